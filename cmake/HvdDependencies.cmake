@@ -1,0 +1,29 @@
+# Third-party libraries as imported targets. Static where the product must carry them (libuv, libcrypto, yaml-cpp);
+# docs/dependencies.md says why each is here.
+
+find_package(Threads REQUIRED)
+
+function(hvd_import_static name header archive)
+  find_path(HVD_${name}_INCLUDE ${header} REQUIRED)
+  find_library(HVD_${name}_LIBRARY NAMES ${archive} REQUIRED)
+  add_library(hvd_third_party_${name} INTERFACE)
+  target_include_directories(hvd_third_party_${name} SYSTEM INTERFACE "${HVD_${name}_INCLUDE}")
+  target_link_libraries(hvd_third_party_${name} INTERFACE "${HVD_${name}_LIBRARY}" ${ARGN})
+  add_library(third_party::${name} ALIAS hvd_third_party_${name})
+endfunction()
+
+function(hvd_import_headers name header)
+  find_path(HVD_${name}_INCLUDE ${header} REQUIRED)
+  add_library(hvd_third_party_${name} INTERFACE)
+  target_include_directories(hvd_third_party_${name} SYSTEM INTERFACE "${HVD_${name}_INCLUDE}")
+  add_library(third_party::${name} ALIAS hvd_third_party_${name})
+endfunction()
+
+hvd_import_static(uv uv.h libuv_a.a dl pthread)
+hvd_import_static(crypto openssl/evp.h libcrypto.a dl pthread)
+hvd_import_static(yaml yaml-cpp/yaml.h libyaml-cpp.a)
+hvd_import_static(gloo gloo/context.h gloo)
+hvd_import_headers(boost boost/beast.hpp)
+hvd_import_headers(cli11 CLI/CLI.hpp)
+hvd_import_headers(spdlog spdlog/spdlog.h)
+hvd_import_headers(json nlohmann/json.hpp)

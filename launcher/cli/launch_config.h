@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/host_spec.h"
+
+namespace hvd::launcher {
+
+enum class SshHostKeys { kStrict, kAcceptNew, kOff };
+
+// Everything the command line, the configuration file and the environment decided, parsed and checked once. Immutable
+// after parsing; the job code sees no argv and calls no getenv for it.
+struct LaunchConfig {
+  int num_proc = 0;
+  std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>
+  std::optional<int> ssh_port;
+  std::optional<std::string> ssh_identity_file;
+  SshHostKeys ssh_host_keys = SshHostKeys::kAcceptNew;
+  std::string ssh_program = "ssh";        // --ssh-program: the client to execvp; found on PATH
+  std::optional<std::string> agent_path;  // --agent-path: horovodrun on remote hosts; default: the launcher's real path
+  int verbose = 0;                        // 0 or 2
+  std::optional<std::string> output_filename;
+  std::chrono::seconds start_timeout{30};
+  std::vector<std::string> nics;  // --network-interface(s), in the order given, no duplicates
+  bool prefix_output_with_timestamp = false;
+  bool dry_run = false;
+  std::vector<std::string> command;              // argv of every rank; not empty
+  std::map<std::string, std::string> rank_env;   // HOROVOD_* variables that flags and the configuration file set
+  std::vector<std::string> notices;              // to print once to stderr: accepted flags without effect, deprecations
+};
+
+}  // namespace hvd::launcher

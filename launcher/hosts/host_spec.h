@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+// One host of the job as the user named it.
+struct HostSpec {
+  std::string name;  // HOROVOD_HOSTNAME: the name exactly as listed (without user and port)
+  std::string user;  // "" = whatever ssh decides
+  int port = 0;      // 0 = --ssh-port, else whatever ssh decides
+  int slots = 0;     // 1..4096
+
+  bool operator==(const HostSpec&) const = default;
+};
+
+// The place of one rank: contract 01 §1.2 and 06 §6.3.
+struct RankSlot {
+  int rank = -1;
+  int size = -1;
+  int local_rank = -1;
+  int local_size = -1;
+  int cross_rank = -1;
+  int cross_size = -1;
+
+  bool operator==(const RankSlot&) const = default;
+};
+
+// The ranks that one agent starts.
+struct HostAssignment {
+  HostSpec host;
+  std::vector<RankSlot> ranks;
+
+  bool operator==(const HostAssignment&) const = default;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,31 @@
+#include "runtime/base/thread.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <exception>
+#include <utility>
+
+#include "runtime/base/check.h"
+
+namespace hvd {
+
+std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body) {
+  // Block before creating: the thread inherits the mask, so there is no moment at which it could take a signal.
+  sigset_t all;
+  sigset_t old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  std::jthread thread([name = std::move(name), body = std::move(body)](std::stop_token stop) {
+    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
+    try {
+      body(stop);
+    } catch (const std::exception& e) {
+      HVD_CHECK(false, (name + ": uncaught exception: " + e.what()).c_str());
+    }
+  });
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  return thread;
+}
+
+}  // namespace hvd

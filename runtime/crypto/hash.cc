@@ -1,0 +1,32 @@
+#include "runtime/crypto/hash.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
+
+namespace hvd::crypto {
+
+Digest sha256(ByteSpan data) {
+  Digest out;
+  SHA256(data.data(), data.size(), out.data());
+  return out;
+}
+
+Digest hmac_sha256(const Secret& key, std::initializer_list<ByteSpan> parts) {
+  // One contiguous copy: our messages are small, and the one-shot HMAC() is the part of the API that is not deprecated.
+  Bytes all;
+  for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
+  Digest out;
+  unsigned int size = 0;
+  const auto* ok = HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(key.bytes().size()), all.data(),
+                        all.size(), out.data(), &size);
+  HVD_CHECK(ok != nullptr && size == out.size(), "HMAC-SHA256 failed");
+  return out;
+}
+
+bool constant_time_equal(ByteSpan a, ByteSpan b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+}  // namespace hvd::crypto
