@@ -1,0 +1,125 @@
+"""The native core: one session per process. Thin on purpose; policy lives in the Python packages above it.
+
+Sources of errors: ValueError for what the caller did wrong (class A), HorovodInternalError for everything that went wrong
+with other ranks or while running (classes B and C).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+__version__: str
+
+# Codes of runtime/include/horovod/types.h.
+OP_ALLREDUCE: int
+OP_ALLGATHER: int
+OP_BROADCAST: int
+OP_ALLTOALL: int
+OP_REDUCESCATTER: int
+OP_BARRIER: int
+OP_JOIN: int
+OP_ADASUM: int
+
+REDUCE_AVERAGE: int
+REDUCE_SUM: int
+REDUCE_ADASUM: int
+REDUCE_MIN: int
+REDUCE_MAX: int
+REDUCE_PRODUCT: int
+
+DTYPE_UINT8: int
+DTYPE_INT8: int
+DTYPE_UINT16: int
+DTYPE_INT16: int
+DTYPE_INT32: int
+DTYPE_INT64: int
+DTYPE_FLOAT16: int
+DTYPE_FLOAT32: int
+DTYPE_FLOAT64: int
+DTYPE_BOOL: int
+DTYPE_BFLOAT16: int
+
+@final
+class Handle:
+    """One operation in flight. Keeps the objects given as `keep` alive until it is done and released."""
+
+    def done(self) -> bool:
+        """True when wait() will not block."""
+
+    def wait(self) -> None:
+        """Blocks without the GIL until the operation ended; raises its error. Ctrl-C interrupts with KeyboardInterrupt."""
+
+    def output_dlpack(self) -> Any:
+        """After wait(): a DLPack capsule of the output that the core allocated (allgather, ...). Only once."""
+
+    def received_splits(self) -> list[int]:
+        """After wait(): rows received from each set rank (allgather: first dims; alltoall)."""
+
+    def value(self) -> int:
+        """After wait(): the integer result (join: the last rank)."""
+
+def init(environment: dict[str, str] | None = None) -> None:
+    """Starts the session from the environment (HOROVOD_*). A second call while initialised does nothing.
+
+    Raises ValueError when the environment is wrong or the other ranks can't be reached; KeyboardInterrupt on Ctrl-C.
+    """
+
+def shutdown() -> None:
+    """Ends the session on all ranks; idempotent; safe before init()."""
+
+def is_initialized() -> bool: ...
+def rank() -> int: ...
+def size() -> int: ...
+def local_rank() -> int: ...
+def local_size() -> int: ...
+def cross_rank() -> int: ...
+def cross_size() -> int: ...
+def is_homogeneous() -> bool: ...
+def epoch() -> int:
+    """Number of the session in this job: 1, 2, ... (0 in a world of size 1 without a launcher)."""
+
+def enqueue(
+    op: int,
+    name: str,
+    data_ptr: int,
+    output_ptr: int,
+    shape: Sequence[int],
+    dtype: int,
+    device: int,
+    reduce_op: int,
+    prescale: float,
+    postscale: float,
+    root_rank: int,
+    process_set: int,
+    keep: Any,
+) -> Handle:
+    """Submits one operation; never blocks on the network.
+
+    `data_ptr` is contiguous memory of `shape`; `output_ptr` equals it for in-place forms and is 0 when the core shall
+    allocate (allgather). `name` includes the op prefix (`allreduce.<name>`). `root_rank` is a global rank. `keep` holds
+    the tensors alive.
+    """
+
+def enqueue_group(
+    op: int,
+    entries: Sequence[tuple[str, int, int, Sequence[int], int, int]],
+    reduce_op: int,
+    prescale: float,
+    postscale: float,
+    process_set: int,
+    keep: Any,
+) -> list[Handle]:
+    """Submits operations that run only when all members are ready on all ranks.
+
+    Each entry is (name, data_ptr, output_ptr, shape, dtype, device), as in enqueue().
+    """
+
+def built_with() -> dict[str, int]:
+    """What this build has: gloo 1, mpi 0, nccl 0, cuda 0, rocm 0, ddl 0, ccl 0."""
+
+def process_sets() -> dict[int, list[int]]:
+    """Process set id -> global ranks, 0 included."""
+
+def set_error_classes(internal_error: type[BaseException]) -> None:
+    """Called once by horovod.common: the class to raise for HorovodInternalError."""
+
+def after_fork_in_child() -> None: ...

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "horovod/types.h"
+#include "runtime/base/status.h"
+
+namespace hvd::collectives {
+
+// One collective over one contiguous piece of memory, agreed on by all members beforehand: same op, dtype, counts and
+// root on every rank. Scaling and fusion are the caller's business. Counts are elements, 64-bit. Nothing is owned.
+struct CollectiveCall {
+  OpType op = OpType::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;  // allreduce: kSum, kMin, kMax, kProduct (Average is Sum + the caller's scaling)
+  // allreduce, broadcast: in place on `output`. allgather: `input` of this rank (may be inside `output` at its place).
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::int64_t count = 0;                // allreduce, broadcast: elements; allgather: elements of this rank's input
+  std::vector<std::int64_t> rank_counts;  // allgather: elements contributed by each set rank, in set-rank order
+  int root = 0;                           // broadcast: set rank
+};
+
+// Called exactly once per started call, on any thread.
+using Completion = std::function<void(Status)>;
+
+// Moves the bytes of collectives for the members of one process set. One lane thread calls it, one call after another;
+// abort() may come from any thread. An exception never leaves it. After a failure every later call fails with the first
+// error (sticky).
+class CollectiveBackend {
+ public:
+  virtual ~CollectiveBackend() = default;
+  virtual std::string_view name() const = 0;  // "gloo", "shm", "nccl"
+  // Empty when it can run the call, else the reason why not, in words with the numbers.
+  virtual std::string why_not(const CollectiveCall& call) const = 0;
+  // Starts the call; `done` reports the end. The memory of the call stays valid until then.
+  virtual void start(const CollectiveCall& call, Completion done) = 0;
+  // Makes the running call and all later ones fail with `why` (which names the peer). Thread-safe, idempotent.
+  virtual void abort(const Status& why) = 0;
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/status.h"
+#include "runtime/crypto/secret.h"
+
+struct uv_loop_s;
+
+namespace gloo {
+class Context;
+}
+
+namespace hvd::transport {
+
+struct FabricOptions {
+  int rank = 0;
+  int size = 1;
+  bool loopback_only = true;          // all ranks are on this host: listen on 127.0.0.1 and nowhere else
+  std::vector<std::string> interfaces;  // else: listen on these interfaces; empty = every interface that is up
+  Millis timeout{30000};              // for connecting and for the handshake; never for a user's collective
+};
+
+// Where a connector finds the address rows of other ranks (the rendezvous store). Thread-safe; may block until `deadline`.
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  virtual Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) = 0;
+};
+
+// Receives what arrives on the control connections. Called on the engine's loop only.
+class ControlHandler {
+ public:
+  virtual ~ControlHandler() = default;
+  virtual void on_control_message(int from_rank, ByteSpan message) = 0;
+  // The connection to a neighbour ended (end of file, reset, keepalive): that rank is dead. At most once per rank.
+  virtual void on_control_lost(int rank, const Status& why) = 0;
+};
+
+// The control connections of one rank to its neighbours in the tree. Confined to the engine's loop, apart from its
+// creation. Messages are framed, at most kMaxControlMessage bytes, delivered in order; send never blocks (it queues).
+class ControlLinks {
+ public:
+  static constexpr std::size_t kMaxControlMessage = 64u << 20;
+  virtual ~ControlLinks() = default;
+  virtual void send(int to_rank, Bytes message) = 0;
+  // Flushes what is queued, then closes; `closed` runs on the loop when every handle is gone. Peers that get the
+  // goodbye do not report this rank as lost.
+  virtual void close(std::function<void()> closed) = 0;
+};
+
+// Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net with
+// its libuv loop, the authenticated connections. Owned by the Session; nothing of it survives its destructor. Public calls are thread-safe.
+class Fabric {
+ public:
+  // Opens the listener and starts hvd-net. Nothing is accepted into use before open().
+  static Result<std::unique_ptr<Fabric>> create(const FabricOptions& options);
+  virtual ~Fabric() = default;
+
+  // This rank's row for the store: protocol version, host identity, listening addresses.
+  virtual const Bytes& address_row() const = 0;
+
+  // Fixes epoch and keys ("ctl" and "data" of `secret`). `rows` outlives the fabric.
+  virtual Status open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) = 0;
+
+  // Connects to `parent` (-1: none) and waits until each of `children` has connected, all before `deadline`. Blocks; call
+  // it from the thread that runs init(). The links live on `engine_loop`, whose thread may already be running it: the
+  // hand-over is posted through `post`, which runs a function on that loop's thread. `handler` outlives the links.
+  virtual Result<std::unique_ptr<ControlLinks>> connect_control(uv_loop_s* engine_loop,
+                                                                std::function<void(std::function<void()>)> post,
+                                                                int parent, std::span<const int> children,
+                                                                ControlHandler& handler, Deadline deadline) = 0;
+
+  // A Gloo context over our transport for the given global ranks (in set-rank order, containing this rank). Connections are
+  // made when first used. `context_id` is agreed by all members and never reused in the epoch.
+  virtual Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) = 0;
+
+  // Every present and future wait on data connections fails with `why`, promptly. Thread-safe, idempotent (the first wins).
+  virtual void abort(const Status& why) = 0;
+};
+
+}  // namespace hvd::transport
