@@ -1,7 +1,8 @@
 """The native core: one session per process. Thin on purpose; policy lives in the Python packages above it.
 
 Sources of errors: ValueError for what the caller did wrong (class A), HorovodInternalError for everything that went wrong
-with other ranks or while running (classes B and C).
+with other ranks or while running (classes B and C). The class is horovod.common.exceptions.HorovodInternalError, imported at
+the first raise.
 """
 
 from collections.abc import Callable, Sequence
@@ -119,7 +120,3 @@ def built_with() -> dict[str, int]:
 def process_sets() -> dict[int, list[int]]:
     """Process set id -> global ranks, 0 included."""
 
-def set_error_classes(internal_error: type[BaseException]) -> None:
-    """Called once by horovod.common: the class to raise for HorovodInternalError."""
-
-def after_fork_in_child() -> None: ...

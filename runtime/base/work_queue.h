@@ -1,0 +1,67 @@
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/event.h"
+#include "runtime/base/thread_annotations.h"
+
+namespace hvd {
+
+// Many producers, one consumer thread that drains in order. Thread-safe. Unbounded by itself: its users bound what they
+// put in (one entry per pending operation of the process). pop() polls for at most kSpinLimit before it sleeps.
+template <typename T>
+class WorkQueue {
+ public:
+  void push(T item) {
+    bool wake = false;
+    {
+      std::lock_guard lock(mutex_);
+      items_.push_back(std::move(item));
+      size_.store(items_.size(), std::memory_order_release);
+      wake = sleeping_;
+    }
+    if (wake) changed_.notify_one();
+  }
+
+  // The next item, or nothing once the queue is closed and empty.
+  std::optional<T> pop() {
+    const auto spin_end = SteadyClock::now() + kSpinLimit;
+    while (size_.load(std::memory_order_acquire) == 0 && SteadyClock::now() < spin_end) ::sched_yield();
+    std::unique_lock lock(mutex_);
+    sleeping_ = true;
+    changed_.wait(lock, [this] { return !items_.empty() || closed_; });
+    sleeping_ = false;
+    if (items_.empty()) return std::nullopt;
+    T item = std::move(items_.front());
+    items_.pop_front();
+    size_.store(items_.size(), std::memory_order_release);
+    return item;
+  }
+
+  // After this, pop() drains what is left and then returns nothing.
+  void close() {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<T> items_ HVD_GUARDED_BY(mutex_);
+  bool sleeping_ HVD_GUARDED_BY(mutex_) = false;
+  bool closed_ HVD_GUARDED_BY(mutex_) = false;
+  std::atomic<std::size_t> size_{0};
+};
+
+}  // namespace hvd

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "horovod/status.h"
+#include "horovod/types.h"
+
+namespace hvd {
+
+struct RuntimeConfig;
+
+// What a framework thread asks for. Data first: the memory of `input` and `output` must stay valid until the handle is
+// done; `keep_alive` is released after that, on any thread.
+struct Operation {
+  OpType op = OpType::kAllreduce;
+  std::string name;  // matched across ranks within the process set; includes the op's prefix ("allreduce.grad")
+  std::int32_t process_set = kGlobalProcessSet;
+  TensorRef input;
+  void* output = nullptr;  // allreduce, broadcast: memory of the input's shape; equal to input.data when in place
+  ReduceOp reduce_op = ReduceOp::kAverage;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int root_rank = -1;  // broadcast: a global rank
+  // Output memory for results whose shape only the core knows (allgather). Called on a lane; must not take the GIL.
+  std::function<Result<void*>(const Shape&)> allocate_output;
+  std::shared_ptr<void> keep_alive;
+};
+
+// The future of one operation. Thread-safe; shared by the caller and the core.
+class Handle {
+ public:
+  Handle();
+  ~Handle();
+
+  bool done() const;
+  // Waits until done or `limit` has passed; spins for at most 50 µs, yielding, before it sleeps. Returns done(). May return
+  // early when a signal arrives, so that the caller can look at it.
+  bool wait_for(std::chrono::milliseconds limit);
+
+  // Requires: done().
+  const Status& status() const;
+  const Shape& output_shape() const;                       // shape of the result
+  const std::vector<std::int64_t>& received_splits() const;  // allgather: first dim of each set rank
+  std::int64_t value() const;                              // join: the last rank
+
+  struct State;
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+using HandlePtr = std::shared_ptr<Handle>;
+
+// Where this process stands in the job; fixed for the life of a session.
+struct JobTopology {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  bool is_homogeneous = true;
+  std::uint64_t epoch = 0;  // 0: a world of size 1 without a store
+};
+
+// One epoch of this process's membership in a job: listener, loops, threads, pending operations. start() joins the job;
+// shutdown() (or the destructor) leaves it and joins every thread, after which nothing of it is left and a new session can
+// be started in the same process. All methods are thread-safe. After a failure it is sticky: every later enqueue returns
+// the first error.
+class Session {
+ public:
+  // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
+  static Result<std::unique_ptr<Session>> start(const RuntimeConfig& config, std::stop_token stop = {});
+  virtual ~Session() = default;
+
+  virtual const JobTopology& topology() const = 0;
+  // Process set id -> global ranks.
+  virtual std::map<std::int32_t, std::vector<int>> process_sets() const = 0;
+
+  // Submits; never blocks on the network. kInvalidArgument: the caller's mistake, nothing was submitted.
+  virtual Result<HandlePtr> enqueue(Operation operation) = 0;
+  // All or nothing; no member runs before all members are ready on every rank. Requires: one op kind, one process set.
+  virtual Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) = 0;
+
+  // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.
+  virtual void shutdown() = 0;
+
+  // In a forked child: makes every later call of this session fail without touching threads that do not exist here.
+  virtual void abandon_after_fork() = 0;
+};
+
+// The file that the Gloo symbols used by this library come from; for the check that no other copy was bound.
+std::string gloo_origin();
+
+}  // namespace hvd

@@ -1,0 +1,41 @@
+#include "runtime/recorder/flight_recorder.h"
+
+#include <algorithm>
+
+namespace hvd::recorder {
+
+namespace {
+constexpr std::size_t kNameLimit = 63;
+}
+
+std::string_view phase_name(Phase phase) {
+  switch (phase) {
+    case Phase::kSubmitted: return "submitted";
+    case Phase::kStarted: return "started";
+    case Phase::kDone: return "done";
+    case Phase::kFailed: return "failed";
+  }
+  return "unknown";
+}
+
+void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, std::string_view name) {
+  const TimePoint now = SteadyClock::now();
+  std::lock_guard lock(mutex_);
+  Record& slot = ring_[next_ % kCapacity];
+  slot.sequence = ++next_;
+  slot.when = now;
+  slot.phase = phase;
+  slot.op = op;
+  slot.process_set = process_set;
+  slot.name.assign(name.substr(0, kNameLimit));
+}
+
+std::vector<Record> FlightRecorder::snapshot() const {
+  std::lock_guard lock(mutex_);
+  std::vector<Record> out;
+  const std::uint64_t first = next_ > kCapacity ? next_ - kCapacity : 0;
+  for (std::uint64_t i = first; i < next_; ++i) out.push_back(ring_[i % kCapacity]);
+  return out;
+}
+
+}  // namespace hvd::recorder

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "horovod/types.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/thread_annotations.h"
+
+namespace hvd::recorder {
+
+enum class Phase : std::uint8_t { kSubmitted, kStarted, kDone, kFailed };
+std::string_view phase_name(Phase phase);
+
+struct Record {
+  std::uint64_t sequence = 0;  // 1, 2, … in the order of recording
+  TimePoint when;
+  Phase phase = Phase::kSubmitted;
+  OpType op = OpType::kAllreduce;
+  std::int32_t process_set = 0;
+  std::string name;  // the first 63 bytes of the tensor's name
+};
+
+// The last kCapacity things that happened to operations, always on, for the explanation of a failure. Thread-safe; one
+// short critical section per record. Owned by the session.
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCapacity = 256;
+  void record(Phase phase, OpType op, std::int32_t process_set, std::string_view name);
+  // Oldest first.
+  std::vector<Record> snapshot() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::array<Record, kCapacity> ring_ HVD_GUARDED_BY(mutex_);
+  std::uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace hvd::recorder
