@@ -1,0 +1,52 @@
+#pragma once
+
+#include <uv.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/thread_annotations.h"
+
+namespace hvd::loop {
+
+// A libuv loop on a thread of its own. Owned by whoever composes the component (the fabric owns hvd-net, the engine owns
+// hvd-engine). `post`, `in_loop` and `stop_and_join` are thread-safe; everything done with `uv()` happens on the loop's
+// thread. It does not own the handles others put on the loop, but closes what they left there when it stops.
+class Loop {
+ public:
+  explicit Loop(std::string thread_name);
+  ~Loop();  // stop_and_join()
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  // Runs `fn` on the loop's thread, in the order of posting; never inline. False, and `fn` is dropped, once the loop is
+  // stopping.
+  bool post(std::function<void()> fn) HVD_EXCLUDES(mutex_);
+  bool in_loop() const { return std::this_thread::get_id() == thread_id_.load(std::memory_order_acquire); }
+  uv_loop_t* uv() { return &uv_; }
+
+  // Runs everything posted so far (and what that posts), closes every handle that is left, and joins the thread.
+  // Idempotent. Requires: not called on the loop's own thread.
+  void stop_and_join() HVD_EXCLUDES(mutex_);
+
+ private:
+  void run();
+  void run_posted();
+  void close_all_handles();
+
+  uv_loop_t uv_{};
+  uv_async_t wake_{};
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_ HVD_GUARDED_BY(mutex_);
+  bool stopping_ HVD_GUARDED_BY(mutex_) = false;  // stop_and_join was called: leave when nothing is posted any more
+  bool stopped_ HVD_GUARDED_BY(mutex_) = false;   // nothing posted from now on will run
+  std::atomic<std::thread::id> thread_id_{};
+  std::mutex join_mutex_;
+  std::jthread thread_;
+};
+
+}  // namespace hvd::loop
