@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/base/deadline.h"
+#include "runtime/crypto/secret.h"
+
+// The agent's socket, docs/design/001-job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank sends kAgentHelloBytes and
+// one byte, the request; the agent answers kAgentHelloBytes, one byte, the outcome, then the secret, and closes.
+namespace hvd::rendezvous {
+
+inline constexpr std::string_view kAgentSocketPrefix = "hvd-agent-";  // then 32 lower-case hex digits
+inline constexpr std::size_t kAgentSocketRandomBytes = 16;
+inline constexpr std::size_t kAgentSocketNameBytes = kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
+
+inline constexpr std::string_view kAgentMagic = "HVDAGNT1";
+inline constexpr std::uint8_t kAgentRequestSecret = 1;
+inline constexpr std::uint8_t kAgentAnswerOk = 0;
+inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1;
+inline constexpr std::size_t kAgentAnswerBytes = kAgentMagic.size() + 1 + crypto::kSecretSize;
+
+// How long the agent waits for a complete request before it closes.
+inline constexpr Millis kAgentRequestDeadline{2000};
+
+// True for exactly what an agent puts into HOROVOD_AGENT.
+constexpr bool is_agent_socket_name(std::string_view name) {
+  if (name.size() != kAgentSocketNameBytes || !name.starts_with(kAgentSocketPrefix)) return false;
+  for (char c : name.substr(kAgentSocketPrefix.size())) {
+    if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) return false;
+  }
+  return true;
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/base/deadline.h"
+
+// Every bound of the rendezvous protocol. docs/design/rendezvous.md says why each is what it is.
+namespace hvd::rendezvous {
+
+inline constexpr std::uint8_t kProtocolVersion = 1;
+
+// HTTP
+inline constexpr std::size_t kMaxHeadBytes = 8 * 1024;
+inline constexpr std::size_t kMaxHeaderFields = 64;
+inline constexpr std::size_t kMaxTargetBytes = 512;
+inline constexpr std::size_t kMaxBodyBytes = 1024 * 1024;  // of a request and of a response
+
+// Names
+inline constexpr std::size_t kMaxScopeBytes = 128;
+inline constexpr std::size_t kMaxKeyBytes = 256;
+inline constexpr std::size_t kMaxClientNameBytes = 64;
+inline constexpr std::size_t kMaxErrorTextBytes = 4096;
+inline constexpr std::size_t kNonceBytes = 16;
+
+// The store
+inline constexpr std::size_t kMaxValueBytes = 256 * 1024;
+inline constexpr std::size_t kMaxStoreBytes = 64 * 1024 * 1024;
+inline constexpr std::size_t kMaxStoreKeys = 65536;
+inline constexpr std::size_t kMaxKeysPerRequest = 2048;
+
+// Joining
+inline constexpr std::size_t kMaxGroups = 256;
+inline constexpr int kMaxGroupSize = 65536;
+inline constexpr std::size_t kMaxRowBytes = 16 * 1024;
+
+// Deadlines, absolute: bytes that trickle in do not extend them.
+inline constexpr Millis kHeadDeadline{2000};      // from accept, or from the first byte of a later request
+inline constexpr Millis kRequestDeadline{5000};   // the same start, until the last byte of the body
+inline constexpr Millis kResponseDeadline{5000};  // until the client has taken the whole response
+inline constexpr Millis kMaxLongPoll{30000};
+
+// Connections for a job of `num_proc` ranks.
+constexpr std::size_t max_connections(int num_proc) { return 4 * static_cast<std::size_t>(num_proc) + 64; }
+// A connection is unauthenticated until its session is open. At these bounds the oldest such connection of the source is
+// dropped in favour of the new one. All ranks of a host share a source address and start at once, so the bound grows with
+// the job: a fixed 8 would make 64 ranks of one host knock each other out.
+constexpr std::size_t max_unauthenticated_per_source(int num_proc) {
+  return num_proc > 8 ? static_cast<std::size_t>(num_proc) : 8;
+}
+constexpr std::size_t max_unauthenticated(int num_proc) {
+  return num_proc > 32 ? static_cast<std::size_t>(num_proc) : 32;
+}
+
+}  // namespace hvd::rendezvous
