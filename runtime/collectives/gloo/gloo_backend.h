@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/base/deadline.h"
+#include "runtime/collectives/backend.h"
+
+namespace gloo {
+class Context;
+}
+
+namespace hvd::collectives {
+
+struct GlooBackendOptions {
+  // Longest wait of one message for its peer. For a transport that tells of a peer's death by itself it only has to be
+  // long; for stock Gloo it is HOROVOD_GLOO_TIMEOUT_SECONDS.
+  Millis wait_timeout{std::chrono::hours(24 * 365)};
+};
+
+// Collectives over any Gloo context: Gloo's algorithms for what is large, exchanges of our own for what is small.
+// Owned by a lane. start() runs the call on the calling thread (one at a time, as the interface says) and calls `done`
+// before it returns; abort() may come from any thread and wakes start(). Gloo's exceptions end here. It neither knows
+// the transport below the context nor retries anything.
+class GlooBackend final : public CollectiveBackend {
+ public:
+  // Makes the context at the first call that needs it (so on the lane's thread). Called at most once.
+  using ContextFactory = std::function<Result<std::shared_ptr<gloo::Context>>()>;
+
+  explicit GlooBackend(ContextFactory factory, GlooBackendOptions options = {});
+  ~GlooBackend() override;  // Requires: no call is running
+
+  std::string_view name() const override { return "gloo"; }
+  std::string why_not(const CollectiveCall& call) const override;
+  void start(const CollectiveCall& call, Completion done) override;
+  void abort(const Status& why) override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "horovod/types.h"
+
+// Arithmetic on plain memory: what a collective does between receiving and sending. Pure functions, safe on any thread;
+// the instruction set is chosen once per process (dispatch.cc). All sizes are elements; memory needs no alignment.
+// Rules (contract 01 §1.8):
+//  - integers wrap around, without saturation;
+//  - float16 and bfloat16 are computed in float32 and rounded to nearest even after every operation;
+//  - Min and Max propagate NaN, as torch does; of two equal values (so of -0 and +0) the first stays;
+//  - bool knows Min (and) and Max (or) only; any byte but 0 is true, results are 0 or 1.
+// The bits of a NaN result are unspecified but for its being NaN.
+namespace hvd::kernels {
+
+// False for the pairs that have no meaning: bool with Sum or Product, and kAverage and kAdasum with anything (Average is
+// Sum and a scale).
+bool can_reduce(DataType dtype, ReduceOp op);
+
+// dst[i] = op(a[i], b[i]). dst may be a or b; otherwise the ranges don't overlap. Requires: can_reduce(dtype, op).
+void reduce(DataType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::int64_t n);
+
+// False for bool and uint16, which no framework can ask for.
+bool can_scale(DataType dtype);
+
+// dst[i] = src[i] * factor; dst may be src, otherwise the ranges don't overlap. Requires: can_scale(dtype), or factor 1,
+// which copies exactly whatever the type.
+//  - float64: in double; float32: with the factor rounded to float32; float16 and bfloat16: likewise in float32, then
+//    rounded to the type;
+//  - integers: in double, truncated toward zero; so an int64 beyond 2^53 is rounded to 53 bits first. A result outside the
+//    type wraps around like a sum; one outside int64 stops at its ends, and NaN becomes 0.
+void scale_copy(DataType dtype, void* dst, const void* src, std::int64_t n, double factor);
+
+// dst[i] = src[i].
+void copy(DataType dtype, void* dst, const void* src, std::int64_t n);
+
+// The instruction set in use, for the log and the benchmarks: "x86-64", "avx2", "avx512".
+const char* isa_name();
+
+}  // namespace hvd::kernels
