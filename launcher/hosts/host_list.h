@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/hosts/host_spec.h"
+#include "runtime/base/status.h"
+
+namespace hvd::launcher {
+
+inline constexpr std::size_t kMaxHosts = 65'536;
+inline constexpr int kMaxSlotsPerHost = 4096;
+inline constexpr std::size_t kMaxHostTextBytes = 4u << 20;
+
+// Grammar (docs/design/hosts.md):
+//   place   = [user "@"] host
+//   host    = name | IPv4 | "[" IPv6 "]"         (the brackets are syntax: HostSpec::name is without them)
+//   entry   = place [":" port] ":" slots         (-H, separated by commas; also a line of a hostfile)
+//   line    = place [":" port] {blank "slots=" N | blank "port=" P}      ("slots" is required, each at most once)
+// So the last `:number` is the slots unless `slots=` gives them, and a number before it is the ssh port.
+// Nothing that could be an ssh option, a shell word or a control character passes: names are what ssh sees.
+
+// The value of -H. Errors name the entry.
+Result<std::vector<HostSpec>> parse_host_list(std::string_view text);
+
+// The text of a hostfile: a host per line, blank lines and `#` comments ignored. Errors begin with `<file>:<line>: `.
+Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_view file);
+
+// Reads and parses the file: a regular file or a pipe of at most kMaxHostTextBytes.
+Result<std::vector<HostSpec>> read_hostfile(const std::string& path);
+
+// "a:2,u@b:2222:4": the text that parse_host_list reads back.
+std::string host_list_text(const std::vector<HostSpec>& hosts);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "runtime/config/runtime_config.h"
+
+namespace hvd::config {
+
+// How a variable's text is read. The syntax of each kind is in parse_value.h.
+enum class OptionKind {
+  kText,
+  kInteger,
+  kReal,
+  kBytes,     // 67108864, 64MB
+  kBool,      // an integer (> 0 is true), or true/false, yes/no, on/off
+  kChoice,    // one of `choices`, any case
+  kLogLevel,  // one of `choices`, any case; another word is a warning, not an error
+  kCores,     // comma-separated core ids; a bad list is a warning, not an error
+};
+
+// Who reads the variable.
+enum class OptionReader { kRuntime, kLauncher, kPython, kSpark };
+
+// The field of RuntimeConfig that a row fills; monostate: checked or documented only.
+using OptionField =
+    std::variant<std::monostate, bool RuntimeConfig::*, int RuntimeConfig::*, std::int64_t RuntimeConfig::*,
+                 double RuntimeConfig::*, std::string RuntimeConfig::*, std::chrono::seconds RuntimeConfig::*,
+                 std::optional<std::chrono::duration<double, std::milli>> RuntimeConfig::*,
+                 std::vector<int> RuntimeConfig::*, LogLevel RuntimeConfig::*, GlooTransport RuntimeConfig::*>;
+
+// One variable. The one table drives parsing, docs/env.md, `horovodrun --print-config` and the warning about unknown
+// names.
+struct OptionRow {
+  std::string_view name;
+  std::string_view default_text;  // "" = unset
+  OptionKind kind = OptionKind::kText;
+  OptionField field;
+  std::string_view doc;  // one line
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  std::string_view choices = "";  // a|b|c
+  OptionReader reader = OptionReader::kRuntime;
+};
+
+std::span<const OptionRow> option_table();
+// Names that mean something to a build or a test run only: known, but in no row.
+std::span<const std::string_view> build_variable_names();
+
+}  // namespace hvd::config

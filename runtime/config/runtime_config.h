@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/log.h"
+#include "runtime/base/status.h"
+#include "runtime/config/env_reader.h"
+
+namespace hvd::config {
+
+enum class GlooTransport { kOwn, kTcp };
+
+// Everything a rank learns from its environment, parsed and checked once, when a session begins; immutable afterwards.
+// The defaults here are those of option_table.cc (a test compares them). docs/env.md describes every variable.
+struct RuntimeConfig {
+  // The rank's place. 0 <= rank < size, and so for local and cross.
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  std::string hostname = "localhost";
+
+  // How to reach the job. Without an address the process is a world of size 1; address and port come together.
+  std::string rendezvous_addr;
+  int rendezvous_port = 0;
+  std::string iface;  // "": the transport chooses
+  std::string agent_socket;
+  std::string secret_file;
+  std::chrono::seconds gloo_timeout{30};
+  GlooTransport gloo_transport = GlooTransport::kOwn;
+  bool elastic = false;
+
+  // Batching.
+  std::int64_t fusion_threshold = 134'217'728;  // bytes; 0: no fusion
+  std::optional<std::chrono::duration<double, std::milli>> cycle_time;  // unset: no batching delay
+  std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
+  bool disable_group_fusion = false;
+  bool dynamic_process_sets = false;
+  bool deterministic = false;
+  bool hierarchical_allreduce = false;
+  bool hierarchical_allgather = false;
+  bool torus_allreduce = false;
+
+  // Autotuning.
+  bool autotune = false;
+  std::string autotune_log;
+  int autotune_warmup_samples = 3;
+  int autotune_steps_per_sample = 10;
+  int autotune_bayes_opt_max_samples = 20;
+  double autotune_gaussian_process_noise = 0.8;
+
+  // What the user sees.
+  std::string timeline;  // a path, "DYNAMIC", or "" for none
+  bool timeline_mark_cycles = false;
+  bool stall_check_disable = false;
+  std::chrono::seconds stall_check_time{60};
+  std::chrono::seconds stall_shutdown_time{0};  // 0: never; otherwise >= stall_check_time
+  LogLevel log_level = LogLevel::kWarning;
+  bool log_hide_time = false;
+
+  // Threads and GPUs.
+  std::vector<int> thread_affinity;  // core ids, one per local rank; empty: no pinning
+  int num_nccl_streams = 1;
+  bool batch_d2d_memcopies = true;
+  bool enable_async_completion = false;
+  bool disable_nvtx_ranges = false;
+
+  // Things worth telling the user once: unknown HOROVOD_* names, values that were ignored.
+  std::vector<std::string> warnings;
+};
+
+// Reads every variable of the option table. A bad or inconsistent value is kInvalidArgument naming variable, value and
+// what was expected. A variable set to "" counts as not set.
+Result<RuntimeConfig> load_runtime_config(const EnvReader& env);
+
+}  // namespace hvd::config
