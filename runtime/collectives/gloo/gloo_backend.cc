@@ -1,0 +1,204 @@
+#include "runtime/collectives/gloo/gloo_backend.h"
+
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include <gloo/allgatherv.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/common/error.h>
+
+#include "runtime/base/thread_annotations.h"
+#include "runtime/collectives/gloo/abortable_context.h"
+#include "runtime/collectives/gloo/exchange_allreduce.h"
+#include "runtime/collectives/kernels/kernels.h"
+
+namespace hvd::collectives {
+namespace {
+
+std::size_t bytes_of(DataType dtype, std::int64_t count) { return static_cast<std::size_t>(count) * element_size(dtype); }
+
+// Gloo says what happened only in the text.
+Status status_of(const gloo::IoException& e) {
+  const std::string text = e.what();
+  return text.find("Timed out") != std::string::npos ? Status::timeout(text) : Status::peer_lost(text);
+}
+
+void set_output(gloo::AllreduceOptions& options, const CollectiveCall& call) {
+  const auto count = static_cast<std::size_t>(call.count);
+  switch (element_size(call.dtype)) {  // only the size matters to Gloo: the reduction is ours
+    case 1: return options.setOutput(static_cast<std::uint8_t*>(call.output), count);
+    case 2: return options.setOutput(static_cast<std::uint16_t*>(call.output), count);
+    case 4: return options.setOutput(static_cast<std::uint32_t*>(call.output), count);
+    default: return options.setOutput(static_cast<std::uint64_t*>(call.output), count);
+  }
+}
+
+}  // namespace
+
+struct GlooBackend::Impl {
+  Impl(ContextFactory f, GlooBackendOptions o) : factory(std::move(f)), options(o) {}
+
+  Status run(const CollectiveCall& call);
+  Status ensure_context();
+  void dispatch(const CollectiveCall& call);
+  void allreduce(const CollectiveCall& call);
+  void allgather(const CollectiveCall& call);
+  void broadcast(const CollectiveCall& call);
+  void barrier();
+
+  // Records the first failure and returns it; later ones are consequences.
+  Status fail(Status why) HVD_EXCLUDES(mutex) {
+    const std::lock_guard lock(mutex);
+    if (failure.is_ok()) failure = std::move(why);
+    return failure;
+  }
+  Status failed() HVD_EXCLUDES(mutex) {
+    const std::lock_guard lock(mutex);
+    return failure;
+  }
+
+  ContextFactory factory;
+  const GlooBackendOptions options;
+
+  // Lane thread only. Every call takes a new tag, and all members make the same calls in the same order, so a message
+  // can never be taken for one of another call; within a call Gloo keeps the order per peer and slot.
+  std::shared_ptr<AbortableContext> context;
+  std::unique_ptr<ExchangeAllreduce> exchange;
+  std::uint32_t next_tag = 0;
+
+  std::mutex mutex;
+  Status failure HVD_GUARDED_BY(mutex);
+  std::shared_ptr<AbortableContext> abort_target HVD_GUARDED_BY(mutex);  // the context, for abort()
+};
+
+GlooBackend::GlooBackend(ContextFactory factory, GlooBackendOptions options)
+    : impl_(std::make_unique<Impl>(std::move(factory), options)) {}
+
+GlooBackend::~GlooBackend() = default;
+
+std::string GlooBackend::why_not(const CollectiveCall& call) const {
+  switch (call.op) {
+    case OpType::kAllreduce:
+      if (kernels::can_reduce(call.dtype, call.reduce_op)) return "";
+      return std::string(data_type_name(call.dtype)) + " tensors have no reduction " +
+             std::string(reduce_op_name(call.reduce_op));
+    case OpType::kAllgather:
+    case OpType::kBroadcast:
+    case OpType::kBarrier:
+      return "";
+    default:
+      return "the Gloo backend has no " + std::string(op_type_name(call.op));
+  }
+}
+
+void GlooBackend::start(const CollectiveCall& call, Completion done) {
+  if (const std::string why = why_not(call); !why.empty()) return done(Status::invalid_argument(why));
+  done(impl_->run(call));
+}
+
+void GlooBackend::abort(const Status& why) {
+  const Status first = impl_->fail(why);
+  std::shared_ptr<AbortableContext> context;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    context = impl_->abort_target;
+  }
+  if (context) context->abort(first.message());
+}
+
+Status GlooBackend::Impl::run(const CollectiveCall& call) {
+  HVD_RETURN_IF_ERROR(failed());
+  try {
+    HVD_RETURN_IF_ERROR(ensure_context());
+    dispatch(call);
+    return Status::ok();
+  } catch (const gloo::IoException& e) {
+    return fail(status_of(e).annotate(op_type_name(call.op)));
+  } catch (const std::exception& e) {
+    return fail(Status::internal(e.what()).annotate(op_type_name(call.op)));
+  }
+}
+
+Status GlooBackend::Impl::ensure_context() {
+  if (context) return Status::ok();
+  Result<std::shared_ptr<gloo::Context>> made = factory();
+  if (!made.is_ok()) return fail(made.status());
+  auto abortable = std::make_shared<AbortableContext>(std::move(made).value());
+  abortable->setTimeout(options.wait_timeout);
+  {
+    const std::lock_guard lock(mutex);
+    if (!failure.is_ok()) return failure;  // aborted while the factory worked
+    abort_target = abortable;
+  }
+  context = abortable;
+  if (abortable->size > 1) exchange = std::make_unique<ExchangeAllreduce>(abortable, options.wait_timeout);
+  return Status::ok();
+}
+
+void GlooBackend::Impl::dispatch(const CollectiveCall& call) {
+  ++next_tag;
+  switch (call.op) {
+    case OpType::kAllreduce: return allreduce(call);
+    case OpType::kAllgather: return allgather(call);
+    case OpType::kBroadcast: return broadcast(call);
+    default: return barrier();
+  }
+}
+
+void GlooBackend::Impl::allreduce(const CollectiveCall& call) {
+  if (call.count == 0 || context->size == 1) return;
+  if (bytes_of(call.dtype, call.count) <= ExchangeAllreduce::kMaxBytes) {
+    return exchange->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
+  }
+  gloo::AllreduceOptions opts(context);
+  set_output(opts, call);
+  opts.setTag(next_tag);
+  opts.setReduceFunction([dtype = call.dtype, op = call.reduce_op](void* out, const void* a, const void* b, std::size_t n) {
+    kernels::reduce(dtype, op, out, a, b, static_cast<std::int64_t>(n));
+  });
+  gloo::allreduce(opts);
+}
+
+void GlooBackend::Impl::allgather(const CollectiveCall& call) {
+  if (call.rank_counts.size() != static_cast<std::size_t>(context->size)) {
+    throw std::logic_error("allgather with " + std::to_string(call.rank_counts.size()) + " counts for " +
+                           std::to_string(context->size) + " ranks");
+  }
+  std::vector<std::size_t> sizes;
+  std::size_t own_offset = 0;
+  std::size_t total = 0;
+  for (const std::int64_t count : call.rank_counts) {
+    if (sizes.size() == static_cast<std::size_t>(context->rank)) own_offset = total;
+    sizes.push_back(bytes_of(call.dtype, count));
+    total += sizes.back();
+  }
+  if (total == 0) return;
+  auto* output = static_cast<std::uint8_t*>(call.output);
+  kernels::copy(call.dtype, output + own_offset, call.input, call.count);
+  if (context->size == 1) return;
+  gloo::AllgathervOptions opts(context);
+  opts.setOutput(output, std::move(sizes));
+  opts.setTag(next_tag);
+  gloo::allgatherv(opts);
+}
+
+void GlooBackend::Impl::broadcast(const CollectiveCall& call) {
+  if (call.count == 0 || context->size == 1) return;
+  gloo::BroadcastOptions opts(context);
+  opts.setOutput(static_cast<std::uint8_t*>(call.output), bytes_of(call.dtype, call.count));
+  opts.setRoot(call.root);
+  opts.setTag(next_tag);
+  gloo::broadcast(opts);
+}
+
+void GlooBackend::Impl::barrier() {
+  if (context->size == 1) return;
+  gloo::BarrierOptions opts(context);
+  opts.setTag(next_tag);
+  gloo::barrier(opts);
+}
+
+}  // namespace hvd::collectives

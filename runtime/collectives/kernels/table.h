@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "horovod/types.h"
+
+// The border between dispatch.cc and the translation units compiled per instruction set. Private to this folder. This
+// header may not define functions: an inline function compiled with AVX-512 could be the copy that the linker keeps for
+// everybody.
+namespace hvd::kernels {
+
+using ReduceFunction = void (*)(void* dst, const void* a, const void* b, std::int64_t n);
+using ScaleFunction = void (*)(void* dst, const void* src, std::int64_t n, double factor);
+
+// One function per (dtype, op) and per dtype; null where there is no meaning.
+struct Table {
+  const char* name;
+  ReduceFunction reduce[kDataTypeCount][kReduceOpCount];
+  ScaleFunction scale[kDataTypeCount];
+};
+
+extern const Table kBaselineTable;
+#ifdef HVD_KERNELS_X86
+extern const Table kAvx2Table;
+extern const Table kAvx512Table;
+#endif
+
+// The tables that this machine can run, slowest first; the baseline always is one. For the tests.
+struct TableList {
+  const Table* tables[3];
+  int count;
+};
+TableList usable_tables();
+
+}  // namespace hvd::kernels
