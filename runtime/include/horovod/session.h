@@ -14,7 +14,9 @@
 
 namespace hvd {
 
+namespace config {
 struct RuntimeConfig;
+}
 
 // What a framework thread asks for. Data first: the memory of `input` and `output` must stay valid until the handle is
 // done; `keep_alive` is released after that, on any thread.
@@ -77,7 +79,7 @@ struct JobTopology {
 class Session {
  public:
   // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
-  static Result<std::unique_ptr<Session>> start(const RuntimeConfig& config, std::stop_token stop = {});
+  static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, std::stop_token stop = {});
   virtual ~Session() = default;
 
   virtual const JobTopology& topology() const = 0;

@@ -1,0 +1,94 @@
+#include "python/src/dlpack.h"
+
+#include <cstdint>
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace hvd::python {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+// The C structures of DLPack's ABI (unversioned form).
+struct DLDevice {
+  std::int32_t device_type;  // 1 = CPU
+  std::int32_t device_id;
+};
+struct DLDataType {
+  std::uint8_t code;  // 0 int, 1 uint, 2 float, 4 bfloat, 6 bool
+  std::uint8_t bits;
+  std::uint16_t lanes;
+};
+struct DLTensor {
+  void* data;
+  DLDevice device;
+  std::int32_t ndim;
+  DLDataType dtype;
+  std::int64_t* shape;
+  std::int64_t* strides;
+  std::uint64_t byte_offset;
+};
+struct DLManagedTensor {
+  DLTensor dl_tensor;
+  void* manager_ctx;
+  void (*deleter)(DLManagedTensor*);
+};
+
+// The managed tensor and everything it points to, in one allocation with one owner: whoever calls the deleter.
+struct Export {
+  DLManagedTensor managed{};
+  Shape shape;
+  std::shared_ptr<CoreBuffer> buffer;
+};
+
+DLDataType dl_type(DataType dtype) {
+  const auto bits = static_cast<std::uint8_t>(element_size(dtype) * 8);
+  switch (dtype) {
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+    case DataType::kInt64: return {0, bits, 1};
+    case DataType::kUint8:
+    case DataType::kUint16: return {1, bits, 1};
+    case DataType::kFloat16:
+    case DataType::kFloat32:
+    case DataType::kFloat64: return {2, bits, 1};
+    case DataType::kBfloat16: return {4, bits, 1};
+    case DataType::kBool: return {6, bits, 1};
+  }
+  return {1, bits, 1};
+}
+
+}  // namespace
+
+CoreBuffer::CoreBuffer(std::size_t bytes)
+    : data_(std::aligned_alloc(kAlignment, (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment)) {
+  if (data_ == nullptr) throw std::bad_alloc();
+}
+
+CoreBuffer::~CoreBuffer() { std::free(data_); }
+
+pybind11::capsule to_dlpack(std::shared_ptr<CoreBuffer> buffer, const Shape& shape, DataType dtype) {
+  auto owner = std::make_unique<Export>();
+  owner->shape = shape;
+  owner->buffer = std::move(buffer);
+  DLTensor& tensor = owner->managed.dl_tensor;
+  tensor.data = owner->buffer->data();
+  tensor.device = {1, 0};
+  tensor.ndim = static_cast<std::int32_t>(shape.size());
+  tensor.dtype = dl_type(dtype);
+  tensor.shape = owner->shape.data();
+  owner->managed.manager_ctx = owner.get();
+  owner->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Export*>(self->manager_ctx); };
+  // A capsule still named "dltensor" was never consumed, so it has to free the tensor itself.
+  return pybind11::capsule(&owner.release()->managed, "dltensor", [](PyObject* capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor") == 0) return;
+    auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+    managed->deleter(managed);
+  });
+}
+
+}  // namespace hvd::python

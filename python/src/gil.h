@@ -1,0 +1,35 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+namespace hvd::python {
+
+// Waits without the GIL until `wait_for` says true; between slices lets Python handle signals, so that Ctrl-C raises
+// KeyboardInterrupt out of here. The slice only bounds the rare signal that arrives just before the sleep: a signal during
+// the sleep ends the sleep.
+template <typename WaitFor>
+void wait_interruptibly(WaitFor&& wait_for) {
+  constexpr std::chrono::milliseconds kSlice{100};
+  for (;;) {
+    bool done = false;
+    {
+      pybind11::gil_scoped_release release;
+      done = wait_for(kSlice);
+    }
+    if (done) return;
+    if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
+  }
+}
+
+// Makes a reference that any thread may drop: without the GIL the object is only put aside, and freed by the next call of
+// release_dropped_objects().
+std::shared_ptr<void> keep_alive(pybind11::object object);
+
+// Frees what other threads have dropped. Requires: the GIL. Cheap when there is nothing.
+void release_dropped_objects();
+
+}  // namespace hvd::python

@@ -1,0 +1,8 @@
+#include "python/src/registration.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The native core of Horovod; see _core.pyi.";
+  hvd::python::register_constants(module);
+  hvd::python::register_session(module);
+  hvd::python::register_operations(module);
+}

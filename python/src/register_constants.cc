@@ -1,0 +1,40 @@
+#include <cctype>
+#include <string>
+
+#include "horovod/session.h"
+#include "horovod/types.h"
+#include "python/src/registration.h"
+
+namespace hvd::python {
+
+namespace {
+
+std::string constant_name(std::string_view prefix, std::string_view name) {
+  std::string out(prefix);
+  for (const char c : name) out.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  return out;
+}
+
+}  // namespace
+
+void register_constants(pybind11::module_& module) {
+  module.attr("__version__") = HVD_VERSION;
+  for (int i = 0; i < kOpTypeCount; ++i) {
+    module.attr(constant_name("OP_", op_type_name(static_cast<OpType>(i))).c_str()) = i;
+  }
+  for (int i = 0; i < kReduceOpCount; ++i) {
+    module.attr(constant_name("REDUCE_", reduce_op_name(static_cast<ReduceOp>(i))).c_str()) = i;
+  }
+  for (int i = 0; i < kDataTypeCount; ++i) {
+    module.attr(constant_name("DTYPE_", data_type_name(static_cast<DataType>(i))).c_str()) = i;
+  }
+  module.def("built_with", [] {
+    pybind11::dict built;
+    built["gloo"] = 1;
+    for (const char* absent : {"mpi", "nccl", "cuda", "rocm", "ddl", "ccl"}) built[absent] = 0;
+    return built;
+  });
+  module.def("gloo_origin", &gloo_origin, "The file that the Gloo symbols used by the core come from.");
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,94 @@
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <stop_token>
+
+#include "horovod/session.h"
+#include "python/src/error_map.h"
+#include "python/src/gil.h"
+#include "python/src/registration.h"
+#include "python/src/session_slot.h"
+#include "runtime/base/event.h"
+#include "runtime/base/thread.h"
+#include "runtime/config/runtime_config.h"
+
+namespace hvd::python {
+
+namespace {
+
+using Environment = std::optional<std::map<std::string, std::string>>;
+
+Result<config::RuntimeConfig> read_config(const Environment& environment) {
+  if (!environment) return config::load_runtime_config(config::ProcessEnv());
+  config::MapEnv::Map map(environment->begin(), environment->end());
+  return config::load_runtime_config(config::MapEnv(std::move(map)));
+}
+
+// Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as the
+// slowest rank needs to come up.
+Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig& config) {
+  std::optional<Result<std::unique_ptr<Session>>> result;
+  Event finished;
+  std::stop_source stop;
+  auto starter = start_thread("hvd-init", [&](std::stop_token) {
+    result.emplace(Session::start(config, stop.get_token()));
+    finished.set();
+  });
+  try {
+    wait_interruptibly([&](std::chrono::milliseconds slice) { return finished.wait_for(slice); });
+  } catch (...) {
+    stop.request_stop();
+    {
+      pybind11::gil_scoped_release release;
+      starter.join();
+      result.reset();
+    }
+    throw;
+  }
+  starter.join();
+  return std::move(*result);
+}
+
+void init(const Environment& environment) {
+  if (session_slot().get() != nullptr) return;
+  const auto config = read_config(environment);
+  if (!config.is_ok()) raise_value_error(config.status());
+  auto session = start_interruptibly(config.value());
+  if (!session.is_ok()) raise_value_error(session.status().annotate("hvd.init()"));
+  session_slot().set(std::move(session).value());
+}
+
+void shutdown() {
+  std::shared_ptr<Session> session = session_slot().take();
+  if (session == nullptr) return;
+  {
+    pybind11::gil_scoped_release release;
+    session->shutdown();
+    session.reset();
+  }
+  release_dropped_objects();
+}
+
+template <typename Field>
+void def_topology(pybind11::module_& module, const char* name, Field JobTopology::*field) {
+  module.def(name, [field] { return session_slot().require_topology()->topology().*field; });
+}
+
+}  // namespace
+
+void register_session(pybind11::module_& module) {
+  module.def("init", &init, pybind11::arg("environment") = pybind11::none());
+  module.def("shutdown", &shutdown);
+  module.def("is_initialized", [] { return session_slot().get() != nullptr; });
+  def_topology(module, "rank", &JobTopology::rank);
+  def_topology(module, "size", &JobTopology::size);
+  def_topology(module, "local_rank", &JobTopology::local_rank);
+  def_topology(module, "local_size", &JobTopology::local_size);
+  def_topology(module, "cross_rank", &JobTopology::cross_rank);
+  def_topology(module, "cross_size", &JobTopology::cross_size);
+  def_topology(module, "is_homogeneous", &JobTopology::is_homogeneous);
+  def_topology(module, "epoch", &JobTopology::epoch);
+  module.def("process_sets", [] { return session_slot().require_topology()->process_sets(); });
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+// One function per area of the module; module.cc only calls them.
+namespace hvd::python {
+
+void register_constants(pybind11::module_& module);
+void register_session(pybind11::module_& module);
+void register_operations(pybind11::module_& module);
+
+}  // namespace hvd::python

@@ -1,0 +1,55 @@
+#include "python/src/session_slot.h"
+
+#include <pybind11/pybind11.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "python/src/error_map.h"
+
+namespace hvd::python {
+
+SessionSlot& session_slot() {
+  // Never destroyed: the interpreter may still hold handles when static destructors run.
+  static auto* slot = new SessionSlot;
+  return *slot;
+}
+
+void SessionSlot::check_fork() {
+  if (session_ == nullptr || owner_ == ::getpid()) return;
+  session_->abandon_after_fork();
+  // Leaked on purpose: destroying it would join threads that were not forked.
+  new std::shared_ptr<Session>(std::move(session_));
+  session_ = nullptr;
+}
+
+std::shared_ptr<Session> SessionSlot::get() {
+  check_fork();
+  return session_;
+}
+
+std::shared_ptr<Session> SessionSlot::require_topology() {
+  auto session = get();
+  if (session == nullptr) throw pybind11::value_error("Horovod has not been initialized; use hvd.init().");
+  return session;
+}
+
+std::shared_ptr<Session> SessionSlot::require_running() {
+  auto session = get();
+  if (session == nullptr) {
+    raise_if_error(Status::precondition("Horovod has not been initialized; use hvd.init()."));
+  }
+  return session;
+}
+
+void SessionSlot::set(std::shared_ptr<Session> session) {
+  session_ = std::move(session);
+  owner_ = ::getpid();
+}
+
+std::shared_ptr<Session> SessionSlot::take() {
+  check_fork();
+  return std::exchange(session_, nullptr);
+}
+
+}  // namespace hvd::python

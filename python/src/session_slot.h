@@ -1,0 +1,34 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+
+#include "horovod/session.h"
+
+namespace hvd::python {
+
+// The session of the process: hvd.init() is process-wide, so this is too. Requires: the GIL for every call. A forked child
+// sees no session: its parent's threads do not exist there.
+class SessionSlot {
+ public:
+  // Null when not initialised.
+  std::shared_ptr<Session> get();
+  // Raises ValueError that says Horovod is not initialised.
+  std::shared_ptr<Session> require_topology();
+  // Raises HorovodInternalError when not initialised (operations, contract 02 §2.2).
+  std::shared_ptr<Session> require_running();
+  void set(std::shared_ptr<Session> session);
+  // Takes the session out, for shutdown.
+  std::shared_ptr<Session> take();
+
+ private:
+  void check_fork();
+
+  std::shared_ptr<Session> session_;
+  pid_t owner_ = -1;
+};
+
+SessionSlot& session_slot();
+
+}  // namespace hvd::python

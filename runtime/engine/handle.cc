@@ -1,0 +1,16 @@
+#include "runtime/engine/handle_state.h"
+
+namespace hvd {
+
+Handle::Handle() : state_(std::make_unique<State>()) {}
+Handle::~Handle() = default;
+
+bool Handle::done() const { return state_->event.is_set(); }
+bool Handle::wait_for(std::chrono::milliseconds limit) { return state_->event.wait_for(limit); }
+
+const Status& Handle::status() const { return state_->status; }
+const Shape& Handle::output_shape() const { return state_->output_shape; }
+const std::vector<std::int64_t>& Handle::received_splits() const { return state_->received_splits; }
+std::int64_t Handle::value() const { return state_->value; }
+
+}  // namespace hvd
