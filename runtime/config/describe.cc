@@ -1,0 +1,96 @@
+#include "runtime/config/describe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "runtime/config/option_table.h"
+#include "runtime/config/sensitive.h"
+
+namespace hvd::config {
+
+namespace {
+
+std::string number(double value) {
+  std::string text = std::to_string(static_cast<long long>(value));
+  return value == std::floor(value) ? text : std::to_string(value);
+}
+
+std::string range(const OptionRow& row) {
+  if (std::isinf(row.min)) return "";
+  return ", " + number(row.min) + " to " + number(row.max);
+}
+
+std::string syntax(const OptionRow& row) {
+  switch (row.kind) {
+    case OptionKind::kText: return "text";
+    case OptionKind::kInteger: return "integer" + range(row);
+    case OptionKind::kReal: return "number" + range(row);
+    case OptionKind::kBytes: return "bytes" + range(row);
+    case OptionKind::kBool: return "bool";
+    case OptionKind::kCores: return "list of cores";
+    case OptionKind::kChoice:
+    case OptionKind::kLogLevel: break;
+  }
+  std::string words(row.choices);
+  for (std::size_t at = words.find('|'); at != std::string::npos; at = words.find('|', at)) words.replace(at, 1, ", ");
+  return words;
+}
+
+std::string_view reader(const OptionRow& row) {
+  switch (row.reader) {
+    case OptionReader::kRuntime: return "rank";
+    case OptionReader::kLauncher: return "launcher";
+    case OptionReader::kPython: return "Python";
+    case OptionReader::kSpark: return "Spark";
+  }
+  return "";
+}
+
+std::string unset_or(std::string_view text) { return text.empty() ? "unset" : "`" + std::string(text) + "`"; }
+
+}  // namespace
+
+std::string env_markdown() {
+  std::string out =
+      "# Environment variables\n\n"
+      "Generated from `runtime/config/option_table.cc` (`horovodrun --print-config` shows the present values).\n"
+      "A variable set to the empty string counts as unset. A value that does not fit is an error at `init()`, except\n"
+      "where the text says otherwise; an unknown `HOROVOD_` name is a warning that names the nearest known one.\n"
+      "`bool`: an integer (greater than 0 is true), or true/false, yes/no, on/off. `bytes`: a plain number, or with\n"
+      "the suffix K, M or G (also KB, KiB, ...), all powers of 1024.\n\n"
+      "| variable | default | read by | value | meaning |\n|---|---|---|---|---|\n";
+  for (const OptionRow& row : option_table()) {
+    out += "| " + std::string(row.name) + " | " + unset_or(row.default_text) + " | " + std::string(reader(row)) +
+           " | " + syntax(row) + " | " + std::string(row.doc) + " |\n";
+  }
+  out += "\nKnown, but read only by builds and tests of Horovod 0.28 (no effect, no warning):\n";
+  std::string line;
+  for (const std::string_view name : build_variable_names()) {
+    if (line.size() + name.size() > 110) {
+      out += line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + std::string(name);
+  }
+  return out + line + "\n";
+}
+
+std::string config_text(const EnvReader& env) {
+  std::size_t width = 0;
+  for (const OptionRow& row : option_table()) width = std::max(width, row.name.size());
+  std::string out;
+  for (const OptionRow& row : option_table()) {
+    const std::optional<std::string> value = env.get(row.name);
+    out += std::string(row.name) + std::string(width + 2 - row.name.size(), ' ');
+    if (value && !value->empty()) {
+      const std::string_view fallback = row.default_text.empty() ? "unset" : row.default_text;
+      out += printable_value(row.name, *value) + "  (default " + std::string(fallback) + ")\n";
+    } else {
+      out += row.default_text.empty() ? "-\n" : std::string(row.default_text) + "\n";
+    }
+  }
+  return out;
+}
+
+}  // namespace hvd::config

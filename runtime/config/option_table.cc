@@ -1,0 +1,130 @@
+#include "runtime/config/option_table.h"
+
+#include <array>
+
+namespace hvd::config {
+
+namespace {
+
+using C = RuntimeConfig;
+using K = OptionKind;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kIntMax = std::numeric_limits<int>::max();
+constexpr double kMaxRank = 1 << 20;
+constexpr double kMaxSeconds = 31'536'000;  // a year: above it chrono arithmetic would need care
+constexpr double kMaxBytes = 1LL << 40;
+constexpr double kMaxEntries = 1 << 24;
+constexpr std::monostate kNoField;
+
+constexpr OptionRow kRows[] = {
+    {"HOROVOD_RANK", "0", K::kInteger, &C::rank, "rank of this process in the job", 0, kMaxRank - 1},
+    {"HOROVOD_SIZE", "1", K::kInteger, &C::size, "number of ranks of the job", 1, kMaxRank},
+    {"HOROVOD_LOCAL_RANK", "0", K::kInteger, &C::local_rank, "rank among the ranks of the same host", 0,
+     kMaxRank - 1},
+    {"HOROVOD_LOCAL_SIZE", "1", K::kInteger, &C::local_size, "number of ranks on this host", 1, kMaxRank},
+    {"HOROVOD_CROSS_RANK", "0", K::kInteger, &C::cross_rank,
+     "index of this host among the hosts that have this local rank", 0, kMaxRank - 1},
+    {"HOROVOD_CROSS_SIZE", "1", K::kInteger, &C::cross_size, "number of hosts that have this local rank", 1,
+     kMaxRank},
+    {"HOROVOD_HOSTNAME", "localhost", K::kText, &C::hostname, "name of this host as the launcher listed it"},
+    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "", K::kText, &C::rendezvous_addr,
+     "address of the rendezvous store; without it the process is a world of size 1"},
+    {"HOROVOD_GLOO_RENDEZVOUS_PORT", "", K::kInteger, &C::rendezvous_port, "port of the rendezvous store", 1, 65535},
+    {"HOROVOD_GLOO_IFACE", "", K::kText, &C::iface, "network interface for connections; unset: chosen by route"},
+    {"HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
+     "how long a rank waits for the others to join or connect", 1, kMaxSeconds},
+    {"HOROVOD_GLOO_TRANSPORT", "hvd", K::kChoice, &C::gloo_transport,
+     "`hvd`: the authenticated transport of this product; `tcp`: Gloo's stock transport, for comparison", -kInf, kInf,
+     "hvd|tcp"},
+    {"HOROVOD_AGENT", "", K::kText, &C::agent_socket,
+     "abstract socket of the agent that serves the job secret; set by the agent"},
+    {"HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,
+     "file (mode 0600) that holds the job secret, for ranks without an agent"},
+    {"HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField, "`gloo` is the only controller; `mpi` is an error", -kInf,
+     kInf, "gloo"},
+    {"HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
+     "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors", -kInf, kInf, "gloo"},
+    {"HOROVOD_ELASTIC", "0", K::kBool, &C::elastic, "elastic mode: ranks may come and go"},
+    {"HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
+     "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},
+    {"HOROVOD_CYCLE_TIME", "", K::kReal, &C::cycle_time,
+     "longest delay in ms that may be spent on collecting a larger batch; unset: none", 0, 3'600'000},
+    {"HOROVOD_CACHE_CAPACITY", "1024", K::kInteger, &C::cache_capacity,
+     "entries of the response cache; 0 disables it", 0, kMaxEntries},
+    {"HOROVOD_DISABLE_GROUP_FUSION", "0", K::kBool, &C::disable_group_fusion,
+     "never fuse tensors of a group with others"},
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, &C::dynamic_process_sets,
+     "allow process sets to be added and removed after init"},
+    {"HOROVOD_DETERMINISTIC", "0", K::kBool, &C::deterministic,
+     "bitwise equal results from run to run: fixed batches and reduction order"},
+    {"HOROVOD_HIERARCHICAL_ALLREDUCE", "0", K::kBool, &C::hierarchical_allreduce,
+     "reduce inside hosts first, then between hosts"},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, &C::hierarchical_allgather,
+     "gather inside hosts first, then between hosts"},
+    {"HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, &C::torus_allreduce, "two-dimensional allreduce on GPUs"},
+    {"HOROVOD_AUTOTUNE", "0", K::kBool, &C::autotune, "tune batching while the job runs"},
+    {"HOROVOD_AUTOTUNE_LOG", "", K::kText, &C::autotune_log, "CSV file of the tuning steps, written by rank 0"},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "3", K::kInteger, &C::autotune_warmup_samples,
+     "samples thrown away before tuning", 0, kIntMax},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", K::kInteger, &C::autotune_steps_per_sample, "steps per sample", 0,
+     kIntMax},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", K::kInteger, &C::autotune_bayes_opt_max_samples,
+     "samples after which tuning ends", 0, kIntMax},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.8", K::kReal, &C::autotune_gaussian_process_noise,
+     "noise of a sample, 0 to 1", 0, 1},
+    {"HOROVOD_TIMELINE", "", K::kText, &C::timeline,
+     "file for the timeline of rank 0, or `DYNAMIC`: only `start_timeline` starts it"},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", "0", K::kBool, &C::timeline_mark_cycles, "mark cycles in the timeline"},
+    {"HOROVOD_STALL_CHECK_DISABLE", "0", K::kBool, &C::stall_check_disable,
+     "no warning about tensors that some ranks do not submit"},
+    {"HOROVOD_STALL_CHECK_TIME_SECONDS", "60", K::kInteger, &C::stall_check_time,
+     "age at which a stalled tensor is reported", 1, kMaxSeconds},
+    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", K::kInteger, &C::stall_shutdown_time,
+     "age at which a stalled tensor ends the job; 0: never; not below HOROVOD_STALL_CHECK_TIME_SECONDS", 0,
+     kMaxSeconds},
+    {"HOROVOD_THREAD_AFFINITY", "", K::kCores, &C::thread_affinity,
+     "cores for the runtime's threads: a list with one core per local rank"},
+    {"HOROVOD_LOG_LEVEL", "warning", K::kLogLevel, &C::log_level, "least severe message that is printed", -kInf, kInf,
+     "trace|debug|info|warning|error|fatal"},
+    {"HOROVOD_LOG_HIDE_TIME", "0", K::kBool, &C::log_hide_time, "no date and time in log lines"},
+    {"HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, &C::num_nccl_streams, "NCCL streams per GPU", 0, 256},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, &C::batch_d2d_memcopies,
+     "copy many small GPU tensors with one kernel"},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, &C::enable_async_completion,
+     "GPU results are handed over before the GPU has finished them"},
+    {"HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, &C::disable_nvtx_ranges, "no NVTX ranges for profilers"},
+    {"HOROVOD_ENABLE_XLA_OPS", "0", K::kBool, kNoField, "TensorFlow: operations inside XLA programs"},
+    {"HOROVOD_CCL_CACHE", "", K::kText, kNoField, "oneCCL only; no effect"},
+    {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "MPI only; no effect"},
+    {"HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
+    {"HOROVOD_START_TIMEOUT", "30", K::kInteger, kNoField, "seconds until every host must have answered", 1,
+     kMaxSeconds, "", OptionReader::kLauncher},
+    {"HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, kNoField, "seconds to wait for enough slots", 1, kMaxSeconds, "",
+     OptionReader::kLauncher},
+    {"HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField, "seconds to wait for Spark tasks", 0, kMaxSeconds,
+     "", OptionReader::kSpark},
+    {"HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField, "Python path for Spark tasks", -kInf, kInf, "",
+     OptionReader::kSpark},
+    {"HOROVOD_SPARK_WORK_DIR", "", K::kText, kNoField, "working directory of Spark tasks", -kInf, kInf, "",
+     OptionReader::kSpark},
+    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "0", K::kBool, kNoField,
+     "use the local rank instead of the GPU that Spark assigned", -kInf, kInf, "", OptionReader::kSpark},
+};
+
+constexpr std::string_view kBuildNames[] = {
+    "HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_PYTORCH",
+    "HOROVOD_WITH_MXNET", "HOROVOD_WITHOUT_MXNET", "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_GLOO", "HOROVOD_WITH_MPI",
+    "HOROVOD_WITHOUT_MPI", "HOROVOD_GPU_OPERATIONS", "HOROVOD_GPU_ALLREDUCE", "HOROVOD_GPU_ALLGATHER",
+    "HOROVOD_GPU_BROADCAST", "HOROVOD_GPU_ALLTOALL", "HOROVOD_GPU_REDUCESCATTER", "HOROVOD_GPU", "HOROVOD_NCCL_HOME",
+    "HOROVOD_NCCL_INCLUDE", "HOROVOD_NCCL_LIB", "HOROVOD_NCCL_LINK", "HOROVOD_CUDA_HOME",
+    "HOROVOD_BUILD_CUDA_CC_LIST", "HOROVOD_BUILD_ARCH_FLAGS", "HOROVOD_ROCM_HOME", "HOROVOD_CMAKE", "HOROVOD_DEBUG",
+    "HOROVOD_SKIP_COMPILE", "HOROVOD_LOCAL_VERSION", "HOROVOD_ALLOW_MIXED_GPU_IMPL", "HOROVOD_WITH_NVTX",
+    "HOROVOD_WITHOUT_NVTX", "HOROVOD_NVTX_INCLUDE", "HOROVOD_TEST_GPU", "HOROVOD_MIXED_INSTALL"};
+
+}  // namespace
+
+std::span<const OptionRow> option_table() { return kRows; }
+std::span<const std::string_view> build_variable_names() { return kBuildNames; }
+
+}  // namespace hvd::config

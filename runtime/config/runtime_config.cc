@@ -1,0 +1,194 @@
+#include "runtime/config/runtime_config.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+#include "runtime/config/nearest.h"
+#include "runtime/config/option_table.h"
+#include "runtime/config/parse_value.h"
+#include "runtime/config/sensitive.h"
+
+namespace hvd::config {
+
+namespace {
+
+using Milliseconds = std::chrono::duration<double, std::milli>;
+
+std::int64_t integer_bound(double bound) {
+  constexpr double kInt64 = 9.2e18;
+  if (bound <= -kInt64) return std::numeric_limits<std::int64_t>::min();
+  if (bound >= kInt64) return std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(bound);
+}
+
+// Stores the parsed value in the row's field, whatever its type. A row whose kind and field do not fit each other is
+// a bug of the table, which the tests find by loading every default.
+template <typename T>
+void store(const OptionRow& row, RuntimeConfig& config, const T& value) {
+  std::visit(
+      [&](auto field) {
+        using Field = decltype(field);
+        if constexpr (!std::is_same_v<Field, std::monostate>) {
+          using Target = std::remove_reference_t<decltype(config.*field)>;
+          if constexpr (std::is_enum_v<Target> && std::is_same_v<T, int>) {
+            config.*field = static_cast<Target>(value);
+          } else if constexpr (std::is_same_v<Target, std::optional<Milliseconds>> && std::is_same_v<T, double>) {
+            config.*field = Milliseconds(value);
+          } else if constexpr (std::is_same_v<Target, std::chrono::seconds> && std::is_same_v<T, std::int64_t>) {
+            config.*field = std::chrono::seconds(value);
+          } else if constexpr (std::is_same_v<Target, int> && std::is_same_v<T, std::int64_t>) {
+            config.*field = static_cast<int>(value);  // the row's range fits
+          } else if constexpr (std::is_same_v<Target, T>) {
+            config.*field = value;
+          } else {
+            HVD_CHECK(false, "an option row has a field of another type than its kind");
+          }
+        }
+      },
+      row.field);
+}
+
+template <typename T>
+Status store_or_fail(const OptionRow& row, RuntimeConfig& config, const Result<T>& value) {
+  if (!value.is_ok()) return value.status().annotate(row.name);
+  store(row, config, value.value());
+  return Status::ok();
+}
+
+Status parse_choice_row(const OptionRow& row, std::string_view text, RuntimeConfig& config) {
+  const Result<int> index = parse_choice(text, row.choices);
+  if (index.is_ok()) {
+    store(row, config, index.value());
+    return Status::ok();
+  }
+  const std::string word = to_lower(trim(text));
+  const bool foreign = word == "mpi" || word == "ccl";
+  return index.status().annotate(row.name).annotate(
+      foreign ? "this Horovod has no " + std::string(word == "mpi" ? "MPI" : "oneCCL") +
+                    " (unset the variable or set it to gloo)"
+              : "environment");
+}
+
+// Rows where the contract prefers a warning to an error.
+void parse_lenient_row(const OptionRow& row, std::string_view text, RuntimeConfig& config) {
+  Status bad;
+  if (row.kind == OptionKind::kLogLevel) {
+    const Result<int> level = parse_choice(text, row.choices);
+    if (level.is_ok()) return store(row, config, level.value());
+    bad = level.status().annotate(row.name).annotate("ignored");
+  } else {
+    const Result<std::vector<int>> cores = parse_cores(text);
+    if (cores.is_ok()) return store(row, config, cores.value());
+    bad = cores.status().annotate(row.name).annotate("threads are not pinned");
+  }
+  config.warnings.push_back(bad.message());
+}
+
+Status parse_row(const OptionRow& row, const std::string& text, RuntimeConfig& config) {
+  switch (row.kind) {
+    case OptionKind::kText: store(row, config, text); return Status::ok();
+    case OptionKind::kInteger:
+      return store_or_fail(row, config, parse_integer(text, integer_bound(row.min), integer_bound(row.max)));
+    case OptionKind::kReal: return store_or_fail(row, config, parse_real(text, row.min, row.max));
+    case OptionKind::kBytes:
+      return store_or_fail(row, config, parse_bytes(text, integer_bound(row.min), integer_bound(row.max)));
+    case OptionKind::kBool: return store_or_fail(row, config, parse_bool(text));
+    case OptionKind::kChoice: return parse_choice_row(row, text, config);
+    case OptionKind::kLogLevel:
+    case OptionKind::kCores: parse_lenient_row(row, text, config); return Status::ok();
+  }
+  return Status::internal("option row of unknown kind: " + std::string(row.name));
+}
+
+Status check_place(std::string_view rank_name, int rank, std::string_view size_name, int size) {
+  if (rank < size) return Status::ok();
+  return Status::invalid_argument(std::string(rank_name) + "=" + std::to_string(rank) + " must be less than " +
+                                  std::string(size_name) + "=" + std::to_string(size));
+}
+
+Status check_not_larger(std::string_view name, int value, const RuntimeConfig& config) {
+  if (value <= config.size) return Status::ok();
+  return Status::invalid_argument(std::string(name) + "=" + std::to_string(value) +
+                                  " must not be greater than HOROVOD_SIZE=" + std::to_string(config.size));
+}
+
+Status check_rendezvous(const RuntimeConfig& config) {
+  const bool has_addr = !config.rendezvous_addr.empty();
+  const bool has_port = config.rendezvous_port != 0;
+  if (has_addr && !has_port) {
+    return Status::invalid_argument("HOROVOD_GLOO_RENDEZVOUS_ADDR=" + config.rendezvous_addr +
+                                    " is set but HOROVOD_GLOO_RENDEZVOUS_PORT is not; they go together");
+  }
+  if (has_port && !has_addr) {
+    return Status::invalid_argument("HOROVOD_GLOO_RENDEZVOUS_PORT=" + std::to_string(config.rendezvous_port) +
+                                    " is set but HOROVOD_GLOO_RENDEZVOUS_ADDR is not; they go together");
+  }
+  // Alone, this process would train without the others and nobody would notice.
+  if (!has_addr && config.size > 1) {
+    return Status::invalid_argument("HOROVOD_SIZE=" + std::to_string(config.size) +
+                                    " needs HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, which are not set; start the "
+                                    "ranks with horovodrun, or unset HOROVOD_SIZE for a world of size 1");
+  }
+  return Status::ok();
+}
+
+Status check_consistency(const RuntimeConfig& config) {
+  HVD_RETURN_IF_ERROR(check_place("HOROVOD_RANK", config.rank, "HOROVOD_SIZE", config.size));
+  HVD_RETURN_IF_ERROR(
+      check_place("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size));
+  HVD_RETURN_IF_ERROR(
+      check_place("HOROVOD_CROSS_RANK", config.cross_rank, "HOROVOD_CROSS_SIZE", config.cross_size));
+  HVD_RETURN_IF_ERROR(check_not_larger("HOROVOD_LOCAL_SIZE", config.local_size, config));
+  HVD_RETURN_IF_ERROR(check_not_larger("HOROVOD_CROSS_SIZE", config.cross_size, config));
+  return check_rendezvous(config);
+}
+
+// What the contract wants ignored with a word, not refused.
+void ignore_unusable(RuntimeConfig& config) {
+  if (config.stall_shutdown_time.count() != 0 && config.stall_shutdown_time < config.stall_check_time) {
+    config.warnings.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" +
+                              std::to_string(config.stall_shutdown_time.count()) +
+                              " is below HOROVOD_STALL_CHECK_TIME_SECONDS=" +
+                              std::to_string(config.stall_check_time.count()) + ": ignored");
+    config.stall_shutdown_time = std::chrono::seconds(0);
+  }
+  if (!config.thread_affinity.empty() && config.thread_affinity.size() < static_cast<std::size_t>(config.local_size)) {
+    config.warnings.push_back("HOROVOD_THREAD_AFFINITY lists " + std::to_string(config.thread_affinity.size()) +
+                              " cores for " + std::to_string(config.local_size) +
+                              " local ranks: threads are not pinned");
+    config.thread_affinity.clear();
+  }
+}
+
+void warn_unknown_names(const EnvReader& env, RuntimeConfig& config) {
+  std::vector<std::string_view> known;
+  for (const OptionRow& row : option_table()) known.push_back(row.name);
+  const auto build = build_variable_names();
+  for (const std::string& name : env.names()) {
+    if (!name.starts_with("HOROVOD_")) continue;
+    const bool is_known = std::find(known.begin(), known.end(), name) != known.end() ||
+                          std::find(build.begin(), build.end(), name) != build.end();
+    if (is_known) continue;
+    config.warnings.push_back("unknown variable " + name + did_you_mean(name, known));
+  }
+}
+
+}  // namespace
+
+Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
+  RuntimeConfig config;
+  for (const OptionRow& row : option_table()) {
+    if (row.reader != OptionReader::kRuntime) continue;
+    const std::optional<std::string> text = env.get(row.name);
+    if (text && !text->empty()) HVD_RETURN_IF_ERROR(parse_row(row, *text, config));
+  }
+  HVD_RETURN_IF_ERROR(check_consistency(config));
+  ignore_unusable(config);
+  warn_unknown_names(env, config);
+  return config;
+}
+
+}  // namespace hvd::config
