@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/wire/messages.h"
+
+namespace hvd::fusion {
+
+// Tensors that run as one collective; `items` index the planner's input, ascending. A batch of one needs no buffer.
+struct Batch {
+  std::vector<std::size_t> items;
+  // Place of each item in the fusion buffer, in bytes: allreduce, adasum and reducescatter; empty for other kinds.
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t bytes = 0;  // padded size of all items (allgather: of all ranks); 0 when the kind does not fuse
+};
+
+// Divides the responses of one process set in one decision into batches (contract/08 §8.4). Pure, and the same on every
+// rank because its input is. Order: a batch starts with the first response left; later ones join it when they fuse with
+// it and still fit; others are skipped, keeping their order, as long as batch + skipped bytes <= threshold.
+// Invariants: each index is in exactly one batch; a batch of several items has bytes <= limits.threshold; errors,
+// broadcasts, alltoalls, barriers and joins run alone.
+std::vector<Batch> plan(std::span<const wire::Response* const> responses, const wire::FusionLimits& limits);
+
+// Bytes of one response in the buffer, padded.
+std::uint64_t fused_bytes(const wire::Response& response, std::uint32_t padding);
+
+// The threshold that the coordinator announces: on homogeneous jobs rounded up to a multiple of local_size * 8 * 64, so
+// that a buffer divides evenly among the ranks of a host; 0 stays 0.
+std::uint64_t round_threshold(std::uint64_t threshold, int local_size, bool homogeneous);
+
+}  // namespace hvd::fusion

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/topology/tree_plan.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::negotiation {
+
+// Combines the ready bits of one node of the control tree. The node's subtree is divided into units: the node itself and
+// the subtree of each child. A bit is complete when each unit that holds members of its set has reported it or has
+// joined as a whole, and at least one has reported it. Used by every Relay and by the Coordinator; loop-confined.
+// Invariant: it remembers at most the live bits, i.e. those announced and not evicted.
+class BitCounter {
+ public:
+  BitCounter(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets);
+
+  // The unit through which a rank's reports arrive: 0 for this node, 1 + position for a child's subtree; nullopt for a
+  // rank outside.
+  std::optional<int> unit_of(int rank) const;
+
+  void add_set(const topology::ProcessSet& set);
+  void remove_set(std::int32_t id);
+  void add_bit(wire::CacheBit bit, std::int32_t process_set);
+  void remove_bit(wire::CacheBit bit);
+
+  // A bit that is not live is ignored: it was evicted while the report was on its way, and its ranks will resubmit.
+  // True when that completed the bit.
+  bool report(wire::CacheBit bit, int unit);
+  // `rank` of this subtree has joined. Returns the bits of the set that are complete now, ascending.
+  std::vector<wire::CacheBit> join(std::int32_t process_set, int rank);
+  // The join of the whole set is over: nobody has joined any more.
+  void clear_joins(std::int32_t process_set);
+  // The bit was executed: the next use of it starts.
+  void reset(wire::CacheBit bit);
+
+ private:
+  using Mask = std::uint32_t;
+  static_assert(topology::TreePlan::kMaxRadix + 1 <= 32);
+  struct SetState {
+    Mask needed = 0;                // units with members
+    std::vector<int> members;       // per unit
+    std::vector<int> joined;        // per unit; joined[u] <= members[u]
+    Mask fully_joined = 0;          // subset of needed
+  };
+  struct BitState {
+    std::int32_t process_set = 0;
+    Mask reported = 0;
+    bool complete = false;  // told once per use
+  };
+  bool check_complete(BitState& bit, const SetState& set) const;
+
+  topology::TreePlan plan_;
+  int rank_;
+  std::vector<int> children_;
+  std::map<std::int32_t, SetState> sets_;
+  std::unordered_map<std::uint64_t, BitState> bits_;
+};
+
+}  // namespace hvd::negotiation

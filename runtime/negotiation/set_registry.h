@@ -1,0 +1,33 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "runtime/topology/process_set.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::negotiation {
+
+// The coordinator's side of registering and removing process sets: a change is decided when the oldest open request of
+// every rank asks for the same. Ranks that ask for different ones wait for each other (contract/01 §1.4), except at
+// init, where that is an error. Owns the coordinator's table of sets. Loop-confined.
+class SetRegistry {
+ public:
+  explicit SetRegistry(int world_size);
+
+  const topology::ProcessSetTable& table() const { return table_; }
+  void add(wire::SetChange change);
+  // The next decision that all ranks agree on, applied to the table; nullopt: none. Call until nullopt.
+  std::optional<wire::SetDecision> next();
+
+ private:
+  std::optional<wire::SetDecision> disagreement() const;
+  wire::SetDecision apply(const wire::SetChange& change);
+
+  topology::ProcessSetTable table_;
+  std::vector<std::deque<wire::SetChange>> open_;  // per rank, oldest first
+  int ranks_waiting_ = 0;                          // ranks with an open request
+};
+
+}  // namespace hvd::negotiation

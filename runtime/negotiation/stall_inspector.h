@@ -1,0 +1,48 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/deadline.h"
+
+namespace hvd::negotiation {
+
+struct StallOptions {
+  bool enabled = true;          // !HOROVOD_STALL_CHECK_DISABLE
+  Millis check_time{60000};     // HOROVOD_STALL_CHECK_TIME_SECONDS; > 0 when enabled
+  Millis shutdown_time{0};      // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never, else >= check_time
+};
+
+// A tensor that some ranks have submitted and others have not.
+struct WaitingTensor {
+  std::string name;
+  TimePoint since;           // the first request arrived
+  std::vector<int> missing;  // global ranks, ascending, not empty
+};
+
+struct StallVerdict {
+  std::string warning;   // empty: nothing to say
+  std::string shutdown;  // not empty: the job has to end, with this reason
+};
+
+// Decides what to say about tensors that some ranks wait for, and when to give up (contract/08 §8.6). Looks once per
+// check time, and only while something is waiting. Owned by the coordinator, one per process set; pure: no log, no clock.
+class StallInspector {
+ public:
+  explicit StallInspector(const StallOptions& options) : options_(options) {}
+
+  // When the next look is due, given when the oldest waiting tensor arrived; nullopt: nothing waits, or disabled.
+  std::optional<TimePoint> next_deadline(std::optional<TimePoint> oldest) const;
+  // `waiting` in order of arrival. Requires: a look is due.
+  StallVerdict look(const std::vector<WaitingTensor>& waiting, TimePoint now);
+
+ private:
+  StallOptions options_;
+  std::optional<TimePoint> last_look_;
+};
+
+inline constexpr std::size_t kStallNamesPerRank = 6;
+
+}  // namespace hvd::negotiation

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/status.h"
+#include "runtime/negotiation/entry_id.h"
+#include "runtime/negotiation/tensor_queue.h"
+#include "runtime/response_cache/worker_cache.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::negotiation {
+
+struct WorkerOptions {
+  int rank = 0;
+  // A cached tensor that waits for longer is sent to the slow path, where the coordinator's stall inspector sees who is
+  // missing. nullopt: never (HOROVOD_STALL_CHECK_DISABLE).
+  std::optional<Millis> cached_wait_limit = Millis(60000);
+};
+
+// One collective that this rank executes now, or one error that it delivers.
+struct ReadyOp {
+  std::shared_ptr<const wire::Response> response;
+  EntryId entry = EntryId::kNone;  // kNone: this rank has joined and takes part with zeros
+};
+
+struct FailedOp {
+  EntryId entry = EntryId::kNone;
+  Status status;
+};
+
+// What a decision means for this rank.
+struct WorkerOutput {
+  std::vector<ReadyOp> ready;  // in the order in which every member of the set runs them; all of one decision
+  std::vector<wire::SetDecision> set_decisions;
+  std::vector<FailedOp> failed;  // dropped because of `stop` or because their set was removed
+  wire::FusionLimits limits;
+  std::optional<wire::Stop> stop;
+};
+
+// The negotiation of one rank: turns its pending operations into reports, and decisions into what to run. Every rank has
+// one, the root too. Owned by the engine, confined to its thread; no I/O, no clock. It knows nothing of the tree.
+// States of a pending operation: held (this rank has joined its set) -> queued -> sent in full | sent as a bit -> gone.
+// Eviction of its bit takes "sent as a bit" back to "queued".
+class Worker {
+ public:
+  Worker(const WorkerOptions& options, topology::ProcessSetTable sets);
+
+  // Operations and joins from TensorQueue::fetch, in that order. After a stop they are all returned as failed.
+  std::vector<FailedOp> submit(std::vector<Submission> submissions, TimePoint now);
+  void request_set_change(wire::SetChange change);
+  void request_shutdown();
+
+  // What this rank has to say since the last call; may be empty. Bounded by wire::kMessageByteBudget: call it until
+  // has_report() is false.
+  bool has_report(TimePoint now) const;
+  wire::Report take_report(TimePoint now);
+  // When has_report() will become true by itself; nullopt: never.
+  std::optional<TimePoint> next_deadline() const;
+
+  // Applies one decision. An error means that the coordinator and this rank disagree (our bug, or a hostile peer): the
+  // session has to end with it.
+  Result<WorkerOutput> on_decision(const wire::Decision& decision, TimePoint now);
+  // Drops everything that is pending because of `why`, as a decision with a stop would.
+  std::vector<FailedOp> fail_all(const Status& why);
+
+  const topology::ProcessSetTable& sets() const { return sets_; }
+  bool stopped() const { return stopped_.has_value(); }
+
+ private:
+  enum class State { kHeld, kQueued, kSentFull, kSentBit };
+  struct Pending {
+    Submission submission;
+    State state = State::kQueued;
+    wire::CacheBit bit = wire::CacheBit::kNone;  // while kSentBit
+    TimePoint sent_at{};                         // while kSentBit
+    bool stale_sent = false;                     // the long wait was reported
+  };
+  struct SetState {
+    response_cache::WorkerCache cache;
+    std::unordered_map<std::string, Pending> pending;
+    std::deque<std::string> queue;  // names in state kQueued, oldest first
+    std::deque<Submission> held;    // submitted after the join
+    EntryId join = EntryId::kNone;  // pending join
+    bool join_sent = false;
+  };
+
+  SetState& state_of(std::int32_t id);
+  void put_queued(std::int32_t id, SetState& set, Submission submission);
+  void report_queue(std::int32_t id, SetState& set, TimePoint now, std::size_t& budget, wire::Report& report);
+  void report_long_waits(SetState& set, TimePoint now, wire::Report& report);
+  Status apply(const wire::Response& response, WorkerOutput& out);
+  Status apply_join(const wire::Response& response, SetState& set, WorkerOutput& out);
+  Status apply(const wire::CacheHit& hit, WorkerOutput& out);
+  Status apply(const wire::Evict& evict);
+  Status apply(const wire::SetDecision& decision, WorkerOutput& out);
+  void drop_set(std::int32_t id, const Status& why, std::vector<FailedOp>& failed);
+
+  WorkerOptions options_;
+  topology::ProcessSetTable sets_;
+  std::map<std::int32_t, SetState> states_;  // the sets that this rank is a member of
+  std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;
+  std::deque<wire::SetChange> set_changes_;
+  bool shutdown_wanted_ = false;
+  bool shutdown_sent_ = false;
+  std::uint64_t last_sequence_ = 0;
+  std::optional<Status> stopped_;
+};
+
+}  // namespace hvd::negotiation

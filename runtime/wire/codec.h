@@ -1,0 +1,22 @@
+#pragma once
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::wire {
+
+// The codec of docs/design/wire.md. Encoding never fails for messages within the limits (HVD_CHECK otherwise: senders
+// split before). Decoding takes bytes that may be hostile: anything that is not exactly one well-formed message of this
+// version is refused with a message that says what and where, and costs no more memory than a small multiple of its size.
+Bytes encode(const Report& report);
+Result<Report> decode_report(ByteSpan bytes);
+
+Bytes encode(const Decision& decision);
+Result<Decision> decode_decision(ByteSpan bytes);
+
+// About how many bytes these take when encoded; never less than they do. For splitting at kMessageByteBudget.
+std::size_t encoded_size_bound(const Request& request);
+std::size_t encoded_size_bound(const Response& response);
+
+}  // namespace hvd::wire

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "horovod/types.h"
+#include "runtime/base/status.h"
+
+// The messages of negotiation. Reports travel up the control tree, decisions travel down. docs/design/wire.md holds the
+// grammar, codec.h the functions. All are plain values.
+namespace hvd::wire {
+
+// Names a cached response in every rank. Given out by the coordinator, rising, never reused; 0 means none.
+enum class CacheBit : std::uint64_t { kNone = 0 };
+inline constexpr std::uint64_t value(CacheBit bit) { return static_cast<std::uint64_t>(bit); }
+
+// One tensor that is ready on one rank.
+struct Request {
+  int rank = 0;  // global
+  std::int32_t process_set = kGlobalProcessSet;
+  OpType op = OpType::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  int device = kCpuDevice;
+  int root_rank = -1;  // broadcast: global rank
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Shape shape;
+  std::string name;
+  // Members of a group carry the same key on every rank (negotiation/group_key.h) and the number of members; 0, 0: none.
+  std::uint64_t group_key = 0;
+  std::uint32_t group_size = 0;
+
+  bool operator==(const Request&) const = default;
+};
+
+// A rank asks to change the table of process sets. Every rank of the job must ask for the same change.
+struct SetChange {
+  enum class Kind : std::uint8_t {
+    kStatic = 0,  // at init: register `rank_lists`, in order; ranks that differ are an error at once
+    kAdd = 1,     // register rank_lists[0]; ranks that differ wait until they agree
+    kRemove = 2,  // remove `set_id`; ranks that differ wait until they agree
+  };
+  int rank = 0;
+  Kind kind = Kind::kAdd;
+  std::int32_t set_id = 0;
+  std::vector<std::vector<int>> rank_lists;  // each normalised (ProcessSetTable::normalise)
+
+  bool operator==(const SetChange&) const = default;
+};
+
+struct LostRank {
+  int rank = 0;
+  std::string message;
+  bool operator==(const LostRank&) const = default;
+};
+
+// The receiver handles the fields in this order; within a field, in the order given.
+struct Report {
+  // Bits that should be forgotten everywhere: their parameters changed on some rank, or they wait for too long.
+  std::vector<CacheBit> stale_bits;
+  std::vector<Request> requests;
+  // Cached tensors that are ready on every rank of the sender's subtree that is in the set and has not joined. A set:
+  // the codec sorts them.
+  std::vector<CacheBit> ready_bits;
+  struct Join {
+    std::int32_t process_set = kGlobalProcessSet;
+    int rank = 0;
+    bool operator==(const Join&) const = default;
+  };
+  std::vector<Join> joins;
+  std::vector<SetChange> set_changes;
+  std::vector<int> shutdown_ranks;  // ranks that want everybody to stop
+  std::vector<LostRank> lost_ranks;  // neighbours whose connection ended without a goodbye
+
+  bool empty() const {
+    return stale_bits.empty() && requests.empty() && ready_bits.empty() && joins.empty() && set_changes.empty() &&
+           shutdown_ranks.empty() && lost_ranks.empty();
+  }
+  bool operator==(const Report&) const = default;
+};
+
+// One tensor that all ranks of its set execute now, or whose error they all deliver. It says enough for a joined rank,
+// which has no request of its own, to take part with zeros.
+struct Response {
+  std::int32_t process_set = kGlobalProcessSet;
+  OpType op = OpType::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  int root_rank = -1;  // broadcast: global rank of the root; join: global rank that joined last
+  double prescale = 1.0;
+  double postscale = 1.0;
+  Shape shape;  // allgather and alltoall: the first dimension is that of the first requester and means nothing
+  std::string name;
+  std::uint64_t group_key = 0;
+  std::uint32_t group_size = 0;
+  bool on_gpu = false;             // all ranks on GPUs, else all on the CPU
+  std::uint64_t devices_key = 0;   // equal keys: every rank uses the same device for both tensors; 0: CPU everywhere
+  std::vector<std::int64_t> first_dims;  // allgather: dim 0 of every member, in set-rank order
+  std::vector<int> joined;  // global ranks, ascending, that have joined and take part with zeros
+  CacheBit bit = CacheBit::kNone;  // the bit under which every member caches it from now on
+  StatusCode error = StatusCode::kOk;
+  std::string error_message;
+
+  bool is_error() const { return error != StatusCode::kOk; }
+  Status status() const { return is_error() ? Status(error, error_message) : Status::ok(); }
+  bool operator==(const Response&) const = default;
+};
+
+// Execute the response that is cached under `bit`.
+struct CacheHit {
+  CacheBit bit = CacheBit::kNone;
+  bool operator==(const CacheHit&) const = default;
+};
+
+// Forget `bit`. A rank that has reported it for a tensor still pending sends the full request instead.
+struct Evict {
+  CacheBit bit = CacheBit::kNone;
+  bool operator==(const Evict&) const = default;
+};
+
+// The answer to the SetChange that every rank asked for.
+struct SetDecision {
+  SetChange::Kind kind = SetChange::Kind::kAdd;
+  struct Entry {
+    std::int32_t id = 0;
+    std::uint64_t context_id = 0;
+    bool existed = false;  // these ranks are registered already, under `id`; nothing was changed
+    std::vector<int> ranks;  // empty for kRemove
+    bool operator==(const Entry&) const = default;
+  };
+  std::vector<Entry> entries;  // one per requested list, in order; kRemove: the removed id
+  StatusCode error = StatusCode::kOk;
+  std::string error_message;
+  bool operator==(const SetDecision&) const = default;
+};
+
+using DecisionItem = std::variant<Response, CacheHit, Evict, SetDecision>;
+
+// Travels with every decision, so that ranks cannot disagree on how the items are fused.
+struct FusionLimits {
+  std::uint64_t threshold = 64u << 20;  // bytes; 0: no fusion
+  std::uint32_t padding = 1;            // every tensor takes a multiple of this many bytes in the buffer; >= 1
+  bool groups_only = false;             // only members of one group fuse (HOROVOD_DISABLE_GROUP_FUSION)
+  bool fuse_allgather = false;
+  bool operator==(const FusionLimits&) const = default;
+};
+
+// Why the session ends for everybody.
+struct Stop {
+  enum class Kind : std::uint8_t {
+    kShutdown = 0,  // a rank asked for it; kAborted for pending operations
+    kStall = 1,     // the stall inspector gave up; kAborted
+    kAbort = 2,     // a rank is lost; kPeerLost
+  };
+  Kind kind = Kind::kShutdown;
+  int rank = -1;  // who asked, or who is lost; -1: nobody in particular
+  std::string message;
+
+  Status status() const;
+  bool operator==(const Stop&) const = default;
+};
+
+// What every rank does next, in this order, the same on all ranks.
+struct Decision {
+  std::uint64_t sequence = 0;  // 1, 2, ... without gaps; 0: made by a neighbour (only with `stop`)
+  FusionLimits limits;
+  std::vector<DecisionItem> items;
+  std::optional<Stop> stop;  // after the items
+
+  bool operator==(const Decision&) const = default;
+};
+
+}  // namespace hvd::wire
