@@ -6,6 +6,8 @@
 namespace hvd::rendezvous {
 namespace {
 
+constexpr int kMaxRanksNamed = 8;
+
 JoinOutcome failure(Status error) {
   JoinOutcome outcome;
   outcome.error = std::move(error);
@@ -54,6 +56,7 @@ JoinOutcome JoinTable::join(JoinRequest request, MemberId member) {
   row_bytes_ += request.row.size();
   members_.emplace(member, std::pair(request.group, request.rank));
   group.size = request.size;
+  group.seen.insert(request.rank);
   group.seats.emplace(request.rank, Seat{member, request.nonce, std::move(request.row)});
   if (group.seats.size() < static_cast<std::size_t>(group.size)) return outcome;
 
@@ -99,6 +102,7 @@ JoinOutcome JoinTable::complete(Group& group, MemberId caller) {
   outcome.retired_epoch = std::exchange(group.epoch, ++last_epoch_);
   outcome.epoch = group.epoch;
   group.epoch_nonces.clear();
+  group.seen.clear();
   while (!group.seats.empty()) {
     auto& [rank, seat] = *group.seats.begin();
     if (seat.member != caller) outcome.others.push_back(seat.member);
@@ -121,6 +125,29 @@ void JoinTable::leave(MemberId member) {
   if (waiting == members_.end()) return;
   const auto [name, rank] = waiting->second;
   remove_seat(groups_.at(name), rank);
+}
+
+std::string JoinTable::describe_missing(MemberId member) const {
+  const auto waiting = members_.find(member);
+  if (waiting == members_.end()) return "";
+  const auto& [name, rank] = waiting->second;
+  const Group& group = groups_.at(name);
+  std::string never;
+  std::string left;
+  int named = 0;
+  for (int other = 0; other < group.size && named < kMaxRanksNamed; ++other) {
+    if (group.seats.contains(other)) continue;
+    std::string& list = group.seen.contains(other) ? left : never;
+    list.append(list.empty() ? "" : ", ").append(std::to_string(other));
+    ++named;
+  }
+  const std::size_t missing = static_cast<std::size_t>(group.size) - group.seats.size();
+  std::string text = std::to_string(group.seats.size()) + " of " + std::to_string(group.size) + " ranks of group \"" +
+                     name + "\" wait";
+  if (!never.empty()) text += "; never joined: " + never;
+  if (!left.empty()) text += "; joined but wait no longer: " + left;
+  if (missing > static_cast<std::size_t>(named)) text += " and more";
+  return text;
 }
 
 bool JoinTable::is_current(std::uint64_t epoch) const {

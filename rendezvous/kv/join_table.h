@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -55,16 +56,21 @@ struct JoinOutcome {
 //
 // Rules. A group is a name; its size is what the first rank of a round says, and a rank that says otherwise ends the round
 // with an error for all of it. A second join of a rank replaces the first (a restarted process) while the round is open. A
-// member whose connection goes leaves: an epoch never completes with a rank that is known to be gone, and a client that
-// lost only its connection joins again with the same nonce. When a round completes, it gets the next epoch number (1, 2, …,
+// member that no longer waits leaves: an epoch never completes with a rank that is known to be gone, and a client that lost
+// only its connection joins again with the same nonce. When a round completes, it gets the next epoch number (1, 2, …,
 // one counter for all groups) and the group's epoch before is over.
 class JoinTable {
  public:
   explicit JoinTable(JoinLimits limits = {}) : limits_(limits) {}
 
   JoinOutcome join(JoinRequest request, MemberId member);
-  // The member's connection is gone; nothing happens when it waits in no group.
+  // The member no longer waits for the answer (its connection is gone, or its long poll is over and it will ask again);
+  // nothing happens when it waits in no group.
   void leave(MemberId member);
+
+  // Who is missing in the member's group, for people: "2 of 4 ranks of group "world" wait; never joined: 1, 3". Empty when the
+  // member waits in no group.
+  std::string describe_missing(MemberId member) const;
 
   // True while `epoch` is the latest of its group.
   bool is_current(std::uint64_t epoch) const;
@@ -79,7 +85,8 @@ class JoinTable {
   };
   struct Group {
     int size = 0;                          // of the open round; meaningful while `seats` is not empty
-    std::map<int, Seat> seats;             // the open round, by rank
+    std::map<int, Seat> seats;             // the open round, by rank: exactly those who wait now
+    std::set<int> seen;                    // ranks that joined since the latest epoch, whether they still wait or not
     std::uint64_t epoch = 0;               // the latest complete one
     std::vector<JoinNonce> epoch_nonces;   // by rank, for retries
   };

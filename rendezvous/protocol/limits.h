@@ -39,6 +39,7 @@ inline constexpr Millis kHeadDeadline{2000};      // from accept, or from the fi
 inline constexpr Millis kRequestDeadline{5000};   // the same start, until the last byte of the body
 inline constexpr Millis kResponseDeadline{5000};  // until the client has taken the whole response
 inline constexpr Millis kMaxLongPoll{30000};
+inline constexpr Millis kLingerDeadline{1000};    // after a refusal: how long what still arrives is read and dropped
 
 // Connections for a job of `num_proc` ranks.
 constexpr std::size_t max_connections(int num_proc) { return 4 * static_cast<std::size_t>(num_proc) + 64; }

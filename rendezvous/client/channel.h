@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "rendezvous/protocol/http_message.h"
+#include "rendezvous/protocol/routes.h"
+#include "rendezvous/protocol/signing.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
+#include "runtime/crypto/secret.h"
+
+namespace hvd::rendezvous {
+
+struct ChannelOptions {
+  std::string host;
+  std::uint16_t port = 0;
+  crypto::Secret store_key;
+  std::string client_name;
+  Nonce instance{};
+  int wake_fd = -1;  // readable: every wait ends with kAborted
+};
+
+// One authenticated connection to the store: one request, one answer, and again. Owned by the Client; externally
+// synchronised. It connects and opens its session when a request needs it, keeps the connection, and drops it at any error.
+// It retries nothing.
+class Channel {
+ public:
+  explicit Channel(ChannelOptions options) : options_(std::move(options)), key_(options_.store_key) {}
+
+  // An authentic answer, whatever its status. Errors as in socket_io.h; kPeerLost and kTimeout are worth another attempt.
+  // kInvalidArgument: the server refused our signature. kInternal: what answers is not our server.
+  Result<HttpResponse> exchange(const Route& route, ByteSpan body, const Deadline& deadline);
+
+  bool is_open() const { return fd_.valid(); }
+  void close();
+
+ private:
+  Status open(const Deadline& deadline);
+  Result<HttpResponse> send_signed(HttpRequest request, const Deadline& deadline);
+  Result<HttpResponse> receive(const Deadline& deadline);
+
+  const ChannelOptions options_;
+  Fd fd_;
+  crypto::Secret key_;  // the session's; the store's while the session is being opened
+  Nonce session_{};
+  std::uint64_t counter_ = 0;
+};
+
+}  // namespace hvd::rendezvous

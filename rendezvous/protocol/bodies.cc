@@ -1,0 +1,158 @@
+#include "rendezvous/protocol/bodies.h"
+
+#include <algorithm>
+
+#include "rendezvous/protocol/names.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+Nonce get_nonce(ByteReader& reader) {
+  Nonce nonce{};
+  const ByteSpan raw = reader.take(nonce.size());
+  std::ranges::copy(raw, nonce.begin());
+  return nonce;
+}
+
+void check_version(ByteReader& reader) {
+  const auto version = reader.get<std::uint8_t>();
+  if (!reader.failed() && version != kProtocolVersion) {
+    reader.fail("protocol version " + std::to_string(version) + ", expected " + std::to_string(kProtocolVersion));
+  }
+}
+
+}  // namespace
+
+Bytes encode_session(const SessionBody& body) {
+  ByteWriter writer;
+  writer.put<std::uint8_t>(kProtocolVersion);
+  writer.put_string(body.name);
+  writer.put_raw(body.instance);
+  writer.put_raw(body.nonce);
+  return writer.take();
+}
+
+Result<SessionBody> decode_session(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  check_version(reader);
+  SessionBody body;
+  body.name = reader.get_string(kMaxClientNameBytes);
+  body.instance = get_nonce(reader);
+  body.nonce = get_nonce(reader);
+  HVD_RETURN_IF_ERROR(reader.finish("session request"));
+  HVD_RETURN_IF_ERROR(check_label("client name", body.name));
+  return body;
+}
+
+Result<Nonce> decode_session_answer(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  const Nonce nonce = get_nonce(reader);
+  HVD_RETURN_IF_ERROR(reader.finish("session answer"));
+  return nonce;
+}
+
+Bytes encode_join(const JoinBody& body) {
+  ByteWriter writer;
+  writer.put<std::uint8_t>(kProtocolVersion);
+  writer.put_string(body.group);
+  writer.put<std::int32_t>(body.rank);
+  writer.put<std::int32_t>(body.size);
+  writer.put_raw(body.nonce);
+  writer.put<std::uint32_t>(static_cast<std::uint32_t>(body.wait.count()));
+  writer.put_bytes(body.row);
+  return writer.take();
+}
+
+Result<JoinBody> decode_join(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  check_version(reader);
+  JoinBody body;
+  body.group = reader.get_string(kMaxClientNameBytes);
+  body.rank = reader.get<std::int32_t>();
+  body.size = reader.get<std::int32_t>();
+  body.nonce = get_nonce(reader);
+  body.wait = Millis(reader.get<std::uint32_t>());
+  const ByteSpan row = reader.get_bytes(kMaxRowBytes);
+  body.row.assign(row.begin(), row.end());
+  if (body.wait > kMaxLongPoll) reader.fail("wait of " + std::to_string(body.wait.count()) + " ms");
+  HVD_RETURN_IF_ERROR(reader.finish("join request"));
+  HVD_RETURN_IF_ERROR(check_label("group", body.group));
+  return body;
+}
+
+Bytes encode_epoch(std::uint64_t epoch) {
+  ByteWriter writer;
+  writer.put<std::uint64_t>(epoch);
+  return writer.take();
+}
+
+Result<std::uint64_t> decode_epoch(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  const auto epoch = reader.get<std::uint64_t>();
+  HVD_RETURN_IF_ERROR(reader.finish("join answer"));
+  return epoch;
+}
+
+Bytes encode_get_many(const GetManyBody& body) {
+  ByteWriter writer;
+  writer.put_string(body.scope);
+  writer.put<std::uint32_t>(static_cast<std::uint32_t>(body.keys.size()));
+  for (const std::string& key : body.keys) writer.put_string(key);
+  return writer.take();
+}
+
+Result<GetManyBody> decode_get_many(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  GetManyBody body;
+  body.scope = reader.get_string(kMaxScopeBytes);
+  const std::uint32_t count = reader.get_count(kMaxKeysPerRequest, sizeof(std::uint32_t));
+  for (std::uint32_t i = 0; i < count && !reader.failed(); ++i) body.keys.push_back(reader.get_string(kMaxKeyBytes));
+  HVD_RETURN_IF_ERROR(reader.finish("mget request"));
+  HVD_RETURN_IF_ERROR(check_scope(body.scope));
+  for (const std::string& key : body.keys) HVD_RETURN_IF_ERROR(check_key(key));
+  return body;
+}
+
+Bytes encode_values(const std::vector<std::optional<ByteSpan>>& values) {
+  ByteWriter writer;
+  writer.put<std::uint32_t>(static_cast<std::uint32_t>(values.size()));
+  for (const auto& value : values) {
+    writer.put<std::uint8_t>(value ? 1 : 0);
+    writer.put_bytes(value.value_or(ByteSpan{}));
+  }
+  return writer.take();
+}
+
+Result<std::vector<std::optional<Bytes>>> decode_values(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  std::vector<std::optional<Bytes>> values;
+  const std::uint32_t count = reader.get_count(kMaxKeysPerRequest, kValueOverhead);
+  for (std::uint32_t i = 0; i < count && !reader.failed(); ++i) {
+    const auto present = reader.get<std::uint8_t>();
+    const ByteSpan value = reader.get_bytes(present == 1 ? kMaxValueBytes : 0);
+    if (present > 1) reader.fail("presence byte " + std::to_string(present));
+    values.push_back(present == 1 ? std::optional(Bytes(value.begin(), value.end())) : std::nullopt);
+  }
+  HVD_RETURN_IF_ERROR(reader.finish("mget answer"));
+  return values;
+}
+
+Bytes encode_error(const Status& status) {
+  ByteWriter writer;
+  writer.put<std::uint8_t>(static_cast<std::uint8_t>(status.code()));
+  writer.put_string(std::string_view(status.message()).substr(0, kMaxErrorTextBytes));
+  return writer.take();
+}
+
+Status decode_error(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  const auto code = reader.get<std::uint8_t>();
+  std::string message = reader.get_string(kMaxErrorTextBytes);
+  if (code == 0 || code > static_cast<std::uint8_t>(StatusCode::kInternal)) {
+    reader.fail("error code " + std::to_string(code));
+  }
+  if (const Status bad = reader.finish("error answer"); !bad.is_ok()) return Status::internal(bad.message());
+  return Status(static_cast<StatusCode>(code), std::move(message));
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/protocol/limits.h"
+#include "rendezvous/protocol/signing.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/status.h"
+
+// What requests and responses carry, as plain structs and their encoding; the grammar is in docs/design/rendezvous.md.
+// PUT and GET carry the value itself and need nothing here. decode_* take hostile bytes and check every limit.
+namespace hvd::rendezvous {
+
+// POST /v1/session. The answer's body is the server's nonce, kNonceBytes.
+struct SessionBody {
+  std::string name;  // of the client, for messages
+  Nonce instance{};  // the same in all sessions of one Client: with the name, the owner of what it puts
+  Nonce nonce{};     // fresh for each session
+};
+Bytes encode_session(const SessionBody& body);
+Result<SessionBody> decode_session(ByteSpan bytes);
+Result<Nonce> decode_session_answer(ByteSpan bytes);
+
+// POST /v1/join. Answered 200 with the epoch (u64), 202 with a text (who is missing) when `wait` was not enough, or an error.
+struct JoinBody {
+  std::string group;
+  int rank = 0;
+  int size = 0;
+  Nonce nonce{};  // of this call of join()
+  Millis wait{0};
+  Bytes row;
+};
+Bytes encode_join(const JoinBody& body);
+Result<JoinBody> decode_join(ByteSpan bytes);
+Bytes encode_epoch(std::uint64_t epoch);
+Result<std::uint64_t> decode_epoch(ByteSpan bytes);
+
+// POST /v1/mget. The answer holds values for the first so many keys, as many as fit into a body and at least one; the client asks
+// again for the rest.
+struct GetManyBody {
+  std::string scope;
+  std::vector<std::string> keys;
+};
+Bytes encode_get_many(const GetManyBody& body);
+Result<GetManyBody> decode_get_many(ByteSpan bytes);
+Bytes encode_values(const std::vector<std::optional<ByteSpan>>& values);
+Result<std::vector<std::optional<Bytes>>> decode_values(ByteSpan bytes);
+// What a value adds to encode_values, and what an empty list has.
+inline constexpr std::size_t kValuesOverhead = 4;
+inline constexpr std::size_t kValueOverhead = 5;
+
+// The body of a signed error: the Status that the caller of the client gets.
+Bytes encode_error(const Status& status);
+// Never OK: bytes that are no error are kInternal.
+Status decode_error(ByteSpan bytes);
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "rendezvous/protocol/http_head.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/status.h"
+
+namespace hvd::rendezvous {
+
+enum class Action { kSession, kJoin, kGetMany, kGet, kPut, kErase };
+
+// A request line that names one of our routes. scope, key and wait are for kGet, kPut and kErase (wait for kGet alone).
+struct Route {
+  Action action = Action::kSession;
+  std::string scope;
+  std::string key;
+  Millis wait{0};  // how long to wait for a key that is not there; at most kMaxLongPoll
+};
+
+// Either a route or what to answer instead: 404 for an unknown path, 405 for a method that the path has not, 400 for a
+// scope, key or wait that is not legal. Needs no secret: it depends on the request line alone.
+struct RouteOrProblem {
+  Route route;
+  HttpProblem problem{.status = 0, .reason = ""};  // status 0: there is a route
+};
+RouteOrProblem parse_route(std::string_view method, std::string_view target);
+
+std::string_view method_of(Action action);
+// The target that parse_route reads back. Requires: scope and key are legal.
+std::string target_of(const Route& route);
+
+}  // namespace hvd::rendezvous

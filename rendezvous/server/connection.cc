@@ -1,0 +1,210 @@
+#include "rendezvous/server/connection.h"
+
+#include <boost/asio/write.hpp>
+
+#include "rendezvous/protocol/bodies.h"
+#include "rendezvous/protocol/http_writer.h"
+#include "rendezvous/protocol/limits.h"
+
+namespace hvd::rendezvous {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket, const crypto::Secret& store_key,
+                       ConnectionOwner& owner)
+    : id_(id), socket_(std::move(socket)), timer_(socket_.get_executor()), owner_(owner), guard_(store_key) {}
+
+void Connection::start() { next_request(); }
+
+// A client that has shown the key may be silent for as long as it likes between requests; anybody else has to be quick.
+void Connection::next_request() {
+  state_ = State::kReading;
+  reader_.emplace();
+  request_start_ = SteadyClock::now();
+  if (guard_.authenticated()) {
+    disarm();
+  } else {
+    arm(request_start_ + kHeadDeadline);
+  }
+  if (const std::size_t size = std::exchange(stashed_, 0)) {
+    consume(size);
+  } else {
+    read();
+  }
+}
+
+void Connection::read() {
+  if (read_pending_) return;
+  read_pending_ = true;
+  socket_.async_read_some(asio::buffer(in_), [self = shared_from_this()](const error_code& error, std::size_t size) {
+    self->read_pending_ = false;
+    self->on_read(error, size);
+  });
+}
+
+void Connection::on_read(const error_code& error, std::size_t size) {
+  if (state_ == State::kClosed) return;
+  if (error) return close();
+  switch (state_) {
+    case State::kReading:
+      return consume(size);
+    case State::kWaiting:
+      owner_.count(&ServerStats::malformed);
+      owner_.handler().forget(id_);
+      return refuse(400, "a second request before the answer to the first");
+    case State::kWriting:
+      stashed_ = size;  // the client may have the answer before we hear that it is written
+      return;
+    case State::kDraining:
+      drained_ += size;
+      return drained_ > kMaxBodyBytes ? close() : read();
+    case State::kClosed:
+      return;
+  }
+}
+
+void Connection::consume(std::size_t size) {
+  if (guard_.authenticated() && !reader_->started()) request_start_ = SteadyClock::now();
+  const std::size_t taken = reader_->feed(ByteSpan(in_.data(), size));
+  if (const auto& problem = reader_->problem()) {
+    owner_.count(&ServerStats::malformed);
+    return refuse(problem->status, problem->reason);
+  }
+  if (!reader_->done()) {
+    arm(request_start_ + (reader_->head_done() ? kRequestDeadline : kHeadDeadline));
+    return read();
+  }
+  if (taken < size) {
+    owner_.count(&ServerStats::malformed);
+    return refuse(400, "bytes after the request; one request at a time");
+  }
+  dispatch();
+}
+
+void Connection::dispatch() {
+  const HttpRequest request = reader_->take();
+  const RouteOrProblem parsed = parse_route(request.method, request.target);
+  if (parsed.problem.status != 0) {
+    owner_.count(parsed.problem.status == 400 ? &ServerStats::malformed : &ServerStats::refused_routes);
+    return refuse(parsed.problem.status, parsed.problem.reason, request.method != "HEAD");
+  }
+  switch (guard_.check(parsed.route, request)) {
+    case SessionGuard::Verdict::kRefused:
+      owner_.count(&ServerStats::unauthorized);
+      return refuse(401, "not signed with this job's secret");
+    case SessionGuard::Verdict::kOpensSession: {
+      const auto opened = guard_.open(request);
+      if (opened.is_ok()) return write(opened.value());
+      owner_.count(&ServerStats::malformed);
+      return answer({400, encode_error(opened.status())});
+    }
+    case SessionGuard::Verdict::kAuthentic:
+      return handle(parsed.route, request);
+  }
+}
+
+void Connection::handle(const Route& route, const HttpRequest& request) {
+  owner_.authenticated(id_);
+  owner_.count(&ServerStats::requests);
+  Handler::Outcome outcome = owner_.handler().handle(id_, guard_.owner(), route, request.body);
+  if (outcome.reply) {
+    answer(*outcome.reply);
+  } else {
+    state_ = State::kWaiting;
+    arm(SteadyClock::now() + outcome.wait);
+    read();  // to notice when the client goes
+  }
+  owner_.release(std::move(outcome.released));
+}
+
+void Connection::release(const Reply& reply) {
+  if (state_ == State::kWaiting) answer(reply);
+}
+
+void Connection::answer(const Reply& reply) {
+  HttpResponse response;
+  response.status = reply.status;
+  response.body = reply.body;
+  guard_.sign(response);
+  write(response);
+}
+
+// Unsigned, because the client has not shown that it knows the key, or its request could not be read. The connection ends.
+void Connection::refuse(int status, const std::string& reason, bool with_body) {
+  HttpResponse response;
+  response.status = status;
+  response.close = true;
+  if (with_body) response.body.assign(reason.begin(), reason.end());
+  write(response);
+}
+
+void Connection::write(const HttpResponse& response) {
+  state_ = State::kWriting;
+  close_after_write_ = response.close;
+  out_ = write_response(response);
+  arm(SteadyClock::now() + kResponseDeadline);
+  asio::async_write(socket_, asio::buffer(out_), [self = shared_from_this()](const error_code& error, std::size_t) {
+    self->on_written(error);
+  });
+}
+
+void Connection::on_written(const error_code& error) {
+  if (state_ == State::kClosed) return;
+  if (error) return close();
+  out_ = {};
+  if (close_after_write_) return drain();
+  next_request();
+}
+
+// Closing with unread bytes would make the kernel send a reset, which can overtake the answer. So the rest is read first.
+void Connection::drain() {
+  state_ = State::kDraining;
+  error_code ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  arm(SteadyClock::now() + kLingerDeadline);
+  read();
+}
+
+void Connection::close() {
+  if (state_ == State::kClosed) return;
+  const auto self = shared_from_this();  // the owner lets go of this connection in closed()
+  state_ = State::kClosed;
+  disarm();
+  error_code ignored;
+  socket_.close(ignored);
+  owner_.closed(id_);
+}
+
+void Connection::arm(TimePoint when) {
+  if (deadline_ == when) return;
+  deadline_ = when;
+  timer_.expires_at(when);
+  timer_.async_wait([self = shared_from_this()](const error_code& error) {
+    if (!error) self->on_timer();
+  });
+}
+
+void Connection::disarm() {
+  deadline_.reset();
+  timer_.cancel();
+}
+
+void Connection::on_timer() {
+  // A timer that was due already when it was set anew still comes here.
+  if (!deadline_ || SteadyClock::now() < *deadline_) return;
+  switch (state_) {
+    case State::kWaiting:
+      return answer(owner_.handler().expire(id_));
+    case State::kReading:
+    case State::kWriting:
+      owner_.count(&ServerStats::late);
+      return close();
+    case State::kDraining:
+      return close();
+    case State::kClosed:
+      return;
+  }
+}
+
+}  // namespace hvd::rendezvous

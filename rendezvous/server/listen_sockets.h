@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
+
+namespace hvd::rendezvous {
+
+struct ListenSockets {
+  std::uint16_t port = 0;
+  struct One {
+    Fd fd;
+    bool is_v6 = false;
+  };
+  std::vector<One> sockets;  // in the order of the addresses
+};
+
+// One listening socket for each numeric address, all on one port that the kernel picks; non-blocking and CLOEXEC. An address
+// given twice is listened on once. kInvalidArgument names an address that is not numeric or not of this host.
+Result<ListenSockets> listen_on(const std::vector<std::string>& addresses);
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,199 @@
+#include "rendezvous/server/server.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>  // before Asio: Boost 1.74 uses std::exchange without it
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "rendezvous/protocol/limits.h"
+#include "rendezvous/server/admission.h"
+#include "rendezvous/server/connection.h"
+#include "rendezvous/server/handler.h"
+#include "rendezvous/server/listen_sockets.h"
+#include "runtime/base/thread.h"
+#include "runtime/base/thread_annotations.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+constexpr int kAcceptsPerWakeUp = 16;          // so that a flood of connections does not starve those that are there
+constexpr Millis kPauseWithoutDescriptors{50};
+
+void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
+
+// A client whose host went down must not keep its connection for ever.
+void set_socket_options(int fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
+}
+
+}  // namespace
+
+// Everything but stats_ belongs to the server's thread once that runs. Order of the members: what uses the io_context goes
+// before it.
+class Server::Impl final : public ConnectionOwner {
+ public:
+  explicit Impl(const ServerOptions& options)
+      : store_key_(rendezvous::store_key(options.secret)),
+        admission_({.connections = max_connections(options.num_proc),
+                    .unauthenticated = max_unauthenticated(options.num_proc),
+                    .unauthenticated_per_source = max_unauthenticated_per_source(options.num_proc)}) {}
+
+  ~Impl() {
+    io_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Status listen(const std::vector<std::string>& addresses) {
+    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses));
+    port_ = sockets.port;
+    for (auto& [fd, is_v6] : sockets.sockets) {
+      auto listener = std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
+      error_code error;
+      listener->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
+      if (error) return Status::internal("listening socket: " + error.message());
+      std::ignore = fd.release();
+      listeners_.push_back(std::move(listener));
+    }
+    return Status::ok();
+  }
+
+  void run() {
+    for (auto& listener : listeners_) wait_for_connection(*listener);
+    thread_ = start_thread("hvd-rendezvous", [this](const std::stop_token&) { io_.run(); });
+  }
+
+  std::uint16_t port() const { return port_; }
+  ServerStats stats() const {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+  }
+
+  Handler& handler() override { return handler_; }
+  void count(std::uint64_t ServerStats::* counter) override {
+    const std::scoped_lock lock(mutex_);
+    ++(stats_.*counter);
+  }
+  void authenticated(ConnectionId connection) override {
+    if (admission_.authenticate(connection)) count(&ServerStats::sessions);
+  }
+  void release(std::vector<std::pair<ConnectionId, Reply>> replies) override {
+    for (const auto& [id, reply] : replies) {
+      if (auto at = connections_.find(id); at != connections_.end()) at->second->release(reply);
+    }
+  }
+  void closed(ConnectionId connection) override {
+    admission_.leave(connection);
+    handler_.forget(connection);
+    connections_.erase(connection);
+  }
+
+ private:
+  struct Listener {
+    tcp::acceptor acceptor;
+    asio::steady_timer pause;
+    bool is_v6;
+  };
+
+  void wait_for_connection(Listener& listener) {
+    listener.acceptor.async_wait(tcp::acceptor::wait_read, [this, &listener](const error_code& error) {
+      if (!error) accept_some(listener);
+    });
+  }
+
+  // By accept4 and not by Asio, which in this version leaves the socket open in child processes.
+  void accept_some(Listener& listener) {
+    for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
+      Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (fd.valid()) {
+        admit(std::move(fd), listener.is_v6);
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        count(&ServerStats::turned_away);
+        return pause(listener);
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        break;
+      }
+    }
+    wait_for_connection(listener);
+  }
+
+  // The connection stays in the backlog, so waiting for it again at once would spin.
+  void pause(Listener& listener) {
+    listener.pause.expires_after(kPauseWithoutDescriptors);
+    listener.pause.async_wait([this, &listener](const error_code& error) {
+      if (!error) wait_for_connection(listener);
+    });
+  }
+
+  void admit(Fd fd, bool is_v6) {
+    set_socket_options(fd.get());
+    tcp::socket socket(io_);
+    error_code error;
+    socket.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
+    if (error) return;
+    std::ignore = fd.release();
+    const tcp::endpoint peer = socket.remote_endpoint(error);
+    if (error) return;  // gone already
+
+    count(&ServerStats::connections);
+    const ConnectionId id = ++last_connection_;
+    const Admission::Decision decision = admission_.arrive(id, source_of(peer.address().to_string()));
+    if (decision.evicted) {
+      count(&ServerStats::evicted);
+      connections_.at(*decision.evicted)->close();
+    }
+    if (!decision.admitted) return count(&ServerStats::turned_away);
+    auto connection = std::make_shared<Connection>(id, std::move(socket), store_key_, *this);
+    connections_.emplace(id, connection);
+    connection->start();
+  }
+
+  asio::io_context io_{1};
+  const crypto::Secret store_key_;
+  std::uint16_t port_ = 0;
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  Admission admission_;
+  Handler handler_;
+  ConnectionId last_connection_ = 0;
+  std::unordered_map<ConnectionId, std::shared_ptr<Connection>> connections_;
+  mutable std::mutex mutex_;
+  ServerStats stats_ HVD_GUARDED_BY(mutex_);
+  std::jthread thread_;
+};
+
+Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
+  if (options.num_proc < 1) {
+    return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) + ", expected at least 1");
+  }
+  try {  // Asio throws where the system has no epoll or no descriptor for it
+    auto impl = std::make_unique<Impl>(options);
+    HVD_RETURN_IF_ERROR(impl->listen(options.listen_addresses).annotate("rendezvous server"));
+    impl->run();
+    return std::unique_ptr<Server>(new Server(std::move(impl)));
+  } catch (const std::exception& error) {
+    return Status::internal(std::string("rendezvous server: ") + error.what());
+  }
+}
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+std::uint16_t Server::port() const { return impl_->port(); }
+ServerStats Server::stats() const { return impl_->stats(); }
+
+}  // namespace hvd::rendezvous
