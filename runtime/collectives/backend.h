@@ -20,7 +20,7 @@ struct CollectiveCall {
   const void* input = nullptr;
   void* output = nullptr;
   std::int64_t count = 0;                // allreduce, broadcast: elements; allgather: elements of this rank's input
-  std::vector<std::int64_t> rank_counts;  // allgather: elements contributed by each set rank, in set-rank order
+  std::vector<std::int64_t> rank_counts{};  // allgather: elements contributed by each set rank, in set-rank order
   int root = 0;                           // broadcast: set rank
 };
 

@@ -1,0 +1,94 @@
+#include <catch2/catch.hpp>
+
+#include <future>
+
+#include "test/runtime/collectives/gloo/rank_threads.h"
+
+namespace hvd::collectives {
+namespace {
+
+using Clock = SteadyClock;
+
+// Rank 0 makes `call` and the others only build the context with a first barrier; then the test's thread aborts rank 0.
+struct AbortOutcome {
+  Status first;
+  Status second;
+  Millis woken_after{0};
+};
+
+AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
+  AbortOutcome outcome;
+  std::promise<GlooBackend*> waiting;
+  std::promise<void> finished;
+  std::shared_future<void> finish = finished.get_future().share();
+  TimePoint aborted_at;
+  const std::jthread aborter = start_thread("aborter", [&](std::stop_token) {
+    GlooBackend* backend = waiting.get_future().get();
+    aborted_at = Clock::now();
+    backend->abort(Status::peer_lost("rank 1 on host b is gone"));
+    backend->abort(Status::aborted("a later reason"));
+  });
+  run_ranks(size, [&](int rank, GlooBackend& backend) {
+    if (!run_call(backend, {.op = OpType::kBarrier}).is_ok()) return;
+    if (rank != 0) return finish.wait();
+    waiting.set_value(&backend);
+    outcome.first = run_call(backend, call);
+    outcome.woken_after = std::chrono::duration_cast<Millis>(Clock::now() - aborted_at);
+    outcome.second = run_call(backend, {.op = OpType::kBarrier});
+    finished.set_value();
+  });
+  return outcome;
+}
+
+TEST_CASE("Abort from another thread makes the running call fail with its reason", "[multi][collectives]") {
+  const int size = GENERATE(2, 3, 5);
+  std::vector<float> data(GENERATE(1U, 5000U, 1000000U));
+  const OpType op = GENERATE(OpType::kAllreduce, OpType::kBroadcast, OpType::kBarrier, OpType::kAllgather);
+  CollectiveCall call{.op = op, .output = data.data(), .count = static_cast<std::int64_t>(data.size()), .root = 1};
+  std::vector<float> gathered(data.size() * static_cast<std::size_t>(size));
+  if (op == OpType::kAllgather) {
+    call.input = data.data();
+    call.output = gathered.data();
+    call.rank_counts.assign(static_cast<std::size_t>(size), call.count);
+  }
+  INFO(size << " ranks, " << op_type_name(op) << " of " << data.size());
+  const AbortOutcome outcome = abort_rank_zero(size, call);
+  CHECK(outcome.first.code() == StatusCode::kPeerLost);
+  CHECK(outcome.first.message() == "rank 1 on host b is gone");
+  CHECK(outcome.second.message() == "rank 1 on host b is gone");
+  CHECK(outcome.woken_after < Millis(1000));
+}
+
+TEST_CASE("A backend aborted before its first call never makes a context", "[multi][collectives]") {
+  bool made = false;
+  GlooBackend backend([&]() -> Result<std::shared_ptr<gloo::Context>> {
+    made = true;
+    return Status::internal("unexpected");
+  });
+  backend.abort(Status::aborted("shut down"));
+  CHECK(run_call(backend, {.op = OpType::kBarrier}).to_string() == "aborted: shut down");
+  CHECK_FALSE(made);
+}
+
+TEST_CASE("A peer that never comes is a timeout, and the failure is sticky", "[multi][collectives]") {
+  std::vector<Status> first(2);
+  Status second;
+  run_ranks(
+      2,
+      [&](int rank, GlooBackend& backend) {
+        first[static_cast<std::size_t>(rank)] = run_call(backend, {.op = OpType::kBarrier});
+        if (rank == 1) return;
+        std::int32_t value = 1;
+        const CollectiveCall call{.dtype = DataType::kInt32, .output = &value, .count = 1};
+        first[0] = run_call(backend, call);
+        second = run_call(backend, call);
+      },
+      Millis(300));
+  CHECK(first[1].is_ok());
+  // Rank 1's connection ends when its backend goes; either message may come first.
+  CHECK((first[0].code() == StatusCode::kTimeout || first[0].code() == StatusCode::kPeerLost));
+  CHECK(second.to_string() == first[0].to_string());
+}
+
+}  // namespace
+}  // namespace hvd::collectives
