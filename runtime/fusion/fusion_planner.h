@@ -14,7 +14,7 @@ struct Batch {
   std::vector<std::size_t> items;
   // Place of each item in the fusion buffer, in bytes: allreduce, adasum and reducescatter; empty for other kinds.
   std::vector<std::uint64_t> offsets;
-  std::uint64_t bytes = 0;  // padded size of all items (allgather: of all ranks); 0 when the kind does not fuse
+  std::uint64_t bytes = 0;  // padded size of all items (allgather: of all ranks); 0 for errors, alltoall, barrier, join
 };
 
 // Divides the responses of one process set in one decision into batches (contract/08 §8.4). Pure, and the same on every

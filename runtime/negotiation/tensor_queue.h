@@ -29,19 +29,17 @@ class TensorQueue {
   // Adds one operation, or a group of them, all or none. More than one submission makes a group: they must be in one
   // process set, and get its key and size; a single one is a group only when its request.group_size is 1 already (then
   // it gets a key, too). kInvalidArgument: process set unknown or closing, this rank not a member, name pending, empty
-  // or too long, broadcast root not in the set, shape out of limits, root or rank lists that make no sense.
+  // or too long, broadcast root not in the set, shape out of limits. Sets request.rank, group_key and group_size.
   Status add(std::vector<Submission> group);
-  // Marks a join as pending (one per set at a time).
+  // A join is pending (one per set at a time); it is a submission with op kJoin.
   Status add_join(std::int32_t process_set, EntryId entry);
 
-  struct Fetched {
-    std::vector<Submission> operations;  // in the order of add(); joins are requests of kind kJoin among them
-  };
-  // Everything added since the last call.
-  Fetched fetch();
+  // Everything added since the last call, in order.
+  std::vector<Submission> fetch();
 
   // The operation is over (its result or error is about to be visible): its name is free again.
   void complete(std::int32_t process_set, const std::string& name);
+  void complete_join(std::int32_t process_set);
 
   // Follows the changes of the table of process sets (WorkerOutput::set_decisions).
   void open_set(const topology::ProcessSet& set);
@@ -54,8 +52,10 @@ class TensorQueue {
   struct SetState {
     topology::ProcessSet set;
     bool closed = false;
+    bool join_pending = false;
     std::unordered_set<std::string> names;
   };
+  Status check_set(std::int32_t id, const char* what) const;
   Status check(const wire::Request& request) const;
 
   int rank_;
@@ -63,7 +63,7 @@ class TensorQueue {
   std::vector<Submission> fresh_;
 };
 
-// The name under which a join is pending.
+// The name in a join's submission and response; it does not collide with a tensor of that name.
 inline constexpr const char* kJoinName = "join";
 
 }  // namespace hvd::negotiation

@@ -56,7 +56,7 @@ class Worker {
   Worker(const WorkerOptions& options, topology::ProcessSetTable sets);
 
   // Operations and joins from TensorQueue::fetch, in that order. After a stop they are all returned as failed.
-  std::vector<FailedOp> submit(std::vector<Submission> submissions, TimePoint now);
+  std::vector<FailedOp> submit(std::vector<Submission> submissions);
   void request_set_change(wire::SetChange change);
   void request_shutdown();
 
@@ -69,7 +69,7 @@ class Worker {
 
   // Applies one decision. An error means that the coordinator and this rank disagree (our bug, or a hostile peer): the
   // session has to end with it.
-  Result<WorkerOutput> on_decision(const wire::Decision& decision, TimePoint now);
+  Result<WorkerOutput> on_decision(const wire::Decision& decision);
   // Drops everything that is pending because of `why`, as a decision with a stop would.
   std::vector<FailedOp> fail_all(const Status& why);
 
@@ -77,38 +77,48 @@ class Worker {
   bool stopped() const { return stopped_.has_value(); }
 
  private:
-  enum class State { kHeld, kQueued, kSentFull, kSentBit };
+  enum class State { kQueued, kSentFull, kSentBit };
+  struct BitWait {
+    TimePoint since;
+    wire::CacheBit bit;
+  };
   struct Pending {
     Submission submission;
     State state = State::kQueued;
     wire::CacheBit bit = wire::CacheBit::kNone;  // while kSentBit
-    TimePoint sent_at{};                         // while kSentBit
-    bool stale_sent = false;                     // the long wait was reported
+    // While kSentBit and the long wait was not reported: its place in waiting_, else the end.
+    std::list<BitWait>::iterator wait;
   };
+  using PendingTable = std::unordered_map<std::string, Pending>;
   struct SetState {
     response_cache::WorkerCache cache;
-    std::unordered_map<std::string, Pending> pending;
+    PendingTable pending;
     std::deque<std::string> queue;  // names in state kQueued, oldest first
     std::deque<Submission> held;    // submitted after the join
     EntryId join = EntryId::kNone;  // pending join
     bool join_sent = false;
   };
 
-  SetState& state_of(std::int32_t id);
-  void put_queued(std::int32_t id, SetState& set, Submission submission);
-  void report_queue(std::int32_t id, SetState& set, TimePoint now, std::size_t& budget, wire::Report& report);
-  void report_long_waits(SetState& set, TimePoint now, wire::Report& report);
+  bool can_send_join(const SetState& set) const;
+  void accept(SetState& set, Submission submission);
+  // False when the report is full.
+  bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
+  void report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report);
+  void report_long_waits(TimePoint now, wire::Report& report);
+
   Status apply(const wire::Response& response, WorkerOutput& out);
   Status apply_join(const wire::Response& response, SetState& set, WorkerOutput& out);
   Status apply(const wire::CacheHit& hit, WorkerOutput& out);
-  Status apply(const wire::Evict& evict);
+  Status apply(const wire::Evict& evict, WorkerOutput& out);
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
-  void drop_set(std::int32_t id, const Status& why, std::vector<FailedOp>& failed);
+  void stop_waiting(Pending& pending);
+  void drop_set(SetState& set, const Status& why, std::vector<FailedOp>& failed);
 
   WorkerOptions options_;
   topology::ProcessSetTable sets_;
   std::map<std::int32_t, SetState> states_;  // the sets that this rank is a member of
-  std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;
+  std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;  // every live bit, also of other sets
+  std::list<BitWait> waiting_;                                  // oldest first
   std::deque<wire::SetChange> set_changes_;
   bool shutdown_wanted_ = false;
   bool shutdown_sent_ = false;
