@@ -1,0 +1,177 @@
+#include "runtime/engine/batch_runner.h"
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/event.h"
+#include "runtime/collectives/kernels/divide.h"
+#include "runtime/collectives/kernels/kernels.h"
+#include "runtime/engine/handle_state.h"
+
+namespace hvd::engine {
+
+namespace {
+
+bool is_integer(DataType dtype) {
+  return dtype != DataType::kFloat16 && dtype != DataType::kBfloat16 && dtype != DataType::kFloat32 &&
+         dtype != DataType::kFloat64;
+}
+
+// Average is a sum that is scaled afterwards.
+ReduceOp wire_reduce_op(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
+
+}  // namespace
+
+BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend,
+                         timeline::TimelineSink& timeline)
+    : set_(std::move(set)),
+      set_rank_(topology::index(set_.set_rank(global_rank).value())),
+      backend_(backend),
+      timeline_(timeline) {
+  HVD_CHECK(backend_ != nullptr || set_.size() == 1, "a set of several ranks needs a backend");
+}
+
+Status BatchRunner::run(Batch& batch) {
+  const OpType op = batch.items.front().response->op;
+  switch (op) {
+    case OpType::kAllreduce: return allreduce(batch);
+    case OpType::kAllgather: return allgather(batch.items.front());
+    case OpType::kBroadcast: return broadcast(batch.items.front());
+    default: return Status::internal("no " + std::string(op_type_name(op)) + " operation enabled");
+  }
+}
+
+Status BatchRunner::call(const collectives::CollectiveCall& call) {
+  if (backend_ == nullptr) return Status::ok();
+  if (std::string reason = backend_->why_not(call); !reason.empty()) {
+    return Status::internal(std::string(backend_->name()) + " can't run this " +
+                            std::string(op_type_name(call.op)) + ": " + reason);
+  }
+  Event finished;
+  Status status;
+  backend_->start(call, [&](Status result) {
+    status = std::move(result);
+    finished.set();
+  });
+  finished.wait();
+  return status;
+}
+
+Status BatchRunner::allreduce(Batch& batch) {
+  const bool alone = batch.items.size() == 1 && batch.items.front().entry != nullptr;
+  return alone ? allreduce_in_place(batch.items.front()) : allreduce_fused(batch);
+}
+
+Status BatchRunner::allreduce_in_place(const BatchItem& item) {
+  const wire::Response& response = *item.response;
+  const Operation& operation = item.entry->operation;
+  const std::int64_t n = num_elements(response.shape);
+  item.entry->handle->state().output_shape = response.shape;
+  if (n == 0) return Status::ok();
+  if (operation.output != operation.input.data || response.prescale != 1.0) {
+    kernels::scale_copy(response.dtype, operation.output, operation.input.data, n, response.prescale);
+  }
+  collectives::CollectiveCall request;
+  request.op = OpType::kAllreduce;
+  request.dtype = response.dtype;
+  request.reduce_op = wire_reduce_op(response.reduce_op);
+  request.output = operation.output;
+  request.count = n;
+  HVD_RETURN_IF_ERROR(call(request));
+  scale_result(response, operation.output, operation.output);
+  return Status::ok();
+}
+
+Status BatchRunner::allreduce_fused(Batch& batch) {
+  const wire::Response& first = *batch.items.front().response;
+  if (batch.bytes == 0) return Status::ok();
+  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(batch.bytes));
+  std::uint64_t filled = 0;
+  for (std::size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    const std::int64_t n = num_elements(item.response->shape);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(n) * element_size(first.dtype);
+    std::byte* place = buffer.data() + batch.offsets[i];
+    // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
+    if (batch.offsets[i] > filled) std::memset(buffer.data() + filled, 0, batch.offsets[i] - filled);
+    filled = batch.offsets[i] + bytes;
+    if (item.entry == nullptr) {
+      std::memset(place, 0, bytes);
+    } else if (n > 0) {
+      kernels::scale_copy(first.dtype, place, item.entry->operation.input.data, n, item.response->prescale);
+    }
+  }
+  if (batch.bytes > filled) std::memset(buffer.data() + filled, 0, batch.bytes - filled);
+
+  collectives::CollectiveCall request;
+  request.op = OpType::kAllreduce;
+  request.dtype = first.dtype;
+  request.reduce_op = wire_reduce_op(first.reduce_op);
+  request.output = buffer.data();
+  request.count = static_cast<std::int64_t>(batch.bytes / element_size(first.dtype));
+  HVD_RETURN_IF_ERROR(call(request));
+
+  for (std::size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    if (item.entry == nullptr) continue;
+    item.entry->handle->state().output_shape = item.response->shape;
+    scale_result(*item.response, item.entry->operation.output, buffer.data() + batch.offsets[i]);
+  }
+  return Status::ok();
+}
+
+void BatchRunner::scale_result(const wire::Response& response, void* dst, const void* src) const {
+  const std::int64_t n = num_elements(response.shape);
+  if (n == 0) return;
+  const bool average = response.reduce_op == ReduceOp::kAverage;
+  if (average && is_integer(response.dtype) && response.postscale == 1.0) {
+    if (dst != src) kernels::copy(response.dtype, dst, src, n);
+    kernels::divide_truncate(response.dtype, dst, n, set_.size());
+    return;
+  }
+  const double factor = average ? response.postscale / set_.size() : response.postscale;
+  if (dst != src || factor != 1.0) kernels::scale_copy(response.dtype, dst, src, n, factor);
+}
+
+Status BatchRunner::allgather(const BatchItem& item) {
+  const wire::Response& response = *item.response;
+  if (item.entry == nullptr) return Status::internal("allgather with a joined rank");
+  const Operation& operation = item.entry->operation;
+  Shape shape = operation.input.shape;
+  const std::int64_t row = std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
+  collectives::CollectiveCall request;
+  request.op = OpType::kAllgather;
+  request.dtype = response.dtype;
+  for (const std::int64_t rows : response.first_dims) request.rank_counts.push_back(rows * row);
+  shape[0] = std::accumulate(response.first_dims.begin(), response.first_dims.end(), std::int64_t{0});
+  HVD_ASSIGN_OR_RETURN(request.output, operation.allocate_output(shape));
+  request.input = operation.input.data;
+  request.count = num_elements(operation.input.shape);
+  Handle::State& state = item.entry->handle->state();
+  state.output_shape = shape;
+  state.received_splits = response.first_dims;
+  if (num_elements(shape) == 0) return Status::ok();
+  if (backend_ == nullptr) kernels::copy(response.dtype, request.output, request.input, request.count);
+  return call(request);
+}
+
+Status BatchRunner::broadcast(const BatchItem& item) {
+  const wire::Response& response = *item.response;
+  if (item.entry == nullptr) return Status::internal("broadcast with a joined rank");
+  const Operation& operation = item.entry->operation;
+  item.entry->handle->state().output_shape = response.shape;
+  collectives::CollectiveCall request;
+  request.op = OpType::kBroadcast;
+  request.dtype = response.dtype;
+  request.output = operation.output;
+  request.count = num_elements(response.shape);
+  request.root = topology::index(set_.set_rank(response.root_rank).value());
+  if (request.count == 0) return Status::ok();
+  if (request.root == set_rank_ && operation.output != operation.input.data) {
+    kernels::copy(response.dtype, operation.output, operation.input.data, request.count);
+  }
+  return call(request);
+}
+
+}  // namespace hvd::engine

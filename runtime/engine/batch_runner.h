@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "runtime/collectives/backend.h"
+#include "runtime/engine/entry.h"
+#include "runtime/fusion/fusion_buffer.h"
+#include "runtime/timeline/timeline_sink.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::engine {
+
+// One tensor of a batch: what was agreed, and this rank's operation (null when this rank has joined and takes part with
+// zeros).
+struct BatchItem {
+  std::shared_ptr<const wire::Response> response;
+  EntryPtr entry;
+};
+
+// Tensors that run as one collective, as the fusion planner decided; see fusion::Batch.
+struct Batch {
+  std::vector<BatchItem> items;
+  std::vector<std::uint64_t> offsets;  // bytes, per item; empty when the kind does not fuse
+  std::uint64_t bytes = 0;
+};
+
+// Runs batches of one process set: copy in with prescale, the collective, copy out with postscale. Owned by a lane and
+// confined to its thread. It completes nothing: the lane does that with the status it returns.
+class BatchRunner {
+ public:
+  // `backend` may be null for a set of one rank, where every collective is a copy.
+  BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend,
+              timeline::TimelineSink& timeline);
+
+  Status run(Batch& batch);
+
+ private:
+  Status allreduce(Batch& batch);
+  Status allreduce_in_place(const BatchItem& item);
+  Status allreduce_fused(Batch& batch);
+  Status allgather(const BatchItem& item);
+  Status broadcast(const BatchItem& item);
+  Status call(const collectives::CollectiveCall& call);
+  // What the contract calls postscale, with Average's division folded in.
+  void scale_result(const wire::Response& response, void* dst, const void* src) const;
+
+  topology::ProcessSet set_;
+  int set_rank_;
+  collectives::CollectiveBackend* backend_;
+  timeline::TimelineSink& timeline_;
+  fusion::FusionBuffer buffer_;
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,262 @@
+#include "runtime/engine/engine_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/wire/codec.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// A collective that fails because of a peer's death usually fails a moment before the control tree tells whose death it
+// was. The engine waits so long for that better reason before it reports its own.
+constexpr Millis kLaneErrorGrace{200};
+
+std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, recorder::FlightRecorder& recorder,
+                       timeline::TimelineSink& timeline, BackendFactory backend_factory,
+                       std::function<void(const wire::Stop&)> on_stop)
+    : options_(options),
+      plan_(options.membership.size, options.coordinator.radix),
+      table_(table),
+      on_stop_(std::move(on_stop)),
+      worker_(options.worker, topology::ProcessSetTable(options.membership.size)),
+      executor_(options.membership.rank, table, recorder, timeline, std::move(backend_factory),
+                {[this](std::int32_t set) {
+                   if (is_root()) {
+                     loop_.post([this, set] {
+                       coordinator_->on_batch_done(set);
+                       pump();
+                     });
+                   }
+                 },
+                 [this](const Status& why) { loop_.post([this, why] { lane_failed(why); }); }}),
+      loop_("hvd-engine") {
+  if (is_root()) {
+    coordinator_.emplace(options_.coordinator);
+  } else {
+    relay_.emplace(plan_, options_.membership.rank, worker_.sets());
+  }
+  loop_.post([this] {
+    timer_.emplace(loop_.uv(), [this] { pump(); });
+    lane_grace_.emplace(loop_.uv(), [this] { report_lost(options_.membership.rank, lane_error_->message()); });
+  });
+}
+
+EngineLoop::~EngineLoop() { loop_.stop_and_join(); }
+
+void EngineLoop::attach(std::unique_ptr<transport::ControlLinks> links) {
+  // std::function wants copyable captures; the links cross in a shared holder.
+  auto holder = std::make_shared<std::unique_ptr<transport::ControlLinks>>(std::move(links));
+  loop_.post([this, holder] {
+    links_ = std::move(*holder);
+    attached_ = true;
+    for (const EarlyMessage& message : std::exchange(early_, {})) {
+      on_control_message(message.from_rank, message.bytes);
+    }
+    pump();
+  });
+}
+
+void EngineLoop::notify() {
+  if (pump_posted_.exchange(true, std::memory_order_acq_rel)) return;
+  loop_.post([this] {
+    pump_posted_.store(false, std::memory_order_release);
+    pump();
+  });
+}
+
+void EngineLoop::request_shutdown() {
+  loop_.post([this] {
+    worker_.request_shutdown();
+    pump();
+  });
+}
+
+void EngineLoop::fail(const Status& why) {
+  loop_.post([this, why] { report_lost(options_.membership.rank, why.message()); });
+}
+
+void EngineLoop::force_stop(const wire::Stop& reason) {
+  loop_.post([this, reason] {
+    const auto dropped = worker_.fail_all(reason.status());
+    stop(reason);
+    for (const auto& failed : dropped) table_.complete(failed.entry, failed.status);
+  });
+}
+
+void EngineLoop::pump() {
+  if (!attached_ || stop_reason_) return;
+  submit_fresh();
+  move_reports();
+  take_decisions();
+  if (!stop_reason_) arm_timer();
+}
+
+void EngineLoop::submit_fresh() {
+  for (const auto& failed : worker_.submit(table_.fetch())) {
+    table_.complete(failed.entry, failed.status);
+  }
+}
+
+void EngineLoop::move_reports() {
+  const TimePoint now = SteadyClock::now();
+  const int rank = options_.membership.rank;
+  while (worker_.has_report(now)) {
+    wire::Report report = worker_.take_report(now);
+    const Status added =
+        is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report));
+    if (!added.is_ok()) return report_lost(rank, added.message());
+  }
+  while (relay_ && relay_->has_report()) links_->send(plan_.parent(rank), wire::encode(relay_->take_report()));
+}
+
+void EngineLoop::take_decisions() {
+  if (!is_root()) return;
+  while (auto decision = coordinator_->step(SteadyClock::now())) {
+    deliver(*decision);
+    if (stop_reason_) break;
+    // The decision may have freed this rank's own worker to report more (an evicted bit).
+    move_reports();
+  }
+  for (const auto& note : coordinator_->take_notes()) {
+    if (note.level == negotiation::Note::Level::kError) {
+      HVD_LOG(kError, note.text);
+    } else {
+      HVD_LOG(kWarning, note.text);
+    }
+  }
+}
+
+void EngineLoop::deliver(const wire::Decision& decision) {
+  const auto children = plan_.children(options_.membership.rank);
+  if (!children.empty()) {
+    const Bytes encoded = wire::encode(decision);
+    for (const int child : children) links_->send(child, encoded);
+  }
+  if (relay_) {
+    if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(options_.membership.rank, s.message());
+  }
+  auto output = worker_.on_decision(decision);
+  if (!output.is_ok()) return report_lost(options_.membership.rank, output.status().message());
+  table_.apply(output.value().set_decisions);
+  executor_.execute(output.value(), worker_.sets());
+  if (output.value().stop) stop(*output.value().stop);
+  for (const auto& failed : output.value().failed) table_.complete(failed.entry, failed.status);
+}
+
+void EngineLoop::stop(const wire::Stop& reason) {
+  if (stop_reason_) return;
+  stop_reason_ = reason;
+  timer_->stop();
+  lane_grace_->stop();
+  on_stop_(reason);
+  // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
+  if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
+  table_.close(reason.status());
+  stopped_.set();
+}
+
+void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
+  if (!attached_) {
+    early_.push_back({from_rank, Bytes(message.begin(), message.end())});
+    return;
+  }
+  if (stop_reason_) return;
+  if (from_rank == plan_.parent(options_.membership.rank)) {
+    handle_decision(message);
+  } else {
+    handle_report(from_rank, message);
+  }
+  pump();
+}
+
+void EngineLoop::handle_report(int from_rank, ByteSpan message) {
+  auto report = wire::decode_report(message);
+  if (!report.is_ok()) return report_lost(from_rank, report.status().message());
+  const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), SteadyClock::now())
+                                 : relay_->add_report(from_rank, std::move(report).value());
+  if (!added.is_ok()) report_lost(from_rank, added.message());
+}
+
+void EngineLoop::handle_decision(ByteSpan message) {
+  auto decision = wire::decode_decision(message);
+  if (!decision.is_ok()) return report_lost(plan_.parent(options_.membership.rank), decision.status().message());
+  deliver(decision.value());
+}
+
+void EngineLoop::on_control_lost(int rank, const Status& why) {
+  if (stop_reason_) return;
+  report_lost(rank, why.message());
+}
+
+void EngineLoop::report_lost(int rank, const std::string& why) {
+  if (stop_reason_) return;
+  const std::string text = rank_text(rank) + ": " + why;
+  if (is_root()) {
+    coordinator_->on_rank_lost(rank, why);
+    take_decisions();
+  } else if (rank == plan_.parent(options_.membership.rank)) {
+    // The way to the root is cut: decide for everybody below.
+    deliver(negotiation::make_abort(rank, why));
+  } else {
+    relay_->add_lost(rank, why);
+    move_reports();
+  }
+  HVD_LOG(kInfo, "lost", log_field("what", text));
+}
+
+void EngineLoop::lane_failed(const Status& why) {
+  if (stop_reason_ || lane_error_) return;
+  lane_error_ = why;
+  if (why.code() == StatusCode::kPeerLost) {
+    lane_grace_->start(kLaneErrorGrace);
+  } else {
+    report_lost(options_.membership.rank, why.message());
+  }
+}
+
+void EngineLoop::arm_timer() {
+  std::optional<TimePoint> next = worker_.next_deadline();
+  if (coordinator_) {
+    const auto other = coordinator_->next_deadline();
+    if (other && (!next || *other < *next)) next = other;
+  }
+  if (!next) return timer_->stop();
+  const auto wait = std::chrono::ceil<Millis>(*next - SteadyClock::now());
+  timer_->start(std::max(wait, Millis(0)));
+}
+
+void EngineLoop::finish(Deadline deadline) {
+  struct Shared {
+    std::vector<std::unique_ptr<Lane>> lanes;
+    Event taken;
+    Event closed;
+  };
+  const auto shared = std::make_shared<Shared>();
+  loop_.post([this, shared, deadline] {
+    shared->lanes = executor_.take_lanes();
+    // A lane may wait for a peer that has vanished without a trace; the timer frees it.
+    timer_.emplace(loop_.uv(), [this] { executor_.abort(Status::timeout("shutdown: a collective did not end in time")); });
+    timer_->start(deadline.remaining());
+    shared->taken.set();
+  });
+  shared->taken.wait();
+  shared->lanes.clear();
+  loop_.post([this, shared] {
+    executor_.drop_backends();
+    timer_.reset();
+    lane_grace_.reset();
+    if (links_ == nullptr) return shared->closed.set();
+    links_->close([shared] { shared->closed.set(); });
+  });
+  while (!shared->closed.is_set() && !deadline.expired()) shared->closed.wait_for(deadline.remaining());
+  loop_.stop_and_join();
+}
+
+}  // namespace hvd::engine

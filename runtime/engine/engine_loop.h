@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/base/event.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/operation_table.h"
+#include "runtime/loop/loop.h"
+#include "runtime/loop/timer.h"
+#include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/relay.h"
+#include "runtime/negotiation/worker.h"
+#include "runtime/topology/membership.h"
+#include "runtime/transport/fabric.h"
+
+namespace hvd::engine {
+
+struct EngineOptions {
+  topology::Membership membership;
+  negotiation::CoordinatorOptions coordinator;  // used on rank 0 only
+  negotiation::WorkerOptions worker;
+};
+
+// The thread hvd-engine: moves operations from the table through negotiation to the executor. It alone touches the control
+// links, the negotiation state and the executor, and it never blocks; everything that arrives makes it `pump`. Owned by the
+// session. Public methods are thread-safe unless they say otherwise.
+class EngineLoop final : public transport::ControlHandler {
+ public:
+  // `on_stop` runs once on the engine's thread when the session ends for whatever reason, before anything else is failed.
+  EngineLoop(const EngineOptions& options, OperationTable& table, recorder::FlightRecorder& recorder,
+             timeline::TimelineSink& timeline, BackendFactory backend_factory,
+             std::function<void(const wire::Stop&)> on_stop);
+  ~EngineLoop() override;  // Requires: finish() was called
+
+  loop::Loop& loop() { return loop_; }
+  // Gives the engine its connections; messages that came in earlier are handled now. Once, before the first notify().
+  void attach(std::unique_ptr<transport::ControlLinks> links);
+
+  // Operations have been added to the table.
+  void notify();
+  // Asks all ranks to stop. `stopped()` is set when they have agreed, or when the session failed.
+  void request_shutdown();
+  Event& stopped() { return stopped_; }
+  // A failure that this rank alone sees: tells everybody, naming this rank.
+  void fail(const Status& why);
+
+  // Ends this rank's part without asking anybody.
+  void force_stop(const wire::Stop& reason);
+
+  // After stopped(): waits for the lanes (until `deadline`, then aborts them), says goodbye, ends the thread. Blocks.
+  void finish(Deadline deadline);
+
+  void on_control_message(int from_rank, ByteSpan message) override;
+  void on_control_lost(int rank, const Status& why) override;
+
+ private:
+  struct EarlyMessage {
+    int from_rank;
+    Bytes bytes;
+  };
+  bool is_root() const { return options_.membership.rank == 0; }
+  void pump();
+  void submit_fresh();
+  void move_reports();
+  void take_decisions();
+  void deliver(const wire::Decision& decision);
+  void stop(const wire::Stop& reason);
+  void handle_report(int from_rank, ByteSpan message);
+  void handle_decision(ByteSpan message);
+  void report_lost(int rank, const std::string& why);
+  void lane_failed(const Status& why);
+  void arm_timer();
+
+  EngineOptions options_;
+  topology::TreePlan plan_;
+  OperationTable& table_;
+  std::function<void(const wire::Stop&)> on_stop_;
+  negotiation::Worker worker_;
+  std::optional<negotiation::Coordinator> coordinator_;  // rank 0
+  std::optional<negotiation::Relay> relay_;              // all others
+  Executor executor_;
+  std::unique_ptr<transport::ControlLinks> links_;
+  std::vector<EarlyMessage> early_;
+  bool attached_ = false;
+  std::optional<wire::Stop> stop_reason_;
+  std::optional<loop::Timer> timer_;       // worker's and coordinator's deadlines
+  std::optional<loop::Timer> lane_grace_;  // see lane_failed
+  std::optional<Status> lane_error_;
+  std::atomic<bool> pump_posted_{false};
+  Event stopped_;
+  loop::Loop loop_;  // last: its thread uses everything above
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "horovod/session.h"
+#include "runtime/negotiation/entry_id.h"
+
+namespace hvd::engine {
+
+// One operation of a user from enqueue to completion. Made by OperationTable; read by the engine and by one lane at a time.
+struct Entry {
+  negotiation::EntryId id = negotiation::EntryId::kNone;
+  Operation operation;
+  HandlePtr handle;
+};
+using EntryPtr = std::shared_ptr<Entry>;
+
+}  // namespace hvd::engine

@@ -1,0 +1,102 @@
+#include "runtime/engine/executor.h"
+
+#include <utility>
+
+#include "runtime/engine/handle_state.h"
+#include "runtime/fusion/fusion_planner.h"
+
+namespace hvd::engine {
+
+Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
+                   timeline::TimelineSink& timeline, BackendFactory backend_factory, Events events)
+    : rank_(global_rank),
+      table_(table),
+      recorder_(recorder),
+      timeline_(timeline),
+      backend_factory_(std::move(backend_factory)),
+      events_(std::move(events)) {}
+
+void Executor::execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets) {
+  // The ready operations of one decision by process set, in the order of the decision.
+  std::map<std::int32_t, std::vector<negotiation::ReadyOp>> by_set;
+  for (const negotiation::ReadyOp& op : output.ready) {
+    auto& ops = by_set[op.response->process_set];  // also when nothing is left to move: the set's job is done then
+    if (!complete_without_data(op)) ops.push_back(op);
+  }
+  for (const auto& [id, ops] : by_set) {
+    const topology::ProcessSet* set = sets.find(id);
+    if (ops.empty() || set == nullptr) {
+      events_.job_done(id);
+    } else {
+      queue_on_lane(*set, ops, output.limits);
+    }
+  }
+  for (const wire::SetDecision& decision : output.set_decisions) {
+    if (decision.kind != wire::SetChange::Kind::kRemove || decision.error != StatusCode::kOk) continue;
+    for (const auto& entry : decision.entries) {
+      const auto it = lanes_.find(entry.id);
+      if (it == lanes_.end()) continue;
+      it->second->close();
+      retired_.push_back(std::move(it->second));
+      lanes_.erase(it);
+    }
+  }
+}
+
+bool Executor::complete_without_data(const negotiation::ReadyOp& op) {
+  const wire::Response& response = *op.response;
+  const bool no_data = response.is_error() || response.op == OpType::kBarrier || response.op == OpType::kJoin;
+  if (!no_data) return false;
+  if (const EntryPtr entry = table_.find(op.entry)) {
+    if (response.op == OpType::kJoin) entry->handle->state().value = response.root_rank;
+    table_.complete(entry, response.status());
+  }
+  return true;
+}
+
+void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<negotiation::ReadyOp>& ops,
+                             const wire::FusionLimits& limits) {
+  std::vector<const wire::Response*> responses;
+  for (const auto& op : ops) responses.push_back(op.response.get());
+  LaneJob job;
+  for (const fusion::Batch& planned : fusion::plan(responses, limits)) {
+    Batch batch;
+    batch.offsets = planned.offsets;
+    batch.bytes = planned.bytes;
+    for (const std::size_t index : planned.items) {
+      EntryPtr entry = ops[index].entry == negotiation::EntryId::kNone ? nullptr : table_.find(ops[index].entry);
+      if (entry != nullptr) table_.mark_running(entry);
+      batch.items.push_back({ops[index].response, std::move(entry)});
+    }
+    job.batches.push_back(std::move(batch));
+  }
+  lane_for(set).push(std::move(job));
+}
+
+Lane& Executor::lane_for(const topology::ProcessSet& set) {
+  auto& lane = lanes_[set.id];
+  if (lane == nullptr) {
+    auto backend = set.size() > 1 ? backend_factory_(set) : nullptr;
+    if (backend != nullptr) backends_.push_back(backend);
+    lane = std::make_unique<Lane>(set, rank_, std::move(backend), table_, recorder_, timeline_,
+                                  Lane::Events{[this, id = set.id] { events_.job_done(id); }, events_.failed});
+  }
+  return *lane;
+}
+
+void Executor::abort(const Status& why) {
+  for (const auto& backend : backends_) backend->abort(why);
+}
+
+std::vector<std::unique_ptr<Lane>> Executor::take_lanes() {
+  std::vector<std::unique_ptr<Lane>> lanes = std::move(retired_);
+  retired_.clear();
+  for (auto& [id, lane] : lanes_) {
+    lane->close();
+    lanes.push_back(std::move(lane));
+  }
+  lanes_.clear();
+  return lanes;
+}
+
+}  // namespace hvd::engine

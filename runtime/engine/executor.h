@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "runtime/engine/lane.h"
+#include "runtime/negotiation/worker.h"
+
+namespace hvd::engine {
+
+// Makes the backend for a process set of several ranks.
+using BackendFactory = std::function<std::shared_ptr<collectives::CollectiveBackend>(const topology::ProcessSet&)>;
+
+// Turns what a decision means for this rank into work for lanes. Owned by the engine loop and confined to its thread. Lanes
+// are made when a set first has work.
+class Executor {
+ public:
+  struct Events {
+    std::function<void(std::int32_t process_set)> job_done;  // on the lane's thread
+    std::function<void(const Status&)> failed;               // on the lane's thread
+  };
+  Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
+           timeline::TimelineSink& timeline, BackendFactory backend_factory, Events events);
+
+  // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. `sets` is
+  // the table after the decision.
+  void execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets);
+  void abort(const Status& why);
+  // Gives the lanes away, closed: each still runs what is queued, and its destructor waits for that, which must not happen
+  // on the engine's thread. abort() goes on reaching their backends.
+  std::vector<std::unique_ptr<Lane>> take_lanes();
+  // Requires: the lanes are gone. After this nothing here refers to the transport.
+  void drop_backends() { backends_.clear(); }
+
+ private:
+  Lane& lane_for(const topology::ProcessSet& set);
+  // True when the operation needs no data to be moved; it is complete then.
+  bool complete_without_data(const negotiation::ReadyOp& op);
+  void queue_on_lane(const topology::ProcessSet& set, const std::vector<negotiation::ReadyOp>& ops,
+                     const wire::FusionLimits& limits);
+
+  int rank_;
+  OperationTable& table_;
+  recorder::FlightRecorder& recorder_;
+  timeline::TimelineSink& timeline_;
+  BackendFactory backend_factory_;
+  Events events_;
+  std::map<std::int32_t, std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Lane>> retired_;  // of removed sets; joined at the end, so that the engine never waits
+  std::vector<std::shared_ptr<collectives::CollectiveBackend>> backends_;
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,40 @@
+#include "runtime/engine/lane.h"
+
+#include <utility>
+
+#include "runtime/base/thread.h"
+
+namespace hvd::engine {
+
+Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,
+           OperationTable& table, recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, Events events)
+    : backend_(std::move(backend)),
+      table_(table),
+      recorder_(recorder),
+      events_(std::move(events)),
+      runner_(set, global_rank, backend_.get(), timeline),
+      thread_(start_thread("hvd-lane-" + std::to_string(set.id), [this](std::stop_token) { run(); })) {}
+
+Lane::~Lane() {
+  close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Lane::run() {
+  while (auto job = jobs_.pop()) {
+    for (Batch& batch : job->batches) run_batch(batch);
+    events_.job_done();
+  }
+}
+
+void Lane::run_batch(Batch& batch) {
+  const wire::Response& first = *batch.items.front().response;
+  recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name);
+  const Status status = runner_.run(batch);
+  for (const BatchItem& item : batch.items) {
+    if (item.entry != nullptr) table_.complete(item.entry, status);
+  }
+  if (!status.is_ok()) events_.failed(status.annotate(std::string(op_type_name(first.op)) + " of '" + first.name + "'"));
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+
+#include "rendezvous/client/client.h"
+#include "runtime/config/runtime_config.h"
+#include "runtime/crypto/secret.h"
+#include "runtime/engine/executor.h"
+#include "runtime/engine/store_rows.h"
+#include "runtime/transport/fabric.h"
+
+namespace hvd::engine {
+
+// How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the session,
+// which destroys it after the engine.
+class Network {
+ public:
+  // Opens the listener, brings this rank's row to the store and waits for all others. Blocks until `deadline`; `stop`
+  // interrupts it.
+  static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, Deadline deadline,
+                                               const std::stop_token& stop);
+
+  std::uint64_t epoch() const { return epoch_; }
+  transport::Fabric& fabric() { return *fabric_; }
+  // Backends on the transport that the configuration names.
+  BackendFactory backend_factory();
+  // Wakes whoever waits for the store or for data.
+  void abort(const Status& why);
+
+ private:
+  Network(const config::RuntimeConfig& config, crypto::Secret secret);
+  std::shared_ptr<collectives::CollectiveBackend> make_backend(const topology::ProcessSet& set);
+
+  config::RuntimeConfig config_;
+  crypto::Secret secret_;
+  rendezvous::Client client_;
+  StoreRows rows_;
+  std::uint64_t epoch_ = 0;
+  std::unique_ptr<transport::Fabric> fabric_;  // last: it uses rows_
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/base/thread_annotations.h"
+#include "runtime/engine/entry.h"
+#include "runtime/negotiation/tensor_queue.h"
+#include "runtime/recorder/flight_recorder.h"
+
+namespace hvd::engine {
+
+// Every operation that users have enqueued and that is not complete. The only mutex between framework threads and the
+// engine. Thread-safe; owned by the session. After fail_all() it is closed: every later add returns the same error.
+// Invariant: each entry is completed exactly once, its name freed before its handle is done.
+class OperationTable {
+ public:
+  OperationTable(int rank, const topology::ProcessSetTable& sets, recorder::FlightRecorder& recorder);
+
+  // Class A errors, or the sticky error. More than one operation makes a group: all or none.
+  Result<std::vector<HandlePtr>> add(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
+
+  // For the engine: what was added since the last call.
+  std::vector<negotiation::Submission> fetch() HVD_EXCLUDES(mutex_);
+  // Null when there is no such entry.
+  EntryPtr find(negotiation::EntryId id) HVD_EXCLUDES(mutex_);
+
+  void complete(const EntryPtr& entry, Status status) HVD_EXCLUDES(mutex_);
+  void complete(negotiation::EntryId id, const Status& status) HVD_EXCLUDES(mutex_);
+  // Refuses everything from now on with `why` (the first reason stays) and completes what no lane is running.
+  void close(const Status& why) HVD_EXCLUDES(mutex_);
+  // The entry is on a lane: close() leaves it to that lane.
+  void mark_running(const EntryPtr& entry) HVD_EXCLUDES(mutex_);
+
+  void apply(const std::vector<wire::SetDecision>& decisions) HVD_EXCLUDES(mutex_);
+
+ private:
+  struct Slot {
+    EntryPtr entry;
+    bool running = false;
+  };
+  void finish(const EntryPtr& entry, Status status);
+
+  recorder::FlightRecorder& recorder_;
+  int rank_;
+  std::mutex mutex_;
+  negotiation::TensorQueue queue_ HVD_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
+  std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
+  std::optional<Status> closed_ HVD_GUARDED_BY(mutex_);
+};
+
+}  // namespace hvd::engine

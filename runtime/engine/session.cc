@@ -1,0 +1,164 @@
+#include "horovod/session.h"
+
+#include <mutex>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/collectives/gloo/origin.h"
+#include "runtime/engine/engine_loop.h"
+#include "runtime/engine/network.h"
+#include "runtime/fusion/fusion_planner.h"
+
+// The composition root of a rank: the only place that names concrete parts and connects them.
+namespace hvd {
+
+namespace {
+
+// How long leaving a job may take before the rank goes without a goodbye.
+constexpr Millis kShutdownLimit{10000};
+
+JobTopology make_topology(const config::RuntimeConfig& config, std::uint64_t epoch) {
+  JobTopology topology;
+  topology.rank = config.rank;
+  topology.size = config.size;
+  topology.local_rank = config.local_rank;
+  topology.local_size = config.local_size;
+  topology.cross_rank = config.cross_rank;
+  topology.cross_size = config.cross_size;
+  topology.is_homogeneous = config.size == config.local_size * config.cross_size;
+  topology.epoch = epoch;
+  return topology;
+}
+
+engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const JobTopology& job) {
+  engine::EngineOptions options;
+  options.membership = {job.epoch,      job.rank,       job.size,      job.local_rank,
+                        job.local_size, job.cross_rank, job.cross_size};
+  options.coordinator.size = job.size;
+  options.coordinator.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
+  options.coordinator.limits.threshold = fusion::round_threshold(
+      static_cast<std::uint64_t>(config.fusion_threshold), job.local_size, job.is_homogeneous);
+  options.coordinator.limits.groups_only = config.disable_group_fusion;
+  if (config.cycle_time) {
+    options.coordinator.batching_delay = std::chrono::duration_cast<std::chrono::microseconds>(*config.cycle_time);
+  }
+  options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time};
+  options.worker.rank = job.rank;
+  options.worker.cached_wait_limit =
+      config.stall_check_disable ? std::nullopt : std::optional<Millis>(config.stall_check_time);
+  return options;
+}
+
+class SessionImpl final : public Session {
+ public:
+  SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
+      : topology_(make_topology(config, network ? network->epoch() : 0)),
+        sets_(topology_.size),
+        network_(std::move(network)),
+        table_(topology_.rank, sets_, recorder_),
+        engine_(make_engine_options(config, topology_), table_, recorder_, timeline_,
+                network_ ? network_->backend_factory() : engine::BackendFactory(),
+                [this](const wire::Stop& reason) { on_stop(reason); }) {}
+
+  ~SessionImpl() override { shutdown(); }
+
+  // Connects the control tree. On failure the session is only good for destruction.
+  Status connect(Deadline deadline) {
+    const topology::TreePlan plan(topology_.size);
+    std::unique_ptr<transport::ControlLinks> links;
+    if (network_ != nullptr) {
+      HVD_ASSIGN_OR_RETURN(links, network_->fabric().connect_control(
+                                      engine_.loop().uv(),
+                                      [this](std::function<void()> fn) { engine_.loop().post(std::move(fn)); },
+                                      plan.parent(topology_.rank), plan.children(topology_.rank), engine_, deadline));
+    }
+    engine_.attach(std::move(links));
+    connected_ = true;
+    return Status::ok();
+  }
+
+  const JobTopology& topology() const override { return topology_; }
+
+  std::map<std::int32_t, std::vector<int>> process_sets() const override {
+    std::map<std::int32_t, std::vector<int>> out;
+    for (const auto& [id, set] : sets_.sets()) out[id] = set.ranks;
+    return out;
+  }
+
+  Result<HandlePtr> enqueue(Operation operation) override {
+    std::vector<Operation> one;
+    one.push_back(std::move(operation));
+    HVD_ASSIGN_OR_RETURN(auto handles, table_.add(std::move(one)));
+    engine_.notify();
+    return std::move(handles.front());
+  }
+
+  Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) override {
+    HVD_ASSIGN_OR_RETURN(auto handles, table_.add(std::move(operations)));
+    engine_.notify();
+    return handles;
+  }
+
+  void shutdown() override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (std::exchange(shut_down_, true)) return;
+    const Deadline deadline = Deadline::after(kShutdownLimit);
+    const wire::Stop local{wire::Stop::Kind::kShutdown, topology_.rank, "shut down"};
+    if (connected_) {
+      engine_.request_shutdown();
+      wait_for_stop(deadline);
+    }
+    if (!engine_.stopped().is_set()) {
+      engine_.force_stop(local);
+      engine_.stopped().wait();
+    }
+    engine_.finish(deadline);
+    network_.reset();
+  }
+
+  void abandon_after_fork() override {
+    // Only words change here: the threads of the parent do not exist in this process and no lock of theirs is taken.
+    shut_down_ = true;
+  }
+
+ private:
+  void wait_for_stop(Deadline deadline) {
+    while (!engine_.stopped().is_set() && !deadline.expired()) engine_.stopped().wait_for(deadline.remaining());
+  }
+
+  void on_stop(const wire::Stop& reason) {
+    if (reason.kind == wire::Stop::Kind::kShutdown) return;
+    HVD_LOG(kError, reason.message);
+    if (network_ != nullptr) network_->abort(reason.status());
+  }
+
+  const JobTopology topology_;
+  const topology::ProcessSetTable sets_;
+  recorder::FlightRecorder recorder_;
+  timeline::NullTimelineSink timeline_;
+  std::unique_ptr<engine::Network> network_;
+  engine::OperationTable table_;
+  engine::EngineLoop engine_;
+  std::mutex shutdown_mutex_;
+  bool connected_ = false;
+  bool shut_down_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, std::stop_token stop) {
+  configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
+  for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
+  const Deadline deadline = Deadline::after(config.gloo_timeout);
+  std::unique_ptr<engine::Network> network;
+  if (config.size > 1) {
+    HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, deadline, stop));
+  }
+  auto session = std::make_unique<SessionImpl>(config, std::move(network));
+  HVD_RETURN_IF_ERROR(session->connect(deadline));
+  return std::unique_ptr<Session>(std::move(session));
+}
+
+std::string gloo_origin() { return collectives::gloo_origin(); }
+
+}  // namespace hvd
