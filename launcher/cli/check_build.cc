@@ -1,0 +1,47 @@
+#include "launcher/cli/check_build.h"
+
+#include <string_view>
+
+namespace hvd::launcher {
+
+namespace {
+
+struct Item {
+  std::string_view section;
+  std::string_view name;
+  bool available;
+  std::string_view reason;  // why not, for --verbose
+};
+
+constexpr Item kItems[] = {
+    {"Frameworks", "TensorFlow", false, "horovod.tensorflow is not built yet"},
+    {"Frameworks", "PyTorch", true, ""},
+    {"Frameworks", "MXNet", false, "horovod.mxnet is not built yet"},
+    {"Controllers", "MPI", false, "this Horovod needs no MPI and has none"},
+    {"Controllers", "Gloo", true, ""},
+    {"Tensor Operations", "NCCL", false, "operations on GPUs are not built yet"},
+    {"Tensor Operations", "DDL", false, "DDL is not supported"},
+    {"Tensor Operations", "CCL", false, "oneCCL is not supported"},
+    {"Tensor Operations", "MPI", false, "this Horovod needs no MPI and has none"},
+    {"Tensor Operations", "Gloo", true, ""},
+};
+
+}  // namespace
+
+std::string check_build_text(bool verbose) {
+  std::string out = std::string(verbose ? "\n" : "") + "Horovod v" HVD_VERSION ":\n";
+  std::string_view section;
+  for (const Item& item : kItems) {
+    if (item.section != section) out += "\nAvailable " + std::string(item.section) + ":\n";
+    section = item.section;
+    out += std::string(item.available ? "    [X] " : "    [ ] ") + std::string(item.name) + "\n";
+  }
+  if (!verbose) return out;
+  out += "\n";
+  for (const Item& item : kItems) {
+    if (!item.available) out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
+  }
+  return out + "A framework must also be installed: python -c \"import horovod.torch\" tells.\n";
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,244 @@
+#include "launcher/cli/flag_table.h"
+
+#include <algorithm>
+
+#include "runtime/base/check.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+using K = FlagKind;
+using S = HelpSection;
+using E = FlagExport;
+
+constexpr double kIntMax = std::numeric_limits<int>::max();
+constexpr double kYear = 31'536'000;  // seconds
+
+constexpr FlagRow kRows[] = {
+    {.dest = "version", .on = "-v|--version", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "print the version and exit"},
+    {.dest = "help", .on = "-h|--help", .kind = K::kSwitch, .section = S::kGeneral, .help = "print this text and exit"},
+    {.dest = "num_proc", .on = "-np|--num-proc", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "number of processes to start; required", .metavar = "N", .min = 1, .max = 1 << 20},
+    {.dest = "check_build", .on = "-cb|--check-build", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "list what this build supports and exit"},
+    {.dest = "print_config", .on = "--print-config", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "list every environment variable with the value that ranks would get, and exit"},
+    {.dest = "dry_run", .on = "--dry-run", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "show hosts, ranks, command and variables, and start nothing"},
+    {.dest = "disable_cache", .on = "--disable-cache", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "accepted for old command lines: nothing is cached between launches"},
+    {.dest = "start_timeout", .on = "--start-timeout", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "every host must have answered within this time; default: HOROVOD_START_TIMEOUT, else 30",
+     .metavar = "SECONDS", .min = 1, .max = kYear},
+    {.dest = "network_interfaces", .on = "--network-interfaces", .kind = K::kList, .section = S::kGeneral,
+     .help = "network interfaces that may be used, separated by commas; default: chosen by route", .metavar = "A,B"},
+    {.dest = "network_interface", .on = "--network-interface", .kind = K::kList, .section = S::kGeneral,
+     .help = "one network interface that may be used; repeatable", .metavar = "A"},
+    {.dest = "output_filename", .on = "--output-filename", .kind = K::kText, .section = S::kGeneral,
+     .help = "also write output to DIR/rank.<rank>/stdout and stderr", .metavar = "DIR"},
+    {.dest = "verbose", .on = "--verbose", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "tell what the launcher does"},
+    {.dest = "config_file", .on = "--config-file", .kind = K::kText, .section = S::kGeneral,
+     .help = "YAML file with values for flags; a flag on the command line beats it", .metavar = "FILE"},
+    {.dest = "prefix_output_with_timestamp", .on = "-prefix-timestamp|--prefix-output-with-timestamp",
+     .kind = K::kSwitch, .section = S::kGeneral, .help = "begin every line of output with the time"},
+
+    {.dest = "ssh_port", .on = "-p|--ssh-port", .kind = K::kInteger, .section = S::kSsh,
+     .help = "ssh port of hosts that name none", .metavar = "PORT", .min = 1, .max = 65535},
+    {.dest = "ssh_identity_file", .on = "-i|--ssh-identity-file", .kind = K::kText, .section = S::kSsh,
+     .help = "ssh private key", .metavar = "FILE"},
+    {.dest = "ssh_host_keys", .on = "--ssh-host-keys", .kind = K::kChoice, .section = S::kSsh,
+     .help = "strict: only known hosts; accept-new (default): also new ones, but no changed key; off: no check",
+     .metavar = "POLICY", .choices = "strict|accept-new|off"},
+    {.dest = "ssh_program", .on = "--ssh-program", .kind = K::kText, .section = S::kSsh,
+     .help = "the ssh client to run; default: ssh", .metavar = "PROGRAM"},
+    {.dest = "agent_path", .on = "--agent-path", .kind = K::kText, .section = S::kSsh,
+     .help = "horovodrun on remote hosts; default: the path of this program", .metavar = "FILE"},
+
+    {.dest = "fusion_threshold_mb", .on = "--fusion-threshold-mb", .kind = K::kInteger, .section = S::kTuning,
+     .help = "largest batch of fused tensors; 0: no fusion", .metavar = "MB", .env = "HOROVOD_FUSION_THRESHOLD",
+     .export_as = E::kMegabytes, .yaml = "params.fusion_threshold_mb", .min = 0, .max = 1 << 20},
+    {.dest = "cycle_time_ms", .on = "--cycle-time-ms", .kind = K::kReal, .section = S::kTuning,
+     .help = "longest delay spent on collecting a larger batch", .metavar = "MS", .env = "HOROVOD_CYCLE_TIME",
+     .export_as = E::kReal, .yaml = "params.cycle_time_ms", .min = 0, .max = 3'600'000},
+    {.dest = "cache_capacity", .on = "--cache-capacity", .kind = K::kInteger, .section = S::kTuning,
+     .help = "entries of the response cache; 0: no cache", .metavar = "N", .env = "HOROVOD_CACHE_CAPACITY",
+     .export_as = E::kPlain, .yaml = "params.cache_capacity", .min = 0, .max = 1 << 24},
+    {.dest = "hierarchical_allreduce", .on = "--hierarchical-allreduce", .kind = K::kToggle, .section = S::kTuning,
+     .help = "reduce inside hosts first", .off = "--no-hierarchical-allreduce",
+     .env = "HOROVOD_HIERARCHICAL_ALLREDUCE", .export_as = E::kBit, .yaml = "params.hierarchical_allreduce",
+     .feature = Feature::kHierarchical},
+    {.dest = "hierarchical_allgather", .on = "--hierarchical-allgather", .kind = K::kToggle, .section = S::kTuning,
+     .help = "gather inside hosts first", .off = "--no-hierarchical-allgather",
+     .env = "HOROVOD_HIERARCHICAL_ALLGATHER", .export_as = E::kBit, .yaml = "params.hierarchical_allgather",
+     .feature = Feature::kHierarchical},
+    {.dest = "torus_allreduce", .on = "--torus-allreduce", .kind = K::kToggle, .section = S::kTuning,
+     .help = "two-dimensional allreduce on GPUs", .off = "--no-torus-allreduce", .env = "HOROVOD_TORUS_ALLREDUCE",
+     .export_as = E::kBit, .yaml = "params.torus_allreduce", .feature = Feature::kHierarchical},
+
+    {.dest = "autotune", .on = "--autotune", .kind = K::kToggle, .section = S::kAutotune,
+     .help = "tune batching while the job runs", .off = "--no-autotune", .env = "HOROVOD_AUTOTUNE",
+     .export_as = E::kBit, .yaml = "autotune.enabled", .needs = "autotune", .feature = Feature::kAutotune},
+    {.dest = "autotune_log_file", .on = "--autotune-log-file", .kind = K::kText, .section = S::kAutotune,
+     .help = "CSV file of the tuning steps", .metavar = "FILE", .env = "HOROVOD_AUTOTUNE_LOG",
+     .export_as = E::kPlain, .yaml = "autotune.log_file", .needs = "autotune", .feature = Feature::kAutotune},
+    {.dest = "autotune_warmup_samples", .on = "--autotune-warmup-samples", .kind = K::kInteger,
+     .section = S::kAutotune, .help = "samples thrown away at first", .metavar = "N",
+     .env = "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", .export_as = E::kPlain, .yaml = "autotune.warmup_samples", .min = 0,
+     .max = kIntMax, .needs = "autotune", .feature = Feature::kAutotune},
+    {.dest = "autotune_steps_per_sample", .on = "--autotune-steps-per-sample", .kind = K::kInteger,
+     .section = S::kAutotune, .help = "steps per sample", .metavar = "N", .env = "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
+     .export_as = E::kPlain, .yaml = "autotune.steps_per_sample", .min = 0, .max = kIntMax, .needs = "autotune",
+     .feature = Feature::kAutotune},
+    {.dest = "autotune_bayes_opt_max_samples", .on = "--autotune-bayes-opt-max-samples", .kind = K::kInteger,
+     .section = S::kAutotune, .help = "samples after which tuning ends", .metavar = "N",
+     .env = "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", .export_as = E::kPlain,
+     .yaml = "autotune.bayes_opt_max_samples", .min = 0, .max = kIntMax, .needs = "autotune",
+     .feature = Feature::kAutotune},
+    {.dest = "autotune_gaussian_process_noise", .on = "--autotune-gaussian-process-noise", .kind = K::kReal,
+     .section = S::kAutotune, .help = "noise of a sample, 0 to 1", .metavar = "X",
+     .env = "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", .export_as = E::kReal,
+     .yaml = "autotune.gaussian_process_noise", .min = 0, .max = 1, .needs = "autotune",
+     .feature = Feature::kAutotune},
+
+    {.dest = "min_num_proc", .on = "--min-np|--min-num-proc", .kind = K::kInteger, .section = S::kElastic,
+     .help = "an elastic job goes on while it has this many processes", .metavar = "N", .min = 1, .max = 1 << 20,
+     .feature = Feature::kElastic},
+    {.dest = "max_num_proc", .on = "--max-np|--max-num-proc", .kind = K::kInteger, .section = S::kElastic,
+     .help = "an elastic job grows to this many processes", .metavar = "N", .min = 1, .max = 1 << 20,
+     .feature = Feature::kElastic},
+    {.dest = "slots", .on = "--slots-per-host", .kind = K::kInteger, .section = S::kElastic,
+     .help = "slots of discovered hosts that state none", .metavar = "N", .min = 1, .max = 4096,
+     .feature = Feature::kElastic},
+    {.dest = "elastic_timeout", .on = "--elastic-timeout", .kind = K::kInteger, .section = S::kElastic,
+     .help = "wait this long for enough slots; default: HOROVOD_ELASTIC_TIMEOUT, else 600", .metavar = "SECONDS",
+     .min = 1, .max = kYear, .feature = Feature::kElastic},
+    {.dest = "reset_limit", .on = "--reset-limit", .kind = K::kInteger, .section = S::kElastic,
+     .help = "end the job after this many changes of its hosts", .metavar = "N", .min = 0, .max = kIntMax,
+     .feature = Feature::kElastic},
+    {.dest = "cooldown_range", .on = "--blacklist-cooldown-range", .kind = K::kPair, .section = S::kElastic,
+     .help = "shortest and longest time in seconds before a failed host is tried again", .metavar = "MIN MAX",
+     .min = 0, .max = kYear, .feature = Feature::kElastic},
+
+    {.dest = "timeline_filename", .on = "--timeline-filename", .kind = K::kText, .section = S::kTimeline,
+     .help = "write a timeline of the operations to FILE", .metavar = "FILE", .env = "HOROVOD_TIMELINE",
+     .export_as = E::kPlain, .yaml = "timeline.filename", .needs = "timeline_filename",
+     .feature = Feature::kTimeline},
+    {.dest = "timeline_mark_cycles", .on = "--timeline-mark-cycles", .kind = K::kToggle, .section = S::kTimeline,
+     .help = "mark cycles in the timeline", .off = "--no-timeline-mark-cycles", .env = "HOROVOD_TIMELINE_MARK_CYCLES",
+     .export_as = E::kBit, .yaml = "timeline.mark_cycles", .needs = "timeline_filename",
+     .feature = Feature::kTimeline},
+
+    {.dest = "no_stall_check", .on = "--no-stall-check", .kind = K::kToggle, .section = S::kStall,
+     .help = "no warning about tensors that some ranks do not submit", .off = "--stall-check",
+     .env = "HOROVOD_STALL_CHECK_DISABLE", .export_as = E::kBit, .yaml = "stall_check.enabled",
+     .yaml_inverted = true},
+    {.dest = "stall_check_warning_time_seconds", .on = "--stall-check-warning-time-seconds", .kind = K::kInteger,
+     .section = S::kStall, .help = "age at which a stalled tensor is reported", .metavar = "SECONDS",
+     .env = "HOROVOD_STALL_CHECK_TIME_SECONDS", .export_as = E::kPlain, .yaml = "stall_check.warning_time_seconds",
+     .min = 0, .max = kYear},
+    {.dest = "stall_check_shutdown_time_seconds", .on = "--stall-check-shutdown-time-seconds", .kind = K::kInteger,
+     .section = S::kStall, .help = "age at which a stalled tensor ends the job; 0: never", .metavar = "SECONDS",
+     .env = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", .export_as = E::kPlain,
+     .yaml = "stall_check.shutdown_time_seconds", .min = 0, .max = kYear},
+
+    {.dest = "mpi_threads_disable", .on = "--mpi-threads-disable", .kind = K::kToggle, .section = S::kLibrary,
+     .help = "MPI only: ignored", .off = "--no-mpi-threads-disable", .env = "HOROVOD_MPI_THREADS_DISABLE",
+     .export_as = E::kBit, .yaml = "library_options.mpi_threads_disable", .feature = Feature::kMpi},
+    {.dest = "mpi_args", .on = "--mpi-args", .kind = K::kText, .section = S::kLibrary, .help = "MPI only: ignored",
+     .metavar = "ARGS", .feature = Feature::kMpi},
+    {.dest = "tcp_flag", .on = "--tcp", .kind = K::kSwitch, .section = S::kLibrary,
+     .help = "MPI only, but for NCCL_IB_DISABLE=1 in the environment of ranks", .env = "NCCL_IB_DISABLE",
+     .export_as = E::kBit, .feature = Feature::kMpi},
+    {.dest = "binding_args", .on = "--binding-args", .kind = K::kText, .section = S::kLibrary,
+     .help = "MPI only: ignored", .metavar = "ARGS", .feature = Feature::kMpi},
+    {.dest = "num_nccl_streams", .on = "--num-nccl-streams", .kind = K::kInteger, .section = S::kLibrary,
+     .help = "NCCL streams per GPU", .metavar = "N", .env = "HOROVOD_NUM_NCCL_STREAMS", .export_as = E::kPlain,
+     .yaml = "library_options.num_nccl_streams", .min = 0, .max = 256, .feature = Feature::kGpu},
+    {.dest = "thread_affinity", .on = "--thread-affinity", .kind = K::kInteger, .section = S::kLibrary,
+     .help = "core for the runtime's threads", .metavar = "CORE", .env = "HOROVOD_THREAD_AFFINITY",
+     .export_as = E::kPlain, .yaml = "library_options.thread_affinity", .min = 0, .max = 4095},
+    {.dest = "gloo_timeout_seconds", .on = "--gloo-timeout-seconds", .kind = K::kInteger, .section = S::kLibrary,
+     .help = "how long ranks wait for each other to join or connect", .metavar = "SECONDS",
+     .env = "HOROVOD_GLOO_TIMEOUT_SECONDS", .export_as = E::kPlain, .yaml = "library_options.gloo_timeout_seconds",
+     .min = 0, .max = kYear},
+
+    {.dest = "log_level", .on = "--log-level", .kind = K::kChoice, .section = S::kLogging,
+     .help = "least severe message that ranks print: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL",
+     .metavar = "LEVEL", .env = "HOROVOD_LOG_LEVEL", .export_as = E::kPlain, .yaml = "logging.level",
+     .choices = "TRACE|DEBUG|INFO|WARNING|ERROR|FATAL"},
+    {.dest = "log_with_timestamp", .on = "--log-with-timestamp|--no-log-hide-timestamp", .kind = K::kToggle,
+     .section = S::kLogging, .help = "date and time in log lines",
+     .off = "--log-without-timestamp|--log-hide-timestamp", .env = "HOROVOD_LOG_HIDE_TIME",
+     .export_as = E::kInverseBit, .yaml = "logging.with_timestamp"},
+
+    {.dest = "hosts", .on = "-H|--hosts", .kind = K::kText, .section = S::kHosts,
+     .help = "hosts and their slots: [user@]host[:port]:slots,...; default: localhost", .metavar = "HOSTS",
+     .group = "hosts"},
+    {.dest = "hostfile", .on = "-hostfile|--hostfile", .kind = K::kText, .section = S::kHosts,
+     .help = "file with a host per line: host slots=N [port=P]", .metavar = "FILE", .group = "hosts"},
+    {.dest = "host_discovery_script", .on = "--host-discovery-script", .kind = K::kText, .section = S::kHosts,
+     .help = "program that prints the hosts of an elastic job", .metavar = "FILE", .group = "hosts",
+     .feature = Feature::kDiscovery},
+
+    {.dest = "use_gloo", .on = "--gloo", .kind = K::kSwitch, .section = S::kController,
+     .help = "accepted: Gloo is the only controller", .group = "controller"},
+    {.dest = "use_mpi", .on = "--mpi", .kind = K::kSwitch, .section = S::kController, .help = "MPI only: ignored",
+     .group = "controller", .feature = Feature::kMpi},
+    {.dest = "use_jsrun", .on = "--jsrun", .kind = K::kSwitch, .section = S::kController, .help = "MPI only: ignored",
+     .group = "controller", .feature = Feature::kMpi},
+};
+
+std::vector<FlagSpelling> make_spellings() {
+  std::vector<FlagSpelling> spellings;
+  for (const FlagRow& row : kRows) {
+    for (const std::string_view text : split_bars(row.on)) spellings.push_back({text, &row, true});
+    for (const std::string_view text : split_bars(row.off)) spellings.push_back({text, &row, false});
+  }
+  return spellings;
+}
+
+}  // namespace
+
+std::span<const FlagRow> flag_table() { return kRows; }
+
+const FlagRow& flag_row(std::string_view dest) {
+  const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const FlagRow& r) { return r.dest == dest; });
+  HVD_CHECK(row != std::end(kRows), "no such flag");
+  return *row;
+}
+
+std::vector<std::string_view> split_bars(std::string_view text) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('|'), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+int value_count(FlagKind kind) {
+  switch (kind) {
+    case FlagKind::kSwitch:
+    case FlagKind::kToggle: return 0;
+    case FlagKind::kPair: return 2;
+    default: return 1;
+  }
+}
+
+const std::vector<FlagSpelling>& flag_spellings() {
+  static const std::vector<FlagSpelling> spellings = make_spellings();
+  return spellings;
+}
+
+const FlagSpelling* find_spelling(std::string_view text) {
+  for (const FlagSpelling& spelling : flag_spellings()) {
+    if (spelling.text == text) return &spelling;
+  }
+  return nullptr;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "launcher/cli/flag_table.h"
+#include "runtime/base/status.h"
+
+namespace hvd::launcher {
+
+// A checked value: bool for switches and toggles, then by kind. kChoice is a string, kPair a list of two.
+using FlagValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+// Checks one value against its row. `source` ("--cycle-time-ms", "job.yaml:3: params.cycle_time_ms") opens the message.
+Result<FlagValue> parse_flag_value(const FlagRow& row, const std::vector<std::string>& texts,
+                                   const std::string& source);
+
+// The values that the command line and then the configuration file decided, by dest. Externally synchronised.
+class FlagValues {
+ public:
+  struct Entry {
+    FlagValue value;
+    std::string source;  // as in parse_flag_value
+  };
+
+  bool has(std::string_view dest) const { return entries_.find(dest) != entries_.end(); }
+  // Replaces an earlier value; the parts of a kList are appended to it instead, without duplicates.
+  void set(const FlagRow& row, FlagValue value, std::string source);
+  const Entry* find(std::string_view dest) const;
+
+  // Nothing when the flag was not given. Requires: T is the row's type.
+  template <typename T>
+  std::optional<T> get(std::string_view dest) const {
+    const Entry* entry = find(dest);
+    if (entry == nullptr) return std::nullopt;
+    return std::get<T>(entry->value);
+  }
+  bool is_true(std::string_view dest) const { return get<bool>(dest).value_or(false); }
+
+ private:
+  std::map<std::string, Entry, std::less<>> entries_;
+};
+
+}  // namespace hvd::launcher

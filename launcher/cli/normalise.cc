@@ -1,0 +1,77 @@
+#include "launcher/cli/normalise.h"
+
+#include <optional>
+
+#include "launcher/cli/flag_table.h"
+#include "runtime/config/nearest.h"
+#include "runtime/config/parse_value.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+// A word that stands for a flag: its spelling and what is glued to it.
+struct FlagWord {
+  const FlagSpelling* spelling = nullptr;
+  std::optional<std::string> value;  // of --flag=value, -f=value or -fvalue
+};
+
+Status unknown_flag(const std::string& name) {
+  std::vector<std::string_view> known;
+  for (const FlagSpelling& spelling : flag_spellings()) known.push_back(spelling.text);
+  return Status::invalid_argument("unknown flag " + config::quoted(name) + config::did_you_mean(name, known));
+}
+
+Result<FlagWord> read_flag(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  if (const FlagSpelling* spelling = find_spelling(name)) {
+    FlagWord flag{spelling, std::nullopt};
+    if (equals != std::string::npos) flag.value = word.substr(equals + 1);
+    return flag;
+  }
+  const bool glued = word.size() > 2 && word[1] != '-';
+  const FlagSpelling* letter = glued ? find_spelling(std::string_view(word).substr(0, 2)) : nullptr;
+  if (letter != nullptr && value_count(letter->row->kind) == 1) return FlagWord{letter, word.substr(2)};
+  return unknown_flag(name);
+}
+
+// CLI11 takes names of one dash and one letter, or two dashes: the last spelling of each row's side is always such.
+std::string canonical(const FlagSpelling& spelling) {
+  const bool fine = spelling.text.starts_with("--") || spelling.text.size() == 2;
+  return std::string(fine ? spelling.text : split_bars(spelling.row->on).back());
+}
+
+}  // namespace
+
+Result<NormalisedArgs> normalise(const std::vector<std::string>& args) {
+  NormalisedArgs out;
+  std::size_t at = 0;
+  while (at < args.size() && args[at].size() > 1 && args[at].starts_with('-') && args[at] != "--") {
+    HVD_ASSIGN_OR_RETURN(const FlagWord flag, read_flag(args[at]));
+    ++at;
+    const std::string name(flag.spelling->text);
+    const int wanted = value_count(flag.spelling->row->kind);
+    if (flag.value && wanted != 1) {
+      return Status::invalid_argument(name + (wanted == 0 ? " takes no value" : " takes two values, without '='"));
+    }
+    out.flags.push_back(canonical(*flag.spelling));
+    if (flag.value) {
+      out.flags.push_back(*flag.value);
+      continue;
+    }
+    for (int i = 0; i < wanted; ++i, ++at) {
+      if (at == args.size()) return Status::invalid_argument(name + " needs a value");
+      if (find_spelling(args[at]) != nullptr) {
+        return Status::invalid_argument(name + " needs a value, but " + args[at] + " follows (write " + name +
+                                        "=VALUE for a value that looks like a flag)");
+      }
+      out.flags.push_back(args[at]);
+    }
+  }
+  if (at < args.size() && args[at] == "--") ++at;
+  out.command.assign(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
+  return out;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,78 @@
+#include "launcher/cli/notices.h"
+
+#include <algorithm>
+
+namespace hvd::launcher {
+
+namespace {
+
+struct FeatureText {
+  Feature feature;
+  std::string_view text;
+};
+
+constexpr FeatureText kTexts[] = {
+    {Feature::kMpi, "this Horovod has no MPI; ignored, the job runs over Gloo"},
+    {Feature::kElastic, "elastic jobs are not built yet; no effect"},
+    {Feature::kDiscovery, "host discovery is not built yet; no effect, the job runs on localhost"},
+    {Feature::kAutotune, "autotuning is not built yet; no effect"},
+    {Feature::kTimeline, "the timeline is not built yet; no effect"},
+    {Feature::kHierarchical, "hierarchical and torus operations are not built yet; no effect"},
+    {Feature::kGpu, "operations on GPUs are not built yet; no effect"},
+};
+
+// How the user asked for it: the spelling on the command line, else the place in the configuration file.
+std::string asked_by(const FlagRow& row, const std::vector<GivenFlag>& given, const FlagValues::Entry& entry) {
+  for (const GivenFlag& flag : given) {
+    if (flag.spelling->row == &row) return std::string(flag.spelling->text);
+  }
+  return entry.source;
+}
+
+std::string users_of(Feature feature, const std::vector<GivenFlag>& given, const FlagValues& values) {
+  std::string users;
+  for (const FlagRow& row : flag_table()) {
+    const FlagValues::Entry* entry = values.find(row.dest);
+    if (row.feature != feature || entry == nullptr) continue;
+    const bool* truth = std::get_if<bool>(&entry->value);
+    if (truth != nullptr && !*truth) continue;
+    users += (users.empty() ? "" : ", ") + asked_by(row, given, *entry);
+  }
+  return users;
+}
+
+bool uses(const std::vector<GivenFlag>& given, std::string_view spelling) {
+  return std::any_of(given.begin(), given.end(), [&](const GivenFlag& f) { return f.spelling->text == spelling; });
+}
+
+void add_deprecations(const std::vector<GivenFlag>& given, std::vector<std::string>& notices) {
+  if (uses(given, "--log-hide-timestamp")) {
+    notices.emplace_back("--log-hide-timestamp is deprecated; use --log-without-timestamp");
+  }
+  if (uses(given, "--no-log-hide-timestamp")) {
+    notices.emplace_back("--no-log-hide-timestamp is deprecated; use --log-with-timestamp");
+  }
+  for (const GivenFlag& flag : given) {
+    if (flag.spelling->row->dest != "network_interface" || flag.values.front().find(',') == std::string::npos) continue;
+    notices.emplace_back("a list in --network-interface is deprecated; use --network-interfaces");
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const FlagValues& values) {
+  std::vector<std::string> notices;
+  for (const FeatureText& text : kTexts) {
+    const std::string users = users_of(text.feature, given, values);
+    if (!users.empty()) notices.push_back(users + ": " + std::string(text.text));
+  }
+  add_deprecations(given, notices);
+  const FlagValues::Entry* keys = values.find("ssh_host_keys");
+  if (keys != nullptr && std::get<std::string>(keys->value) == "off") {
+    notices.emplace_back("--ssh-host-keys=off: anybody who can answer in place of a host can read the job's secret");
+  }
+  return notices;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,93 @@
+#include "launcher/hosts/allocate.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "launcher/hosts/host_list.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr std::size_t kMaxListed = 200;  // letters of the host list in a message
+
+std::string count_text(std::int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+Status too_few_slots(const std::vector<HostSpec>& hosts, int needed, std::int64_t slots) {
+  std::string list = host_list_text(hosts);
+  if (list.size() > kMaxListed) list = list.substr(0, kMaxListed) + "...";
+  return Status::invalid_argument("the job needs " + count_text(needed, "slot") + " but the hosts have " +
+                                  std::to_string(slots) + ": " + list);
+}
+
+// Fills in local and cross numbers of hosts that already know how many ranks each holds. For the ranks of one local
+// rank, the cross rank counts the hosts before that have such a local rank too (contract 01 §1.2).
+void number_ranks(std::vector<HostAssignment>& assignments, int size) {
+  std::vector<int> cross_sizes;
+  for (const HostAssignment& assignment : assignments) {
+    cross_sizes.resize(std::max(cross_sizes.size(), assignment.ranks.size()));
+    for (std::size_t local = 0; local < assignment.ranks.size(); ++local) ++cross_sizes[local];
+  }
+  std::vector<int> cross_ranks(cross_sizes.size());
+  int rank = 0;
+  for (HostAssignment& assignment : assignments) {
+    for (std::size_t local = 0; local < assignment.ranks.size(); ++local) {
+      RankSlot& slot = assignment.ranks[local];
+      slot.rank = rank++;
+      slot.size = size;
+      slot.local_rank = static_cast<int>(local);
+      slot.local_size = static_cast<int>(assignment.ranks.size());
+      slot.cross_rank = cross_ranks[local]++;
+      slot.cross_size = cross_sizes[local];
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::vector<HostAssignment>> allocate(const std::vector<HostSpec>& hosts, int num_proc) {
+  if (num_proc < 1) {
+    return Status::invalid_argument("the number of processes must be at least 1, not " + std::to_string(num_proc));
+  }
+  return get_host_assignments(hosts, num_proc, num_proc);
+}
+
+Result<std::vector<HostAssignment>> get_host_assignments(const std::vector<HostSpec>& hosts, int min_num_proc,
+                                                         std::optional<int> max_num_proc) {
+  if (max_num_proc && *max_num_proc < min_num_proc) {
+    return Status::invalid_argument("at most " + std::to_string(*max_num_proc) + " processes is less than at least " +
+                                    std::to_string(min_num_proc));
+  }
+  std::int64_t slots = 0;
+  for (const HostSpec& host : hosts) slots += std::max(host.slots, 0);
+  if (slots < min_num_proc) return too_few_slots(hosts, min_num_proc, slots);
+  const std::int64_t size = max_num_proc ? std::min<std::int64_t>(slots, *max_num_proc) : slots;
+  if (size > kMaxRanks) {
+    return Status::invalid_argument(count_text(size, "rank") + " are more than the limit of " +
+                                    std::to_string(kMaxRanks));
+  }
+  std::vector<HostAssignment> assignments;
+  std::int64_t left = size;
+  for (const HostSpec& host : hosts) {
+    const std::int64_t here = std::min<std::int64_t>(std::max(host.slots, 0), left);
+    if (here == 0) continue;
+    assignments.push_back({host, std::vector<RankSlot>(static_cast<std::size_t>(here))});
+    left -= here;
+  }
+  number_ranks(assignments, static_cast<int>(size));
+  return assignments;
+}
+
+std::map<std::string, std::string> slot_environment(const HostSpec& host, const RankSlot& slot) {
+  return {{"HOROVOD_HOSTNAME", host.name},
+          {"HOROVOD_RANK", std::to_string(slot.rank)},
+          {"HOROVOD_SIZE", std::to_string(slot.size)},
+          {"HOROVOD_LOCAL_RANK", std::to_string(slot.local_rank)},
+          {"HOROVOD_LOCAL_SIZE", std::to_string(slot.local_size)},
+          {"HOROVOD_CROSS_RANK", std::to_string(slot.cross_rank)},
+          {"HOROVOD_CROSS_SIZE", std::to_string(slot.cross_size)}};
+}
+
+}  // namespace hvd::launcher

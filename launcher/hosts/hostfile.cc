@@ -1,0 +1,127 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <unordered_map>
+
+#include "launcher/hosts/host_grammar.h"
+#include "launcher/hosts/host_list.h"
+#include "runtime/base/fd.h"
+#include "runtime/config/parse_value.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+constexpr std::string_view kBlanks = " \t\r\v\f";
+
+// The next word of the line, with the blanks around a '=' taken out of it (`slots = 2` is one word).
+std::string take_word(std::string_view& line) {
+  std::string word;
+  line = config::trim(line);
+  while (!line.empty()) {
+    const std::size_t end = std::min(line.find_first_of(kBlanks), line.size());
+    word += line.substr(0, end);
+    line = config::trim(line.substr(end));
+    if (!word.ends_with('=') && !line.starts_with('=')) break;
+  }
+  return word;
+}
+
+Status set_once(int& target, std::string_view key, const Result<int>& value) {
+  if (!value.is_ok()) return value.status();
+  if (target != 0) return Status::invalid_argument(std::string(key) + " is given twice");
+  target = value.value();
+  return Status::ok();
+}
+
+Status parse_key(std::string_view word, HostSpec& host) {
+  const std::size_t equals = word.find('=');
+  const std::string_view key = word.substr(0, equals);
+  const std::string_view value = equals == std::string_view::npos ? "" : word.substr(equals + 1);
+  if (equals != std::string_view::npos && key == "slots") return set_once(host.slots, key, parse_slots(value));
+  if (equals != std::string_view::npos && key == "port") return set_once(host.port, key, parse_port(value));
+  return Status::invalid_argument("unexpected " + config::quoted(word) + "; a line is `name slots=N [port=P]`");
+}
+
+Result<HostSpec> parse_line(std::string_view line) {
+  const std::string first = take_word(line);
+  if (line.empty()) {
+    if (first.find(':') == std::string::npos && first.find('=') == std::string::npos) {
+      return Status::invalid_argument("the number of slots is missing; a line is `name slots=N [port=P]`");
+    }
+    return parse_entry(first);  // name:slots, as in -H
+  }
+  HVD_ASSIGN_OR_RETURN(const PlaceText place, parse_place(first));
+  HostSpec host = place.host;
+  if (!place.second_number.empty()) {
+    return Status::invalid_argument("the slots are given twice: by " + config::quoted(first) + " and by what follows");
+  }
+  if (!place.first_number.empty()) {
+    HVD_ASSIGN_OR_RETURN(host.port, parse_port(place.first_number));
+  }
+  while (!line.empty()) {
+    const std::string word = take_word(line);
+    HVD_RETURN_IF_ERROR(parse_key(word, host));
+  }
+  if (host.slots == 0) return Status::invalid_argument("slots=N is missing");
+  return host;
+}
+
+}  // namespace
+
+Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_view file) {
+  if (text.size() > kMaxHostTextBytes) return Status::invalid_argument(std::string(file) + ": longer than 4 MiB");
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the byte order mark of Windows editors
+  std::vector<HostSpec> hosts;
+  std::unordered_map<std::string, std::size_t> seen;  // name -> its line
+  std::size_t number = 0;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view whole = text.substr(at, end - at);
+    const std::string_view line = config::trim(whole.substr(0, whole.find('#')));
+    at = end + 1;
+    ++number;
+    if (line.empty()) continue;
+    const std::string where = std::string(file) + ":" + std::to_string(number);
+    if (hosts.size() == kMaxHosts) return Status::invalid_argument(where + ": more than 65536 hosts");
+    Result<HostSpec> host = parse_line(line);
+    if (!host.is_ok()) return host.status().annotate(where);
+    const auto [first, is_new] = seen.emplace(host.value().name, number);
+    if (!is_new) {
+      return Status::invalid_argument(where + ": host " + config::quoted(host.value().name) +
+                                      " is on line " + std::to_string(first->second) +
+                                      " already; add up its slots in one line");
+    }
+    hosts.push_back(std::move(host).value());
+  }
+  if (hosts.empty()) return Status::invalid_argument(std::string(file) + ": no host in it");
+  return hosts;
+}
+
+Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {
+  const std::string what = "hostfile " + config::quoted(path);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) {
+    const Status error = Status::from_errno(what, errno);
+    return Status::invalid_argument(error.message());
+  }
+  struct stat info {};
+  if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode)) {
+    return Status::invalid_argument(what + ": is a directory");
+  }
+  std::string text;
+  char buffer[16384];
+  for (;;) {
+    const ssize_t count = ::read(file.get(), buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return Status::from_errno(what, errno);
+    if (count == 0) break;
+    text.append(buffer, static_cast<std::size_t>(count));
+    if (text.size() > kMaxHostTextBytes) return Status::invalid_argument(what + ": longer than 4 MiB");
+  }
+  return parse_hostfile(text, path);
+}
+
+}  // namespace hvd::launcher
