@@ -1,6 +1,6 @@
 #include "launcher/cli/flag_parser.h"
 
-#include <CLI/App.hpp>
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 
