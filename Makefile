@@ -1,0 +1,57 @@
+# Two commands do everything on a fresh Debian 12: `make demo` trains, `make test` tests.
+SHELL := /bin/bash
+VENV := .venv/bin
+# All that goes into the package: when one of these changes, the package in .venv is built again.
+SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -name '*.pyc' 2>/dev/null) \
+           CMakeLists.txt pyproject.toml
+INSTALLED := build/.installed
+
+.PHONY: help demo test test-quick test-slow setup-demo setup-test install wheel bench lint fuzz clean
+
+help:
+	@echo "make demo        train the digits example on two ranks"
+	@echo "make test        run every test suite        make test-quick  the suites that answer in two minutes"
+	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
+	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
+	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
+
+demo: setup-demo $(INSTALLED)
+	$(VENV)/horovodrun -np 2 $(VENV)/python examples/pytorch_digits.py
+
+test: setup-test $(INSTALLED)
+	$(VENV)/python scripts/suites.py full
+
+test-quick: setup-test $(INSTALLED)
+	$(VENV)/python scripts/suites.py quick
+
+test-slow: setup-test $(INSTALLED)
+	$(VENV)/python scripts/suites.py slow
+
+lint: setup-test
+	$(VENV)/python scripts/suites.py lint
+
+bench: setup-test $(INSTALLED)
+	cmake --preset release >/dev/null && cmake --build --preset release
+	$(VENV)/python bench/run.py
+
+fuzz:
+	scripts/fuzz.sh
+
+wheel: setup-test
+	scripts/wheel.sh
+
+install: setup-demo $(INSTALLED)
+
+setup-demo:
+	@scripts/setup.sh demo
+
+setup-test:
+	@scripts/setup.sh test
+
+$(INSTALLED): $(SOURCES)
+	@mkdir -p build
+	$(VENV)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	@touch $@
+
+clean:
+	rm -rf build dist wheelhouse

@@ -1,0 +1,154 @@
+"""Runs test suites one after another and prints one summary line for each: `name: N passed, N failed, N skipped`.
+
+A suite's full output goes to build/logs/<name>.log and, when it fails, its end to the terminal. A suite that ran nothing
+has failed. Usage: suites.py full|quick|slow|lint|NAME...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "logs"
+BIN = Path(sys.executable).parent
+TAIL_LINES = 80
+
+
+@dataclass(frozen=True)
+class Counts:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def count_catch2(log: str) -> Counts:
+    """Sums the closing lines of the Catch2 programs in a `ctest -V` log."""
+    total = Counts()
+    for cases in re.findall(r"All tests passed \(\d+ assertions? in (\d+) test cases?\)", log):
+        total += Counts(passed=int(cases))
+    for line in re.findall(r"test cases:.*", log):
+        numbers = {word: int(n) for n, word in re.findall(r"(\d+) (passed|failed)", line)}
+        total += Counts(passed=numbers.get("passed", 0), failed=numbers.get("failed", 0))
+    for n, bad in re.findall(r"corpus: (\d+) passed, (\d+) failed", log):
+        total += Counts(passed=int(n), failed=int(bad))
+    return total
+
+
+def count_pytest(log: str) -> Counts:
+    """Reads the closing line of pytest."""
+    lines = re.findall(r"^=+ (.*) in [\d.]+s.*=+$", log, re.MULTILINE)
+    numbers = {word: int(n) for line in lines[-1:] for n, word in re.findall(r"(\d+) (\w+)", line)}
+    return Counts(
+        numbers.get("passed", 0),
+        numbers.get("failed", 0) + numbers.get("error", 0) + numbers.get("errors", 0),
+        numbers.get("skipped", 0),
+    )
+
+
+def count_steps(log: str) -> Counts:
+    """Counts the commands of a suite whose steps just succeed or fail."""
+    return Counts(passed=len(re.findall(r"^step ok: ", log, re.MULTILINE)))
+
+
+@dataclass(frozen=True)
+class Suite:
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    count: Callable[[str], Counts]
+    kinds: tuple[str, ...] = ("full",)
+
+
+def cpp(preset: str, kinds: tuple[str, ...], *, label: str = "", exclude: str = "slow") -> Suite:
+    test = ["ctest", "--preset", preset, "-V", *(["-L", label] if label else ["-LE", exclude])]
+    name = f"cpp-{preset}" + (f"-{label}" if label else "")
+    return Suite(
+        name, (("cmake", "--preset", preset), ("cmake", "--build", "--preset", preset), tuple(test)), count_catch2, kinds
+    )
+
+
+def pytest(name: str, *args: str, kinds: tuple[str, ...] = ("full",)) -> Suite:
+    command = (str(BIN / "python"), "-m", "pytest", "-ra", "-p", "no:cacheprovider", *args)
+    return Suite(name, (command,), count_pytest, kinds)
+
+
+LINT = Suite(
+    "lint",
+    (
+        (str(BIN / "mypy"), "--config-file", "pyproject.toml"),
+        (str(BIN / "ruff"), "check", "python", "examples", "scripts", "test", "bench"),
+        (str(BIN / "python"), "test/arch/includes_test.py"),
+    ),
+    count_steps,
+    ("full", "quick", "lint"),
+)
+
+SUITES = (
+    LINT,
+    cpp("dev", ("full", "quick")),
+    pytest("python", "test/python", kinds=("full", "quick")),
+    pytest("e2e", "test/e2e", "-m", "not slow"),
+    cpp("asan", ("full",)),
+    cpp("tsan", ("full",)),
+    cpp("dev", ("slow",), label="slow"),
+    pytest("e2e-slow", "test/e2e", "-m", "slow", kinds=("slow",)),
+)
+
+
+def run(suite: Suite) -> tuple[bool, Counts]:
+    """Runs the commands of a suite until one fails; prints its summary line."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log_path = LOGS / f"{suite.name}.log"
+    env = dict(os.environ, HVD_HOROVODRUN=str(BIN / "horovodrun"), PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    start = time.monotonic()
+    ok = True
+    with log_path.open("w", encoding="utf-8") as log:
+        for command in suite.commands:
+            log.write(f"$ {' '.join(command)}\n")
+            log.flush()
+            code = subprocess.run(
+                command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False
+            ).returncode
+            log.write(f"step ok: {command[0]}\n" if code == 0 else f"step failed ({code}): {' '.join(command)}\n")
+            log.flush()
+            ok = ok and code == 0
+            if code != 0 and suite is not LINT:
+                break
+    text = log_path.read_text(encoding="utf-8", errors="replace")
+    counts = suite.count(text)
+    if not ok and counts.failed == 0:
+        counts += Counts(failed=1)
+    if ok and counts.passed == 0:
+        print(f"{suite.name}: ran nothing, which counts as a failure")
+        ok, counts = False, Counts(failed=1)
+    if not ok:
+        print("\n".join(text.splitlines()[-TAIL_LINES:]))
+    print(f"{suite.name}: {counts}  ({time.monotonic() - start:.0f} s, build/logs/{suite.name}.log)", flush=True)
+    return ok, counts
+
+
+def main(words: Sequence[str]) -> int:
+    chosen = [s for s in SUITES if any(w in s.kinds or w == s.name for w in words)]
+    if not chosen:
+        print(f"no such suite: {' '.join(words)}; there are: {', '.join(s.name for s in SUITES)}", file=sys.stderr)
+        return 2
+    results = [run(suite) for suite in chosen]
+    total = sum((counts for _, counts in results), Counts())
+    print(total)
+    return 0 if all(ok for ok, _ in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:] or ["full"]))
