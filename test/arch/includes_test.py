@@ -1,0 +1,131 @@
+"""The architecture as a test: which folder may include which. docs/ARCHITECTURE.md explains the table.
+
+Also checked, with their allow-lists: getenv, sleeps, and third-party libraries outside their one folder.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+# Folder -> folders it may include besides itself, runtime/base and the public headers. Closed under nothing: what is not
+# written here is not allowed.
+NEGOTIATION_CORE = ["runtime/wire", "runtime/topology", "runtime/response_cache"]
+ALLOWED: dict[str, list[str]] = {
+    "runtime/base": [],
+    "runtime/include/horovod": [],
+    "runtime/crypto": [],
+    "runtime/config": [],
+    "runtime/loop": [],
+    "runtime/tensor": [],
+    "runtime/wire": [],
+    "runtime/topology": [],
+    "runtime/response_cache": ["runtime/wire"],
+    "runtime/negotiation": NEGOTIATION_CORE,
+    "runtime/fusion": ["runtime/wire"],
+    "runtime/transport": ["runtime/crypto", "runtime/loop", "runtime/topology"],
+    "runtime/collectives": ["runtime/topology"],
+    "runtime/collectives/kernels": [],
+    "runtime/collectives/gloo": ["runtime/collectives", "runtime/collectives/kernels", "runtime/transport"],
+    "runtime/timeline": [],
+    "runtime/recorder": [],
+    "runtime/engine": [
+        *NEGOTIATION_CORE, "runtime/negotiation", "runtime/fusion", "runtime/transport", "runtime/collectives",
+        "runtime/collectives/kernels", "runtime/collectives/gloo", "runtime/timeline", "runtime/recorder",
+        "runtime/config", "runtime/crypto", "runtime/loop", "rendezvous/client", "rendezvous/protocol",
+    ],
+    "rendezvous/kv": ["rendezvous/protocol"],
+    "rendezvous/protocol": ["runtime/crypto"],
+    "rendezvous/server": ["rendezvous/kv", "rendezvous/protocol", "runtime/crypto"],
+    "rendezvous/client": ["rendezvous/protocol", "runtime/crypto"],
+    "launcher": ["launcher/*", "runtime/config"],
+    "launcher/cli": ["launcher/hosts", "runtime/config"],
+    "launcher/hosts": ["runtime/config", "runtime/topology"],
+    "launcher/protocol": ["launcher/hosts", "runtime/crypto"],
+    "launcher/process": ["runtime/loop"],
+    "launcher/ssh": ["launcher/process", "launcher/cli", "launcher/hosts"],
+    "launcher/agent": ["launcher/process", "launcher/protocol", "launcher/hosts", "rendezvous/protocol", "runtime/config", "runtime/crypto",
+                       "runtime/loop"],
+    "launcher/job": ["launcher/*", "rendezvous/server", "rendezvous/protocol", "runtime/config", "runtime/crypto",
+                     "runtime/loop"],
+    "python/src": ["runtime/config"],
+}
+
+# Pattern -> folders (or files) that may contain it.
+CONFINED = {
+    r"\b(secure_)?getenv\s*\(": ["runtime/config/env_reader.cc"],
+    r"\bsetenv\s*\(": [],
+    r"sleep_for|\busleep\s*\(|\bnanosleep\s*\(|[^_a-z]sleep\s*\(": [],
+    r"#include <gloo/": ["runtime/transport", "runtime/collectives/gloo"],
+    r"#include <boost/": ["rendezvous"],
+    r"#include <openssl/": ["runtime/crypto"],
+    r"#include <spdlog/": ["runtime/base/log.cc"],
+    r"#include <CLI/": ["launcher/cli"],
+    r"#include <yaml-cpp/": ["launcher/cli"],
+    r"#include <pybind11/": ["python/src"],
+}
+
+PRODUCT = ("runtime", "rendezvous", "launcher", "python/src")
+
+
+def product_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PRODUCT],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()
+    return [Path(name) for name in listed if name.endswith((".h", ".cc", ".inc")) and (ROOT / name).exists()]
+
+
+def may_include(folder: str, target: str) -> bool:
+    if target in (folder, "runtime/base", "runtime/include/horovod"):
+        return True
+    rules = ALLOWED[folder]
+    return any(target == rule or (rule.endswith("/*") and target.startswith(rule[:-1])) for rule in rules)
+
+
+def include_errors(path: Path, text: str) -> list[str]:
+    folder = path.parent.as_posix()
+    if folder not in ALLOWED:
+        return [f"{path}: folder {folder} is not in the table of {Path(__file__).name}"]
+    errors = []
+    for target in re.findall(r'^#include "([^"]+)"', text, re.MULTILINE):
+        target_folder = Path(target).parent.as_posix()
+        if target_folder == "horovod":
+            target_folder = "runtime/include/horovod"
+        elif not (ROOT / target).exists():
+            errors.append(f"{path}: includes {target}, which is no path from the top")
+            continue
+        if not may_include(folder, target_folder):
+            errors.append(f"{path}: {folder} may not include {target_folder} ({target})")
+    return errors
+
+
+def confined_errors(path: Path, text: str) -> list[str]:
+    errors = []
+    for pattern, places in CONFINED.items():
+        if any(path.as_posix() == place or path.as_posix().startswith(place + "/") for place in places):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            code = line.split("//")[0]
+            if re.search(pattern, code):
+                errors.append(f"{path}:{number}: '{code.strip()}' belongs in {places or 'no product code'}")
+    return errors
+
+
+def main() -> int:
+    files = product_files()
+    errors: list[str] = []
+    for path in files:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        errors += include_errors(path, text) + confined_errors(path, text)
+    print("\n".join(errors))
+    print(f"{len(files)} files, {len(errors)} errors")
+    return 1 if errors or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

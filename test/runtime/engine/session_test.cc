@@ -1,0 +1,241 @@
+#include "horovod/session.h"
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <mutex>
+#include <numeric>
+
+#include "test/support/job_fixture.h"
+
+using namespace hvd;
+using hvd::test::JobFixture;
+
+// Catch2 assertions are not thread-safe: ranks collect what they saw, the test's thread judges it.
+namespace {
+
+constexpr std::chrono::milliseconds kLimit{20000};
+
+Status wait(const HandlePtr& handle) {
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  while (!handle->wait_for(kLimit)) {
+    if (std::chrono::steady_clock::now() > end) return Status::timeout("the handle was never done");
+  }
+  return handle->status();
+}
+
+Operation allreduce(std::string name, std::vector<float>& data, ReduceOp op = ReduceOp::kSum) {
+  Operation operation;
+  operation.op = OpType::kAllreduce;
+  operation.name = std::move(name);
+  operation.input = {data.data(), {static_cast<std::int64_t>(data.size())}, DataType::kFloat32, kCpuDevice};
+  operation.output = data.data();
+  operation.reduce_op = op;
+  return operation;
+}
+
+// What went wrong, from any thread.
+class Problems {
+ public:
+  void expect(bool ok, const std::string& what) {
+    if (ok) return;
+    std::lock_guard lock(mutex_);
+    text_ += what + "\n";
+  }
+  void expect_ok(const Status& status, const std::string& what) { expect(status.is_ok(), what + ": " + status.to_string()); }
+  std::string text() {
+    std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+}  // namespace
+
+TEST_CASE("A session of one rank runs every operation without a launcher", "[multi][engine]") {
+  config::RuntimeConfig config;
+  auto session = Session::start(config);
+  REQUIRE(session.is_ok());
+  std::vector<float> data = {1, 2, 3};
+  auto handle = session.value()->enqueue(allreduce("x", data, ReduceOp::kAverage));
+  REQUIRE(handle.is_ok());
+  CHECK(wait(handle.value()).is_ok());
+  CHECK(data == std::vector<float>{1, 2, 3});
+  session.value()->shutdown();
+  session.value()->shutdown();
+  CHECK(session.value()->enqueue(allreduce("x", data)).status().code() == StatusCode::kAborted);
+}
+
+TEST_CASE("Sessions sum and average over all ranks", "[multi][engine]") {
+  const int size = GENERATE(2, 3, 4);
+  JobFixture job(size);
+  Problems problems;
+  job.run([&](Session& session) {
+    const int rank = session.topology().rank;
+    for (int round = 0; round < 20; ++round) {
+      std::vector<float> data(1000, static_cast<float>(rank + 1));
+      auto handle = session.enqueue(allreduce("grad", data));
+      problems.expect_ok(handle.status(), "enqueue");
+      problems.expect_ok(wait(handle.value()), "sum");
+      const float expected = static_cast<float>(size * (size + 1) / 2);
+      problems.expect(data == std::vector<float>(1000, expected), "wrong sum " + std::to_string(data[0]));
+    }
+  });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("Many tensors in a different order on every rank all complete", "[multi][engine]") {
+  const int size = 3;
+  const int count = 200;
+  JobFixture job(size);
+  Problems problems;
+  job.run([&](Session& session) {
+    const int rank = session.topology().rank;
+    for (int step = 0; step < 3; ++step) {
+      std::vector<std::vector<float>> data(count);
+      std::vector<HandlePtr> handles(count);
+      for (int i = 0; i < count; ++i) {
+        const int k = (i * 7 + rank * 61) % count;  // 7 and 200 are coprime: a permutation, rotated by rank
+        auto& tensor = data[static_cast<std::size_t>(k)];
+        tensor.assign(static_cast<std::size_t>(k % 17), static_cast<float>(k));
+        auto handle = session.enqueue(allreduce("t" + std::to_string(k), tensor));
+        problems.expect_ok(handle.status(), "enqueue");
+        handles[static_cast<std::size_t>(k)] = handle.value();
+      }
+      for (std::size_t k = 0; k < data.size(); ++k) {
+        problems.expect_ok(wait(handles[k]), "t" + std::to_string(k));
+        for (const float x : data[k]) problems.expect(x == static_cast<float>(k) * size, "wrong value");
+      }
+    }
+  });
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("Ranks that disagree get the same error and the session goes on", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  std::array<std::string, 2> messages;
+  job.run([&](Session& session) {
+    const auto rank = static_cast<std::size_t>(session.topology().rank);
+    std::vector<float> data(rank == 0 ? 3 : 4);
+    auto bad = session.enqueue(allreduce("bad", data));
+    const Status status = wait(bad.value());
+    problems.expect(status.code() == StatusCode::kPrecondition, "code: " + status.to_string());
+    messages[rank] = status.message();
+    std::vector<float> good(5, 1.0F);
+    auto handle = session.enqueue(allreduce("good", good));
+    problems.expect_ok(wait(handle.value()), "after the error");
+    problems.expect(good[0] == 2.0F, "wrong sum");
+  });
+  CHECK(problems.text() == "");
+  CHECK(messages[0] == messages[1]);
+  CHECK_THAT(messages[0], Catch::Contains("[3]") && Catch::Contains("[4]"));
+}
+
+TEST_CASE("Allgather concatenates uneven first dimensions", "[multi][engine]") {
+  JobFixture job(3);
+  Problems problems;
+  job.run([&](Session& session) {
+    const int rank = session.topology().rank;
+    std::vector<float> mine(static_cast<std::size_t>(rank) * 2, static_cast<float>(rank));  // [rank, 2], rank 0 empty
+    std::vector<float> all;
+    Operation operation;
+    operation.op = OpType::kAllgather;
+    operation.name = "gather";
+    operation.input = {mine.data(), {rank, 2}, DataType::kFloat32, kCpuDevice};
+    operation.allocate_output = [&](const Shape& shape) -> Result<void*> {
+      all.resize(static_cast<std::size_t>(num_elements(shape)));
+      return static_cast<void*>(all.data());
+    };
+    auto handle = session.enqueue(std::move(operation));
+    problems.expect_ok(wait(handle.value()), "allgather");
+    problems.expect(handle.value()->output_shape() == Shape{3, 2}, "shape");
+    problems.expect(handle.value()->received_splits() == std::vector<std::int64_t>{0, 1, 2}, "splits");
+    problems.expect(all == std::vector<float>{1, 1, 2, 2, 2, 2}, "content");
+  });
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("Broadcast copies the root's tensor from every root", "[multi][engine]") {
+  JobFixture job(3);
+  Problems problems;
+  job.run([&](Session& session) {
+    for (int root = 0; root < 3; ++root) {
+      std::vector<float> data(4, static_cast<float>(session.topology().rank));
+      Operation operation = allreduce("bcast", data);
+      operation.op = OpType::kBroadcast;
+      operation.root_rank = root;
+      auto handle = session.enqueue(std::move(operation));
+      problems.expect_ok(wait(handle.value()), "broadcast");
+      problems.expect(data == std::vector<float>(4, static_cast<float>(root)), "content");
+    }
+  });
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("A second pending operation of one name is refused at the call", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  job.run([&](Session& session) {
+    std::vector<float> a(3);
+    std::vector<float> b(3);
+    // Rank 1 comes second for sure: rank 0's first operation cannot complete before.
+    if (session.topology().rank == 0) {
+      auto first = session.enqueue(allreduce("twice", a));
+      auto second = session.enqueue(allreduce("twice", b));
+      problems.expect(second.status().code() == StatusCode::kInvalidArgument, "duplicate: " + second.status().to_string());
+      auto go = session.enqueue(allreduce("go", b));
+      problems.expect_ok(wait(go.value()), "go");
+      problems.expect_ok(wait(first.value()), "first");
+    } else {
+      auto go = session.enqueue(allreduce("go", b));
+      problems.expect_ok(wait(go.value()), "go");
+      auto first = session.enqueue(allreduce("twice", a));
+      problems.expect_ok(wait(first.value()), "first");
+    }
+  });
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("Shutdown of one rank fails what others have pending", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  job.run([&](Session& session) {
+    if (session.topology().rank == 0) return;  // the fixture shuts this rank down
+    std::vector<float> data(3);
+    auto handle = session.enqueue(allreduce("alone", data));
+    const Status status = handle.is_ok() ? wait(handle.value()) : handle.status();
+    problems.expect(status.code() == StatusCode::kAborted, status.to_string());
+  });
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("A rank that shuts down right after its last collective does not break it for others", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  for (int round = 0; round < 10; ++round) {
+    job.run([&](Session& session) {
+      std::vector<float> data(1 << 20, 1.0F);
+      auto handle = session.enqueue(allreduce("last", data));
+      problems.expect_ok(wait(handle.value()), "last");
+      problems.expect(data.back() == 2.0F, "content");
+    });
+  }
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("The same processes can join again and again, each time as a new epoch", "[multi][engine]") {
+  JobFixture job(2);
+  std::vector<std::uint64_t> epochs;
+  for (int round = 0; round < 20; ++round) {
+    job.run([&](Session& session) {
+      if (session.topology().rank == 0) epochs.push_back(session.topology().epoch);
+    });
+    for (const std::string& error : job.errors()) REQUIRE(error == "");
+  }
+  REQUIRE(epochs.size() == 20);
+  for (std::size_t i = 1; i < epochs.size(); ++i) CHECK(epochs[i] == epochs[i - 1] + 1);
+}

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "horovod/session.h"
+#include "rendezvous/server/server.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/fd.h"
+#include "runtime/config/runtime_config.h"
+
+namespace hvd::test {
+
+// A job of N ranks as N threads of this process: the real store, transport and sessions over loopback. Owned by a test.
+class JobFixture {
+ public:
+  explicit JobFixture(int size) : size_(size), secret_(crypto::Secret::random()) {
+    rendezvous::ServerOptions options{secret_, {"127.0.0.1"}, size};
+    server_ = std::move(rendezvous::Server::start(options)).value();
+    char path[] = "/tmp/hvd-secret-XXXXXX";
+    const Fd file(::mkstemp(path));
+    const std::string text = to_hex(secret_.bytes());
+    (void)write_all(file.get(), text.data(), text.size()).is_ok();
+    secret_path_ = path;
+  }
+  ~JobFixture() { ::unlink(secret_path_.c_str()); }
+
+  config::RuntimeConfig config(int rank) const {
+    config::RuntimeConfig c;
+    c.rank = c.local_rank = rank;
+    c.size = c.local_size = size_;
+    c.rendezvous_addr = "127.0.0.1";
+    c.rendezvous_port = server_->port();
+    c.secret_file = secret_path_;
+    c.log_level = LogLevel::kFatal;
+    return c;
+  }
+
+  // Runs `body` as every rank at once; `edit` may change a rank's configuration. A rank that can't start reports it.
+  void run(const std::function<void(Session&)>& body,
+           const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {}) {
+    std::vector<std::jthread> ranks;
+    errors_.assign(static_cast<std::size_t>(size_), "");
+    for (int rank = 0; rank < size_; ++rank) {
+      ranks.emplace_back([this, rank, &body, &edit] {
+        config::RuntimeConfig c = config(rank);
+        edit(c);
+        auto session = Session::start(c);
+        if (!session.is_ok()) {
+          errors_[static_cast<std::size_t>(rank)] = session.status().to_string();
+          return;
+        }
+        body(*session.value());
+        session.value()->shutdown();
+      });
+    }
+    ranks.clear();
+  }
+  // Per rank: why it could not start; "" when it did.
+  const std::vector<std::string>& errors() const { return errors_; }
+
+ private:
+  int size_;
+  crypto::Secret secret_;
+  std::unique_ptr<rendezvous::Server> server_;
+  std::string secret_path_;
+  std::vector<std::string> errors_;
+};
+
+}  // namespace hvd::test
