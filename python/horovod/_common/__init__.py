@@ -1,0 +1,1 @@
+"""Internals shared by the framework adapters. Nothing here is a public name."""

@@ -1,0 +1,1 @@
+"""What every framework module shares: the basics, exceptions, process sets and helpers (public module paths)."""

@@ -1,0 +1,234 @@
+"""init, shutdown, topology and build information: what every framework module offers under the same names."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from horovod import _env
+from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet, _init_process_sets, _setup
+
+__all__ = ["HorovodBasics"]
+
+_DYNAMIC = "HOROVOD_DYNAMIC_PROCESS_SETS"
+
+
+class HorovodBasics:
+    """The functions that do not depend on a framework, bound to the one session of this process.
+
+    Every framework module makes its own instance and re-exports bound methods; all of them speak to the same core, so
+    the first init() starts the session and a later one of another module joins it. `pkg_path` and `ext_names` are
+    accepted for compatibility: there is one native library for all frameworks.
+    """
+
+    Average: int = core.REDUCE_AVERAGE
+    Sum: int = core.REDUCE_SUM
+    Adasum: int = core.REDUCE_ADASUM
+    Min: int = core.REDUCE_MIN
+    Max: int = core.REDUCE_MAX
+    Product: int = core.REDUCE_PRODUCT
+
+    def __init__(self, pkg_path: str | None = None, *ext_names: str) -> None:
+        del pkg_path, ext_names
+        self._on_init: Callable[[], None] | None = None
+        self._on_shutdown: Callable[[], None] | None = None
+        self._init_pid = -1
+
+    @property
+    def MPI_LIB_CTYPES(self) -> ctypes.CDLL:  # noqa: N802
+        """The native library for ctypes users; kept because integrations print it."""
+        return ctypes.CDLL(core.__file__)
+
+    def _set_hooks(self, on_init: Callable[[], None], on_shutdown: Callable[[], None]) -> None:
+        """Lets a framework module reset its own tables when a session starts and ends."""
+        self._on_init = on_init
+        self._on_shutdown = on_shutdown
+
+    # Lifecycle
+
+    def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+        """Starts the session, or does nothing when it runs already. Blocks until all ranks are connected.
+
+        `comm`: None or all ranks. `process_sets`: None, or "dynamic" to allow add_process_set later.
+        """
+        ranks = _ranks_of_comm(comm)
+        _check_process_sets(process_sets)
+        started = not core.is_initialized()
+        core.init()
+        if started:
+            self._init_pid = os.getpid()
+            if self._on_init is not None:
+                self._on_init()
+        if ranks and sorted(ranks) != list(range(core.size())):
+            warnings.warn(
+                f"horovod init(comm={list(ranks)}): sub-communicators are not built yet; "
+                f"all {core.size()} ranks that the launcher started take part",
+                stacklevel=2,
+            )
+        _setup(self)
+        _init_process_sets([])
+        atexit.unregister(self._shutdown_at_exit)
+        atexit.register(self._shutdown_at_exit)
+
+    def shutdown(self) -> None:
+        """Ends the session on all ranks. May be called at any time and more than once; init() may follow."""
+        core.shutdown()
+        if self._on_shutdown is not None:
+            self._on_shutdown()
+
+    def _shutdown_at_exit(self) -> None:
+        # A forked child that ends by sys.exit runs the parent's exit functions; the session is not its to end.
+        if os.getpid() == self._init_pid:
+            self.shutdown()
+
+    def is_initialized(self) -> bool:
+        """True between init() and shutdown(). Never raises."""
+        return core.is_initialized()
+
+    # Topology. Each raises ValueError unless initialised.
+
+    def rank(self) -> int:
+        """This process' number among all ranks."""
+        return core.rank()
+
+    def size(self) -> int:
+        """The number of ranks."""
+        return core.size()
+
+    def local_rank(self) -> int:
+        """This process' number among the ranks of its host."""
+        return core.local_rank()
+
+    def local_size(self) -> int:
+        """The number of ranks on this host."""
+        return core.local_size()
+
+    def cross_rank(self) -> int:
+        """This host's number among the hosts that have a rank with this local rank."""
+        return core.cross_rank()
+
+    def cross_size(self) -> int:
+        """The number of hosts that have a rank with this local rank."""
+        return core.cross_size()
+
+    def is_homogeneous(self) -> bool:
+        """True when every host has the same number of ranks."""
+        return core.is_homogeneous()
+
+    # What the build has
+
+    def mpi_threads_supported(self) -> bool:
+        """Always raises ValueError: there is no MPI."""
+        raise ValueError("mpi_threads_supported: this build of Horovod has no MPI")
+
+    def mpi_enabled(self) -> bool:
+        """False: there is no MPI."""
+        return False
+
+    def mpi_built(self) -> bool:
+        """False: there is no MPI."""
+        return bool(core.built_with().get("mpi", 0))
+
+    def gloo_enabled(self) -> bool:
+        """True: collectives run on Gloo's algorithms."""
+        return self.gloo_built()
+
+    def gloo_built(self) -> bool:
+        """True: collectives run on Gloo's algorithms."""
+        return bool(core.built_with().get("gloo", 1))
+
+    def nccl_built(self) -> int:
+        """NCCL's version code, 0 when it is not in the build."""
+        return int(core.built_with().get("nccl", 0))
+
+    def ddl_built(self) -> bool:
+        """False: DDL is not supported."""
+        return bool(core.built_with().get("ddl", 0))
+
+    def ccl_built(self) -> bool:
+        """False: oneCCL is not supported."""
+        return bool(core.built_with().get("ccl", 0))
+
+    def cuda_built(self) -> bool:
+        """True when GPU collectives for CUDA are in the build."""
+        return bool(core.built_with().get("cuda", 0))
+
+    def rocm_built(self) -> bool:
+        """True when GPU collectives for ROCm are in the build."""
+        return bool(core.built_with().get("rocm", 0))
+
+    # Timeline
+
+    def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
+        """Writes a timeline to `file_path` from now on. Not built yet."""
+        self._check_timeline_allowed("start_timeline")
+        raise NotImplementedError(f"start_timeline({file_path!r}, {mark_cycles}): the timeline is not built yet")
+
+    def stop_timeline(self) -> None:
+        """Closes the timeline that start_timeline opened; without one there is nothing to do."""
+        if not core.is_initialized():
+            raise ValueError("stop_timeline: Horovod is not initialised; call init() first")
+
+    def _check_timeline_allowed(self, caller: str) -> None:
+        if not core.is_initialized():
+            raise ValueError(f"{caller}: Horovod is not initialised; call init() first")
+        if _env.get("HOROVOD_TIMELINE") is None:
+            raise ValueError(f"{caller}: set HOROVOD_TIMELINE=DYNAMIC before init() to start timelines at run time")
+
+    # Process sets, as the Python classes use them
+
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
+        """Process set id -> global ranks, the global set included."""
+        return core.process_sets()
+
+    def _process_set_size(self, process_set_id: int) -> int:
+        return len(self._ranks_of_set(process_set_id))
+
+    def _process_set_rank(self, process_set_id: int) -> int:
+        ranks = self._ranks_of_set(process_set_id)
+        own = core.rank()
+        if own not in ranks:
+            raise ValueError(f"rank {own} is not a member of process set {process_set_id} with ranks {ranks}")
+        return ranks.index(own)
+
+    def _ranks_of_set(self, process_set_id: int) -> list[int]:
+        core.rank()  # raises ValueError unless initialised
+        sets = core.process_sets()
+        if process_set_id not in sets:
+            raise ValueError(f"process set {process_set_id} does not exist; registered ids are {sorted(sets)}")
+        return sets[process_set_id]
+
+
+def _ranks_of_comm(comm: Any) -> Sequence[int]:
+    """The ranks that init's `comm` names; empty for all. ValueError for what an MPI-free build cannot take."""
+    if comm is None:
+        return ()
+    if not isinstance(comm, Iterable):
+        raise ValueError(
+            f"init(comm={comm!r}): a communicator object needs MPI, which this build does not have; "
+            "leave comm out or give a list of ranks"
+        )
+    ranks = list(comm)
+    for rank in ranks:
+        if not isinstance(rank, int):
+            raise ValueError(f"init(comm=...): ranks must be ints, found {rank!r} of type {type(rank).__name__}")
+    return ranks
+
+
+def _check_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> None:
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(
+                f"init(process_sets={process_sets!r}): expected a list of ProcessSet objects or the string 'dynamic'"
+            )
+        _env.set_one(_DYNAMIC)
+    elif process_sets:
+        raise NotImplementedError(
+            f"init(process_sets=...): {len(process_sets)} given, but process sets other than the global one "
+            "are not built yet"
+        )

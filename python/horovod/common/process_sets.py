@@ -1,0 +1,144 @@
+"""ProcessSet: a named subset of the ranks. Only the global set exists so far; adding others says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from horovod import _env
+
+__all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
+
+
+class _Basics(Protocol):
+    def rank(self) -> int: ...
+    def size(self) -> int: ...
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]: ...
+    def _process_set_size(self, process_set_id: int) -> int: ...
+    def _process_set_rank(self, process_set_id: int) -> int: ...
+
+
+_basics: _Basics | None = None
+
+
+def _required_basics() -> _Basics:
+    if _basics is None:
+        raise ValueError("Horovod is not initialised; import a framework module such as horovod.torch and call init()")
+    return _basics
+
+
+class ProcessSet:
+    """The ranks that take part in an operation. Compared by identity.
+
+    `process_set_id` is None until the set is registered with all ranks; `ranks` is sorted.
+
+    >>> ProcessSet([2, 0]).ranks
+    [0, 2]
+    """
+
+    __slots__ = ("__weakref__", "mpi_comm", "process_set_id", "ranks")
+
+    process_set_id: int | None
+    ranks: list[int] | None
+    mpi_comm: Any
+
+    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+        self.process_set_id = None
+        self.mpi_comm = None
+        if not isinstance(ranks_or_comm, Iterable):
+            raise ValueError(
+                f"ProcessSet({ranks_or_comm!r}): a communicator needs MPI, which this build does not have; "
+                "give an iterable of ranks"
+            )
+        ranks = list(ranks_or_comm)
+        for rank in ranks:
+            if not isinstance(rank, int):
+                raise ValueError(f"ProcessSet: ranks must be ints, found {rank!r} of type {type(rank).__name__}")
+        self.ranks = sorted(ranks)
+
+    def _invalidate(self) -> None:
+        self.process_set_id = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessSet:
+        return self  # an identity, like a class: copies of what refers to a set mean the same set
+
+    def size(self) -> int | None:
+        """The number of members, None when the set is not registered."""
+        if self.process_set_id is None:
+            return None
+        return _required_basics()._process_set_size(self.process_set_id)
+
+    def rank(self) -> int | None:
+        """This process' number within the set, None when it is not registered. ValueError for a non-member."""
+        if self.process_set_id is None:
+            return None
+        return _required_basics()._process_set_rank(self.process_set_id)
+
+    def included(self) -> bool | None:
+        """Whether this process is a member; None when the ranks are not known."""
+        if self.ranks is None:
+            return None
+        return _required_basics().rank() in self.ranks
+
+    def __str__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+
+    __repr__ = __str__
+
+
+global_process_set = ProcessSet([])
+global_process_set.process_set_id = 0
+
+
+def _setup(basics: _Basics) -> None:
+    """Makes `basics` the one that ProcessSet objects ask; the framework module initialised last owns them."""
+    global _basics  # noqa: PLW0603  set at import and init of a framework module only
+    _basics = basics
+
+
+def _init_process_sets(process_sets: Sequence[ProcessSet]) -> None:
+    """After init(): fills in the global set's ranks and the ids of the given sets."""
+    by_id = _required_basics()._get_process_set_ids_and_ranks()
+    global_process_set.ranks = list(by_id[0])
+    ids = {tuple(ranks): set_id for set_id, ranks in by_id.items()}
+    for index, process_set in enumerate(process_sets):
+        set_id = ids.pop(tuple(process_set.ranks or ()), None)
+        if not set_id:
+            raise ValueError(f"process_sets[{index}] = {process_set} repeats an earlier set or was not registered")
+        process_set.process_set_id = set_id
+
+
+def _temp_process_set_object(process_set_id: int) -> ProcessSet:
+    """An object for a registered id, for callers that only have the number."""
+    found = ProcessSet([])
+    found.process_set_id = process_set_id
+    found.ranks = _required_basics()._get_process_set_ids_and_ranks().get(process_set_id)
+    return found
+
+
+def _check_dynamic(caller: str) -> None:
+    _required_basics().rank()  # raises ValueError unless initialised
+    if not _env.is_one("HOROVOD_DYNAMIC_PROCESS_SETS"):
+        raise ValueError(
+            f"{caller}: process sets can only change at run time after init(process_sets='dynamic') "
+            "or with HOROVOD_DYNAMIC_PROCESS_SETS=1"
+        )
+
+
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+    """Registers a set of ranks with all ranks. Not built yet beyond its checks."""
+    wanted = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    _check_dynamic("add_process_set")
+    if wanted.ranks == list(range(_required_basics().size())):
+        raise ValueError(f"add_process_set: a set with ranks {wanted.ranks} exists already: the global one")
+    raise NotImplementedError(
+        f"add_process_set({wanted.ranks}): process sets other than the global one are not built yet"
+    )
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Removes a set that add_process_set registered; False for the global set and for one that is not registered."""
+    if process_set is global_process_set or process_set.process_set_id in (None, 0):
+        return False
+    _check_dynamic("remove_process_set")
+    raise NotImplementedError(f"remove_process_set({process_set}): process sets are not built yet")

@@ -1,0 +1,144 @@
+"""Allreduce of one tensor in its four public forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from horovod._common.handles import PendingOutput
+from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._session import file, handle_average_backwards_compatibility, handles
+from horovod.torch._tensors import CPU, reducible, set_id
+from horovod.torch.compression import Compression, Compressor
+
+_ALLREDUCE = core.OP_ALLREDUCE
+_enqueue = core.enqueue
+
+
+def _start_allreduce(
+    tensor: torch.Tensor,
+    output: torch.Tensor | None,
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+) -> tuple[int, PendingOutput]:
+    """Submits an allreduce; without `output` a new tensor is made."""
+    dtype = reducible(tensor, op, "allreduce")
+    if output is None:
+        output = torch.empty_like(tensor)
+    number = handles.next_number()
+    native = _enqueue(
+        _ALLREDUCE,
+        f"allreduce.{name}" if name else f"allreduce.noname.{number}",
+        tensor.data_ptr(),
+        output.data_ptr(),
+        tuple(tensor.shape),
+        dtype,
+        CPU,
+        op,
+        prescale,
+        postscale,
+        0,
+        set_id(process_set),
+        (tensor, output),
+    )
+    return number, PendingOutput(native, output)
+
+
+class _Allreduce(torch.autograd.Function):
+    """Gradient: allreduce of the gradient with the same parameters."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        tensor: torch.Tensor,
+        name: str | None,
+        op: int,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+    ) -> Any:
+        ctx.parameters = (op, prescale, postscale, process_set)
+        return _start_allreduce(tensor, None, name, op, prescale, postscale, process_set)[1].wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        op, prescale, postscale, process_set = ctx.parameters
+        reduced = reduce_now(grads[0].contiguous(), None, op, prescale, postscale, process_set)
+        return reduced, None, None, None, None, None
+
+
+def reduce_now(
+    tensor: torch.Tensor, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet
+) -> torch.Tensor:
+    """The blocking form; goes through autograd only for tensors that take part in it."""
+    result: torch.Tensor
+    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
+        result = _Allreduce.apply(tensor, name, op, prescale, postscale, process_set)  # type: ignore[no-untyped-call]
+    else:
+        result = _start_allreduce(tensor, None, name, op, prescale, postscale, process_set)[1].wait()
+    return result
+
+
+def allreduce(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Reduces `tensor` over all ranks of the set into a new tensor. Differentiable. The default op is Average."""
+    op = handle_average_backwards_compatibility(op, average)
+    compressed, ctx = compression.compress(tensor)
+    reduced = reduce_now(compressed, name, op, prescale_factor, postscale_factor, process_set)
+    return compression.decompress(reduced, ctx)
+
+
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts an allreduce into a new tensor; synchronize(handle) gives it."""
+    op = handle_average_backwards_compatibility(op, average)
+    return file(*_start_allreduce(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Reduces `tensor` over all ranks of the set, in place."""
+    op = handle_average_backwards_compatibility(op, average)
+    _start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set)[1].wait()
+    return tensor
+
+
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts an allreduce in place; synchronize(handle) gives the tensor itself."""
+    op = handle_average_backwards_compatibility(op, average)
+    return file(*_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))

@@ -1,0 +1,113 @@
+"""Broadcast in its four public forms, and the barrier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from horovod._common.handles import PendingOutput
+from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._allreduce import reduce_now
+from horovod.torch._session import file, handles
+from horovod.torch._tensors import CPU, movable, set_id
+
+_BROADCAST = core.OP_BROADCAST
+_enqueue = core.enqueue
+
+
+def _start_broadcast(
+    tensor: torch.Tensor, output: torch.Tensor | None, root_rank: int, name: str | None, process_set: ProcessSet
+) -> tuple[int, PendingOutput]:
+    """Submits a broadcast from global rank `root_rank`; without `output` a new tensor is made."""
+    dtype = movable(tensor, "broadcast")
+    if output is None:
+        output = torch.empty_like(tensor)
+    number = handles.next_number()
+    native = _enqueue(
+        _BROADCAST,
+        f"broadcast.{name}" if name else f"broadcast.noname.{number}",
+        tensor.data_ptr(),
+        output.data_ptr(),
+        tuple(tensor.shape),
+        dtype,
+        CPU,
+        0,
+        1.0,
+        1.0,
+        root_rank,
+        set_id(process_set),
+        (tensor, output),
+    )
+    return number, PendingOutput(native, output)
+
+
+class _Broadcast(torch.autograd.Function):
+    """Gradient: the average over ranks for the root, zeros for the others."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
+        ctx.parameters = (root_rank, process_set)
+        return _start_broadcast(tensor, None, root_rank, name, process_set)[1].wait()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        root_rank, process_set = ctx.parameters
+        reduced = reduce_now(grads[0].contiguous(), None, core.REDUCE_AVERAGE, 1.0, 1.0, process_set)
+        if core.rank() != root_rank:
+            reduced = torch.zeros_like(reduced)
+        return reduced, None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Gives every rank a new tensor with the values of global rank `root_rank`. Differentiable."""
+    result: torch.Tensor
+    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
+        result = _Broadcast.apply(tensor, root_rank, name, process_set)  # type: ignore[no-untyped-call]
+    else:
+        result = _start_broadcast(tensor, None, root_rank, name, process_set)[1].wait()
+    return result
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a broadcast into a new tensor; synchronize(handle) gives it."""
+    return file(*_start_broadcast(tensor, None, root_rank, name, process_set))
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Overwrites `tensor` with the values of global rank `root_rank`."""
+    _start_broadcast(tensor, tensor, root_rank, name, process_set)[1].wait()
+    return tensor
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a broadcast in place; synchronize(handle) gives the tensor itself."""
+    return file(*_start_broadcast(tensor, tensor, root_rank, name, process_set))
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns once every rank of the set has called it."""
+    _enqueue(
+        core.OP_BARRIER, "barrier.noname", 0, 0, (), core.DTYPE_UINT8, CPU, 0, 1.0, 1.0, 0, set_id(process_set), None
+    ).wait()

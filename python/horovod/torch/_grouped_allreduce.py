@@ -1,0 +1,147 @@
+"""Allreduce of several tensors that are negotiated together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from horovod._common.handles import PendingGroup, PendingOutput
+from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch._session import (
+    Entry,
+    enqueue_group,
+    file,
+    group_names,
+    handle_average_backwards_compatibility,
+    handles,
+    in_autograd,
+)
+from horovod.torch._tensors import CPU, check_one_device, reducible
+from horovod.torch.compression import Compression, Compressor
+
+_ALLREDUCE = core.OP_ALLREDUCE
+
+
+def _start_grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    in_place: bool,
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+) -> tuple[int, PendingGroup]:
+    """Submits tensors that are negotiated together; all or none of them."""
+    tensors = list(tensors)
+    check_one_device(tensors, "grouped_allreduce")
+    dtypes = [reducible(tensor, op, "grouped_allreduce") for tensor in tensors]
+    outputs = tensors if in_place else [torch.empty_like(tensor) for tensor in tensors]
+    number = handles.next_number()
+    entries: list[Entry] = [
+        (wire_name, tensor.data_ptr(), output.data_ptr(), tuple(tensor.shape), dtype, CPU)
+        for wire_name, tensor, output, dtype in zip(
+            group_names("grouped_allreduce", name, number, len(tensors)), tensors, outputs, dtypes, strict=True
+        )
+    ]
+    natives = enqueue_group(_ALLREDUCE, entries, op, prescale, postscale, process_set, (tensors, outputs))
+    return number, PendingGroup([PendingOutput(n, output) for n, output in zip(natives, outputs, strict=True)])
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    """Gradient: grouped allreduce of the gradients with the same parameters."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: str | None,
+        op: int,
+        prescale: float,
+        postscale: float,
+        process_set: ProcessSet,
+        *tensors: torch.Tensor,
+    ) -> Any:
+        ctx.parameters = (op, prescale, postscale, process_set)
+        return tuple(_start_grouped_allreduce(tensors, False, name, op, prescale, postscale, process_set)[1].wait())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        op, prescale, postscale, process_set = ctx.parameters
+        reduced = reduce_group_now([grad.contiguous() for grad in grads], None, op, prescale, postscale, process_set)
+        return None, None, None, None, None, *reduced
+
+
+def reduce_group_now(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    op: int,
+    prescale: float,
+    postscale: float,
+    process_set: ProcessSet,
+) -> list[torch.Tensor]:
+    if in_autograd(tensors):
+        return list(_GroupedAllreduce.apply(name, op, prescale, postscale, process_set, *tensors))  # type: ignore[no-untyped-call]
+    return _start_grouped_allreduce(tensors, False, name, op, prescale, postscale, process_set)[1].wait()
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """Reduces several tensors together; none is reduced before every rank submitted all. Differentiable."""
+    op = handle_average_backwards_compatibility(op, average)
+    compressed = [compression.compress(tensor) for tensor in tensors]
+    reduced = reduce_group_now(
+        [tensor for tensor, _ in compressed], name, op, prescale_factor, postscale_factor, process_set
+    )
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, compressed, strict=True)]
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a grouped allreduce; synchronize(handle) gives the list of new tensors."""
+    op = handle_average_backwards_compatibility(op, average)
+    return file(*_start_grouped_allreduce(tensors, False, name, op, prescale_factor, postscale_factor, process_set))
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """Reduces several tensors together, in place."""
+    op = handle_average_backwards_compatibility(op, average)
+    return _start_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set)[1].wait()
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a grouped allreduce in place; synchronize(handle) gives the list of the tensors themselves."""
+    op = handle_average_backwards_compatibility(op, average)
+    return file(*_start_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set))

@@ -1,0 +1,77 @@
+"""What the core needs to know of a torch tensor, and which tensors it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import ProcessSet
+
+CPU = -1
+
+_CODES: dict[torch.dtype, int] = {
+    torch.uint8: core.DTYPE_UINT8,
+    torch.int8: core.DTYPE_INT8,
+    torch.int16: core.DTYPE_INT16,
+    torch.int32: core.DTYPE_INT32,
+    torch.int64: core.DTYPE_INT64,
+    torch.float16: core.DTYPE_FLOAT16,
+    torch.float32: core.DTYPE_FLOAT32,
+    torch.float64: core.DTYPE_FLOAT64,
+    torch.bool: core.DTYPE_BOOL,
+    torch.bfloat16: core.DTYPE_BFLOAT16,
+}
+_BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
+
+
+def movable(tensor: torch.Tensor, operation: str) -> int:
+    """The core's type code of a tensor that can be sent. Raises ValueError or NotImplementedError for any other."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{operation}: expected a torch.Tensor, got {type(tensor).__name__}")
+    if not tensor.is_cpu:
+        raise NotImplementedError(
+            f"{operation}: the tensor is on device '{tensor.device}', but collectives on devices other than the CPU "
+            "are not built yet; pass tensor.cpu()"
+        )
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{operation}: expected a dense tensor, got layout {tensor.layout}")
+    if not tensor.is_contiguous():
+        raise ValueError(
+            f"{operation}: the tensor of shape {list(tensor.shape)} and strides {list(tensor.stride())} is required "
+            "to be contiguous; pass tensor.contiguous()"
+        )
+    code = _CODES.get(tensor.dtype)
+    if code is None:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _CODES)
+        raise ValueError(f"{operation}: tensor type {tensor.dtype} is not supported; supported are {names}")
+    return code
+
+
+def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
+    """The same for a tensor that is to be reduced with `op`."""
+    if op == core.REDUCE_ADASUM:
+        raise NotImplementedError(f"{operation}: op=Adasum is not built yet")
+    code = movable(tensor, operation)
+    if code == core.DTYPE_BOOL and op not in _BOOL_REDUCTIONS:
+        raise ValueError(f"{operation}: tensor type torch.bool is not supported with this op; use Min or Max")
+    return code
+
+
+def check_one_device(tensors: Sequence[torch.Tensor], operation: str) -> None:
+    """Raises HorovodInternalError unless all tensors of a group are on one device."""
+    devices = {str(tensor.device) for tensor in tensors if isinstance(tensor, torch.Tensor)}
+    if len(devices) > 1:
+        raise HorovodInternalError(
+            f"{operation}: all tensors of a group must be on one device, found {', '.join(sorted(devices))}"
+        )
+
+
+def set_id(process_set: ProcessSet) -> int:
+    """The id of a registered process set, else ValueError."""
+    number = process_set.process_set_id
+    if number is None:
+        raise ValueError(f"{process_set} is not registered: pass it to init() or add_process_set() first")
+    return number

@@ -1,0 +1,126 @@
+"""Broadcast of parameters, optimizer state and Python objects; allgather of objects."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any
+
+import cloudpickle
+import torch
+from torch.optim import Optimizer
+
+from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.torch import _optimizer_state
+from horovod.torch._allgather import gather_with_rows
+from horovod.torch._broadcast import broadcast_, broadcast_async_
+from horovod.torch._session import handles
+
+__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+
+
+def _dump(obj: Any) -> torch.Tensor:
+    buffer = io.BytesIO()
+    cloudpickle.dump(obj, buffer)
+    return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+
+
+def _load(data: torch.Tensor) -> Any:
+    return cloudpickle.loads(data.numpy().data)
+
+
+class _InPlaceBroadcasts:
+    """A batch of broadcasts that overwrite tensors, whatever their strides; finish() waits for all."""
+
+    def __init__(self, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+        self._root_rank = root_rank
+        self._process_set = process_set
+        self._started: list[tuple[int, torch.Tensor, torch.Tensor]] = []
+
+    def add(self, tensor: torch.Tensor, name: str | None) -> None:
+        contiguous = tensor.detach().contiguous()
+        handle = broadcast_async_(contiguous, self._root_rank, name, self._process_set)
+        self._started.append((handle, tensor, contiguous))
+
+    def finish(self) -> None:
+        error: Exception | None = None
+        for handle, tensor, contiguous in self._started:
+            try:
+                handles.synchronize(handle)
+            except Exception as raised:
+                error = error or raised
+                continue
+            if contiguous.data_ptr() != tensor.data_ptr():
+                with torch.no_grad():
+                    tensor.copy_(contiguous)
+        if error is not None:
+            raise error
+
+
+def broadcast_parameters(params: Any, root_rank: int) -> None:
+    """Overwrites tensors with those of global rank `root_rank`.
+
+    `params`: a dict such as model.state_dict(), a list of tensors, or a list of (name, tensor) tuples.
+    """
+    named: list[tuple[str | None, Any]]
+    if isinstance(params, Mapping):
+        named = sorted(params.items(), key=itemgetter(0))
+    elif isinstance(params, list):
+        named = [p if isinstance(p, tuple) else (None, p) for p in params]
+    else:
+        raise ValueError(
+            "broadcast_parameters: expected a dict, a list of tensors or a list of (name, tensor) tuples, got "
+            f"{type(params).__name__}; for model.named_parameters() pass list(...) or model.state_dict()"
+        )
+    for name, tensor in named:
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"broadcast_parameters: {name!r} is a {type(tensor).__name__}, not a tensor")
+    batch = _InPlaceBroadcasts(root_rank)
+    for name, tensor in named:
+        batch.add(tensor, name)
+    batch.finish()
+
+
+def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch.nn.Module | None = None) -> None:
+    """Gives `optimizer` the state and the options of global rank `root_rank`'s.
+
+    An optimizer that has no state yet takes one step with zero gradients first, which changes no parameter. `model`
+    tells which parameters have sparse gradients: those of its sparse embeddings.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast")
+    _optimizer_state.initialise(optimizer, model)
+    is_root = core.rank() == root_rank
+    described = _optimizer_state.describe(optimizer) if is_root else None
+    root_state = broadcast_object(described, root_rank, "broadcast_optimizer_state")
+    if not is_root:
+        _optimizer_state.assume(optimizer, root_state)
+    batch = _InPlaceBroadcasts(root_rank)
+    for name, tensor in _optimizer_state.tensors(optimizer):
+        batch.add(tensor, name)
+    batch.finish()
+
+
+def broadcast_object(
+    obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> Any:
+    """Gives every rank a copy of global rank `root_rank`'s object; the root gets its own back.
+
+    Without a name an automatic one is used, so that the other ranks may pass anything, None for example.
+    """
+    is_root = core.rank() == root_rank
+    data = _dump(obj) if is_root else torch.empty(0, dtype=torch.uint8)
+    length = torch.tensor([data.numel()], dtype=torch.int64)
+    broadcast_(length, root_rank, f"{name}.sz" if name else None, process_set)
+    if not is_root:
+        data = torch.empty(int(length.item()), dtype=torch.uint8)
+    broadcast_(data, root_rank, f"{name}.t" if name else None, process_set)
+    return obj if is_root else _load(data)
+
+
+def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+    """The objects of all ranks, in rank order."""
+    gathered, lengths = gather_with_rows(_dump(obj), f"{name}.t" if name else None, global_process_set)
+    return [_load(data) for data in torch.split(gathered, lengths)]
