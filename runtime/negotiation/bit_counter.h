@@ -25,20 +25,17 @@ class BitCounter {
   // rank outside.
   std::optional<int> unit_of(int rank) const;
 
-  void add_set(const topology::ProcessSet& set);
-  void remove_set(std::int32_t id);
-  void add_bit(wire::CacheBit bit, std::int32_t process_set);
-  void remove_bit(wire::CacheBit bit);
+  // kInternal when the report speaks for a rank that is not below (or is not) the neighbour it came from.
+  Status check_senders(int from_rank, const wire::Report& report) const;
+  // Follows a decision: new and evicted bits, executed bits, ended joins, changed process sets. Must see every decision
+  // before the next reports of this rank and of its children.
+  Status on_decision(const wire::Decision& decision);
 
   // A bit that is not live is ignored: it was evicted while the report was on its way, and its ranks will resubmit.
   // True when that completed the bit.
   bool report(wire::CacheBit bit, int unit);
   // `rank` of this subtree has joined. Returns the bits of the set that are complete now, ascending.
   std::vector<wire::CacheBit> join(std::int32_t process_set, int rank);
-  // The join of the whole set is over: nobody has joined any more.
-  void clear_joins(std::int32_t process_set);
-  // The bit was executed: the next use of it starts.
-  void reset(wire::CacheBit bit);
 
  private:
   using Mask = std::uint32_t;
@@ -54,6 +51,13 @@ class BitCounter {
     Mask reported = 0;
     bool complete = false;  // told once per use
   };
+  struct Update;  // applies one item of a decision
+  void add_set(const topology::ProcessSet& set);
+  void remove_set(std::int32_t id);
+  Status add_bit(wire::CacheBit bit, std::int32_t process_set);
+  void clear_joins(std::int32_t process_set);
+  // The bit was executed: the next use of it starts.
+  void reset(wire::CacheBit bit);
   bool check_complete(BitState& bit, const SetState& set) const;
 
   topology::TreePlan plan_;

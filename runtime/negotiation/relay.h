@@ -31,9 +31,6 @@ class Relay {
   Status on_decision(const wire::Decision& decision);
 
  private:
-  Status check_senders(int unit, int from_rank, const wire::Report& report) const;
-
-  int rank_;
   BitCounter bits_;
   wire::Report out_;
   std::deque<wire::Request> requests_;

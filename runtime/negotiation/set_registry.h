@@ -22,7 +22,6 @@ class SetRegistry {
   std::optional<wire::SetDecision> next();
 
  private:
-  std::optional<wire::SetDecision> disagreement() const;
   wire::SetDecision apply(const wire::SetChange& change);
 
   topology::ProcessSetTable table_;

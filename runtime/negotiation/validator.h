@@ -18,8 +18,11 @@ struct RequestClass {
 // first dimension of allgather and alltoall, the ordinal of a GPU).
 bool same_class(const wire::Request& a, const wire::Request& b);
 
+// Allreduce, adasum and barrier: joined ranks contribute zeros.
+bool works_with_joined_ranks(OpType op);
+
 struct ValidationContext {
-  bool any_joined = false;
+  std::vector<int> joined;  // global ranks that take part only because they have joined
   std::uint64_t fusion_threshold = 0;
 };
 

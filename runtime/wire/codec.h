@@ -8,7 +8,7 @@ namespace hvd::wire {
 
 // The codec of docs/design/wire.md. Encoding never fails for messages within the limits (HVD_CHECK otherwise: senders
 // split before). Decoding takes bytes that may be hostile: anything that is not exactly one well-formed message of this
-// version is refused with a message that says what and where, and costs no more memory than a small multiple of its size.
+// version is refused with a message that says what and where, and takes no more memory than the limits allow.
 Bytes encode(const Report& report);
 Result<Report> decode_report(ByteSpan bytes);
 

@@ -1,0 +1,105 @@
+#include "runtime/fusion/fusion_planner.h"
+
+#include <algorithm>
+#include <bit>
+#include <list>
+
+#include "horovod/types.h"
+
+namespace hvd::fusion {
+namespace {
+
+using wire::FusionLimits;
+using wire::Response;
+
+std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
+
+bool is_reduction(OpType op) {
+  return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
+}
+
+bool can_fuse(const Response& r, const FusionLimits& limits) {
+  if (r.is_error() || limits.threshold == 0) return false;
+  return is_reduction(r.op) || (r.op == OpType::kAllgather && limits.fuse_allgather);
+}
+
+bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
+
+// Whether one collective can serve both: what differs per batch must be equal. Requires: both can_fuse.
+bool fit_together(const Response& a, const Response& b, const FusionLimits& limits) {
+  if (a.process_set != b.process_set || a.op != b.op || a.dtype != b.dtype || a.on_gpu != b.on_gpu ||
+      a.devices_key != b.devices_key) {
+    return false;
+  }
+  if (limits.groups_only && (a.group_key == 0 || a.group_key != b.group_key)) return false;
+  if (!is_reduction(a.op)) return true;
+  return a.reduce_op == b.reduce_op && same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale);
+}
+
+// What the response counts when it is part of a batch or skipped.
+std::uint64_t moved_bytes(const Response& r, const FusionLimits& limits) {
+  const bool sized = is_reduction(r.op) || r.op == OpType::kAllgather || r.op == OpType::kBroadcast;
+  return sized && !r.is_error() ? fused_bytes(r, limits.padding) : 0;
+}
+
+// A response waiting for its batch.
+struct Candidate {
+  std::size_t index = 0;
+  std::uint64_t bytes = 0;
+  bool fuses = false;
+};
+
+void add(Batch& batch, const Candidate& candidate, bool with_offsets) {
+  batch.items.push_back(candidate.index);
+  if (with_offsets) batch.offsets.push_back(batch.bytes);
+  batch.bytes += candidate.bytes;
+}
+
+}  // namespace
+
+std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
+  const std::uint64_t element = element_size(response.dtype);
+  if (response.op != OpType::kAllgather) {
+    return round_up(static_cast<std::uint64_t>(num_elements(response.shape)) * element, padding);
+  }
+  std::uint64_t row = element;
+  for (std::size_t i = 1; i < response.shape.size(); ++i) row *= static_cast<std::uint64_t>(response.shape[i]);
+  std::uint64_t total = 0;
+  for (const std::int64_t rows : response.first_dims) total += round_up(static_cast<std::uint64_t>(rows) * row, padding);
+  return total;
+}
+
+std::vector<Batch> plan(std::span<const Response* const> responses, const FusionLimits& limits) {
+  std::list<Candidate> waiting;
+  for (std::size_t i = 0; i < responses.size(); ++i) {
+    waiting.push_back({i, moved_bytes(*responses[i], limits), can_fuse(*responses[i], limits)});
+  }
+  std::vector<Batch> batches;
+  while (!waiting.empty()) {
+    const Candidate first = waiting.front();
+    waiting.pop_front();
+    const Response& head = *responses[first.index];
+    Batch& batch = batches.emplace_back();
+    add(batch, first, is_reduction(head.op));
+    if (!first.fuses) continue;
+    std::uint64_t skipped = 0;
+    for (auto next = waiting.begin(); next != waiting.end() && batch.bytes + skipped <= limits.threshold;) {
+      if (next->fuses && batch.bytes + next->bytes <= limits.threshold &&
+          fit_together(head, *responses[next->index], limits)) {
+        add(batch, *next, is_reduction(head.op));
+        next = waiting.erase(next);
+      } else {
+        skipped += next->bytes;
+        ++next;
+      }
+    }
+  }
+  return batches;
+}
+
+std::uint64_t round_threshold(std::uint64_t threshold, int local_size, bool homogeneous) {
+  if (!homogeneous || threshold == 0) return threshold;
+  return round_up(threshold, static_cast<std::uint64_t>(local_size) * 8 * 64);
+}
+
+}  // namespace hvd::fusion

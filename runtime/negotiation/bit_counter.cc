@@ -1,0 +1,142 @@
+#include "runtime/negotiation/bit_counter.h"
+
+#include <algorithm>
+#include <string>
+#include <variant>
+
+namespace hvd::negotiation {
+
+using wire::CacheBit;
+using wire::value;
+
+BitCounter::BitCounter(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets)
+    : plan_(plan), rank_(rank), children_(plan.children(rank)) {
+  for (const auto& [id, set] : sets.sets()) add_set(set);
+}
+
+std::optional<int> BitCounter::unit_of(int rank) const {
+  if (rank == rank_) return 0;
+  const int child = plan_.child_towards(rank_, rank);
+  if (child < 0) return std::nullopt;
+  return 1 + child - children_.front();
+}
+
+void BitCounter::add_set(const topology::ProcessSet& set) {
+  SetState state;
+  state.members.resize(children_.size() + 1);
+  state.joined.resize(children_.size() + 1);
+  for (const int rank : set.ranks) {
+    if (const std::optional<int> unit = unit_of(rank)) {
+      ++state.members[static_cast<std::size_t>(*unit)];
+      state.needed |= Mask{1} << *unit;
+    }
+  }
+  sets_.insert_or_assign(set.id, std::move(state));
+}
+
+void BitCounter::remove_set(std::int32_t id) {
+  sets_.erase(id);
+  std::erase_if(bits_, [id](const auto& bit) { return bit.second.process_set == id; });
+}
+
+Status BitCounter::add_bit(CacheBit bit, std::int32_t process_set) {
+  if (!sets_.contains(process_set)) {
+    return Status::internal("bit " + std::to_string(value(bit)) + " belongs to the unknown process set " +
+                            std::to_string(process_set));
+  }
+  bits_[value(bit)].process_set = process_set;
+  return Status::ok();
+}
+
+Status BitCounter::check_senders(int from_rank, const wire::Report& report) const {
+  const std::optional<int> unit = unit_of(from_rank);
+  if (!unit) return Status::internal("a report of rank " + std::to_string(from_rank) + ", which is not below rank " + std::to_string(rank_));
+  const auto check = [&](int rank) {
+    if (unit_of(rank) == unit) return Status::ok();
+    return Status::internal("rank " + std::to_string(from_rank) + " reported for rank " + std::to_string(rank) +
+                            ", which is not below it");
+  };
+  for (const auto& request : report.requests) HVD_RETURN_IF_ERROR(check(request.rank));
+  for (const auto& join : report.joins) HVD_RETURN_IF_ERROR(check(join.rank));
+  for (const auto& change : report.set_changes) HVD_RETURN_IF_ERROR(check(change.rank));
+  for (const int rank : report.shutdown_ranks) HVD_RETURN_IF_ERROR(check(rank));
+  return Status::ok();  // a lost rank may be anybody's neighbour
+}
+
+struct BitCounter::Update {
+  BitCounter& bits;
+
+  Status operator()(const wire::Response& response) const {
+    if (response.op == OpType::kJoin) bits.clear_joins(response.process_set);
+    if (response.bit == CacheBit::kNone) return Status::ok();
+    return bits.add_bit(response.bit, response.process_set);
+  }
+  Status operator()(const wire::CacheHit& hit) const {
+    bits.reset(hit.bit);
+    return Status::ok();
+  }
+  Status operator()(const wire::Evict& evict) const {
+    bits.bits_.erase(value(evict.bit));
+    return Status::ok();
+  }
+  Status operator()(const wire::SetDecision& decision) const {
+    for (const auto& entry : decision.entries) {
+      if (decision.kind == wire::SetChange::Kind::kRemove) {
+        bits.remove_set(entry.id);
+      } else if (!entry.existed) {
+        bits.add_set({entry.id, entry.context_id, entry.ranks});
+      }
+    }
+    return Status::ok();
+  }
+};
+
+Status BitCounter::on_decision(const wire::Decision& decision) {
+  for (const wire::DecisionItem& item : decision.items) HVD_RETURN_IF_ERROR(std::visit(Update{*this}, item));
+  return Status::ok();
+}
+
+bool BitCounter::check_complete(BitState& bit, const SetState& set) const {
+  if (bit.complete || bit.reported == 0) return false;
+  bit.complete = (set.needed & ~(bit.reported | set.fully_joined)) == 0;
+  return bit.complete;
+}
+
+bool BitCounter::report(CacheBit bit, int unit) {
+  const auto at = bits_.find(value(bit));
+  if (at == bits_.end()) return false;
+  at->second.reported |= Mask{1} << unit;
+  return check_complete(at->second, sets_.at(at->second.process_set));
+}
+
+std::vector<CacheBit> BitCounter::join(std::int32_t process_set, int rank) {
+  std::vector<CacheBit> complete;
+  const auto at = sets_.find(process_set);
+  const std::optional<int> unit = unit_of(rank);
+  if (at == sets_.end() || !unit) return complete;
+  SetState& set = at->second;
+  const auto u = static_cast<std::size_t>(*unit);
+  if (set.joined[u] == set.members[u] || ++set.joined[u] < set.members[u]) return complete;
+  set.fully_joined |= Mask{1} << *unit;
+  for (auto& [number, bit] : bits_) {
+    if (bit.process_set == process_set && check_complete(bit, set)) complete.push_back(CacheBit{number});
+  }
+  std::sort(complete.begin(), complete.end());
+  return complete;
+}
+
+void BitCounter::clear_joins(std::int32_t process_set) {
+  const auto at = sets_.find(process_set);
+  if (at == sets_.end()) return;
+  std::fill(at->second.joined.begin(), at->second.joined.end(), 0);
+  at->second.fully_joined = 0;
+}
+
+void BitCounter::reset(CacheBit bit) {
+  const auto at = bits_.find(value(bit));
+  if (at == bits_.end()) return;
+  at->second.reported = 0;
+  at->second.complete = false;
+}
+
+}  // namespace hvd::negotiation

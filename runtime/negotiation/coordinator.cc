@@ -1,0 +1,212 @@
+#include "runtime/negotiation/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/negotiation/set_negotiation.h"
+#include "runtime/wire/limits.h"
+
+namespace hvd::negotiation {
+
+using wire::CacheBit;
+using wire::value;
+
+struct Coordinator::Impl {
+  explicit Impl(const CoordinatorOptions& o);
+
+  Status add_report(int from_rank, const wire::Report& report, TimePoint now);
+  void apply_set_changes(TimePoint now, std::size_t& room, wire::Decision& decision);
+  void evict_stale(std::vector<wire::DecisionItem>& items);
+  void look_for_stalls(TimePoint now);
+  void release_ready(TimePoint now, std::size_t& room, wire::Decision& decision);
+  std::optional<wire::Decision> finish(wire::Decision decision);
+  std::optional<wire::Decision> step(TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+  void add_ready_bit(CacheBit bit, TimePoint now);
+
+  CoordinatorOptions options;
+  SetRegistry registry;
+  BitCounter bits;
+  std::map<std::int32_t, SetNegotiation> sets;
+  std::unordered_map<std::uint64_t, std::int32_t> set_of_bit;  // the live bits
+  std::deque<CacheBit> stale;                                  // to evict in the next step
+  std::uint64_t next_bit = 1;
+  std::uint64_t next_sequence = 1;
+  std::optional<wire::Stop> stop_wanted;
+  bool stopped = false;
+  std::vector<Note> notes;
+};
+
+Coordinator::Impl::Impl(const CoordinatorOptions& o)
+    : options(o), registry(o.size), bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
+  HVD_CHECK(o.max_in_flight >= 1, "max_in_flight: expected 1 or more");
+  sets.try_emplace(kGlobalProcessSet, *registry.table().find(kGlobalProcessSet), options);
+}
+
+Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, TimePoint now) {
+  HVD_RETURN_IF_ERROR(bits.check_senders(from_rank, report));
+  stale.insert(stale.end(), report.stale_bits.begin(), report.stale_bits.end());
+  for (const wire::Request& request : report.requests) {
+    // An unknown set was removed while the request was on its way; its rank has failed the operation already.
+    const auto set = sets.find(request.process_set);
+    if (set != sets.end()) HVD_RETURN_IF_ERROR(set->second.add_request(request, now));
+  }
+  const int unit = *bits.unit_of(from_rank);
+  for (const CacheBit bit : report.ready_bits) {
+    if (bits.report(bit, unit)) add_ready_bit(bit, now);
+  }
+  for (const wire::Report::Join& join : report.joins) {
+    const auto set = sets.find(join.process_set);
+    if (set == sets.end()) continue;
+    for (const CacheBit bit : bits.join(join.process_set, join.rank)) add_ready_bit(bit, now);
+    HVD_RETURN_IF_ERROR(set->second.add_join(join.rank, now));
+  }
+  for (const wire::SetChange& change : report.set_changes) registry.add(change);
+  if (!report.shutdown_ranks.empty() && !stop_wanted) {
+    const int rank = report.shutdown_ranks.front();
+    stop_wanted = wire::Stop{wire::Stop::Kind::kShutdown, rank,
+                             "Horovod has been shut down: rank " + std::to_string(rank) +
+                                 " called shutdown or ended while operations were pending."};
+  }
+  return Status::ok();
+}
+
+void Coordinator::Impl::add_ready_bit(CacheBit bit, TimePoint now) {
+  if (!sets.at(set_of_bit.at(value(bit))).add_ready_bit(bit, now)) stale.push_back(bit);
+}
+
+void Coordinator::Impl::evict_stale(std::vector<wire::DecisionItem>& items) {
+  while (!stale.empty() && items.size() < wire::kMaxItems / 2) {
+    const CacheBit bit = stale.front();
+    stale.pop_front();
+    const auto owner = set_of_bit.find(value(bit));
+    if (owner == set_of_bit.end() || !sets.at(owner->second).evict(bit)) continue;
+    set_of_bit.erase(owner);
+    items.emplace_back(wire::Evict{bit});
+  }
+}
+
+void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire::Decision& decision) {
+  while (std::optional<wire::SetDecision> change = registry.next()) {
+    for (const wire::SetDecision::Entry& entry : change->entries) {
+      if (change->kind == wire::SetChange::Kind::kRemove) {
+        // What is ready leaves before its set does.
+        if (const auto set = sets.find(entry.id); set != sets.end()) {
+          set->second.release(now, true, next_bit, room, decision.items);
+          sets.erase(set);
+          std::erase_if(set_of_bit, [&](const auto& bit) { return bit.second == entry.id; });
+        }
+      } else if (!entry.existed) {
+        sets.try_emplace(entry.id, *registry.table().find(entry.id), options);
+      }
+    }
+    decision.items.emplace_back(std::move(*change));
+  }
+}
+
+void Coordinator::Impl::look_for_stalls(TimePoint now) {
+  for (auto& [id, set] : sets) {
+    const auto due = set.stall_deadline();
+    if (!due || *due > now) continue;
+    StallVerdict verdict = set.look_for_stalls(now);
+    if (!verdict.warning.empty()) notes.push_back({Note::Level::kWarning, std::move(verdict.warning)});
+    if (verdict.shutdown.empty()) continue;
+    notes.push_back({Note::Level::kError, verdict.shutdown});
+    if (!stop_wanted) stop_wanted = wire::Stop{wire::Stop::Kind::kStall, -1, std::move(verdict.shutdown)};
+  }
+}
+
+void Coordinator::Impl::release_ready(TimePoint now, std::size_t& room, wire::Decision& decision) {
+  for (auto& [id, set] : sets) {
+    const std::size_t before = decision.items.size();
+    set.release(now, stop_wanted.has_value(), next_bit, room, decision.items);
+    for (std::size_t i = before; i < decision.items.size(); ++i) {
+      if (const auto* evicted = std::get_if<wire::Evict>(&decision.items[i])) set_of_bit.erase(value(evicted->bit));
+      const auto* response = std::get_if<wire::Response>(&decision.items[i]);
+      if (response != nullptr && response->bit != CacheBit::kNone) set_of_bit[value(response->bit)] = id;
+    }
+  }
+}
+
+std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
+  if (stopped) return std::nullopt;
+  wire::Decision decision;
+  decision.limits = options.limits;
+  if (stop_wanted && stop_wanted->kind == wire::Stop::Kind::kAbort) {
+    decision.stop = std::move(stop_wanted);
+    return finish(std::move(decision));
+  }
+  std::size_t room = wire::kMessageByteBudget;
+  look_for_stalls(now);
+  evict_stale(decision.items);
+  release_ready(now, room, decision);
+  apply_set_changes(now, room, decision);
+  const bool drained = std::none_of(sets.begin(), sets.end(), [](const auto& set) { return set.second.has_ready(); });
+  if (stop_wanted && drained) decision.stop = std::move(stop_wanted);
+  if (decision.items.empty() && !decision.stop) return std::nullopt;
+  return finish(std::move(decision));
+}
+
+std::optional<wire::Decision> Coordinator::Impl::finish(wire::Decision decision) {
+  decision.sequence = next_sequence++;
+  stopped = decision.stop.has_value();
+  const Status followed = bits.on_decision(decision);
+  HVD_CHECK(followed.is_ok(), "the coordinator cannot follow its own decision");
+  return decision;
+}
+
+std::optional<TimePoint> Coordinator::Impl::next_deadline() const {
+  std::optional<TimePoint> next;
+  if (stopped) return next;
+  const auto consider = [&next](std::optional<TimePoint> when) {
+    if (when && (!next || *when < *next)) next = when;
+  };
+  for (const auto& [id, set] : sets) {
+    consider(set.release_deadline());
+    consider(set.stall_deadline());
+  }
+  return next;
+}
+
+Coordinator::Coordinator(const CoordinatorOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Coordinator::~Coordinator() = default;
+Coordinator::Coordinator(Coordinator&&) noexcept = default;
+Coordinator& Coordinator::operator=(Coordinator&&) noexcept = default;
+
+Status Coordinator::add_report(int from_rank, const wire::Report& report, TimePoint now) {
+  if (impl_->stopped) return Status::ok();
+  HVD_RETURN_IF_ERROR(impl_->add_report(from_rank, report, now));
+  for (const wire::LostRank& lost : report.lost_ranks) on_rank_lost(lost.rank, lost.message);
+  return Status::ok();
+}
+
+void Coordinator::on_rank_lost(int rank, std::string why) {
+  if (impl_->stop_wanted && impl_->stop_wanted->kind == wire::Stop::Kind::kAbort) return;
+  impl_->stop_wanted = make_abort(rank, std::move(why)).stop;
+}
+
+void Coordinator::on_batch_done(std::int32_t process_set) {
+  if (const auto set = impl_->sets.find(process_set); set != impl_->sets.end()) set->second.on_batch_done();
+}
+
+std::optional<wire::Decision> Coordinator::step(TimePoint now) { return impl_->step(now); }
+std::vector<Note> Coordinator::take_notes() { return std::exchange(impl_->notes, {}); }
+std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next_deadline(); }
+const topology::ProcessSetTable& Coordinator::sets() const { return impl_->registry.table(); }
+bool Coordinator::stopped() const { return impl_->stopped; }
+
+void Coordinator::set_limits(const wire::FusionLimits& limits) {
+  impl_->options.limits = limits;
+  for (auto& [id, set] : impl_->sets) set.set_limits(limits);
+}
+
+wire::Decision make_abort(int lost_rank, std::string why) {
+  std::string message = "rank " + std::to_string(lost_rank) + " is lost: " + std::move(why);
+  message.resize(std::min(message.size(), wire::kMaxTextBytes));
+  wire::Decision decision;
+  decision.stop = wire::Stop{wire::Stop::Kind::kAbort, lost_rank, std::move(message)};
+  return decision;
+}
+
+}  // namespace hvd::negotiation

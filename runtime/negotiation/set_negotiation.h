@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/deadline.h"
+#include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/group_table.h"
+#include "runtime/negotiation/join_tracker.h"
+#include "runtime/negotiation/stall_inspector.h"
+#include "runtime/negotiation/validator.h"
+#include "runtime/response_cache/coordinator_cache.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/topology/rank_set.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::negotiation {
+
+// The coordinator's state of one process set: tensors that some members have reported, tensors that all have and that
+// wait to be released, groups, joins, cached bits. Part of the Coordinator and private to it.
+// A tensor's way: pending (in full, or as a bit in BitCounter) -> ready -> [held by its group] -> released.
+class SetNegotiation {
+ public:
+  SetNegotiation(topology::ProcessSet set, const CoordinatorOptions& options);
+
+  Status add_request(const wire::Request& request, TimePoint now);
+  // Every member that has not joined has reported the bit. False when it cannot run because ranks have joined (allgather,
+  // alltoall); evict it, then the members resubmit in full and the validator words the error.
+  bool add_ready_bit(wire::CacheBit bit, TimePoint now);
+  Status add_join(int rank, TimePoint now);
+  // The bit's parameters changed, or it waits for too long. False when it is not live or already ready.
+  bool evict(wire::CacheBit bit);
+  void on_batch_done();
+
+  // Appends what may leave at `now` to `items`, as many as `room` bytes and kMaxItems allow. `flush`: without the limit
+  // of releases in flight and without delay. Bits are numbered from `next_bit`, which it advances.
+  void release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room, std::vector<wire::DecisionItem>& items);
+  bool has_ready() const { return !ready_.empty(); }
+  // When release() will have something to do without further input.
+  std::optional<TimePoint> release_deadline() const;
+
+  std::optional<TimePoint> stall_deadline() const;
+  StallVerdict look_for_stalls(TimePoint now);
+  void set_limits(const wire::FusionLimits& limits) { threshold_ = limits.threshold; }
+
+ private:
+  struct Pending {
+    std::string name;
+    TimePoint since;
+    topology::RankSet reported;           // set ranks
+    std::vector<RequestClass> classes;    // not empty; one as long as the ranks agree
+    std::vector<std::int64_t> first_dims;  // allgather: by set rank
+    std::uint64_t devices_key = 0;
+  };
+  // Something to release: a response in full or a bit. Tombstones stand in a group for a member that left early.
+  struct Tombstone {};
+  using Ready = std::variant<wire::Response, wire::CacheBit, Tombstone>;
+
+  bool is_ready(const Pending& pending) const;
+  void finish(std::list<Pending>::iterator pending, TimePoint now);
+  wire::Response make_response(Pending& pending) const;
+  void push_through_group(std::uint64_t key, std::uint32_t size, Ready item, TimePoint now);
+  void push_ready(Ready item, TimePoint now);
+  bool may_release(TimePoint now) const;
+  std::size_t size_of(const Ready& item) const;
+  void emit(wire::Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items);
+  void emit(wire::CacheBit bit, std::vector<wire::DecisionItem>& items);
+
+  topology::ProcessSet set_;
+  int max_in_flight_;  // 0: no limit
+  std::chrono::microseconds delay_;
+  std::uint64_t threshold_;
+  NegotiationObserver* observer_;
+  std::list<Pending> pending_;  // in order of the first report
+  std::unordered_map<std::string, std::list<Pending>::iterator> by_name_;
+  GroupTable<Ready> groups_;
+  JoinTracker joins_;
+  bool join_ready_ = false;  // all have joined; the join's response is among ready_
+  response_cache::CoordinatorCache cache_;
+  StallInspector stall_;
+  std::deque<Ready> ready_;
+  TimePoint ready_since_{};  // when ready_ stopped being empty
+  int in_flight_ = 0;
+};
+
+}  // namespace hvd::negotiation

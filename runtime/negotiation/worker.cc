@@ -1,0 +1,165 @@
+#include "runtime/negotiation/worker.h"
+
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/wire/codec.h"
+#include "runtime/wire/limits.h"
+
+namespace hvd::negotiation {
+
+using wire::CacheBit;
+using wire::value;
+using Outcome = response_cache::WorkerCache::Outcome;
+
+namespace {
+constexpr std::size_t kBitBytes = 12;  // a run of its own, at worst
+}
+
+Worker::Worker(const WorkerOptions& options, topology::ProcessSetTable sets)
+    : options_(options), sets_(std::move(sets)) {
+  for (const auto& [id, set] : sets_.sets()) {
+    if (set.contains(options_.rank)) states_.try_emplace(id);
+  }
+}
+
+std::vector<FailedOp> Worker::submit(std::vector<Submission> submissions) {
+  std::vector<FailedOp> failed;
+  for (Submission& submission : submissions) {
+    const std::int32_t id = submission.request.process_set;
+    const auto at = states_.find(id);
+    if (stopped_) {
+      failed.push_back({submission.entry, *stopped_});
+    } else if (at == states_.end()) {
+      failed.push_back({submission.entry, Status::invalid_argument("process set " + std::to_string(id) + " was removed")});
+    } else if (at->second.join != EntryId::kNone) {
+      at->second.held.push_back(std::move(submission));
+    } else {
+      accept(at->second, std::move(submission));
+    }
+  }
+  return failed;
+}
+
+void Worker::accept(SetState& set, Submission submission) {
+  if (submission.request.op == OpType::kJoin) {
+    set.join = submission.entry;
+    return;
+  }
+  const std::string name = submission.request.name;
+  const bool fresh = set.pending.try_emplace(name, Pending{std::move(submission), State::kQueued, {}, waiting_.end()}).second;
+  HVD_CHECK(fresh, "the tensor queue let a pending name pass twice");
+  set.queue.push_back(name);
+}
+
+void Worker::request_set_change(wire::SetChange change) {
+  change.rank = options_.rank;
+  set_changes_.push_back(std::move(change));
+}
+
+void Worker::request_shutdown() { shutdown_wanted_ = true; }
+
+// A rank joins after everything that it submitted before has been reported.
+bool Worker::can_send_join(const SetState& set) const {
+  return set.join != EntryId::kNone && !set.join_sent && set.queue.empty();
+}
+
+bool Worker::has_report(TimePoint now) const {
+  if (stopped_) return false;
+  if (!set_changes_.empty() || (shutdown_wanted_ && !shutdown_sent_)) return true;
+  if (const auto due = next_deadline(); due && *due <= now) return true;
+  for (const auto& [id, set] : states_) {
+    if (!set.queue.empty() || can_send_join(set)) return true;
+  }
+  return false;
+}
+
+std::optional<TimePoint> Worker::next_deadline() const {
+  if (stopped_ || waiting_.empty() || !options_.cached_wait_limit) return std::nullopt;
+  return waiting_.front().since + *options_.cached_wait_limit;
+}
+
+wire::Report Worker::take_report(TimePoint now) {
+  wire::Report report;
+  if (stopped_) return report;
+  report_long_waits(now, report);
+  std::size_t room = wire::kMessageByteBudget;
+  for (auto& [id, set] : states_) {
+    if (!report_operations(set, now, room, report)) return report;
+    if (can_send_join(set)) {
+      report.joins.push_back({id, options_.rank});
+      set.join_sent = true;
+    }
+  }
+  report.set_changes.assign(std::make_move_iterator(set_changes_.begin()), std::make_move_iterator(set_changes_.end()));
+  set_changes_.clear();
+  if (shutdown_wanted_ && !shutdown_sent_) {
+    report.shutdown_ranks.push_back(options_.rank);
+    shutdown_sent_ = true;
+  }
+  return report;
+}
+
+bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
+  while (!set.queue.empty()) {
+    Pending& pending = set.pending.at(set.queue.front());
+    const std::size_t most = wire::encoded_size_bound(pending.submission.request);
+    if (room < most) return false;
+    report_one(set, pending, now, room, report);
+    set.queue.pop_front();
+  }
+  return true;
+}
+
+void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
+  const wire::Request& request = pending.submission.request;
+  const auto [outcome, bit] = set.cache.look_up(request);
+  if (outcome == Outcome::kHit) {
+    pending.state = State::kSentBit;
+    pending.bit = bit;
+    pending.wait = waiting_.insert(waiting_.end(), {now, bit});
+    report.ready_bits.push_back(bit);
+    room -= kBitBytes;
+    return;
+  }
+  if (outcome == Outcome::kChanged) report.stale_bits.push_back(bit);
+  pending.state = State::kSentFull;
+  report.requests.push_back(request);
+  room -= wire::encoded_size_bound(request);
+}
+
+void Worker::report_long_waits(TimePoint now, wire::Report& report) {
+  if (!options_.cached_wait_limit) return;
+  while (!waiting_.empty() && waiting_.front().since + *options_.cached_wait_limit <= now) {
+    const CacheBit bit = waiting_.front().bit;
+    report.stale_bits.push_back(bit);
+    SetState& set = states_.at(set_of_bit_.at(value(bit)));
+    stop_waiting(set.pending.at(set.cache.find(bit)->name));
+  }
+}
+
+void Worker::stop_waiting(Pending& pending) {
+  if (pending.wait == waiting_.end()) return;
+  waiting_.erase(pending.wait);
+  pending.wait = waiting_.end();
+}
+
+std::vector<FailedOp> Worker::fail_all(const Status& why) {
+  std::vector<FailedOp> failed;
+  if (stopped_) return failed;
+  for (auto& [id, set] : states_) drop_set(set, why, failed);
+  stopped_ = why;
+  return failed;
+}
+
+void Worker::drop_set(SetState& set, const Status& why, std::vector<FailedOp>& failed) {
+  for (auto& [name, pending] : set.pending) {
+    stop_waiting(pending);
+    failed.push_back({pending.submission.entry, why});
+  }
+  for (const Submission& submission : set.held) failed.push_back({submission.entry, why});
+  if (set.join != EntryId::kNone) failed.push_back({set.join, why});
+  set = SetState{};
+}
+
+}  // namespace hvd::negotiation

@@ -1,0 +1,148 @@
+// The half of Worker that applies decisions.
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "runtime/negotiation/worker.h"
+
+namespace hvd::negotiation {
+
+using wire::CacheBit;
+using wire::value;
+
+namespace {
+
+bool lists(const std::vector<int>& ascending, int rank) {
+  return std::binary_search(ascending.begin(), ascending.end(), rank);
+}
+
+Status disagree(int rank, const std::string& what) {
+  return Status::internal("rank " + std::to_string(rank) + " and the coordinator disagree: " + what);
+}
+
+}  // namespace
+
+Result<WorkerOutput> Worker::on_decision(const wire::Decision& decision) {
+  WorkerOutput out;
+  out.limits = decision.limits;
+  if (stopped_) return out;
+  if (decision.sequence != 0) {
+    if (decision.sequence != last_sequence_ + 1) {
+      return disagree(options_.rank, "decision " + std::to_string(decision.sequence) + " follows " + std::to_string(last_sequence_));
+    }
+    last_sequence_ = decision.sequence;
+  }
+  for (const wire::DecisionItem& item : decision.items) {
+    const Status applied = std::visit([&](const auto& it) { return apply(it, out); }, item);
+    if (!applied.is_ok()) return applied;
+  }
+  if (decision.stop) {
+    out.stop = decision.stop;
+    std::vector<FailedOp> failed = fail_all(decision.stop->status());
+    out.failed.insert(out.failed.end(), failed.begin(), failed.end());
+  }
+  return out;
+}
+
+Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
+  if (sets_.find(response.process_set) == nullptr) {
+    return disagree(options_.rank, "unknown process set " + std::to_string(response.process_set));
+  }
+  if (response.bit != CacheBit::kNone) set_of_bit_[value(response.bit)] = response.process_set;
+  const auto at = states_.find(response.process_set);
+  if (at == states_.end()) return Status::ok();  // not a member
+  SetState& set = at->second;
+  if (response.op == OpType::kJoin) return apply_join(response, set, out);
+  auto shared = std::make_shared<const wire::Response>(response);
+  if (lists(response.joined, options_.rank)) {
+    if (!response.is_error()) out.ready.push_back({std::move(shared), EntryId::kNone});
+    return Status::ok();
+  }
+  const auto pending = set.pending.find(response.name);
+  if (pending == set.pending.end() || pending->second.state != State::kSentFull) {
+    return disagree(options_.rank, "\"" + response.name + "\" is to run, but was not reported");
+  }
+  if (response.bit != CacheBit::kNone) set.cache.insert(shared, std::move(pending->second.submission.request));
+  out.ready.push_back({std::move(shared), pending->second.submission.entry});
+  set.pending.erase(pending);
+  return Status::ok();
+}
+
+Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerOutput& out) {
+  if (!set.join_sent) return disagree(options_.rank, "a join ends that this rank did not report");
+  out.ready.push_back({std::make_shared<const wire::Response>(response), set.join});
+  set.join = EntryId::kNone;
+  set.join_sent = false;
+  std::deque<Submission> held = std::exchange(set.held, {});
+  for (Submission& submission : held) {
+    if (set.join == EntryId::kNone) {
+      accept(set, std::move(submission));
+    } else {
+      set.held.push_back(std::move(submission));  // behind the next join
+    }
+  }
+  return Status::ok();
+}
+
+Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
+  const auto owner = set_of_bit_.find(value(hit.bit));
+  if (owner == set_of_bit_.end()) return disagree(options_.rank, "unknown bit " + std::to_string(value(hit.bit)));
+  const auto at = states_.find(owner->second);
+  if (at == states_.end()) return Status::ok();  // not a member
+  SetState& set = at->second;
+  std::shared_ptr<const wire::Response> response = set.cache.find(hit.bit);
+  if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
+  const auto pending = set.pending.find(response->name);
+  if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == hit.bit) {
+    stop_waiting(pending->second);
+    out.ready.push_back({std::move(response), pending->second.submission.entry});
+    set.pending.erase(pending);
+    return Status::ok();
+  }
+  if (!set.join_sent) return disagree(options_.rank, "\"" + response->name + "\" is to run, but was not reported");
+  out.ready.push_back({std::move(response), EntryId::kNone});
+  return Status::ok();
+}
+
+Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
+  const auto owner = set_of_bit_.find(value(evict.bit));
+  if (owner == set_of_bit_.end()) {
+    return disagree(options_.rank, "eviction of the unknown bit " + std::to_string(value(evict.bit)));
+  }
+  const auto at = states_.find(owner->second);
+  set_of_bit_.erase(owner);
+  if (at == states_.end()) return Status::ok();  // not a member
+  SetState& set = at->second;
+  const std::shared_ptr<const wire::Response> response = set.cache.find(evict.bit);
+  if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(evict.bit)) + " is not cached");
+  const auto pending = set.pending.find(response->name);
+  if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == evict.bit) {
+    stop_waiting(pending->second);
+    pending->second.state = State::kQueued;
+    set.queue.push_back(response->name);
+  }
+  set.cache.erase(evict.bit);
+  return Status::ok();
+}
+
+Status Worker::apply(const wire::SetDecision& decision, WorkerOutput& out) {
+  for (const wire::SetDecision::Entry& entry : decision.entries) {
+    if (decision.kind == wire::SetChange::Kind::kRemove) {
+      const Status removed = sets_.remove(entry.id);
+      if (!removed.is_ok()) return disagree(options_.rank, removed.message());
+      if (const auto at = states_.find(entry.id); at != states_.end()) {
+        drop_set(at->second, Status::aborted("process set " + std::to_string(entry.id) + " was removed"), out.failed);
+        states_.erase(at);
+      }
+      std::erase_if(set_of_bit_, [&](const auto& bit) { return bit.second == entry.id; });
+    } else if (!entry.existed) {
+      const Status added = sets_.insert({entry.id, entry.context_id, entry.ranks});
+      if (!added.is_ok()) return disagree(options_.rank, added.message());
+      if (sets_.find(entry.id)->contains(options_.rank)) states_.try_emplace(entry.id);
+    }
+  }
+  out.set_decisions.push_back(decision);
+  return Status::ok();
+}
+
+}  // namespace hvd::negotiation

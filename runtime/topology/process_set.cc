@@ -1,0 +1,89 @@
+#include "runtime/topology/process_set.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "runtime/base/check.h"
+
+namespace hvd::topology {
+
+std::optional<SetRank> ProcessSet::set_rank(int global_rank) const {
+  if (id == kGlobalProcessSet) {  // ranks[i] == i
+    if (global_rank < 0 || global_rank >= size()) return std::nullopt;
+    return SetRank{global_rank};
+  }
+  const auto at = std::lower_bound(ranks.begin(), ranks.end(), global_rank);
+  if (at == ranks.end() || *at != global_rank) return std::nullopt;
+  return SetRank{static_cast<int>(at - ranks.begin())};
+}
+
+ProcessSetTable::ProcessSetTable(int world_size) : world_size_(world_size) {
+  HVD_CHECK(world_size >= 1, "a world has at least one rank");
+  ProcessSet global;
+  global.ranks.resize(static_cast<std::size_t>(world_size));
+  std::iota(global.ranks.begin(), global.ranks.end(), 0);
+  sets_.emplace(kGlobalProcessSet, std::move(global));
+}
+
+const ProcessSet* ProcessSetTable::find(std::int32_t id) const {
+  const auto at = sets_.find(id);
+  return at == sets_.end() ? nullptr : &at->second;
+}
+
+const ProcessSet* ProcessSetTable::find_by_ranks(const std::vector<int>& ranks) const {
+  for (const auto& [id, set] : sets_) {
+    if (set.ranks == ranks) return &set;
+  }
+  return nullptr;
+}
+
+Result<std::vector<int>> ProcessSetTable::normalise(std::vector<int> ranks) const {
+  if (ranks.empty()) return Status::invalid_argument("a process set needs at least one rank");
+  std::sort(ranks.begin(), ranks.end());
+  if (ranks.front() < 0 || ranks.back() >= world_size_) {
+    const int bad = ranks.front() < 0 ? ranks.front() : ranks.back();
+    return Status::invalid_argument("rank " + std::to_string(bad) + " of a process set is not in 0 .. " +
+                                    std::to_string(world_size_ - 1));
+  }
+  const auto twice = std::adjacent_find(ranks.begin(), ranks.end());
+  if (twice != ranks.end()) {
+    return Status::invalid_argument("rank " + std::to_string(*twice) + " is listed twice in a process set");
+  }
+  return ranks;
+}
+
+const ProcessSet& ProcessSetTable::add(std::vector<int> ranks) {
+  ProcessSet set;
+  if (free_ids_.empty()) {
+    set.id = next_id_++;
+  } else {
+    set.id = free_ids_.front();
+    free_ids_.pop_front();
+  }
+  set.context_id = next_context_id_++;
+  set.ranks = std::move(ranks);
+  return sets_.insert_or_assign(set.id, std::move(set)).first->second;
+}
+
+Status ProcessSetTable::insert(ProcessSet set) {
+  const std::int32_t id = set.id;
+  if (set.ranks.empty() || set.ranks.front() < 0 || set.ranks.back() >= world_size_) {
+    return Status::internal("process set " + std::to_string(id) + " holds ranks outside of 0 .. " +
+                            std::to_string(world_size_ - 1));
+  }
+  if (!sets_.emplace(id, std::move(set)).second) {
+    return Status::internal("process set " + std::to_string(id) + " is registered already");
+  }
+  return Status::ok();
+}
+
+Status ProcessSetTable::remove(std::int32_t id) {
+  if (id == kGlobalProcessSet) return Status::invalid_argument("the global process set cannot be removed");
+  if (sets_.erase(id) == 0) {
+    return Status::invalid_argument("process set " + std::to_string(id) + " is not registered");
+  }
+  free_ids_.push_back(id);
+  return Status::ok();
+}
+
+}  // namespace hvd::topology

@@ -1,0 +1,165 @@
+#include <type_traits>
+
+#include "runtime/base/check.h"
+#include "runtime/wire/codec.h"
+#include "runtime/wire/codec_fields.h"
+
+namespace hvd::wire {
+namespace {
+
+using namespace fields;
+
+// Tags of the parts of a decision; consecutive hits (or evictions) of consecutive bits are one part.
+enum class PartTag : std::uint8_t { kResponse = 0, kHits = 1, kEvicts = 2, kSetDecision = 3 };
+constexpr std::size_t kMinPartBytes = 10;
+
+void put_limits(ByteWriter& out, const FusionLimits& limits) {
+  out.put(limits.threshold);
+  out.put(limits.padding);
+  out.put(static_cast<std::uint8_t>((limits.groups_only ? 1 : 0) | (limits.fuse_allgather ? 2 : 0)));
+}
+
+FusionLimits get_limits(ByteReader& in) {
+  FusionLimits limits;
+  limits.threshold = in.get<std::uint64_t>();
+  limits.padding = in.get<std::uint32_t>();
+  const auto flags = get_enum<std::uint8_t>(in, 3, "fusion flags");
+  limits.groups_only = (flags & 1) != 0;
+  limits.fuse_allgather = (flags & 2) != 0;
+  if (limits.padding == 0) in.fail("padding 0: expected 1 or more");
+  return limits;
+}
+
+void put_set_decision(ByteWriter& out, const SetDecision& decision) {
+  out.put(static_cast<std::uint8_t>(decision.kind));
+  out.put(static_cast<std::uint32_t>(decision.entries.size()));
+  for (const SetDecision::Entry& entry : decision.entries) {
+    out.put(entry.id);
+    out.put(entry.context_id);
+    out.put(static_cast<std::uint8_t>(entry.existed ? 1 : 0));
+    put_ranks(out, entry.ranks);
+  }
+  out.put(static_cast<std::uint8_t>(decision.error));
+  out.put_string(decision.error_message);
+}
+
+SetDecision get_set_decision(ByteReader& in) {
+  SetDecision decision;
+  decision.kind = get_enum<SetChange::Kind>(in, static_cast<int>(SetChange::Kind::kRemove), "kind of process set change");
+  for (std::uint32_t n = in.get_count(kMaxSetChanges, 17); n > 0 && !in.failed(); --n) {
+    SetDecision::Entry entry;
+    entry.id = get_process_set(in);
+    entry.context_id = in.get<std::uint64_t>();
+    entry.existed = get_bool(in, "existed flag");
+    entry.ranks = get_ranks(in, "rank of a process set");
+    if (entry.ranks.empty() && decision.kind != SetChange::Kind::kRemove) in.fail("an empty process set");
+    decision.entries.push_back(std::move(entry));
+  }
+  decision.error = get_enum<StatusCode>(in, kStatusCodeMax, "status code");
+  decision.error_message = in.get_string(kMaxTextBytes);
+  return decision;
+}
+
+// The parts in which a decision's items are written.
+struct Part {
+  const DecisionItem* item = nullptr;  // a response or a set decision, else null
+  PartTag tag = PartTag::kResponse;
+  Run run;
+};
+
+template <typename BitItem>
+void add_bit(std::vector<Part>& parts, PartTag tag, const BitItem& item) {
+  if (!parts.empty() && parts.back().tag == tag && parts.back().run.start + parts.back().run.length == value(item.bit)) {
+    ++parts.back().run.length;
+  } else {
+    parts.push_back({nullptr, tag, {value(item.bit), 1}});
+  }
+}
+
+std::vector<Part> make_parts(const std::vector<DecisionItem>& items) {
+  std::vector<Part> parts;
+  for (const DecisionItem& item : items) {
+    if (const auto* hit = std::get_if<CacheHit>(&item)) {
+      add_bit(parts, PartTag::kHits, *hit);
+    } else if (const auto* evict = std::get_if<Evict>(&item)) {
+      add_bit(parts, PartTag::kEvicts, *evict);
+    } else {
+      parts.push_back({&item, std::holds_alternative<Response>(item) ? PartTag::kResponse : PartTag::kSetDecision, {}});
+    }
+  }
+  return parts;
+}
+
+void put_part(ByteWriter& out, const Part& part) {
+  out.put(static_cast<std::uint8_t>(part.tag));
+  switch (part.tag) {
+    case PartTag::kResponse: return put_response(out, std::get<Response>(*part.item));
+    case PartTag::kSetDecision: return put_set_decision(out, std::get<SetDecision>(*part.item));
+    case PartTag::kHits:
+    case PartTag::kEvicts: return put_run(out, part.run);
+  }
+}
+
+void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
+  const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kSetDecision), "part of a decision");
+  const std::size_t room = kMaxItems - items.size();
+  if (room == 0) in.fail("more than " + std::to_string(kMaxItems) + " items");
+  if (in.failed()) return;
+  if (tag == PartTag::kResponse) {
+    items.emplace_back(get_response(in));
+  } else if (tag == PartTag::kSetDecision) {
+    items.emplace_back(get_set_decision(in));
+  } else {
+    const Run run = get_run(in, room);
+    for (std::uint32_t i = 0; i < run.length; ++i) {
+      const CacheBit bit{run.start + i};
+      if (tag == PartTag::kHits) {
+        items.emplace_back(CacheHit{bit});
+      } else {
+        items.emplace_back(Evict{bit});
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Bytes encode(const Decision& decision) {
+  HVD_CHECK(decision.items.size() <= kMaxItems, "decision with too many items: it should have been split");
+  ByteWriter out;
+  put_header(out, MessageKind::kDecision);
+  out.put(decision.sequence);
+  put_limits(out, decision.limits);
+  const std::vector<Part> parts = make_parts(decision.items);
+  out.put(static_cast<std::uint32_t>(parts.size()));
+  for (const Part& part : parts) put_part(out, part);
+  out.put(static_cast<std::uint8_t>(decision.stop ? 1 : 0));
+  if (decision.stop) {
+    out.put(static_cast<std::uint8_t>(decision.stop->kind));
+    out.put(static_cast<std::int32_t>(decision.stop->rank));
+    out.put_string(decision.stop->message);
+  }
+  HVD_CHECK(out.size() <= kMaxMessageBytes, "decision over the size limit: it should have been split");
+  return out.take();
+}
+
+Result<Decision> decode_decision(ByteSpan bytes) {
+  ByteReader in(bytes);
+  Decision decision;
+  get_header(in, MessageKind::kDecision);
+  decision.sequence = in.get<std::uint64_t>();
+  decision.limits = get_limits(in);
+  for (std::uint32_t n = in.get_count(kMaxItems, kMinPartBytes); n > 0 && !in.failed(); --n) get_part(in, decision.items);
+  if (get_bool(in, "stop flag")) {
+    Stop stop;
+    stop.kind = get_enum<Stop::Kind>(in, static_cast<int>(Stop::Kind::kAbort), "kind of stop");
+    stop.rank = get_rank(in, -1, "rank that stops");
+    stop.message = in.get_string(kMaxTextBytes);
+    decision.stop = std::move(stop);
+  }
+  if (decision.sequence == 0 && (!decision.stop || !decision.items.empty())) in.fail("sequence 0 in a decision of the root");
+  HVD_RETURN_IF_ERROR(in.finish("decision"));
+  return decision;
+}
+
+}  // namespace hvd::wire
