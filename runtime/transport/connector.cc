@@ -1,0 +1,95 @@
+#include "runtime/transport/connector.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "runtime/transport/route.h"
+
+namespace hvd::transport {
+namespace {
+
+constexpr int kRoundsWithoutListener = 3;  // a listener outlives its row: when nobody answers, the process is gone
+constexpr Millis kRoundPause{50};
+constexpr Millis kAttemptLimit{1000};  // per round and address, when there is another address to try
+
+Deadline earlier(Deadline a, Deadline b) { return a.when() < b.when() ? a : b; }
+
+}  // namespace
+
+Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
+                                  Deadline deadline) const {
+  const std::string what =
+      "cannot connect to rank " + std::to_string(hello.to_rank) + " on host " + peer.host.host_name;
+  HVD_ASSIGN_OR_RETURN(const auto own, list_interface_addresses());
+  const auto candidates = order_candidates(peer, self_, own, route_exists);
+  if (candidates.empty()) {
+    std::string listed;
+    for (const Endpoint& endpoint : peer.endpoints) listed += " " + endpoint.to_string();
+    return Status::precondition(what + ": none of its addresses can be reached from host " + self_.host_name + ":" +
+                                (listed.empty() ? " it has none" : listed) +
+                                "; choose interfaces that connect the hosts (--network-interfaces)");
+  }
+  for (int round = 1;; ++round) {
+    std::string reasons;
+    bool again = false;
+    StatusCode code = StatusCode::kTimeout;
+    for (const Endpoint& endpoint : candidates) {
+      Attempt attempt;
+      const Deadline limit =
+          candidates.size() == 1 ? deadline : earlier(deadline, Deadline::after(kAttemptLimit * round));
+      auto stream = try_endpoint(endpoint, hello, key, limit, attempt);
+      if (stream.is_ok()) return stream;
+      if (cancel_.cancelled()) return Status::aborted(what + ": the session was aborted");
+      reasons += (reasons.empty() ? ": " : "; ") + endpoint.to_string() + ": " + attempt.reason;
+      if (attempt.outcome == Outcome::kGone && code == StatusCode::kTimeout) code = StatusCode::kPeerLost;
+      if (attempt.outcome == Outcome::kRefused) code = StatusCode::kPrecondition;
+      again |= attempt.outcome == Outcome::kLater;
+      again |= attempt.outcome == Outcome::kGone && round < kRoundsWithoutListener;
+    }
+    if (!again) return Status(code, what + reasons);
+    if (deadline.expired()) return Status::timeout(what + " in time" + reasons);
+    const Deadline pause = earlier(deadline, Deadline::after(kRoundPause * std::min(round, 10)));
+    while (!pause.expired() && !cancel_.cancelled()) {
+      pollfd entry{cancel_.fd(), POLLIN, 0};
+      poll(&entry, 1, static_cast<int>(pause.remaining().count()) + 1);
+    }
+  }
+}
+
+Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
+                                       Deadline deadline, Attempt& attempt) const {
+  auto stream = connect_stream(endpoint.address, deadline, cancel_);
+  if (!stream.is_ok()) {
+    const bool gone = stream.status().code() == StatusCode::kPeerLost;
+    attempt = {gone ? Outcome::kGone : Outcome::kLater, stream.status().message()};
+    return stream;
+  }
+  const Liveness liveness = hello.kind == ConnectionKind::kControl ? Liveness::kControl : Liveness::kData;
+  hello.nonce = random_nonce();
+  ConnectorHandshake handshake(hello, key);
+  Status shaken = configure_stream(stream.value().get(), liveness);
+  if (shaken.is_ok()) shaken = shake_hands(stream.value().get(), handshake, deadline);
+  if (shaken.is_ok()) return stream;
+  attempt = {Outcome::kLater, shaken.message()};
+  if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
+  if (shaken.code() == StatusCode::kPeerLost) {
+    attempt = {Outcome::kGone, "during the handshake: " + shaken.message() +
+                                   " (is another program there, or a rank with another secret?)"};
+  }
+  return shaken;
+}
+
+Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline deadline) const {
+  for (;;) {
+    const Bytes output = handshake.take_output();
+    HVD_RETURN_IF_ERROR(send_all(fd, output.data(), output.size(), deadline, cancel_));
+    if (handshake.done()) return Status::ok();
+    Bytes input(handshake.wanted());
+    HVD_RETURN_IF_ERROR(receive_exactly(fd, input.data(), input.size(), deadline, cancel_));
+    handshake.feed(input);
+    if (handshake.failed()) return handshake.error();
+  }
+}
+
+}  // namespace hvd::transport

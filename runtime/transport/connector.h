@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "runtime/crypto/secret.h"
+#include "runtime/transport/address_row.h"
+#include "runtime/transport/handshake.h"
+#include "runtime/transport/socket_io.h"
+
+namespace hvd::transport {
+
+// Makes one authenticated connection to another rank: picks among its addresses by route, tries the next when one fails,
+// and goes on in rounds until the deadline, because a peer may not have opened its session yet. Blocks the calling
+// thread, never for longer than the deadline or cancel(). Immutable, thread-safe. Does not know rows from the store.
+class Connector {
+ public:
+  Connector(HostIdentity self, const Cancel& cancel) : self_(std::move(self)), cancel_(cancel) {}
+
+  // `hello` without its nonce. The stream is non-blocking and carries nothing yet. The error names the rank, its host,
+  // every address tried and what happened there: kPeerLost when nobody listens, kPrecondition when the peer refuses or
+  // is not who it should be, kTimeout, kAborted.
+  Result<ForkFd> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key, Deadline deadline) const;
+
+ private:
+  // How a try at one address ended, apart from success.
+  enum class Outcome { kGone, kRefused, kLater };
+  struct Attempt {
+    Outcome outcome = Outcome::kLater;
+    std::string reason;
+  };
+  Result<ForkFd> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline deadline,
+                              Attempt& attempt) const;
+  Status shake_hands(int fd, ConnectorHandshake& handshake, Deadline deadline) const;
+
+  HostIdentity self_;
+  const Cancel& cancel_;
+};
+
+}  // namespace hvd::transport

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+#include "runtime/crypto/hash.h"
+#include "runtime/crypto/secret.h"
+
+namespace hvd::transport {
+
+// The mutual challenge-response at the start of every connection between ranks, as two pure state machines: bytes in,
+// bytes out, no I/O, no clock, no randomness (nonces come in). Grammar and proof sketch: docs/design/transport.md.
+//
+//   connector -> acceptor   hello   who I am, whom I want, for what, in which epoch, nonce
+//   acceptor -> connector   reply   a refusal, or nonce and MAC over hello and nonce
+//   connector -> acceptor   finish  MAC over the same by the other role
+//
+// Both sides hold the key; nothing of a user follows before each has seen the other's MAC.
+
+enum class ConnectionKind : std::uint8_t { kControl = 1, kData = 2 };
+std::string_view connection_kind_name(ConnectionKind kind);
+
+inline constexpr std::size_t kNonceSize = 32;
+using Nonce = std::array<std::uint8_t, kNonceSize>;
+Nonce random_nonce();
+
+// Why an acceptor refuses a well-formed hello. Sent in clear to help the error text; nobody trusts it.
+enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank = 3, kBusy = 4 };
+
+struct Hello {
+  ConnectionKind kind = ConnectionKind::kControl;
+  int from_rank = 0;
+  int to_rank = 0;
+  std::uint64_t epoch = 0;
+  Nonce nonce{};
+  std::string host_name;  // of the connector, for messages; at most kMaxHostName bytes travel
+
+  static constexpr std::size_t kMaxHostName = 64;
+  static constexpr std::size_t kPreludeSize = 12;  // magic, version, kind, a zero: enough to know a stranger
+  static constexpr std::size_t kSize = kPreludeSize + 4 + 4 + 8 + kNonceSize + kMaxHostName;
+  Bytes encode() const;
+};
+
+// What an acceptor knows once its session is open.
+struct AcceptorIdentity {
+  std::uint64_t epoch;
+  int rank;
+  int size;
+  crypto::Secret control_key;
+  crypto::Secret data_key;
+};
+
+class ConnectorHandshake {
+ public:
+  ConnectorHandshake(const Hello& hello, const crypto::Secret& key);
+
+  // What to write next; empty when nothing is due.
+  Bytes take_output();
+  // How many bytes to read next; 0 when the handshake has ended. The transport must not read more.
+  std::size_t wanted() const { return failed() || done_ ? 0 : wanted_ - input_.size(); }
+  // Requires: input.size() <= wanted().
+  void feed(ByteSpan input);
+
+  bool done() const { return done_; }
+  bool failed() const { return !error_.is_ok(); }
+  const Status& error() const { return error_; }
+  Refusal refusal() const { return refusal_; }
+
+ private:
+  void on_refusal(std::uint8_t code);
+
+  crypto::Secret key_;
+  Bytes hello_;
+  Bytes input_;
+  Bytes output_;
+  std::size_t wanted_ = 1;
+  bool done_ = false;
+  Refusal refusal_ = Refusal::kNone;
+  Status error_;
+};
+
+class AcceptorHandshake {
+ public:
+  explicit AcceptorHandshake(const Nonce& nonce) : nonce_(nonce) {}
+
+  Bytes take_output();
+  // 0 when the handshake has ended or waits for admit().
+  std::size_t wanted() const { return state_ == State::kHello || state_ == State::kFinish ? wanted_ - input_.size() : 0; }
+  void feed(ByteSpan input);
+
+  // The hello is complete and the acceptor must say who it is; it may be long before it knows.
+  bool needs_identity() const { return state_ == State::kNeedIdentity; }
+  // Requires: needs_identity().
+  void admit(const AcceptorIdentity& identity);
+
+  bool done() const { return state_ == State::kDone; }
+  bool failed() const { return state_ == State::kFailed; }
+  const Status& error() const { return error_; }
+  // Requires: needs_identity() or later.
+  const Hello& hello() const { return hello_; }
+
+ private:
+  enum class State { kHello, kNeedIdentity, kFinish, kDone, kFailed };
+  void check_prelude();
+  void parse_hello();
+  void check_finish();
+  void fail(std::string why);
+  void refuse(Refusal refusal, std::string why);
+
+  Nonce nonce_;
+  State state_ = State::kHello;
+  Bytes input_;
+  std::size_t wanted_ = Hello::kPreludeSize;
+  Bytes output_;
+  Bytes hello_bytes_;
+  Hello hello_;
+  crypto::Digest expected_{};
+  Status error_;
+};
+
+}  // namespace hvd::transport

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/fork_guard.h"
+#include "runtime/transport/socket_address.h"
+
+namespace hvd::transport {
+
+// After this long without a sign of life from the kernel of a peer's host, the peer is lost.
+inline constexpr Millis kPeerSilence{6000};
+
+enum class Liveness {
+  kControl,  // keepalive and TCP_USER_TIMEOUT: little is in flight, the window never closes for long
+  kData,     // keepalive only: to TCP_USER_TIMEOUT a full window counts as death, and a stopped process fills it
+};
+
+// No delay, and the notice of a dead host that `liveness` says. Costs no traffic of ours.
+Status configure_stream(int fd, Liveness liveness);
+
+// A thread that blocks in one of the functions below can be woken for good. Thread-safe.
+class Cancel {
+ public:
+  Cancel();
+  void cancel();  // sticky
+  bool cancelled() const;
+  int fd() const { return event_.get(); }  // readable once cancelled
+
+ private:
+  Fd event_;
+};
+
+// Waits for `events` (POLLIN, POLLOUT) on `fd`. kTimeout after the deadline, kAborted when cancelled.
+Status wait_for_socket(int fd, short events, Deadline deadline, const Cancel& cancel);
+
+// A connected non-blocking stream. Fails with kTimeout, kAborted, or kPeerLost and the reason.
+Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel);
+Status send_all(int fd, const void* data, std::size_t size, Deadline deadline, const Cancel& cancel);
+Status receive_exactly(int fd, void* data, std::size_t size, Deadline deadline, const Cancel& cancel);
+
+}  // namespace hvd::transport

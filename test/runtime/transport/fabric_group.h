@@ -1,0 +1,66 @@
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "runtime/transport/fabric.h"
+
+namespace hvd::test {
+
+// Rows kept in memory, for ranks that are threads of one process.
+class MapRowSource final : public transport::RowSource {
+ public:
+  void set(int rank, Bytes row) {
+    const std::lock_guard lock(mutex_);
+    rows_[rank] = std::move(row);
+  }
+  Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline) override {
+    const std::lock_guard lock(mutex_);
+    std::vector<Bytes> found;
+    for (const int rank : ranks) {
+      if (!rows_.contains(rank)) return Status::timeout("no row of rank " + std::to_string(rank));
+      found.push_back(rows_[rank]);
+    }
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, Bytes> rows_;
+};
+
+inline crypto::Secret test_secret(std::uint8_t fill = 7) {
+  return crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, fill)).value();
+}
+
+// N ranks of one job in one process, open in the same epoch.
+struct FabricGroup {
+  explicit FabricGroup(int size, std::uint64_t epoch = 1, Millis timeout = Millis(10000)) {
+    for (int rank = 0; rank < size; ++rank) {
+      transport::FabricOptions options;
+      options.rank = rank;
+      options.size = size;
+      options.timeout = timeout;
+      auto fabric = transport::Fabric::create(options);
+      REQUIRE(fabric.is_ok());
+      fabrics.push_back(std::move(fabric).value());
+      rows.set(rank, fabrics.back()->address_row());
+    }
+    for (auto& fabric : fabrics) REQUIRE(fabric->open(epoch, test_secret(), rows).is_ok());
+  }
+
+  MapRowSource rows;  // outlives the fabrics
+  std::vector<std::unique_ptr<transport::Fabric>> fabrics;
+};
+
+// Runs `body(rank)` on one thread per rank and waits for all.
+inline void run_ranks(int size, const std::function<void(int)>& body) {
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back([&body, rank] { body(rank); });
+}
+
+}  // namespace hvd::test
