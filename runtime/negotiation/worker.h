@@ -41,6 +41,9 @@ struct FailedOp {
 // What a decision means for this rank.
 struct WorkerOutput {
   std::vector<ReadyOp> ready;  // in the order in which every member of the set runs them; all of one decision
+  // The sets of this rank that the decision releases something of. Rank 0 calls Coordinator::on_batch_done once for each,
+  // after the last of `ready` of that set has run; at once when there is none (an error in which it has no part).
+  std::vector<std::int32_t> released;
   std::vector<wire::SetDecision> set_decisions;
   std::vector<FailedOp> failed;  // dropped because of `stop` or because their set was removed
   wire::FusionLimits limits;

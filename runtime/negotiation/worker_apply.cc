@@ -16,6 +16,12 @@ bool lists(const std::vector<int>& ascending, int rank) {
   return std::binary_search(ascending.begin(), ascending.end(), rank);
 }
 
+void mark_released(WorkerOutput& out, std::int32_t process_set) {
+  if (std::find(out.released.begin(), out.released.end(), process_set) == out.released.end()) {
+    out.released.push_back(process_set);
+  }
+}
+
 Status disagree(int rank, const std::string& what) {
   return Status::internal("rank " + std::to_string(rank) + " and the coordinator disagree: " + what);
 }
@@ -51,6 +57,7 @@ Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
   if (response.bit != CacheBit::kNone) set_of_bit_[value(response.bit)] = response.process_set;
   const auto at = states_.find(response.process_set);
   if (at == states_.end()) return Status::ok();  // not a member
+  mark_released(out, response.process_set);
   SetState& set = at->second;
   if (response.op == OpType::kJoin) return apply_join(response, set, out);
   auto shared = std::make_shared<const wire::Response>(response);
@@ -89,6 +96,7 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   if (owner == set_of_bit_.end()) return disagree(options_.rank, "unknown bit " + std::to_string(value(hit.bit)));
   const auto at = states_.find(owner->second);
   if (at == states_.end()) return Status::ok();  // not a member
+  mark_released(out, owner->second);
   SetState& set = at->second;
   std::shared_ptr<const wire::Response> response = set.cache.find(hit.bit);
   if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
