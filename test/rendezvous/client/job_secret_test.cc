@@ -1,0 +1,172 @@
+#include <catch2/catch.hpp>
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "rendezvous/client/job_secret.h"
+#include "rendezvous/protocol/agent_socket.h"
+#include "runtime/base/fd.h"
+
+using namespace hvd;
+using namespace hvd::rendezvous;
+
+namespace {
+
+// An agent that gives one fixed answer to one rank.
+class FakeAgent {
+ public:
+  explicit FakeAgent(Bytes answer) : answer_(std::move(answer)), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
+    crypto::random_bytes(random);
+    name_ = std::string(kAgentSocketPrefix) + to_hex(random);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name_.data(), name_.size());
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name_.size());
+    REQUIRE(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(listen(listener_.get(), 4) == 0);
+    thread_ = std::thread([this] {
+      const Fd peer(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      request_.resize(kAgentRequestBytes);
+      if (!read_exactly(peer.get(), request_.data(), request_.size()).is_ok()) return;
+      std::ignore = write_all(peer.get(), answer_.data(), answer_.size());
+    });
+  }
+  ~FakeAgent() { join(); }
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  const std::string& name() const { return name_; }
+  std::string_view request() const { return as_text(request_); }
+
+ private:
+  Bytes answer_;
+  Bytes request_;
+  Fd listener_;
+  std::string name_;
+  std::thread thread_;
+};
+
+Bytes answer_with(std::string_view magic, std::uint8_t outcome, ByteSpan secret) {
+  ByteWriter writer;
+  writer.put_raw(as_bytes(magic));
+  writer.put(outcome);
+  writer.put_raw(secret);
+  return writer.take();
+}
+
+struct TempFile {
+  explicit TempFile(std::string_view content, mode_t mode = 0600) {
+    char pattern[] = "/tmp/hvd-secret-XXXXXX";
+    const Fd fd(mkostemp(pattern, 0));
+    REQUIRE(fd.valid());
+    path = pattern;
+    REQUIRE(write_all(fd.get(), content.data(), content.size()).is_ok());
+    REQUIRE(fchmod(fd.get(), mode) == 0);
+  }
+  ~TempFile() { unlink(path.c_str()); }
+  std::string path;
+};
+
+Deadline soon() { return Deadline::after(Millis(5000)); }
+
+}  // namespace
+
+TEST_CASE("A rank gets the secret from its agent", "[multi][rendezvous]") {
+  const auto secret = crypto::Secret::random();
+  FakeAgent agent(answer_with(kAgentMagic, kAgentAnswerOk, secret.bytes()));
+  const auto got = fetch_secret_from_agent(agent.name(), soon());
+  REQUIRE(got.is_ok());
+  CHECK(to_hex(got.value().bytes()) == to_hex(secret.bytes()));
+  agent.join();
+  CHECK(agent.request() == std::string_view("HVDAGNT1\x01", 9));
+}
+
+TEST_CASE("What is not an agent gives no secret and an error that names the socket", "[multi][rendezvous]") {
+  const auto secret = crypto::Secret::random();
+  const auto error_of = [](Bytes answer) {
+    FakeAgent agent(std::move(answer));
+    const Status error = fetch_secret_from_agent(agent.name(), soon()).status();
+    CHECK_THAT(error.message(), Catch::Contains(agent.name()));
+    return error.message();
+  };
+  CHECK_THAT(error_of(answer_with("HVDAGNT2", 0, secret.bytes())), Catch::Contains("not an agent"));
+  CHECK_THAT(error_of(answer_with(kAgentMagic, 1, secret.bytes())), Catch::Contains("refuses"));
+  CHECK_THAT(error_of(answer_with(kAgentMagic, 0, secret.bytes().first(31))), Catch::Contains("closed"));
+  CHECK_THAT(error_of({}), Catch::Contains("closed"));
+}
+
+TEST_CASE("An agent that is not there, or not named as one, is an error at once", "[multi][rendezvous]") {
+  const std::string nobody = "hvd-agent-00000000000000000000000000000000";
+  CHECK_THAT(fetch_secret_from_agent(nobody, soon()).status().message(),
+             Catch::Contains(nobody) && Catch::Contains("connection refused"));
+  for (const std::string bad : {"", "hvd-agent-", "/tmp/socket", "hvd-agent-0000000000000000000000000000000g"}) {
+    const Status error = fetch_secret_from_agent(bad, soon()).status();
+    CHECK(error.code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(error.message(), Catch::Contains("HOROVOD_AGENT is \"" + bad + "\""));
+  }
+}
+
+TEST_CASE("An agent that does not answer is an error at the deadline", "[multi][rendezvous]") {
+  const Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  std::array<std::uint8_t, kAgentSocketRandomBytes> random{};
+  crypto::random_bytes(random);
+  const std::string name = std::string(kAgentSocketPrefix) + to_hex(random);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(listen(listener.get(), 4) == 0);
+  CHECK(fetch_secret_from_agent(name, Deadline::after(Millis(100))).status().code() == StatusCode::kTimeout);
+}
+
+TEST_CASE("The secret file holds 64 hex digits and at most one newline", "[multi][rendezvous]") {
+  const std::string hex(64, 'a');
+  CHECK(to_hex(read_secret_file(TempFile(hex).path).value().bytes()) == hex);
+  CHECK(to_hex(read_secret_file(TempFile(std::string(64, 'A') + "\n").path).value().bytes()) == hex);
+  for (const std::string& bad : {std::string(), std::string(63, 'a'), std::string(65, 'a'), hex + "\n\n", hex + " ",
+                                 std::string(63, 'a') + "g", "\n" + hex, std::string(5000, 'a')}) {
+    const TempFile file(bad);
+    const Status error = read_secret_file(file.path).status();
+    CHECK(error.code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(error.message(), Catch::Contains(file.path) && Catch::Contains("64 hex digits"));
+    CHECK_THAT(error.message(), !Catch::Contains("aaaa"));
+  }
+}
+
+TEST_CASE("A secret file that others may reach is refused", "[multi][rendezvous]") {
+  const std::string hex(64, 'a');
+  for (const mode_t mode : {0640, 0604, 0660, 0620, 0610}) {
+    const TempFile file(hex, mode);
+    CHECK_THAT(read_secret_file(file.path).status().message(), Catch::Contains(file.path) && Catch::Contains("has mode 06"));
+  }
+  const TempFile file(hex);
+  const std::string link = file.path + ".link";
+  REQUIRE(symlink(file.path.c_str(), link.c_str()) == 0);
+  CHECK_THAT(read_secret_file(link).status().message(), Catch::Contains("symbolic link"));
+  unlink(link.c_str());
+  const std::string fifo = file.path + ".fifo";
+  REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK_THAT(read_secret_file(fifo).status().message(), Catch::Contains("not a regular file"));
+  unlink(fifo.c_str());
+  CHECK_THAT(read_secret_file("/tmp").status().message(), Catch::Contains("not a regular file"));
+  CHECK_THAT(read_secret_file(file.path + ".absent").status().message(), Catch::Contains("No such file"));
+}
+
+TEST_CASE("A secret file of another uid is refused", "[multi][rendezvous]") {
+  const TempFile file(std::string(64, 'a'));
+  if (chown(file.path.c_str(), 65534, static_cast<gid_t>(-1)) != 0) {
+    WARN("skipped: only root can give a file away");
+    return;
+  }
+  CHECK_THAT(read_secret_file(file.path).status().message(), Catch::Contains("belongs to uid 65534"));
+}

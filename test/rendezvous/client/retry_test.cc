@@ -1,0 +1,98 @@
+#include <catch2/catch.hpp>
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+#include "rendezvous/client/client.h"
+#include "rendezvous/client/socket_io.h"
+#include "rendezvous/protocol/limits.h"
+#include "rendezvous/server/server.h"
+#include "runtime/base/fd.h"
+#include "test/rendezvous/support/tampering_proxy.h"
+
+using namespace hvd;
+using namespace hvd::rendezvous;
+
+namespace {
+
+// A bound socket on loopback. Until it listens, connecting to it is refused; nobody else can get the port.
+struct ReservedPort {
+  ReservedPort() : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    REQUIRE(bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+    REQUIRE(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    port = ntohs(address.sin_port);
+  }
+  Fd fd;
+  std::uint16_t port = 0;
+};
+
+}  // namespace
+
+TEST_CASE("A server that is not there is tried until the deadline; the error says host, port, path and cause",
+          "[multi][rendezvous]") {
+  const ReservedPort nobody;
+  Client client({.host = "127.0.0.1", .port = nobody.port, .secret = crypto::Secret::random(), .name = "rank 0"});
+  const TimePoint start = SteadyClock::now();
+  const Status error = client.join("world", 0, 2, {}, Deadline::after(Millis(400))).status();
+  const auto took = SteadyClock::now() - start;
+  CHECK(took >= Millis(390));
+  CHECK(took < Millis(1500));
+  CHECK(error.code() == StatusCode::kTimeout);
+  CHECK(error.message() == "rendezvous 127.0.0.1:" + std::to_string(nobody.port) +
+                               " /v1/join: connection refused (tried for 0.4 s)");
+}
+
+TEST_CASE("A listener that never answers ends the call at its deadline", "[multi][rendezvous]") {
+  const ReservedPort silent;
+  REQUIRE(listen(silent.fd.get(), 4) == 0);
+  Client client({.host = "127.0.0.1", .port = silent.port, .secret = crypto::Secret::random(), .name = "rank 0"});
+  const TimePoint start = SteadyClock::now();
+  const Status error = client.put("s", "k", {}, Deadline::after(Millis(300)));
+  CHECK(SteadyClock::now() - start < Millis(1500));
+  CHECK(error.code() == StatusCode::kTimeout);
+  CHECK_THAT(error.message(), Catch::Contains("no answer in time"));
+}
+
+TEST_CASE("A connection that breaks is made again and the call succeeds", "[multi][rendezvous]") {
+  const auto secret = crypto::Secret::random();
+  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  // The third message to the client (after the session and one answer) is lost with its connection, on the first connection.
+  std::atomic<int> cut{0};
+  test::TamperingProxy proxy(server->port(), [&](auto direction, int index, Bytes& piece) {
+    if (direction == test::TamperingProxy::Direction::kToClient && index == 2 && cut++ == 0) piece.resize(piece.size() / 2);
+  });
+  Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"});
+  CHECK(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
+  // The answer is cut; the client waits for its rest until its deadline, and says so.
+  CHECK(client.put("s", "b", as_bytes("2"), Deadline::after(Millis(300))).code() == StatusCode::kTimeout);
+  CHECK(client.put("s", "b", as_bytes("2"), Deadline::after(Millis(5000))).is_ok());
+}
+
+TEST_CASE("A session may be silent for longer than any deadline", "[multi][rendezvous][slow]") {
+  const auto secret = crypto::Secret::random();
+  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
+  REQUIRE(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
+  std::this_thread::sleep_for(kHeadDeadline + Millis(500));  // the silence is what is tested
+  CHECK(client.put("s", "b", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
+  CHECK(server->stats().connections == 1);
+  CHECK(server->stats().late == 0);
+}
+
+TEST_CASE("Bad addresses and names are refused with what was expected", "[multi][rendezvous]") {
+  const auto put = [](const std::string& host, std::uint16_t port, const std::string& name) {
+    Client client({.host = host, .port = port, .secret = crypto::Secret::random(), .name = name});
+    return client.put("s", "k", {}, Deadline::after(Millis(100)));
+  };
+  CHECK_THAT(put("somewhere", 1, "rank 0").message(), Catch::Contains("\"somewhere\" is not a numeric"));
+  CHECK(put("somewhere", 1, "rank 0").code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(put("127.0.0.1", 0, "rank 0").message(), Catch::Contains("port is 0"));
+  CHECK_THAT(put("127.0.0.1", 1, "").message(), Catch::Contains("client name"));
+}

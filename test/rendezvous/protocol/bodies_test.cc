@@ -1,0 +1,93 @@
+#include <catch2/catch.hpp>
+
+#include "rendezvous/protocol/bodies.h"
+
+using namespace hvd;
+using namespace hvd::rendezvous;
+
+namespace {
+
+// Every proper prefix, and one byte more, must be refused.
+template <typename Decode>
+void check_exact(const Bytes& good, Decode decode) {
+  for (std::size_t size = 0; size < good.size(); ++size) CHECK_FALSE(decode(ByteSpan(good).first(size)).is_ok());
+  Bytes longer = good;
+  longer.push_back(0);
+  CHECK_FALSE(decode(longer).is_ok());
+  CHECK(decode(good).is_ok());
+}
+
+}  // namespace
+
+TEST_CASE("Session bodies read back and are exact", "[unit][bodies]") {
+  const SessionBody sent{.name = "rank 3", .instance = random_nonce(), .nonce = random_nonce()};
+  const Bytes bytes = encode_session(sent);
+  const SessionBody got = decode_session(bytes).value();
+  CHECK(got.name == sent.name);
+  CHECK(got.instance == sent.instance);
+  CHECK(got.nonce == sent.nonce);
+  check_exact(bytes, decode_session);
+  check_exact(Bytes(kNonceBytes, 1), decode_session_answer);
+
+  Bytes other_version = bytes;
+  other_version[0] = 2;
+  CHECK_THAT(decode_session(other_version).status().message(), Catch::Contains("protocol version 2, expected 1"));
+  CHECK_FALSE(decode_session(encode_session({.name = "a\nb"})).is_ok());
+}
+
+TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
+  const JoinBody sent{.group = "world", .rank = 3, .size = 4, .nonce = random_nonce(), .wait = Millis(30000), .row = {1, 2}};
+  const Bytes bytes = encode_join(sent);
+  const JoinBody got = decode_join(bytes).value();
+  CHECK(got.group == sent.group);
+  CHECK(got.rank == 3);
+  CHECK(got.size == 4);
+  CHECK(got.nonce == sent.nonce);
+  CHECK(got.wait == sent.wait);
+  CHECK(got.row == sent.row);
+  check_exact(bytes, decode_join);
+  check_exact(encode_epoch(7), decode_epoch);
+  CHECK(decode_epoch(encode_epoch(7)).value() == 7);
+
+  JoinBody long_wait = sent;
+  long_wait.wait = Millis(30001);
+  CHECK_THAT(decode_join(encode_join(long_wait)).status().message(), Catch::Contains("30001"));
+  JoinBody long_row = sent;
+  long_row.row = Bytes(kMaxRowBytes + 1);
+  CHECK_FALSE(decode_join(encode_join(long_row)).is_ok());
+}
+
+TEST_CASE("mget bodies read back, are exact and hold their limits", "[unit][bodies]") {
+  const Bytes bytes = encode_get_many({.scope = "s", .keys = {"a", "b/c"}});
+  CHECK(decode_get_many(bytes).value().keys == std::vector<std::string>{"a", "b/c"});
+  check_exact(bytes, decode_get_many);
+  CHECK_FALSE(decode_get_many(encode_get_many({.scope = "s", .keys = {"a b"}})).is_ok());
+  CHECK_FALSE(decode_get_many(encode_get_many({.scope = "", .keys = {}})).is_ok());
+  const std::vector<std::string> most(kMaxKeysPerRequest, std::string(kMaxKeyBytes, 'k'));
+  const Bytes largest = encode_get_many({.scope = "s", .keys = most});
+  CHECK(largest.size() <= kMaxBodyBytes);
+  CHECK(decode_get_many(largest).is_ok());
+  CHECK_FALSE(decode_get_many(encode_get_many({.scope = "s", .keys = std::vector<std::string>(kMaxKeysPerRequest + 1, "k")})).is_ok());
+
+  const Bytes value{1, 2, 3};
+  const Bytes values = encode_values({ByteSpan(value), std::nullopt, ByteSpan()});
+  CHECK(values.size() == kValuesOverhead + 3 * kValueOverhead + value.size());
+  const auto got = decode_values(values).value();
+  REQUIRE(got.size() == 3);
+  CHECK(got[0] == value);
+  CHECK(got[1] == std::nullopt);
+  CHECK(got[2] == Bytes{});
+  check_exact(values, decode_values);
+  Bytes bad_presence = encode_values({std::nullopt});
+  bad_presence[4] = 2;
+  CHECK_FALSE(decode_values(bad_presence).is_ok());
+}
+
+TEST_CASE("Errors read back, and what is no error is one", "[unit][bodies]") {
+  const Status sent = Status::precondition("rank 1 says 2");
+  CHECK(decode_error(encode_error(sent)).to_string() == sent.to_string());
+  CHECK(decode_error(encode_error(Status::ok())).code() == StatusCode::kInternal);
+  CHECK(decode_error({}).code() == StatusCode::kInternal);
+  CHECK(decode_error(as_bytes("hello, world")).code() == StatusCode::kInternal);
+  CHECK(decode_error(encode_error(Status::internal(std::string(100000, 'x')))).message().size() == kMaxErrorTextBytes);
+}

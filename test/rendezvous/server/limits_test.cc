@@ -1,0 +1,144 @@
+#include <catch2/catch.hpp>
+
+#include "rendezvous/protocol/limits.h"
+#include "rendezvous/server/server.h"
+#include "test/rendezvous/support/raw_client.h"
+
+using namespace hvd;
+using namespace hvd::rendezvous;
+using test::key_route;
+using test::RawClient;
+using test::RawSession;
+
+namespace {
+
+struct Setup {
+  crypto::Secret secret = crypto::Secret::random();
+  std::unique_ptr<Server> server =
+      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  int status_of(std::string_view request) { return RawClient(server->port()).status_of(request); }
+};
+
+}  // namespace
+
+TEST_CASE("Requests that are not ours get the right status without a secret", "[multi][rendezvous]") {
+  Setup setup;
+  const auto get = [&](const std::string& line) { return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"); };
+  CHECK(get("GET /") == 404);
+  CHECK(get("GET /v1/kv/onlyscope") == 404);
+  CHECK(get("GET /v1/sessions") == 404);
+  CHECK(get("HEAD /") == 405);
+  CHECK(get("HEAD /v1/kv/s/k") == 405);
+  CHECK(get("PATCH /v1/kv/s/k") == 405);
+  CHECK(get("GET /v1/join") == 405);
+  CHECK(get("POST /v1/kv/s/k") == 405);
+  CHECK(get("GET /v1/kv/s/%2e%2e") == 400);
+  CHECK(get("GET /v1/kv/s/k?wait=30001") == 400);
+  CHECK(get("GET /v1/kv/s/k?other=1") == 400);
+  CHECK(get("PUT /v1/kv/s/k") == 401);
+  CHECK(get("DELETE /v1/kv/s/k") == 401);
+  CHECK(get("POST /v1/session") == 401);
+  CHECK(get("POST /v1/join") == 401);
+  CHECK(get("POST /v1/mget") == 401);
+  CHECK(setup.status_of("GET / HTTP/1.0\r\nHost: x\r\n\r\n") == 505);
+  CHECK(setup.status_of("POST /v1/join HTTP/1.1\r\nHost: x\r\n\r\n") == 411);
+  CHECK(setup.server->stats().requests == 0);
+}
+
+TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends", "[multi][rendezvous]") {
+  Setup setup;
+  CHECK(setup.status_of("GET /" + std::string(600, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
+  CHECK(setup.status_of("GET /" + std::string(512, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
+  CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") == 431);
+  std::string many = "GET / HTTP/1.1\r\nHost: x\r\n";
+  for (std::size_t i = 0; i < kMaxHeaderFields; ++i) many += "A: b\r\n";
+  CHECK(setup.status_of(many + "\r\n") == 431);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") == 413);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") == 413);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n") == 417);
+
+  RawClient client(setup.server->port());
+  // More than the sockets buffer: the answer must arrive although the body is never read into memory.
+  const std::string body(2 * 1024 * 1024, 'x');
+  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  const auto response = client.receive();
+  REQUIRE(response);
+  CHECK(response->status == 413);
+  CHECK(response->close);
+  CHECK(client.closed_within(Millis(3000)));
+}
+
+TEST_CASE("A signed value over the limit is refused with its size", "[multi][rendezvous]") {
+  Setup setup;
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
+  const auto response = session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes + 1));
+  REQUIRE(response);
+  CHECK(response->status == 400);
+  CHECK_FALSE(response->signature.empty());
+  // The session goes on.
+  CHECK(session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes))->status == 200);
+}
+
+TEST_CASE("A client that trickles its head is closed at the deadline", "[multi][rendezvous][slow]") {
+  Setup setup;
+  RawClient client(setup.server->port());
+  const TimePoint start = SteadyClock::now();
+  // One byte every 200 ms, far more patience than the deadline: bytes must not extend it.
+  const std::string head = "GET /v1/kv/s/k HTTP/1.1\r\nHost: x\r\n";
+  std::size_t sent = 0;
+  while (sent < head.size() && !client.closed_within(Millis(200))) client.send(head.substr(sent++, 1));
+  const auto took = SteadyClock::now() - start;
+  CHECK(sent < head.size());
+  CHECK(took >= kHeadDeadline - Millis(50));
+  CHECK(took < kHeadDeadline + Millis(1000));
+  CHECK(setup.server->stats().late == 1);
+}
+
+TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][rendezvous][slow]") {
+  Setup setup;
+  RawClient client(setup.server->port());
+  const TimePoint start = SteadyClock::now();
+  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+  int sent = 0;
+  while (sent < 100 && !client.closed_within(Millis(200))) {
+    client.send("x");
+    ++sent;
+  }
+  const auto took = SteadyClock::now() - start;
+  CHECK(took >= kRequestDeadline - Millis(50));
+  CHECK(took < kRequestDeadline + Millis(1000));
+}
+
+TEST_CASE("A session that is opened and not used is closed at the deadline", "[multi][rendezvous][slow]") {
+  // Somebody who replays a recorded opening gets an answer, but must not be able to keep the connection.
+  Setup setup;
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
+  CHECK(session.raw().closed_within(kHeadDeadline + Millis(1000)));
+  CHECK(setup.server->stats().sessions == 0);
+}
+
+TEST_CASE("A second request before the answer to the first ends the connection", "[multi][rendezvous]") {
+  Setup setup;
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
+  SECTION("while the first waits") {
+    session.raw().send(session.sign(key_route(Action::kGet, "s", "never", Millis(30000))));
+    session.raw().send(session.sign(key_route(Action::kGet, "s", "k")));
+    const auto response = session.raw().receive();
+    REQUIRE(response);
+    CHECK(response->status == 400);
+    CHECK(session.raw().closed_within(Millis(3000)));
+  }
+  SECTION("in one piece with the first") {
+    Bytes both = session.sign(key_route(Action::kPut, "s", "k"), as_bytes("v"));
+    const Bytes second = session.sign(key_route(Action::kGet, "s", "k"));
+    both.insert(both.end(), second.begin(), second.end());
+    session.raw().send(both);
+    const auto response = session.raw().receive();
+    REQUIRE(response);
+    CHECK(response->status == 400);
+  }
+}

@@ -1,0 +1,91 @@
+#include <catch2/catch.hpp>
+
+#include "rendezvous/client/client.h"
+#include "rendezvous/server/server.h"
+#include "test/rendezvous/support/raw_client.h"
+
+using namespace hvd;
+using namespace hvd::rendezvous;
+using test::key_route;
+using test::RawClient;
+using test::RawSession;
+
+namespace {
+
+struct Setup {
+  crypto::Secret secret = crypto::Secret::random();
+  std::unique_ptr<Server> server =
+      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+};
+
+}  // namespace
+
+TEST_CASE("A recorded request is refused in its own session", "[multi][rendezvous]") {
+  Setup setup;
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
+  const Bytes put = session.sign(key_route(Action::kPut, "s", "k"), as_bytes("v"));
+  REQUIRE(session.raw().send(put));
+  REQUIRE(session.raw().receive()->status == 200);
+  REQUIRE(session.exchange(key_route(Action::kErase, "s", "k"))->status == 200);
+  REQUIRE(session.raw().send(put));
+  const auto response = session.raw().receive();
+  REQUIRE(response);
+  CHECK(response->status == 401);
+  CHECK(response->signature.empty());
+  CHECK(session.raw().closed_within(Millis(3000)));
+
+  RawSession other(setup.server->port(), setup.secret);
+  REQUIRE(other.open());
+  CHECK(other.exchange(key_route(Action::kGet, "s", "k"))->status == 404);
+}
+
+TEST_CASE("A recorded session is refused on another connection", "[multi][rendezvous]") {
+  Setup setup;
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
+  const Bytes put = session.sign(key_route(Action::kPut, "s", "k"), as_bytes("v"));
+
+  RawClient replay(setup.server->port());
+  REQUIRE(replay.send(session.opening()));
+  CHECK(replay.receive()->status == 200);  // answered, with a nonce that makes the rest worthless
+  REQUIRE(replay.send(put));
+  CHECK(replay.receive()->status == 401);
+
+  RawClient without_session(setup.server->port());
+  REQUIRE(without_session.send(put));
+  CHECK(without_session.receive()->status == 401);
+  CHECK(setup.server->stats().requests == 0);
+}
+
+TEST_CASE("A counter that does not rise is refused", "[multi][rendezvous]") {
+  Setup setup;
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
+  const Bytes first = session.sign(key_route(Action::kGet, "s", "k"));
+  const Bytes second = session.sign(key_route(Action::kGet, "s", "k"));
+  REQUIRE(session.raw().send(second));
+  CHECK(session.raw().receive()->status == 404);  // counters may skip
+  REQUIRE(session.raw().send(first));
+  CHECK(session.raw().receive()->status == 401);
+}
+
+TEST_CASE("Without the secret, keys that are there look like keys that are not", "[multi][rendezvous]") {
+  Setup setup;
+  Client client({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 0"});
+  REQUIRE(client.put("s", "known", as_bytes("v"), Deadline::after(Millis(5000))).is_ok());
+  const std::string authorization = "HVD1 " + std::string(32, '0') + ",1," + std::string(64, '0');
+  std::vector<HttpResponse> responses;
+  for (const std::string key : {"known", "other"}) {
+    for (const std::string& field : {std::string(), "Authorization: " + authorization + "\r\n"}) {
+      RawClient raw(setup.server->port());
+      raw.send("GET /v1/kv/s/" + key + " HTTP/1.1\r\nHost: x\r\n" + field + "\r\n");
+      responses.push_back(raw.receive().value());
+    }
+  }
+  for (const HttpResponse& response : responses) {
+    CHECK(response.status == 401);
+    CHECK(response.body == responses.front().body);
+    CHECK(response.signature.empty());
+  }
+}
