@@ -1,0 +1,204 @@
+#include "launcher/agent/agent.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "launcher/agent/descendants.h"
+#include "launcher/agent/rank_env.h"
+#include "launcher/protocol/cookie.h"
+#include "runtime/config/env_reader.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr Millis kLeftoverGrace{1000};  // after a normal end, for what ranks left behind (a resource tracker, say)
+constexpr Millis kDrainDeadline{500};   // for output that nobody writes any more, but that somebody holds open
+
+bool is_usable_directory(const std::string& path) {
+  struct stat info = {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::string node_name() {
+  utsname names = {};
+  return ::uname(&names) == 0 ? names.nodename : "";
+}
+
+}  // namespace
+
+Agent::Agent(Loop& loop, Fd from_launcher, Fd to_launcher)
+    : loop_(loop),
+      sweeper_(loop, [this] { swept(); }),
+      drain_deadline_(loop, [this] { for (auto& rank : ranks_) rank->close_output(); finish_when_drained(); }),
+      signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}, [this](int signal) {
+        if (signal == SIGCHLD) child_ended();
+        else lease_lost();
+      }) {
+  auto output = PipeWriter::open(loop, std::move(to_launcher),
+                                 {.on_progress = [this] { apply_backpressure(); stop_when_written(); },
+                                  .on_error = [this](Status) { lease_lost(); }});
+  auto input = PipeReader::open(loop, std::move(from_launcher),
+                                {.on_data = [this](ByteSpan bytes) { received(bytes); },
+                                 .on_end = [this] { lease_lost(); }});
+  if (output.is_ok() && input.is_ok()) {
+    output_ = std::move(output).value();
+    input_ = std::move(input).value();
+  }
+}
+
+int Agent::run(const std::string& cookie) {
+  if (!input_ || !output_) return 1;
+  const std::string hello = hello_line(cookie);
+  output_->write(Bytes(hello.begin(), hello.end()));
+  send(FrameType::kHello, HelloMessage{.version = HVD_VERSION, .node = node_name(), .pid = ::getpid()});
+  loop_.run();
+  return leased_ ? 0 : 1;
+}
+
+void Agent::received(ByteSpan bytes) {
+  decoder_.feed(bytes);
+  for (;;) {
+    auto next = decoder_.next();
+    Status status = next.status();
+    if (status.is_ok() && !next.value().has_value()) return;
+    if (status.is_ok()) {
+      Frame frame = std::move(*std::move(next).value());
+      status = handle(frame);
+      explicit_bzero(frame.payload.data(), frame.payload.size());
+    }
+    if (!status.is_ok()) {
+      send(FrameType::kError, TextMessage{status.message()});
+      lease_lost();
+      return;
+    }
+  }
+}
+
+Status Agent::handle(const Frame& frame) {
+  id_ = frame.agent;
+  switch (frame.type) {
+    case FrameType::kLaunch: {
+      HVD_ASSIGN_OR_RETURN(LaunchMessage message, decode_launch(frame.payload));
+      return launch(std::move(message));
+    }
+    case FrameType::kSignal: {
+      HVD_ASSIGN_OR_RETURN(const SignalMessage message, decode_signal(frame.payload));
+      signal_ranks(message.signal);
+      return Status::ok();
+    }
+    case FrameType::kShutdown: {
+      HVD_ASSIGN_OR_RETURN(const ShutdownMessage message, decode_shutdown(frame.payload));
+      sweeper_.start(message.at_once ? Millis(0) : kLeftoverGrace);
+      return Status::ok();
+    }
+    default:
+      return Status::invalid_argument("an agent got a frame of type " +
+                                      std::to_string(static_cast<int>(frame.type)));
+  }
+}
+
+Status Agent::launch(LaunchMessage message) {
+  if (!ranks_.empty()) return Status::precondition("an agent got a second launch frame");
+  HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret));
+  std::error_code ignored;
+  if (!is_usable_directory(message.cwd)) {
+    send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +
+                                         std::filesystem::current_path(ignored).string()});
+    message.cwd.clear();
+  }
+  start_ranks(message, message.rendezvous_addresses.front());
+  return Status::ok();
+}
+
+void Agent::start_ranks(const LaunchMessage& message, const std::string& address) {
+  const config::ProcessEnv own_env;
+  for (const RankSlot& slot : message.ranks) {
+    ranks_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, static_cast<RankEvents&>(*this)));
+    ranks_.back()->start({.argv = message.command,
+                          .env = rank_environment(own_env, message, slot, secret_socket_->name(), address),
+                          .cwd = message.cwd});
+  }
+}
+
+void Agent::signal_ranks(int signal) {
+  for (auto& rank : ranks_) rank->kill_group(signal);
+  if (signal != SIGKILL) return;
+  for (int pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
+}
+
+void Agent::send_frame(FrameType type, const Bytes& payload) {
+  if (leased_) output_->write(encode_frame(type, id_, payload));
+}
+
+void Agent::rank_started(int rank, int pid) { send(FrameType::kRankStarted, RankStartedMessage{rank, pid}); }
+
+void Agent::rank_not_started(int rank, int code, std::string reason) {
+  send(FrameType::kRankNotStarted, RankNotStartedMessage{rank, code, std::move(reason)});
+}
+
+void Agent::rank_output(int rank, bool is_stderr, ByteSpan bytes) {
+  send(FrameType::kOutput, OutputMessage{rank, is_stderr, Bytes(bytes.begin(), bytes.end())});
+  apply_backpressure();
+}
+
+void Agent::rank_output_end(int rank, bool is_stderr) {
+  send(FrameType::kOutputEnd, OutputEndMessage{rank, is_stderr});
+  if (swept_) finish_when_drained();
+}
+
+void Agent::rank_exited(int rank, ExitStatus status) {
+  send(FrameType::kRankExited, RankExitedMessage{rank, status.code, status.signal});
+}
+
+void Agent::apply_backpressure() {
+  const bool full = leased_ && output_->queued() > kHighWater;
+  if (full == paused_) return;
+  paused_ = full;
+  for (auto& rank : ranks_) full ? rank->pause_output() : rank->resume_output();
+}
+
+void Agent::lease_lost() {
+  // Output that still comes is read and dropped, so that no rank waits for it while it ends.
+  leased_ = done_sent_ && leased_;
+  apply_backpressure();
+  sweeper_.start(Millis(0));
+}
+
+void Agent::child_ended() {
+  std::set<int> known;
+  for (const auto& rank : ranks_) {
+    if (rank->running()) known.insert(rank->pid());
+  }
+  reap_adopted(known);
+  sweeper_.look_again();
+}
+
+void Agent::swept() {
+  swept_ = true;
+  drain_deadline_.start(kDrainDeadline);
+  finish_when_drained();
+}
+
+void Agent::finish_when_drained() {
+  if (done_sent_) return;
+  if (leased_) {
+    for (const auto& rank : ranks_) {
+      if (!rank->output_ended()) return;
+    }
+    send_frame(FrameType::kDone, {});
+  }
+  done_sent_ = true;
+  stop_when_written();
+}
+
+void Agent::stop_when_written() {
+  if (done_sent_ && (!leased_ || output_->queued() == 0)) loop_.stop();
+}
+
+}  // namespace hvd::launcher

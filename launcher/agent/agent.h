@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/agent/rank_process.h"
+#include "launcher/agent/secret_socket.h"
+#include "launcher/agent/sweeper.h"
+#include "launcher/process/byte_pipe.h"
+#include "launcher/process/signal_watcher.h"
+#include "launcher/protocol/frame.h"
+#include "launcher/protocol/messages.h"
+
+namespace hvd::launcher {
+
+// The supervisor of one host's ranks. It starts what the launch frame names, carries output and exits to the launcher,
+// passes signals on, and hands out the job secret. Its stdin is a lease: when that ends, or a signal tells the agent to
+// end, or the launcher stops reading, everything it started is ended, TERM first and KILL two seconds later.
+//
+// Owned by agent_main; loop-confined. It takes no decisions about the job: who failed and what follows is the launcher's.
+class Agent : private RankEvents {
+ public:
+  Agent(Loop& loop, Fd from_launcher, Fd to_launcher);
+  // Says hello and serves until there is nothing left to do; the process exits with the returned code.
+  int run(const std::string& cookie);
+
+ private:
+  static constexpr std::size_t kHighWater = 4 * 1024 * 1024;  // of queued frames: above it, no output is read
+
+  // From the launcher.
+  void received(ByteSpan bytes);
+  Status handle(const Frame& frame);
+  Status launch(LaunchMessage message);
+  void start_ranks(const LaunchMessage& message, const std::string& address);
+  void signal_ranks(int signal);
+
+  // To the launcher.
+  template <typename Message>
+  void send(FrameType type, const Message& message) {
+    send_frame(type, encode(message));
+  }
+  void send_frame(FrameType type, const Bytes& payload);
+  void rank_started(int rank, int pid) override;
+  void rank_not_started(int rank, int code, std::string reason) override;
+  void rank_output(int rank, bool is_stderr, ByteSpan bytes) override;
+  void rank_output_end(int rank, bool is_stderr) override;
+  void rank_exited(int rank, ExitStatus status) override;
+  void apply_backpressure();
+
+  // The end.
+  void lease_lost();
+  void child_ended();
+  void swept();
+  void finish_when_drained();
+  void stop_when_written();
+
+  Loop& loop_;
+  std::unique_ptr<PipeReader> input_;
+  std::unique_ptr<PipeWriter> output_;
+  FrameDecoder decoder_;
+  std::uint32_t id_ = 0;  // the launcher's number for us, learned from its first frame
+  std::unique_ptr<SecretSocket> secret_socket_;
+  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  Sweeper sweeper_;
+  Timer drain_deadline_;
+  SignalWatcher signals_;
+  bool paused_ = false;
+  bool leased_ = true;
+  bool swept_ = false;
+  bool done_sent_ = false;
+};
+
+}  // namespace hvd::launcher

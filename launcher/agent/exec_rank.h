@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+inline constexpr const char* kExecRankFlag = "--exec-rank";
+
+// Where a rank's process begins: the agent starts this program again, as `horovodrun --exec-rank <agent pid> -- <command>`,
+// because libuv has no hook between fork and exec. It ties the rank's life to the agent's (PR_SET_PDEATHSIG), gives the
+// command the signal dispositions of a fresh process, and becomes the command. Descriptor 3 is where it writes errno
+// when that fails.
+std::vector<std::string> exec_rank_argv(int agent_pid, const std::vector<std::string>& command);
+[[noreturn]] void exec_rank_main(int argc, char** argv);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,124 @@
+#include "launcher/agent/rank_process.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "launcher/agent/exec_rank.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr Millis kOutputGrace{50};
+
+std::string exec_failure(const std::string& command, int error) {
+  if (error == ENOENT) return "command not found: " + command;
+  return "cannot execute " + command + ": " + std::strerror(error);
+}
+
+}  // namespace
+
+RankProcess::RankProcess(Loop& loop, int rank, RankEvents& events)
+    : loop_(loop), rank_(rank), events_(events), output_grace_(loop, [this] { maybe_report_exit(true); }) {}
+
+void RankProcess::start(const RankCommand& command) {
+  const Status status = try_start(command);
+  if (status.is_ok()) return;
+  failed_to_start_ = true;
+  close_output();
+  events_.rank_not_started(rank_, 126, status.message());
+}
+
+Status RankProcess::open_stream(Fd read_end, bool is_stderr) {
+  HVD_ASSIGN_OR_RETURN(auto reader,
+                       PipeReader::open(loop_, std::move(read_end),
+                                        {.on_data = [this, is_stderr](ByteSpan bytes) {
+                                           events_.rank_output(rank_, is_stderr, bytes);
+                                         },
+                                         .on_end = [this, is_stderr] {
+                                           events_.rank_output_end(rank_, is_stderr);
+                                           maybe_report_exit(false);
+                                         }}));
+  (is_stderr ? stderr_ : stdout_) = std::move(reader);
+  return Status::ok();
+}
+
+Status RankProcess::try_start(const RankCommand& command) {
+  // Real pipes: libuv would make sockets, and then a rank could not open /dev/stdout.
+  HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());
+  HVD_ASSIGN_OR_RETURN(Pipe exec, make_pipe());
+  ChildOptions options;
+  options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
+  options.argv = exec_rank_argv(::getpid(), command.argv);
+  options.env = command.env;
+  options.cwd = command.cwd;
+  options.stdout_fd = out.write_end.get();
+  options.stderr_fd = err.write_end.get();
+  options.extra_fd = exec.write_end.get();
+  HVD_ASSIGN_OR_RETURN(child_, Child::spawn(loop_, options, [this](ExitStatus status) {
+                         status_ = std::make_unique<ExitStatus>(status);
+                         output_grace_.start(kOutputGrace);
+                         maybe_report_exit(false);
+                       }));
+  HVD_RETURN_IF_ERROR(open_stream(std::move(out.read_end), false));
+  HVD_RETURN_IF_ERROR(open_stream(std::move(err.read_end), true));
+  const std::string name = command.argv[0];
+  HVD_ASSIGN_OR_RETURN(exec_pipe_, PipeReader::open(loop_, std::move(exec.read_end),
+                                                    {.on_data = [this](ByteSpan bytes) {
+                                                       exec_error_.insert(exec_error_.end(), bytes.begin(), bytes.end());
+                                                     },
+                                                     .on_end = [this, name] {
+                                                       exec_finished();
+                                                       if (!failed_to_start_) return;
+                                                       int error = 0;
+                                                       std::memcpy(&error, exec_error_.data(), sizeof(error));
+                                                       events_.rank_not_started(rank_, error == ENOENT ? 127 : 126,
+                                                                                exec_failure(name, error));
+                                                     }}));
+  return Status::ok();
+}
+
+void RankProcess::exec_finished() {
+  exec_done_ = true;
+  failed_to_start_ = exec_error_.size() == sizeof(int);
+  if (failed_to_start_) return;
+  events_.rank_started(rank_, child_->pid());
+  if (status_) output_grace_.start(kOutputGrace);  // it has ended already, and that could not be told before
+  maybe_report_exit(false);
+}
+
+void RankProcess::maybe_report_exit(bool at_last) {
+  if (!status_ || failed_to_start_ || exit_reported_ || !exec_done_) return;
+  if (!output_ended() && !at_last) return;
+  exit_reported_ = true;
+  output_grace_.stop();
+  events_.rank_exited(rank_, *status_);
+}
+
+void RankProcess::kill_group(int signal) {
+  if (child_) child_->kill_group(signal);
+}
+
+void RankProcess::pause_output() {
+  if (stdout_) stdout_->pause();
+  if (stderr_) stderr_->pause();
+}
+
+void RankProcess::resume_output() {
+  if (stdout_) stdout_->resume();
+  if (stderr_) stderr_->resume();
+}
+
+bool RankProcess::output_ended() const {
+  return (!stdout_ || stdout_->ended()) && (!stderr_ || stderr_->ended());
+}
+
+void RankProcess::close_output() {
+  if (stdout_) stdout_->close();
+  if (stderr_) stderr_->close();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/process/byte_pipe.h"
+#include "launcher/process/child.h"
+#include "launcher/process/timer.h"
+
+namespace hvd::launcher {
+
+// What happens to a rank, in order: started or not started; output; exited. The end of a stream may come after the exit,
+// when a process that the rank left behind still holds it.
+class RankEvents {
+ public:
+  virtual ~RankEvents() = default;
+  virtual void rank_started(int rank, int pid) = 0;
+  virtual void rank_not_started(int rank, int code, std::string reason) = 0;
+  virtual void rank_output(int rank, bool is_stderr, ByteSpan bytes) = 0;
+  virtual void rank_output_end(int rank, bool is_stderr) = 0;
+  virtual void rank_exited(int rank, ExitStatus status) = 0;
+};
+
+struct RankCommand {
+  std::vector<std::string> argv;
+  std::vector<std::string> env;
+  std::string cwd;
+};
+
+// One rank of this agent: its process, which leads a session and process group of its own, and the pipes that carry its
+// output. stdin is /dev/null. Owned by the Agent for the whole job; loop-confined. It decides nothing.
+class RankProcess {
+ public:
+  RankProcess(Loop& loop, int rank, RankEvents& events);
+
+  void start(const RankCommand& command);
+  bool running() const { return child_ && child_->running(); }
+  int pid() const { return child_ ? child_->pid() : -1; }
+  void kill_group(int signal);
+  void pause_output();
+  void resume_output();
+  bool output_ended() const;
+  void close_output();
+
+ private:
+  Status try_start(const RankCommand& command);
+  Status open_stream(Fd read_end, bool is_stderr);
+  void exec_finished();
+  void maybe_report_exit(bool at_last);
+
+  Loop& loop_;
+  int rank_;
+  RankEvents& events_;
+  std::unique_ptr<Child> child_;
+  std::unique_ptr<PipeReader> stdout_;
+  std::unique_ptr<PipeReader> stderr_;
+  std::unique_ptr<PipeReader> exec_pipe_;
+  Bytes exec_error_;  // errno of the exec that failed
+  bool exec_done_ = false;
+  bool failed_to_start_ = false;
+  bool exit_reported_ = false;
+  std::unique_ptr<ExitStatus> status_;
+  Timer output_grace_;  // how long an exit waits for the output that was written before it
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,136 @@
+#include "launcher/agent/secret_socket.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <utility>
+
+#include "rendezvous/protocol/agent_socket.h"
+#include "runtime/base/bytes.h"
+
+namespace hvd::launcher {
+namespace {
+
+std::string random_name() {
+  std::array<std::uint8_t, rendezvous::kAgentSocketRandomBytes> raw;
+  crypto::random_bytes(raw);
+  return std::string(rendezvous::kAgentSocketPrefix) + to_hex(raw);
+}
+
+Result<Fd> listen_on(const std::string& name) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading NUL makes it abstract
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    return Status::from_errno("bind of the agent's socket", errno);
+  }
+  if (::listen(fd.get(), 1024) != 0) return Status::from_errno("listen on the agent's socket", errno);
+  return fd;
+}
+
+bool same_uid(int fd) {
+  ucred peer = {};
+  socklen_t size = sizeof(peer);
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+}
+
+}  // namespace
+
+// One request. It waits for the fixed number of bytes, answers when they are right, and closes.
+class SecretSocket::Client {
+ public:
+  Client(SecretSocket& owner, Fd fd)
+      : owner_(owner), fd_(std::move(fd)), deadline_(owner.loop_, [this] { owner_.forget(this); }) {}
+
+  bool start() {
+    const int rc =
+        poll_.init(this, [&](uv_poll_t* raw) { return uv_poll_init(owner_.loop_.get(), raw, fd_.get()); });
+    if (rc != 0) return false;
+    deadline_.start(rendezvous::kAgentRequestDeadline);
+    return uv_poll_start(poll_.get(), UV_READABLE, [](uv_poll_t* raw, int, int) {
+             auto* self = static_cast<Client*>(raw->data);
+             if (self != nullptr && self->progress()) self->owner_.forget(self);
+           }) == 0;
+  }
+
+ private:
+  // True when the connection has served its purpose, or never will.
+  bool progress() {
+    const ssize_t n = ::recv(fd_.get(), request_.data() + received_, request_.size() - received_, 0);
+    if (n < 0) return errno != EAGAIN && errno != EINTR;
+    if (n == 0) return true;
+    received_ += static_cast<std::size_t>(n);
+    if (received_ < request_.size()) return false;
+    answer();
+    return true;
+  }
+
+  void answer() {
+    const std::string_view magic = rendezvous::kAgentMagic;
+    if (std::memcmp(request_.data(), magic.data(), magic.size()) != 0 ||
+        request_.back() != rendezvous::kAgentRequestSecret) {
+      return;
+    }
+    std::array<std::uint8_t, rendezvous::kAgentAnswerBytes> out{};
+    std::memcpy(out.data(), magic.data(), magic.size());
+    out[magic.size()] = rendezvous::kAgentAnswerOk;
+    std::memcpy(out.data() + magic.size() + 1, owner_.secret_.bytes().data(), crypto::kSecretSize);
+    // An empty socket buffer takes 41 bytes in one piece.
+    [[maybe_unused]] const ssize_t n = ::send(fd_.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    explicit_bzero(out.data(), out.size());
+  }
+
+  SecretSocket& owner_;
+  Fd fd_;
+  UvHandle<uv_poll_t> poll_;
+  Timer deadline_;
+  std::array<std::uint8_t, rendezvous::kAgentRequestBytes> request_{};
+  std::size_t received_ = 0;
+};
+
+SecretSocket::SecretSocket(Loop& loop, const crypto::Secret& secret, std::string name)
+    : loop_(loop), secret_(secret), name_(std::move(name)) {}
+SecretSocket::~SecretSocket() = default;
+
+Result<std::unique_ptr<SecretSocket>> SecretSocket::open(Loop& loop, const crypto::Secret& secret) {
+  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name()));
+  HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
+  const int rc = self->poll_.init(
+      self.get(), [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });
+  if (rc != 0) return Status::from_errno("uv_poll_init", -rc);
+  self->watch();
+  return self;
+}
+
+void SecretSocket::watch() {
+  uv_poll_start(poll_.get(), UV_READABLE, [](uv_poll_t* raw, int, int) {
+    if (auto* self = static_cast<SecretSocket*>(raw->data)) self->accept_all();
+  });
+}
+
+void SecretSocket::accept_all() {
+  while (clients_.size() < kMaxClients) {
+    Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!fd.valid()) return;
+    if (!same_uid(fd.get())) continue;
+    auto client = std::make_unique<Client>(*this, std::move(fd));
+    if (client->start()) clients_.push_back(std::move(client));
+  }
+  uv_poll_stop(poll_.get());  // the rest waits in the backlog until a request is done
+}
+
+void SecretSocket::forget(Client* client) {
+  std::erase_if(clients_, [client](const auto& one) { return one.get() == client; });
+  watch();
+}
+
+}  // namespace hvd::launcher

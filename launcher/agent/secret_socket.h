@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/process/loop.h"
+#include "launcher/process/timer.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
+#include "runtime/crypto/secret.h"
+
+namespace hvd::launcher {
+
+// Hands the job secret to processes of our own uid on this host, as often as they ask: the abstract AF_UNIX socket of
+// docs/design/001-job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
+// with a deadline; a client of another uid is turned away before a byte is read.
+class SecretSocket {
+ public:
+  static constexpr std::size_t kMaxClients = 64;
+
+  static Result<std::unique_ptr<SecretSocket>> open(Loop& loop, const crypto::Secret& secret);
+  ~SecretSocket();
+
+  // The value of HOROVOD_AGENT.
+  const std::string& name() const { return name_; }
+
+ private:
+  class Client;
+
+  SecretSocket(Loop& loop, const crypto::Secret& secret, std::string name);
+  void accept_all();
+  void watch();
+  void forget(Client* client);
+
+  Loop& loop_;
+  crypto::Secret secret_;
+  std::string name_;
+  Fd listener_;
+  UvHandle<uv_poll_t> poll_;
+  std::vector<std::unique_ptr<Client>> clients_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <set>
+
+#include "launcher/process/loop.h"
+#include "launcher/process/timer.h"
+#include "runtime/base/deadline.h"
+
+namespace hvd::launcher {
+
+// Ends every descendant of this process: waits `voluntary`, then SIGTERM, and kTermGrace later SIGKILL, until none is
+// left. Owned by the Agent, loop-confined. Knows nothing of ranks: they are descendants like any other.
+class Sweeper {
+ public:
+  static constexpr Millis kTermGrace{2000};
+  static constexpr Millis kGiveUp{5000};  // after SIGKILL: a process that the kernel cannot end (stuck in a device)
+
+  Sweeper(Loop& loop, std::function<void()> on_clean);
+
+  // A second start can only make it faster.
+  void start(Millis voluntary);
+  void kill_now();
+  bool active() const { return active_; }
+  // A child has ended: perhaps it was the last. Cheap when not active.
+  void look_again();
+
+ private:
+  enum class Phase { kVoluntary, kTerm, kKill };
+  void step();
+
+  std::function<void()> on_clean_;
+  Timer timer_;
+  bool active_ = false;
+  Phase phase_ = Phase::kVoluntary;
+  TimePoint phase_end_{};
+  std::set<int> terminated_;  // have got their SIGTERM
+};
+
+}  // namespace hvd::launcher

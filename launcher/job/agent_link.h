@@ -1,0 +1,78 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/process/byte_pipe.h"
+#include "launcher/process/child.h"
+#include "launcher/process/tail_buffer.h"
+#include "launcher/process/timer.h"
+#include "launcher/protocol/cookie.h"
+#include "launcher/protocol/frame.h"
+
+namespace hvd::launcher {
+
+class AgentLinkEvents {
+ public:
+  virtual ~AgentLinkEvents() = default;
+  virtual void agent_frame(int agent, const Frame& frame) = 0;
+  // Once: no more frames will come. The reason is one line that names the host.
+  virtual void agent_lost(int agent, const std::string& reason) = 0;
+};
+
+struct AgentLinkOptions {
+  int agent = 0;
+  std::string host;
+  bool over_ssh = false;
+  std::string agent_path;         // for messages
+  std::string file;               // what to execute
+  std::vector<std::string> argv;  // the local agent's, or ssh's
+  std::string cookie;
+};
+
+// The launcher's side of one agent: the process (the agent itself or an ssh client), frames in both directions, and its
+// stderr, of which the end is kept for messages. Owned by the JobDriver for the whole job; loop-confined. It knows
+// frames, not what they mean.
+class AgentLink {
+ public:
+  AgentLink(Loop& loop, AgentLinkOptions options, AgentLinkEvents& events);
+
+  Status start();
+  bool started() const { return child_ != nullptr; }
+  bool lost() const { return lost_; }
+  void send(FrameType type, const Bytes& payload, bool wipe = false);
+  // While paused, what the agent sends stays in the pipe.
+  void pause(bool paused);
+  // Nothing more is wanted: closes the lease, which ends what the agent has started. No agent_lost follows.
+  void close_lease();
+  // Ends the process at our end as well.
+  void drop();
+  // " (ssh said: ...)", or "" when it has said nothing.
+  std::string last_words() const;
+
+ private:
+  void received(ByteSpan bytes);
+  void deliver();
+  void maybe_lost(bool at_last);
+  void lose(const std::string& reason);
+  std::string explain_loss() const;
+
+  Loop& loop_;
+  AgentLinkOptions options_;
+  AgentLinkEvents& events_;
+  CookieScanner cookie_;
+  FrameDecoder decoder_;
+  TailBuffer stderr_tail_;
+  std::unique_ptr<Child> child_;
+  std::unique_ptr<PipeWriter> input_;
+  std::unique_ptr<PipeReader> output_;
+  std::unique_ptr<PipeReader> errors_;
+  std::unique_ptr<ExitStatus> status_;
+  Timer last_call_;  // between the end of the process and the end of its output, whichever is first
+  bool greeted_ = false;
+  bool paused_ = false;
+  bool lost_ = false;
+};
+
+}  // namespace hvd::launcher

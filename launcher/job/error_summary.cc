@@ -1,0 +1,21 @@
+#include "launcher/job/error_summary.h"
+
+namespace hvd::launcher {
+
+std::string error_summary(const StaticJob& job, const std::vector<std::string>& last_stderr_lines) {
+  if (!job.failure() || job.failure()->rank < 0) return "";
+  const JobFailure& first = *job.failure();
+  std::string text = "the job failed: rank " + std::to_string(first.rank) + " on host " + first.host + " (pid " +
+                     std::to_string(first.pid) + ") " + first.what + " first";
+  if (last_stderr_lines.empty()) {
+    text += "; it wrote nothing to stderr";
+  } else {
+    text += "; its last lines on stderr:";
+    for (const std::string& line : last_stderr_lines) text += "\n    " + line;
+  }
+  for (const std::string& later : job.later_failures()) text += "\nAfter that, " + later;
+  text += "\nProcess name: " + std::to_string(first.rank) + "\nExit code: " + std::to_string(first.exit_code);
+  return text;
+}
+
+}  // namespace hvd::launcher

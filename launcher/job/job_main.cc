@@ -1,0 +1,53 @@
+#include "launcher/job/job_main.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "launcher/cli/env_export.h"
+#include "launcher/job/job_driver.h"
+#include "launcher/process/loop.h"
+#include "launcher/process/signal_watcher.h"
+
+namespace hvd::launcher {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+// docs/design/001-job-bootstrap.md, the rows set by the launcher.
+std::map<std::string, std::string> launcher_environment(const LaunchConfig& config, const config::EnvReader& env) {
+  std::map<std::string, std::string> out = exported_environment(env, config);
+  out["HOROVOD_CONTROLLER"] = "gloo";
+  out["HOROVOD_CPU_OPERATIONS"] = "gloo";
+  if (!config.nics.empty()) {
+    out["HOROVOD_GLOO_IFACE"] = config.nics.front();
+    out["NCCL_SOCKET_IFNAME"] = joined(config.nics);
+  }
+  return out;
+}
+
+}  // namespace
+
+int job_main(LaunchConfig config, std::vector<HostAssignment> hosts, const config::EnvReader& env) {
+  ignore_sigpipe();
+  std::error_code error;
+  JobInput input;
+  input.env = launcher_environment(config, env);
+  // The logical directory, as `cd` has it: symbolic links may lead elsewhere on another host.
+  input.cwd = std::filesystem::current_path(error).string();
+  const auto logical = env.get("PWD");
+  if (logical && std::filesystem::equivalent(*logical, input.cwd, error)) input.cwd = *logical;
+  input.self_path = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  input.hosts = std::move(hosts);
+  input.config = std::move(config);
+  Loop loop;
+  JobDriver driver(loop, std::move(input));
+  return driver.run();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/host_spec.h"
+#include "launcher/process/child.h"
+#include "runtime/base/deadline.h"
+
+namespace hvd::launcher {
+
+struct JobTimings {
+  Millis start{30000};     // until every rank runs its command
+  Millis survivors{1000};  // after the first failure: time to raise and print
+  Millis term{2000};       // then SIGTERM, and after this long SIGKILL
+  Millis interrupt{5000};  // after the user's first signal: SIGTERM, and after this long SIGKILL
+  Millis kill{5000};       // after SIGKILL: a process that the kernel cannot end
+  Millis finish{10000};    // for the agents to clean up
+};
+
+// What the driver has to do next, in order.
+struct JobAction {
+  enum class Kind {
+    kLaunch,          // send every agent its launch frame
+    kSignalRanks,     // `signal` to the ranks of all agents
+    kShutdownAgents,  // the agents that answered: clean up (`at_once`: without waiting first); the others: drop
+    kDropAgents,      // kill what is left of all agents
+    kPrint,           // `text`, a message to the user
+    kFinish,          // the job is over; exit with `code`
+  };
+  Kind kind;
+  int signal = 0;
+  bool at_once = false;
+  int code = 0;
+  std::string text = {};
+};
+using JobActions = std::vector<JobAction>;
+
+// The first thing that went wrong; it decides the exit code.
+struct JobFailure {
+  int rank = -1;  // -1: a host, not a rank
+  std::string host;
+  int pid = 0;
+  int exit_code = 1;
+  std::string what;  // "exited with code 3"
+};
+
+// The decisions of a job whose ranks are fixed: when to launch, what a failure leads to, when it is over, and with which
+// exit code. Pure: events and the time go in, actions come out. Owned by the JobDriver.
+//
+//   starting -> running -> finishing -> done                     all ranks exit 0
+//   starting | running -> grace -> terminating -> killing        a rank or a host failed
+//   starting | running -> interrupted -> killing                 the user's signal
+// and from each of the latter to finishing as soon as no rank is left.
+class StaticJob {
+ public:
+  StaticJob(const std::vector<HostAssignment>& hosts, const JobTimings& timings, TimePoint now);
+
+  JobActions agent_ready(int agent, TimePoint now);
+  JobActions agent_lost(int agent, const std::string& reason, TimePoint now);
+  JobActions agent_done(int agent, TimePoint now);
+  JobActions rank_started(int rank, int pid, TimePoint now);
+  JobActions rank_not_started(int rank, int code, const std::string& reason, TimePoint now);
+  JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
+  JobActions signal_received(int signal, TimePoint now);
+  // The launcher itself cannot go on (nobody reads its output): like a signal, with a reason of its own.
+  JobActions stop(const std::string& reason, int code, TimePoint now);
+  // `detail(agent)` is what is known about an agent that has not answered, for the message; may be "".
+  JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail);
+
+  // When to call timer_fired.
+  std::optional<TimePoint> deadline() const { return deadline_; }
+  const std::optional<JobFailure>& failure() const { return failure_; }
+  // Ranks that failed by themselves after the first failure: "rank 0 (exited with code 1)".
+  const std::vector<std::string>& later_failures() const { return later_failures_; }
+
+ private:
+  enum class State { kStarting, kRunning, kGrace, kInterrupted, kTerminating, kKilling, kFinishing, kDone };
+  enum class RankState { kWaiting, kRunning, kEnded };
+  enum class AgentState { kWaiting, kReady, kGone };
+  struct RankRecord {
+    RankState state = RankState::kWaiting;
+    int agent = -1;
+    int pid = 0;
+  };
+  struct AgentRecord {
+    AgentState state = AgentState::kWaiting;
+    std::string host;
+    std::vector<int> ranks;
+  };
+
+  bool undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
+  bool any_rank_left() const;
+  bool any_agent_left() const;
+  std::string name_ranks_left() const;
+  void fail(JobFailure failure, TimePoint now, JobActions& out);
+  void rank_ended(int rank, TimePoint now, JobActions& out);
+  void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);
+  void kill_ranks(TimePoint now, JobActions& out);
+  void finish_agents(TimePoint now, JobActions& out);
+  void maybe_done(JobActions& out);
+  int exit_code() const;
+
+  JobTimings timings_;
+  std::vector<RankRecord> ranks_;  // by rank
+  std::vector<AgentRecord> agents_;
+  State state_ = State::kStarting;
+  bool launched_ = false;
+  std::optional<TimePoint> deadline_;
+  std::optional<JobFailure> failure_;
+  std::vector<std::string> later_failures_;
+  int stop_code_ = 0;  // of the user's signal, or of stop(); 0: neither
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,55 @@
+// horovodrun: the composition root. The same binary is the launcher, the agent that it starts on each host, and the first
+// step of every rank.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "launcher/agent/agent_main.h"
+#include "launcher/agent/exec_rank.h"
+#include "launcher/cli/dry_run.h"
+#include "launcher/cli/parse.h"
+#include "launcher/hosts/allocate.h"
+#include "launcher/job/job_main.h"
+#include "runtime/config/env_reader.h"
+
+namespace hvd::launcher {
+namespace {
+
+int print(const ExitText& exit) {
+  std::fputs(exit.text.c_str(), exit.to_stderr ? stderr : stdout);
+  return exit.code;
+}
+
+int launcher_main(int argc, char** argv) {
+  const config::ProcessEnv env;
+  ParseOutcome outcome = parse_command_line(argc, argv, env);
+  if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
+  LaunchConfig config = std::get<LaunchConfig>(std::move(outcome));
+  auto hosts = allocate(config.hosts, config.num_proc);
+  if (!hosts.is_ok()) {
+    std::fprintf(stderr, "horovodrun: %s\n", hosts.status().message().c_str());
+    return 1;
+  }
+  if (config.dry_run) return print({.text = dry_run_text(config, hosts.value()), .code = 0, .to_stderr = false});
+  return job_main(std::move(config), std::move(hosts).value(), env);
+}
+
+int run(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], kAgentFlag) == 0) return agent_main(argc, argv);
+  return launcher_main(argc, argv);
+}
+
+}  // namespace
+}  // namespace hvd::launcher
+
+int main(int argc, char** argv) {
+  const int code = hvd::launcher::run(argc, argv);
+  std::fflush(stdout);
+  // Not exit(): libuv would wait there for a name look-up that is still under way.
+  ::_exit(code);
+}

@@ -1,0 +1,85 @@
+#include "launcher/process/child.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include <array>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> out;
+  out.reserve(strings.size() + 1);
+  for (const std::string& s : strings) out.push_back(const_cast<char*>(s.c_str()));  // libuv only reads them
+  out.push_back(nullptr);
+  return out;
+}
+
+uv_stdio_container_t container(int fd) {
+  uv_stdio_container_t out = {};
+  out.flags = fd < 0 ? UV_IGNORE : UV_INHERIT_FD;
+  if (fd >= 0) out.data.fd = fd;
+  return out;
+}
+
+}  // namespace
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(signal);
+}
+
+std::string describe(const ExitStatus& status) {
+  if (status.signal == 0) return "exited with code " + std::to_string(status.code);
+  return "was killed by signal " + std::to_string(status.signal) + " (" + signal_name(status.signal) + ")";
+}
+
+Result<std::unique_ptr<Child>> Child::spawn(Loop& loop, const ChildOptions& options,
+                                            std::function<void(ExitStatus)> on_exit) {
+  std::vector<char*> argv = pointers(options.argv);
+  std::vector<char*> env;
+  if (options.env) env = pointers(*options.env);
+  std::array<uv_stdio_container_t, 4> stdio = {container(options.stdin_fd), container(options.stdout_fd),
+                                               container(options.stderr_fd), container(options.extra_fd)};
+  uv_process_options_t raw = {};
+  raw.exit_cb = &Child::exited;
+  raw.file = options.file.c_str();
+  raw.args = argv.data();
+  raw.env = options.env ? env.data() : nullptr;
+  raw.cwd = options.cwd.empty() ? nullptr : options.cwd.c_str();
+  raw.flags = UV_PROCESS_DETACHED;  // setsid: a Ctrl-C at the terminal reaches the launcher alone
+  raw.stdio = stdio.data();
+  raw.stdio_count = options.extra_fd < 0 ? 3 : 4;
+
+  std::unique_ptr<Child> child(new Child(std::move(on_exit)));
+  int rc = 0;
+  // The handle must be closed even when uv_spawn fails, so init never reports that failure.
+  child->handle_.init(child.get(), [&](uv_process_t* handle) {
+    rc = uv_spawn(loop.get(), handle, &raw);
+    return 0;
+  });
+  if (rc != 0) return Status::from_errno("cannot start " + options.file, -rc);
+  child->pid_ = uv_process_get_pid(child->handle_.get());
+  child->running_ = true;
+  return child;
+}
+
+void Child::exited(uv_process_t* handle, std::int64_t code, int signal) {
+  auto* self = static_cast<Child*>(handle->data);
+  if (self == nullptr) return;
+  self->running_ = false;
+  const auto callback = std::move(self->on_exit_);  // the callback may destroy *self
+  callback({.code = static_cast<int>(code), .signal = signal});
+}
+
+void Child::kill(int signal) {
+  if (running_) ::kill(pid_, signal);
+}
+
+void Child::kill_group(int signal) {
+  if (running_) ::kill(-pid_, signal);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <uv.h>
+
+#include <memory>
+
+namespace hvd::launcher {
+
+// A libuv loop. Owned by main; everything that hangs on it must be destroyed before it. Loop-confined: run() and all
+// callbacks are on the thread that made it.
+class Loop {
+ public:
+  Loop();
+  ~Loop();
+  Loop(const Loop&) = delete;
+  Loop& operator=(const Loop&) = delete;
+
+  uv_loop_t* get() { return loop_.get(); }
+  // Until stop() or until nothing is left that could happen.
+  void run();
+  void stop();
+
+ private:
+  std::unique_ptr<uv_loop_t> loop_;
+};
+
+// Owns one libuv handle: closes it when destroyed, frees it once libuv has let go of it. `data` of the handle is the
+// wrapper that gets the callbacks; it becomes null here, and a callback that finds null does nothing. Move-only.
+template <typename T>
+class UvHandle {
+ public:
+  UvHandle() = default;
+  ~UvHandle() { reset(); }
+  UvHandle(UvHandle&& other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
+  UvHandle& operator=(UvHandle&& other) noexcept {
+    if (this != &other) {
+      reset();
+      handle_ = other.handle_;
+      other.handle_ = nullptr;
+    }
+    return *this;
+  }
+
+  // Allocates the handle and calls init(T*), which returns a libuv error code; on an error the handle is freed at once.
+  template <typename Init>
+  int init(void* owner, Init&& initialise) {
+    reset();
+    auto fresh = std::make_unique<T>();
+    const int rc = initialise(fresh.get());
+    if (rc != 0) return rc;
+    fresh->data = owner;
+    handle_ = fresh.release();
+    return 0;
+  }
+  T* get() const { return handle_; }
+  explicit operator bool() const { return handle_ != nullptr; }
+
+  void reset() {
+    if (handle_ == nullptr) return;
+    handle_->data = nullptr;
+    uv_close(reinterpret_cast<uv_handle_t*>(handle_),
+             [](uv_handle_t* closed) { delete reinterpret_cast<T*>(closed); });
+    handle_ = nullptr;
+  }
+
+ private:
+  T* handle_ = nullptr;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+
+namespace hvd::launcher {
+
+inline constexpr std::uint8_t kAgentProtocolVersion = 1;
+
+// What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its stdout.
+// docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32 agent.
+enum class FrameType : std::uint8_t {
+  // launcher -> agent
+  kLaunch = 1,
+  kSignal = 2,
+  kShutdown = 3,
+  // agent -> launcher
+  kHello = 64,
+  kRankStarted = 65,
+  kRankNotStarted = 66,
+  kOutput = 67,
+  kOutputEnd = 68,
+  kRankExited = 69,
+  kNotice = 70,
+  kError = 71,
+  kDone = 72,
+};
+
+inline constexpr std::size_t kFrameHeaderBytes = 12;
+inline constexpr std::size_t kMaxLaunchBytes = 16 * 1024 * 1024;  // the environment and the command are in it
+inline constexpr std::size_t kMaxOtherBytes = 256 * 1024;
+
+struct Frame {
+  FrameType type = FrameType::kError;
+  std::uint32_t agent = 0;  // where it goes to, or comes from: agents may form a tree later
+  Bytes payload;
+};
+
+Bytes encode_frame(FrameType type, std::uint32_t agent, ByteSpan payload);
+
+// Cuts a stream of bytes into frames. A wrong version, an unknown type or a size over the type's limit is an error, and
+// every later call returns it: there is no way to find the next frame. Bytes that have been handed out are erased from
+// its memory. Externally synchronised.
+class FrameDecoder {
+ public:
+  void feed(ByteSpan bytes) { buffer_.insert(buffer_.end(), bytes.begin(), bytes.end()); }
+  // The next complete frame; nullopt when more bytes are needed.
+  Result<std::optional<Frame>> next();
+  // True when the stream may end here.
+  bool at_boundary() const { return at_ == buffer_.size(); }
+
+ private:
+  Bytes buffer_;
+  std::size_t at_ = 0;
+  Status error_;
+};
+
+}  // namespace hvd::launcher

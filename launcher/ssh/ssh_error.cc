@@ -1,0 +1,68 @@
+#include "launcher/ssh/ssh_error.h"
+
+#include <string_view>
+
+namespace hvd::launcher {
+namespace {
+
+// What OpenSSH prints, and what it means for the user. The first row that matches any line counts.
+struct Row {
+  std::string_view text;
+  std::string_view meaning;
+};
+constexpr Row kRows[] = {
+    {"REMOTE HOST IDENTIFICATION HAS CHANGED",
+     "its host key has changed: either the host was reinstalled (then remove its line from known_hosts), or somebody is "
+     "in between"},
+    {"Host key verification failed",
+     "its host key is not known and --ssh-host-keys=strict does not accept new ones: connect once by hand, or add it to "
+     "known_hosts"},
+    {"Could not resolve hostname", "unknown host: the name does not resolve"},
+    {"Permission denied", "ssh refused the login: it must work without a password (check ssh keys, user and -i)"},
+    {"Too many authentication failures", "ssh refused the login: too many keys were offered (name one with -i)"},
+    {"Connection refused", "the connection was refused: is sshd running there, on that port (-p)?"},
+    {"Connection timed out", "no answer: the connection timed out"},
+    {"Operation timed out", "no answer: the connection timed out"},
+    {"No route to host", "no route to the host"},
+    {"Network is unreachable", "the network is unreachable"},
+    {"Timeout, server", "the connection was lost: nothing heard for 15 s"},
+    {"Connection reset by", "sshd closed the connection before the login (too many at once? see MaxStartups)"},
+    {"kex_exchange_identification", "sshd closed the connection before the login (too many at once? see MaxStartups)"},
+    {"Connection closed by", "sshd closed the connection"},
+    {"Bad configuration option", "the ssh client does not understand an option: is it OpenSSH?"},
+};
+
+std::string last_line(const SshFailure& failure) {
+  return failure.stderr_lines.empty() ? "" : failure.stderr_lines.back();
+}
+
+std::string meaning_of(const SshFailure& failure) {
+  for (const Row& row : kRows) {
+    for (const std::string& line : failure.stderr_lines) {
+      if (line.find(row.text) != std::string::npos) return std::string(row.meaning);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string explain(const SshFailure& failure) {
+  const std::string where = "host " + failure.host + ": ";
+  const std::string last = last_line(failure);
+  const std::string quoted = last.empty() ? "" : " (ssh said: " + last + ")";
+  if (failure.status.signal == 0 && failure.status.code == 127) {
+    return where + "there is no " + failure.agent_path + "; install the same version there, or name it with --agent-path" +
+           quoted;
+  }
+  if (failure.status.signal == 0 && failure.status.code == 126) {
+    return where + failure.agent_path + " cannot be executed there" + quoted;
+  }
+  if (failure.status.signal == 0 && failure.status.code == 255) {
+    const std::string meaning = meaning_of(failure);
+    if (!meaning.empty()) return where + meaning + quoted;
+  }
+  return where + failure.program + " " + describe(failure.status) + " before the agent answered" + quoted;
+}
+
+}  // namespace hvd::launcher
