@@ -8,15 +8,15 @@ namespace hvd::launcher {
 
 namespace {
 
-// The options of CLI11 for every side of every row, and the way back from an option to its spelling. CLI11 only cuts
-// words apart; values are checked by flag_values.cc, in the same way for the command line and the configuration file.
+// An option of CLI11 for every spelling of the table, and the way back from it. CLI11 only cuts words apart; values are
+// checked by flag_values.cc, in the same way for the command line and the configuration file.
 class OptionSet {
  public:
   OptionSet() {
     app_.set_help_flag();  // --help is a row of our table
-    for (const FlagRow& row : flag_table()) {
-      add(row, row.on);
-      if (!row.off.empty()) add(row, row.off);
+    for (const FlagSpelling& spelling : flag_spellings()) {
+      // -np and its like have been rewritten by normalise().
+      if (spelling.text.starts_with("--") || spelling.text.size() == 2) add(spelling);
     }
   }
 
@@ -24,21 +24,14 @@ class OptionSet {
   const FlagSpelling* spelling(const CLI::Option* option) const { return spellings_.at(option); }
 
  private:
-  void add(const FlagRow& row, std::string_view side) {
-    std::string names;
-    const FlagSpelling* shown = nullptr;
-    for (const std::string_view text : split_bars(side)) {
-      if (!text.starts_with("--") && text.size() != 2) continue;  // -np: rewritten by normalise()
-      names += (names.empty() ? "" : ",") + std::string(text);
-      shown = find_spelling(text);
-    }
-    const int values = value_count(row.kind);
-    CLI::Option* option = values == 0
-                              ? app_.add_flag(names)
-                              : app_.add_option(names, [](const CLI::results_t&) { return true; });
+  void add(const FlagSpelling& spelling) {
+    const std::string name(spelling.text);
+    const int values = value_count(spelling.row->kind);
+    CLI::Option* option =
+        values == 0 ? app_.add_flag(name) : app_.add_option(name, [](const CLI::results_t&) { return true; });
     if (values > 0) option->type_size(values)->expected(1)->allow_extra_args(false);
     option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    spellings_[option] = shown;
+    spellings_[option] = &spelling;
   }
 
   CLI::App app_;

@@ -140,15 +140,17 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   return config;
 }
 
-ExitText usage_error(const Status& status) {
-  return {"horovodrun: " + status.message() + "\nhorovodrun: `horovodrun --help` lists the flags\n", 2, true};
-}
+ExitText usage_error(const Status& status) { return {"horovodrun: " + status.message() + "\n", 2, true}; }
 
 }  // namespace
 
 ParseOutcome parse_command_line(int argc, const char* const* argv, const config::EnvReader& env) {
   Result<CommandLine> line = read_command_line(argc, argv);
-  if (!line.is_ok()) return usage_error(line.status());
+  if (!line.is_ok()) {
+    ExitText error = usage_error(line.status());
+    error.text += "horovodrun: `horovodrun --help` lists the flags\n";
+    return error;
+  }
   if (auto text = requested_text(line.value().values, env)) return *std::move(text);
   Result<LaunchConfig> config = build_config(std::move(line).value(), env);
   if (!config.is_ok()) return usage_error(config.status());

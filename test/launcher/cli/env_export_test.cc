@@ -1,0 +1,35 @@
+#include "launcher/cli/env_export.h"
+
+#include <catch2/catch.hpp>
+
+namespace hvd::launcher {
+
+TEST_CASE("Variables that must stay with the launcher are not exported", "[unit][cli][compat]") {
+  for (const char* name : {"BASH_FUNC_ls%%", "OLDPWD", "CUDA_VISIBLE_DEVICES", "NV_CUDA_VISIBLE_DEVICES",
+                           "_HOROVOD_SECRET_KEY", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_AGENT", "HOROVOD_HOSTNAME",
+                           "HOROVOD_SECRET_FILE", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"}) {
+    INFO(name);
+    REQUIRE_FALSE(is_exportable(name));
+  }
+  for (const char* name : {"PATH", "PWD", "HOME", "LD_LIBRARY_PATH", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_GLOO_IFACE",
+                           "MY_OLDPWD", "AWS_SECRET_ACCESS_KEY", "a.b"}) {
+    INFO(name);
+    REQUIRE(is_exportable(name));
+  }
+}
+
+TEST_CASE("Flags win over the launcher's environment, which reaches the ranks otherwise", "[unit][cli]") {
+  LaunchConfig config;
+  config.rank_env = {{"HOROVOD_CACHE_CAPACITY", "7"}};
+  const config::MapEnv env({{"HOROVOD_CACHE_CAPACITY", "9"},
+                            {"HOROVOD_FUSION_THRESHOLD", "1"},
+                            {"HOROVOD_RANK", "3"},
+                            {"EMPTY", ""},
+                            {"PYTHONUNBUFFERED", "0"}});
+  REQUIRE(exported_environment(env, config) == std::map<std::string, std::string>{{"EMPTY", ""},
+                                                                                  {"HOROVOD_CACHE_CAPACITY", "7"},
+                                                                                  {"HOROVOD_FUSION_THRESHOLD", "1"},
+                                                                                  {"PYTHONUNBUFFERED", "1"}});
+}
+
+}  // namespace hvd::launcher

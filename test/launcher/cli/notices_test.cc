@@ -1,0 +1,57 @@
+#include "launcher/cli/notices.h"
+
+#include <catch2/catch.hpp>
+
+#include "test/launcher/cli/parse_helper.h"
+
+namespace hvd::launcher {
+
+namespace {
+using Lines = std::vector<std::string>;
+constexpr const char* kNoMpi = ": this Horovod has no MPI; ignored, the job runs over Gloo";
+}  // namespace
+
+TEST_CASE("MPI flags are accepted with one line, --gloo silently", "[unit][cli][compat]") {
+  REQUIRE(parse_job({"--gloo"}).notices.empty());
+  REQUIRE(parse_job({"--mpi"}).notices == Lines{std::string("--mpi") + kNoMpi});
+  REQUIRE(parse_job({"--jsrun"}).notices == Lines{std::string("--jsrun") + kNoMpi});
+  REQUIRE(parse_job({"--mpi", "--tcp", "--mpi-args=-x A", "--binding-args=-bind-to none", "--mpi-threads-disable"}).notices ==
+          Lines{std::string("--mpi-threads-disable, --mpi-args, --tcp, --binding-args, --mpi") + kNoMpi});
+}
+
+TEST_CASE("A flag whose feature is not built yet says so once", "[unit][cli]") {
+  REQUIRE(parse_job({"--autotune", "--autotune-log-file", "x"}).notices ==
+          Lines{"--autotune, --autotune-log-file: autotuning is not built yet; no effect"});
+  REQUIRE(parse_job({"--min-np", "1", "--max-np", "4", "--elastic-timeout", "5", "--reset-limit", "3",
+                     "--slots-per-host", "2", "--blacklist-cooldown-range", "1", "2"})
+              .notices ==
+          Lines{"--min-np, --max-np, --slots-per-host, --elastic-timeout, --reset-limit, --blacklist-cooldown-range: "
+                "elastic jobs are not built yet; no effect"});
+  REQUIRE(parse_job({"--host-discovery-script", "./d.sh"}).notices ==
+          Lines{"--host-discovery-script: host discovery is not built yet; no effect, the job runs on localhost"});
+  REQUIRE(parse_job({"--timeline-filename", "t.json"}).notices.size() == 1);
+  REQUIRE(parse_job({"--hierarchical-allreduce", "--torus-allreduce"}).notices.size() == 1);
+  REQUIRE(parse_job({"--num-nccl-streams", "2"}).notices.size() == 1);
+}
+
+TEST_CASE("A flag that asks for nothing is silent", "[unit][cli]") {
+  REQUIRE(parse_job({"--no-autotune", "--no-hierarchical-allreduce", "--no-timeline-mark-cycles",
+                     "--no-mpi-threads-disable", "--disable-cache", "--verbose", "--stall-check"})
+              .notices.empty());
+}
+
+TEST_CASE("Deprecated spellings and risky choices are noted", "[unit][cli]") {
+  REQUIRE(parse_job({"--log-hide-timestamp"}).notices ==
+          Lines{"--log-hide-timestamp is deprecated; use --log-without-timestamp"});
+  REQUIRE(parse_job({"--no-log-hide-timestamp"}).notices ==
+          Lines{"--no-log-hide-timestamp is deprecated; use --log-with-timestamp"});
+  REQUIRE(parse_job({"--log-without-timestamp"}).notices.empty());
+  REQUIRE(parse_job({"--log-with-timestamp"}).notices.empty());
+  REQUIRE(parse_job({"--network-interface", "a,b", "--network-interface", "c,d"}).notices ==
+          Lines{"a list in --network-interface is deprecated; use --network-interfaces"});
+  REQUIRE(parse_job({"--network-interface", "a"}).notices.empty());
+  REQUIRE(parse_job({"--ssh-host-keys", "off"}).notices.size() == 1);
+  REQUIRE(parse_job({"--ssh-host-keys", "strict"}).notices.empty());
+}
+
+}  // namespace hvd::launcher

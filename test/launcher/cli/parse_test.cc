@@ -1,0 +1,183 @@
+#include "launcher/cli/parse.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "test/launcher/cli/parse_helper.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+ExitText text_of(const Words& args) {
+  ParseOutcome outcome = parse(args);
+  REQUIRE(std::holds_alternative<ExitText>(outcome));
+  return std::get<ExitText>(outcome);
+}
+
+}  // namespace
+
+TEST_CASE("The simplest command line is a local job with the defaults", "[unit][cli]") {
+  const LaunchConfig config = std::get<LaunchConfig>(parse({"-np", "2", "python", "train.py", "--epochs", "3"}));
+  REQUIRE(config.num_proc == 2);
+  REQUIRE(config.hosts.size() == 1);
+  REQUIRE(config.hosts[0].name == "localhost");
+  REQUIRE(config.hosts[0].slots == 2);
+  REQUIRE(config.command == Words{"python", "train.py", "--epochs", "3"});
+  REQUIRE(config.ssh_port == std::nullopt);
+  REQUIRE(config.ssh_identity_file == std::nullopt);
+  REQUIRE(config.ssh_host_keys == SshHostKeys::kAcceptNew);
+  REQUIRE(config.ssh_program == "ssh");
+  REQUIRE(config.agent_path == std::nullopt);
+  REQUIRE(config.verbose == 0);
+  REQUIRE(config.output_filename == std::nullopt);
+  REQUIRE(config.start_timeout == std::chrono::seconds(30));
+  REQUIRE(config.nics.empty());
+  REQUIRE_FALSE(config.prefix_output_with_timestamp);
+  REQUIRE_FALSE(config.dry_run);
+  REQUIRE(config.rank_env.empty());
+  REQUIRE(config.notices.empty());
+}
+
+TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
+  const LaunchConfig config =
+      parse_job({"-H", "a:1,u@b:2222:1", "-p", "2200", "-i", "/k", "--ssh-host-keys", "strict", "--ssh-program",
+                 "/opt/ssh", "--agent-path", "/opt/horovodrun", "--verbose", "--output-filename", "out",
+                 "--start-timeout", "7", "--network-interfaces", "eth0, lo", "--network-interface", "ib0",
+                 "-prefix-timestamp", "--dry-run", "--disable-cache"});
+  REQUIRE(config.hosts.size() == 2);
+  REQUIRE(config.hosts[1].user == "u");
+  REQUIRE(config.hosts[1].port == 2222);
+  REQUIRE(config.ssh_port == 2200);
+  REQUIRE(config.ssh_identity_file == "/k");
+  REQUIRE(config.ssh_host_keys == SshHostKeys::kStrict);
+  REQUIRE(config.ssh_program == "/opt/ssh");
+  REQUIRE(config.agent_path == "/opt/horovodrun");
+  REQUIRE(config.verbose == 2);
+  REQUIRE(config.output_filename == "out");
+  REQUIRE(config.start_timeout == std::chrono::seconds(7));
+  REQUIRE(config.nics == Words{"eth0", "lo", "ib0"});
+  REQUIRE(config.prefix_output_with_timestamp);
+  REQUIRE(config.dry_run);
+}
+
+TEST_CASE("The command keeps its own flags and separators", "[unit][cli]") {
+  REQUIRE(std::get<LaunchConfig>(parse({"-np", "1", "prog", "-np", "9", "--help", "--"})).command ==
+          Words{"prog", "-np", "9", "--help", "--"});
+  REQUIRE(std::get<LaunchConfig>(parse({"-np", "1", "--", "--prog", "-v"})).command == Words{"--prog", "-v"});
+}
+
+TEST_CASE("The last of a repeated flag wins", "[unit][cli]") {
+  const LaunchConfig config = parse_job({"-np", "3", "--cache-capacity", "1", "--cache-capacity", "2", "--verbose", "--verbose"});
+  REQUIRE(config.num_proc == 3);
+  REQUIRE(config.rank_env.at("HOROVOD_CACHE_CAPACITY") == "2");
+}
+
+TEST_CASE("The start timeout comes from the flag, then the environment, then the default", "[unit][cli][compat]") {
+  const config::MapEnv::Map env{{"HOROVOD_START_TIMEOUT", "45"}};
+  REQUIRE(parse_job({}, env).start_timeout == std::chrono::seconds(45));
+  REQUIRE(parse_job({"--start-timeout", "5"}, env).start_timeout == std::chrono::seconds(5));
+  REQUIRE(parse_job({}, {{"HOROVOD_START_TIMEOUT", ""}}).start_timeout == std::chrono::seconds(30));
+  REQUIRE(usage_error_of({"-np", "1", "true"}, {{"HOROVOD_START_TIMEOUT", "soon"}}) ==
+          "HOROVOD_START_TIMEOUT: 'soon' is not an integer from 1 to 31536000");
+}
+
+TEST_CASE("A hostfile gives the hosts", "[unit][cli]") {
+  char path[] = "/tmp/hvd-hosts-XXXXXX";
+  REQUIRE(::mkstemp(path) >= 0);
+  std::ofstream(path) << "# two\na slots=1\n\nb slots=1 port=22\n";
+  for (const char* flag : {"-hostfile", "--hostfile"}) REQUIRE(parse_job({flag, path}).hosts.size() == 2);
+  std::ofstream(path) << "a slots=none\n";
+  REQUIRE(usage_error_of({"-np", "1", "--hostfile", path, "true"}) ==
+          std::string(path) + ":1: 'none' is not a number of slots from 1 to 4096");
+  std::remove(path);
+}
+
+TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
+  const struct {
+    Words args;
+    const char* error;
+  } kCases[] = {
+      {{}, "-np is missing: the number of processes to start"},
+      {{"true"}, "-np is missing: the number of processes to start"},
+      {{"-np", "2"}, "the command to run is missing"},
+      {{"-np", "0", "true"}, "--num-proc: '0' is not an integer from 1 to 1048576"},
+      {{"-np", "-2", "true"}, "--num-proc: '-2' is not an integer from 1 to 1048576"},
+      {{"-np", "two", "true"}, "--num-proc: 'two' is not an integer from 1 to 1048576"},
+      {{"-np", "2", "--nonsense", "true"}, "unknown flag '--nonsense'"},
+      {{"-np", "2", "--fusion-threshold-mb", "-1", "true"},
+       "--fusion-threshold-mb: '-1' is not an integer from 0 to 1048576"},
+      {{"-np", "2", "--cycle-time-ms", "-0.1", "true"}, "--cycle-time-ms: '-0.1' is not a number from 0 to 3600000"},
+      {{"-np", "2", "--autotune-gaussian-process-noise", "1.1", "true"},
+       "--autotune-gaussian-process-noise: '1.1' is not a number from 0 to 1"},
+      {{"-np", "2", "--log-level", "LOUD", "true"},
+       "--log-level: 'LOUD' is not one of: TRACE, DEBUG, INFO, WARNING, ERROR, FATAL"},
+      {{"-np", "2", "-p", "0", "true"}, "-p: '0' is not an integer from 1 to 65535"},
+      {{"-np", "2", "--ssh-host-keys", "maybe", "true"},
+       "--ssh-host-keys: 'maybe' is not one of: strict, accept-new, off"},
+      {{"-np", "2", "--output-filename", "", "true"}, "--output-filename: '' is not a text"},
+      {{"-np", "2", "--network-interfaces", "a,,b", "true"}, "--network-interfaces: 'a,,b' has an empty part"},
+      {{"-np", "2", "--network-interfaces", "../x", "true"},
+       "--network-interfaces: '../x' is not the name of a network interface"},
+      {{"-np", "2", "--blacklist-cooldown-range", "1", "x", "true"},
+       "--blacklist-cooldown-range: 'x' is not an integer from 0 to 31536000"},
+      {{"-np", "2", "-H", "a", "true"},
+       "-H: host list, entry 1 'a': the number of slots is missing (write a:1 for one)"},
+  };
+  for (const auto& entry : kCases) {
+    INFO(Catch::Detail::stringify(entry.args));
+    REQUIRE(usage_error_of(entry.args) == entry.error);
+  }
+}
+
+TEST_CASE("Flags that exclude each other are named", "[unit][cli][compat]") {
+  const struct {
+    Words flags;
+    const char* error;
+  } kCases[] = {
+      {{"-H", "a:1", "--hostfile", "f"}, "-H and --hostfile exclude each other"},
+      {{"--host-discovery-script", "s", "--hosts", "a:1"}, "--host-discovery-script and --hosts exclude each other"},
+      {{"--gloo", "--mpi"}, "--gloo and --mpi exclude each other"},
+      {{"--mpi", "--jsrun"}, "--mpi and --jsrun exclude each other"},
+      {{"--autotune", "--no-autotune"}, "--autotune and --no-autotune exclude each other"},
+      {{"--stall-check", "--no-stall-check"}, "--stall-check and --no-stall-check exclude each other"},
+      {{"--log-with-timestamp", "--log-without-timestamp"},
+       "--log-with-timestamp and --log-without-timestamp exclude each other"},
+  };
+  for (const auto& entry : kCases) {
+    Words args{"-np", "1"};
+    args.insert(args.end(), entry.flags.begin(), entry.flags.end());
+    args.emplace_back("true");
+    INFO(Catch::Detail::stringify(args));
+    REQUIRE(usage_error_of(args) == entry.error);
+  }
+}
+
+TEST_CASE("A time before output and a time in log lines go together", "[unit][cli]") {
+  const LaunchConfig config = parse_job({"-prefix-timestamp", "--log-without-timestamp"});
+  REQUIRE(config.prefix_output_with_timestamp);
+  REQUIRE(config.rank_env.at("HOROVOD_LOG_HIDE_TIME") == "1");
+}
+
+TEST_CASE("A usage error points to --help, an error in a hostfile does not", "[unit][cli]") {
+  REQUIRE(text_of({"--nonsense"}).text ==
+          "horovodrun: unknown flag '--nonsense'\nhorovodrun: `horovodrun --help` lists the flags\n");
+  REQUIRE(text_of({"-np", "1", "--hostfile", "/nonexistent", "true"}).text ==
+          "horovodrun: hostfile '/nonexistent': No such file or directory\n");
+}
+
+TEST_CASE("No job is local beyond the slots of one host", "[unit][cli]") {
+  REQUIRE(std::get<LaunchConfig>(parse({"-np", "5000", "true"})).hosts.at(0).slots == 4096);
+}
+
+TEST_CASE("An empty argument list does no harm", "[unit][cli]") {
+  const ParseOutcome outcome = parse_command_line(0, nullptr, config::MapEnv());
+  REQUIRE(std::get<ExitText>(outcome).code == 2);
+}
+
+}  // namespace hvd::launcher

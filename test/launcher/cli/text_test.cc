@@ -1,0 +1,67 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "launcher/cli/check_build.h"
+#include "launcher/cli/flag_table.h"
+#include "launcher/cli/help.h"
+#include "test/launcher/cli/parse_helper.h"
+
+namespace hvd::launcher {
+
+namespace {
+ExitText text_of(const std::vector<std::string>& args, const config::MapEnv::Map& env = {}) {
+  const ParseOutcome outcome = parse(args, env);
+  REQUIRE(std::holds_alternative<ExitText>(outcome));
+  return std::get<ExitText>(outcome);
+}
+}  // namespace
+
+TEST_CASE("--version prints the version alone", "[unit][cli][compat]") {
+  for (const char* flag : {"--version", "-v"}) REQUIRE(text_of({flag}) == ExitText{HVD_VERSION "\n", 0, false});
+}
+
+TEST_CASE("--help lists every spelling and its purpose", "[unit][cli]") {
+  const ExitText help = text_of({"--help"});
+  REQUIRE(help.code == 0);
+  REQUIRE_FALSE(help.to_stderr);
+  for (const FlagSpelling& spelling : flag_spellings()) {
+    INFO(spelling.text);
+    REQUIRE(help.text.find(spelling.text) != std::string::npos);
+  }
+  std::size_t begin = 0;
+  for (std::size_t end = help.text.find('\n'); end != std::string::npos; end = help.text.find('\n', begin)) {
+    REQUIRE(end - begin <= 110);
+    begin = end + 1;
+  }
+}
+
+TEST_CASE("--check-build lists frameworks, controllers and operations", "[unit][cli][compat]") {
+  const std::string kExpected = "Horovod v" HVD_VERSION
+                                ":\n"
+                                "\nAvailable Frameworks:\n    [ ] TensorFlow\n    [X] PyTorch\n    [ ] MXNet\n"
+                                "\nAvailable Controllers:\n    [ ] MPI\n    [X] Gloo\n"
+                                "\nAvailable Tensor Operations:\n    [ ] NCCL\n    [ ] DDL\n    [ ] CCL\n    [ ] MPI\n"
+                                "    [X] Gloo\n";
+  REQUIRE(text_of({"-cb"}) == ExitText{kExpected, 0, false});
+  REQUIRE(text_of({"--check-build"}).text == kExpected);
+  const std::string verbose = text_of({"--check-build", "--verbose"}).text;
+  REQUIRE(verbose.starts_with("\n" + kExpected));
+  REQUIRE(verbose.find("TensorFlow: ") != std::string::npos);
+}
+
+TEST_CASE("--print-config shows flags above the environment above the defaults", "[unit][cli]") {
+  const config::MapEnv::Map env{{"HOROVOD_CACHE_CAPACITY", "5"}, {"HOROVOD_CYCLE_TIME", "9"}};
+  const ExitText listing = text_of({"--print-config", "--cycle-time-ms", "3"}, env);
+  REQUIRE(listing.code == 0);
+  REQUIRE(listing.text.find("5  (default 1024)\n") != std::string::npos);
+  REQUIRE(listing.text.find("3.0  (default unset)\n") != std::string::npos);
+  REQUIRE(listing.text.find("134217728\n") != std::string::npos);
+}
+
+TEST_CASE("Texts need neither -np nor a command, but a right command line", "[unit][cli]") {
+  REQUIRE(text_of({"--version", "--bogus-flag"}).code == 2);
+  REQUIRE(std::holds_alternative<LaunchConfig>(parse({"-np", "1", "prog", "--version"})));
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,187 @@
+#include "runtime/config/runtime_config.h"
+
+#include <catch2/catch.hpp>
+
+namespace hvd::config {
+
+namespace {
+
+Result<RuntimeConfig> load(const MapEnv::Map& variables) { return load_runtime_config(MapEnv(variables)); }
+
+std::string error_of(const MapEnv::Map& variables) {
+  const Result<RuntimeConfig> config = load(variables);
+  REQUIRE_FALSE(config.is_ok());
+  REQUIRE(config.status().code() == StatusCode::kInvalidArgument);
+  return config.status().message();
+}
+
+const MapEnv::Map kRank3of4{{"HOROVOD_RANK", "3"},
+                            {"HOROVOD_SIZE", "4"},
+                            {"HOROVOD_LOCAL_RANK", "1"},
+                            {"HOROVOD_LOCAL_SIZE", "2"},
+                            {"HOROVOD_CROSS_RANK", "1"},
+                            {"HOROVOD_CROSS_SIZE", "2"},
+                            {"HOROVOD_HOSTNAME", "b"},
+                            {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.1"},
+                            {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4711"}};
+
+MapEnv::Map with(MapEnv::Map variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+
+MapEnv::Map without(MapEnv::Map variables, const std::string& name) {
+  variables.erase(name);
+  return variables;
+}
+
+}  // namespace
+
+TEST_CASE("An empty environment is a world of size 1", "[unit][config]") {
+  const RuntimeConfig config = load({}).value();
+  REQUIRE(config.size == 1);
+  REQUIRE(config.rank == 0);
+  REQUIRE(config.rendezvous_addr.empty());
+  REQUIRE(config.fusion_threshold == 134'217'728);
+  REQUIRE_FALSE(config.cycle_time.has_value());
+  REQUIRE(config.warnings.empty());
+}
+
+TEST_CASE("A rank's place and its way to the job are read", "[unit][config]") {
+  MapEnv::Map variables = kRank3of4;
+  variables["HOROVOD_AGENT"] = "hvd-agent-00";
+  variables["HOROVOD_SECRET_FILE"] = "/run/secret";
+  variables["HOROVOD_GLOO_IFACE"] = "eth0";
+  const RuntimeConfig config = load(variables).value();
+  REQUIRE(config.rank == 3);
+  REQUIRE(config.size == 4);
+  REQUIRE(config.local_rank == 1);
+  REQUIRE(config.local_size == 2);
+  REQUIRE(config.cross_rank == 1);
+  REQUIRE(config.cross_size == 2);
+  REQUIRE(config.hostname == "b");
+  REQUIRE(config.rendezvous_addr == "10.0.0.1");
+  REQUIRE(config.rendezvous_port == 4711);
+  REQUIRE(config.agent_socket == "hvd-agent-00");
+  REQUIRE(config.secret_file == "/run/secret");
+  REQUIRE(config.iface == "eth0");
+}
+
+TEST_CASE("Settings of every kind are read", "[unit][config]") {
+  const RuntimeConfig config = load({{"HOROVOD_FUSION_THRESHOLD", "64MB"},
+                                     {"HOROVOD_CYCLE_TIME", "2.5"},
+                                     {"HOROVOD_CACHE_CAPACITY", "0"},
+                                     {"HOROVOD_GLOO_TIMEOUT_SECONDS", "7"},
+                                     {"HOROVOD_GLOO_TRANSPORT", "TCP"},
+                                     {"HOROVOD_ELASTIC", "1"},
+                                     {"HOROVOD_DETERMINISTIC", "true"},
+                                     {"HOROVOD_BATCH_D2D_MEMCOPIES", "0"},
+                                     {"HOROVOD_TIMELINE", "DYNAMIC"},
+                                     {"HOROVOD_LOG_LEVEL", "DEBUG"},
+                                     {"HOROVOD_THREAD_AFFINITY", "2,3"},
+                                     {"HOROVOD_STALL_CHECK_TIME_SECONDS", "5"},
+                                     {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "9"},
+                                     {"HOROVOD_CONTROLLER", "Gloo"},
+                                     {"HOROVOD_CPU_OPERATIONS", "GLOO"}})
+                                   .value();
+  REQUIRE(config.fusion_threshold == 64 << 20);
+  REQUIRE(config.cycle_time->count() == 2.5);
+  REQUIRE(config.cache_capacity == 0);
+  REQUIRE(config.gloo_timeout == std::chrono::seconds(7));
+  REQUIRE(config.gloo_transport == GlooTransport::kTcp);
+  REQUIRE(config.elastic);
+  REQUIRE(config.deterministic);
+  REQUIRE_FALSE(config.batch_d2d_memcopies);
+  REQUIRE(config.timeline == "DYNAMIC");
+  REQUIRE(config.log_level == LogLevel::kDebug);
+  REQUIRE(config.thread_affinity == std::vector<int>{2, 3});
+  REQUIRE(config.stall_check_time == std::chrono::seconds(5));
+  REQUIRE(config.stall_shutdown_time == std::chrono::seconds(9));
+  REQUIRE(config.warnings.empty());
+}
+
+TEST_CASE("A cycle time of 0 is not the same as none", "[unit][config]") {
+  REQUIRE(load({{"HOROVOD_CYCLE_TIME", "0"}}).value().cycle_time->count() == 0);
+  REQUIRE_FALSE(load({{"HOROVOD_CYCLE_TIME", ""}}).value().cycle_time.has_value());
+}
+
+TEST_CASE("A bad value is an error with variable, value and syntax", "[unit][config]") {
+  REQUIRE(error_of({{"HOROVOD_FUSION_THRESHOLD", "64 bananas"}}) ==
+          "HOROVOD_FUSION_THRESHOLD: '64 bananas' is not a number of bytes from 0 to 1099511627776 (as 67108864 or "
+          "64MB)");
+  REQUIRE(error_of({{"HOROVOD_RANK", "one"}}) == "HOROVOD_RANK: 'one' is not an integer from 0 to 1048575");
+  REQUIRE(error_of({{"HOROVOD_SIZE", "0"}}) == "HOROVOD_SIZE: '0' is not an integer from 1 to 1048576");
+  REQUIRE(error_of({{"HOROVOD_CYCLE_TIME", "(None,)"}}) ==
+          "HOROVOD_CYCLE_TIME: '(None,)' is not a number from 0 to 3600000");
+  REQUIRE(error_of({{"HOROVOD_ELASTIC", "maybe"}}) ==
+          "HOROVOD_ELASTIC: 'maybe' is not a truth value (1, 0, true or false)");
+  REQUIRE(error_of({{"HOROVOD_GLOO_TRANSPORT", "ib"}}).find("'ib' is not one of: hvd, tcp") != std::string::npos);
+}
+
+TEST_CASE("Controllers that are not there are named in the error", "[unit][config][compat]") {
+  REQUIRE(error_of({{"HOROVOD_CONTROLLER", "mpi"}}) ==
+          "this Horovod has no MPI (unset the variable or set it to gloo): HOROVOD_CONTROLLER: 'mpi' is not one of: "
+          "gloo");
+  REQUIRE(error_of({{"HOROVOD_CPU_OPERATIONS", "CCL"}}).find("no oneCCL") != std::string::npos);
+  REQUIRE(error_of({{"HOROVOD_CONTROLLER", "pigeon"}}).find("'pigeon'") != std::string::npos);
+}
+
+TEST_CASE("Values that contradict each other are errors that name both", "[unit][config]") {
+  REQUIRE(error_of(with(kRank3of4, "HOROVOD_RANK", "4")) == "HOROVOD_RANK=4 must be less than HOROVOD_SIZE=4");
+  REQUIRE(error_of(with(kRank3of4, "HOROVOD_LOCAL_RANK", "2")) ==
+          "HOROVOD_LOCAL_RANK=2 must be less than HOROVOD_LOCAL_SIZE=2");
+  REQUIRE(error_of(with(kRank3of4, "HOROVOD_CROSS_RANK", "5")) ==
+          "HOROVOD_CROSS_RANK=5 must be less than HOROVOD_CROSS_SIZE=2");
+  REQUIRE(error_of(with(kRank3of4, "HOROVOD_LOCAL_SIZE", "5")) ==
+          "HOROVOD_LOCAL_SIZE=5 must not be greater than HOROVOD_SIZE=4");
+  REQUIRE(error_of(with(kRank3of4, "HOROVOD_CROSS_SIZE", "5")) ==
+          "HOROVOD_CROSS_SIZE=5 must not be greater than HOROVOD_SIZE=4");
+  REQUIRE(error_of(without(kRank3of4, "HOROVOD_GLOO_RENDEZVOUS_PORT")).find("go together") != std::string::npos);
+  REQUIRE(error_of(without(kRank3of4, "HOROVOD_GLOO_RENDEZVOUS_ADDR"))
+              .find("HOROVOD_GLOO_RENDEZVOUS_PORT=4711 is set but HOROVOD_GLOO_RENDEZVOUS_ADDR is not") == 0);
+  REQUIRE(error_of({{"HOROVOD_SIZE", "2"}}).find("HOROVOD_SIZE=2 needs HOROVOD_GLOO_RENDEZVOUS_ADDR") == 0);
+}
+
+TEST_CASE("What the contract wants ignored is ignored with a warning", "[unit][config][compat]") {
+  SECTION("a shutdown time below the warning time") {
+    const RuntimeConfig config = load({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "10"}}).value();
+    REQUIRE(config.stall_shutdown_time.count() == 0);
+    REQUIRE(config.warnings.size() == 1);
+    REQUIRE(config.warnings[0].find("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=10 is below") == 0);
+  }
+  SECTION("an unknown log level") {
+    const RuntimeConfig config = load({{"HOROVOD_LOG_LEVEL", "loud"}}).value();
+    REQUIRE(config.log_level == LogLevel::kWarning);
+    REQUIRE(config.warnings.size() == 1);
+    REQUIRE(config.warnings[0].find("'loud'") != std::string::npos);
+  }
+  SECTION("a bad core list") {
+    const RuntimeConfig config = load({{"HOROVOD_THREAD_AFFINITY", "0,x"}}).value();
+    REQUIRE(config.thread_affinity.empty());
+    REQUIRE(config.warnings.size() == 1);
+  }
+  SECTION("fewer cores than local ranks") {
+    const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5")).value();
+    REQUIRE(config.thread_affinity.empty());
+    REQUIRE(config.warnings.at(0).find("lists 1 cores for 2 local ranks") != std::string::npos);
+  }
+  SECTION("more cores than local ranks is fine") {
+    const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "5,6,7")).value();
+    REQUIRE(config.thread_affinity.size() == 3);
+    REQUIRE(config.warnings.empty());
+  }
+}
+
+TEST_CASE("Unknown HOROVOD names are warnings with the nearest known name", "[unit][config]") {
+  const RuntimeConfig config = load({{"HOROVOD_FUSION_TRESHOLD", "1"},
+                                     {"HOROVOD_WITH_PYTORCH", "1"},
+                                     {"HOROVOD_START_TIMEOUT", "60"},
+                                     {"HOROVOD_UNHEARD_OF_THINGS_HERE", "1"},
+                                     {"OTHER", "1"}})
+                                   .value();
+  REQUIRE(config.warnings ==
+          std::vector<std::string>{"unknown variable HOROVOD_FUSION_TRESHOLD; did you mean HOROVOD_FUSION_THRESHOLD?",
+                                   "unknown variable HOROVOD_UNHEARD_OF_THINGS_HERE"});
+}
+
+}  // namespace hvd::config
