@@ -9,7 +9,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
-#include <random>
+#include <tuple>
 
 #include "rendezvous/client/channel.h"
 #include "rendezvous/client/socket_io.h"

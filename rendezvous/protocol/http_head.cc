@@ -44,9 +44,13 @@ bool HttpHead::take(char c) {
     fail(400, "a control character in the head");
   } else if (text_.size() >= kMaxHeadBytes) {
     fail(431, "a head of more than " + std::to_string(kMaxHeadBytes) + " bytes");
+  } else if (text_.size() < begins_with_.size() && c != begins_with_[text_.size()]) {
+    fail(400, "a head that does not begin with " + std::string(begins_with_));
   } else {
     text_.push_back(c);
-    if (!started_ && text_.size() > kMaxStartLine) fail(414, "a start line of more than " + std::to_string(kMaxStartLine) + " bytes");
+    if (!started_ && text_.size() > kMaxStartLine) {
+      fail(414, "a start line of more than " + std::to_string(kMaxStartLine) + " bytes");
+    }
     if (c == '\n') end_line();
   }
   return !problem_;
@@ -80,9 +84,10 @@ void HttpHead::check_field(std::string_view line) {
     std::size_t length = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), length);
     // from_chars takes digits only: neither a sign, nor white space, nor a list.
-    if (error == std::errc::result_out_of_range) return fail(413, "a body of more than " + std::to_string(kMaxBodyBytes) + " bytes");
-    if (error != std::errc() || end != value.data() + value.size()) return fail(400, "a Content-Length that is not a number");
-    if (length > kMaxBodyBytes) return fail(413, "a body of more than " + std::to_string(kMaxBodyBytes) + " bytes");
+    const bool overflow = error == std::errc::result_out_of_range;
+    const bool is_number = (error == std::errc() || overflow) && end == value.data() + value.size();
+    if (!is_number) return fail(400, "a Content-Length that is not a number");
+    if (overflow || length > kMaxBodyBytes) return fail(413, "a body of more than " + std::to_string(kMaxBodyBytes) + " bytes");
     content_length_ = length;
   } else if (equals_ignoring_case(name, "transfer-encoding")) {
     fail(501, "Transfer-Encoding is not supported");

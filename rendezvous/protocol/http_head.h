@@ -20,6 +20,10 @@ struct HttpProblem {
 // goes to Beast's parser. Pure, externally synchronised.
 class HttpHead {
  public:
+  // `begins_with`: what every head of this kind begins with; anything else is a problem at its first byte, so that nobody
+  // waits for the rest of a banner that is no HTTP.
+  explicit HttpHead(std::string_view begins_with = "") : begins_with_(begins_with) {}
+
   // Takes bytes up to the end of the head and returns how many it took.
   std::size_t feed(std::string_view bytes);
 
@@ -35,6 +39,7 @@ class HttpHead {
   void check_field(std::string_view line);
   void fail(int status, std::string reason);
 
+  const std::string_view begins_with_;  // a literal
   std::string text_;
   std::size_t line_start_ = 0;
   std::size_t fields_ = 0;

@@ -22,7 +22,7 @@ class HttpReader {
   const std::optional<HttpProblem>& problem() const { return problem_; }
 
  protected:
-  HttpReader() = default;
+  explicit HttpReader(std::string_view begins_with = "") : head_(begins_with) {}
   ~HttpReader() = default;
 
   virtual std::optional<HttpProblem> parse_head(const HttpHead& head) = 0;
@@ -48,6 +48,8 @@ class RequestReader final : public HttpReader {
 
 class ResponseReader final : public HttpReader {
  public:
+  ResponseReader() : HttpReader("HTTP/1.1 ") {}
+
   // Requires: done(). Once.
   HttpResponse take();
 

@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>  // before Asio: Boost 1.74 uses std::exchange without it
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <tuple>
 #include <thread>
 
 #include "rendezvous/client/job_secret.h"
