@@ -19,7 +19,13 @@ function(hvd_import_headers name header)
   add_library(third_party::${name} ALIAS hvd_third_party_${name})
 endfunction()
 
-hvd_import_static(uv uv.h libuv_a.a dl pthread)
+# Debian's libuv_a.a is not position-independent: programs link it, the extension module takes the shared library. A
+# target says which with the property HVD_SHARED_UV.
+hvd_import_headers(uv uv.h)
+find_library(HVD_uv_STATIC NAMES libuv_a.a REQUIRED)
+find_library(HVD_uv_SHARED NAMES uv REQUIRED)
+target_link_libraries(hvd_third_party_uv INTERFACE
+  "$<IF:$<BOOL:$<TARGET_PROPERTY:HVD_SHARED_UV>>,${HVD_uv_SHARED},${HVD_uv_STATIC}>" dl pthread)
 hvd_import_static(crypto openssl/evp.h libcrypto.a dl pthread)
 hvd_import_static(yaml yaml-cpp/yaml.h libyaml-cpp.a)
 hvd_import_static(gloo gloo/context.h gloo)
