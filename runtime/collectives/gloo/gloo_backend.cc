@@ -13,6 +13,7 @@
 #include "runtime/base/thread_annotations.h"
 #include "runtime/collectives/gloo/abortable_context.h"
 #include "runtime/collectives/gloo/exchange_allreduce.h"
+#include "runtime/collectives/gloo/ring_allreduce.h"
 #include "runtime/collectives/kernels/kernels.h"
 
 namespace hvd::collectives {
@@ -67,6 +68,7 @@ struct GlooBackend::Impl {
   // can never be taken for one of another call; within a call Gloo keeps the order per peer and slot.
   std::shared_ptr<AbortableContext> context;
   std::unique_ptr<ExchangeAllreduce> exchange;
+  std::unique_ptr<RingAllreduce> ring;
   std::uint32_t next_tag = 0;
 
   std::mutex mutex;
@@ -134,7 +136,10 @@ Status GlooBackend::Impl::ensure_context() {
     abort_target = abortable;
   }
   context = abortable;
-  if (abortable->size > 1) exchange = std::make_unique<ExchangeAllreduce>(abortable, options.wait_timeout);
+  if (context->size > 1) {
+    exchange = std::make_unique<ExchangeAllreduce>(context, options.wait_timeout);
+    ring = std::make_unique<RingAllreduce>(context, options.wait_timeout);
+  }
   return Status::ok();
 }
 
@@ -152,6 +157,9 @@ void GlooBackend::Impl::allreduce(const CollectiveCall& call) {
   if (call.count == 0 || context->size == 1) return;
   if (bytes_of(call.dtype, call.count) <= ExchangeAllreduce::kMaxBytes) {
     return exchange->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
+  }
+  if (options.ring == GlooBackendOptions::Ring::kOurs) {
+    return ring->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
   }
   gloo::AllreduceOptions opts(context);
   set_output(opts, call);

@@ -16,9 +16,12 @@ struct GlooBackendOptions {
   // Longest wait of one message for its peer. For a transport that tells of a peer's death by itself it only has to be
   // long; for stock Gloo it is HOROVOD_GLOO_TIMEOUT_SECONDS.
   Millis wait_timeout{std::chrono::hours(24 * 365)};
+  // Who reduces what is too large for the small exchange. Gloo's is there for comparison.
+  enum class Ring { kOurs, kGloo };
+  Ring ring = Ring::kOurs;
 };
 
-// Collectives over any Gloo context: Gloo's algorithms for what is large, exchanges of our own for what is small.
+// Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and allreduces of our own.
 // Owned by a lane. start() runs the call on the calling thread (one at a time, as the interface says) and calls `done`
 // before it returns; abort() may come from any thread and wakes start(). Gloo's exceptions end here. It neither knows
 // the transport below the context nor retries anything.

@@ -10,8 +10,9 @@ namespace hvd::collectives {
 namespace {
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
-// Below and above the small exchange's limit, odd, and more than one segment per rank.
+// Below and above the small exchange's limit, odd, and one with many segments per rank (in one type, for the time's sake).
 constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 64, 1001, 4096, 16385, 70001};
+constexpr std::int64_t kManySegments = 2500003;
 
 struct Case {
   DataType dtype;
@@ -29,6 +30,7 @@ std::vector<Case> all_cases() {
       }
     }
   }
+  cases.push_back({DataType::kInt32, ReduceOp::kSum, kManySegments});
   return cases;
 }
 
@@ -127,12 +129,16 @@ RankResult run_all(const std::vector<Case>& cases, int rank, GlooBackend& backen
 }
 
 TEST_CASE("Allreduce equals the reference for every type, reduction, size and number of ranks", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 4, 5, 6, 7, 8);
+  using Ring = GlooBackendOptions::Ring;
+  const auto [size, ring] = GENERATE(table<int, Ring>({{1, Ring::kOurs}, {2, Ring::kOurs}, {3, Ring::kOurs},
+                                                       {4, Ring::kOurs}, {5, Ring::kOurs}, {6, Ring::kOurs},
+                                                       {7, Ring::kOurs}, {8, Ring::kOurs}, {3, Ring::kGloo}}));
   const std::vector<Case> cases = all_cases();
   std::vector<RankResult> results(static_cast<std::size_t>(size));
-  run_ranks(size, [&](int rank, GlooBackend& backend) {
+  const auto body = [&](int rank, GlooBackend& backend) {
     results[static_cast<std::size_t>(rank)] = run_all(cases, rank, backend);
-  });
+  };
+  run_ranks(size, body, Millis(20000), ring);
   for (const RankResult& r : results) REQUIRE(r.error.empty());
   for (std::size_t i = 0; i < cases.size(); ++i) {
     INFO(size << " ranks, " << describe(cases[i]));

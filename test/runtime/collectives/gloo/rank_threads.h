@@ -1,5 +1,6 @@
 #pragma once
 
+#include <barrier>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -42,15 +43,18 @@ class MemoryStore {
 };
 
 // Runs `body(rank, backend)` for N ranks, a thread and a backend over stock Gloo on loopback each, and waits for all.
-// Catch2's assertions are not for several threads: bodies collect, and the test checks afterwards.
-inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& body, Millis timeout = Millis(20000)) {
+// No backend goes before all bodies are done, as in a job. Catch2's assertions are not for several threads: bodies collect, and the test checks afterwards.
+inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& body, Millis timeout = Millis(20000),
+                      GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs) {
   MemoryStore store;
+  std::barrier all_done(size);
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](std::stop_token) {
       const StockTcpOptions options{rank, size, "127.0.0.1", "test", timeout};
-      GlooBackend backend([&] { return make_stock_tcp_context(options, store.view()); }, {timeout});
+      GlooBackend backend([&] { return make_stock_tcp_context(options, store.view()); }, {timeout, ring});
       body(rank, backend);
+      all_done.arrive_and_wait();
     }));
   }
 }

@@ -1,0 +1,137 @@
+#include "bench/cpp/arms.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <gloo/allreduce.h>
+#include <gloo/context.h>
+#include <gloo/math.h>
+
+#include "bench/cpp/tcp_ring.h"
+#include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/gloo/stock_tcp.h"
+#ifdef HVD_BENCH_FABRIC
+#include "runtime/transport/fabric.h"
+#endif
+
+namespace hvd::bench {
+namespace {
+
+[[noreturn]] void die(const std::string& what) {
+  std::fprintf(stderr, "allreduce_bench: %s\n", what.c_str());
+  std::_Exit(1);
+}
+
+std::shared_ptr<gloo::Context> stock_context(const std::string& prefix, int rank, int size, Shared& shared) {
+  auto made = collectives::make_stock_tcp_context({rank, size, "127.0.0.1", prefix, Millis(60000)}, shared.store());
+  if (!made.is_ok()) die(made.status().to_string());
+  return std::move(made).value();
+}
+
+class BackendArm : public Arm {
+ public:
+  explicit BackendArm(collectives::GlooBackend::ContextFactory factory, collectives::GlooBackendOptions options = {})
+      : backend_(std::move(factory), options) {}
+  void allreduce(float* data, std::int64_t count) override {
+    backend_.start({.output = data, .count = count}, [](const Status& status) {
+      if (!status.is_ok()) die(status.to_string());
+    });
+  }
+
+ private:
+  collectives::GlooBackend backend_;
+};
+
+class StockArm final : public Arm {
+ public:
+  explicit StockArm(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+  void allreduce(float* data, std::int64_t count) override {
+    gloo::AllreduceOptions options(context_);
+    options.setOutput(data, static_cast<std::size_t>(count));
+    using Function = void (*)(void*, const void*, const void*, std::size_t);
+    options.setReduceFunction(static_cast<Function>(&gloo::sum<float>));
+    gloo::allreduce(options);
+  }
+
+ private:
+  std::shared_ptr<gloo::Context> context_;
+};
+
+class BoundArm final : public Arm {
+ public:
+  BoundArm(int rank, int size, Shared& shared) : size_(static_cast<std::size_t>(size)), ring_(rank, size, shared) {}
+  void allreduce(float* data, std::int64_t count) override {
+    const std::size_t bytes = 4 * static_cast<std::size_t>(count);
+    ring_.exchange(reinterpret_cast<std::uint8_t*>(data), bytes, 2 * (size_ - 1) * bytes / size_);
+  }
+  bool is_correct() const override { return false; }
+
+ private:
+  std::size_t size_;
+  TcpRing ring_;
+};
+
+#ifdef HVD_BENCH_FABRIC
+class SharedRows final : public transport::RowSource {
+ public:
+  explicit SharedRows(Shared& shared) : shared_(shared) {}
+  Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) override {
+    std::vector<Bytes> result;
+    for (const int rank : ranks) {
+      HVD_ASSIGN_OR_RETURN(Bytes row, shared_.wait("row/" + std::to_string(rank), deadline));
+      result.push_back(std::move(row));
+    }
+    return result;
+  }
+
+ private:
+  Shared& shared_;
+};
+
+// Our transport, as the session sets it up.
+class FabricArm final : public Arm {
+ public:
+  FabricArm(int rank, int size, Shared& shared) : rows_(shared) {
+    auto made = transport::Fabric::create({.rank = rank, .size = size});
+    if (!made.is_ok()) die(made.status().to_string());
+    fabric_ = std::move(made).value();
+    require(shared.put("row/" + std::to_string(rank), fabric_->address_row()));
+    require(fabric_->open(1, crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value(), rows_));
+    backend_ = std::make_unique<BackendArm>([this, size] {
+      std::vector<int> ranks;
+      for (int r = 0; r < size; ++r) ranks.push_back(r);
+      return fabric_->make_context(1, ranks);
+    });
+  }
+  void allreduce(float* data, std::int64_t count) override { backend_->allreduce(data, count); }
+
+ private:
+  static void require(const Status& status) {
+    if (!status.is_ok()) die(status.to_string());
+  }
+  SharedRows rows_;
+  std::unique_ptr<transport::Fabric> fabric_;
+  std::unique_ptr<BackendArm> backend_;
+};
+#endif
+
+}  // namespace
+
+std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Shared& shared) {
+  if (name == "stock") return std::make_unique<StockArm>(stock_context("stock", rank, size, shared));
+  if (name == "bound") return std::make_unique<BoundArm>(rank, size, shared);
+  if (name == "ours_tcp" || name == "gloo_tcp") {
+    using Ring = collectives::GlooBackendOptions::Ring;
+    const auto factory = [=, &shared] {
+      return Result<std::shared_ptr<gloo::Context>>(stock_context(name, rank, size, shared));
+    };
+    return std::make_unique<BackendArm>(
+        factory, collectives::GlooBackendOptions{Millis(60000), name == "ours_tcp" ? Ring::kOurs : Ring::kGloo});
+  }
+#ifdef HVD_BENCH_FABRIC
+  if (name == "ours") return std::make_unique<FabricArm>(rank, size, shared);
+#endif
+  die("no arm '" + name + "'; there are ours, ours_tcp, gloo_tcp, stock and bound");
+}
+
+}  // namespace hvd::bench

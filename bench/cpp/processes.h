@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "runtime/collectives/gloo/stock_tcp.h"
+
+namespace hvd::bench {
+
+// Memory and meeting points of the forked processes of one benchmark. Lives in an anonymous shared mapping; made before
+// the fork by run_processes, used by all ranks.
+class Shared {
+ public:
+  static constexpr int kMaxRanks = 64;
+  static constexpr int kMaxEntries = 4096;
+  static constexpr std::size_t kMaxValue = 12 * 1024;
+
+  // Polls with sched_yield, so that all leave within a few microseconds where there are enough cores.
+  void barrier(int size);
+  // One number of every rank, for the maximum over them.
+  std::atomic<std::int64_t>& cell(int rank) { return cells_[rank]; }
+  // A key-value store for bringing up connections.
+  Status put(const std::string& key, const Bytes& value);
+  Result<Bytes> wait(const std::string& key, Deadline deadline);
+  collectives::StockTcpStore store();
+
+ private:
+  struct Entry {
+    std::atomic<bool> ready;
+    char key[120];
+    std::size_t size;
+    std::uint8_t value[kMaxValue];
+  };
+  std::atomic<std::int64_t> arrived_;
+  std::atomic<std::int64_t> cells_[kMaxRanks];
+  std::atomic<int> entries_used_;
+  Entry entries_[kMaxEntries];
+};
+
+// Forks `size` ranks, runs `body` in each and waits. Returns the first exit code that is not 0, else 0.
+int run_processes(int size, const std::function<int(int rank, Shared& shared)>& body);
+
+}  // namespace hvd::bench

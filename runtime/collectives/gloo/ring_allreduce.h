@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <gloo/context.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include "horovod/types.h"
+#include "runtime/base/deadline.h"
+
+namespace hvd::collectives {
+
+// Allreduce for payloads where bandwidth counts: the ring, 2(N-1)/N of the bytes over every link, as one pipeline of
+// segments without a stop between its two halves. Differs from Gloo's own ring in that its receive memory is allocated
+// once (Gloo's is fresh, so faulted in page by page, in every call) and small enough to stay in the second-level cache
+// until it is reduced, and in that a segment goes on as soon as it is reduced. Every element is reduced on one rank per
+// hop, so all ranks get the same bits. Owned by a GlooBackend, used by one thread. Throws what Gloo throws.
+class RingAllreduce {
+ public:
+  // Receives in flight, and the size of each: together they hide the hand-over between the network's thread and ours.
+  static constexpr std::size_t kWindow = 4;
+  static constexpr std::size_t kSegmentBytes = 256 * 1024;
+
+  // Requires: context->size > 1.
+  RingAllreduce(std::shared_ptr<gloo::Context> context, Millis wait_timeout);
+
+  // In place on `data`. `tag` differs between the calls in a row on one context. Requires: count > 0.
+  void run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag);
+
+ private:
+  std::shared_ptr<gloo::Context> context_;
+  Millis wait_timeout_;
+  std::vector<std::uint8_t> memory_;  // kWindow segments
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> scratch_;
+};
+
+}  // namespace hvd::collectives
