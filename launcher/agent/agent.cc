@@ -72,12 +72,13 @@ void Agent::received(ByteSpan bytes) {
       status = handle(frame);
       explicit_bzero(frame.payload.data(), frame.payload.size());
     }
-    if (!status.is_ok()) {
-      send(FrameType::kError, TextMessage{status.message()});
-      lease_lost();
-      return;
-    }
+    if (!status.is_ok()) return fail(status);
   }
+}
+
+void Agent::fail(const Status& status) {
+  send(FrameType::kError, TextMessage{status.message()});
+  lease_lost();
 }
 
 Status Agent::handle(const Frame& frame) {
@@ -104,7 +105,7 @@ Status Agent::handle(const Frame& frame) {
 }
 
 Status Agent::launch(LaunchMessage message) {
-  if (!ranks_.empty()) return Status::precondition("an agent got a second launch frame");
+  if (launch_) return Status::precondition("an agent got a second launch frame");
   HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret));
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
@@ -112,21 +113,34 @@ Status Agent::launch(LaunchMessage message) {
                                          std::filesystem::current_path(ignored).string()});
     message.cwd.clear();
   }
-  start_ranks(message, message.rendezvous_addresses.front());
+  launch_ = std::move(message);
+  probe_ = std::make_unique<RendezvousProbe>(loop_, launch_->rendezvous_addresses, launch_->rendezvous_port,
+                                             [this](const Result<std::string>& address) { probed(address); });
+  probe_->start();
   return Status::ok();
 }
 
-void Agent::start_ranks(const LaunchMessage& message, const std::string& address) {
+void Agent::probed(const Result<std::string>& address) {
+  if (!address.is_ok()) return fail(address.status());
+  if (leased_ && !sweeper_.active()) start_ranks(address.value());
+}
+
+void Agent::start_ranks(const std::string& address) {
   const config::ProcessEnv own_env;
-  for (const RankSlot& slot : message.ranks) {
+  for (const RankSlot& slot : launch_->ranks) {
     ranks_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, static_cast<RankEvents&>(*this)));
-    ranks_.back()->start({.argv = message.command,
-                          .env = rank_environment(own_env, message, slot, secret_socket_->name(), address),
-                          .cwd = message.cwd});
+    ranks_.back()->start({.argv = launch_->command,
+                          .env = rank_environment(own_env, *launch_, slot, secret_socket_->name(), address),
+                          .cwd = launch_->cwd});
   }
+  launch_->env.clear();  // it holds the user's tokens: not longer than needed
 }
 
 void Agent::signal_ranks(int signal) {
+  if (launch_ && ranks_.empty() && probe_) {
+    probe_.reset();  // they were about to start; now they never will
+    for (const RankSlot& slot : launch_->ranks) rank_exited(slot.rank, {.code = 0, .signal = signal});
+  }
   for (auto& rank : ranks_) rank->kill_group(signal);
   if (signal != SIGKILL) return;
   for (int pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);

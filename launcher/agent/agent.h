@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "launcher/agent/rank_process.h"
+#include "launcher/agent/rendezvous_probe.h"
 #include "launcher/agent/secret_socket.h"
 #include "launcher/agent/sweeper.h"
 #include "launcher/process/byte_pipe.h"
@@ -33,7 +34,8 @@ class Agent : private RankEvents {
   void received(ByteSpan bytes);
   Status handle(const Frame& frame);
   Status launch(LaunchMessage message);
-  void start_ranks(const LaunchMessage& message, const std::string& address);
+  void probed(const Result<std::string>& address);
+  void start_ranks(const std::string& address);
   void signal_ranks(int signal);
 
   // To the launcher.
@@ -50,6 +52,7 @@ class Agent : private RankEvents {
   void apply_backpressure();
 
   // The end.
+  void fail(const Status& status);
   void lease_lost();
   void child_ended();
   void swept();
@@ -61,6 +64,8 @@ class Agent : private RankEvents {
   std::unique_ptr<PipeWriter> output_;
   FrameDecoder decoder_;
   std::uint32_t id_ = 0;  // the launcher's number for us, learned from its first frame
+  std::optional<LaunchMessage> launch_;
+  std::unique_ptr<RendezvousProbe> probe_;
   std::unique_ptr<SecretSocket> secret_socket_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   Sweeper sweeper_;

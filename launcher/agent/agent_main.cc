@@ -26,6 +26,7 @@ bool is_pipe_or_socket(int fd) {
 int run_agent(const std::string& cookie, int guard_pid) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (::getppid() != guard_pid) return 1;
+  ::prctl(PR_SET_NAME, "hvd-agent", 0, 0, 0);
   become_subreaper();
   ignore_sigpipe();
   // Our own copies, and /dev/null in their place, so that nothing else can write into the stream of frames.
@@ -42,6 +43,7 @@ int run_agent(const std::string& cookie, int guard_pid) {
 
 // Lets go of the pipes, so that the launcher sees the agent's end at once.
 void become_guard() {
+  ::prctl(PR_SET_NAME, "hvd-guard", 0, 0, 0);
   become_subreaper();
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (int fd : {0, 1, 2}) ::dup2(null.get(), fd);

@@ -48,11 +48,11 @@ bool StaticJob::any_agent_left() const {
                      [](const AgentRecord& agent) { return agent.state == AgentState::kReady; });
 }
 
-std::string StaticJob::name_ranks_left() const {
+std::string StaticJob::name_ranks(RankState state) const {
   std::string text;
   std::size_t count = 0;
   for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].state == RankState::kEnded) continue;
+    if (ranks_[rank].state != state) continue;
     if (++count > kMaxNamed) continue;
     const AgentRecord& agent = agents_[static_cast<std::size_t>(ranks_[rank].agent)];
     text += (text.empty() ? "rank " : ", rank ") + std::to_string(rank) + " on host " + agent.host;
@@ -145,13 +145,13 @@ JobActions StaticJob::agent_lost(int agent, const std::string& reason, TimePoint
   AgentRecord& record = agents_[static_cast<std::size_t>(agent)];
   if (record.state == AgentState::kGone || state_ == State::kDone) return out;
   record.state = AgentState::kGone;
-  if (state_ != State::kFinishing) {
-    fail({.rank = -1, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, now, out);
-    if (launched_) {
-      for (int rank : record.ranks) rank_ended(rank, now, out);
-    }
+  if (state_ == State::kFinishing) {
+    maybe_done(out);
+    return out;
   }
-  maybe_done(out);
+  for (int rank : record.ranks) ranks_[static_cast<std::size_t>(rank)].state = RankState::kEnded;
+  fail({.rank = -1, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, now, out);
+  if (!any_rank_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
   return out;
 }
 
@@ -173,28 +173,25 @@ JobActions StaticJob::signal_received(int signal, TimePoint now) {
 JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
   JobActions out;
   if (state_ == State::kDone) return out;
-  const bool first = undisturbed();
   if (stop_code_ == 0) stop_code_ = code;
-  if (!any_rank_left()) {
-    if (first) {
-      out.push_back(print(reason + ": the job ends before it has begun"));
-      finish_agents(now, out);
-    } else if (state_ == State::kFinishing) {
-      out.push_back({.kind = Kind::kDropAgents});
-      for (AgentRecord& agent : agents_) agent.state = AgentState::kGone;
-      maybe_done(out);
-    }
-  } else if (first) {
+  if (state_ == State::kFinishing || state_ == State::kKilling) {
+    // Nothing harder is left to do than to go: the agents see that, and kill what is still there.
+    out.push_back({.kind = Kind::kDropAgents});
+    for (AgentRecord& agent : agents_) agent.state = AgentState::kGone;
+    state_ = State::kFinishing;
+    maybe_done(out);
+  } else if (!any_rank_left()) {
+    out.push_back(print(reason + ": the job ends before it has begun"));
+    finish_agents(now, out);
+  } else if (undisturbed()) {
     out.push_back(print(reason + ": terminating the ranks (SIGKILL in " + in_seconds(timings_.interrupt) +
                         ", or at once if you signal again)"));
     out.push_back(signal_ranks(SIGTERM));
     state_ = State::kInterrupted;
     deadline_ = now + timings_.interrupt;
-  } else if (state_ != State::kKilling) {
+  } else {
     out.push_back(print(reason + ": killing the ranks"));
     kill_ranks(now, out);
-  } else {
-    finish_agents(now, out);
   }
   return out;
 }
@@ -236,7 +233,7 @@ void StaticJob::start_timed_out(const std::function<std::string(int)>& detail, T
          now, out);
     return;
   }
-  fail({.rank = -1, .host = "", .pid = 0, .exit_code = 1, .what = name_ranks_left() + " did not start" + within}, now,
+  fail({.rank = -1, .host = "", .pid = 0, .exit_code = 1, .what = name_ranks(RankState::kWaiting) + " did not start" + within}, now,
        out);
 }
 
@@ -257,7 +254,7 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
       kill_ranks(now, out);
       break;
     case State::kKilling:
-      out.push_back(print("these did not end after SIGKILL, and are left behind: " + name_ranks_left()));
+      out.push_back(print("these did not end after SIGKILL, and are left behind: " + name_ranks(RankState::kRunning)));
       finish_agents(now, out);
       break;
     case State::kFinishing:

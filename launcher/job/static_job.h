@@ -94,7 +94,7 @@ class StaticJob {
   bool undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
   bool any_rank_left() const;
   bool any_agent_left() const;
-  std::string name_ranks_left() const;
+  std::string name_ranks(RankState state) const;
   void fail(JobFailure failure, TimePoint now, JobActions& out);
   void rank_ended(int rank, TimePoint now, JobActions& out);
   void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);

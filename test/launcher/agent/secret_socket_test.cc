@@ -1,0 +1,101 @@
+#include "launcher/agent/secret_socket.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstring>
+#include <future>
+#include <set>
+
+#include "launcher/process/timer.h"
+#include "rendezvous/protocol/agent_socket.h"
+#include "runtime/base/bytes.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+// Connects as a rank would; blocking, so it runs beside the loop.
+Fd connect_to(const std::string& name) {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return Fd();
+  return fd;
+}
+
+// All that the agent answers to these bytes, until it closes.
+std::string ask(const std::string& name, const std::string& request) {
+  const Fd fd = connect_to(name);
+  if (!fd.valid() || !write_all(fd.get(), request.data(), request.size()).is_ok()) return "cannot talk";
+  std::string answer;
+  char buffer[256];
+  for (ssize_t n = 0; (n = ::read(fd.get(), buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<std::size_t>(n));
+  return answer;
+}
+
+// Serves while `client` runs on another thread.
+template <typename F>
+auto serve(Loop& loop, F client) {
+  auto result = std::async(std::launch::async, client);
+  Timer poll(loop, [&] { loop.stop(); });
+  while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    poll.start(Millis(5));
+    loop.run();
+  }
+  return result.get();
+}
+
+const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
+
+}  // namespace
+
+TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]") {
+  Loop loop;
+  const crypto::Secret secret = crypto::Secret::random();
+  auto socket = SecretSocket::open(loop, secret).value();
+  REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
+  const std::string expected =
+      std::string(rendezvous::kAgentMagic) + '\0' + std::string(as_text(secret.bytes()));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }) == expected);
+  }
+}
+
+TEST_CASE("SecretSocket answers nothing to anything else", "[agent]") {
+  Loop loop;
+  auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
+  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x02"); }).empty());
+  CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP"); }).empty());
+}
+
+TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]") {
+  Loop loop;
+  auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
+  std::vector<Fd> silent;
+  for (std::size_t i = 0; i + 1 < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
+  CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
+}
+
+TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[agent]") {
+  Loop loop;
+  auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
+  std::vector<Fd> silent;
+  for (std::size_t i = 0; i < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
+  // All places are taken: this one is served only when they have been freed.
+  CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
+}
+
+TEST_CASE("SecretSocket names are random", "[agent]") {
+  Loop loop;
+  const crypto::Secret secret = crypto::Secret::random();
+  std::set<std::string> names;
+  for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret).value()->name());
+  CHECK(names.size() == 10);
+}

@@ -1,0 +1,46 @@
+#include <catch2/catch.hpp>
+
+#include "launcher/job/error_summary.h"
+#include "launcher/job/launch_text.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+StaticJob failed_job() {
+  StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 2}, .ranks = {{0, 2, 0, 2, 0, 1}, {1, 2, 1, 2, 0, 1}}}},
+                {}, TimePoint());
+  job.agent_ready(0, TimePoint());
+  job.rank_started(0, 100, TimePoint());
+  job.rank_started(1, 101, TimePoint());
+  job.rank_exited(1, {.code = 0, .signal = 11}, TimePoint());
+  job.rank_exited(0, {.code = 1, .signal = 0}, TimePoint());
+  return job;
+}
+
+}  // namespace
+
+TEST_CASE("The error summary names the first failure, its last lines, and who followed", "[unit][job]") {
+  CHECK(error_summary(failed_job(), {"Traceback", "ValueError: x"}) ==
+        "the job failed: rank 1 on host a (pid 101) was killed by signal 11 (SIGSEGV) first; its last lines on stderr:\n"
+        "    Traceback\n    ValueError: x\n"
+        "After that, rank 0 exited with code 1\n"
+        "Process name: 1\nExit code: 139");
+  CHECK(error_summary(failed_job(), {}).find("it wrote nothing to stderr") != std::string::npos);
+}
+
+TEST_CASE("The error summary is empty when no rank failed", "[unit][job]") {
+  CHECK(error_summary(StaticJob({}, {}, TimePoint()), {}).empty());
+}
+
+TEST_CASE("The launch text masks sensitive values", "[unit][job]") {
+  const std::string text = launch_text(
+      {.host = {.name = "a", .user = "", .port = 0, .slots = 1}, .ranks = {{0, 1, 0, 1, 0, 1}}}, {"python", "a b"},
+      {{"AWS_SECRET_ACCESS_KEY", "hunter2"}, {"LANG", "C"}}, {"ssh", "--", "a", "exec x"}, {"10.0.0.1"}, 42);
+  CHECK(text.find("hunter2") == std::string::npos);
+  CHECK(text.find("LANG=C") != std::string::npos);
+  CHECK(text.find("python 'a b'") != std::string::npos);
+  CHECK(text.find("ssh -- a 'exec x'") != std::string::npos);
+  CHECK(text.find("10.0.0.1 port 42") != std::string::npos);
+}

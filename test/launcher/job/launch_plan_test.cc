@@ -1,0 +1,77 @@
+#include "launcher/job/launch_plan.h"
+
+#include <catch2/catch.hpp>
+
+using namespace hvd::launcher;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// lo, a training network 10.0.0.0/24 and a management network 10.1.0.0/24 with the default route.
+NetworkView machine() {
+  return {.own = {{"lo", "127.0.0.1", true}, {"eth0", "10.0.0.1", true}, {"mgmt", "10.1.0.1", true}, {"lo", "::1", false}},
+          .source_towards = [](const std::string& address) -> std::string {
+            if (address.starts_with("127.")) return "127.0.0.1";
+            if (address.starts_with("10.0.0.")) return "10.0.0.1";
+            if (address.starts_with("10.9.")) return "";  // no route
+            return "10.1.0.1";
+          }};
+}
+
+LaunchPlan plan(const std::vector<Texts>& resolved, const Texts& nics = {}) {
+  auto result = plan_launch(resolved, nics, machine());
+  REQUIRE(result.is_ok());
+  return std::move(result).value();
+}
+
+}  // namespace
+
+TEST_CASE("A job on this machine alone listens on loopback alone", "[unit][job]") {
+  const LaunchPlan p = plan({{"127.0.0.1"}, {"10.0.0.1"}, {"127.0.1.1"}});
+  CHECK(p.listen_addresses == Texts{"127.0.0.1"});
+  for (const PlannedAgent& agent : p.agents) {
+    CHECK(agent.local);
+    CHECK(agent.rendezvous_addresses == Texts{"127.0.0.1"});
+  }
+}
+
+TEST_CASE("A job with remote hosts listens on the address of the route to each of them", "[unit][job]") {
+  const LaunchPlan p = plan({{"127.0.0.1"}, {"10.0.0.2"}, {"10.0.0.3"}});
+  CHECK(p.listen_addresses == Texts{"10.0.0.1"});
+  CHECK(p.agents[0].local);
+  CHECK_FALSE(p.agents[1].local);
+  CHECK(p.agents[0].rendezvous_addresses == Texts{"10.0.0.1"});
+  CHECK(p.agents[1].rendezvous_addresses == Texts{"10.0.0.1"});
+}
+
+TEST_CASE("Hosts behind different networks get the address of their own route first", "[unit][job]") {
+  const LaunchPlan p = plan({{"10.0.0.2"}, {"10.1.0.7"}});
+  CHECK(p.listen_addresses == Texts{"10.0.0.1", "10.1.0.1"});
+  CHECK(p.agents[0].rendezvous_addresses == Texts{"10.0.0.1", "10.1.0.1"});
+  CHECK(p.agents[1].rendezvous_addresses == Texts{"10.1.0.1", "10.0.0.1"});
+}
+
+TEST_CASE("A name that only ssh knows is remote, and gets the address of the default route", "[unit][job]") {
+  const LaunchPlan p = plan({{}});
+  CHECK_FALSE(p.agents[0].local);
+  CHECK(p.listen_addresses == Texts{"10.1.0.1"});
+}
+
+TEST_CASE("A host whose first address has no route is met over its second", "[unit][job]") {
+  CHECK(plan({{"10.9.0.1", "10.0.0.2"}}).listen_addresses == Texts{"10.0.0.1"});
+}
+
+TEST_CASE("Chosen interfaces are the only ones listened on", "[unit][job]") {
+  CHECK(plan({{"127.0.0.1"}}, {"lo"}).listen_addresses == Texts{"127.0.0.1"});
+  const LaunchPlan p = plan({{"10.0.0.2"}}, {"mgmt"});
+  CHECK(p.listen_addresses == Texts{"10.1.0.1"});
+  CHECK(p.agents[0].rendezvous_addresses == Texts{"10.1.0.1"});
+}
+
+TEST_CASE("An interface that this machine does not have is an error that names those it has", "[unit][job]") {
+  const auto result = plan_launch({{"127.0.0.1"}}, {"eth7"}, machine());
+  REQUIRE_FALSE(result.is_ok());
+  CHECK(result.status().message() ==
+        "--network-interfaces: this machine has no interface 'eth7' with an address; it has lo, eth0, mgmt");
+}

@@ -1,0 +1,83 @@
+#include "launcher/job/static_job.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+
+#include "launcher/hosts/allocate.h"
+#include "launcher/hosts/host_list.h"
+#include "test/support/golden_script.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+std::string to_text(const JobActions& actions) {
+  std::string text;
+  for (const JobAction& action : actions) {
+    switch (action.kind) {
+      case JobAction::Kind::kLaunch: text += "launch"; break;
+      case JobAction::Kind::kSignalRanks: text += "signal " + signal_name(action.signal); break;
+      case JobAction::Kind::kShutdownAgents: text += action.at_once ? "shutdown at once" : "shutdown"; break;
+      case JobAction::Kind::kDropAgents: text += "drop agents"; break;
+      case JobAction::Kind::kPrint: text += "print: " + action.text; break;
+      case JobAction::Kind::kFinish: text += "finish with " + std::to_string(action.code); break;
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// Runs the commands of testdata/static_job.txt. `at` is milliseconds since the start of the job.
+class Script {
+ public:
+  std::string run(const test::GoldenCommand& command) {
+    const TimePoint now = TimePoint() + Millis(command.number("at", 0));
+    const int rank = static_cast<int>(command.number("rank", -1));
+    const int agent = static_cast<int>(command.number("agent", -1));
+    if (command.name == "job") return start(command, now);
+    if (command.name == "ready") return to_text(job_->agent_ready(agent, now));
+    if (command.name == "lost") return to_text(job_->agent_lost(agent, "lost host " + command.text("host", "?"), now));
+    if (command.name == "done") return to_text(job_->agent_done(agent, now));
+    if (command.name == "started") return to_text(job_->rank_started(rank, static_cast<int>(command.number("pid", 0)), now));
+    if (command.name == "not_started") return to_text(job_->rank_not_started(rank, 127, "command not found: x", now));
+    if (command.name == "signal") return to_text(job_->signal_received(static_cast<int>(command.number("number", 0)), now));
+    if (command.name == "exited") {
+      return to_text(job_->rank_exited(rank, {.code = static_cast<int>(command.number("code", 0)),
+                                              .signal = static_cast<int>(command.number("signal", 0))}, now));
+    }
+    if (command.name == "timer") {
+      return to_text(job_->timer_fired(now, [](int which) { return " (detail of " + std::to_string(which) + ")"; }));
+    }
+    if (command.name == "deadline") {
+      const auto deadline = job_->deadline();
+      if (!deadline) return "none\n";
+      return std::to_string(std::chrono::duration_cast<Millis>(*deadline - TimePoint()).count()) + "\n";
+    }
+    FAIL("unknown command " << command.name);
+    return "";
+  }
+
+ private:
+  std::string start(const test::GoldenCommand& command, TimePoint now) {
+    const auto hosts = parse_host_list(command.text("hosts", ""));
+    REQUIRE(hosts.is_ok());
+    int slots = 0;
+    for (const HostSpec& host : hosts.value()) slots += host.slots;
+    job_.emplace(allocate(hosts.value(), slots).value(), JobTimings{}, now);
+    if (command.text("state", "") != "running") return "";
+    for (int agent = 0; agent < static_cast<int>(hosts.value().size()); ++agent) job_->agent_ready(agent, now);
+    for (int rank = 0; rank < slots; ++rank) job_->rank_started(rank, 100 + rank, now);
+    return "";
+  }
+
+  std::optional<StaticJob> job_;
+};
+
+}  // namespace
+
+TEST_CASE("StaticJob decides as its script says", "[unit][job]") {
+  Script script;
+  test::run_golden_script(std::string(HVD_TEST_SOURCE_DIR) + "/testdata/static_job.txt",
+                          [&](const test::GoldenCommand& command) { return script.run(command); });
+}

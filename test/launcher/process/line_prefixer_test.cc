@@ -1,0 +1,73 @@
+#include "launcher/process/line_prefixer.h"
+
+#include <catch2/catch.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+// What comes out for each chunk, and at the end of the stream.
+std::vector<std::string> run(const std::vector<std::string>& chunks, std::size_t max_pending = 1024) {
+  LinePrefixer prefixer([] { return std::string("[0]<stdout>:"); }, max_pending);
+  std::vector<std::string> out;
+  for (const std::string& chunk : chunks) prefixer.feed(as_bytes(chunk), out.emplace_back());
+  prefixer.finish(out.emplace_back());
+  return out;
+}
+
+using Texts = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("LinePrefixer puts the prefix before every line", "[unit][process]") {
+  CHECK(run({"a\nb\n"}) == Texts{"[0]<stdout>:a\n[0]<stdout>:b\n", ""});
+  CHECK(run({"\n\n"}) == Texts{"[0]<stdout>:\n[0]<stdout>:\n", ""});
+}
+
+TEST_CASE("LinePrefixer forwards a line as soon as it is complete, and not before", "[unit][process]") {
+  CHECK(run({"a", "b\nc", "\n"}) == Texts{"", "[0]<stdout>:ab\n", "[0]<stdout>:c\n", ""});
+}
+
+TEST_CASE("LinePrefixer ends a line at a carriage return", "[unit][process]") {
+  CHECK(run({"10%\r", "20%\rdone\n"}) ==
+        Texts{"[0]<stdout>:10%\r", "[0]<stdout>:20%\r[0]<stdout>:done\n", ""});
+}
+
+TEST_CASE("LinePrefixer takes carriage return and newline as one end", "[unit][process]") {
+  CHECK(run({"a\r\nb\n"}) == Texts{"[0]<stdout>:a\r\n[0]<stdout>:b\n", ""});
+  SECTION("also when a chunk ends between them") {
+    CHECK(run({"a\r", "\nb\n"}) == Texts{"[0]<stdout>:a\r", "\n[0]<stdout>:b\n", ""});
+  }
+}
+
+TEST_CASE("LinePrefixer flushes an unterminated tail without adding a newline", "[unit][process]") {
+  CHECK(run({"a\nrest"}) == Texts{"[0]<stdout>:a\n", "[0]<stdout>:rest"});
+  CHECK(run({}) == Texts{""});
+}
+
+TEST_CASE("LinePrefixer passes every byte unchanged, wherever chunks are cut", "[unit][process]") {
+  std::string text = "grün – 日本語 \xff\xfe\n";
+  text += std::string("nul \0 byte\n", 11);
+  const std::string whole = run({text})[0];
+  CHECK(whole == "[0]<stdout>:grün – 日本語 \xff\xfe\n[0]<stdout>:" + std::string("nul \0 byte\n", 11));
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    const auto parts = run({text.substr(0, cut), text.substr(cut)});
+    CHECK(parts[0] + parts[1] + parts[2] == whole);
+  }
+}
+
+TEST_CASE("LinePrefixer holds no more of an endless line than its bound", "[unit][process]") {
+  const auto out = run({"12345", "678", "9\nx\n"}, 6);
+  CHECK(out == Texts{"", "[0]<stdout>:12345678", "9\n[0]<stdout>:x\n", ""});
+}
+
+TEST_CASE("rank_prefix names rank and stream, with the time first when asked", "[unit][process]") {
+  CHECK(rank_prefix(3, false, false)() == "[3]<stdout>:");
+  CHECK(rank_prefix(12, true, false)() == "[12]<stderr>:");
+  const std::regex ctime_form("[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}\\[0\\]<stdout>:");
+  CHECK(std::regex_match(rank_prefix(0, false, true)(), ctime_form));
+}

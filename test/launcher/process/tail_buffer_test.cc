@@ -1,0 +1,30 @@
+#include "launcher/process/tail_buffer.h"
+
+#include <catch2/catch.hpp>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+TEST_CASE("TailBuffer keeps the last lines", "[unit][process]") {
+  TailBuffer tail;
+  CHECK(tail.last_lines(3).empty());
+  tail.add(as_bytes("one\ntwo\r\n\nthr"));
+  tail.add(as_bytes("ee"));
+  CHECK(tail.last_lines(10) == std::vector<std::string>{"one", "two", "three"});
+  CHECK(tail.last_lines(2) == std::vector<std::string>{"two", "three"});
+}
+
+TEST_CASE("TailBuffer forgets the beginning of a long stream, and a line that is cut by that", "[unit][process]") {
+  TailBuffer tail;
+  for (int i = 0; i < 10000; ++i) tail.add(as_bytes("line " + std::to_string(i) + "\n"));
+  const auto lines = tail.last_lines(100000);
+  CHECK(lines.back() == "line 9999");
+  CHECK(lines.size() * 10 < TailBuffer::kMaxBytes + 10);
+  CHECK(lines.front().starts_with("line 9"));
+}
+
+TEST_CASE("TailBuffer makes control characters harmless", "[unit][process]") {
+  TailBuffer tail;
+  tail.add(as_bytes("a\x1b[2Jb\tc"));
+  CHECK(tail.last_lines(1) == std::vector<std::string>{"a?[2Jb\tc"});
+}

@@ -1,0 +1,100 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "launcher/ssh/ssh_command.h"
+#include "launcher/ssh/ssh_error.h"
+
+using namespace hvd::launcher;
+
+namespace {
+
+bool has(const std::vector<std::string>& argv, const std::string& word) {
+  return std::find(argv.begin(), argv.end(), word) != argv.end();
+}
+
+std::string explained(int code, std::vector<std::string> lines) {
+  return explain({.host = "b", .program = "ssh", .agent_path = "/opt/horovodrun", .status = {.code = code, .signal = 0},
+                  .stderr_lines = std::move(lines)});
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("shell_quote makes one word of anything", "[unit][ssh]") {
+  CHECK(shell_quote("/usr/bin/horovodrun") == "/usr/bin/horovodrun");
+  CHECK(shell_quote("") == "''");
+  CHECK(shell_quote("a b") == "'a b'");
+  CHECK(shell_quote("it's; $(rm)") == "'it'\\''s; $(rm)'");
+  CHECK(shell_quote("~/x") == "'~/x'");
+}
+
+TEST_CASE("ssh_argv ends with the host behind -- and one word of command", "[unit][ssh]") {
+  const auto argv = ssh_argv({}, {.name = "node7", .user = "", .port = 0, .slots = 2}, "exec /x --agent c");
+  REQUIRE(argv.size() > 4);
+  CHECK(argv[0] == "ssh");
+  CHECK(argv[argv.size() - 3] == "--");
+  CHECK(argv[argv.size() - 2] == "node7");
+  CHECK(argv.back() == "exec /x --agent c");
+  CHECK(has(argv, "-T"));
+  CHECK(has(argv, "-oBatchMode=yes"));
+  CHECK(has(argv, "-oForwardAgent=no"));
+  CHECK(has(argv, "-oClearAllForwardings=yes"));
+  CHECK(has(argv, "-oStrictHostKeyChecking=accept-new"));
+  CHECK(has(argv, "-oConnectTimeout=30"));
+  CHECK_FALSE(has(argv, "-p"));
+  CHECK_FALSE(has(argv, "-i"));
+  CHECK_FALSE(has(argv, "-l"));
+}
+
+TEST_CASE("ssh_argv carries port, identity, user, program and host key policy", "[unit][ssh]") {
+  LaunchConfig config;
+  config.ssh_port = 2222;
+  config.ssh_identity_file = "/keys/id";
+  config.ssh_program = "/opt/ssh";
+  config.ssh_host_keys = SshHostKeys::kStrict;
+  config.start_timeout = std::chrono::seconds(7);
+  auto argv = ssh_argv(config, {.name = "h", .user = "me", .port = 0, .slots = 1}, "x");
+  CHECK(argv[0] == "/opt/ssh");
+  const auto value_of = [&](const std::string& flag) { return *(std::find(argv.begin(), argv.end(), flag) + 1); };
+  CHECK(value_of("-p") == "2222");
+  CHECK(value_of("-i") == "/keys/id");
+  CHECK(value_of("-l") == "me");
+  CHECK(has(argv, "-oStrictHostKeyChecking=yes"));
+  CHECK(has(argv, "-oConnectTimeout=7"));
+  SECTION("a port of the host wins over --ssh-port") {
+    argv = ssh_argv(config, {.name = "h", .user = "", .port = 99, .slots = 1}, "x");
+    CHECK(value_of("-p") == "99");
+  }
+  SECTION("off") {
+    config.ssh_host_keys = SshHostKeys::kOff;
+    CHECK(has(ssh_argv(config, {.name = "h", .user = "", .port = 0, .slots = 1}, "x"), "-oStrictHostKeyChecking=no"));
+  }
+}
+
+TEST_CASE("remote_agent_command replaces the remote shell and quotes the path", "[unit][ssh]") {
+  CHECK(remote_agent_command("/my env/bin/horovodrun", "c0ffee") == "exec '/my env/bin/horovodrun' --agent c0ffee");
+}
+
+TEST_CASE("explain says what an ssh failure means", "[unit][ssh]") {
+  CHECK(contains(explained(255, {"ssh: Could not resolve hostname b: Name or service not known"}), "host b: unknown host"));
+  CHECK(contains(explained(255, {"ssh: connect to host b port 22: Connection refused"}), "the connection was refused"));
+  CHECK(contains(explained(255, {"ssh: connect to host b port 22: Connection timed out"}), "no answer"));
+  CHECK(contains(explained(255, {"me@b: Permission denied (publickey)."}), "refused the login"));
+  CHECK(contains(explained(255, {"kex_exchange_identification: Connection closed by remote host"}), "MaxStartups"));
+  CHECK(contains(explained(255, {"No ED25519 host key is known for b", "Host key verification failed."}),
+                 "--ssh-host-keys=strict"));
+  CHECK(contains(explained(127, {"sh: 1: exec: /opt/horovodrun: not found"}), "there is no /opt/horovodrun"));
+  CHECK(contains(explained(126, {"Permission denied"}), "/opt/horovodrun cannot be executed"));
+  CHECK(contains(explained(1, {}), "ssh exited with code 1 before the agent answered"));
+}
+
+TEST_CASE("explain tells a changed host key from an unknown one", "[unit][ssh]") {
+  const std::string text = explained(255, {"@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "Offending key in x:1",
+                                           "Host key verification failed."});
+  CHECK(contains(text, "its host key has changed"));
+}
+
+TEST_CASE("explain quotes the last line that ssh said", "[unit][ssh]") {
+  CHECK(contains(explained(255, {"something new", "in ssh"}), "(ssh said: in ssh)"));
+}
