@@ -24,29 +24,30 @@ std::int64_t integer_bound(double bound) {
   return static_cast<std::int64_t>(bound);
 }
 
-// Stores the parsed value in the row's field, whatever its type. A row whose kind and field do not fit each other is
-// a bug of the table, which the tests find by loading every default.
+// Assigns a parsed value to a field of the type that belongs to the row's kind. Any other pair is a bug of the table,
+// which the tests find by loading every default.
+template <typename Target, typename T>
+void assign(Target& target, const T& value) {
+  if constexpr (std::is_same_v<Target, T>) {
+    target = value;
+  } else if constexpr (std::is_enum_v<Target> && std::is_same_v<T, int>) {
+    target = static_cast<Target>(value);
+  } else if constexpr (std::is_same_v<Target, std::optional<Milliseconds>> && std::is_same_v<T, double>) {
+    target = Milliseconds(value);
+  } else if constexpr (std::is_same_v<Target, std::chrono::seconds> && std::is_same_v<T, std::int64_t>) {
+    target = std::chrono::seconds(value);
+  } else if constexpr (std::is_same_v<Target, int> && std::is_same_v<T, std::int64_t>) {
+    target = static_cast<int>(value);  // the row's range fits
+  } else {
+    HVD_CHECK(false, "an option row has a field of another type than its kind");
+  }
+}
+
 template <typename T>
 void store(const OptionRow& row, RuntimeConfig& config, const T& value) {
   std::visit(
       [&](auto field) {
-        using Field = decltype(field);
-        if constexpr (!std::is_same_v<Field, std::monostate>) {
-          using Target = std::remove_reference_t<decltype(config.*field)>;
-          if constexpr (std::is_enum_v<Target> && std::is_same_v<T, int>) {
-            config.*field = static_cast<Target>(value);
-          } else if constexpr (std::is_same_v<Target, std::optional<Milliseconds>> && std::is_same_v<T, double>) {
-            config.*field = Milliseconds(value);
-          } else if constexpr (std::is_same_v<Target, std::chrono::seconds> && std::is_same_v<T, std::int64_t>) {
-            config.*field = std::chrono::seconds(value);
-          } else if constexpr (std::is_same_v<Target, int> && std::is_same_v<T, std::int64_t>) {
-            config.*field = static_cast<int>(value);  // the row's range fits
-          } else if constexpr (std::is_same_v<Target, T>) {
-            config.*field = value;
-          } else {
-            HVD_CHECK(false, "an option row has a field of another type than its kind");
-          }
-        }
+        if constexpr (!std::is_same_v<decltype(field), std::monostate>) assign(config.*field, value);
       },
       row.field);
 }
