@@ -245,7 +245,7 @@ class GradientReducer:
             shape = gradient.parameter.shape
             values = gradient.parameter.new_empty((0, *shape[gradient.sparse_dim :]))
             rows = torch.empty((gradient.sparse_dim, 0), dtype=torch.int64)
-            grad = torch.sparse_coo_tensor(rows, values.detach(), shape)
+            grad = torch.sparse_coo_tensor(rows, values.detach(), shape, check_invariants=False)
         gradient.sparse_dim = grad.sparse_dim()
         settings = self._settings
         finish = sparse_allreduce_async(grad, gradient.name, settings.op, settings.process_set)

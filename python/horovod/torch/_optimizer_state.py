@@ -58,7 +58,7 @@ def _zero_gradient(parameter: torch.Tensor, sparse: bool) -> torch.Tensor:
         return torch.zeros_like(parameter)
     rows = torch.empty((1, 0), dtype=torch.int64, device=parameter.device)
     values = torch.empty((0, *parameter.shape[1:]), dtype=parameter.dtype, device=parameter.device)
-    return torch.sparse_coo_tensor(rows, values, parameter.shape)
+    return torch.sparse_coo_tensor(rows, values, parameter.shape, check_invariants=False)
 
 
 def initialise(optimizer: Optimizer, model: torch.nn.Module | None) -> None:

@@ -1,0 +1,209 @@
+"""A stand-in for horovod._core: a world of one rank in memory, whose answers and failures a test can choose.
+
+Only for tests of the Python layer's own decisions (names, checks, error paths). Collectives are tested on the real core.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.utils.dlpack import to_dlpack
+
+OPS = ("ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "BARRIER", "JOIN", "ADASUM")
+REDUCTIONS = ("AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT")
+DTYPES = {
+    "UINT8": torch.uint8,
+    "INT8": torch.int8,
+    "UINT16": torch.uint16,
+    "INT16": torch.int16,
+    "INT32": torch.int32,
+    "INT64": torch.int64,
+    "FLOAT16": torch.float16,
+    "FLOAT32": torch.float32,
+    "FLOAT64": torch.float64,
+    "BOOL": torch.bool,
+    "BFLOAT16": torch.bfloat16,
+}
+
+
+@dataclass
+class Call:
+    """One submitted operation."""
+
+    op: int
+    name: str
+    data_ptr: int
+    output_ptr: int
+    shape: tuple[int, ...]
+    dtype: int
+    device: int
+    reduce_op: int
+    prescale: float
+    postscale: float
+    root_rank: int
+    process_set: int
+
+
+class Handle:
+    def __init__(self, core: FakeCore, call: Call, keep: Any) -> None:
+        self._core = core
+        self._call = call
+        self._keep = keep
+
+    def done(self) -> bool:
+        return self._core.everything_done
+
+    def wait(self) -> None:
+        error = self._core.failing.get(self._call.name)
+        if error is not None:
+            raise error
+        size = self._bytes()
+        if self._call.output_ptr and self._call.output_ptr != self._call.data_ptr:
+            ctypes.memmove(self._call.output_ptr, self._call.data_ptr, size)
+
+    def _dtype(self) -> torch.dtype:
+        return list(DTYPES.values())[self._call.dtype]
+
+    def _bytes(self) -> int:
+        return torch.Size(self._call.shape).numel() * self._dtype().itemsize
+
+    def output_dlpack(self) -> Any:
+        output = torch.empty(self._call.shape, dtype=self._dtype())
+        ctypes.memmove(output.data_ptr(), self._call.data_ptr, self._bytes())
+        return to_dlpack(output)
+
+    def received_splits(self) -> list[int]:
+        return [self._call.shape[0]]
+
+    def value(self) -> int:
+        return 0
+
+
+@dataclass
+class FakeCore:
+    """What the module object below delegates to. Tests read `calls` and set the rest."""
+
+    world: int = 1
+    initialized: bool = False
+    everything_done: bool = True
+    calls: list[Call] = field(default_factory=list)
+    failing: dict[str, BaseException] = field(default_factory=dict)
+    refusing: dict[str, Exception] = field(default_factory=dict)
+
+    def init(self, environment: dict[str, str] | None = None) -> None:
+        self.initialized = True
+
+    def shutdown(self) -> None:
+        self.initialized = False
+
+    def is_initialized(self) -> bool:
+        return self.initialized
+
+    def _number(self, value: int) -> int:
+        if not self.initialized:
+            raise ValueError("Horovod has not been initialized; use hvd.init().")
+        return value
+
+    def rank(self) -> int:
+        return self._number(0)
+
+    local_rank = cross_rank = rank
+
+    def size(self) -> int:
+        return self._number(self.world)
+
+    local_size = size
+
+    def cross_size(self) -> int:
+        return self._number(1)
+
+    def is_homogeneous(self) -> bool:
+        return True
+
+    def epoch(self) -> int:
+        return self._number(1)
+
+    def process_sets(self) -> dict[int, list[int]]:
+        return {0: list(range(self._number(self.world)))}
+
+    def built_with(self) -> dict[str, int]:
+        return {"gloo": 1, "mpi": 0, "nccl": 0, "cuda": 0, "rocm": 0, "ddl": 0, "ccl": 0}
+
+    def gloo_origin(self) -> str:
+        return "/usr/lib/libgloo.so.0"
+
+    def enqueue(
+        self,
+        op: int,
+        name: str,
+        data_ptr: int,
+        output_ptr: int,
+        shape: Sequence[int],
+        dtype: int,
+        device: int,
+        reduce_op: int,
+        prescale: float,
+        postscale: float,
+        root_rank: int,
+        process_set: int,
+        keep: Any,
+    ) -> Handle:
+        if name in self.refusing:
+            raise self.refusing[name]
+        call = Call(
+            op,
+            name,
+            data_ptr,
+            output_ptr,
+            tuple(shape),
+            dtype,
+            device,
+            reduce_op,
+            prescale,
+            postscale,
+            root_rank,
+            process_set,
+        )
+        self.calls.append(call)
+        return Handle(self, call, keep)
+
+    def enqueue_group(
+        self,
+        op: int,
+        entries: Sequence[tuple[str, int, int, Sequence[int], int, int]],
+        reduce_op: int,
+        prescale: float,
+        postscale: float,
+        process_set: int,
+        keep: Any,
+    ) -> list[Handle]:
+        return [
+            self.enqueue(
+                op, name, data, output, shape, dtype, device, reduce_op, prescale, postscale, 0, process_set, keep
+            )
+            for name, data, output, shape, dtype, device in entries
+        ]
+
+    @property
+    def names(self) -> list[str]:
+        return [call.name for call in self.calls]
+
+
+def make_module(core: FakeCore) -> ModuleType:
+    """The module object that takes the place of horovod._core."""
+    module = ModuleType("horovod._core")
+    constants = {f"OP_{name}": number for number, name in enumerate(OPS)}
+    constants |= {f"REDUCE_{name}": number for number, name in enumerate(REDUCTIONS)}
+    constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
+    methods = (
+        "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous epoch "
+        "process_sets built_with gloo_origin enqueue enqueue_group"
+    )
+    functions = {name: getattr(core, name) for name in methods.split()}
+    vars(module).update(constants, **functions, Handle=Handle, __version__="0.29.0", __file__="fake_core.so")
+    return module

@@ -1,0 +1,347 @@
+"""Session functions, process sets, helpers and the module's shape (contract 01)."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+import horovod
+from horovod import _load
+from horovod.common import util
+from horovod.common.exceptions import (
+    HorovodInternalError,
+    HorovodVersionMismatchError,
+    HostsUpdatedInterrupt,
+    get_version_mismatch_message,
+)
+
+TOP_LEVEL = [
+    "Adasum",
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "HorovodInternalError",
+    "Max",
+    "Min",
+    "ProcessSet",
+    "Product",
+    "Sum",
+    "SyncBatchNorm",
+    "add_process_set",
+    "allgather",
+    "allgather_async",
+    "allgather_object",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "alltoall",
+    "alltoall_async",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "ccl_built",
+    "cross_rank",
+    "cross_size",
+    "cuda_built",
+    "ddl_built",
+    "elastic",
+    "global_process_set",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "init",
+    "is_initialized",
+    "join",
+    "local_rank",
+    "local_size",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
+    "poll",
+    "rank",
+    "reducescatter",
+    "reducescatter_async",
+    "remove_process_set",
+    "rocm_built",
+    "shutdown",
+    "size",
+    "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
+    "synchronize",
+]
+
+
+def test_the_package_exports_version_and_run_only() -> None:
+    assert sorted(horovod.__all__) == ["__version__", "run"]
+    assert horovod.__version__ == "0.29.0"
+    with pytest.raises(NotImplementedError, match=r"not built yet.*horovodrun -np 2"):
+        horovod.run(print, num_proc=2)
+    with pytest.raises(ValueError, match="either hosts or hostfile"):
+        horovod.run(print, hosts="a", hostfile="b")
+    with pytest.raises(ValueError, match="use_gloo and use_mpi|use_gloo or use_mpi"):
+        horovod.run(print, use_gloo=True, use_mpi=True)
+    with pytest.raises(ValueError, match="no MPI"):
+        horovod.run(print, use_mpi=True)
+
+
+def test_the_torch_module_has_every_name_of_the_contract(fake: Any) -> None:
+    assert set(TOP_LEVEL) <= set(fake.hvd.__all__)
+    for name in TOP_LEVEL:
+        assert hasattr(fake.hvd, name), name
+    assert not hasattr(fake.hvd, "is_homogeneous")
+    assert fake.hvd.mpi_ops.is_homogeneous() is True
+    assert not torch.nn.Module.__module__.startswith("horovod")
+
+
+def test_topology_functions_need_init(fake_uninitialized: Any) -> None:
+    hvd = fake_uninitialized.hvd
+    assert hvd.is_initialized() is False
+    hvd.shutdown()
+    for name in ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size"):
+        with pytest.raises(ValueError, match="init"):
+            getattr(hvd, name)()
+    for name in ("start_timeline", "stop_timeline"):
+        with pytest.raises(ValueError, match="init"):
+            getattr(hvd, name)(*(["t.json"] if name == "start_timeline" else []))
+
+
+def test_build_information(fake: Any) -> None:
+    hvd = fake.hvd
+    assert hvd.gloo_built() is True
+    assert hvd.gloo_enabled() is True
+    assert hvd.nccl_built() == 0
+    for name in ("mpi_built", "mpi_enabled", "ddl_built", "ccl_built", "cuda_built", "rocm_built"):
+        assert getattr(hvd, name)() is False, name
+    with pytest.raises(ValueError, match="no MPI"):
+        hvd.mpi_threads_supported()
+
+
+def test_start_timeline_needs_the_variable(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOROVOD_TIMELINE", raising=False)
+    with pytest.raises(ValueError, match="HOROVOD_TIMELINE=DYNAMIC"):
+        fake.hvd.start_timeline("t.json")
+    fake.hvd.stop_timeline()
+
+
+def test_init_refuses_communicators_and_bad_ranks(fake_uninitialized: Any) -> None:
+    hvd = fake_uninitialized.hvd
+    with pytest.raises(ValueError, match="needs MPI"):
+        hvd.init(comm=object())
+    with pytest.raises(ValueError, match="found 'a' of type str"):
+        hvd.init(comm=["a"])
+    assert not hvd.is_initialized()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        hvd.init(comm=[0])
+        hvd.init([])
+    with pytest.warns(UserWarning, match="sub-communicators are not built yet"):
+        hvd.init(comm=[1, 2])
+    hvd.shutdown()
+
+
+def test_init_with_process_sets_says_what_is_not_built(
+    fake_uninitialized: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hvd = fake_uninitialized.hvd
+    monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "")
+    with pytest.raises(NotImplementedError, match="not built yet"):
+        hvd.init(process_sets=[hvd.ProcessSet([0])])
+    with pytest.raises(ValueError, match="'static'"):
+        hvd.init(process_sets="static")
+    assert not hvd.is_initialized()
+    hvd.init(process_sets="Dynamic")
+    assert os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] == "1"
+    with pytest.raises(NotImplementedError, match="not built yet"):
+        hvd.add_process_set([5])
+    with pytest.raises(ValueError, match="exists already"):
+        hvd.add_process_set([0])
+    hvd.shutdown()
+
+
+def test_process_sets(fake_pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hvd = fake_pair.hvd
+    monkeypatch.delenv("HOROVOD_DYNAMIC_PROCESS_SETS", raising=False)
+    everyone = hvd.global_process_set
+    assert (everyone.process_set_id, everyone.ranks, everyone.size(), everyone.rank()) == (0, [0, 1], 2, 0)
+    assert everyone.included() is True
+    assert str(everyone) == "ProcessSet(process_set_id=0, ranks=[0, 1], mpi_comm=None)"
+    some = hvd.ProcessSet([1, 0, 1])
+    assert (some.ranks, some.size(), some.rank(), some.process_set_id) == ([0, 1, 1], None, None, None)
+    assert hvd.ProcessSet([1]).included() is False
+    with pytest.raises(ValueError, match="found 1.5 of type float"):
+        hvd.ProcessSet([1.5])
+    with pytest.raises(ValueError, match="needs MPI"):
+        hvd.ProcessSet(3)
+    some.process_set_id = 77
+    with pytest.raises(ValueError, match="process set 77 does not exist"):
+        some.size()
+    with pytest.raises(ValueError, match="HOROVOD_DYNAMIC_PROCESS_SETS"):
+        hvd.add_process_set([0])
+    assert hvd.remove_process_set(everyone) is False
+    assert hvd.remove_process_set(hvd.ProcessSet([0])) is False
+    assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: [0, 1]}
+
+
+def test_a_child_process_does_not_end_the_session_of_its_parent(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    basics = fake.hvd.mpi_ops._basics
+    own = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: own + 1)
+    basics._shutdown_at_exit()
+    assert fake.hvd.is_initialized()
+    monkeypatch.undo()
+    basics._shutdown_at_exit()
+    assert not fake.hvd.is_initialized()
+
+
+def test_without_the_core_the_module_imports_with_a_warning() -> None:
+    program = (
+        "import sys, warnings; sys.modules['horovod._core'] = None\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    import horovod.torch as hvd\n"
+        "assert any('without its native core' in str(w.message) for w in caught), caught\n"
+        "assert not hasattr(hvd, 'init') and hvd.HorovodInternalError\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "horovod._core" in done.stderr
+
+
+def test_importing_the_package_loads_no_framework() -> None:
+    program = "import horovod, horovod.common.util, sys; assert 'torch' not in sys.modules; print(horovod.__version__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.strip() == "0.29.0", done.stderr
+
+
+# Loading
+
+
+class Bound:
+    def __init__(self, origin: str) -> None:
+        self.gloo_origin = lambda: origin
+
+
+def test_a_core_bound_to_a_foreign_gloo_is_refused() -> None:
+    for good in ("/usr/lib/x86_64-linux-gnu/libgloo.so.0", "/x/horovod_gloo.libs/libgloo-0a1b2c3d.so.0"):
+        _load._check_gloo_origin(Bound(good))  # type: ignore[arg-type]
+    with pytest.raises(ImportError, match=r"libtorch_cpu\.so"):
+        _load._check_gloo_origin(Bound("/x/torch/lib/libtorch_cpu.so"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("visible", [None, "_ZTVN4gloo7ContextE"])
+def test_the_core_is_bound_deeply_only_where_a_gloo_is_visible(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(_load, "_global_gloo_symbol", lambda: visible)
+    monkeypatch.setattr(_load.importlib, "import_module", lambda name: seen.append(sys.getdlopenflags()))
+    before = sys.getdlopenflags()
+    _load._import_core()
+    assert bool(seen[0] & os.RTLD_DEEPBIND) == (visible is not None)
+    assert sys.getdlopenflags() == before
+
+
+def test_importing_torch_shows_no_gloo_to_the_linker() -> None:
+    assert _load._global_gloo_symbol() is None
+
+
+# Exceptions and helpers
+
+
+def test_exceptions_have_their_bases_and_attributes() -> None:
+    assert issubclass(HorovodInternalError, RuntimeError)
+    assert HostsUpdatedInterrupt().skip_sync is False
+    assert HostsUpdatedInterrupt(skip_sync=True).skip_sync is True
+    error = HorovodVersionMismatchError("torch", "1", "2")
+    assert isinstance(error, ImportError)
+    assert (error.name, error.version, error.installed_version) == ("torch", "1", "2")
+    assert get_version_mismatch_message("torch", "1", "2") in str(error)
+
+
+def test_doctests_of_the_package() -> None:
+    for module in (util, __import__("horovod.common.process_sets", fromlist=["x"])):
+        result = doctest.testmod(module)
+        assert result.failed == 0
+        assert result.attempted > 0
+
+
+def test_split_list_spreads_the_remainder_over_the_first_chunks() -> None:
+    assert util.split_list(list(range(10)), 4) == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
+    assert util.split_list([1], 3) == [[1], [], []]
+
+
+def test_env_sets_and_restores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HVD_TEST_A", "before")
+    monkeypatch.delenv("HVD_TEST_B", raising=False)
+    with pytest.raises(KeyError), util.env(HVD_TEST_A=None, HVD_TEST_B="2"):
+        assert "HVD_TEST_A" not in os.environ
+        assert os.environ["HVD_TEST_B"] == "2"
+        raise KeyError
+    assert os.environ["HVD_TEST_A"] == "before"
+    assert "HVD_TEST_B" not in os.environ
+
+
+def test_cache_remembers_per_arguments() -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    @util._cache
+    def function(a: int, b: int = 0) -> int:
+        calls.append((a, b))
+        return a + b
+
+    assert [function(1), function(1), function(1, b=2), function(1, b=2)] == [1, 1, 3, 3]
+    assert calls == [(1, 0), (1, 2)]
+
+
+def test_versions_are_compared_by_number() -> None:
+    assert util.is_version_greater_equal_than("1.10.0", "1.9.1")
+    assert not util.is_version_greater_equal_than("1.9.0", "1.9.1")
+    for bad in ("1.2", "x"):
+        with pytest.raises(ValueError, match="x.y.z"):
+            util.is_version_greater_equal_than("1.2.3", bad)
+    with pytest.raises(ValueError, match="strings"):
+        util.is_version_greater_equal_than(1, "1.2.3")  # type: ignore[arg-type]
+
+
+def test_small_predicates() -> None:
+    assert util.is_iterable([]) is True
+    assert util.is_iterable(3) is False
+    assert util.num_rank_is_power_2(0) is False
+    assert util.get_ext_suffix().endswith(".so")
+    assert util.get_extension_full_path("/a/b/x.py", "c", "lib") == f"/a/b/c/lib{util.get_ext_suffix()}"
+
+
+def test_installed_version_is_compared_with_the_recorded_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(util, "_PACKAGE", tmp_path)
+    util.check_installed_version("pytorch", "2.0")  # nothing recorded
+    (tmp_path / "metadata.json").write_text('{"pytorch": "2.0"}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        util.check_installed_version("pytorch", "2.0")
+        util.check_installed_version("tensorflow", "9")
+    with pytest.warns(UserWarning, match=r"found version 2\.0 at build time"):
+        util.check_installed_version("pytorch", "2.1")
+    with pytest.raises(HorovodVersionMismatchError):
+        util.check_installed_version("pytorch", "2.1", ImportError("symbol"))

@@ -1,0 +1,307 @@
+"""What the torch functions decide by themselves: names, checks, handles (contract 02 §2.2)."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+
+
+def test_user_names_get_the_prefix_of_their_operation(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.ones(2)
+    hvd.allreduce(x, name="a")
+    hvd.allreduce_(x, name="b")
+    hvd.allgather(x, name="c")
+    hvd.broadcast(x, 0, name="d")
+    hvd.broadcast_(x, 0, name="e")
+    hvd.grouped_allreduce([x, x], name="f")
+    hvd.grouped_allgather([x], name="g")
+    hvd.barrier()
+    assert fake.core.names == [
+        "allreduce.a",
+        "allreduce.b",
+        "allgather.c",
+        "broadcast.d",
+        "broadcast.e",
+        "grouped_allreduce.f_1of2",
+        "grouped_allreduce.f_2of2",
+        "grouped_allgather.g_1of1",
+        "barrier.noname",
+    ]
+
+
+def test_automatic_names_count_handles_and_start_again_after_shutdown(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.ones(1)
+    first = hvd.allreduce_async(x)
+    second = hvd.broadcast_async(x, 0)
+    third = hvd.grouped_allreduce_async([x, x])
+    assert fake.core.names == [
+        f"allreduce.noname.{first}",
+        f"broadcast.noname.{second}",
+        f"grouped_allreduce.noname.{third}_1of2",
+        f"grouped_allreduce.noname.{third}_2of2",
+    ]
+    hvd.shutdown()
+    hvd.init()
+    fake.core.calls.clear()
+    assert hvd.allreduce_async(x) == first
+    assert fake.core.names == [f"allreduce.noname.{first}"]
+
+
+def test_a_refused_operation_uses_up_its_number_like_on_the_other_ranks(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.ones(1)
+    first = hvd.allreduce_async(x)
+    fake.core.refusing["allreduce.taken"] = ValueError("taken")
+    with pytest.raises(ValueError, match="taken"):
+        hvd.allreduce_async(x, name="taken")
+    assert hvd.allreduce_async(x) == first + 2
+
+
+def test_synchronize_gives_a_result_once_and_then_none(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.arange(3.0)
+    handle = hvd.allreduce_async(x)
+    assert handle in hvd.mpi_ops._handle_map
+    assert torch.equal(hvd.synchronize(handle), x)
+    assert hvd.synchronize(handle) is None
+    assert hvd.synchronize(12345) is None
+    assert hvd.mpi_ops._handle_map == {}
+
+
+def test_poll_of_an_unknown_handle_is_an_error(fake: Any) -> None:
+    hvd = fake.hvd
+    fake.core.everything_done = False
+    handle = hvd.allreduce_async(torch.ones(1))
+    assert hvd.poll(handle) is False
+    fake.core.everything_done = True
+    assert hvd.poll(handle) is True
+    hvd.synchronize(handle)
+    with pytest.raises(ValueError, match=f"handle {handle} is unknown"):
+        hvd.poll(handle)
+
+
+def test_a_failed_operation_consumes_its_handle(fake: Any) -> None:
+    hvd = fake.hvd
+    fake.core.failing["allreduce.bad"] = hvd.HorovodInternalError("broken")
+    handle = hvd.allreduce_async(torch.ones(1), name="bad")
+    with pytest.raises(hvd.HorovodInternalError, match="broken"):
+        hvd.synchronize(handle)
+    assert hvd.synchronize(handle) is None
+
+
+def test_an_interrupted_wait_can_be_repeated(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.arange(2.0)
+    fake.core.failing["grouped_allgather.g_2of2"] = KeyboardInterrupt()
+    handle = hvd.grouped_allgather_async([x, x + 1], name="g")
+    with pytest.raises(KeyboardInterrupt):
+        hvd.synchronize(handle)
+    del fake.core.failing["grouped_allgather.g_2of2"]
+    first, second = hvd.synchronize(handle)
+    assert torch.equal(first, x)
+    assert torch.equal(second, x + 1)
+
+
+def test_a_group_waits_for_all_members_and_raises_the_first_error(fake: Any) -> None:
+    hvd = fake.hvd
+    fake.core.failing["grouped_allreduce.g_1of3"] = hvd.HorovodInternalError("first")
+    fake.core.failing["grouped_allreduce.g_2of3"] = hvd.HorovodInternalError("second")
+    with pytest.raises(hvd.HorovodInternalError, match="first"):
+        hvd.grouped_allreduce([torch.ones(1)] * 3, name="g")
+
+
+def test_init_forgets_handles_of_the_session_before(fake: Any) -> None:
+    hvd = fake.hvd
+    hvd.allreduce_async(torch.ones(1))
+    hvd.shutdown()
+    assert hvd.mpi_ops._handle_map
+    hvd.init()
+    assert hvd.mpi_ops._handle_map == {}
+
+
+def test_a_second_init_keeps_what_is_in_flight(fake: Any) -> None:
+    hvd = fake.hvd
+    handle = hvd.allreduce_async(torch.ones(1))
+    hvd.init()
+    assert hvd.synchronize(handle) is not None
+
+
+OPERATIONS = [
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "allgather",
+    "allgather_async",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "grouped_allgather",
+    "grouped_allgather_async",
+]
+
+
+def call(hvd: Any, operation: str, tensor: Any, **arguments: Any) -> Any:
+    function = getattr(hvd, operation)
+    if operation.startswith("broadcast"):
+        return function(tensor, 0, **arguments)
+    return function([tensor] if operation.startswith("grouped") else tensor, **arguments)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_tensors_on_other_devices_are_told_what_is_not_built_yet(fake: Any, operation: str) -> None:
+    with pytest.raises(NotImplementedError, match=r"device 'meta'.*not built yet"):
+        call(fake.hvd, operation, torch.empty(2, device="meta"))
+    assert fake.core.calls == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_tensors_with_gaps_are_refused(fake: Any, operation: str) -> None:
+    with pytest.raises(ValueError, match="contiguous"):
+        call(fake.hvd, operation, torch.ones(3, 4).t())
+    assert fake.core.calls == []
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_other_types_than_those_of_the_wire_are_refused(fake: Any, operation: str) -> None:
+    with pytest.raises(ValueError, match=r"tensor type torch.complex64 is not supported"):
+        call(fake.hvd, operation, torch.ones(2, dtype=torch.complex64))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_what_is_no_dense_tensor_is_refused(fake: Any, operation: str) -> None:
+    with pytest.raises(ValueError, match=r"expected a torch\.Tensor, got ndarray"):
+        call(fake.hvd, operation, torch.ones(2).numpy())
+    with pytest.raises(ValueError, match="expected a dense tensor"):
+        call(fake.hvd, operation, torch.ones(2).to_sparse())
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_process_set_without_id_is_refused(fake: Any, operation: str) -> None:
+    with pytest.raises(ValueError, match="not registered"):
+        call(fake.hvd, operation, torch.ones(2), process_set=fake.hvd.ProcessSet([0]))
+
+
+def test_bool_is_reduced_by_min_and_max_only(fake: Any) -> None:
+    hvd, flags = fake.hvd, torch.tensor([True, False])
+    assert torch.equal(hvd.allreduce(flags, op=hvd.Min), flags)
+    assert torch.equal(hvd.allreduce(flags, op=hvd.Max), flags)
+    for op in (hvd.Sum, hvd.Average, hvd.Product):
+        with pytest.raises(ValueError, match="bool"):
+            hvd.allreduce(flags, op=op)
+
+
+def test_members_of_a_group_must_share_a_device(fake: Any) -> None:
+    hvd = fake.hvd
+    mixed = [torch.ones(1), torch.ones(1, device="meta")]
+    with pytest.raises(hvd.HorovodInternalError, match="one device, found cpu, meta"):
+        hvd.grouped_allreduce(mixed)
+    with pytest.raises(hvd.HorovodInternalError, match="one device, found cpu, meta"):
+        hvd.grouped_allgather(mixed)
+
+
+def test_an_empty_group_is_an_empty_result(fake: Any) -> None:
+    hvd = fake.hvd
+    assert hvd.grouped_allreduce([]) == []
+    assert hvd.synchronize(hvd.grouped_allgather_async([])) == []
+    assert fake.core.calls == []
+
+
+def test_average_is_the_default_and_the_old_argument_warns(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.ones(1)
+    hvd.allreduce(x)
+    hvd.allreduce(x, op=hvd.Sum)
+    with pytest.warns(DeprecationWarning, match="average"):
+        hvd.allreduce(x, average=True)
+    with pytest.warns(DeprecationWarning, match="average"):
+        hvd.grouped_allreduce([x], average=False)
+    assert [c.reduce_op for c in fake.core.calls] == [hvd.Average, hvd.Sum, hvd.Average, hvd.Sum]
+    with pytest.raises(ValueError, match="supersedes average"):
+        hvd.allreduce(x, average=True, op=hvd.Sum)
+
+
+def test_factors_reach_the_core_unchanged(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.ones(1)
+    hvd.allreduce(x, op=hvd.Sum, prescale_factor=0.25, postscale_factor=3.0)
+    assert (fake.core.calls[0].prescale, fake.core.calls[0].postscale) == (0.25, 3.0)
+
+
+def test_the_numbers_of_reductions_are_those_of_the_contract(fake: Any) -> None:
+    hvd = fake.hvd
+    assert [hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("alltoall", (torch.ones(1),)),
+        ("alltoall_async", (torch.ones(1),)),
+        ("reducescatter", (torch.ones(1),)),
+        ("reducescatter_async", (torch.ones(1),)),
+        ("grouped_reducescatter", ([torch.ones(1)],)),
+        ("grouped_reducescatter_async", ([torch.ones(1)],)),
+        ("join", ()),
+        ("SyncBatchNorm", (3,)),
+    ],
+)
+def test_what_is_not_built_yet_says_so(fake: Any, name: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(NotImplementedError, match=f"{name} is not built yet"):
+        getattr(fake.hvd, name)(*arguments)
+
+
+def test_adasum_says_that_it_is_not_built_yet(fake: Any) -> None:
+    with pytest.raises(NotImplementedError, match="Adasum is not built yet"):
+        fake.hvd.allreduce(torch.ones(1), op=fake.hvd.Adasum)
+
+
+def test_compression_halves_what_is_sent_and_keeps_the_type(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.tensor([1.0, 2.5], dtype=torch.float64)
+    for compression, wire_type in ((hvd.Compression.fp16, "DTYPE_FLOAT16"), (hvd.Compression.bf16, "DTYPE_BFLOAT16")):
+        fake.core.calls.clear()
+        out = hvd.allreduce(x, compression=compression)
+        assert out.dtype == torch.float64
+        assert torch.equal(out, x)
+        assert fake.core.calls[0].dtype == getattr(sys.modules["horovod._core"], wire_type)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.bfloat16])
+def test_fp16_compression_returns_every_float_type(fake: Any, dtype: torch.dtype) -> None:
+    fp16 = fake.hvd.Compression.fp16
+    x = torch.tensor([0.5, -3.0], dtype=dtype)
+    sent, ctx = fp16.compress(x)
+    assert sent.dtype == torch.float16
+    assert fp16.decompress(sent, ctx).dtype == dtype
+    assert torch.equal(fp16.decompress(sent, ctx), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64])
+def test_fp16_compression_leaves_integers_alone(fake: Any, dtype: torch.dtype) -> None:
+    x = torch.ones(3, dtype=dtype)
+    for compressor in (fake.hvd.Compression.fp16, fake.hvd.Compression.none):
+        sent, ctx = compressor.compress(x)
+        assert sent is x
+        assert compressor.decompress(sent, ctx) is x
+
+
+def test_sparse_allreduce_needs_a_sparse_tensor_and_names_its_parts(fake: Any) -> None:
+    hvd = fake.hvd
+    with pytest.raises(ValueError, match="expected a sparse COO tensor"):
+        hvd.sparse_allreduce_async(torch.ones(1), name="s", op=hvd.Sum)
+    sparse = torch.sparse_coo_tensor([[0, 2]], torch.tensor([[1.0, 2.0], [3.0, 4.0]]), (4, 2), check_invariants=True)
+    finish = hvd.sparse_allreduce_async(sparse, name="s", op=hvd.Average)
+    assert fake.core.names == ["allgather.s.indices", "allgather.s.values"]
+    assert fake.core.calls[0].shape == (2, 1)
+    assert torch.equal(finish().to_dense(), sparse.to_dense())
+
+
+def test_operations_add_no_warnings(fake: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fake.hvd.allgather(torch.tensor([True]))
+        fake.hvd.allreduce(torch.ones(2, requires_grad=True)).sum().backward()
