@@ -1,6 +1,6 @@
 """A stand-in for horovod._core: a world of one rank in memory, whose answers and failures a test can choose.
 
-Only for tests of the Python layer's own decisions (names, checks, error paths). Collectives are tested on the real core.
+Only for tests of the Python layer's own decisions: names, checks, error paths. Collectives are tested on the real core.
 """
 
 from __future__ import annotations

@@ -22,75 +22,17 @@ from horovod.common.exceptions import (
     get_version_mismatch_message,
 )
 
-TOP_LEVEL = [
-    "Adasum",
-    "Average",
-    "Compression",
-    "DistributedOptimizer",
-    "HorovodInternalError",
-    "Max",
-    "Min",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "SyncBatchNorm",
-    "add_process_set",
-    "allgather",
-    "allgather_async",
-    "allgather_object",
-    "allreduce",
-    "allreduce_",
-    "allreduce_async",
-    "allreduce_async_",
-    "alltoall",
-    "alltoall_async",
-    "barrier",
-    "broadcast",
-    "broadcast_",
-    "broadcast_async",
-    "broadcast_async_",
-    "broadcast_object",
-    "broadcast_optimizer_state",
-    "broadcast_parameters",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
-    "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "grouped_allgather",
-    "grouped_allgather_async",
-    "grouped_allreduce",
-    "grouped_allreduce_",
-    "grouped_allreduce_async",
-    "grouped_allreduce_async_",
-    "grouped_reducescatter",
-    "grouped_reducescatter_async",
-    "init",
-    "is_initialized",
-    "join",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "poll",
-    "rank",
-    "reducescatter",
-    "reducescatter_async",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "sparse_allreduce_async",
-    "start_timeline",
-    "stop_timeline",
-    "synchronize",
-]
+TOP_LEVEL = """
+Adasum Average Compression DistributedOptimizer HorovodInternalError Max Min ProcessSet Product Sum SyncBatchNorm
+add_process_set allgather allgather_async allgather_object allreduce allreduce_ allreduce_async allreduce_async_
+alltoall alltoall_async barrier broadcast broadcast_ broadcast_async broadcast_async_ broadcast_object
+broadcast_optimizer_state broadcast_parameters ccl_built cross_rank cross_size cuda_built ddl_built elastic
+global_process_set gloo_built gloo_enabled grouped_allgather grouped_allgather_async grouped_allreduce
+grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_ grouped_reducescatter grouped_reducescatter_async
+init is_initialized join local_rank local_size mpi_built mpi_enabled mpi_threads_supported nccl_built poll rank
+reducescatter reducescatter_async remove_process_set rocm_built shutdown size sparse_allreduce_async start_timeline
+stop_timeline synchronize
+""".split()
 
 
 def test_the_package_exports_version_and_run_only() -> None:
@@ -100,7 +42,7 @@ def test_the_package_exports_version_and_run_only() -> None:
         horovod.run(print, num_proc=2)
     with pytest.raises(ValueError, match="either hosts or hostfile"):
         horovod.run(print, hosts="a", hostfile="b")
-    with pytest.raises(ValueError, match="use_gloo and use_mpi|use_gloo or use_mpi"):
+    with pytest.raises(ValueError, match="either use_gloo or use_mpi"):
         horovod.run(print, use_gloo=True, use_mpi=True)
     with pytest.raises(ValueError, match="no MPI"):
         horovod.run(print, use_mpi=True)
@@ -190,7 +132,7 @@ def test_process_sets(fake_pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     some = hvd.ProcessSet([1, 0, 1])
     assert (some.ranks, some.size(), some.rank(), some.process_set_id) == ([0, 1, 1], None, None, None)
     assert hvd.ProcessSet([1]).included() is False
-    with pytest.raises(ValueError, match="found 1.5 of type float"):
+    with pytest.raises(ValueError, match=r"found 1\.5 of type float"):
         hvd.ProcessSet([1.5])
     with pytest.raises(ValueError, match="needs MPI"):
         hvd.ProcessSet(3)
@@ -295,10 +237,9 @@ def test_split_list_spreads_the_remainder_over_the_first_chunks() -> None:
 def test_env_sets_and_restores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HVD_TEST_A", "before")
     monkeypatch.delenv("HVD_TEST_B", raising=False)
-    with pytest.raises(KeyError), util.env(HVD_TEST_A=None, HVD_TEST_B="2"):
+    with util.env(HVD_TEST_A=None, HVD_TEST_B="2"):
         assert "HVD_TEST_A" not in os.environ
         assert os.environ["HVD_TEST_B"] == "2"
-        raise KeyError
     assert os.environ["HVD_TEST_A"] == "before"
     assert "HVD_TEST_B" not in os.environ
 
@@ -319,7 +260,7 @@ def test_versions_are_compared_by_number() -> None:
     assert util.is_version_greater_equal_than("1.10.0", "1.9.1")
     assert not util.is_version_greater_equal_than("1.9.0", "1.9.1")
     for bad in ("1.2", "x"):
-        with pytest.raises(ValueError, match="x.y.z"):
+        with pytest.raises(ValueError, match=r"x\.y\.z"):
             util.is_version_greater_equal_than("1.2.3", bad)
     with pytest.raises(ValueError, match="strings"):
         util.is_version_greater_equal_than(1, "1.2.3")  # type: ignore[arg-type]
