@@ -1,0 +1,40 @@
+"""Fixtures of the launcher's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from launcher_job import RunningJob, StartJob
+
+
+@pytest.fixture
+def start_job(horovodrun_path: str, tmp_path: Path) -> Iterator[StartJob]:
+    """start_job("-np", "2", ...) starts the launcher with these arguments; the test's end ends what is left."""
+    jobs: list[RunningJob] = []
+
+    def start(*arguments: str, env: Mapping[str, str] | None = None, stdout: int | None = None, cwd: Path = tmp_path) -> RunningJob:
+        jobs.append(RunningJob([horovodrun_path, *arguments], tmp_path, env or {}, stdout, cwd))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.kill_everything()
+
+
+@pytest.fixture
+def fake_ssh(tmp_path: Path) -> str:
+    """A stand-in for the ssh client: prints what start-up files print, then runs the remote command on this machine."""
+    path = tmp_path / "fake_ssh"
+    path.write_text(
+        "#!/bin/sh\n"
+        'for word in "$@"; do [ "$word" = -G ] && exit 1; done\n'
+        'while [ "$1" != "--" ]; do shift; done\n'
+        "echo 'Welcome to the machine'\n"
+        "printf 'a line without an end'\n"
+        "echo 'banner on stderr' >&2\n"
+        'exec sh -c "$3"\n'
+    )
+    path.chmod(0o755)
+    return str(path)

@@ -1,0 +1,123 @@
+"""A launcher that runs, and all that it has started: for tests that watch and disturb it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+MARKER = "HVD_E2E_MARKER"
+
+
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
+    """Waits until the condition holds; fails the test when it does not in time."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {deadline_s} s: {what}")
+        time.sleep(0.01)
+
+
+class RunningJob:
+    """A launcher that was started, and everything that it has started: found by a marker in their environment."""
+
+    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str], stdout: int | None, cwd: Path) -> None:
+        self.marker = uuid.uuid4().hex
+        self.out_path = folder / f"{self.marker}.out"
+        self.err_path = folder / f"{self.marker}.err"
+        with self.out_path.open("wb") as out, self.err_path.open("wb") as err:
+            self.process = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env={**os.environ, **env, MARKER: self.marker},
+                stdin=subprocess.DEVNULL,
+                stdout=out if stdout is None else stdout,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def out(self) -> str:
+        return self.out_path.read_text(errors="replace")
+
+    @property
+    def err(self) -> str:
+        return self.err_path.read_text(errors="replace")
+
+    def lines(self, prefix: str) -> list[str]:
+        """What a rank has printed: the lines that begin with the prefix, without it."""
+        return [line[len(prefix) :] for line in self.out.splitlines() if line.startswith(prefix)]
+
+    def wait_for(self, text: str, deadline_s: float = 20.0) -> None:
+        """Until the text is in what the launcher has printed."""
+        eventually(lambda: text in self.out or text in self.err, f"'{text}' in the output; there is:\n{self}", deadline_s)
+
+    def wait(self, deadline_s: float = 30.0) -> int:
+        """The exit code as a shell reports it."""
+        try:
+            code = self.process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"the launcher did not end within {deadline_s} s\n{self}")
+        return code if code >= 0 else 128 - code
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def processes(self) -> dict[int, str]:
+        """pid -> command line of all living processes of this job, the launcher included."""
+        entry = f"{MARKER}={self.marker}".encode()
+        found = {}
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdigit():
+                continue
+            try:
+                if entry in (folder / "environ").read_bytes().split(b"\0"):
+                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+        return {pid: text for pid, text in found.items() if text}
+
+    def named(self, name: str) -> list[int]:
+        """The job's processes with that short name (hvd-agent, hvd-guard, sleep, ...)."""
+        found = []
+        for pid in self.processes():
+            try:
+                if (Path("/proc") / str(pid) / "comm").read_text().strip() == name:
+                    found.append(pid)
+            except OSError:
+                continue
+        return found
+
+    def wait_all_gone(self, deadline_s: float = 5.0) -> None:
+        """Until no process of the job is left."""
+        end = time.monotonic() + deadline_s
+        while left := self.processes():
+            if time.monotonic() > end:
+                pytest.fail(f"left behind after {deadline_s} s: {left}\n{self}")
+            time.sleep(0.01)
+
+    def kill_everything(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pid in self.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def __str__(self) -> str:
+        return f"--- stdout\n{self.out[-4000:]}\n--- stderr\n{self.err[-4000:]}"
+
+
+StartJob = Callable[..., RunningJob]

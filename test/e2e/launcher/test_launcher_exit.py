@@ -1,0 +1,164 @@
+"""How a job ends: exit codes, messages, and the order in which survivors are ended."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from launcher_job import StartJob
+
+PYTHON = sys.executable
+
+# Notes when SIGTERM came, and goes on.
+STUBBORN = """
+import os, signal, sys, time
+rank, start = int(os.environ["HOROVOD_RANK"]), time.monotonic()
+signal.signal(signal.SIGTERM, lambda *_: print("TERM", time.monotonic(), flush=True))
+print("ready", flush=True)
+if rank == 1:
+    while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+    print("failing", time.monotonic(), flush=True)
+    print("the reason", file=sys.stderr, flush=True)
+    os._exit(7)
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_success_is_zero_and_silent(start_job: StartJob) -> None:
+    job = start_job("-np", "2", "true")
+    assert job.wait() == 0
+    assert job.out == ""
+    assert job.err == ""
+
+
+def test_the_exit_code_is_the_first_failing_ranks(start_job: StartJob) -> None:
+    job = start_job("-np", "3", "sh", "-c", "[ $HOROVOD_RANK = 1 ] && exit 42; exec sleep 1000")
+    assert job.wait() == 42
+    assert "rank 1 on host localhost (pid " in job.err
+    assert "exited with code 42" in job.err
+    assert "Process name: 1\nExit code: 42\n" in job.err
+    job.wait_all_gone()
+
+
+def test_a_signal_is_128_plus_its_number(start_job: StartJob) -> None:
+    job = start_job("-np", "2", "sh", "-c", "[ $HOROVOD_RANK = 0 ] && kill -SEGV $$; exec sleep 1000")
+    assert job.wait() == 128 + signal.SIGSEGV
+    assert "was killed by signal 11 (SIGSEGV)" in job.err
+    assert "Exit code: 139" in job.err
+
+
+def test_survivors_get_a_second_then_term_then_kill(start_job: StartJob, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = start_job("-np", "2", PYTHON, "-c", STUBBORN, str(go))
+    job.wait_for("[0]<stdout>:ready")
+    go.touch()
+    assert job.wait() == 7
+    ended = time.monotonic()
+    failed = float(job.lines("[1]<stdout>:failing ")[0])
+    terminated = float(job.lines("[0]<stdout>:TERM ")[0])
+    assert 0.95 <= terminated - failed < 2.0
+    assert 1.95 <= ended - terminated < 4.0
+    assert "its last lines on stderr:\n    the reason\n" in job.err
+    job.wait_all_gone()
+
+
+def test_survivors_can_print_and_end_by_themselves(start_job: StartJob) -> None:
+    script = "if [ $HOROVOD_RANK = 1 ]; then exit 5; fi; sleep 0.3; echo raised; exit 9"
+    job = start_job("-np", "2", "sh", "-c", script)
+    assert job.wait() == 5
+    assert job.lines("[0]<stdout>:") == ["raised"]
+    assert "After that, rank 0 exited with code 9" in job.err
+
+
+def test_ranks_that_still_run_when_another_ends_well_are_left_to_finish(start_job: StartJob) -> None:
+    job = start_job("-np", "2", "sh", "-c", "[ $HOROVOD_RANK = 0 ] && exit 0; sleep 2; echo finished")
+    assert job.wait() == 0
+    assert job.lines("[1]<stdout>:") == ["finished"]
+
+
+def test_a_command_that_is_not_there(start_job: StartJob) -> None:
+    job = start_job("-np", "2", "no-such-command", "x")
+    assert job.wait() == 127
+    assert job.err == "horovodrun: command not found: no-such-command on host localhost\n"
+
+
+def test_a_command_that_cannot_be_executed(start_job: StartJob, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("x")
+    job = start_job("-np", "1", str(tmp_path / "data"))
+    assert job.wait() == 126
+    assert f"cannot execute {tmp_path}/data: Permission denied on host localhost" in job.err
+
+
+def test_more_ranks_than_slots(start_job: StartJob) -> None:
+    job = start_job("-np", "3", "-H", "localhost:2", "true")
+    assert job.wait() == 1
+    assert "3 slots" in job.err
+    assert "localhost:2" in job.err
+
+
+def test_an_interface_that_is_not_there(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "--network-interfaces", "no-such-nic0", "true")
+    assert job.wait() == 1
+    assert "--network-interfaces: this machine has no interface 'no-such-nic0'" in job.err
+
+
+def test_what_a_rank_leaves_behind_is_ended(start_job: StartJob) -> None:
+    # It holds the rank's stdout, ignores SIGTERM, and has a session of its own.
+    script = "setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & echo started"
+    started = time.monotonic()
+    job = start_job("-np", "1", "sh", "-c", script)
+    assert job.wait() == 0
+    assert time.monotonic() - started < 10
+    assert job.lines("[0]<stdout>:") == ["started"]
+    job.wait_all_gone()
+
+
+def test_a_helper_that_ends_soon_after_its_rank_is_left_in_peace(start_job: StartJob, tmp_path: Path) -> None:
+    script = f"sh -c 'trap \"touch {tmp_path}/hit\" TERM; sleep 0.4; echo tidy > {tmp_path}/done' >/dev/null 2>&1 & exit 0"
+    job = start_job("-np", "1", "sh", "-c", script)
+    assert job.wait() == 0
+    assert (tmp_path / "done").read_text() == "tidy\n"
+    assert not (tmp_path / "hit").exists()
+
+
+def test_an_agent_that_never_answers_meets_the_start_timeout(start_job: StartJob, tmp_path: Path) -> None:
+    silent = tmp_path / "silent_ssh"
+    silent.write_text("#!/bin/sh\necho 'still trying' >&2\nexec sleep 1000\n")
+    silent.chmod(0o755)
+    started = time.monotonic()
+    job = start_job("-np", "2", "--start-timeout", "1", "--ssh-program", str(silent), "-H", "localhost:1,far-away:1", "echo", "x")
+    assert job.wait() == 1
+    assert 1.0 <= time.monotonic() - started < 8.0
+    assert "host far-away did not answer within 1 s (--start-timeout) (ssh said: still trying)" in job.err
+    assert "[0]<stdout>" not in job.out
+    job.wait_all_gone()
+
+
+def test_an_ssh_client_that_is_not_there(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "--ssh-program", "no-such-ssh", "-H", "far-away:1", "true")
+    assert job.wait() == 1
+    assert "host far-away: cannot start no-such-ssh: No such file or directory" in job.err
+
+
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_information_needs_no_job(start_job: StartJob, flag: str) -> None:
+    job = start_job(flag)
+    assert job.wait() == 0
+    assert job.out
+
+
+def test_dry_run_starts_nothing(start_job: StartJob, tmp_path: Path) -> None:
+    job = start_job("-np", "2", "--dry-run", "touch", str(tmp_path / "touched"))
+    assert job.wait() == 0
+    assert "touch" in job.out
+    assert not (tmp_path / "touched").exists()
+
+
+def test_the_agent_is_not_for_use_by_hand(start_job: StartJob) -> None:
+    job = start_job("--agent", "0" * 32)
+    assert job.wait() == 2
+    assert "not for use by hand" in job.err

@@ -1,0 +1,162 @@
+"""What ranks print, as the user sees it (contract 06 §6.7)."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from launcher_job import RunningJob, StartJob, eventually
+
+
+def test_lines_carry_rank_and_stream(start_job: StartJob) -> None:
+    job = start_job("-np", "2", "sh", "-c", "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2")
+    assert job.wait() == 0
+    assert sorted(job.out.splitlines()) == ["[0]<stdout>:out 0", "[1]<stdout>:out 1"]
+    assert sorted(job.err.splitlines()) == ["[0]<stderr>:err 0", "[1]<stderr>:err 1"]
+
+
+def test_carriage_returns_end_lines_and_a_tail_gets_no_newline(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "printf", r"10%%\r20%%\rdone\nr\303\251st")
+    assert job.wait() == 0
+    assert job.out_path.read_bytes() == "[0]<stdout>:10%\r[0]<stdout>:20%\r[0]<stdout>:done\n[0]<stdout>:rést".encode()
+
+
+def test_the_timestamp_comes_first(start_job: StartJob) -> None:
+    for flag in ("--prefix-output-with-timestamp", "-prefix-timestamp"):
+        job = start_job("-np", "1", flag, "echo", "hi")
+        assert job.wait() == 0
+        assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hi\n", job.out)
+
+
+def test_a_line_is_forwarded_as_soon_as_it_is_complete(start_job: StartJob, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    job = start_job("-np", "1", "sh", "-c", f"echo first; until [ -e {go} ]; do :; done; echo second")
+    job.wait_for("[0]<stdout>:first\n")
+    assert "second" not in job.out
+    go.touch()
+    assert job.wait() == 0
+    assert job.lines("[0]<stdout>:") == ["first", "second"]
+
+
+def test_ten_megabytes_arrive_intact(start_job: StartJob) -> None:
+    script = "import sys\nfor i in range(100000): sys.stdout.write(f'{i:07d} ' + 'x' * 91 + '\\n')"
+    job = start_job("-np", "2", "python3", "-c", script)
+    assert job.wait(60) == 0
+    for rank in (0, 1):
+        lines = job.lines(f"[{rank}]<stdout>:")
+        assert len(lines) == 100000
+        assert all(line == f"{i:07d} " + "x" * 91 for i, line in enumerate(lines))
+
+
+def test_a_line_of_ten_megabytes_arrives_intact(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "python3", "-c", "import sys; sys.stdout.write('y' * 10_000_000 + '\\nend\\n')")
+    assert job.wait(60) == 0
+    assert job.lines("[0]<stdout>:") == ["y" * 10_000_000, "end"]
+
+
+def test_output_filename_keeps_a_file_per_rank_and_stream(start_job: StartJob, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "logs"
+    job = start_job(
+        "-np", "11", "--output-filename", str(folder), "sh", "-c", "echo out $HOROVOD_RANK; echo err $HOROVOD_RANK >&2"
+    )
+    assert job.wait() == 0
+    assert sorted(p.name for p in folder.iterdir()) == [f"rank.{rank:02d}" for rank in range(11)]
+    for rank in range(11):
+        assert (folder / f"rank.{rank:02d}" / "stdout").read_text() == f"[{rank}]<stdout>:out {rank}\n"
+        assert (folder / f"rank.{rank:02d}" / "stderr").read_text() == f"[{rank}]<stderr>:err {rank}\n"
+    assert len(job.out.splitlines()) == 11
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_output_filename_works_for_one_rank_and_says_what_it_cannot_make(start_job: StartJob, tmp_path: Path) -> None:
+    job = start_job("-np", "1", "--output-filename", str(tmp_path / "one"), "echo", "x")
+    assert job.wait() == 0
+    assert (tmp_path / "one" / "rank.0" / "stdout").read_text() == "[0]<stdout>:x\n"
+    (tmp_path / "file").touch()
+    job = start_job("-np", "1", "--output-filename", str(tmp_path / "file" / "sub"), "echo", "x")
+    assert job.wait() == 1
+    assert "--output-filename: cannot make the directory" in job.err
+    assert "[0]<stdout>" not in job.out
+
+
+def test_stdin_of_ranks_is_empty(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "sh", "-c", "cat; readlink /proc/self/fd/0")
+    assert job.wait() == 0
+    assert job.lines("[0]<stdout>:") == ["/dev/null"]
+
+
+def test_ranks_can_open_their_own_stdout_and_stderr(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "sh", "-c", "echo a > /dev/stdout; echo b > /dev/stderr")
+    assert job.wait() == 0
+    assert job.lines("[0]<stdout>:") == ["a"]
+    assert "[0]<stderr>:b" in job.err
+
+
+def resident_mib(pid: int) -> float:
+    pages = int((Path("/proc") / str(pid) / "statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def test_a_reader_that_pauses_holds_the_ranks_and_not_the_memory(start_job: StartJob, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    counter = tmp_path / "written"
+    counter.write_text("0")
+    script = (
+        "import sys\n"
+        "for i in range(100):\n"
+        "    sys.stdout.write(('z' * 1023 + '\\n') * 1024)\n"
+        "    sys.stdout.flush()\n"
+        f"    open({str(counter)!r}, 'w').write(str(i + 1))\n"
+    )
+    job = start_job("-np", "1", "python3", "-c", script, stdout=write_end)
+    os.close(write_end)
+    seen = ["-2", "-1"]
+
+    def stalled() -> bool:
+        # Half a second without progress: 50 looks of `eventually`.
+        seen.append(counter.read_text())
+        return len(seen) > 52 and len(set(seen[-50:])) == 1 and seen[-1] not in ("", "0")
+
+    eventually(stalled, "the rank waits for the reader")
+    assert int(seen[-1]) < 100
+    agents = job.named("hvd-agent")
+    assert len(agents) == 1
+    for pid in (job.pid, agents[0]):
+        assert resident_mib(pid) < 40
+    total = 0
+    with os.fdopen(read_end, "rb") as reader:
+        while chunk := reader.read(1 << 20):
+            total += len(chunk)
+    assert job.wait() == 0
+    assert total == 100 * 1024 * (1024 + len("[0]<stdout>:"))
+
+
+def test_the_job_ends_when_nobody_reads_its_output(start_job: StartJob) -> None:
+    read_end, write_end = os.pipe()
+    job = start_job("-np", "2", "sh", "-c", "while :; do echo x; done", stdout=write_end)
+    os.close(write_end)
+    os.read(read_end, 10)
+    os.close(read_end)
+    assert job.wait() == 128 + signal.SIGPIPE
+    assert "nobody takes the output any more" in job.err
+    job.wait_all_gone()
+
+
+def test_the_launcher_leaves_the_flags_of_its_stdout_alone(start_job: StartJob, horovodrun_path: str) -> None:
+    # The shell that started us shares the terminal or pipe: O_NONBLOCK on it would break the shell.
+    read_end, write_end = os.pipe()
+    subprocess.run([horovodrun_path, "-np", "1", "echo", "x"], stdout=write_end, check=True)
+    assert os.get_blocking(write_end)
+    os.close(read_end)
+    os.close(write_end)
+
+
+@pytest.mark.parametrize("np", [1, 2, 3, 4])
+def test_every_rank_is_started_once(start_job: StartJob, np: int) -> None:
+    job: RunningJob = start_job("-np", str(np), "sh", "-c", "echo $HOROVOD_RANK/$HOROVOD_SIZE $HOROVOD_LOCAL_RANK/$HOROVOD_LOCAL_SIZE")
+    assert job.wait() == 0
+    assert sorted(job.out.splitlines()) == [f"[{r}]<stdout>:{r}/{np} {r}/{np}" for r in range(np)]
