@@ -4,6 +4,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/transport/control_links_impl.h"
+#include "runtime/transport/gloo_context.h"
 
 namespace hvd::transport {
 namespace {
@@ -47,10 +48,17 @@ FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector
       row_(std::move(row)),
       encoded_row_(row_.encode()),
       generation_(fork_generation()),
-      parts_(std::make_unique<Parts>(row_.host)) {
+      parts_(std::make_unique<Parts>()) {
+  parts_->data = std::make_shared<DataPlane>(options_.rank, options_.size, row_.host, options_.timeout);
+  parts_->data->progress().set_on_driver_left([parts = parts_.get()] {
+    parts->net.post([parts] {
+      if (parts->net_watch) parts->net_watch->on_driver_left();
+    });
+  });
   // A std::function must be copyable, so the sockets travel in a shared box.
   auto fds = std::make_shared<std::vector<ForkFd>>(std::move(listening));
   parts_->net.post([this, fds] {
+    parts_->net_watch = std::make_unique<NetWatch>(parts_->net.uv(), parts_->data->progress());
     parts_->listener =
         std::make_unique<Listener>(parts_->net.uv(), std::move(*fds), max_pending(options_.size), options_.timeout,
                                    [this](const Hello& hello, ForkFd stream) { on_stream(hello, std::move(stream)); });
@@ -64,8 +72,12 @@ FabricImpl::~FabricImpl() {
     return;
   }
   abort(Status::aborted("the session was shut down"));
-  parts_->net.post([this] { parts_->listener.reset(); });
+  parts_->net.post([this] {
+    parts_->listener.reset();
+    parts_->net_watch.reset();
+  });
   parts_->net.stop_and_join();
+  parts_->data->close();
 }
 
 Status FabricImpl::usable() const {
@@ -80,6 +92,7 @@ Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSo
   {
     const std::lock_guard lock(mutex_);
     if (session_) return Status::precondition("the fabric is open already, in epoch " + std::to_string(session_->epoch));
+    parts_->data->open(epoch, identity.data_key, rows);
     session_.emplace(Session{epoch, identity.control_key, rows});
   }
   parts_->net.post([this, identity] { parts_->listener->open(identity); });
@@ -96,6 +109,8 @@ Result<FabricImpl::Session> FabricImpl::session() {
 void FabricImpl::on_stream(const Hello& hello, ForkFd stream) {
   if (hello.kind == ConnectionKind::kControl) {
     parts_->inbox.put(hello.from_rank, {std::move(stream), hello.host_name});
+  } else {
+    parts_->data->accept(hello.from_rank, std::move(stream), hello.host_name);
   }
 }
 
@@ -110,7 +125,7 @@ Result<ControlStream> FabricImpl::connect_parent(const Session& session, int par
   hello.to_rank = parent;
   hello.epoch = session.epoch;
   hello.host_name = row_.host.host_name;
-  HVD_ASSIGN_OR_RETURN(ForkFd stream, parts_->connector.connect(row.value(), hello, session.control_key, deadline));
+  HVD_ASSIGN_OR_RETURN(ForkFd stream, parts_->data->connector().connect(row.value(), hello, session.control_key, deadline));
   return ControlStream{std::move(stream), row.value().host.host_name};
 }
 
@@ -132,13 +147,14 @@ Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* eng
   return std::unique_ptr<ControlLinks>(std::make_unique<ControlLinksImpl>(set));
 }
 
-Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t, std::vector<int>) {
-  return Status::internal("data connections are not built yet");
+Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t context_id, std::vector<int> ranks) {
+  HVD_RETURN_IF_ERROR(session().status());
+  return make_gloo_context(parts_->data, context_id, std::move(ranks));
 }
 
 void FabricImpl::abort(const Status& why) {
   if (!usable().is_ok()) return;
-  parts_->cancel.cancel();
+  parts_->data->abort(why);
   parts_->inbox.abort(why);
 }
 

@@ -5,10 +5,11 @@
 #include <optional>
 
 #include "runtime/loop/loop.h"
-#include "runtime/transport/connector.h"
 #include "runtime/transport/control_inbox.h"
+#include "runtime/transport/data_plane.h"
 #include "runtime/transport/fabric.h"
 #include "runtime/transport/listener.h"
+#include "runtime/transport/net_watch.h"
 
 namespace hvd::transport {
 
@@ -32,11 +33,10 @@ class FabricImpl final : public Fabric {
  private:
   // The parts that have threads or sockets, so that a forked child can leave them alone as a whole.
   struct Parts {
-    explicit Parts(HostIdentity self) : connector(std::move(self), cancel) {}
-    Cancel cancel;
-    Connector connector;
     ControlInbox inbox;
-    std::unique_ptr<Listener> listener;  // hvd-net only
+    std::shared_ptr<DataPlane> data;
+    std::unique_ptr<Listener> listener;  // hvd-net only, like net_watch
+    std::unique_ptr<NetWatch> net_watch;
     loop::Loop net{"hvd-net"};           // last: its thread ends first
   };
   // What open() fixed.

@@ -1,0 +1,81 @@
+// How a MessageContext ends: mismatches, lost peers, buffers that go early.
+#include "runtime/transport/message_context.h"
+
+namespace hvd::transport {
+
+// Both ends fail: what follows on this context could be anything. `from` is the other rank of the message.
+void MessageContext::mismatch(int from, std::uint64_t slot, std::uint64_t sent, std::uint64_t expected) {
+  const std::string text = "rank " + std::to_string(from) + " and rank " + std::to_string(own_rank_) +
+                           " disagree on the size of a message: " + std::to_string(sent) + " bytes sent, " +
+                           std::to_string(expected) + " bytes expected (context " + std::to_string(id_) + ", slot " +
+                           std::to_string(slot) + ")";
+  senders_(from).queue_notice(FrameType::kFail, id_, slot, 0, text);
+  set_failed(Status::precondition(text));
+}
+
+void MessageContext::fail(const Status& why) {
+  const std::lock_guard lock(mutex_);
+  set_failed(why);
+}
+
+void MessageContext::set_failed(const Status& why) {
+  if (!failed_.is_ok()) return;
+  failed_ = why;
+  for (auto& [id, slot] : slots_) {
+    for (auto& op : slot.sends) op->completions->fail(why);
+    for (auto& op : slot.recvs) {
+      if (op->completions != nullptr) op->completions->fail(why);
+    }
+  }
+}
+
+void MessageContext::fail_peer(int rank, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, slot] : slots_) {
+    for (auto& op : slot.sends) {
+      if (op->to == rank) op->completions->fail(why);
+    }
+    for (auto& op : slot.recvs) {
+      if (op->completions != nullptr && op->accepts(rank)) op->completions->fail(why);
+    }
+  }
+}
+
+void MessageContext::cancel(const Completions& owner, const CancelQueued& cancel_queued) {
+  const std::lock_guard lock(mutex_);
+  for (auto at = slots_.begin(); at != slots_.end();) {
+    Slot& slot = at->second;
+    std::erase_if(slot.sends, [&](const auto& op) {
+      if (op->completions != &owner) return false;
+      if (op->state == SendOp::State::kQueued) cancel_queued(op->to, op->id);
+      give_up(*op);
+      return true;
+    });
+    for (auto& op : slot.recvs) {
+      if (op->completions != &owner) continue;
+      op->data = nullptr;
+      op->completions = nullptr;
+    }
+    // A sender that has credit will send; its message is received into nothing.
+    std::erase_if(slot.recvs, [](const auto& op) { return op->completions == nullptr && !op->credited; });
+    at = slot.empty() ? slots_.erase(at) : std::next(at);
+  }
+}
+
+// The receiver waits for a message that will never come: both ends fail.
+void MessageContext::give_up(const SendOp& op) {
+  if (!failed_.is_ok()) return;
+  const std::string text = "rank " + std::to_string(own_rank_) + " gave up a send to rank " + std::to_string(op.to) +
+                           " (context " + std::to_string(id_) + ", slot " + std::to_string(op.slot) + ")";
+  senders_(op.to).queue_notice(FrameType::kFail, id_, op.slot, 0, text);
+  set_failed(Status::aborted(text));
+}
+
+void MessageContext::for_each_recv(const std::function<void(const RecvOp&)>& fn) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, slot] : slots_) {
+    for (const auto& op : slot.recvs) fn(*op);
+  }
+}
+
+}  // namespace hvd::transport
