@@ -83,13 +83,14 @@ std::vector<Batch> plan(std::span<const Response* const> responses, const Fusion
     add(batch, first, is_reduction(head.op));
     if (!first.fuses) continue;
     std::uint64_t skipped = 0;
-    for (auto next = waiting.begin(); next != waiting.end() && batch.bytes + skipped <= limits.threshold;) {
+    for (auto next = waiting.begin(); next != waiting.end();) {
       if (next->fuses && batch.bytes + next->bytes <= limits.threshold &&
           fit_together(head, *responses[next->index], limits)) {
         add(batch, *next, is_reduction(head.op));
         next = waiting.erase(next);
       } else {
         skipped += next->bytes;
+        if (batch.bytes + skipped > limits.threshold) break;
         ++next;
       }
     }

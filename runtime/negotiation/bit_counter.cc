@@ -76,7 +76,7 @@ struct BitCounter::Update {
     return Status::ok();
   }
   Status operator()(const wire::Evict& evict) const {
-    bits.bits_.erase(value(evict.bit));
+    bits.forget(evict.bit);
     return Status::ok();
   }
   Status operator()(const wire::SetDecision& decision) const {

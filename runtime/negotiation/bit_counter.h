@@ -34,6 +34,8 @@ class BitCounter {
   // A bit that is not live is ignored: it was evicted while the report was on its way, and its ranks will resubmit.
   // True when that completed the bit.
   bool report(wire::CacheBit bit, int unit);
+  // For the root, which knows of an eviction before it announces it.
+  void forget(wire::CacheBit bit) { bits_.erase(wire::value(bit)); }
   // `rank` of this subtree has joined. Returns the bits of the set that are complete now, ascending.
   std::vector<wire::CacheBit> join(std::int32_t process_set, int rank);
 

@@ -17,7 +17,8 @@ struct Coordinator::Impl {
 
   Status add_report(int from_rank, const wire::Report& report, TimePoint now);
   void apply_set_changes(TimePoint now, std::size_t& room, wire::Decision& decision);
-  void evict_stale(std::vector<wire::DecisionItem>& items);
+  void evict(CacheBit bit);
+  void announce_evictions(std::vector<wire::DecisionItem>& items);
   void look_for_stalls(TimePoint now);
   void release_ready(TimePoint now, std::size_t& room, wire::Decision& decision);
   std::optional<wire::Decision> finish(wire::Decision decision);
@@ -30,7 +31,7 @@ struct Coordinator::Impl {
   BitCounter bits;
   std::map<std::int32_t, SetNegotiation> sets;
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit;  // the live bits
-  std::deque<CacheBit> stale;                                  // to evict in the next step
+  std::deque<CacheBit> evicted;                                // to announce in the next step
   std::uint64_t next_bit = 1;
   std::uint64_t next_sequence = 1;
   std::optional<wire::Stop> stop_wanted;
@@ -46,7 +47,7 @@ Coordinator::Impl::Impl(const CoordinatorOptions& o)
 
 Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, TimePoint now) {
   HVD_RETURN_IF_ERROR(bits.check_senders(from_rank, report));
-  stale.insert(stale.end(), report.stale_bits.begin(), report.stale_bits.end());
+  for (const CacheBit bit : report.stale_bits) evict(bit);
   for (const wire::Request& request : report.requests) {
     // An unknown set was removed while the request was on its way; its rank has failed the operation already.
     const auto set = sets.find(request.process_set);
@@ -66,24 +67,28 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
   if (!report.shutdown_ranks.empty() && !stop_wanted) {
     const int rank = report.shutdown_ranks.front();
     stop_wanted = wire::Stop{wire::Stop::Kind::kShutdown, rank,
-                             "Horovod has been shut down: rank " + std::to_string(rank) +
-                                 " called shutdown or ended while operations were pending."};
+                             "Horovod has been shut down: rank " + std::to_string(rank) + " called shutdown() or ended."};
   }
   return Status::ok();
 }
 
 void Coordinator::Impl::add_ready_bit(CacheBit bit, TimePoint now) {
-  if (!sets.at(set_of_bit.at(value(bit))).add_ready_bit(bit, now)) stale.push_back(bit);
+  if (!sets.at(set_of_bit.at(value(bit))).add_ready_bit(bit, now)) evict(bit);
 }
 
-void Coordinator::Impl::evict_stale(std::vector<wire::DecisionItem>& items) {
-  while (!stale.empty() && items.size() < wire::kMaxItems / 2) {
-    const CacheBit bit = stale.front();
-    stale.pop_front();
-    const auto owner = set_of_bit.find(value(bit));
-    if (owner == set_of_bit.end() || !sets.at(owner->second).evict(bit)) continue;
-    set_of_bit.erase(owner);
-    items.emplace_back(wire::Evict{bit});
+// At once, not at the next step: the report that carries a stale bit may also carry a join of the same rank, which must
+// not complete that bit.
+void Coordinator::Impl::evict(CacheBit bit) {
+  const auto owner = set_of_bit.find(value(bit));
+  if (owner == set_of_bit.end() || !sets.at(owner->second).evict(bit)) return;
+  set_of_bit.erase(owner);
+  bits.forget(bit);
+  evicted.push_back(bit);
+}
+
+void Coordinator::Impl::announce_evictions(std::vector<wire::DecisionItem>& items) {
+  for (; !evicted.empty() && items.size() < wire::kMaxItems / 2; evicted.pop_front()) {
+    items.emplace_back(wire::Evict{evicted.front()});
   }
 }
 
@@ -122,7 +127,7 @@ void Coordinator::Impl::release_ready(TimePoint now, std::size_t& room, wire::De
     const std::size_t before = decision.items.size();
     set.release(now, stop_wanted.has_value(), next_bit, room, decision.items);
     for (std::size_t i = before; i < decision.items.size(); ++i) {
-      if (const auto* evicted = std::get_if<wire::Evict>(&decision.items[i])) set_of_bit.erase(value(evicted->bit));
+      if (const auto* gone = std::get_if<wire::Evict>(&decision.items[i])) set_of_bit.erase(value(gone->bit));
       const auto* response = std::get_if<wire::Response>(&decision.items[i]);
       if (response != nullptr && response->bit != CacheBit::kNone) set_of_bit[value(response->bit)] = id;
     }
@@ -139,10 +144,12 @@ std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
   }
   std::size_t room = wire::kMessageByteBudget;
   look_for_stalls(now);
-  evict_stale(decision.items);
-  release_ready(now, room, decision);
-  apply_set_changes(now, room, decision);
-  const bool drained = std::none_of(sets.begin(), sets.end(), [](const auto& set) { return set.second.has_ready(); });
+  announce_evictions(decision.items);
+  if (evicted.empty()) {  // a bit's eviction comes before its name's next response
+    release_ready(now, room, decision);
+    apply_set_changes(now, room, decision);
+  }
+  const bool drained = evicted.empty() && std::none_of(sets.begin(), sets.end(), [](const auto& set) { return set.second.has_ready(); });
   if (stop_wanted && drained) decision.stop = std::move(stop_wanted);
   if (decision.items.empty() && !decision.stop) return std::nullopt;
   return finish(std::move(decision));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdio>
+#include <charconv>
 
 #include "runtime/base/check.h"
 
@@ -16,9 +16,9 @@ bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == s
 bool on_gpu(const Request& r) { return r.device != kCpuDevice; }
 
 std::string number(double x) {
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "%.17g", x);
-  return text.data();
+  std::array<char, 40> text{};  // the shortest form that reads back as the same number
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), x).ptr;
+  return {text.data(), end};
 }
 
 // One rule: whom it concerns, when two requests agree, and how a request's value reads.

@@ -47,7 +47,7 @@ void Worker::accept(SetState& set, Submission submission) {
     return;
   }
   const std::string name = submission.request.name;
-  const bool fresh = set.pending.try_emplace(name, Pending{std::move(submission), State::kQueued, {}, waiting_.end()}).second;
+  const bool fresh = set.pending.try_emplace(name, Pending{std::move(submission), State::kQueued, {}, {}}).second;
   HVD_CHECK(fresh, "the tensor queue let a pending name pass twice");
   set.queue.push_back(name);
 }
@@ -59,9 +59,19 @@ void Worker::request_set_change(wire::SetChange change) {
 
 void Worker::request_shutdown() { shutdown_wanted_ = true; }
 
-// A rank joins after everything that it submitted before has been reported.
-bool Worker::can_send_join(const SetState& set) const {
-  return set.join != EntryId::kNone && !set.join_sent && set.queue.empty();
+bool Worker::must_flush(const SetState& set) {
+  return set.join != EntryId::kNone && set.sent_bits > 0 && !set.sent_bits_flushed;
+}
+
+bool Worker::can_send_join(const SetState& set) {
+  return set.join != EntryId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits == 0;
+}
+
+void Worker::flush_sent_bits(SetState& set, wire::Report& report) {
+  for (const auto& [name, pending] : set.pending) {
+    if (pending.state == State::kSentBit) report.stale_bits.push_back(pending.bit);
+  }
+  set.sent_bits_flushed = true;
 }
 
 bool Worker::has_report(TimePoint now) const {
@@ -69,7 +79,7 @@ bool Worker::has_report(TimePoint now) const {
   if (!set_changes_.empty() || (shutdown_wanted_ && !shutdown_sent_)) return true;
   if (const auto due = next_deadline(); due && *due <= now) return true;
   for (const auto& [id, set] : states_) {
-    if (!set.queue.empty() || can_send_join(set)) return true;
+    if (!set.queue.empty() || must_flush(set) || can_send_join(set)) return true;
   }
   return false;
 }
@@ -85,6 +95,7 @@ wire::Report Worker::take_report(TimePoint now) {
   report_long_waits(now, report);
   std::size_t room = wire::kMessageByteBudget;
   for (auto& [id, set] : states_) {
+    if (must_flush(set)) flush_sent_bits(set, report);
     if (!report_operations(set, now, room, report)) return report;
     if (can_send_join(set)) {
       report.joins.push_back({id, options_.rank});
@@ -114,7 +125,8 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
 void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
   const wire::Request& request = pending.submission.request;
   const auto [outcome, bit] = set.cache.look_up(request);
-  if (outcome == Outcome::kHit) {
+  if (outcome == Outcome::kHit && set.join == EntryId::kNone) {
+    ++set.sent_bits;
     pending.state = State::kSentBit;
     pending.bit = bit;
     pending.wait = waiting_.insert(waiting_.end(), {now, bit});
@@ -122,7 +134,7 @@ void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::siz
     room -= kBitBytes;
     return;
   }
-  if (outcome == Outcome::kChanged) report.stale_bits.push_back(bit);
+  if (outcome != Outcome::kMiss) report.stale_bits.push_back(bit);
   pending.state = State::kSentFull;
   report.requests.push_back(request);
   room -= wire::encoded_size_bound(request);
@@ -139,9 +151,14 @@ void Worker::report_long_waits(TimePoint now, wire::Report& report) {
 }
 
 void Worker::stop_waiting(Pending& pending) {
-  if (pending.wait == waiting_.end()) return;
-  waiting_.erase(pending.wait);
-  pending.wait = waiting_.end();
+  if (!pending.wait) return;
+  waiting_.erase(*pending.wait);
+  pending.wait.reset();
+}
+
+void Worker::leave_bit(SetState& set, Pending& pending) {
+  stop_waiting(pending);
+  --set.sent_bits;
 }
 
 std::vector<FailedOp> Worker::fail_all(const Status& why) {

@@ -57,6 +57,10 @@ struct WorkerOutput {
 class Worker {
  public:
   Worker(const WorkerOptions& options, topology::ProcessSetTable sets);
+  Worker(Worker&&) = default;
+  Worker& operator=(Worker&&) = default;
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
 
   // Operations and joins from TensorQueue::fetch, in that order. After a stop they are all returned as failed.
   std::vector<FailedOp> submit(std::vector<Submission> submissions);
@@ -89,8 +93,7 @@ class Worker {
     Submission submission;
     State state = State::kQueued;
     wire::CacheBit bit = wire::CacheBit::kNone;  // while kSentBit
-    // While kSentBit and the long wait was not reported: its place in waiting_, else the end.
-    std::list<BitWait>::iterator wait;
+    std::optional<std::list<BitWait>::iterator> wait;  // its place in waiting_: kSentBit, and not reported as stale yet
   };
   using PendingTable = std::unordered_map<std::string, Pending>;
   struct SetState {
@@ -98,14 +101,20 @@ class Worker {
     PendingTable pending;
     std::deque<std::string> queue;  // names in state kQueued, oldest first
     std::deque<Submission> held;    // submitted after the join
+    // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
+    // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them.
     EntryId join = EntryId::kNone;  // pending join
     bool join_sent = false;
+    std::size_t sent_bits = 0;      // operations in state kSentBit
+    bool sent_bits_flushed = false;
   };
 
-  bool can_send_join(const SetState& set) const;
+  static bool must_flush(const SetState& set);
+  static bool can_send_join(const SetState& set);
   void accept(SetState& set, Submission submission);
   // False when the report is full.
   bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
+  void flush_sent_bits(SetState& set, wire::Report& report);
   void report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report);
   void report_long_waits(TimePoint now, wire::Report& report);
 
@@ -115,6 +124,7 @@ class Worker {
   Status apply(const wire::Evict& evict, WorkerOutput& out);
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
   void stop_waiting(Pending& pending);
+  void leave_bit(SetState& set, Pending& pending);
   void drop_set(SetState& set, const Status& why, std::vector<FailedOp>& failed);
 
   WorkerOptions options_;

@@ -80,6 +80,7 @@ Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerO
   out.ready.push_back({std::make_shared<const wire::Response>(response), set.join});
   set.join = EntryId::kNone;
   set.join_sent = false;
+  set.sent_bits_flushed = false;
   std::deque<Submission> held = std::exchange(set.held, {});
   for (Submission& submission : held) {
     if (set.join == EntryId::kNone) {
@@ -102,7 +103,7 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
   const auto pending = set.pending.find(response->name);
   if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == hit.bit) {
-    stop_waiting(pending->second);
+    leave_bit(set, pending->second);
     out.ready.push_back({std::move(response), pending->second.submission.entry});
     set.pending.erase(pending);
     return Status::ok();
@@ -125,7 +126,7 @@ Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
   if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(evict.bit)) + " is not cached");
   const auto pending = set.pending.find(response->name);
   if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == evict.bit) {
-    stop_waiting(pending->second);
+    leave_bit(set, pending->second);
     pending->second.state = State::kQueued;
     set.queue.push_back(response->name);
   }

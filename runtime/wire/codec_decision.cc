@@ -100,6 +100,11 @@ void put_part(ByteWriter& out, const Part& part) {
   }
 }
 
+DecisionItem bit_item(PartTag tag, std::uint64_t number) {
+  if (tag == PartTag::kHits) return CacheHit{CacheBit{number}};
+  return Evict{CacheBit{number}};
+}
+
 void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
   const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kSetDecision), "part of a decision");
   const std::size_t room = kMaxItems - items.size();
@@ -111,14 +116,10 @@ void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
     items.emplace_back(get_set_decision(in));
   } else {
     const Run run = get_run(in, room);
-    for (std::uint32_t i = 0; i < run.length; ++i) {
-      const CacheBit bit{run.start + i};
-      if (tag == PartTag::kHits) {
-        items.emplace_back(CacheHit{bit});
-      } else {
-        items.emplace_back(Evict{bit});
-      }
-    }
+    // One form for one meaning: a run that continues the one before belongs to it.
+    if (!items.empty() && items.back() == bit_item(tag, run.start - 1)) in.fail("a run that continues the one before");
+    if (in.failed()) return;
+    for (std::uint32_t i = 0; i < run.length; ++i) items.push_back(bit_item(tag, run.start + i));
   }
 }
 

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/relay.h"
+#include "runtime/negotiation/tensor_queue.h"
+#include "runtime/negotiation/worker.h"
+
+namespace hvd::negotiation::test {
+
+// All ranks of a job in one thread: queues, workers, relays and the coordinator, joined by in-memory links that carry
+// encoded messages in order. Nothing happens by itself: the test chooses which node works and which link delivers.
+class Cluster {
+ public:
+  struct Executed {
+    std::int32_t process_set = 0;
+    std::string name;
+    OpType op = OpType::kAllreduce;
+    Shape shape;
+    std::string error;
+    EntryId entry = EntryId::kNone;
+    int root_rank = -1;
+    std::vector<std::int64_t> first_dims;
+  };
+  struct Node {
+    Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options);
+    TensorQueue queue;
+    Worker worker;
+    std::unique_ptr<Relay> relay;  // none at the root
+    std::deque<Bytes> up;          // from this node to its parent
+    std::deque<Bytes> down;        // from the parent to this node
+    std::map<std::int32_t, std::deque<Executed>> lanes;  // ready, not executed
+    std::map<std::int32_t, std::deque<std::size_t>> releases;  // rank 0: sizes of the releases not done yet
+    std::vector<Executed> log;     // executed, in order
+    std::vector<FailedOp> failed;
+    std::vector<wire::SetDecision> set_decisions;
+    std::optional<wire::Stop> stop;
+  };
+
+  explicit Cluster(const CoordinatorOptions& options, WorkerOptions worker_options = {});
+
+  int size() const { return static_cast<int>(nodes_.size()); }
+  Node& node(int rank) { return *nodes_[static_cast<std::size_t>(rank)]; }
+  Coordinator& coordinator() { return coordinator_; }
+  const topology::TreePlan& plan() const { return plan_; }
+  TimePoint now() const { return now_; }
+  void advance(std::chrono::nanoseconds span) { now_ += span; }
+
+  // One piece of work; false when there was none. They fail the test when a message is refused.
+  bool work(int rank);          // fetch, report, step
+  bool deliver_up(int rank);    // one message of this node to its parent
+  bool deliver_down(int rank);  // one message of the parent to this node
+  bool execute(int rank, std::int32_t process_set);  // one operation of the lane
+  // Everything, in a fixed order, until nothing is left to do.
+  void settle();
+  std::vector<Executed> take_log(int rank);
+
+  std::size_t bytes_up() const { return bytes_up_; }
+  std::size_t bytes_down() const { return bytes_down_; }
+  std::size_t messages() const { return messages_; }
+
+  // Loses the connection between a rank and its neighbours, as the death of the rank does.
+  void kill(int rank, const std::string& why);
+
+ private:
+  void apply(int rank, const wire::Decision& decision);
+  void send_down(int rank, const wire::Decision& decision);
+
+  topology::TreePlan plan_;
+  Coordinator coordinator_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<bool> dead_;
+  TimePoint now_{std::chrono::hours(1)};
+  std::size_t bytes_up_ = 0;
+  std::size_t bytes_down_ = 0;
+  std::size_t messages_ = 0;
+};
+
+}  // namespace hvd::negotiation::test

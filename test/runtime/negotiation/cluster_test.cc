@@ -1,0 +1,193 @@
+// The parts of negotiation together: what travels, and what happens when ranks fail.
+#include "test/runtime/negotiation/cluster.h"
+
+#include <catch2/catch.hpp>
+
+namespace hvd::negotiation::test {
+namespace {
+
+using Catch::Contains;
+
+CoordinatorOptions job_of(int size, int radix = 2) {
+  CoordinatorOptions options;
+  options.size = size;
+  options.radix = radix;
+  return options;
+}
+
+std::uint64_t next_entry = 1;
+
+void submit(Cluster& cluster, int rank, const std::string& name, Shape shape = {4}) {
+  Submission s;
+  s.request.name = name;
+  s.request.shape = std::move(shape);
+  s.entry = EntryId{next_entry++};
+  REQUIRE(cluster.node(rank).queue.add({s}).is_ok());
+}
+
+// One step of training: every rank submits `count` tensors, then all of them run.
+void run_step(Cluster& cluster, int count) {
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    for (int i = 0; i < count; ++i) submit(cluster, rank, "layer.with.a.long.name." + std::to_string(i));
+  }
+  cluster.settle();
+  for (int rank = 0; rank < cluster.size(); ++rank) REQUIRE(static_cast<int>(cluster.take_log(rank).size()) == count);
+}
+
+TEST_CASE("Cluster: repeated steps send bits and no text", "[unit][negotiation]") {
+  Cluster cluster(job_of(4));
+  run_step(cluster, 100);
+  const std::size_t first_up = cluster.bytes_up();
+  const std::size_t first_down = cluster.bytes_down();
+  CHECK(first_up > 3 * 100 * 25);
+  run_step(cluster, 100);
+  const std::size_t up = cluster.bytes_up() - first_up;
+  const std::size_t down = cluster.bytes_down() - first_down;
+  // Three links, at most one report of one run each way; a decision may be split in as many as releases in flight.
+  CHECK(up <= 3 * 50);
+  CHECK(down <= 3 * 3 * 60);
+}
+
+TEST_CASE("Cluster: nothing is sent when nothing changes", "[unit][negotiation]") {
+  Cluster cluster(job_of(7));
+  run_step(cluster, 3);
+  const std::size_t before = cluster.messages();
+  cluster.advance(std::chrono::hours(10));
+  cluster.settle();
+  CHECK(cluster.messages() == before);
+  CHECK_FALSE(cluster.coordinator().next_deadline());
+}
+
+TEST_CASE("Cluster: a world of one rank needs no messages", "[unit][negotiation]") {
+  Cluster cluster(job_of(1));
+  run_step(cluster, 10);
+  run_step(cluster, 10);
+  CHECK(cluster.messages() == 0);
+}
+
+TEST_CASE("Cluster: an interior rank forwards a bit only when its whole subtree is ready", "[unit][negotiation]") {
+  Cluster cluster(job_of(7));  // 1 has the children 3 and 4
+  run_step(cluster, 1);
+  const std::string name = "layer.with.a.long.name.0";
+  for (const int rank : {0, 1, 2, 3, 5, 6}) submit(cluster, rank, name);
+  cluster.settle();
+  CHECK(cluster.node(0).log.empty());
+  submit(cluster, 4, name);
+  cluster.settle();
+  for (int rank = 0; rank < 7; ++rank) CHECK(cluster.node(rank).log.size() == 1);
+}
+
+TEST_CASE("Cluster: what becomes ready while a release is on its way leaves together", "[unit][negotiation]") {
+  CoordinatorOptions options = job_of(1);
+  options.max_in_flight = 1;
+  Cluster cluster(options);
+  submit(cluster, 0, "a");
+  REQUIRE(cluster.work(0));
+  for (const char* name : {"b", "c", "d"}) {
+    submit(cluster, 0, name);
+    cluster.work(0);
+  }
+  auto& lane = cluster.node(0).lanes[0];
+  CHECK(lane.size() == 1);
+  REQUIRE(cluster.execute(0, 0));  // "a" is done
+  REQUIRE(cluster.work(0));
+  CHECK(lane.size() == 3);
+  CHECK(cluster.node(0).releases[0].size() == 1);
+}
+
+TEST_CASE("Cluster: the loss of any rank reaches every other rank and names it", "[unit][negotiation]") {
+  for (int victim = 0; victim < 7; ++victim) {
+    Cluster cluster(job_of(7));
+    run_step(cluster, 2);
+    for (int rank = 0; rank < 7; ++rank) {
+      if (rank != 4) submit(cluster, rank, "pending");
+    }
+    cluster.settle();
+    cluster.kill(victim, "connection reset");
+    cluster.settle();
+    for (int rank = 0; rank < 7; ++rank) {
+      if (rank == victim) continue;
+      INFO("victim " << victim << ", rank " << rank);
+      REQUIRE(cluster.node(rank).stop);
+      CHECK(cluster.node(rank).stop->rank == victim);
+      CHECK_THAT(cluster.node(rank).stop->message, Contains("rank " + std::to_string(victim) + " is lost: connection reset"));
+      if (rank == 4) continue;
+      REQUIRE(cluster.node(rank).failed.size() == 1);
+      CHECK(cluster.node(rank).failed[0].status.code() == StatusCode::kPeerLost);
+    }
+  }
+}
+
+TEST_CASE("Cluster: one rank's shutdown ends the session everywhere, after what is ready", "[unit][negotiation]") {
+  Cluster cluster(job_of(5));
+  for (int rank = 0; rank < 5; ++rank) submit(cluster, rank, "ready");
+  for (int rank = 0; rank < 4; ++rank) submit(cluster, rank, "never");
+  cluster.node(3).worker.request_shutdown();
+  cluster.settle();
+  for (int rank = 0; rank < 5; ++rank) {
+    INFO("rank " << rank);
+    REQUIRE(cluster.node(rank).stop);
+    CHECK(cluster.node(rank).stop->kind == wire::Stop::Kind::kShutdown);
+    CHECK(cluster.node(rank).stop->rank == 3);
+    CHECK(cluster.node(rank).log.size() == 1);
+    CHECK(cluster.node(rank).failed.size() == (rank == 4 ? 0u : 1u));
+    submit(cluster, rank, "late");
+    cluster.work(rank);
+    REQUIRE_FALSE(cluster.node(rank).failed.empty());
+    CHECK(cluster.node(rank).failed.back().status.code() == StatusCode::kAborted);
+  }
+}
+
+TEST_CASE("Cluster: a cached tensor that one rank never submits is reported as stalled", "[unit][negotiation]") {
+  CoordinatorOptions options = job_of(3);
+  options.stall.check_time = Millis(1000);
+  WorkerOptions worker;
+  worker.cached_wait_limit = Millis(1000);
+  Cluster cluster(options, worker);
+  run_step(cluster, 1);
+  for (const int rank : {0, 1}) submit(cluster, rank, "layer.with.a.long.name.0");
+  cluster.settle();
+  CHECK_FALSE(cluster.coordinator().next_deadline());  // rank 0 does not see bits that are not complete
+  cluster.advance(std::chrono::milliseconds(1000));
+  cluster.settle();
+  cluster.advance(std::chrono::milliseconds(1000));
+  cluster.settle();
+  const auto notes = cluster.coordinator().take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0].text, Contains("2: [layer.with.a.long.name.0]"));
+  submit(cluster, 2, "layer.with.a.long.name.0");
+  cluster.settle();
+  for (int rank = 0; rank < 3; ++rank) CHECK(cluster.node(rank).log.size() == 1);
+}
+
+TEST_CASE("Cluster: a report for ranks that are not below its sender is refused", "[unit][negotiation]") {
+  const topology::TreePlan plan(7, 2);
+  Relay relay(plan, 1, topology::ProcessSetTable(7));
+  wire::Report report;
+  report.requests.emplace_back();
+  report.requests.back().name = "a";
+  report.requests.back().rank = 4;
+  CHECK_THAT(relay.add_report(3, report).message(), Contains("rank 3 reported for rank 4"));
+  CHECK_THAT(relay.add_report(2, report).message(), Contains("rank 2, which is not below rank 1"));
+  CHECK_FALSE(relay.has_report());
+  CHECK(relay.add_report(4, report).is_ok());
+  CHECK(relay.has_report());
+}
+
+TEST_CASE("Cluster: reports larger than the budget are split and lose nothing", "[unit][negotiation]") {
+  Cluster cluster(job_of(3, 8));
+  constexpr int kCount = 6000;  // 3000 bytes of name each: three messages
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int i = 0; i < kCount; ++i) submit(cluster, rank, std::string(3000, 'n') + std::to_string(i));
+    REQUIRE(cluster.node(rank).queue.add_join(kGlobalProcessSet, EntryId{next_entry++}).is_ok());
+  }
+  cluster.settle();
+  for (int rank = 0; rank < 3; ++rank) {
+    REQUIRE(cluster.node(rank).log.size() == kCount + 1);
+    CHECK(cluster.node(rank).log.back().op == OpType::kJoin);
+  }
+  CHECK(cluster.messages() > 2 * 3);
+}
+
+}  // namespace
+}  // namespace hvd::negotiation::test

@@ -1,0 +1,114 @@
+#include <catch2/catch.hpp>
+
+#include "runtime/response_cache/coordinator_cache.h"
+#include "runtime/response_cache/worker_cache.h"
+
+namespace hvd::response_cache {
+namespace {
+
+using wire::CacheBit;
+
+wire::Response response(std::uint64_t bit, const std::string& name) {
+  wire::Response r;
+  r.bit = CacheBit{bit};
+  r.name = name;
+  return r;
+}
+
+std::vector<std::uint64_t> numbers(const std::vector<CacheBit>& bits) {
+  std::vector<std::uint64_t> found;
+  for (const CacheBit bit : bits) found.push_back(wire::value(bit));
+  return found;
+}
+using Numbers = std::vector<std::uint64_t>;
+
+TEST_CASE("CoordinatorCache evicts the least recently used entry", "[unit][response_cache]") {
+  CoordinatorCache cache(2);
+  CHECK(cache.insert(response(1, "a")).evicted.empty());
+  CHECK(cache.insert(response(2, "b")).evicted.empty());
+  cache.touch(CacheBit{1});
+  const auto inserted = cache.insert(response(3, "c"));
+  CHECK(inserted.stored);
+  CHECK(numbers(inserted.evicted) == Numbers{2});
+  CHECK(numbers(cache.bits()) == Numbers{1, 3});
+  CHECK(cache.find(CacheBit{2}) == nullptr);
+  CHECK(cache.find(CacheBit{1})->name == "a");
+}
+
+TEST_CASE("CoordinatorCache never evicts what is pinned", "[unit][response_cache]") {
+  CoordinatorCache cache(2);
+  REQUIRE(cache.insert(response(1, "a")).stored);
+  REQUIRE(cache.insert(response(2, "b")).stored);
+  cache.set_pinned(CacheBit{1}, true);
+  CHECK(numbers(cache.insert(response(3, "c")).evicted) == Numbers{2});
+  CHECK_FALSE(cache.erase(CacheBit{1}));
+  cache.set_pinned(CacheBit{3}, true);
+  const auto refused = cache.insert(response(4, "d"));
+  CHECK_FALSE(refused.stored);
+  CHECK(refused.evicted.empty());
+  cache.set_pinned(CacheBit{1}, false);
+  CHECK(cache.erase(CacheBit{1}));
+  CHECK_FALSE(cache.erase(CacheBit{1}));
+  CHECK(cache.size() == 1);
+}
+
+TEST_CASE("CoordinatorCache replaces an entry of the same name", "[unit][response_cache]") {
+  CoordinatorCache cache(4);
+  REQUIRE(cache.insert(response(1, "a")).stored);
+  const auto inserted = cache.insert(response(2, "a"));
+  CHECK(inserted.stored);
+  CHECK(numbers(inserted.evicted) == Numbers{1});
+  CHECK(cache.size() == 1);
+}
+
+TEST_CASE("CoordinatorCache of capacity 0 stores nothing", "[unit][response_cache]") {
+  CoordinatorCache cache(0);
+  CHECK_FALSE(cache.insert(response(1, "a")).stored);
+  CHECK(cache.size() == 0);
+}
+
+TEST_CASE("WorkerCache hits only when every parameter of the request is the same", "[unit][response_cache]") {
+  wire::Request request;
+  request.rank = 3;
+  request.name = "a";
+  request.shape = {2, 3};
+  WorkerCache cache;
+  CHECK(cache.look_up(request).outcome == WorkerCache::Outcome::kMiss);
+  cache.insert(std::make_shared<wire::Response>(response(7, "a")), request);
+  CHECK(cache.look_up(request).outcome == WorkerCache::Outcome::kHit);
+  CHECK(cache.look_up(request).bit == CacheBit{7});
+
+  const auto changed = [&](auto change) {
+    wire::Request other = request;
+    change(other);
+    const auto found = cache.look_up(other);
+    return found.outcome == WorkerCache::Outcome::kChanged && found.bit == CacheBit{7};
+  };
+  CHECK(changed([](wire::Request& r) { r.op = OpType::kAllgather; }));
+  CHECK(changed([](wire::Request& r) { r.dtype = DataType::kFloat64; }));
+  CHECK(changed([](wire::Request& r) { r.shape = {3, 2}; }));
+  CHECK(changed([](wire::Request& r) { r.device = 0; }));
+  CHECK(changed([](wire::Request& r) { r.prescale = 0.5; }));
+  CHECK(changed([](wire::Request& r) { r.postscale = 0.5; }));
+  CHECK(changed([](wire::Request& r) { r.reduce_op = ReduceOp::kMax; }));
+  CHECK(changed([](wire::Request& r) { r.group_key = 5; }));
+  CHECK(changed([](wire::Request& r) { r.group_size = 2; }));
+
+  request.name = "b";
+  CHECK(cache.look_up(request).outcome == WorkerCache::Outcome::kMiss);
+}
+
+TEST_CASE("WorkerCache forgets an evicted bit and its name", "[unit][response_cache]") {
+  wire::Request request;
+  request.name = "a";
+  WorkerCache cache;
+  cache.insert(std::make_shared<wire::Response>(response(7, "a")), request);
+  CHECK(cache.erase(CacheBit{7}));
+  CHECK_FALSE(cache.erase(CacheBit{7}));
+  CHECK(cache.find(CacheBit{7}) == nullptr);
+  CHECK(cache.look_up(request).outcome == WorkerCache::Outcome::kMiss);
+  CHECK(cache.size() == 0);
+}
+
+}  // namespace
+}  // namespace hvd::response_cache

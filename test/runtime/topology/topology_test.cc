@@ -1,0 +1,116 @@
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "runtime/topology/membership.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/topology/rank_set.h"
+#include "runtime/topology/tree_plan.h"
+
+namespace hvd::topology {
+namespace {
+
+TEST_CASE("TreePlan: every rank but the root is the child of its parent, in every size", "[unit][topology]") {
+  for (const int radix : {1, 2, 8, 30}) {
+    for (const int size : {1, 2, 3, 8, 9, 10, 73, 74, 200}) {
+      const TreePlan plan(size, radix);
+      std::set<int> seen{0};
+      for (int r = 0; r < size; ++r) {
+        for (const int child : plan.children(r)) {
+          CHECK(plan.parent(child) == r);
+          CHECK(seen.insert(child).second);
+        }
+        int below = 0;
+        for (int other = 0; other < size; ++other) below += plan.in_subtree(r, other) ? 1 : 0;
+        CHECK(plan.subtree_size(r) == below);
+      }
+      CHECK(static_cast<int>(seen.size()) == size);
+      CHECK(plan.parent(0) == -1);
+      CHECK(plan.subtree_size(0) == size);
+    }
+  }
+}
+
+TEST_CASE("TreePlan finds the child through which a rank is reached", "[unit][topology]") {
+  const TreePlan plan(100, 8);
+  CHECK(plan.child_towards(0, 0) == -1);
+  CHECK(plan.child_towards(0, 5) == 5);
+  CHECK(plan.child_towards(0, 99) == 1);  // 99 -> 12 -> 1 -> 0
+  CHECK(plan.child_towards(1, 99) == 12);
+  CHECK(plan.child_towards(2, 99) == -1);
+  CHECK(plan.child_towards(0, 100) == -1);
+  CHECK(plan.child_towards(0, -1) == -1);
+}
+
+TEST_CASE("RankSet counts unions and lists what is missing", "[unit][topology]") {
+  RankSet a(130);
+  RankSet b(130);
+  CHECK(a.insert(0));
+  CHECK(a.insert(129));
+  CHECK_FALSE(a.insert(129));
+  for (int i = 1; i < 129; ++i) {
+    if (i != 64 && i != 100) b.insert(i);
+  }
+  b.insert(0);
+  CHECK(a.count() == 2);
+  CHECK(a.contains(129));
+  CHECK_FALSE(a.contains(130));
+  CHECK_FALSE(a.contains(-1));
+  CHECK(a.union_count(b) == 128);
+  CHECK(a.missing_from_union(b) == std::vector<int>{64, 100});
+  a.clear();
+  CHECK(a.count() == 0);
+  CHECK_FALSE(a.contains(0));
+  CHECK(RankSet(0).full());
+}
+
+TEST_CASE("ProcessSetTable reuses freed ids oldest first, and never a context id", "[unit][topology]") {
+  ProcessSetTable table(4);
+  CHECK(table.find(0)->ranks == std::vector<int>{0, 1, 2, 3});
+  CHECK(table.add({0, 1}).id == 1);
+  CHECK(table.add({1, 2}).id == 2);
+  CHECK(table.add({2, 3}).id == 3);
+  CHECK(table.remove(2).is_ok());
+  CHECK(table.remove(1).is_ok());
+  CHECK(table.remove(1).code() == StatusCode::kInvalidArgument);
+  CHECK(table.remove(0).code() == StatusCode::kInvalidArgument);
+  const ProcessSet& again = table.add({0, 3});
+  CHECK(again.id == 2);
+  CHECK(again.context_id == 4);
+  CHECK(table.add({0, 2}).id == 1);
+  CHECK(table.add({0, 1, 2}).id == 4);
+  CHECK(table.find_by_ranks({2, 3})->id == 3);
+  CHECK(table.find_by_ranks({0, 1, 2, 3})->id == 0);
+  CHECK(table.find_by_ranks({1, 3}) == nullptr);
+}
+
+TEST_CASE("ProcessSetTable refuses rank lists that make no set and names the rank", "[unit][topology]") {
+  const ProcessSetTable table(4);
+  CHECK(table.normalise({3, 1}).value() == std::vector<int>{1, 3});
+  CHECK(table.normalise({}).status().code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(table.normalise({0, 4}).status().message(), Catch::Contains("rank 4") && Catch::Contains("0 .. 3"));
+  CHECK_THAT(table.normalise({-2, 1}).status().message(), Catch::Contains("rank -2"));
+  CHECK_THAT(table.normalise({2, 1, 2}).status().message(), Catch::Contains("rank 2 is listed twice"));
+}
+
+TEST_CASE("ProcessSet translates between global ranks and set ranks", "[unit][topology]") {
+  const ProcessSet set{3, 1, {1, 4, 6}};
+  CHECK(set.set_rank(4) == SetRank{1});
+  CHECK_FALSE(set.set_rank(5));
+  CHECK(set.global_rank(SetRank{2}) == 6);
+  const ProcessSetTable table(3);
+  CHECK(table.find(0)->set_rank(2) == SetRank{2});
+  CHECK_FALSE(table.find(0)->set_rank(3));
+  CHECK_FALSE(table.find(0)->set_rank(-1));
+}
+
+TEST_CASE("Membership checks its invariants and states the numbers", "[unit][topology]") {
+  CHECK(Membership{}.validate().is_ok());
+  CHECK(Membership{1, 3, 4, 1, 2, 1, 2}.validate().is_ok());
+  CHECK_THAT((Membership{1, 4, 4, 0, 1, 0, 1}.validate().message()), Catch::Contains("rank 4 of size 4"));
+  CHECK_THAT((Membership{1, 0, 4, 2, 2, 0, 1}.validate().message()), Catch::Contains("local_rank 2"));
+  CHECK_THAT((Membership{1, 0, 4, 0, 1, -1, 1}.validate().message()), Catch::Contains("cross_rank -1"));
+  CHECK_FALSE((Membership{1, 0, 2, 0, 3, 0, 1}.validate().is_ok()));
+}
+
+}  // namespace
+}  // namespace hvd::topology
