@@ -31,14 +31,15 @@ ExchangeAllreduce::ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Mil
     : context_(std::move(context)), wait_timeout_(wait_timeout) {
   const int size = context_->size;
   const bool is_direct = size <= kDirectRanks;
-  memory_.resize(kMaxBytes * static_cast<std::size_t>(is_direct ? size : 2));
+  const std::size_t block_bytes = max_bytes(size);
+  memory_.resize(block_bytes * static_cast<std::size_t>(is_direct ? size : 2));
   std::uint8_t* block = memory_.data();
-  out_ = context_->createUnboundBuffer(block, kMaxBytes);
+  out_ = context_->createUnboundBuffer(block, block_bytes);
   in_.resize(is_direct ? static_cast<std::size_t>(size) : 1);
   for (std::size_t i = 0; i < in_.size(); ++i) {
     if (is_direct && i == static_cast<std::size_t>(context_->rank)) continue;
-    block += kMaxBytes;
-    in_[i] = context_->createUnboundBuffer(block, kMaxBytes);
+    block += block_bytes;
+    in_[i] = context_->createUnboundBuffer(block, block_bytes);
   }
 }
 

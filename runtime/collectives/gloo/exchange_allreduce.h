@@ -20,13 +20,14 @@ namespace hvd::collectives {
 class ExchangeAllreduce {
  public:
   static constexpr int kDirectRanks = 4;
-  static constexpr std::size_t kMaxBytes = 16 * 1024;
+  // Up to here it is faster than the ring, measured on loopback. With two ranks it moves no more bytes than the ring.
+  static constexpr std::size_t max_bytes(int size) { return (size == 2 ? 128 : 32) * 1024; }
 
   // Requires: context->size > 1.
   ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Millis wait_timeout);
 
   // In place on `data`. `tag` differs between the calls in a row on one context. Requires: count * element size is in
-  // 1..kMaxBytes.
+  // 1..max_bytes(size).
   void run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag);
 
  private:

@@ -15,6 +15,7 @@
 #include "runtime/collectives/gloo/exchange_allreduce.h"
 #include "runtime/collectives/gloo/ring_allreduce.h"
 #include "runtime/collectives/kernels/kernels.h"
+#include "runtime/transport/wait_error.h"
 
 namespace hvd::collectives {
 namespace {
@@ -117,6 +118,8 @@ Status GlooBackend::Impl::run(const CollectiveCall& call) {
     HVD_RETURN_IF_ERROR(ensure_context());
     dispatch(call);
     return Status::ok();
+  } catch (const transport::WaitError& e) {  // of our own transport
+    return fail(e.status().annotate(op_type_name(call.op)));
   } catch (const gloo::IoException& e) {
     return fail(status_of(e).annotate(op_type_name(call.op)));
   } catch (const std::exception& e) {
@@ -155,7 +158,7 @@ void GlooBackend::Impl::dispatch(const CollectiveCall& call) {
 
 void GlooBackend::Impl::allreduce(const CollectiveCall& call) {
   if (call.count == 0 || context->size == 1) return;
-  if (bytes_of(call.dtype, call.count) <= ExchangeAllreduce::kMaxBytes) {
+  if (bytes_of(call.dtype, call.count) <= ExchangeAllreduce::max_bytes(context->size)) {
     return exchange->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
   }
   if (options.ring == GlooBackendOptions::Ring::kOurs) {

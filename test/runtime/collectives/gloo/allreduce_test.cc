@@ -11,7 +11,7 @@ namespace {
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 // Below and above the small exchange's limit, odd, and one with many segments per rank (in one type, for the time's sake).
-constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 64, 1001, 4096, 16385, 70001};
+constexpr std::int64_t kCounts[] = {0, 1, 2, 3, 7, 64, 1001, 4096, 16385, 140001};
 constexpr std::int64_t kManySegments = 2500003;
 
 struct Case {
