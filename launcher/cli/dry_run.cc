@@ -40,7 +40,9 @@ std::string host_text(const HostAssignment& assignment, const LaunchConfig& conf
 }  // namespace
 
 std::string dry_run_text(const LaunchConfig& config, const std::vector<HostAssignment>& assignments) {
-  std::string out = "command:";
+  std::string out;
+  for (const std::string& notice : config.notices) out += "note: " + notice + "\n";
+  out += "command:";
   for (const std::string& word : config.command) out += " " + shell_word(word);
   out += "\n\nvariables of every rank, besides the launcher's own environment:\n";
   std::map<std::string, std::string> variables = config.rank_env;

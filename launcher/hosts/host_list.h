@@ -14,7 +14,7 @@ inline constexpr std::size_t kMaxHosts = 65'536;
 inline constexpr int kMaxSlotsPerHost = 4096;
 inline constexpr std::size_t kMaxHostTextBytes = 4u << 20;
 
-// Grammar (docs/design/hosts.md):
+// Grammar (docs/design/hosts-and-command-line.md):
 //   place   = [user "@"] host
 //   host    = name | IPv4 | "[" IPv6 "]"         (the brackets are syntax: HostSpec::name is without them)
 //   entry   = place [":" port] ":" slots         (-H, separated by commas; also a line of a hostfile)

@@ -36,6 +36,13 @@ host b, 1 of 2 slots, user u, ssh port 2222:
 )");
 }
 
+TEST_CASE("A dry run begins with what will not happen", "[unit][cli]") {
+  LaunchConfig config;
+  config.notices = {"one", "two"};
+  config.command = {"true"};
+  REQUIRE(dry_run_text(config, {}).starts_with("note: one\nnote: two\ncommand: true\n"));
+}
+
 TEST_CASE("A dry run masks the values of secrets", "[unit][cli][security]") {
   LaunchConfig config;
   config.hosts = parse_host_list("a:1").value();
