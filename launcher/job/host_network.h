@@ -14,6 +14,12 @@ struct InterfaceAddress {
   bool is_ipv4 = true;
 };
 
+// What is known of the address of a host.
+struct ResolvedHost {
+  std::vector<std::string> addresses;  // numeric; none: only ssh may know the way
+  bool by_ssh = false;  // from the ssh client's configuration: a way to it for ssh, which may well be a forwarded port
+};
+
 // The addresses of this machine's interfaces that are up, IPv4 first, without link-local IPv6.
 std::vector<InterfaceAddress> interface_addresses();
 // Whether a numeric address is this machine's: of an interface, or anything in 127.0.0.0/8.

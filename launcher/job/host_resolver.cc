@@ -29,13 +29,16 @@ struct HostResolver::Lookup {
   uv_getaddrinfo_t raw;
   HostResolver* owner;
   std::size_t index;
+  bool by_ssh;
 };
 
-HostResolver::HostResolver(Loop& loop, std::vector<std::string> names, OnDone on_done)
+HostResolver::HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, OnDone on_done)
     : loop_(loop),
       names_(std::move(names)),
+      ssh_program_(std::move(ssh_program)),
       on_done_(std::move(on_done)),
       found_(names_.size()),
+      left_(names_.size()),
       patience_(loop, [this] { done(); }) {}
 
 HostResolver::~HostResolver() {
@@ -43,34 +46,62 @@ HostResolver::~HostResolver() {
 }
 
 void HostResolver::start() {
-  left_ = names_.size();
   patience_.start(kPatience);
-  for (std::size_t i = 0; i < names_.size(); ++i) {
-    auto lookup = std::make_unique<Lookup>(Lookup{.raw = {}, .owner = this, .index = i});
-    lookup->raw.data = lookup.get();
-    addrinfo hints = {};
-    hints.ai_socktype = SOCK_STREAM;
-    const int rc = uv_getaddrinfo(
-        loop_.get(), &lookup->raw,
-        [](uv_getaddrinfo_t* raw, int status, addrinfo* list) {
-          const std::unique_ptr<Lookup> self(static_cast<Lookup*>(raw->data));
-          std::vector<std::string> addresses = status == 0 ? numeric_addresses(list) : std::vector<std::string>();
-          uv_freeaddrinfo(list);
-          if (self->owner == nullptr) return;
-          std::erase(self->owner->pending_, self.get());
-          self->owner->finished(self->index, std::move(addresses));
-        },
-        names_[i].c_str(), nullptr, &hints);
-    if (rc == 0) {
-      pending_.push_back(lookup.release());
+  for (std::size_t i = 0; i < names_.size(); ++i) look_up(i, names_[i], false);
+}
+
+void HostResolver::look_up(std::size_t index, const std::string& name, bool by_ssh) {
+  auto lookup =
+      std::make_unique<Lookup>(Lookup{.raw = {}, .owner = this, .index = index, .by_ssh = by_ssh});
+  lookup->raw.data = lookup.get();
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  const int rc = uv_getaddrinfo(
+      loop_.get(), &lookup->raw,
+      [](uv_getaddrinfo_t* raw, int status, addrinfo* list) {
+        const std::unique_ptr<Lookup> self(static_cast<Lookup*>(raw->data));
+        std::vector<std::string> addresses = status == 0 ? numeric_addresses(list) : std::vector<std::string>();
+        uv_freeaddrinfo(list);
+        if (self->owner == nullptr) return;
+        std::erase(self->owner->pending_, self.get());
+        self->owner->looked_up(self->index, {std::move(addresses), self->by_ssh});
+      },
+      name.c_str(), nullptr, &hints);
+  if (rc != 0) return finished(index, {});
+  pending_.push_back(lookup.release());
+}
+
+void HostResolver::looked_up(std::size_t index, ResolvedHost host) {
+  if (!host.addresses.empty() || host.by_ssh) return finished(index, std::move(host));
+  to_ask_.push_back(index);
+  ask_ssh();
+}
+
+void HostResolver::ask_ssh() {
+  while (!to_ask_.empty() && asking_ < kMaxQueries) {
+    const std::size_t index = to_ask_.back();
+    to_ask_.pop_back();
+    auto query = SshConfigQuery::start(loop_, ssh_program_, names_[index], [this, index](const std::string& hostname) {
+      --asking_;
+      ssh_answered(index, hostname);
+      ask_ssh();
+    });
+    if (query.is_ok()) {
+      ++asking_;
+      queries_.push_back(std::move(query).value());
     } else {
-      finished(i, {});
+      finished(index, {});  // the launch itself will say what is wrong with ssh
     }
   }
 }
 
-void HostResolver::finished(std::size_t index, std::vector<std::string> addresses) {
-  found_[index] = std::move(addresses);
+void HostResolver::ssh_answered(std::size_t index, const std::string& hostname) {
+  if (hostname.empty() || hostname == names_[index]) return finished(index, {});
+  look_up(index, hostname, true);
+}
+
+void HostResolver::finished(std::size_t index, ResolvedHost host) {
+  found_[index] = std::move(host);
   if (--left_ == 0) done();
 }
 

@@ -5,33 +5,46 @@
 #include <string>
 #include <vector>
 
+#include "launcher/job/host_network.h"
 #include "launcher/process/loop.h"
 #include "launcher/process/timer.h"
+#include "launcher/ssh/ssh_config_query.h"
 
 namespace hvd::launcher {
 
-// Looks up the addresses of all hosts at once, on libuv's thread pool, and gives up on those that take too long: a slow
-// name server must not decide how long a launch takes. Owned by the JobDriver, loop-confined; used once.
+// Finds the addresses of all hosts at once: by name look-up on libuv's thread pool, and for names that are not known
+// there, by what the ssh client's configuration makes of them. It gives up on those that take too long: a slow name
+// server must not decide how long a launch takes. Owned by the JobDriver, loop-confined; used once.
 class HostResolver {
  public:
   static constexpr Millis kPatience{10000};
-  // Numeric addresses of each host, in the order of the names; none for a name that is not known.
-  using OnDone = std::function<void(std::vector<std::vector<std::string>>)>;
+  static constexpr std::size_t kMaxQueries = 8;  // ssh clients at a time
 
-  HostResolver(Loop& loop, std::vector<std::string> names, OnDone on_done);
+  // In the order of the names.
+  using OnDone = std::function<void(std::vector<ResolvedHost>)>;
+
+  HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, OnDone on_done);
   ~HostResolver();
   void start();
 
  private:
   struct Lookup;
-  void finished(std::size_t index, std::vector<std::string> addresses);
+  void look_up(std::size_t index, const std::string& name, bool by_ssh);
+  void looked_up(std::size_t index, ResolvedHost host);
+  void ask_ssh();
+  void ssh_answered(std::size_t index, const std::string& hostname);
+  void finished(std::size_t index, ResolvedHost host);
   void done();
 
   Loop& loop_;
   std::vector<std::string> names_;
+  std::string ssh_program_;
   OnDone on_done_;
-  std::vector<std::vector<std::string>> found_;
+  std::vector<ResolvedHost> found_;
   std::vector<Lookup*> pending_;
+  std::vector<std::size_t> to_ask_;  // hosts that only ssh may know
+  std::vector<std::unique_ptr<SshConfigQuery>> queries_;
+  std::size_t asking_ = 0;
   std::size_t left_ = 0;
   Timer patience_;
 };

@@ -39,7 +39,8 @@ JobDriver::JobDriver(Loop& loop, JobInput input)
                .on_broken = [this](Status status) { output_broken(status); }}),
       answered_(input_.hosts.size(), false),
       agent_of_rank_(static_cast<std::size_t>(input_.config.num_proc), -1),
-      resolver_(loop, host_names(input_.hosts), [this](auto addresses) { resolved(addresses); }),
+      resolver_(loop, host_names(input_.hosts), input_.config.ssh_program,
+                [this](std::vector<ResolvedHost> hosts) { resolved(hosts); }),
       timer_(loop, [this] { timer_fired(); }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [this](int signal) { signal_received(signal); }) {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
@@ -66,9 +67,9 @@ int JobDriver::run() {
   return *exit_code_;
 }
 
-void JobDriver::resolved(const std::vector<std::vector<std::string>>& addresses) {
+void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (exit_code_) return;
-  const Status status = prepare(addresses);
+  const Status status = prepare(hosts);
   if (!status.is_ok()) {
     output_.message(status.message());
     return finish(1);
@@ -76,8 +77,8 @@ void JobDriver::resolved(const std::vector<std::vector<std::string>>& addresses)
   start_links();
 }
 
-Status JobDriver::prepare(const std::vector<std::vector<std::string>>& addresses) {
-  HVD_ASSIGN_OR_RETURN(plan_, plan_launch(addresses, input_.config.nics,
+Status JobDriver::prepare(const std::vector<ResolvedHost>& hosts) {
+  HVD_ASSIGN_OR_RETURN(plan_, plan_launch(hosts, input_.config.nics,
                                           {.own = interface_addresses(), .source_towards = source_address_towards}));
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
                                                            .listen_addresses = plan_.listen_addresses,

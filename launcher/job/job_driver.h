@@ -42,8 +42,8 @@ class JobDriver : private AgentLinkEvents {
   static constexpr std::size_t kMaxConnecting = 64;  // ssh clients that have not heard from their agent yet
 
   // Before the ranks run.
-  void resolved(const std::vector<std::vector<std::string>>& addresses);
-  Status prepare(const std::vector<std::vector<std::string>>& addresses);
+  void resolved(const std::vector<ResolvedHost>& hosts);
+  Status prepare(const std::vector<ResolvedHost>& hosts);
   void make_link(int agent);
   void start_links();
   void describe_launch(int agent, const std::vector<std::string>& argv);

@@ -32,36 +32,47 @@ Result<std::vector<std::string>> addresses_of(const std::vector<std::string>& ni
   return found;
 }
 
+bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
+
 std::string loopback_address(const std::vector<InterfaceAddress>& own) {
   for (const InterfaceAddress& one : own) {
-    if (one.address.starts_with("127.")) return one.address;
+    if (one.is_ipv4 && is_loopback(one.address)) return one.address;
   }
   return "127.0.0.1";
 }
 
-std::string source_for(const std::vector<std::string>& addresses, const NetworkView& network) {
-  for (const std::string& address : addresses) {
-    std::string source = network.source_towards(address);
-    if (!source.empty()) return source;
+// Our addresses on the way to a remote host, best first.
+std::vector<std::string> sources_for(const ResolvedHost& host, const NetworkView& network) {
+  std::vector<std::string> sources;
+  for (const std::string& address : host.addresses) {
+    add_new(sources, network.source_towards(address));
+    if (!sources.empty()) break;
   }
-  return network.source_towards(kAnywhere);
+  // A host that ssh reaches through a port of this machine does not reach our loopback.
+  if (sources.empty() || is_loopback(sources.front())) add_new(sources, network.source_towards(kAnywhere));
+  return sources;
+}
+
+bool is_local(const ResolvedHost& host, const NetworkView& network) {
+  return !host.by_ssh && std::any_of(host.addresses.begin(), host.addresses.end(), [&](const std::string& address) {
+    return is_own_address(network.own, address);
+  });
 }
 
 }  // namespace
 
-Result<LaunchPlan> plan_launch(const std::vector<std::vector<std::string>>& resolved,
+Result<LaunchPlan> plan_launch(const std::vector<ResolvedHost>& resolved,
                                const std::vector<std::string>& nics, const NetworkView& network) {
   HVD_ASSIGN_OR_RETURN(const std::vector<std::string> chosen, addresses_of(nics, network.own));
   LaunchPlan plan;
   plan.listen_addresses = chosen;
-  for (const std::vector<std::string>& addresses : resolved) {
+  for (const ResolvedHost& host : resolved) {
     PlannedAgent agent;
-    agent.local = std::any_of(addresses.begin(), addresses.end(),
-                              [&](const std::string& address) { return is_own_address(network.own, address); });
+    agent.local = is_local(host, network);
     if (!agent.local) {
-      const std::string source = source_for(addresses, network);
-      const bool allowed = chosen.empty() || std::find(chosen.begin(), chosen.end(), source) != chosen.end();
-      if (allowed) {
+      for (const std::string& source : sources_for(host, network)) {
+        const bool allowed = chosen.empty() || std::find(chosen.begin(), chosen.end(), source) != chosen.end();
+        if (!allowed) continue;
         add_new(agent.rendezvous_addresses, source);
         add_new(plan.listen_addresses, source);
       }

@@ -25,10 +25,10 @@ struct LaunchPlan {
   std::vector<std::string> listen_addresses;  // of the rendezvous server: what the job needs and nothing else
 };
 
-// Decides which hosts are this machine and on which of our addresses the ranks of each meet. `resolved` has the numeric
-// addresses of each host, none for a name that only ssh may know. With `nics` only addresses of these interfaces are
-// used; one that this machine does not have is an error. Pure.
-Result<LaunchPlan> plan_launch(const std::vector<std::vector<std::string>>& resolved,
+// Decides which hosts are this machine and on which of our addresses the ranks of each meet. `resolved` has the
+// addresses of each host. With `nics` only addresses of these interfaces are used; one that this machine does not have is
+// an error. Pure.
+Result<LaunchPlan> plan_launch(const std::vector<ResolvedHost>& resolved,
                                const std::vector<std::string>& nics, const NetworkView& network);
 
 }  // namespace hvd::launcher

@@ -20,7 +20,9 @@ NetworkView machine() {
 }
 
 LaunchPlan plan(const std::vector<Texts>& resolved, const Texts& nics = {}) {
-  auto result = plan_launch(resolved, nics, machine());
+  std::vector<ResolvedHost> hosts;
+  for (const Texts& addresses : resolved) hosts.push_back({.addresses = addresses, .by_ssh = false});
+  auto result = plan_launch(hosts, nics, machine());
   REQUIRE(result.is_ok());
   return std::move(result).value();
 }
@@ -58,6 +60,14 @@ TEST_CASE("A name that only ssh knows is remote, and gets the address of the def
   CHECK(p.listen_addresses == Texts{"10.1.0.1"});
 }
 
+TEST_CASE("An alias of ssh is remote, also when it leads to a port of this machine", "[unit][job]") {
+  const auto result = plan_launch({{.addresses = {"127.0.0.1"}, .by_ssh = true}}, {}, machine());
+  REQUIRE(result.is_ok());
+  CHECK_FALSE(result.value().agents[0].local);
+  CHECK(result.value().listen_addresses == Texts{"127.0.0.1", "10.1.0.1"});
+  CHECK(result.value().agents[0].rendezvous_addresses == Texts{"127.0.0.1", "10.1.0.1"});
+}
+
 TEST_CASE("A host whose first address has no route is met over its second", "[unit][job]") {
   CHECK(plan({{"10.9.0.1", "10.0.0.2"}}).listen_addresses == Texts{"10.0.0.1"});
 }
@@ -70,7 +80,7 @@ TEST_CASE("Chosen interfaces are the only ones listened on", "[unit][job]") {
 }
 
 TEST_CASE("An interface that this machine does not have is an error that names those it has", "[unit][job]") {
-  const auto result = plan_launch({{"127.0.0.1"}}, {"eth7"}, machine());
+  const auto result = plan_launch({{.addresses = {"127.0.0.1"}, .by_ssh = false}}, {"eth7"}, machine());
   REQUIRE_FALSE(result.is_ok());
   CHECK(result.status().message() ==
         "--network-interfaces: this machine has no interface 'eth7' with an address; it has lo, eth0, mgmt");

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/ssh/ssh_command.h"
+#include "launcher/ssh/ssh_config_query.h"
 #include "launcher/ssh/ssh_error.h"
 
 using namespace hvd::launcher;
@@ -97,4 +98,11 @@ TEST_CASE("explain tells a changed host key from an unknown one", "[unit][ssh]")
 
 TEST_CASE("explain quotes the last line that ssh said", "[unit][ssh]") {
   CHECK(contains(explained(255, {"something new", "in ssh"}), "(ssh said: in ssh)"));
+}
+
+TEST_CASE("hostname_in finds what ssh -G makes of an alias", "[unit][ssh]") {
+  CHECK(hostname_in("user root\nhostname 10.0.0.7\nport 22\n") == "10.0.0.7");
+  CHECK(hostname_in("canonicalizehostname false\nhostname gpu1") == "gpu1");
+  CHECK(hostname_in("user root\n").empty());
+  CHECK(hostname_in("").empty());
 }

@@ -1,0 +1,246 @@
+"""Remote hosts: a real sshd on loopback, known to a real ssh client under an alias that makes it remote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from launcher_job import StartJob, eventually
+
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+MISSING = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None] + ([] if SSHD else ["sshd"])
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+# What start-up files print comes before the agent's hello.
+NOISE = "/bin/sh -c 'echo \"Welcome, $USER\"; printf prompt; exec /bin/sh -c \"$SSH_ORIGINAL_COMMAND\"'"
+
+
+@dataclass
+class Sshd:
+    """A server, and an ssh program that knows it as `remote-a` and `remote-b`."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def program(self) -> str:
+        return str(self.folder / "ssh")
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.folder / "known_hosts"
+
+    def configure(self, **options: str) -> None:
+        """Writes the client's configuration, with options changed or added."""
+        all_options = {
+            "HostName": "127.0.0.1",
+            "Port": str(self.port),
+            "IdentityFile": str(self.folder / "client_key"),
+            "IdentitiesOnly": "yes",
+            "UserKnownHostsFile": str(self.known_hosts),
+            "GlobalKnownHostsFile": "/dev/null",
+            **options,
+        }
+        text = "Host remote-a remote-b\n" + "".join(f"  {name} {value}\n" for name, value in all_options.items())
+        (self.folder / "client_config").write_text(text)
+
+
+def make_key(path: Path) -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> Iterator[Sshd]:
+    folder = tmp_path / "sshd"
+    folder.mkdir()
+    make_key(folder / "host_key")
+    make_key(folder / "client_key")
+    shutil.copy(folder / "client_key.pub", folder / "authorized_keys")
+    port = free_port()
+    (folder / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\nAuthorizedKeysFile {folder}/authorized_keys\n"
+        f"StrictModes no\nUsePAM no\nPidFile none\nPasswordAuthentication no\nForceCommand {NOISE}\n"
+    )
+    (folder / "ssh").write_text(f'#!/bin/sh\nexec ssh -F {folder}/client_config "$@"\n')
+    (folder / "ssh").chmod(0o755)
+    if os.getuid() == 0:
+        Path("/run/sshd").mkdir(exist_ok=True)  # where sshd drops privileges to
+    assert SSHD is not None
+    with (folder / "sshd.log").open("wb") as log:
+        process = subprocess.Popen([SSHD, "-D", "-e", "-f", str(folder / "sshd_config")], stderr=log)
+    server = Sshd(folder, port, process)
+    server.configure()
+    try:
+        eventually(lambda: is_listening(port) or process.poll() is not None, "sshd listens")
+        assert process.poll() is None, (folder / "sshd.log").read_text()
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_ranks_run_on_remote_hosts(start_job: StartJob, sshd: Sshd) -> None:
+    job = start_job(
+        "-np", "5", "-H", "localhost:1,remote-a:2,remote-b:2", "--ssh-program", sshd.program,
+        "sh", "-c", "echo $HOROVOD_RANK $HOROVOD_HOSTNAME $HOROVOD_LOCAL_RANK $HVD_TEST_VALUE; pwd",
+        env={"HVD_TEST_VALUE": "from here"},
+    )
+    assert job.wait() == 0, job
+    for rank, host, local in ((0, "localhost", 0), (1, "remote-a", 0), (2, "remote-a", 1), (3, "remote-b", 0), (4, "remote-b", 1)):
+        assert job.lines(f"[{rank}]<stdout>:") == [f"{rank} {host} {local} from here", str(sshd.folder.parent)]
+    assert "Welcome" not in job.out + job.err
+
+
+def test_the_exit_code_of_a_remote_rank_comes_back(start_job: StartJob, sshd: Sshd) -> None:
+    job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "sh", "-c", "exit 9")
+    assert job.wait() == 9
+    assert "rank 0 on host remote-a (pid " in job.err
+    job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "no-such-command")
+    assert job.wait() == 127
+    assert "command not found: no-such-command on host remote-a" in job.err
+
+
+FAMILY = "trap '' TERM; sleep 1001 & setsid sleep 1002 & echo ready; while :; do sleep 1; done"
+
+
+def remote_processes(marker: str) -> list[int]:
+    """Ranks at the other end have the marker, too: the environment travels."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                if marker.encode() in (folder / "environ").read_bytes():
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("victim", ["launcher", "ssh", "agent"])
+def test_nothing_is_left_behind_on_a_remote_host(start_job: StartJob, sshd: Sshd, victim: str) -> None:
+    job = start_job("-np", "2", "-H", "remote-a:2", "--ssh-program", sshd.program, "sh", "-c", FAMILY)
+    eventually(lambda: job.out.count(">:ready\n") == 2, "both ranks are ready")
+    if victim == "launcher":
+        job.signal(signal.SIGKILL)
+        assert job.wait() == 137
+    elif victim == "ssh":
+        os.kill(job.named("ssh")[0], signal.SIGKILL)
+        assert job.wait() == 1
+        assert "lost host remote-a: " in job.err
+        assert "was killed by signal 9" in job.err
+    else:
+        # The remote agent's own environment is sshd's: find it as the parent of a rank.
+        rank = next(pid for pid in job.named("sh") if "trap" in job.processes()[pid])
+        agent = int(Path(f"/proc/{rank}/stat").read_text().rpartition(")")[2].split()[1])
+        assert Path(f"/proc/{agent}/comm").read_text() == "hvd-agent\n"
+        os.kill(agent, signal.SIGKILL)
+        assert job.wait() == 1
+        assert "lost host remote-a: " in job.err
+    eventually(lambda: not remote_processes(job.marker), "all ranks are gone", 5)
+
+
+def test_an_interrupt_reaches_remote_ranks(start_job: StartJob, sshd: Sshd) -> None:
+    script = "trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "sh", "-c", script)
+    job.wait_for(">:ready\n")
+    job.signal(signal.SIGINT)
+    assert job.wait(5) == 130
+    assert "[0]<stdout>:got TERM" in job.out
+
+
+def failed_start(start_job: StartJob, sshd: Sshd, *flags: str) -> str:
+    """The messages of a job that cannot reach its remote host; no rank may have run anywhere."""
+    started = time.monotonic()
+    job = start_job("-np", "2", "-H", "localhost:1,remote-a:1", "--ssh-program", sshd.program, *flags, "echo", "ran")
+    assert job.wait() == 1
+    assert time.monotonic() - started < 15
+    assert "ran" not in job.out
+    job.wait_all_gone()
+    assert job.err.startswith("horovodrun: host remote-a: ")
+    assert len(job.err.splitlines()) == 1
+    return job.err
+
+
+def test_an_unknown_host(start_job: StartJob, sshd: Sshd) -> None:
+    sshd.configure(HostName="no-such-host.invalid")
+    assert "unknown host: the name does not resolve" in failed_start(start_job, sshd)
+
+
+def test_a_host_without_sshd(start_job: StartJob, sshd: Sshd) -> None:
+    sshd.configure(Port=str(free_port()))
+    assert "the connection was refused: is sshd running there" in failed_start(start_job, sshd)
+
+
+def test_a_login_that_is_refused(start_job: StartJob, sshd: Sshd) -> None:
+    (sshd.folder / "authorized_keys").write_text("")
+    assert "ssh refused the login: it must work without a password" in failed_start(start_job, sshd)
+
+
+def test_a_host_key_that_has_changed(start_job: StartJob, sshd: Sshd) -> None:
+    make_key(sshd.folder / "other_key")
+    kind, key, *_ = (sshd.folder / "other_key.pub").read_text().split()
+    sshd.known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {kind} {key}\n")
+    assert "its host key has changed" in failed_start(start_job, sshd)
+
+
+def test_a_host_key_that_is_not_known(start_job: StartJob, sshd: Sshd) -> None:
+    assert "its host key is not known" in failed_start(start_job, sshd, "--ssh-host-keys", "strict")
+    assert not sshd.known_hosts.exists()
+    # The default accepts it, and remembers it for strict.
+    for flags in ((), ("--ssh-host-keys", "strict")):
+        job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, *flags, "echo", "ran")
+        assert job.wait() == 0, job
+    assert sshd.known_hosts.read_text() != ""
+
+
+def test_a_host_without_horovodrun(start_job: StartJob, sshd: Sshd) -> None:
+    assert "there is no /no/such/horovodrun; install the same version there" in failed_start(
+        start_job, sshd, "--agent-path", "/no/such/horovodrun"
+    )
+
+
+def test_something_else_answers(start_job: StartJob, sshd: Sshd) -> None:
+    assert "before the agent answered" in failed_start(start_job, sshd, "--agent-path", "/bin/echo")
+
+
+def test_an_sshd_that_never_answers(start_job: StartJob, sshd: Sshd) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        sshd.configure(Port=str(silent.getsockname()[1]))
+        job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "--start-timeout", "2", "true")
+        started = time.monotonic()
+        assert job.wait() == 1
+        assert time.monotonic() - started < 10
+        assert "host remote-a" in job.err
+        job.wait_all_gone()
+
+
+def test_a_directory_that_is_not_there_is_told(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    folder.mkdir()
+    removing_ssh = tmp_path / "removing_ssh"
+    removing_ssh.write_text(f'#!/bin/sh\ncd /\nrmdir {folder}\nexec {fake_ssh} "$@"\n')
+    removing_ssh.chmod(0o755)
+    job = start_job("-np", "1", "-H", "far-away:1", "--ssh-program", str(removing_ssh), "pwd", cwd=folder)
+    assert job.wait() == 0
+    assert f"host far-away: there is no directory {folder} there; ranks start in /" in job.err
+    assert job.lines("[0]<stdout>:") == ["/"]
