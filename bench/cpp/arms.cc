@@ -92,7 +92,10 @@ class SharedRows final : public transport::RowSource {
 class FabricArm final : public Arm {
  public:
   FabricArm(int rank, int size, Shared& shared) : rows_(shared) {
-    auto made = transport::Fabric::create({.rank = rank, .size = size});
+    transport::FabricOptions options;
+    options.rank = rank;
+    options.size = size;
+    auto made = transport::Fabric::create(options);
     if (!made.is_ok()) die(made.status().to_string());
     fabric_ = std::move(made).value();
     require(shared.put("row/" + std::to_string(rank), fabric_->address_row()));

@@ -16,7 +16,7 @@ struct AbortOutcome {
   Millis woken_after{0};
 };
 
-AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
+AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
   AbortOutcome outcome;
   std::promise<GlooBackend*> waiting;
   std::promise<void> finished;
@@ -36,12 +36,13 @@ AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
     outcome.woken_after = std::chrono::duration_cast<Millis>(Clock::now() - aborted_at);
     outcome.second = run_call(backend, {.op = OpType::kBarrier});
     finished.set_value();
-  });
+  }, {.over = over});
   return outcome;
 }
 
 TEST_CASE("Abort from another thread makes the running call fail with its reason", "[multi][collectives]") {
   const int size = GENERATE(2, 3, 5);
+  const Over over = GENERATE(Over::kFabric, Over::kStockTcp);
   std::vector<float> data(GENERATE(1U, 5000U, 1000000U));
   const OpType op = GENERATE(OpType::kAllreduce, OpType::kBroadcast, OpType::kBarrier, OpType::kAllgather);
   CollectiveCall call{.op = op, .output = data.data(), .count = static_cast<std::int64_t>(data.size()), .root = 1};
@@ -52,7 +53,7 @@ TEST_CASE("Abort from another thread makes the running call fail with its reason
     call.rank_counts.assign(static_cast<std::size_t>(size), call.count);
   }
   INFO(size << " ranks, " << op_type_name(op) << " of " << data.size());
-  const AbortOutcome outcome = abort_rank_zero(size, call);
+  const AbortOutcome outcome = abort_rank_zero(size, over, call);
   CHECK(outcome.first.code() == StatusCode::kPeerLost);
   CHECK(outcome.first.message() == "rank 1 on host b is gone");
   CHECK(outcome.second.message() == "rank 1 on host b is gone");
@@ -70,7 +71,7 @@ TEST_CASE("A backend aborted before its first call never makes a context", "[mul
   CHECK_FALSE(made);
 }
 
-TEST_CASE("A peer that never comes is a timeout, and the failure is sticky", "[multi][collectives]") {
+TEST_CASE("Over stock Gloo a peer that never comes is a timeout, and the failure is sticky", "[multi][collectives]") {
   std::vector<Status> first(2);
   Status second;
   run_ranks(
@@ -83,7 +84,7 @@ TEST_CASE("A peer that never comes is a timeout, and the failure is sticky", "[m
         first[0] = run_call(backend, call);
         second = run_call(backend, call);
       },
-      Millis(300));
+      {Over::kStockTcp, Millis(300)});
   CHECK(first[1].is_ok());
   CHECK(first[0].code() == StatusCode::kTimeout);
   CHECK(second.to_string() == first[0].to_string());

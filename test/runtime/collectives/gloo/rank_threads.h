@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "runtime/base/thread.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/gloo/stock_tcp.h"
+#include "runtime/crypto/secret.h"
+#include "runtime/transport/fabric.h"
 
 namespace hvd::collectives {
 
@@ -42,19 +45,78 @@ class MemoryStore {
   std::map<std::string, Bytes> values_;
 };
 
-// Runs `body(rank, backend)` for N ranks, a thread and a backend over stock Gloo on loopback each, and waits for all.
-// No backend goes before all bodies are done, as in a job. Catch2's assertions are not for several threads: bodies collect, and the test checks afterwards.
-inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& body, Millis timeout = Millis(20000),
-                      GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs) {
+enum class Over { kFabric, kStockTcp };  // our transport, or Gloo's
+
+// The address rows of our transport, from the store.
+class StoredRows final : public transport::RowSource {
+ public:
+  explicit StoredRows(MemoryStore& store) : store_(store) {}
+  Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) override {
+    std::vector<Bytes> result;
+    for (const int rank : ranks) {
+      HVD_ASSIGN_OR_RETURN(Bytes row, store_.wait("row/" + std::to_string(rank), deadline));
+      result.push_back(std::move(row));
+    }
+    return result;
+  }
+
+ private:
+  MemoryStore& store_;
+};
+
+// What one rank's backend gets its context from. Outlives the backend.
+class ContextSource {
+ public:
+  ContextSource(Over over, int rank, int size, MemoryStore& store, Millis timeout)
+      : over_(over), rank_(rank), size_(size), store_(store), timeout_(timeout), rows_(store) {}
+
+  Result<std::shared_ptr<gloo::Context>> make() {
+    if (over_ == Over::kStockTcp) {
+      return make_stock_tcp_context({rank_, size_, "127.0.0.1", "test", timeout_}, store_.view());
+    }
+    transport::FabricOptions fabric_options;
+    fabric_options.rank = rank_;
+    fabric_options.size = size_;
+    HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(fabric_options));
+    HVD_RETURN_IF_ERROR(store_.put("row/" + std::to_string(rank_), fabric_->address_row()));
+    const auto secret = crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value();
+    HVD_RETURN_IF_ERROR(fabric_->open(1, secret, rows_));
+    std::vector<int> ranks(static_cast<std::size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return fabric_->make_context(1, ranks);
+  }
+
+ private:
+  Over over_;
+  int rank_;
+  int size_;
+  MemoryStore& store_;
+  Millis timeout_;
+  StoredRows rows_;
+  std::unique_ptr<transport::Fabric> fabric_;
+};
+
+struct RunOptions {
+  Over over = Over::kFabric;
+  Millis timeout{20000};
+  GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs;
+};
+
+// Runs `body(rank, backend)` for N ranks, a thread and a backend on loopback each, and waits for all. No backend goes
+// before all bodies are done, as in a job. Catch2's assertions are not for several threads: bodies collect, and the test
+// checks afterwards.
+inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& body, RunOptions options = {}) {
   MemoryStore store;
   std::barrier all_done(size);
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](std::stop_token) {
-      const StockTcpOptions options{rank, size, "127.0.0.1", "test", timeout};
-      GlooBackend backend([&] { return make_stock_tcp_context(options, store.view()); }, {timeout, ring});
-      body(rank, backend);
-      all_done.arrive_and_wait();
+      ContextSource source(options.over, rank, size, store, options.timeout);
+      {
+        GlooBackend backend([&] { return source.make(); }, {options.timeout, options.ring});
+        body(rank, backend);
+        all_done.arrive_and_wait();
+      }
     }));
   }
 }

@@ -60,7 +60,7 @@ TEST_CASE("No socket of the stock transport survives exec", "[multi][collectives
     (void)run_call(backend, {.op = OpType::kBarrier});  // everybody is connected
     left[static_cast<std::size_t>(rank)] = sockets_left_open_on_exec();
     (void)run_call(backend, {.op = OpType::kBarrier});  // nobody closes while another looks
-  });
+  }, {.over = Over::kStockTcp});
   for (const int n : left) CHECK(n == 0);
 }
 
