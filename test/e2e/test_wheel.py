@@ -1,0 +1,72 @@
+"""The wheel of `make wheel` in a clean venv that has only it, torch and scikit-learn (issue: packaging)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT = 900
+
+
+def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    result = subprocess.run(
+        [str(c) for c in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    assert result.returncode == 0, f"{command}: exit {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    return ROOT / run(ROOT / "scripts" / "wheel.sh", cwd=ROOT).split()[-1]
+
+
+@pytest.fixture(scope="module")
+def clean_venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("venv")
+    venv.create(home, with_pip=True, system_site_packages=False)
+    pip = home / "bin" / "pip"
+    run(pip, "install", "--quiet", "--disable-pip-version-check", wheel, "torch==2.13.0", "scikit-learn")
+    return home
+
+
+def clean_environment(home: Path) -> dict[str, str]:
+    keep = {name: os.environ[name] for name in ("HOME", "LANG") if name in os.environ}
+    return {**keep, "PATH": f"{home}/bin:/usr/bin:/bin"}
+
+
+def test_wheel_holds_its_libraries_under_private_names(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    libraries = [Path(n).name for n in names if ".libs/" in n]
+    for stem in ("libgloo-", "libuv-"):
+        assert any(n.startswith(stem) for n in libraries), libraries
+    programs = [n for n in names if n.endswith(".data/scripts/horovodrun")]
+    assert len(programs) == 1
+    assert zipfile.ZipFile(wheel).read(programs[0])[:4] == b"\x7fELF", "horovodrun must be a native program"
+
+
+def test_wheel_trains_the_demo_in_a_clean_venv(clean_venv: Path, tmp_path: Path) -> None:
+    example = tmp_path / "pytorch_digits.py"
+    example.write_text((ROOT / "examples" / "pytorch_digits.py").read_text(encoding="utf-8"), encoding="utf-8")
+    output = run(
+        clean_venv / "bin" / "horovodrun", "-np", "2", clean_venv / "bin" / "python", example,
+        env=clean_environment(clean_venv), cwd=tmp_path,
+    )
+    assert "all 2 ranks hold bitwise equal parameters" in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("order", ["import torch, horovod.torch", "import horovod._load; import torch, horovod.torch"])
+def test_gloo_symbols_come_from_the_wheel(clean_venv: Path, tmp_path: Path, order: str) -> None:
+    code = f"{order}\nfrom horovod import _core\nprint(_core.gloo_origin())"
+    output = run(clean_venv / "bin" / "python", "-c", code, env=clean_environment(clean_venv), cwd=tmp_path)
+    origin = Path(output.strip())
+    assert origin.parent.name == "horovod_gloo.libs"
+    assert origin.name.startswith("libgloo-")
+
+

@@ -1,0 +1,370 @@
+"""Allreduce and grouped allreduce (contract 01 §1.7-1.9, 02 §2.2-2.3, C.1)."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from world import FAILURES, FLOATS, INTEGERS, NUMBERS, SHAPES, assert_same, assert_usable, of_all, of_rank
+
+import horovod.torch as hvd
+
+
+def total(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The sum in the type of the tensors, with the wrap-around of integers."""
+    return functools.reduce(operator.add, tensors)
+
+
+def blocking(tensor: torch.Tensor, **arguments: Any) -> torch.Tensor:
+    return hvd.allreduce(tensor, **arguments)
+
+
+def asynchronous(tensor: torch.Tensor, **arguments: Any) -> torch.Tensor:
+    return hvd.synchronize(hvd.allreduce_async(tensor, **arguments))
+
+
+def in_place(tensor: torch.Tensor, **arguments: Any) -> torch.Tensor:
+    result = hvd.allreduce_(tensor, **arguments)
+    assert result is tensor
+    return result
+
+
+def asynchronous_in_place(tensor: torch.Tensor, **arguments: Any) -> torch.Tensor:
+    result = hvd.synchronize(hvd.allreduce_async_(tensor, **arguments))
+    assert result is tensor
+    return result
+
+
+FORMS = (blocking, asynchronous, in_place, asynchronous_in_place)
+REDUCTIONS: dict[str, Callable[[list[torch.Tensor]], torch.Tensor]] = {
+    "Sum": total,
+    "Min": lambda tensors: functools.reduce(torch.minimum, tensors),
+    "Max": lambda tensors: functools.reduce(torch.maximum, tensors),
+    "Product": lambda tensors: functools.reduce(operator.mul, tensors),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_sum_is_exact_in_every_form_type_and_shape(form: Callable[..., torch.Tensor], dtype: torch.dtype) -> None:
+    for shape in SHAPES:
+        inputs = of_all(shape, dtype)
+        own = inputs[hvd.rank()].clone()
+        result = form(own, op=hvd.Sum)
+        assert_same(result, total(inputs))
+        if form in (blocking, asynchronous):
+            assert_same(own, inputs[hvd.rank()])
+            assert own.numel() == 0 or result.data_ptr() != own.data_ptr()
+
+
+@pytest.mark.parametrize("op", ["Min", "Max", "Product"])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_min_max_and_product(op: str, dtype: torch.dtype) -> None:
+    for shape in SHAPES:
+        inputs = of_all(shape, dtype, op)
+        if op == "Product" and dtype in FLOATS:
+            inputs = [tensor.clamp(-4, 4) for tensor in inputs]  # 64 at most: exact in bfloat16
+        assert_same(hvd.allreduce(inputs[hvd.rank()], op=getattr(hvd, op)), REDUCTIONS[op](inputs))
+
+
+@pytest.mark.parametrize("op", ["Min", "Max"])
+def test_min_and_max_of_bools(op: str) -> None:
+    inputs = of_all((17, 2), torch.bool)
+    expected = functools.reduce(torch.logical_and if op == "Min" else torch.logical_or, inputs)
+    assert_same(hvd.allreduce(inputs[hvd.rank()], op=getattr(hvd, op)), expected)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_average_of_integers_is_truncated_toward_zero(dtype: torch.dtype) -> None:
+    inputs = of_all((17, 3), dtype, low=-20)
+    inputs = [tensor.clamp(max=20) for tensor in inputs]
+    wide = total([tensor.double() for tensor in inputs]) / hvd.size()
+    assert_same(hvd.allreduce(inputs[hvd.rank()]), wide.trunc().to(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_average_of_floats(dtype: torch.dtype) -> None:
+    inputs = of_all((17, 3), dtype)
+    result = hvd.allreduce(inputs[hvd.rank()])
+    assert result.dtype == dtype
+    torch.testing.assert_close(result, (total([tensor.double() for tensor in inputs]) / hvd.size()).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_average_of_equal_tensors_is_the_tensor(dtype: torch.dtype) -> None:
+    same = of_rank(0, (17, 17), dtype, "equal")
+    assert_same(hvd.allreduce(same), same)
+
+
+def test_integers_wrap_around_instead_of_saturating() -> None:
+    result = hvd.allreduce(torch.tensor([100, -100], dtype=torch.int8), op=hvd.Sum)
+    assert_same(result, total([torch.tensor([100, -100], dtype=torch.int8)] * hvd.size()))
+    result = hvd.allreduce(torch.tensor([200], dtype=torch.uint8), op=hvd.Sum)
+    assert_same(result, total([torch.tensor([200], dtype=torch.uint8)] * hvd.size()))
+    large = torch.tensor([2**62, -(2**62)])
+    assert_same(hvd.allreduce(large, op=hvd.Sum), total([large] * hvd.size()))
+
+
+def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """One scaling as the contract defines it (01 §1.8)."""
+    if not tensor.dtype.is_floating_point:
+        return (tensor.double() * factor).trunc().to(tensor.dtype)
+    if tensor.dtype is torch.float64:
+        return tensor * factor
+    return (tensor.float() * torch.tensor(factor, dtype=torch.float32)).to(tensor.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, *FLOATS])
+@pytest.mark.parametrize("factor", [0.317, 0.5, 2.0])
+def test_factors_apply_before_and_after_the_sum(dtype: torch.dtype, factor: float) -> None:
+    inputs = of_all((17, 5), dtype, "scale")
+    own = inputs[hvd.rank()]
+    before = hvd.allreduce(own, op=hvd.Sum, prescale_factor=factor)
+    after = hvd.allreduce(own, op=hvd.Sum, postscale_factor=factor)
+    both = hvd.allreduce(own, op=hvd.Sum, prescale_factor=factor, postscale_factor=3.0)
+    assert_same(before, total([scaled(tensor, factor) for tensor in inputs]))
+    assert_same(after, scaled(total(inputs), factor))
+    assert_same(both, scaled(total([scaled(tensor, factor) for tensor in inputs]), 3.0))
+    assert_same(own, inputs[hvd.rank()])
+
+
+@pytest.mark.parametrize("op", ["Min", "Max"])
+def test_factors_apply_to_min_and_max_too(op: str) -> None:
+    inputs = of_all((9,), torch.float32, op)
+    result = hvd.allreduce(inputs[hvd.rank()], op=getattr(hvd, op), prescale_factor=0.5, postscale_factor=4.0)
+    assert_same(result, REDUCTIONS[op]([tensor * 0.5 for tensor in inputs]) * 4.0)
+
+
+def test_a_batch_of_all_types_runs_asynchronously() -> None:
+    cases = [(dtype, shape) for dtype in NUMBERS for shape in SHAPES[:3]]
+    handles, polled = [], []
+    for index, (dtype, shape) in enumerate(cases):
+        own = of_rank(hvd.rank(), shape, dtype, f"batch{index}")
+        handles.append(hvd.allreduce_async(own, name=f"batch{index}", op=hvd.Sum))
+        polled.append(hvd.poll(handles[-1]))
+    if hvd.size() > 1:
+        assert not all(polled)
+    for index, (dtype, shape) in enumerate(cases):
+        while not hvd.poll(handles[index]):
+            pass
+        assert_same(hvd.synchronize(handles[index]), total(of_all(shape, dtype, f"batch{index}")))
+
+
+def test_ranks_may_submit_in_different_orders() -> None:
+    order = list(range(40))
+    if hvd.rank() % 2:
+        order.reverse()
+    handles = {i: hvd.allreduce_async(torch.full((i + 1,), float(i)), name=f"order{i}", op=hvd.Sum) for i in order}
+    for i in range(40):
+        assert_same(hvd.synchronize(handles[i]), torch.full((i + 1,), float(i * hvd.size())))
+
+
+def test_a_name_can_be_used_again_and_again() -> None:
+    for step in range(50):
+        value = torch.full((3,), float(step + hvd.rank()))
+        expected = torch.full((3,), float(sum(step + rank for rank in range(hvd.size()))))
+        assert_same(hvd.allreduce(value, name="again", op=hvd.Sum), expected)
+
+
+def test_a_name_can_change_its_shape_type_and_reduction() -> None:
+    for _ in range(2):
+        for shape, dtype in (((3,), torch.float32), ((4, 2), torch.float32), ((3,), torch.int64)):
+            inputs = of_all(shape, dtype, "change")
+            assert_same(hvd.allreduce(inputs[hvd.rank()], name="change", op=hvd.Sum), total(inputs))
+            assert_same(hvd.allreduce(inputs[hvd.rank()], name="change", op=hvd.Max), REDUCTIONS["Max"](inputs))
+
+
+@pytest.mark.parametrize("name", ["long " * 100, "größe/層 1", "a.b/c:d"])
+def test_unusual_names(name: str) -> None:
+    assert hvd.allreduce(torch.ones(1), name=name, op=hvd.Sum).item() == hvd.size()
+
+
+def test_large_tensors() -> None:
+    count = 3_000_017
+    own = torch.arange(count, dtype=torch.float32).remainder(1000) + hvd.rank()
+    expected = torch.arange(count, dtype=torch.float32).remainder(1000) * hvd.size() + sum(range(hvd.size()))
+    assert_same(hvd.allreduce(own, op=hvd.Sum), expected)
+
+
+def test_parameters_and_views_can_be_reduced_in_place() -> None:
+    parameter = torch.nn.Parameter(torch.ones(4, 3))
+    assert hvd.allreduce_(parameter, op=hvd.Sum) is parameter
+    assert torch.equal(parameter.detach(), torch.full((4, 3), float(hvd.size())))
+    base = torch.zeros(4, 3)
+    hvd.allreduce_(base[1:3].fill_(1), op=hvd.Sum)
+    assert base.sum().item() == 6 * hvd.size()
+
+
+# Errors
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_name_that_is_pending_is_refused_at_once() -> None:
+    if hvd.rank() == 0:
+        first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+        with pytest.raises(ValueError, match="twice"):
+            hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+        hvd.barrier()
+    else:
+        hvd.barrier()
+        first = hvd.allreduce_async(torch.ones(2), name="twice", op=hvd.Sum)
+    assert_same(hvd.synchronize(first), torch.full((2,), float(hvd.size())))
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("case", ["first dim", "transposed", "dims", "dtype", "op", "average", "prescale", "postscale"])
+def test_ranks_that_disagree_all_get_the_same_error(case: str) -> None:
+    odd = bool(hvd.rank() % 2)
+    tensor, arguments = torch.ones(4, 6), {"op": hvd.Sum}
+    if case == "first dim":
+        tensor = torch.ones(5 if odd else 4, 6)
+    elif case == "transposed":
+        tensor = torch.ones(6, 4) if odd else tensor
+    elif case == "dims":
+        tensor = torch.ones(24) if odd else tensor
+    elif case == "dtype":
+        tensor = tensor.to(torch.float64 if odd else torch.int32)
+    elif case == "op":
+        arguments["op"] = hvd.Max if odd else hvd.Sum
+    elif case == "average":
+        arguments["op"] = hvd.Average if odd else hvd.Sum
+    else:
+        arguments[f"{case}_factor"] = 2.0 if odd else 3.0
+    for _ in range(2):
+        with pytest.raises(FAILURES) as caught:
+            hvd.allreduce(tensor, name=f"disagree {case}", **arguments)
+        texts = hvd.allgather_object(str(caught.value))
+        assert texts == [texts[0]] * hvd.size()
+        assert f"disagree {case}" in texts[0]
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_an_error_of_one_name_leaves_the_others_alone() -> None:
+    good = [hvd.allreduce_async(torch.ones(3), name=f"good{i}", op=hvd.Sum) for i in range(5)]
+    bad = hvd.allreduce_async(torch.ones(hvd.rank() + 1), name="bad", op=hvd.Sum)
+    for handle in good:
+        assert_same(hvd.synchronize(handle), torch.full((3,), float(hvd.size())))
+    with pytest.raises(hvd.HorovodInternalError, match="shape"):
+        hvd.synchronize(bad)
+
+
+def test_unknown_process_sets_are_refused() -> None:
+    unknown = hvd.ProcessSet([0])
+    unknown.process_set_id = 4711
+    for call in (hvd.allreduce, hvd.allgather, functools.partial(hvd.broadcast, root_rank=0)):
+        with pytest.raises(ValueError, match="4711"):
+            call(torch.ones(1), process_set=unknown)
+    assert_usable()
+
+
+# Groups
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_groups_reduce_each_member(dtype: torch.dtype) -> None:
+    shapes = ((17,), (3, 5), (), (0, 2), (2, 2, 2))
+    everybodys = [of_all(shape, dtype, f"member{i}") for i, shape in enumerate(shapes)]
+    own = [inputs[hvd.rank()] for inputs in everybodys]
+    results = hvd.grouped_allreduce(own, op=hvd.Sum, name="group")
+    assert isinstance(results, list)
+    for result, inputs in zip(results, everybodys, strict=True):
+        assert_same(result, total(inputs))
+    handle = hvd.grouped_allreduce_async(own, op=hvd.Max)
+    for result, inputs in zip(hvd.synchronize(handle), everybodys, strict=True):
+        assert_same(result, REDUCTIONS["Max"](inputs))
+
+
+def test_groups_in_place() -> None:
+    tensors = [torch.full((i + 1,), float(hvd.rank())) for i in range(5)]
+    results = hvd.grouped_allreduce_(tensors, op=hvd.Sum)
+    expected = float(sum(range(hvd.size())))
+    for tensor, result in zip(tensors, results, strict=True):
+        assert result is tensor
+        assert torch.equal(tensor, torch.full_like(tensor, expected))
+    handle = hvd.grouped_allreduce_async_(tensors, op=hvd.Sum)
+    assert all(a is b for a, b in zip(hvd.synchronize(handle), tensors, strict=True))
+    assert tensors[0].item() == expected * hvd.size()
+
+
+def test_groups_of_mixed_types_and_factors() -> None:
+    own = [of_rank(hvd.rank(), (7,), dtype, "mixed") for dtype in (torch.float32, torch.float16, torch.float64)]
+    results = hvd.grouped_allreduce(own, op=hvd.Sum, prescale_factor=0.5, postscale_factor=2.0)
+    for result, tensor in zip(results, own, strict=True):
+        inputs = of_all((7,), tensor.dtype, "mixed")
+        assert_same(result, total([scaled(t, 0.5) for t in inputs]) * 2.0)
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_group_runs_when_every_rank_has_submitted_it() -> None:
+    if hvd.rank() == 0:
+        group = hvd.grouped_allreduce_async([torch.ones(2), torch.ones(3)], name="late", op=hvd.Sum)
+        hvd.allreduce(torch.ones(1), name="between")
+        assert not hvd.poll(group)
+        hvd.barrier()
+    else:
+        hvd.allreduce(torch.ones(1), name="between")
+        hvd.barrier()
+        group = hvd.grouped_allreduce_async([torch.ones(2), torch.ones(3)], name="late", op=hvd.Sum)
+    first, second = hvd.synchronize(group)
+    assert_same(first, torch.full((2,), float(hvd.size())))
+    assert_same(second, torch.full((3,), float(hvd.size())))
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_group_with_a_member_that_differs_fails_as_a_whole() -> None:
+    tensors = [torch.ones(2), torch.ones(3 + hvd.rank()), torch.ones(4)]
+    with pytest.raises(hvd.HorovodInternalError):
+        hvd.grouped_allreduce(tensors, name="differs", op=hvd.Sum)
+    assert_usable()
+
+
+def test_duplicate_names_inside_pending_groups_are_refused() -> None:
+    handle = hvd.grouped_allreduce_async([torch.ones(1)] * 2, name="pair", op=hvd.Sum)
+    result = hvd.synchronize(handle)
+    assert [t.item() for t in result] == [hvd.size()] * 2
+    again = hvd.grouped_allreduce([torch.ones(1)] * 2, name="pair", op=hvd.Sum)
+    assert [t.item() for t in again] == [hvd.size()] * 2
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("op", ["Sum", "Average"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_gradient_of_allreduce_is_reduced_the_same_way(op: str, dtype: torch.dtype) -> None:
+    x = of_rank(hvd.rank(), (5, 4), dtype, "grad").requires_grad_()
+    weights = of_rank(hvd.rank(), (5, 4), dtype, "weights")
+    hvd.allreduce(x, op=getattr(hvd, op), prescale_factor=2.0, postscale_factor=0.25).backward(weights)
+    expected = total(of_all((5, 4), dtype, "weights")) * 0.5 / (hvd.size() if op == "Average" else 1)
+    torch.testing.assert_close(x.grad, expected)
+
+
+def test_a_gradient_without_memory_of_its_own_can_be_reduced() -> None:
+    x = torch.ones(3, requires_grad=True)
+    hvd.allreduce(x, op=hvd.Sum).sum().backward()
+    assert_same(x.grad, torch.full((3,), float(hvd.size())))
+
+
+def test_the_gradient_of_a_group() -> None:
+    inputs = [torch.ones(3, requires_grad=True), torch.ones(2, 2, requires_grad=True)]
+    first, second = hvd.grouped_allreduce(inputs, op=hvd.Sum)
+    (first * (hvd.rank() + 1)).sum().backward(retain_graph=True)
+    expected = float(sum(rank + 1 for rank in range(hvd.size())))
+    assert_same(inputs[0].grad, torch.full((3,), expected))
+    assert_same(inputs[1].grad, torch.zeros(2, 2))
+    assert second.requires_grad
+
+
+def test_compressed_allreduce_is_differentiable() -> None:
+    x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = hvd.allreduce(x, op=hvd.Sum, compression=hvd.Compression.fp16)
+    assert_same(y.detach(), torch.tensor([1.0, 2.0, 3.0]) * hvd.size())
+    y.sum().backward()
+    assert_same(x.grad, torch.full((3,), float(hvd.size())))
+
+
