@@ -55,8 +55,13 @@ def test_wheel_trains_the_demo_in_a_clean_venv(clean_venv: Path, tmp_path: Path)
     example = tmp_path / "pytorch_digits.py"
     example.write_text((ROOT / "examples" / "pytorch_digits.py").read_text(encoding="utf-8"), encoding="utf-8")
     output = run(
-        clean_venv / "bin" / "horovodrun", "-np", "2", clean_venv / "bin" / "python", example,
-        env=clean_environment(clean_venv), cwd=tmp_path,
+        clean_venv / "bin" / "horovodrun",
+        "-np",
+        "2",
+        clean_venv / "bin" / "python",
+        example,
+        env=clean_environment(clean_venv),
+        cwd=tmp_path,
     )
     assert "all 2 ranks hold bitwise equal parameters" in output.splitlines()[-1]
 
@@ -68,5 +73,3 @@ def test_gloo_symbols_come_from_the_wheel(clean_venv: Path, tmp_path: Path, orde
     origin = Path(output.strip())
     assert origin.parent.name == "horovod_gloo.libs"
     assert origin.name.startswith("libgloo-")
-
-
