@@ -366,5 +366,3 @@ def test_compressed_allreduce_is_differentiable() -> None:
     assert_same(y.detach(), torch.tensor([1.0, 2.0, 3.0]) * hvd.size())
     y.sum().backward()
     assert_same(x.grad, torch.full((3,), float(hvd.size())))
-
-

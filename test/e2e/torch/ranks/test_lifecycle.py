@@ -1,0 +1,151 @@
+"""init, shutdown and topology on every rank (contract 01 §1.2-1.3, C.2)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+
+import pytest
+import torch
+from world import assert_same, assert_usable
+
+import horovod.torch as hvd
+
+
+def test_topology_is_that_of_the_environment() -> None:
+    assert hvd.rank() == int(os.environ.get("HOROVOD_RANK", "0"))
+    assert hvd.size() == int(os.environ.get("HOROVOD_SIZE", "1"))
+    assert hvd.local_rank() == int(os.environ.get("HOROVOD_LOCAL_RANK", "0"))
+    assert hvd.local_size() == int(os.environ.get("HOROVOD_LOCAL_SIZE", "1"))
+    assert hvd.cross_rank() == int(os.environ.get("HOROVOD_CROSS_RANK", "0"))
+    assert hvd.cross_size() == int(os.environ.get("HOROVOD_CROSS_SIZE", "1"))
+    assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks() == {0: list(range(hvd.size()))}
+    assert hvd.global_process_set.ranks == list(range(hvd.size()))
+    assert hvd.global_process_set.included()
+
+
+def test_init_and_shutdown_again_and_again() -> None:
+    for cycle in range(30):
+        hvd.barrier()
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+        with pytest.raises(ValueError, match="init"):
+            hvd.rank()
+        hvd.shutdown()
+        hvd.init()
+        assert hvd.is_initialized()
+        assert_same(hvd.allreduce(torch.tensor([cycle]), op=hvd.Sum), torch.tensor([cycle * hvd.size()]))
+
+
+def test_a_second_init_changes_nothing() -> None:
+    handle = hvd.allreduce_async(torch.ones(1), name="across", op=hvd.Sum)
+    hvd.init()
+    assert hvd.synchronize(handle).item() == hvd.size()
+
+
+def test_operations_outside_a_session_are_internal_errors() -> None:
+    hvd.barrier()
+    hvd.shutdown()
+    for call in (lambda: hvd.allreduce(torch.ones(1)), lambda: hvd.allgather_async(torch.ones(1)), hvd.barrier):
+        with pytest.raises(hvd.HorovodInternalError, match="init"):
+            call()
+    hvd.init()
+    assert_usable()
+
+
+def test_automatic_names_agree_after_a_new_init() -> None:
+    for _ in range(hvd.rank()):
+        with pytest.raises(NotImplementedError):
+            hvd.allreduce_async(torch.empty(1, device="meta"))
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init()
+    assert hvd.synchronize(hvd.allreduce_async(torch.ones(1), op=hvd.Sum)).item() == hvd.size()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_shutdown_fails_what_others_still_wait_for() -> None:
+    """A rank that leaves makes the others' pending operations fail instead of hanging."""
+    hvd.barrier()
+    if hvd.rank() == 0:
+        time.sleep(0.2)
+        hvd.shutdown()
+    else:
+        with pytest.raises(hvd.HorovodInternalError):
+            hvd.allreduce(torch.ones(1), name="never")
+        hvd.shutdown()
+    hvd.init()
+    assert_usable()
+
+
+def test_tensors_live_as_long_as_their_operation() -> None:
+    handles = []
+    for i in range(50):
+        handles.append(hvd.allreduce_async(torch.full((1000,), float(i)), name=f"life{i}", op=hvd.Sum))
+    gc.collect()
+    for i, handle in enumerate(handles):
+        assert_same(hvd.synchronize(handle), torch.full((1000,), float(i * hvd.size())))
+
+
+def test_handles_may_be_dropped() -> None:
+    for i in range(20):
+        hvd.allreduce_async(torch.ones(100), name=f"dropped{i}", op=hvd.Sum)
+    hvd.mpi_ops._handle_map.clear()
+    gc.collect()
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_waiting_lets_other_python_threads_run() -> None:
+    ticks = 0
+    stop = threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not stop.wait(0.01):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    hvd.barrier()
+    before = ticks
+    if hvd.rank() == 0:
+        time.sleep(1.0)
+        hvd.barrier()
+    else:
+        hvd.barrier()
+        assert ticks - before >= 10
+    stop.set()
+    thread.join()
+
+
+def test_operations_from_several_threads() -> None:
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for step in range(20):
+                result = hvd.allreduce(torch.full((4,), float(step)), name=f"thread{number}", op=hvd.Sum)
+                assert_same(result, torch.full((4,), float(step * hvd.size())))
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_a_forked_child_does_not_disturb() -> None:
+    """Data loader workers are forked after init; their end is not the end of the session (appendix D)."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    loader = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2)
+    assert sum(part.sum().item() for part in loader) == 28.0
+    assert_usable()
