@@ -1,6 +1,11 @@
 #include "runtime/loop/loop.h"
 
+#include <poll.h>
+#include <sched.h>
+
 #include "runtime/base/check.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/event.h"
 #include "runtime/base/thread.h"
 
 namespace hvd::loop {
@@ -19,8 +24,9 @@ bool Loop::post(std::function<void()> fn) {
   const std::lock_guard lock(mutex_);
   if (stopped_) return false;
   posted_.push_back(std::move(fn));
+  any_posted_.store(true);
   // Under the lock: once `stopped_` is set nobody may touch the handle any more.
-  if (posted_.size() == 1) uv_async_send(&wake_);
+  if (asleep_.load()) uv_async_send(&wake_);
   return true;
 }
 
@@ -39,10 +45,45 @@ void Loop::stop_and_join() {
 
 void Loop::run() {
   thread_id_.store(std::this_thread::get_id(), std::memory_order_release);
-  uv_run(&uv_, UV_RUN_DEFAULT);  // until run_posted() sees `stopping_` and calls uv_stop
+  while (!leaving_) {
+    poll_a_while();
+    if (!leaving_) sleep_until_event();
+  }
   close_all_handles();
   uv_run(&uv_, UV_RUN_DEFAULT);  // the close callbacks
   HVD_CHECK(uv_loop_close(&uv_) == 0, "a handle survived its loop");
+}
+
+bool Loop::run_ready() {
+  if (any_posted_.load()) {
+    run_posted();
+    // Also tells the kernel about descriptors that the posted functions began to watch.
+    uv_run(&uv_, UV_RUN_NOWAIT);
+    return true;
+  }
+  pollfd backend{uv_backend_fd(&uv_), POLLIN, 0};
+  if (uv_backend_timeout(&uv_) != 0 && ::poll(&backend, 1, 0) <= 0) return false;
+  uv_run(&uv_, UV_RUN_NOWAIT);
+  return true;
+}
+
+void Loop::poll_a_while() {
+  TimePoint end = SteadyClock::now() + kSpinLimit;
+  while (!leaving_) {
+    if (run_ready()) {
+      end = SteadyClock::now() + kSpinLimit;
+    } else if (SteadyClock::now() >= end) {
+      return;
+    } else {
+      ::sched_yield();
+    }
+  }
+}
+
+void Loop::sleep_until_event() {
+  asleep_.store(true);
+  if (!any_posted_.load()) uv_run(&uv_, UV_RUN_ONCE);
+  asleep_.store(false);
 }
 
 void Loop::run_posted() {
@@ -51,13 +92,12 @@ void Loop::run_posted() {
     {
       const std::lock_guard lock(mutex_);
       if (posted_.empty()) {
-        if (stopping_) {
-          stopped_ = true;
-          uv_stop(&uv_);
-        }
+        any_posted_.store(false);
+        if (stopping_) stopped_ = leaving_ = true;
         return;
       }
-      batch.swap(posted_);  // the next post() finds it empty and wakes the loop again
+      batch.swap(posted_);
+      any_posted_.store(false);
     }
     for (auto& fn : batch) fn();
     const std::lock_guard lock(mutex_);

@@ -13,7 +13,8 @@
 
 namespace hvd::loop {
 
-// A libuv loop on a thread of its own. Owned by whoever composes the component (the fabric owns hvd-net, the engine owns
+// A libuv loop on a thread of its own. When nothing is left to do it polls for at most kSpinLimit, yielding, before it
+// sleeps: what follows soon is then seen without a wake-up, and a post() to a loop that is awake costs no system call. Owned by whoever composes the component (the fabric owns hvd-net, the engine owns
 // hvd-engine). `post`, `in_loop` and `stop_and_join` are thread-safe; everything done with `uv()` happens on the loop's
 // thread. It does not own the handles others put on the loop, but closes what they left there when it stops.
 class Loop {
@@ -35,6 +36,10 @@ class Loop {
 
  private:
   void run();
+  // Handles what is posted, due or readable; false when there was nothing.
+  bool run_ready();
+  void poll_a_while();
+  void sleep_until_event();
   void run_posted();
   void close_all_handles();
 
@@ -44,6 +49,11 @@ class Loop {
   std::vector<std::function<void()>> posted_ HVD_GUARDED_BY(mutex_);
   bool stopping_ HVD_GUARDED_BY(mutex_) = false;  // stop_and_join was called: leave when nothing is posted any more
   bool stopped_ HVD_GUARDED_BY(mutex_) = false;   // nothing posted from now on will run
+  // A post() that finds `asleep_` false leaves the waking to poll_a_while(), which looks at `any_posted_` again after it has
+  // set `asleep_`. Both are sequentially consistent: each side writes its own flag before it reads the other's.
+  std::atomic<bool> any_posted_{false};
+  std::atomic<bool> asleep_{false};
+  bool leaving_ = false;  // loop's thread: run_posted() found nothing left while stopping
   std::atomic<std::thread::id> thread_id_{};
   std::mutex join_mutex_;
   std::jthread thread_;
