@@ -1,18 +1,16 @@
 #include "runtime/transport/progress.h"
 
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 
 #include "runtime/base/check.h"
-#include "runtime/base/event.h"
 
 namespace hvd::transport {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SpinPolicy::Clock;
 constexpr int kEventsPerTurn = 32;
 constexpr int kSilenceMs = 1000;
 
@@ -62,21 +60,20 @@ void Progress::leave() {
 
 // Another thread drives, perhaps for a moment only. True when it is worth looking again.
 bool Progress::spin_for_turn(const std::function<bool()>& done) {
-  const auto until = Clock::now() + kSpinLimit;
+  const auto until = spin_.spin_until();
   do {
     if (done() || (!driving_ && exclusive_waiters_ == 0)) return true;
-    sched_yield();
-  } while (Clock::now() < until);
+  } while (Clock::now() < until && spin_.yield());
   return false;
 }
 
 void Progress::drive(const std::function<bool()>& done) {
-  auto spin_until = Clock::now() + kSpinLimit;
+  auto spin_until = spin_.spin_until();
   while (!done() && exclusive_waiters_ == 0) {
     int handled = 0;
     if (Clock::now() < spin_until) {
       handled = handle_ready(0);
-      if (handled == 0) sched_yield();
+      if (handled == 0 && !spin_.yield()) spin_until = {};
     } else {
       // An exchange, like the one in kick(): of the two, the later sees what came before the earlier. So either the kick
       // comes, or the change it would tell of is seen here.
@@ -84,7 +81,7 @@ void Progress::drive(const std::function<bool()>& done) {
       handled = done() || exclusive_waiters_ > 0 ? handle_ready(0) : handle_ready(kSilenceMs);
       if (handled == 0) handler_.on_silence();
     }
-    if (handled > 0) spin_until = Clock::now() + kSpinLimit;  // one message seldom comes alone
+    if (handled > 0) spin_until = spin_.spin_until();  // one message seldom comes alone
   }
 }
 

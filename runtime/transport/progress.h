@@ -10,6 +10,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/thread_annotations.h"
+#include "runtime/transport/spin_policy.h"
 
 namespace hvd::transport {
 
@@ -24,7 +25,7 @@ class IoHandler {
 };
 
 // Who reads the data sockets: whoever waits for something. A thread that waits becomes the driver when there is none,
-// polls the sockets itself for kSpinLimit and then sleeps on them, so that a message costs one thread wake-up and not
+// polls the sockets itself for at most kSpinLimit and then sleeps on them, so that a message costs one thread wake-up and not
 // two. Other waiting threads sleep until they are told of a change or the driver leaves. When nobody waits, hvd-net drives
 // (see NetWatch). Thread-safe.
 //
@@ -62,6 +63,7 @@ class Progress {
   void kick();
 
   IoHandler& handler_;
+  SpinPolicy spin_;
   Fd epoll_;
   Fd kick_;  // wakes a driver that sleeps on the sockets
   std::mutex mutex_;
