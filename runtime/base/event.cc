@@ -1,12 +1,13 @@
 #include "runtime/base/event.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
 #include <ctime>
+
+#include "runtime/base/spinner.h"
 
 namespace hvd {
 
@@ -28,9 +29,7 @@ void Event::set() {
 }
 
 bool Event::wait_for(std::chrono::milliseconds limit) {
-  const auto spin_end = std::chrono::steady_clock::now() + kSpinLimit;
-  while (!is_set() && std::chrono::steady_clock::now() < spin_end) ::sched_yield();
-  if (is_set()) return true;
+  if (thread_spinner().spin([this] { return is_set(); })) return true;
   std::uint32_t expected = kClear;
   state_.compare_exchange_strong(expected, kSleeping, std::memory_order_acq_rel);
   if (expected == kSet) return true;

@@ -4,11 +4,9 @@
 #include <chrono>
 #include <cstdint>
 
-namespace hvd {
+#include "runtime/base/spinner.h"  // kSpinLimit: how long a wait polls
 
-// The longest time a waiting thread may poll before it sleeps. A wake-up costs about 40 µs on a virtual machine; polling a
-// little longer than that pays for short waits, and yielding keeps it harmless when there are more threads than cores.
-inline constexpr std::chrono::microseconds kSpinLimit{50};
+namespace hvd {
 
 // A one-shot flag that threads can wait for. Thread-safe. set() may be called once; the setter must not touch the event
 // afterwards (a waiter may destroy it).
@@ -16,7 +14,7 @@ class Event {
  public:
   bool is_set() const { return state_.load(std::memory_order_acquire) == kSet; }
   void set();
-  // Polls for at most kSpinLimit, then sleeps. Returns is_set(). Returns early when a signal handler ran in this thread.
+  // Polls for a moment (Spinner), then sleeps. Returns is_set(). Returns early when a signal handler ran in this thread.
   bool wait_for(std::chrono::milliseconds limit);
   void wait() {
     while (!wait_for(std::chrono::milliseconds(60000))) {

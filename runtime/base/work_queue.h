@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -9,14 +7,13 @@
 #include <optional>
 #include <utility>
 
-#include "runtime/base/deadline.h"
-#include "runtime/base/event.h"
+#include "runtime/base/spinner.h"
 #include "runtime/base/thread_annotations.h"
 
 namespace hvd {
 
 // Many producers, one consumer thread that drains in order. Thread-safe. Unbounded by itself: its users bound what they
-// put in (one entry per pending operation of the process). pop() polls for at most kSpinLimit before it sleeps.
+// put in (one entry per pending operation of the process). pop() polls for a moment before it sleeps (Spinner).
 template <typename T>
 class WorkQueue {
  public:
@@ -33,8 +30,7 @@ class WorkQueue {
 
   // The next item, or nothing once the queue is closed and empty.
   std::optional<T> pop() {
-    const auto spin_end = SteadyClock::now() + kSpinLimit;
-    while (size_.load(std::memory_order_acquire) == 0 && SteadyClock::now() < spin_end) ::sched_yield();
+    thread_spinner().spin([this] { return size_.load(std::memory_order_acquire) > 0; });
     std::unique_lock lock(mutex_);
     sleeping_ = true;
     changed_.wait(lock, [this] { return !items_.empty() || closed_; });

@@ -1,11 +1,9 @@
 #include "runtime/loop/loop.h"
 
 #include <poll.h>
-#include <sched.h>
 
 #include "runtime/base/check.h"
-#include "runtime/base/deadline.h"
-#include "runtime/base/event.h"
+#include "runtime/base/spinner.h"
 #include "runtime/base/thread.h"
 
 namespace hvd::loop {
@@ -68,15 +66,8 @@ bool Loop::run_ready() {
 }
 
 void Loop::poll_a_while() {
-  TimePoint end = SteadyClock::now() + kSpinLimit;
-  while (!leaving_) {
-    if (run_ready()) {
-      end = SteadyClock::now() + kSpinLimit;
-    } else if (SteadyClock::now() >= end) {
-      return;
-    } else {
-      ::sched_yield();
-    }
+  while (thread_spinner().spin([this] { return run_ready() || leaving_; })) {
+    if (leaving_) return;
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace hvd::loop {
 
-// A libuv loop on a thread of its own. When nothing is left to do it polls for at most kSpinLimit, yielding, before it
+// A libuv loop on a thread of its own. When nothing is left to do it polls for a moment (Spinner) before it
 // sleeps: what follows soon is then seen without a wake-up, and a post() to a loop that is awake costs no system call. Owned by whoever composes the component (the fabric owns hvd-net, the engine owns
 // hvd-engine). `post`, `in_loop` and `stop_and_join` are thread-safe; everything done with `uv()` happens on the loop's
 // thread. It does not own the handles others put on the loop, but closes what they left there when it stops.

@@ -1,0 +1,23 @@
+#include "runtime/base/spinner.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+namespace hvd {
+
+bool Spinner::yield_once() {
+  const TimePoint before = SteadyClock::now();
+  ::sched_yield();
+  if (SteadyClock::now() - before < 4 * kSpinLimit) return true;
+  penalty_ = std::min(kMaxPenalty, std::max<std::uint32_t>(penalty_ * 2, 8));
+  skip_ = penalty_;
+  return false;
+}
+
+Spinner& thread_spinner() {
+  thread_local Spinner spinner;
+  return spinner;
+}
+
+}  // namespace hvd
