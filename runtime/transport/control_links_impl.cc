@@ -8,8 +8,7 @@ void ControlLinkSet::add(int rank, ForkFd stream, std::string host) {
   ControlLink::Events events;
   events.message = [this, rank](ByteSpan message) { handler_.on_control_message(rank, message); };
   events.lost = [this, rank, name = std::move(host)](const Status& why) {
-    handler_.on_control_lost(rank, Status::peer_lost("lost rank " + std::to_string(rank) + " on host " + name + ": " +
-                                                     why.message()));
+    handler_.on_control_lost(rank, why.annotate("host " + name));
   };
   events.drained = [this] { finish_close(); };
   links_.emplace(rank, std::make_unique<ControlLink>(loop_, std::move(stream), std::move(events)));

@@ -133,7 +133,7 @@ TEST_CASE("A control connection that ends without a goodbye is reported once wit
     CHECK(parent.next(Millis(50)) == "nothing");
   }  // as when its process dies: the socket goes without a word
   const std::string event = parent.next(Millis(1000));
-  CHECK(event.find("1 lost: lost rank 1 on host ") == 0);
+  CHECK(event.find("1 lost: host ") == 0);
   CHECK(parent.next(Millis(50)) == "nothing");
 }
 
