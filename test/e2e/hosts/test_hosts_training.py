@@ -1,0 +1,55 @@
+"""Jobs on several hosts, all of them over a real ssh: the example trains, and every rank is where it belongs."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from conftest import ROOT, StartOn
+from hosts_job import REDUCE, assert_nothing_left, namespace_of, wait_ready
+from launcher_job import eventually
+from netns import PATIENCE_S, Network
+
+LAST_LINE = re.compile(r"test accuracy ([\d.]+) \(wanted 0\.95\); all 4 ranks hold bitwise equal parameters")
+
+
+@pytest.mark.parametrize("launch_host", ["a", "c"])
+def test_the_example_trains_on_two_hosts(network: Network, start_on: StartOn, launch_host: str) -> None:
+    job = start_on(
+        network.hosts[launch_host], "-np", "4", "-H", "a:2,b:2", sys.executable, str(ROOT / "examples/pytorch_digits.py")
+    )
+    eventually(
+        lambda: job.process.poll() is not None or sum(len(host.ranks()) for host in network.hosts.values()) == 4,
+        "all four ranks run",
+        PATIENCE_S,
+    )
+    assert {name: set(host.ranks()) for name, host in network.hosts.items()} == {"a": {0, 1}, "b": {2, 3}, "c": set()}, job
+    assert job.wait(PATIENCE_S * 5) == 0, job
+    last = LAST_LINE.fullmatch(job.lines("[0]<stdout>:")[-1])
+    assert last, job
+    assert float(last[1]) >= 0.95
+    assert_nothing_left(network, job, 5)
+
+
+@pytest.mark.parametrize("launch_host", ["a", "c"])
+def test_every_rank_runs_on_its_host_and_knows_its_place(network: Network, start_on: StartOn, launch_host: str) -> None:
+    a, b = network.hosts["a"], network.hosts["b"]
+    job = start_on(network.hosts[launch_host], "-np", "4", "-H", "a:3,b:2", *REDUCE)
+    wait_ready(job, 4)
+    ranks = {**a.ranks(), **b.ranks()}
+    assert set(ranks) == {0, 1, 2, 3}
+    assert {rank: namespace_of(pid) for rank, pid in ranks.items()} == {0: a.net, 1: a.net, 2: a.net, 3: b.net}
+    topology = [job.lines(f"[{rank}]<stdout>:topology ") for rank in range(4)]
+    assert topology == [
+        ["0/4 local 0/3 cross 0/2"],
+        ["1/4 local 1/3 cross 0/1"],
+        ["2/4 local 2/3 cross 0/1"],
+        ["3/4 local 0/1 cross 1/2"],
+    ]
+    # One agent a host, and ssh only to those that are not this one.
+    assert [len(host.named("hvd-agent")) for host in (a, b, network.hosts["c"])] == [1, 1, 0]
+    assert len(network.hosts[launch_host].named("ssh")) == (1 if launch_host == "a" else 2)
+    job.process.terminate()
+    assert job.wait() == 143
+    assert_nothing_left(network, job, 5)
