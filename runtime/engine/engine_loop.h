@@ -91,6 +91,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
   std::optional<Status> lane_error_;
   std::atomic<bool> pump_posted_{false};
+  TimePoint last_burst_{};  // when the last pump for submissions ended
   Event stopped_;
   loop::Loop loop_;  // last: its thread uses everything above
 };
