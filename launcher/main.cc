@@ -14,6 +14,7 @@
 #include "launcher/cli/parse.h"
 #include "launcher/hosts/allocate.h"
 #include "launcher/job/job_main.h"
+#include "launcher/process/descriptors.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {
@@ -39,6 +40,7 @@ int launcher_main(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
+  fill_standard_descriptors();
   if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
   if (argc > 1 && std::strcmp(argv[1], kAgentFlag) == 0) return agent_main(argc, argv);
   return launcher_main(argc, argv);

@@ -11,6 +11,7 @@
 
 #include "launcher/agent/descendants.h"
 #include "launcher/agent/rank_env.h"
+#include "launcher/process/descriptors.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/config/env_reader.h"
 
@@ -127,11 +128,14 @@ void Agent::probed(const Result<std::string>& address) {
 
 void Agent::start_ranks(const std::string& address) {
   const config::ProcessEnv own_env;
+  // Two for the output of each rank, and one more while it starts.
+  const std::size_t limit_before = raise_descriptor_limit(3 * launch_->ranks.size());
   for (const RankSlot& slot : launch_->ranks) {
     ranks_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, static_cast<RankEvents&>(*this)));
     ranks_.back()->start({.argv = launch_->command,
                           .env = rank_environment(own_env, *launch_, slot, secret_socket_->name(), address),
-                          .cwd = launch_->cwd});
+                          .cwd = launch_->cwd,
+                          .descriptor_limit = limit_before});
   }
   launch_->env.clear();  // it holds the user's tokens: not longer than needed
 }

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "launcher/process/descriptors.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -25,19 +27,22 @@ void reset_signals() {
 
 }  // namespace
 
-std::vector<std::string> exec_rank_argv(int agent_pid, const std::vector<std::string>& command) {
-  std::vector<std::string> argv = {"horovodrun", kExecRankFlag, std::to_string(agent_pid), "--"};
+std::vector<std::string> exec_rank_argv(int agent_pid, std::size_t descriptor_limit,
+                                        const std::vector<std::string>& command) {
+  std::vector<std::string> argv = {"horovodrun", kExecRankFlag, std::to_string(agent_pid),
+                                   std::to_string(descriptor_limit), "--"};
   argv.insert(argv.end(), command.begin(), command.end());
   return argv;
 }
 
 void exec_rank_main(int argc, char** argv) {
-  if (argc < 5 || std::strcmp(argv[3], "--") != 0) _exit(125);
+  if (argc < 6 || std::strcmp(argv[4], "--") != 0) _exit(125);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != std::atoi(argv[2])) _exit(125);  // the agent died before the line above
   reset_signals();
   ::fcntl(kErrorFd, F_SETFD, FD_CLOEXEC);
-  ::execvp(argv[4], argv + 4);
+  set_descriptor_limit(std::strtoul(argv[3], nullptr, 10));
+  ::execvp(argv[5], argv + 5);
   const int error = errno;
   [[maybe_unused]] const ssize_t n = ::write(kErrorFd, &error, sizeof(error));
   _exit(error == ENOENT ? 127 : 126);

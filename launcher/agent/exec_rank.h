@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -7,11 +8,13 @@ namespace hvd::launcher {
 
 inline constexpr const char* kExecRankFlag = "--exec-rank";
 
-// Where a rank's process begins: the agent starts this program again, as `horovodrun --exec-rank <agent pid> -- <command>`,
+// Where a rank's process begins: the agent starts this program again, as `horovodrun --exec-rank <agent pid>
+// <descriptor limit> -- <command>`,
 // because libuv has no hook between fork and exec. It ties the rank's life to the agent's (PR_SET_PDEATHSIG), gives the
-// command the signal dispositions of a fresh process, and becomes the command. Descriptor 3 is where it writes errno
+// command the signal dispositions and limits of a fresh process, and becomes the command. Descriptor 3 is where it writes errno
 // when that fails.
-std::vector<std::string> exec_rank_argv(int agent_pid, const std::vector<std::string>& command);
+std::vector<std::string> exec_rank_argv(int agent_pid, std::size_t descriptor_limit,
+                                        const std::vector<std::string>& command);
 [[noreturn]] void exec_rank_main(int argc, char** argv);
 
 }  // namespace hvd::launcher

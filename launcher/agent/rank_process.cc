@@ -28,7 +28,9 @@ void RankProcess::start(const RankCommand& command) {
   if (status.is_ok()) return;
   failed_to_start_ = true;
   close_output();
-  events_.rank_not_started(rank_, 126, status.message());
+  events_.rank_not_started(rank_, 126, "cannot start a rank with " + std::to_string(command.argv.size()) +
+                                           " arguments and " + std::to_string(command.env.size()) +
+                                           " environment variables: " + status.message());
 }
 
 Status RankProcess::open_stream(Fd read_end, bool is_stderr) {
@@ -52,7 +54,7 @@ Status RankProcess::try_start(const RankCommand& command) {
   HVD_ASSIGN_OR_RETURN(Pipe exec, make_pipe());
   ChildOptions options;
   options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
-  options.argv = exec_rank_argv(::getpid(), command.argv);
+  options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.argv);
   options.env = command.env;
   options.cwd = command.cwd;
   options.stdout_fd = out.write_end.get();

@@ -26,6 +26,7 @@ struct RankCommand {
   std::vector<std::string> argv;
   std::vector<std::string> env;
   std::string cwd;
+  std::size_t descriptor_limit = 0;  // of the agent, before it raised its own
 };
 
 // One rank of this agent: its process, which leads a session and process group of its own, and the pipes that carry its

@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "launcher/ssh/ssh_error.h"
-
 namespace hvd::launcher {
 namespace {
 
@@ -75,24 +73,25 @@ void AgentLink::maybe_lost(bool at_last) {
   const bool complete = status_ != nullptr && output_ != nullptr && output_->ended();
   // While we do not read, the end of the output cannot be seen.
   if (!complete && (!at_last || paused_)) return last_call_.start(kLastCall);
-  lose(explain_loss());
+  lose(explain_loss(), ssh_failed() && is_transient(ssh_failure()));
 }
 
-void AgentLink::lose(const std::string& reason) {
+void AgentLink::lose(const std::string& reason, bool retry_may_help) {
   lost_ = true;
   last_call_.stop();
   drop();
-  events_.agent_lost(options_.agent, reason);
+  events_.agent_lost(options_.agent, reason, retry_may_help);
+}
+
+SshFailure AgentLink::ssh_failure() const {
+  return {.host = options_.host, .program = options_.argv[0], .agent_path = options_.agent_path, .status = *status_,
+          .stderr_lines = stderr_tail_.last_lines(kQuotedLines)};
 }
 
 std::string AgentLink::explain_loss() const {
-  const ExitStatus status = status_ ? *status_ : ExitStatus{};
-  if (!greeted_ && options_.over_ssh && status_) {
-    return explain({.host = options_.host, .program = options_.argv[0], .agent_path = options_.agent_path,
-                    .status = status, .stderr_lines = stderr_tail_.last_lines(kQuotedLines)});
-  }
+  if (ssh_failed()) return explain(ssh_failure());
   const std::string who = options_.over_ssh ? options_.argv[0] : "its agent";
-  const std::string how = status_ ? who + " " + describe(status) : "its agent is gone";
+  const std::string how = status_ ? who + " " + describe(*status_) : "its agent is gone";
   return (greeted_ ? "lost host " : "no agent on host ") + options_.host + ": " + how + last_words();
 }
 

@@ -10,6 +10,7 @@
 #include "launcher/process/timer.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/protocol/frame.h"
+#include "launcher/ssh/ssh_error.h"
 
 namespace hvd::launcher {
 
@@ -18,7 +19,7 @@ class AgentLinkEvents {
   virtual ~AgentLinkEvents() = default;
   virtual void agent_frame(int agent, const Frame& frame) = 0;
   // Once: no more frames will come. The reason is one line that names the host.
-  virtual void agent_lost(int agent, const std::string& reason) = 0;
+  virtual void agent_lost(int agent, const std::string& reason, bool retry_may_help) = 0;
 };
 
 struct AgentLinkOptions {
@@ -55,7 +56,9 @@ class AgentLink {
   void received(ByteSpan bytes);
   void deliver();
   void maybe_lost(bool at_last);
-  void lose(const std::string& reason);
+  void lose(const std::string& reason, bool retry_may_help = false);
+  bool ssh_failed() const { return !greeted_ && options_.over_ssh && status_ != nullptr; }
+  SshFailure ssh_failure() const;
   std::string explain_loss() const;
 
   Loop& loop_;

@@ -32,21 +32,23 @@ struct HostResolver::Lookup {
   bool by_ssh;
 };
 
-HostResolver::HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, OnDone on_done)
+HostResolver::HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience,
+                           OnDone on_done)
     : loop_(loop),
       names_(std::move(names)),
       ssh_program_(std::move(ssh_program)),
       on_done_(std::move(on_done)),
       found_(names_.size()),
       left_(names_.size()),
-      patience_(loop, [this] { done(); }) {}
+      patience_(patience),
+      deadline_(loop, [this] { done(); }) {}
 
 HostResolver::~HostResolver() {
   for (Lookup* lookup : pending_) lookup->owner = nullptr;
 }
 
 void HostResolver::start() {
-  patience_.start(kPatience);
+  deadline_.start(patience_);
   for (std::size_t i = 0; i < names_.size(); ++i) look_up(i, names_[i], false);
 }
 
@@ -106,7 +108,7 @@ void HostResolver::finished(std::size_t index, ResolvedHost host) {
 }
 
 void HostResolver::done() {
-  patience_.stop();
+  deadline_.stop();
   for (Lookup* lookup : std::exchange(pending_, {})) lookup->owner = nullptr;
   if (const OnDone callback = std::exchange(on_done_, nullptr)) callback(found_);
 }

@@ -17,13 +17,12 @@ namespace hvd::launcher {
 // server must not decide how long a launch takes. Owned by the JobDriver, loop-confined; used once.
 class HostResolver {
  public:
-  static constexpr Millis kPatience{10000};
   static constexpr std::size_t kMaxQueries = 8;  // ssh clients at a time
 
   // In the order of the names.
   using OnDone = std::function<void(std::vector<ResolvedHost>)>;
 
-  HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, OnDone on_done);
+  HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience, OnDone on_done);
   ~HostResolver();
   void start();
 
@@ -46,7 +45,8 @@ class HostResolver {
   std::vector<std::unique_ptr<SshConfigQuery>> queries_;
   std::size_t asking_ = 0;
   std::size_t left_ = 0;
-  Timer patience_;
+  Millis patience_;
+  Timer deadline_;
 };
 
 }  // namespace hvd::launcher

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "launcher/job/error_summary.h"
@@ -14,6 +16,8 @@ namespace {
 
 constexpr std::size_t kSummaryLines = 20;
 constexpr int kOutputGone = 128 + SIGPIPE;
+constexpr Millis kRetryPause{300};
+constexpr Millis kMaxLookup{10000};
 
 std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
   std::vector<std::string> names;
@@ -27,6 +31,11 @@ JobTimings timings_of(const LaunchConfig& config) {
   return timings;
 }
 
+// Half of the time to start is for the agents.
+Millis lookup_patience(const LaunchConfig& config) {
+  return std::min(kMaxLookup, Millis(config.start_timeout) / 2);
+}
+
 }  // namespace
 
 JobDriver::JobDriver(Loop& loop, JobInput input)
@@ -38,9 +47,10 @@ JobDriver::JobDriver(Loop& loop, JobInput input)
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](Status status) { output_broken(status); }}),
       answered_(input_.hosts.size(), false),
+      tries_(input_.hosts.size(), 0),
       agent_of_rank_(static_cast<std::size_t>(input_.config.num_proc), -1),
       resolver_(loop, host_names(input_.hosts), input_.config.ssh_program,
-                [this](std::vector<ResolvedHost> hosts) { resolved(hosts); }),
+                lookup_patience(input_.config), [this](std::vector<ResolvedHost> hosts) { resolved(hosts); }),
       timer_(loop, [this] { timer_fired(); }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [this](int signal) { signal_received(signal); }) {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
@@ -83,12 +93,12 @@ Status JobDriver::prepare(const std::vector<ResolvedHost>& hosts) {
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
                                                            .listen_addresses = plan_.listen_addresses,
                                                            .num_proc = input_.config.num_proc}));
-  for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) make_link(static_cast<int>(agent));
+  for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) links_.push_back(make_link(static_cast<int>(agent)));
   planned_ = true;
   return Status::ok();
 }
 
-void JobDriver::make_link(int agent) {
+std::unique_ptr<AgentLink> JobDriver::make_link(int agent) {
   const HostSpec& host = input_.hosts[static_cast<std::size_t>(agent)].host;
   AgentLinkOptions options;
   options.agent = agent;
@@ -105,7 +115,7 @@ void JobDriver::make_link(int agent) {
     options.file = "/proc/self/exe";
   }
   if (input_.config.verbose > 0) describe_launch(agent, options.argv);
-  links_.push_back(std::make_unique<AgentLink>(loop_, std::move(options), static_cast<AgentLinkEvents&>(*this)));
+  return std::make_unique<AgentLink>(loop_, std::move(options), static_cast<AgentLinkEvents&>(*this));
 }
 
 void JobDriver::describe_launch(int agent, const std::vector<std::string>& argv) {
@@ -116,12 +126,30 @@ void JobDriver::describe_launch(int agent, const std::vector<std::string>& argv)
 
 void JobDriver::start_links() {
   while (next_link_ < links_.size() && connecting_ < kMaxConnecting) {
-    const int agent = static_cast<int>(next_link_++);
     ++connecting_;
-    const Status status = links_[static_cast<std::size_t>(agent)]->start();
-    const std::string& host = input_.hosts[static_cast<std::size_t>(agent)].host.name;
-    if (!status.is_ok()) agent_lost(agent, "host " + host + ": " + status.message());
+    start_link(static_cast<int>(next_link_++));
   }
+}
+
+void JobDriver::start_link(int agent) {
+  ++tries_[static_cast<std::size_t>(agent)];
+  const Status status = links_[static_cast<std::size_t>(agent)]->start();
+  const std::string& host = input_.hosts[static_cast<std::size_t>(agent)].host.name;
+  if (!status.is_ok()) agent_lost(agent, "host " + host + ": " + status.message(), false);
+}
+
+void JobDriver::retry_later(int agent) {
+  // A random part, or all that were turned away together would come back together.
+  std::array<std::uint8_t, 2> random{};
+  crypto::random_bytes(random);
+  const Millis wait = kRetryPause * tries_[static_cast<std::size_t>(agent)] + Millis(random[0] * 4);
+  retry_timers_.push_back(std::make_unique<Timer>(loop_, [this, agent] {
+    if (!job_.connecting()) return;
+    auto& link = links_[static_cast<std::size_t>(agent)];
+    retired_.push_back(std::exchange(link, make_link(agent)));
+    start_link(agent);
+  }));
+  retry_timers_.back()->start(wait);
 }
 
 void JobDriver::launch() {
@@ -227,7 +255,10 @@ Status JobDriver::handle(int agent, const Frame& frame) {
   }
 }
 
-void JobDriver::agent_lost(int agent, const std::string& reason) {
+void JobDriver::agent_lost(int agent, const std::string& reason, bool retry_may_help) {
+  if (retry_may_help && job_.connecting() && tries_[static_cast<std::size_t>(agent)] < kMaxTries) {
+    return retry_later(agent);
+  }
   if (!answered_[static_cast<std::size_t>(agent)]) {
     answered_[static_cast<std::size_t>(agent)] = true;
     --connecting_;

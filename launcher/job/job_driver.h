@@ -40,11 +40,13 @@ class JobDriver : private AgentLinkEvents {
 
  private:
   static constexpr std::size_t kMaxConnecting = 64;  // ssh clients that have not heard from their agent yet
+  static constexpr int kMaxTries = 5;                // of a login that sshd turns away for having too many
 
   // Before the ranks run.
   void resolved(const std::vector<ResolvedHost>& hosts);
   Status prepare(const std::vector<ResolvedHost>& hosts);
-  void make_link(int agent);
+  std::unique_ptr<AgentLink> make_link(int agent);
+  void start_link(int agent);
   void start_links();
   void describe_launch(int agent, const std::vector<std::string>& argv);
   void launch();
@@ -52,7 +54,8 @@ class JobDriver : private AgentLinkEvents {
   // While they run.
   void agent_frame(int agent, const Frame& frame) override;
   Status handle(int agent, const Frame& frame);
-  void agent_lost(int agent, const std::string& reason) override;
+  void agent_lost(int agent, const std::string& reason, bool retry_may_help) override;
+  void retry_later(int agent);
   void signal_received(int signal);
   void output_broken(const Status& status);
   void output_progress();
@@ -75,7 +78,10 @@ class JobDriver : private AgentLinkEvents {
   OutputRouter output_;
   std::unique_ptr<rendezvous::Server> server_;
   std::vector<std::unique_ptr<AgentLink>> links_;
-  std::vector<bool> answered_;  // by agent
+  std::vector<std::unique_ptr<AgentLink>> retired_;  // those that were tried again
+  std::vector<bool> answered_;                       // by agent
+  std::vector<int> tries_;                           // by agent
+  std::vector<std::unique_ptr<Timer>> retry_timers_;
   std::vector<int> agent_of_rank_;
   std::size_t next_link_ = 0;
   std::size_t connecting_ = 0;

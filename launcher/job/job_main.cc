@@ -7,6 +7,7 @@
 
 #include "launcher/cli/env_export.h"
 #include "launcher/job/job_driver.h"
+#include "launcher/process/descriptors.h"
 #include "launcher/process/loop.h"
 #include "launcher/process/signal_watcher.h"
 
@@ -45,6 +46,9 @@ int job_main(LaunchConfig config, std::vector<HostAssignment> hosts, const confi
   input.self_path = std::filesystem::read_symlink("/proc/self/exe", error).string();
   input.hosts = std::move(hosts);
   input.config = std::move(config);
+  // Three pipes for each agent, and two files for each rank when asked for.
+  const std::size_t files = input.config.output_filename ? 2 * static_cast<std::size_t>(input.config.num_proc) : 0;
+  raise_descriptor_limit(3 * input.hosts.size() + files);
   Loop loop;
   JobDriver driver(loop, std::move(input));
   return driver.run();

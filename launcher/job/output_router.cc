@@ -88,6 +88,7 @@ void OutputRouter::end_all() {
 void OutputRouter::emit(Stream& stream, bool is_stderr, const std::string& text) {
   if (text.empty()) return;
   (is_stderr ? stderr_ : stdout_).write(text);
+  if (is_stderr) stderr_line_open_ = text.back() != '\n';
   if (!stream.file.valid()) return;
   const Status status = write_all(stream.file.get(), text.data(), text.size());
   if (status.is_ok()) return;
@@ -96,7 +97,8 @@ void OutputRouter::emit(Stream& stream, bool is_stderr, const std::string& text)
 }
 
 void OutputRouter::message(std::string_view text) {
-  stderr_.write("horovodrun: " + std::string(text) + "\n");
+  const char* start = std::exchange(stderr_line_open_, false) ? "\nhorovodrun: " : "horovodrun: ";
+  stderr_.write(start + std::string(text) + "\n");
 }
 
 std::vector<std::string> OutputRouter::last_stderr_lines(int rank, std::size_t max_lines) const {

@@ -60,6 +60,7 @@ class OutputRouter {
   Stream* stream_of(int rank, bool is_stderr);
   void emit(Stream& stream, bool is_stderr, const std::string& text);
 
+  bool stderr_line_open_ = false;  // the last byte was not the end of a line
   Console stdout_;
   Console stderr_;
   std::vector<RankStreams> ranks_;

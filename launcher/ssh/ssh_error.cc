@@ -47,6 +47,16 @@ std::string meaning_of(const SshFailure& failure) {
 
 }  // namespace
 
+bool is_transient(const SshFailure& failure) {
+  if (failure.status.code != 255) return false;
+  for (const std::string& line : failure.stderr_lines) {
+    for (const std::string_view text : {"kex_exchange_identification", "Connection reset by", "Exceeded MaxStartups"}) {
+      if (line.find(text) != std::string::npos) return true;
+    }
+  }
+  return false;
+}
+
 std::string explain(const SshFailure& failure) {
   const std::string where = "host " + failure.host + ": ";
   const std::string last = last_line(failure);

@@ -19,4 +19,7 @@ struct SshFailure {
 // One line that says what is wrong and what to do about it. Pure.
 std::string explain(const SshFailure& failure);
 
+// Whether sshd, or a gateway on the way, turned us away for having too many logins at once: a later try may succeed. Pure.
+bool is_transient(const SshFailure& failure);
+
 }  // namespace hvd::launcher

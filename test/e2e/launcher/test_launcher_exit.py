@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -142,6 +143,25 @@ def test_an_ssh_client_that_is_not_there(start_job: StartJob) -> None:
     job = start_job("-np", "1", "--ssh-program", "no-such-ssh", "-H", "far-away:1", "true")
     assert job.wait() == 1
     assert "host far-away: cannot start no-such-ssh: No such file or directory" in job.err
+
+
+def test_many_ranks_fit_under_a_small_limit_of_descriptors_and_do_not_see_a_larger_one(horovodrun_path: str) -> None:
+    script = f"ulimit -Sn 80; exec {horovodrun_path} -np 60 sh -c 'ulimit -Sn'"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(f"[{rank}]<stdout>:80" for rank in range(60))
+
+
+def test_closed_standard_descriptors_do_no_harm(horovodrun_path: str, tmp_path: Path) -> None:
+    script = f"exec {horovodrun_path} -np 2 --output-filename {tmp_path}/logs echo hi <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", script], timeout=60).returncode == 0
+    assert (tmp_path / "logs" / "rank.1" / "stdout").read_text() == "[1]<stdout>:hi\n"
+
+
+def test_our_messages_begin_a_line(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "sh", "-c", "printf tail >&2; exit 1")
+    assert job.wait() == 1
+    assert job.err.startswith("[0]<stderr>:tail\nhorovodrun: rank 0 on host")
 
 
 @pytest.mark.parametrize("flag", ["--help", "--version"])

@@ -223,6 +223,33 @@ def test_something_else_answers(start_job: StartJob, sshd: Sshd) -> None:
     assert "before the agent answered" in failed_start(start_job, sshd, "--agent-path", "/bin/echo")
 
 
+def test_a_login_that_is_turned_away_for_now_is_tried_again(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
+    busy = tmp_path / "busy_ssh"
+    busy.write_text(
+        f"#!/bin/sh\necho try >> {tmp_path}/tries\n"
+        f"if [ $(wc -l < {tmp_path}/tries) -le 2 ]; then\n"
+        "  echo 'kex_exchange_identification: Connection closed by remote host' >&2; exit 255\nfi\n"
+        f'exec {fake_ssh} "$@"\n'
+    )
+    busy.chmod(0o755)
+    # By its own name ssh is asked for an alias first; an address needs no such question.
+    job = start_job("-np", "1", "-H", "203.0.113.9:1", "--ssh-program", str(busy), "echo", "ran")
+    assert job.wait() == 0, job
+    assert job.lines("[0]<stdout>:") == ["ran"]
+    assert job.err == ""
+    assert (tmp_path / "tries").read_text().count("try") == 3
+
+
+def test_a_login_that_is_always_turned_away_is_an_error(start_job: StartJob, tmp_path: Path) -> None:
+    busy = tmp_path / "busy_ssh"
+    busy.write_text(f"#!/bin/sh\necho try >> {tmp_path}/tries\necho 'kex_exchange_identification: Connection closed' >&2; exit 255\n")
+    busy.chmod(0o755)
+    job = start_job("-np", "1", "-H", "203.0.113.9:1", "--ssh-program", str(busy), "true")
+    assert job.wait() == 1
+    assert "host 203.0.113.9: sshd closed the connection before the login (too many at once? see MaxStartups)" in job.err
+    assert (tmp_path / "tries").read_text().count("try") == 5
+
+
 def test_an_sshd_that_never_answers(start_job: StartJob, sshd: Sshd) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         sshd.configure(Port=str(silent.getsockname()[1]))

@@ -96,6 +96,16 @@ TEST_CASE("explain tells a changed host key from an unknown one", "[unit][ssh]")
   CHECK(contains(text, "its host key has changed"));
 }
 
+TEST_CASE("is_transient knows a crowded sshd from a closed one", "[unit][ssh]") {
+  const auto failure = [](std::string line) {
+    return SshFailure{.host = "b", .program = "ssh", .agent_path = "x", .status = {.code = 255, .signal = 0},
+                      .stderr_lines = {std::move(line)}};
+  };
+  CHECK(is_transient(failure("kex_exchange_identification: read: Connection reset by peer")));
+  CHECK_FALSE(is_transient(failure("ssh: connect to host b port 22: Connection refused")));
+  CHECK_FALSE(is_transient(failure("Host key verification failed.")));
+}
+
 TEST_CASE("explain quotes the last line that ssh said", "[unit][ssh]") {
   CHECK(contains(explained(255, {"something new", "in ssh"}), "(ssh said: in ssh)"));
 }
