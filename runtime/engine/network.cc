@@ -1,10 +1,17 @@
 #include "runtime/engine/network.h"
 
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <cerrno>
 #include <sstream>
 #include <utility>
 
 #include "rendezvous/client/job_secret.h"
+#include "runtime/base/fd.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/gloo/stock_tcp.h"
 
 namespace hvd::engine {
 
@@ -22,6 +29,32 @@ Result<crypto::Secret> job_secret(const config::RuntimeConfig& config, Deadline 
 }
 
 bool is_loopback(const std::string& address) { return address == "::1" || address.rfind("127.", 0) == 0; }
+
+// The numeric address of this host on the route to `host`:`port`. Sends nothing: connecting a datagram socket only looks the
+// route up.
+Result<std::string> local_address_towards(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
+    return Status::invalid_argument("not a numeric address: " + host);
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
+  const Fd probe(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage local{};
+  socklen_t size = sizeof(local);
+  if (!probe.valid() || ::connect(probe.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+    return Status::from_errno("no route to " + host, errno);
+  }
+  char text[NI_MAXHOST];
+  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&local), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) !=
+      0) {
+    return Status::internal("getnameinfo failed for the local address towards " + host);
+  }
+  return std::string(text);
+}
 
 std::vector<std::string> split_commas(const std::string& text) {
   std::vector<std::string> parts;
@@ -52,6 +85,7 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   options.size = config.size;
   options.loopback_only = is_loopback(config.rendezvous_addr);
   options.interfaces = split_commas(config.iface);
+  options.rendezvous_addr = config.rendezvous_addr;
   options.timeout = config.gloo_timeout;
   HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(options));
   HVD_ASSIGN_OR_RETURN(network->epoch_, network->client_.join(kWorldGroup, config.rank, config.size,
@@ -66,8 +100,27 @@ BackendFactory Network::backend_factory() {
 }
 
 std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topology::ProcessSet& set) {
+  if (config_.gloo_transport == config::GlooTransport::kTcp) {
+    return std::make_shared<collectives::GlooBackend>([this, set] { return stock_context(set); },
+                                                      collectives::GlooBackendOptions{config_.gloo_timeout});
+  }
   return std::make_shared<collectives::GlooBackend>(
       [this, set] { return fabric_->make_context(set.context_id, set.ranks); });
+}
+
+Result<std::shared_ptr<gloo::Context>> Network::stock_context(const topology::ProcessSet& set) {
+  collectives::StockTcpOptions options;
+  options.rank = topology::index(set.set_rank(config_.rank).value());
+  options.size = set.size();
+  HVD_ASSIGN_OR_RETURN(options.address, local_address_towards(config_.rendezvous_addr, config_.rendezvous_port));
+  options.key_prefix = "set." + std::to_string(set.context_id) + ".";
+  options.timeout = config_.gloo_timeout;
+  const std::string scope = rendezvous::scope_of_epoch(epoch_, "gloo");
+  return collectives::make_stock_tcp_context(
+      options, {[this, scope](const std::string& key, const Bytes& value) {
+                  return client_.put(scope, key, value, Deadline::after(config_.gloo_timeout));
+                },
+                [this, scope](const std::string& key, Deadline deadline) { return client_.wait(scope, key, deadline); }});
 }
 
 void Network::abort(const Status& why) {

@@ -32,6 +32,8 @@ class Network {
  private:
   Network(const config::RuntimeConfig& config, crypto::Secret secret);
   std::shared_ptr<collectives::CollectiveBackend> make_backend(const topology::ProcessSet& set);
+  // Gloo's own TCP transport (HOROVOD_GLOO_TRANSPORT=tcp), for comparison.
+  Result<std::shared_ptr<gloo::Context>> stock_context(const topology::ProcessSet& set);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;
