@@ -1,4 +1,5 @@
 #include <pybind11/stl.h>
+#include <unistd.h>
 
 #include <tuple>
 #include <vector>
@@ -34,6 +35,10 @@ class PyHandle {
 
   void wait() const {
     if (!handle_->done()) {
+      // The threads that would finish it exist only in the process that submitted it.
+      if (::getpid() != owner_) {
+        raise_if_error(Status::precondition("submitted before a fork(): only the parent can wait for it"));
+      }
       wait_interruptibly([this](std::chrono::milliseconds slice) { return handle_->wait_for(slice); });
     }
     release_dropped_objects();
@@ -66,6 +71,7 @@ class PyHandle {
   HandlePtr handle_;
   std::shared_ptr<OutputSlot> output_;
   DataType dtype_;
+  pid_t owner_ = ::getpid();
 };
 
 template <typename Enum>
