@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs every libFuzzer target for SECONDS_EACH seconds (default 60) on its corpus. Needs clang 14 and its run-time library.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${SECONDS_EACH:-60}
+if ! command -v clang++-14 >/dev/null || ! ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a >/dev/null 2>&1; then
+  echo "libFuzzer needs: apt-get install clang-14 libclang-rt-14-dev" >&2
+  exit 1
+fi
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz
+passed=0 failed=0
+for program in build/fuzz/test/fuzz/fuzz_*; do
+  [ -x "$program" ] && [ -f "$program" ] || continue
+  name=${program##*/fuzz_}
+  work=build/fuzz/work/$name
+  mkdir -p "$work"
+  # New inputs go to the work folder, so that a run does not change the checked-in corpus.
+  if "$program" -max_total_time="$seconds" -rss_limit_mb=1024 -timeout=10 -artifact_prefix="$work/" \
+    "$work" "test/fuzz/corpus/$name" >"$work.log" 2>&1; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    tail -30 "$work.log"
+    echo "fuzz_$name failed; log in $work.log"
+  fi
+done
+echo "fuzz: $passed passed, $failed failed"
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
