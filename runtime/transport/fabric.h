@@ -24,7 +24,8 @@ struct FabricOptions {
   int rank = 0;
   int size = 1;
   bool loopback_only = true;          // all ranks are on this host: listen on 127.0.0.1 and nowhere else
-  std::vector<std::string> interfaces;  // else: listen on these interfaces; empty = every interface that is up
+  std::vector<std::string> interfaces;  // else: listen on these interfaces
+  std::string rendezvous_addr;  // without those: on the interface of the route to this address; "": on every one that is up
   Millis timeout{30000};              // for connecting and for the handshake; never for a user's collective
 };
 

@@ -5,6 +5,7 @@
 #include "runtime/base/log.h"
 #include "runtime/transport/control_links_impl.h"
 #include "runtime/transport/gloo_context.h"
+#include "runtime/transport/route.h"
 
 namespace hvd::transport {
 namespace {
@@ -15,7 +16,12 @@ std::size_t max_pending(int size) { return 64 + 2 * static_cast<std::size_t>(siz
 Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const FabricOptions& options) {
   if (options.loopback_only) return std::vector<InterfaceAddress>{{"lo", SocketAddress::loopback(0), 8}};
   HVD_ASSIGN_OR_RETURN(auto all, list_interface_addresses());
-  if (options.interfaces.empty()) return all;
+  if (options.interfaces.empty()) {
+    if (options.rendezvous_addr.empty()) return all;
+    HVD_ASSIGN_OR_RETURN(const auto target, SocketAddress::from_text(options.rendezvous_addr, 9));
+    HVD_ASSIGN_OR_RETURN(const auto source, source_towards(target));
+    return addresses_on_route(all, source);
+  }
   std::vector<InterfaceAddress> chosen;
   for (const std::string& name : options.interfaces) {
     const auto before = chosen.size();

@@ -1,17 +1,38 @@
 #include "runtime/transport/route.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <iterator>
 
 #include "runtime/transport/fork_guard.h"
 
 namespace hvd::transport {
 
-bool route_exists(const SocketAddress& address) {
-  const ForkFd probe = ForkFd::make([&] { return socket(address.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0); });
-  if (!probe.valid()) return false;
+Result<SocketAddress> source_towards(const SocketAddress& target) {
+  const ForkFd probe = ForkFd::make([&] { return socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0); });
+  if (!probe.valid()) return Status::from_errno("socket", errno);
   sockaddr_storage raw{};
-  const socklen_t size = address.to_sockaddr(raw);
-  return connect(probe.get(), reinterpret_cast<const sockaddr*>(&raw), size) == 0;
+  socklen_t size = target.to_sockaddr(raw);
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&raw), size) != 0) {
+    return Status::from_errno("no route to " + target.to_string(), errno);
+  }
+  size = sizeof(raw);
+  if (getsockname(probe.get(), reinterpret_cast<sockaddr*>(&raw), &size) != 0) {
+    return Status::from_errno("getsockname", errno);
+  }
+  return SocketAddress::from_sockaddr(reinterpret_cast<const sockaddr*>(&raw));
+}
+
+bool route_exists(const SocketAddress& address) { return source_towards(address).is_ok(); }
+
+std::vector<InterfaceAddress> addresses_on_route(std::span<const InterfaceAddress> own, const SocketAddress& source) {
+  const auto holder = std::ranges::find_if(
+      own, [&](const InterfaceAddress& mine) { return std::ranges::equal(mine.address.ip(), source.ip()); });
+  std::vector<InterfaceAddress> chosen;
+  std::ranges::copy_if(own, std::back_inserter(chosen), [&](const InterfaceAddress& mine) {
+    return holder == own.end() || mine.interface == holder->interface || mine.address.is_loopback();
+  });
+  return chosen;
 }
 
 std::vector<Endpoint> order_candidates(const AddressRow& peer, const HostIdentity& self,

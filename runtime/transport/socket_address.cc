@@ -21,6 +21,13 @@ Result<SocketAddress> SocketAddress::from_ip(ByteSpan ip, std::uint16_t port) {
   return made;
 }
 
+Result<SocketAddress> SocketAddress::from_text(const std::string& ip, std::uint16_t port) {
+  std::uint8_t bytes[16] = {};
+  if (inet_pton(AF_INET, ip.c_str(), bytes) == 1) return from_ip({bytes, 4}, port);
+  if (inet_pton(AF_INET6, ip.c_str(), bytes) == 1) return from_ip({bytes, 16}, port);
+  return Status::invalid_argument("'" + ip + "' is not a numeric IP address");
+}
+
 Result<SocketAddress> SocketAddress::from_sockaddr(const sockaddr* address) {
   if (address != nullptr && address->sa_family == AF_INET) {
     sockaddr_in in{};

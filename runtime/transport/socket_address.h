@@ -17,6 +17,8 @@ class SocketAddress {
   SocketAddress() = default;
   // The four or sixteen bytes of an address in network order; anything else is kInvalidArgument.
   static Result<SocketAddress> from_ip(ByteSpan ip, std::uint16_t port);
+  // A numeric address ("10.0.0.1", "fd00::1"); anything else is kInvalidArgument.
+  static Result<SocketAddress> from_text(const std::string& ip, std::uint16_t port);
   // Requires: AF_INET or AF_INET6, else kInvalidArgument.
   static Result<SocketAddress> from_sockaddr(const sockaddr* address);
   static SocketAddress loopback(std::uint16_t port);

@@ -1,5 +1,6 @@
 #include "runtime/transport/route.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 using namespace hvd;
@@ -47,6 +48,29 @@ TEST_CASE("Between hosts a common network beats a route and a route beats none",
   const auto order =
       order_candidates(peer, kHere, own, [](const SocketAddress& address) { return address.ip()[0] == 10; });
   CHECK(interfaces(order) == std::vector<std::string>{"common", "routed", "none"});
+}
+
+TEST_CASE("A rank listens on the interface of its route and on loopback", "[unit][transport]") {
+  const std::vector<InterfaceAddress> own = {{"lo", ip(127, 0, 0, 1), 8},
+                                             {"docker0", ip(172, 17, 0, 1), 16},
+                                             {"eth0", ip(10, 0, 0, 1), 24},
+                                             {"eth0", ip(10, 0, 1, 1), 24}};
+  const auto chosen = addresses_on_route(own, ip(10, 0, 1, 1));
+  CHECK(chosen.size() == 3);
+  CHECK(std::ranges::none_of(chosen, [](const auto& mine) { return mine.interface == "docker0"; }));
+  CHECK(addresses_on_route(own, ip(10, 9, 9, 9)).size() == own.size());
+}
+
+TEST_CASE("The kernel says which address packets to loopback carry", "[unit][transport]") {
+  CHECK(source_towards(SocketAddress::loopback(9)).value().is_loopback());
+}
+
+TEST_CASE("A numeric address is read in both families and nothing else is", "[unit][transport]") {
+  CHECK(SocketAddress::from_text("10.0.0.1", 1000).value() == ip(10, 0, 0, 1));
+  CHECK(SocketAddress::from_text("fd00::1", 80).value().to_string() == "[fd00::1]:80");
+  for (const char* text : {"", "localhost", "10.0.0", "10.0.0.1 ", "::g"}) {
+    CHECK_FALSE(SocketAddress::from_text(text, 1).is_ok());
+  }
 }
 
 TEST_CASE("An interface contains the addresses of its prefix", "[unit][transport]") {
