@@ -17,8 +17,9 @@ constexpr int kUnavailable = 503;
 // An answer without a signature is never data, but what it says helps people.
 Status unsigned_answer(const HttpResponse& response) {
   if (response.status == kUnauthorized) {
-    return Status::invalid_argument("the server refuses our signature (401): this process has not the secret of the job that "
-                                    "listens there");
+    return Status::invalid_argument(
+        "the server refuses our signature (401): this process has not the secret of the job that "
+        "listens there");
   }
   if (response.status == kUnavailable) return Status::peer_lost("the server is busy (503)");
   std::string text = "an answer that is not signed, status " + std::to_string(response.status);
@@ -32,7 +33,8 @@ Status unsigned_answer(const HttpResponse& response) {
 
 }  // namespace
 
-Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body, const Deadline& deadline) {
+Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body,
+                                       const Deadline& deadline) {
   if (!is_open()) {
     if (Status failed = open(deadline); !failed.is_ok()) {
       close();
@@ -53,9 +55,12 @@ Status Channel::open(const Deadline& deadline) {
   key_ = options_.store_key;
   session_ = {};
   counter_ = 0;
-  const Bytes body = encode_session({.name = options_.client_name, .instance = options_.instance, .nonce = random_nonce()});
+  const Bytes body = encode_session(
+      {.name = options_.client_name, .instance = options_.instance, .nonce = random_nonce()});
   const Route route{.action = Action::kSession, .scope = "", .key = ""};
-  HttpRequest request{.method = std::string(method_of(route.action)), .target = target_of(route), .authorization = "",
+  HttpRequest request{.method = std::string(method_of(route.action)),
+                      .target = target_of(route),
+                      .authorization = "",
                       .body = body};
   HVD_ASSIGN_OR_RETURN(const HttpResponse answer, send_signed(std::move(request), deadline));
   if (answer.status != 200) return decode_error(answer.body);
@@ -69,11 +74,13 @@ Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& d
   const crypto::Digest mac = sign_request(key_, session_, counter_++, request);
   const Bytes bytes = write_request(request, options_.host, options_.port);
   const Status sent = send_all(fd_, bytes, deadline, options_.wake_fd);
-  // A server that refuses may answer and close while we still send; the answer says more than "connection reset".
+  // A server that refuses may answer and close while we still send; the answer says more than
+  // "connection reset".
   if (!sent.is_ok() && sent.code() != StatusCode::kPeerLost) return sent;
   HVD_ASSIGN_OR_RETURN(HttpResponse response, receive(deadline));
   if (response.signature.empty()) return unsigned_answer(response);
-  if (!is_authentic(key_, mac, response)) return Status::internal("an answer with a wrong signature");
+  if (!is_authentic(key_, mac, response))
+    return Status::internal("an answer with a wrong signature");
   return response;
 }
 
@@ -81,9 +88,11 @@ Result<HttpResponse> Channel::receive(const Deadline& deadline) {
   ResponseReader reader;
   std::array<std::uint8_t, 8192> buffer;
   while (!reader.done()) {
-    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd_, buffer, deadline, options_.wake_fd));
+    HVD_ASSIGN_OR_RETURN(const std::size_t size,
+                         receive_some(fd_, buffer, deadline, options_.wake_fd));
     const std::size_t taken = reader.feed(ByteSpan(buffer.data(), size));
-    if (reader.problem()) return Status::internal("an answer that is not ours: " + reader.problem()->reason);
+    if (reader.problem())
+      return Status::internal("an answer that is not ours: " + reader.problem()->reason);
     if (taken < size) return Status::internal("an answer that is not ours: bytes after its end");
   }
   return reader.take();

@@ -22,17 +22,20 @@ struct ChannelOptions {
   int wake_fd = -1;  // readable: every wait ends with kAborted
 };
 
-// One authenticated connection to the store: one request, one answer, and again. Owned by the Client; externally
-// synchronised. It connects and opens its session when a request needs it, keeps the connection, and drops it at any error.
-// It retries nothing.
+// One authenticated connection to the store: one request, one answer, and again. Owned by the
+// Client; externally synchronised. It connects and opens its session when a request needs it, keeps
+// the connection, and drops it at any error. It retries nothing.
 class Channel {
  public:
-  explicit Channel(ChannelOptions options) : options_(std::move(options)), key_(options_.store_key) {}
+  explicit Channel(ChannelOptions options)
+      : options_(std::move(options)), key_(options_.store_key) {}
 
-  // An authentic answer, whatever its status. Errors as in socket_io.h; kPeerLost and kTimeout are worth another attempt.
-  // kInvalidArgument: the server refused our signature. kInternal: what answers is not our server.
+  // An authentic answer, whatever its status. Errors as in socket_io.h; kPeerLost and kTimeout are
+  // worth another attempt. kInvalidArgument: the server refused our signature. kInternal: what
+  // answers is not our server.
   Result<HttpResponse> exchange(const Route& route, ByteSpan body, const Deadline& deadline);
 
+  const ChannelOptions& options() const { return options_; }
   bool is_open() const { return fd_.valid(); }
   void close();
 

@@ -17,17 +17,20 @@ struct ClientOptions {
   std::string host;  // numeric IPv4 or IPv6 address
   std::uint16_t port = 0;
   crypto::Secret secret;  // the job secret; the client derives its own key
-  std::string name;       // "rank 3", for the server's messages; at most kMaxClientNameBytes printable characters
+  std::string name;  // "rank 3", for the server's messages; at most kMaxClientNameBytes printable
+                     // characters
 };
 
-// A rank's access to the rendezvous store. Owned by the Session; thread-safe. It has two authenticated connections, made on
-// first use and kept: one for short calls and one for calls that wait (join, wait), so that a waiting thread does not hold
-// up a short call; calls of the same kind run one after another. Connecting and transient failures are retried until the
-// call's deadline. A wrong secret, an answer that is not authentic, and an answer that says no fail at once. Errors name
-// host, port, path and cause. It starts no thread and opens no socket before the first call.
+// A rank's access to the rendezvous store. Owned by the Session; thread-safe. It has two
+// authenticated connections, made on first use and kept: one for short calls and one for calls that
+// wait (join, wait), so that a waiting thread does not hold up a short call; calls of the same kind
+// run one after another. Connecting and transient failures are retried until the call's deadline. A
+// wrong secret, an answer that is not authentic, and an answer that says no fail at once. Errors
+// name host, port, path and cause. It starts no thread and opens no socket before the first call.
 //
-// Codes: kTimeout (not there, or no answer, within the deadline), kAborted (cancel()), kPrecondition (the store or another
-// rank disagrees), kInvalidArgument (a bad name or size, or the secret is not the server's), kInternal.
+// Codes: kTimeout (not there, or no answer, within the deadline), kAborted (cancel()),
+// kPrecondition (the store or another rank disagrees), kInvalidArgument (a bad name or size, or the
+// secret is not the server's), kInternal.
 class Client {
  public:
   explicit Client(ClientOptions options);
@@ -35,21 +38,24 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Brings `row` to the group and waits until all `size` ranks are there; every one gets the same new epoch. The rows are
-  // then under scope_of_epoch(epoch), key std::to_string(rank).
-  Result<std::uint64_t> join(const std::string& group, int rank, int size, ByteSpan row, Deadline deadline);
+  // Brings `row` to the group and waits until all `size` ranks are there; every one gets the same
+  // new epoch. The rows are then under scope_of_epoch(epoch), key std::to_string(rank).
+  Result<std::uint64_t> join(const std::string& group, int rank, int size, ByteSpan row,
+                             Deadline deadline);
 
   // Keys are write-once: the same value again succeeds, another one is kPrecondition.
   Status put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline);
   // Waits until the key is there (long poll).
   Result<Bytes> wait(const std::string& scope, const std::string& key, Deadline deadline);
   // What is there now, in the order of `keys`.
-  Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope, std::vector<std::string> keys,
+  Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope,
+                                                     std::vector<std::string> keys,
                                                      Deadline deadline);
   // Only the client that put the key may; a key that is not there is OK.
   Status erase(const std::string& scope, const std::string& key, Deadline deadline);
 
-  // Makes all present and future calls return kAborted promptly. From any thread, as often as wanted.
+  // Makes all present and future calls return kAborted promptly. From any thread, as often as
+  // wanted.
   void cancel();
 
  private:

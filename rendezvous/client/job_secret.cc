@@ -25,10 +25,11 @@ struct WipedBuffer {
 Status check_peer(const Fd& fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Status::from_errno("SO_PEERCRED", errno);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return Status::from_errno("SO_PEERCRED", errno);
   if (peer.uid == geteuid()) return Status::ok();
-  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
-                              std::to_string(geteuid()));
+  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) +
+                              ", this process under uid " + std::to_string(geteuid()));
 }
 
 Result<crypto::Secret> ask(const Fd& fd, const Deadline& deadline) {
@@ -45,9 +46,11 @@ Result<crypto::Secret> ask(const Fd& fd, const Deadline& deadline) {
     received += size;
   }
   const ByteSpan bytes = answer.bytes;
-  if (as_text(bytes.first(kAgentMagic.size())) != kAgentMagic) return Status::internal("what answers is not an agent");
+  if (as_text(bytes.first(kAgentMagic.size())) != kAgentMagic)
+    return Status::internal("what answers is not an agent");
   if (bytes[kAgentMagic.size()] != kAgentAnswerOk) {
-    return Status::internal("the agent refuses, outcome " + std::to_string(bytes[kAgentMagic.size()]));
+    return Status::internal("the agent refuses, outcome " +
+                            std::to_string(bytes[kAgentMagic.size()]));
   }
   return crypto::Secret::from_bytes(bytes.last(crypto::kSecretSize));
 }
@@ -57,8 +60,8 @@ Status check_secret_file(const Fd& fd) {
   if (fstat(fd.get(), &info) != 0) return Status::from_errno("fstat", errno);
   if (!S_ISREG(info.st_mode)) return Status::invalid_argument("not a regular file");
   if (info.st_uid != geteuid()) {
-    return Status::invalid_argument("belongs to uid " + std::to_string(info.st_uid) + ", expected the own uid " +
-                                    std::to_string(geteuid()));
+    return Status::invalid_argument("belongs to uid " + std::to_string(info.st_uid) +
+                                    ", expected the own uid " + std::to_string(geteuid()));
   }
   if ((info.st_mode & 077) != 0) {
     std::array<char, 8> mode{};
@@ -76,21 +79,29 @@ Result<crypto::Secret> parse_secret(ByteSpan text) {
   bool good = text.size() == kDigits;
   for (std::size_t i = 0; good && i < kDigits; ++i) {
     const char c = static_cast<char>(text[i]);
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
     good = digit >= 0;
     secret.bytes[i / 2] = static_cast<std::uint8_t>(secret.bytes[i / 2] * 16 + digit);
   }
-  if (!good) return Status::invalid_argument("holds something other than 64 hex digits and at most one newline");
+  if (!good)
+    return Status::invalid_argument(
+        "holds something other than 64 hex digits and at most one newline");
   return crypto::Secret::from_bytes(secret.bytes);
 }
 
 Result<crypto::Secret> read_secret(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for its writer. O_NOFOLLOW: nobody may point us at another file.
+  // O_NONBLOCK: opening a FIFO must not wait for its writer. O_NOFOLLOW: nobody may point us at
+  // another file.
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid() && errno == ELOOP) return Status::invalid_argument("a symbolic link, expected a regular file");
+  if (!fd.valid() && errno == ELOOP)
+    return Status::invalid_argument("a symbolic link, expected a regular file");
   if (!fd.valid()) return Status::invalid_argument(strerrordesc_np(errno));
   HVD_RETURN_IF_ERROR(check_secret_file(fd));
-  WipedBuffer<2 * crypto::kSecretSize + 2> text;  // one more than what is legal, to notice what is too long
+  WipedBuffer<2 * crypto::kSecretSize + 2>
+      text;  // one more than what is legal, to notice what is too long
   std::size_t size = 0;
   while (size < text.bytes.size()) {
     const ssize_t got = read(fd.get(), text.bytes.data() + size, text.bytes.size() - size);
@@ -107,8 +118,9 @@ Result<crypto::Secret> read_secret(const std::string& path) {
 Result<crypto::Secret> fetch_secret_from_agent(const std::string& agent_name, Deadline deadline) {
   const std::string context = "job secret from agent \"" + agent_name + "\"";
   if (!is_agent_socket_name(agent_name)) {
-    return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", expected " + std::string(kAgentSocketPrefix) +
-                                    " and " + std::to_string(2 * kAgentSocketRandomBytes) + " hex digits");
+    return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", expected " +
+                                    std::string(kAgentSocketPrefix) + " and " +
+                                    std::to_string(2 * kAgentSocketRandomBytes) + " hex digits");
   }
   auto fd = connect_abstract(agent_name, deadline, -1);
   if (!fd.is_ok()) return fd.status().annotate(context);

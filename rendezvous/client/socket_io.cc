@@ -24,7 +24,8 @@ constexpr Millis kBusyPause{5};  // between attempts while an AF_UNIX listener's
 std::string cause_of(int error) {
   std::string text = Status::from_errno("", error).message();
   text.erase(0, text.find_first_not_of(": "));
-  if (!text.empty() && text.front() >= 'A' && text.front() <= 'Z') text.front() = static_cast<char>(text.front() - 'A' + 'a');
+  if (!text.empty() && text.front() >= 'A' && text.front() <= 'Z')
+    text.front() = static_cast<char>(text.front() - 'A' + 'a');
   return text;
 }
 
@@ -48,7 +49,8 @@ Status socket_error(std::string_view what, int error) {
 }
 
 int poll_timeout(const Deadline& deadline) {
-  // One more, because remaining() rounds down and poll would otherwise spin for the last millisecond.
+  // One more, because remaining() rounds down and poll would otherwise spin for the last
+  // millisecond.
   return static_cast<int>(std::min<Millis::rep>(deadline.remaining().count() + 1, INT_MAX));
 }
 
@@ -64,7 +66,8 @@ Status finish_connect(const Fd& fd, const Deadline& deadline, int wake_fd) {
 }  // namespace
 
 Status wait_for(int fd, short events, const Deadline& deadline, int wake_fd) {
-  std::array<pollfd, 2> fds{{{.fd = fd, .events = events, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}}};
+  std::array<pollfd, 2> fds{{{.fd = fd, .events = events, .revents = 0},
+                             {.fd = wake_fd, .events = POLLIN, .revents = 0}}};
   while (true) {
     const int ready = poll(fds.data(), fds.size(), poll_timeout(deadline));
     if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
@@ -74,7 +77,8 @@ Status wait_for(int fd, short events, const Deadline& deadline, int wake_fd) {
   }
 }
 
-Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline, int wake_fd) {
+Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline,
+                       int wake_fd) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // never asks a name server, so it cannot block
   hints.ai_socktype = SOCK_STREAM;
@@ -98,8 +102,9 @@ Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, i
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.empty() || name.size() > sizeof(address.sun_path) - 1) {
-    return Status::invalid_argument("socket name \"" + name + "\" has " + std::to_string(name.size()) +
-                                    " characters, not 1.." + std::to_string(sizeof(address.sun_path) - 1));
+    return Status::invalid_argument("socket name \"" + name + "\" has " +
+                                    std::to_string(name.size()) + " characters, not 1.." +
+                                    std::to_string(sizeof(address.sun_path) - 1));
   }
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -109,7 +114,8 @@ Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, i
     if (errno != EAGAIN) return socket_error("connect", errno);
     if (deadline.expired()) return Status::timeout("the listener is busy");
     const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
-    if (Status woken = wait_for(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout) return woken;
+    if (Status woken = wait_for(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout)
+      return woken;
   }
   return fd;
 }
@@ -128,13 +134,15 @@ Status send_all(const Fd& fd, ByteSpan bytes, const Deadline& deadline, int wake
   return Status::ok();
 }
 
-Result<std::size_t> receive_some(const Fd& fd, std::span<std::uint8_t> into, const Deadline& deadline, int wake_fd) {
+Result<std::size_t> receive_some(const Fd& fd, std::span<std::uint8_t> into,
+                                 const Deadline& deadline, int wake_fd) {
   while (true) {
     HVD_RETURN_IF_ERROR(wait_for(fd.get(), POLLIN, deadline, wake_fd));
     const ssize_t size = recv(fd.get(), into.data(), into.size(), 0);
     if (size > 0) return static_cast<std::size_t>(size);
     if (size == 0) return Status::peer_lost("connection closed by the other end");
-    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return socket_error("receive", errno);
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+      return socket_error("receive", errno);
   }
 }
 

@@ -21,22 +21,26 @@ struct StoreLimits {
   std::size_t waiters = 65536;
 };
 
-// Somebody who waits for a key; the caller picks the number. One waiter waits for one key at a time.
+// Somebody who waits for a key; the caller picks the number. One waiter waits for one key at a
+// time.
 using WaiterId = std::uint64_t;
 
-// The key-value store: scopes of write-once keys. Pure: no clock, no I/O, no thread of its own; owned by the server's
-// handler and used on its thread only.
+// The key-value store: scopes of write-once keys. Pure: no clock, no I/O, no thread of its own;
+// owned by the server's handler and used on its thread only.
 //
-// It does not know who may do what (but for the owner of a key), nor what a scope means; names come in checked.
+// It does not know who may do what (but for the owner of a key), nor what a scope means; names come
+// in checked.
 class Store {
  public:
   static constexpr std::size_t kEntryOverhead = 128;
 
   explicit Store(StoreLimits limits = {}) : limits_(limits) {}
 
-  // Stores the value and returns who waited for it. The same value again changes nothing and succeeds; a different one is
-  // kPrecondition naming the key. A limit that would be passed is kInvalidArgument (value) or kPrecondition (store).
-  Result<std::vector<WaiterId>> put(std::string_view scope, std::string_view key, ByteSpan value, std::string_view owner);
+  // Stores the value and returns who waited for it. The same value again changes nothing and
+  // succeeds; a different one is kPrecondition naming the key. A limit that would be passed is
+  // kInvalidArgument (value) or kPrecondition (store).
+  Result<std::vector<WaiterId>> put(std::string_view scope, std::string_view key, ByteSpan value,
+                                    std::string_view owner);
 
   // Null when there is none. Valid until the next call that changes the store.
   const Bytes* find(std::string_view scope, std::string_view key) const;
@@ -44,7 +48,8 @@ class Store {
   // kPrecondition when somebody else put the key; OK when there is no such key.
   Status erase(std::string_view scope, std::string_view key, std::string_view owner);
 
-  // Registers for a key that is not there. Requires: find() is null and the waiter waits for nothing.
+  // Registers for a key that is not there. Requires: find() is null and the waiter waits for
+  // nothing.
   Status watch(std::string_view scope, std::string_view key, WaiterId waiter);
   // Forgets the waiter; nothing happens when it waits for nothing.
   void unwatch(WaiterId waiter);

@@ -7,13 +7,16 @@
 #include "runtime/base/deadline.h"
 #include "runtime/crypto/secret.h"
 
-// The agent's socket, docs/design/001-job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank sends kAgentHelloBytes and
-// one byte, the request; the agent answers kAgentHelloBytes, one byte, the outcome, then the secret, and closes.
+// The agent's socket, docs/design/001-job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
+// sends kAgentHelloBytes and one byte, the request; the agent answers kAgentHelloBytes, one byte,
+// the outcome, then the secret, and closes.
 namespace hvd::rendezvous {
 
-inline constexpr std::string_view kAgentSocketPrefix = "hvd-agent-";  // then 32 lower-case hex digits
+inline constexpr std::string_view kAgentSocketPrefix =
+    "hvd-agent-";  // then 32 lower-case hex digits
 inline constexpr std::size_t kAgentSocketRandomBytes = 16;
-inline constexpr std::size_t kAgentSocketNameBytes = kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
+inline constexpr std::size_t kAgentSocketNameBytes =
+    kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
 
 inline constexpr std::string_view kAgentMagic = "HVDAGNT1";
 inline constexpr std::uint8_t kAgentRequestSecret = 1;

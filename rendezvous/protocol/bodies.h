@@ -11,21 +11,24 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 
-// What requests and responses carry, as plain structs and their encoding; the grammar is in docs/design/rendezvous.md.
-// PUT and GET carry the value itself and need nothing here. decode_* take hostile bytes and check every limit.
+// What requests and responses carry, as plain structs and their encoding; the grammar is in
+// docs/design/rendezvous.md. PUT and GET carry the value itself and need nothing here. decode_*
+// take hostile bytes and check every limit.
 namespace hvd::rendezvous {
 
 // POST /v1/session. The answer's body is the server's nonce, kNonceBytes.
 struct SessionBody {
   std::string name;  // of the client, for messages
-  Nonce instance{};  // the same in all sessions of one Client: with the name, the owner of what it puts
+  Nonce instance{};  // the same in all sessions of one Client: with the name, the owner of what it
+                     // puts
   Nonce nonce{};     // fresh for each session
 };
 Bytes encode_session(const SessionBody& body);
 Result<SessionBody> decode_session(ByteSpan bytes);
 Result<Nonce> decode_session_answer(ByteSpan bytes);
 
-// POST /v1/join. Answered 200 with the epoch (u64), 202 with a text (who is missing) when `wait` was not enough, or an error.
+// POST /v1/join. Answered 200 with the epoch (u64), 202 with a text (who is missing) when `wait`
+// was not enough, or an error.
 struct JoinBody {
   std::string group;
   int rank = 0;
@@ -39,8 +42,8 @@ Result<JoinBody> decode_join(ByteSpan bytes);
 Bytes encode_epoch(std::uint64_t epoch);
 Result<std::uint64_t> decode_epoch(ByteSpan bytes);
 
-// POST /v1/mget. The answer holds values for the first so many keys, as many as fit into a body and at least one; the client asks
-// again for the rest.
+// POST /v1/mget. The answer holds values for the first so many keys, as many as fit into a body and
+// at least one; the client asks again for the rest.
 struct GetManyBody {
   std::string scope;
   std::vector<std::string> keys;

@@ -57,7 +57,8 @@ bool HttpHead::take(char c) {
 }
 
 void HttpHead::end_line() {
-  const std::string_view line = std::string_view(text_).substr(line_start_, text_.size() - 2 - line_start_);
+  const std::string_view line =
+      std::string_view(text_).substr(line_start_, text_.size() - 2 - line_start_);
   line_start_ = text_.size();
   if (!started_) {
     started_ = true;
@@ -74,9 +75,11 @@ void HttpHead::end_line() {
 void HttpHead::check_field(std::string_view line) {
   if (line.front() == ' ' || line.front() == '\t') return fail(400, "a folded header field");
   const std::size_t colon = line.find(':');
-  if (colon == std::string_view::npos || colon == 0) return fail(400, "a header line without a field name");
+  if (colon == std::string_view::npos || colon == 0)
+    return fail(400, "a header line without a field name");
   const std::string_view name = line.substr(0, colon);
-  if (name.find_first_of(" \t") != std::string_view::npos) return fail(400, "white space in a field name");
+  if (name.find_first_of(" \t") != std::string_view::npos)
+    return fail(400, "white space in a field name");
   const std::string_view value = trim(line.substr(colon + 1));
 
   if (equals_ignoring_case(name, "content-length")) {
@@ -87,7 +90,8 @@ void HttpHead::check_field(std::string_view line) {
     const bool overflow = error == std::errc::result_out_of_range;
     const bool is_number = (error == std::errc() || overflow) && end == value.data() + value.size();
     if (!is_number) return fail(400, "a Content-Length that is not a number");
-    if (overflow || length > kMaxBodyBytes) return fail(413, "a body of more than " + std::to_string(kMaxBodyBytes) + " bytes");
+    if (overflow || length > kMaxBodyBytes)
+      return fail(413, "a body of more than " + std::to_string(kMaxBodyBytes) + " bytes");
     content_length_ = length;
   } else if (equals_ignoring_case(name, "transfer-encoding")) {
     fail(501, "Transfer-Encoding is not supported");
@@ -98,6 +102,8 @@ void HttpHead::check_field(std::string_view line) {
   }
 }
 
-void HttpHead::fail(int status, std::string reason) { problem_ = HttpProblem{status, std::move(reason)}; }
+void HttpHead::fail(int status, std::string reason) {
+  problem_ = HttpProblem{status, std::move(reason)};
+}
 
 }  // namespace hvd::rendezvous

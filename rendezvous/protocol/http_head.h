@@ -13,15 +13,16 @@ struct HttpProblem {
   std::string reason;
 };
 
-// Collects the head of a message (start line and fields, up to and with the empty line) and refuses early what this
-// protocol never uses and what parsers are known to disagree on: bare LF or CR, NUL and other control characters, folded
-// lines, white space around a field's name, more than kMaxHeaderFields fields or kMaxHeadBytes bytes, a start line that
-// can't hold a legal target, a repeated or signed or listed Content-Length, Transfer-Encoding, Expect, Upgrade. What is left
+// Collects the head of a message (start line and fields, up to and with the empty line) and refuses
+// early what this protocol never uses and what parsers are known to disagree on: bare LF or CR, NUL
+// and other control characters, folded lines, white space around a field's name, more than
+// kMaxHeaderFields fields or kMaxHeadBytes bytes, a start line that can't hold a legal target, a
+// repeated or signed or listed Content-Length, Transfer-Encoding, Expect, Upgrade. What is left
 // goes to Beast's parser. Pure, externally synchronised.
 class HttpHead {
  public:
-  // `begins_with`: what every head of this kind begins with; anything else is a problem at its first byte, so that nobody
-  // waits for the rest of a banner that is no HTTP.
+  // `begins_with`: what every head of this kind begins with; anything else is a problem at its
+  // first byte, so that nobody waits for the rest of a banner that is no HTTP.
   explicit HttpHead(std::string_view begins_with = "") : begins_with_(begins_with) {}
 
   // Takes bytes up to the end of the head and returns how many it took.

@@ -14,8 +14,8 @@ struct HttpRequest {
   Bytes body;
 };
 
-// The part of a response that this protocol uses. `signature` is empty where the server could not sign: it did not know
-// the client, or the request could not be read.
+// The part of a response that this protocol uses. `signature` is empty where the server could not
+// sign: it did not know the client, or the request could not be read.
 struct HttpResponse {
   int status = 0;
   std::string signature;  // the field HVD-Signature

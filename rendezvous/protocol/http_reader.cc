@@ -1,10 +1,14 @@
 #include "rendezvous/protocol/http_reader.h"
 
-#include <utility>  // before Boost: 1.74 uses std::exchange without it
-
+// Boost 1.74 uses std::exchange without including <utility>, so that goes first.
+// clang-format off
+#include <utility>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
+// clang-format on
+
+#include <algorithm>
 
 #include "rendezvous/protocol/limits.h"
 
@@ -24,7 +28,8 @@ std::optional<HttpProblem> parse(Parser& parser, const std::string& head) {
   parser.skip(true);
   const std::size_t used = parser.put(boost::asio::buffer(head), error);
   if (error) return HttpProblem{400, error.message()};
-  if (!parser.is_header_done() || used != head.size()) return HttpProblem{400, "an incomplete head"};
+  if (!parser.is_header_done() || used != head.size())
+    return HttpProblem{400, "an incomplete head"};
   if (parser.get().version() != 11) return HttpProblem{505, "only HTTP/1.1 is spoken here"};
   return std::nullopt;
 }
@@ -43,7 +48,8 @@ std::size_t HttpReader::feed(ByteSpan bytes) {
     }
   }
   if (!problem_ && head_parsed_) {
-    const ByteSpan part = bytes.subspan(taken, std::min(bytes.size() - taken, body_size_ - body_.size()));
+    const ByteSpan part =
+        bytes.subspan(taken, std::min(bytes.size() - taken, body_size_ - body_.size()));
     body_.insert(body_.end(), part.begin(), part.end());
     taken += part.size();
   }
@@ -61,10 +67,13 @@ std::optional<HttpProblem> RequestReader::parse_head(const HttpHead& head) {
     return HttpProblem{414, "a target of more than " + std::to_string(kMaxTargetBytes) + " bytes"};
   }
   if (message.count(http::field::host) != 1) return HttpProblem{400, "not exactly one Host"};
-  if (message.count(http::field::authorization) > 1) return HttpProblem{400, "more than one Authorization"};
+  if (message.count(http::field::authorization) > 1)
+    return HttpProblem{400, "more than one Authorization"};
   const bool has_body = request_.method == "PUT" || request_.method == "POST";
-  if (has_body && !head.content_length()) return HttpProblem{411, request_.method + " without Content-Length"};
-  if (!has_body && head.content_length().value_or(0) != 0) return HttpProblem{400, request_.method + " with a body"};
+  if (has_body && !head.content_length())
+    return HttpProblem{411, request_.method + " without Content-Length"};
+  if (!has_body && head.content_length().value_or(0) != 0)
+    return HttpProblem{400, request_.method + " with a body"};
   return std::nullopt;
 }
 
@@ -79,7 +88,8 @@ std::optional<HttpProblem> ResponseReader::parse_head(const HttpHead& head) {
   if (auto problem = parse(parser, head.text())) return problem;
   const auto& message = parser.get();
   response_.status = static_cast<int>(message.result_int());
-  response_.signature = to_string(message[boost::beast::string_view(kSignatureField.data(), kSignatureField.size())]);
+  response_.signature =
+      to_string(message[boost::beast::string_view(kSignatureField.data(), kSignatureField.size())]);
   response_.close = !message.keep_alive();
   if (!head.content_length()) return HttpProblem{400, "a response without Content-Length"};
   if (response_.status < 200) return HttpProblem{400, "an interim response"};

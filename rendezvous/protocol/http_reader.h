@@ -9,11 +9,13 @@
 
 namespace hvd::rendezvous {
 
-// Reads one HTTP/1.1 request, or one response, from bytes that arrive in any pieces. Holds at most kMaxHeadBytes +
-// kMaxBodyBytes, and no more than has arrived. Pure: no socket, no clock, no exception. For the next message make a new one.
+// Reads one HTTP/1.1 request, or one response, from bytes that arrive in any pieces. Holds at most
+// kMaxHeadBytes + kMaxBodyBytes, and no more than has arrived. Pure: no socket, no clock, no
+// exception. For the next message make a new one.
 class HttpReader {
  public:
-  // Takes bytes up to the end of the message and returns how many it took; stops for good at a problem.
+  // Takes bytes up to the end of the message and returns how many it took; stops for good at a
+  // problem.
   std::size_t feed(ByteSpan bytes);
 
   bool started() const { return head_.done() || !head_.text().empty() || problem_; }

@@ -35,17 +35,22 @@ inline constexpr int kMaxGroupSize = 65536;
 inline constexpr std::size_t kMaxRowBytes = 16 * 1024;
 
 // Deadlines, absolute: bytes that trickle in do not extend them.
-inline constexpr Millis kHeadDeadline{2000};      // from accept, or from the first byte of a later request
+inline constexpr Millis kHeadDeadline{
+    2000};  // from accept, or from the first byte of a later request
 inline constexpr Millis kRequestDeadline{5000};   // the same start, until the last byte of the body
 inline constexpr Millis kResponseDeadline{5000};  // until the client has taken the whole response
 inline constexpr Millis kMaxLongPoll{30000};
-inline constexpr Millis kLingerDeadline{1000};    // after a refusal: how long what still arrives is read and dropped
+inline constexpr Millis kLingerDeadline{
+    1000};  // after a refusal: how long what still arrives is read and dropped
 
 // Connections for a job of `num_proc` ranks.
-constexpr std::size_t max_connections(int num_proc) { return 4 * static_cast<std::size_t>(num_proc) + 64; }
-// A connection is unauthenticated until its session is open. At these bounds the oldest such connection of the source is
-// dropped in favour of the new one. All ranks of a host share a source address and start at once, so the bound grows with
-// the job: a fixed 8 would make 64 ranks of one host knock each other out.
+constexpr std::size_t max_connections(int num_proc) {
+  return 4 * static_cast<std::size_t>(num_proc) + 64;
+}
+// A connection is unauthenticated until its session is open. At these bounds the oldest such
+// connection of the source is dropped in favour of the new one. All ranks of a host share a source
+// address and start at once, so the bound grows with the job: a fixed 8 would make 64 ranks of one
+// host knock each other out.
 constexpr std::size_t max_unauthenticated_per_source(int num_proc) {
   return num_proc > 8 ? static_cast<std::size_t>(num_proc) : 8;
 }

@@ -7,12 +7,12 @@
 
 #include "runtime/base/status.h"
 
-// What scopes and keys may be called. A scope is 1..kMaxScopeBytes of [A-Za-z0-9._-], a key 1..kMaxKeyBytes of
-// [A-Za-z0-9._:/-].
+// What scopes and keys may be called. A scope is 1..kMaxScopeBytes of [A-Za-z0-9._-], a
+// key 1..kMaxKeyBytes of [A-Za-z0-9._:/-].
 //
-// Scopes `epoch.<n>` (the rows of epoch n, filed by the server, read-only) and `epoch.<n>.<name>` (for the ranks of the epoch)
-// exist only while epoch n is the latest of its group: a rank of an earlier epoch can neither read nor write them. Every
-// other scope lives as long as the job.
+// Scopes `epoch.<n>` (the rows of epoch n, filed by the server, read-only) and `epoch.<n>.<name>`
+// (for the ranks of the epoch) exist only while epoch n is the latest of its group: a rank of an
+// earlier epoch can neither read nor write them. Every other scope lives as long as the job.
 namespace hvd::rendezvous {
 
 std::string scope_of_epoch(std::uint64_t epoch);                         // "epoch.7"

@@ -11,7 +11,8 @@ namespace hvd::rendezvous {
 
 enum class Action { kSession, kJoin, kGetMany, kGet, kPut, kErase };
 
-// A request line that names one of our routes. scope, key and wait are for kGet, kPut and kErase (wait for kGet alone).
+// A request line that names one of our routes. scope, key and wait are for kGet, kPut and kErase
+// (wait for kGet alone).
 struct Route {
   Action action = Action::kSession;
   std::string scope;
@@ -19,8 +20,9 @@ struct Route {
   Millis wait{0};  // how long to wait for a key that is not there; at most kMaxLongPoll
 };
 
-// Either a route or what to answer instead: 404 for an unknown path, 405 for a method that the path has not, 400 for a
-// scope, key or wait that is not legal. Needs no secret: it depends on the request line alone.
+// Either a route or what to answer instead: 404 for an unknown path, 405 for a method that the path
+// has not, 400 for a scope, key or wait that is not legal. Needs no secret: it depends on the
+// request line alone.
 struct RouteOrProblem {
   Route route;
   HttpProblem problem{.status = 0, .reason = ""};  // status 0: there is a route

@@ -30,7 +30,8 @@ std::optional<std::uint64_t> Admission::evict_from(const std::string& source) {
 }
 
 std::string Admission::busiest_source() const {
-  return std::ranges::max_element(by_source_, {}, [](const auto& entry) { return entry.second; })->first;
+  return std::ranges::max_element(by_source_, {}, [](const auto& entry) { return entry.second; })
+      ->first;
 }
 
 bool Admission::forget_unauthenticated(std::uint64_t connection) {

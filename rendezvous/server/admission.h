@@ -17,9 +17,10 @@ struct AdmissionLimits {
 
 // Which connections there may be. Pure; owned by the server and used on its thread only.
 //
-// Connections that have not shown the key are bounded, in all and by source, and a new one takes the place of the oldest: a
-// real client shows the key within a round trip, so a crowd of silent connections only pushes out itself. Only when all
-// connections are authenticated and their number is at its bound is a new one turned away.
+// Connections that have not shown the key are bounded, in all and by source, and a new one takes
+// the place of the oldest: a real client shows the key within a round trip, so a crowd of silent
+// connections only pushes out itself. Only when all connections are authenticated and their number
+// is at its bound is a new one turned away.
 class Admission {
  public:
   explicit Admission(AdmissionLimits limits) : limits_(limits) {}
@@ -48,12 +49,13 @@ class Admission {
   bool forget_unauthenticated(std::uint64_t connection);
 
   AdmissionLimits limits_;
-  std::list<Waiting> unauthenticated_;         // oldest first; short, because it is bounded
+  std::list<Waiting> unauthenticated_;  // oldest first; short, because it is bounded
   std::map<std::string, std::size_t> by_source_;
   std::unordered_set<std::uint64_t> authenticated_;
 };
 
-// All loopback addresses are one source (anybody on the host may use any of them), and so is an IPv6 /64 network.
+// All loopback addresses are one source (anybody on the host may use any of them), and so is an
+// IPv6 /64 network.
 std::string source_of(const std::string& numeric_address);
 
 }  // namespace hvd::rendezvous

@@ -1,7 +1,5 @@
 #include "rendezvous/server/connection.h"
 
-#include <boost/asio/write.hpp>
-
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_writer.h"
 #include "rendezvous/protocol/limits.h"
@@ -11,13 +9,18 @@ namespace hvd::rendezvous {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket, const crypto::Secret& store_key,
-                       ConnectionOwner& owner)
-    : id_(id), socket_(std::move(socket)), timer_(socket_.get_executor()), owner_(owner), guard_(store_key) {}
+Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket,
+                       const crypto::Secret& store_key, ConnectionOwner& owner)
+    : id_(id),
+      socket_(std::move(socket)),
+      timer_(socket_.get_executor()),
+      owner_(owner),
+      guard_(store_key) {}
 
 void Connection::start() { next_request(); }
 
-// A client that has shown the key may be silent for as long as it likes between requests; anybody else has to be quick.
+// A client that has shown the key may be silent for as long as it likes between requests; anybody
+// else has to be quick.
 void Connection::next_request() {
   state_ = State::kReading;
   reader_.emplace();
@@ -37,10 +40,11 @@ void Connection::next_request() {
 void Connection::read() {
   if (read_pending_) return;
   read_pending_ = true;
-  socket_.async_read_some(asio::buffer(in_), [self = shared_from_this()](const error_code& error, std::size_t size) {
-    self->read_pending_ = false;
-    self->on_read(error, size);
-  });
+  socket_.async_read_some(asio::buffer(in_),
+                          [self = shared_from_this()](const error_code& error, std::size_t size) {
+                            self->read_pending_ = false;
+                            self->on_read(error, size);
+                          });
 }
 
 void Connection::on_read(const error_code& error, std::size_t size) {
@@ -86,7 +90,8 @@ void Connection::dispatch() {
   const HttpRequest request = reader_->take();
   const RouteOrProblem parsed = parse_route(request.method, request.target);
   if (parsed.problem.status != 0) {
-    owner_.count(parsed.problem.status == 400 ? &ServerStats::malformed : &ServerStats::refused_routes);
+    owner_.count(parsed.problem.status == 400 ? &ServerStats::malformed
+                                              : &ServerStats::refused_routes);
     return refuse(parsed.problem.status, parsed.problem.reason, request.method != "HEAD");
   }
   switch (guard_.check(parsed.route, request)) {
@@ -130,7 +135,8 @@ void Connection::answer(const Reply& reply) {
   write(response);
 }
 
-// Unsigned, because the client has not shown that it knows the key, or its request could not be read. The connection ends.
+// Unsigned, because the client has not shown that it knows the key, or its request could not be
+// read. The connection ends.
 void Connection::refuse(int status, const std::string& reason, bool with_body) {
   HttpResponse response;
   response.status = status;
@@ -144,9 +150,10 @@ void Connection::write(const HttpResponse& response) {
   close_after_write_ = response.close;
   out_ = write_response(response);
   arm(SteadyClock::now() + kResponseDeadline);
-  asio::async_write(socket_, asio::buffer(out_), [self = shared_from_this()](const error_code& error, std::size_t) {
-    self->on_written(error);
-  });
+  asio::async_write(socket_, asio::buffer(out_),
+                    [self = shared_from_this()](const error_code& error, std::size_t) {
+                      self->on_written(error);
+                    });
 }
 
 void Connection::on_written(const error_code& error) {
@@ -157,7 +164,8 @@ void Connection::on_written(const error_code& error) {
   next_request();
 }
 
-// Closing with unread bytes would make the kernel send a reset, which can overtake the answer. So the rest is read first.
+// Closing with unread bytes would make the kernel send a reset, which can overtake the answer. So
+// the rest is read first.
 void Connection::drain() {
   state_ = State::kDraining;
   error_code ignored;

@@ -4,12 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>  // before Asio: Boost 1.74 uses std::exchange without it
-
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "rendezvous/protocol/http_reader.h"
+#include "rendezvous/server/asio.h"
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/server_stats.h"
 #include "rendezvous/server/session_guard.h"
@@ -21,7 +18,7 @@ namespace hvd::rendezvous {
 class ConnectionOwner {
  public:
   virtual Handler& handler() = 0;
-  virtual void count(std::uint64_t ServerStats::* counter) = 0;
+  virtual void count(std::uint64_t ServerStats::*counter) = 0;
   // The client has shown the key.
   virtual void authenticated(ConnectionId connection) = 0;
   // The replies go to connections whose requests wait.
@@ -33,12 +30,14 @@ class ConnectionOwner {
   ~ConnectionOwner() = default;
 };
 
-// One client's socket: reads a request, has it checked and handled, writes the answer, and so on, under absolute deadlines.
-// Loop-confined to the server's thread. Shared by the server's table and by its own pending operations (Asio's way: the last
-// one of the two to go ends it). It decides nothing about keys and groups; that is the handler's.
+// One client's socket: reads a request, has it checked and handled, writes the answer, and so on,
+// under absolute deadlines. Loop-confined to the server's thread. Shared by the server's table and
+// by its own pending operations (Asio's way: the last one of the two to go ends it). It decides
+// nothing about keys and groups; that is the handler's.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(ConnectionId id, boost::asio::ip::tcp::socket socket, const crypto::Secret& store_key, ConnectionOwner& owner);
+  Connection(ConnectionId id, boost::asio::ip::tcp::socket socket, const crypto::Secret& store_key,
+             ConnectionOwner& owner);
 
   void start();
   // Answers the request that waits; nothing happens when none does.

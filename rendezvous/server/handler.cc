@@ -18,16 +18,21 @@ Reply error_reply(const Status& status) {
   return {http_status, encode_error(status)};
 }
 
-Reply reply_of(const Status& status) { return status.is_ok() ? Reply{kOk, {}} : error_reply(status); }
+Reply reply_of(const Status& status) {
+  return status.is_ok() ? Reply{kOk, {}} : error_reply(status);
+}
 
 }  // namespace
 
 Handler::Handler()
     : store_({.value_bytes = kMaxValueBytes, .total_bytes = kMaxStoreBytes, .keys = kMaxStoreKeys}),
-      joins_({.groups = kMaxGroups, .group_size = kMaxGroupSize, .row_bytes = kMaxRowBytes,
+      joins_({.groups = kMaxGroups,
+              .group_size = kMaxGroupSize,
+              .row_bytes = kMaxRowBytes,
               .total_row_bytes = kMaxStoreBytes}) {}
 
-Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner, const Route& route, ByteSpan body) {
+Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner,
+                                 const Route& route, ByteSpan body) {
   Outcome outcome;
   switch (route.action) {
     case Action::kJoin:
@@ -42,7 +47,8 @@ Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner
       break;
     case Action::kErase: {
       Status status = check_epoch(route.scope);
-      outcome.reply = reply_of(status.is_ok() ? store_.erase(route.scope, route.key, owner) : status);
+      outcome.reply =
+          reply_of(status.is_ok() ? store_.erase(route.scope, route.key, owner) : status);
       break;
     }
     case Action::kSession:
@@ -51,18 +57,20 @@ Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner
   return outcome;
 }
 
-// A scope of an epoch exists only while the epoch is current: a rank that was left behind in an earlier one must neither
-// read what is there now nor add to it.
+// A scope of an epoch exists only while the epoch is current: a rank that was left behind in an
+// earlier one must neither read what is there now nor add to it.
 Status Handler::check_epoch(std::string_view scope) const {
   const auto epoch = epoch_of_scope(scope);
   if (!epoch || joins_.is_current(*epoch)) return Status::ok();
-  return Status::precondition("scope " + std::string(scope) + " belongs to an epoch that is not current (the latest is " +
+  return Status::precondition("scope " + std::string(scope) +
+                              " belongs to an epoch that is not current (the latest is " +
                               std::to_string(joins_.last_epoch()) + ")");
 }
 
 void Handler::put(std::string_view owner, const Route& route, ByteSpan body, Outcome& outcome) {
   if (is_row_scope(route.scope)) {
-    outcome.reply = error_reply(Status::precondition("scope " + route.scope + " is for rows; only a join writes it"));
+    outcome.reply = error_reply(
+        Status::precondition("scope " + route.scope + " is for rows; only a join writes it"));
     return;
   }
   if (Status over = check_epoch(route.scope); !over.is_ok()) {
@@ -72,7 +80,8 @@ void Handler::put(std::string_view owner, const Route& route, ByteSpan body, Out
   auto waiters = store_.put(route.scope, route.key, body, owner);
   outcome.reply = reply_of(waiters.status());
   if (!waiters.is_ok()) return;
-  for (WaiterId waiter : waiters.value()) outcome.released.emplace_back(waiter, Reply{kOk, Bytes(body.begin(), body.end())});
+  for (WaiterId waiter : waiters.value())
+    outcome.released.emplace_back(waiter, Reply{kOk, Bytes(body.begin(), body.end())});
 }
 
 Handler::Outcome Handler::get(ConnectionId connection, const Route& route) {
@@ -116,11 +125,16 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
   }
   JoinBody request = std::move(decoded).value();
   const Millis wait = request.wait;
-  JoinOutcome joined = joins_.join({.group = std::move(request.group), .rank = request.rank, .size = request.size,
-                                    .nonce = request.nonce, .row = std::move(request.row)},
+  JoinOutcome joined = joins_.join({.group = std::move(request.group),
+                                    .rank = request.rank,
+                                    .size = request.size,
+                                    .nonce = request.nonce,
+                                    .row = std::move(request.row)},
                                    connection);
-  if (joined.replaced) outcome.released.emplace_back(*joined.replaced, error_reply(joined.replaced_error));
-  for (MemberId member : joined.failed) outcome.released.emplace_back(member, error_reply(joined.error));
+  if (joined.replaced)
+    outcome.released.emplace_back(*joined.replaced, error_reply(joined.replaced_error));
+  for (MemberId member : joined.failed)
+    outcome.released.emplace_back(member, error_reply(joined.error));
   if (!joined.error.is_ok()) {
     outcome.reply = error_reply(joined.error);
   } else if (joined.waiting()) {
@@ -132,15 +146,19 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
 }
 
 void Handler::file_rows(const JoinOutcome& joined, Outcome& outcome) {
-  const Reply over = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
+  const Reply over = error_reply(
+      Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
   if (joined.retired_epoch != 0) {
-    for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch))) outcome.released.emplace_back(waiter, over);
+    for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch)))
+      outcome.released.emplace_back(waiter, over);
   }
   Status filed;
   for (std::size_t rank = 0; rank < joined.rows.size() && filed.is_ok(); ++rank) {
-    filed = store_.put(scope_of_epoch(joined.epoch), std::to_string(rank), joined.rows[rank], "").status();
+    filed = store_.put(scope_of_epoch(joined.epoch), std::to_string(rank), joined.rows[rank], "")
+                .status();
   }
-  const Reply reply = filed.is_ok() ? Reply{kOk, encode_epoch(joined.epoch)} : error_reply(filed.annotate("filing rows"));
+  const Reply reply = filed.is_ok() ? Reply{kOk, encode_epoch(joined.epoch)}
+                                    : error_reply(filed.annotate("filing rows"));
   outcome.reply = reply;
   for (MemberId member : joined.others) outcome.released.emplace_back(member, reply);
 }

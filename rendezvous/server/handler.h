@@ -24,22 +24,24 @@ struct Reply {
   Bytes body;
 };
 
-// Authenticated requests in, replies out: the store, the groups and the rules between them. Pure: knows no socket, no clock
-// and no key; owned by the server and used on its thread only. A connection has at most one request here at a time.
+// Authenticated requests in, replies out: the store, the groups and the rules between them. Pure:
+// knows no socket, no clock and no key; owned by the server and used on its thread only. A
+// connection has at most one request here at a time.
 class Handler {
  public:
   Handler();
 
-  // What became of a request: a reply, or nullopt when the caller has to wait for at most `wait` (then expire()).
-  // `released` are connections whose waiting this request ended.
+  // What became of a request: a reply, or nullopt when the caller has to wait for at most `wait`
+  // (then expire()). `released` are connections whose waiting this request ended.
   struct Outcome {
     std::optional<Reply> reply;
     Millis wait{0};
     std::vector<std::pair<ConnectionId, Reply>> released;
   };
-  // `owner` names the client in words and for DELETE. Requires: the connection has no request waiting; the route is not
-  // kSession.
-  Outcome handle(ConnectionId connection, std::string_view owner, const Route& route, ByteSpan body);
+  // `owner` names the client in words and for DELETE. Requires: the connection has no request
+  // waiting; the route is not kSession.
+  Outcome handle(ConnectionId connection, std::string_view owner, const Route& route,
+                 ByteSpan body);
 
   // The time of a waiting request is over; the reply says what is missing. Requires: it waits.
   Reply expire(ConnectionId connection);

@@ -18,8 +18,9 @@ struct ListenSockets {
   std::vector<One> sockets;  // in the order of the addresses
 };
 
-// One listening socket for each numeric address, all on one port that the kernel picks; non-blocking and CLOEXEC. An address
-// given twice is listened on once. kInvalidArgument names an address that is not numeric or not of this host.
+// One listening socket for each numeric address, all on one port that the kernel picks;
+// non-blocking and CLOEXEC. An address given twice is listened on once. kInvalidArgument names an
+// address that is not numeric or not of this host.
 Result<ListenSockets> listen_on(const std::vector<std::string>& addresses);
 
 }  // namespace hvd::rendezvous

@@ -7,14 +7,10 @@
 #include <thread>
 #include <tuple>
 #include <unordered_map>
-#include <utility>  // before Asio: Boost 1.74 uses std::exchange without it
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/admission.h"
+#include "rendezvous/server/asio.h"
 #include "rendezvous/server/connection.h"
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/listen_sockets.h"
@@ -28,10 +24,13 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kAcceptsPerWakeUp = 16;          // so that a flood of connections does not starve those that are there
+constexpr int kAcceptsPerWakeUp =
+    16;  // so that a flood of connections does not starve those that are there
 constexpr Millis kPauseWithoutDescriptors{50};
 
-void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
+void set_option(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
 
 // A client whose host went down must not keep its connection for ever.
 void set_socket_options(int fd) {
@@ -45,15 +44,16 @@ void set_socket_options(int fd) {
 
 }  // namespace
 
-// Everything but stats_ belongs to the server's thread once that runs. Order of the members: what uses the io_context goes
-// before it.
+// Everything but stats_ belongs to the server's thread once that runs. Order of the members: what
+// uses the io_context goes before it.
 class Server::Impl final : public ConnectionOwner {
  public:
   explicit Impl(const ServerOptions& options)
       : store_key_(rendezvous::store_key(options.secret)),
-        admission_({.connections = max_connections(options.num_proc),
-                    .unauthenticated = max_unauthenticated(options.num_proc),
-                    .unauthenticated_per_source = max_unauthenticated_per_source(options.num_proc)}) {}
+        admission_(
+            {.connections = max_connections(options.num_proc),
+             .unauthenticated = max_unauthenticated(options.num_proc),
+             .unauthenticated_per_source = max_unauthenticated_per_source(options.num_proc)}) {}
 
   ~Impl() {
     io_.stop();
@@ -64,7 +64,8 @@ class Server::Impl final : public ConnectionOwner {
     HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses));
     port_ = sockets.port;
     for (auto& [fd, is_v6] : sockets.sockets) {
-      auto listener = std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
+      auto listener =
+          std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
       error_code error;
       listener->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
       if (error) return Status::internal("listening socket: " + error.message());
@@ -86,7 +87,7 @@ class Server::Impl final : public ConnectionOwner {
   }
 
   Handler& handler() override { return handler_; }
-  void count(std::uint64_t ServerStats::* counter) override {
+  void count(std::uint64_t ServerStats::*counter) override {
     const std::scoped_lock lock(mutex_);
     ++(stats_.*counter);
   }
@@ -112,15 +113,17 @@ class Server::Impl final : public ConnectionOwner {
   };
 
   void wait_for_connection(Listener& listener) {
-    listener.acceptor.async_wait(tcp::acceptor::wait_read, [this, &listener](const error_code& error) {
-      if (!error) accept_some(listener);
-    });
+    listener.acceptor.async_wait(tcp::acceptor::wait_read,
+                                 [this, &listener](const error_code& error) {
+                                   if (!error) accept_some(listener);
+                                 });
   }
 
   // By accept4 and not by Asio, which in this version leaves the socket open in child processes.
   void accept_some(Listener& listener) {
     for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
-      Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr,
+                    SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (fd.valid()) {
         admit(std::move(fd), listener.is_v6);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -153,7 +156,8 @@ class Server::Impl final : public ConnectionOwner {
 
     count(&ServerStats::connections);
     const ConnectionId id = ++last_connection_;
-    const Admission::Decision decision = admission_.arrive(id, source_of(peer.address().to_string()));
+    const Admission::Decision decision =
+        admission_.arrive(id, source_of(peer.address().to_string()));
     if (decision.evicted) {
       count(&ServerStats::evicted);
       connections_.at(*decision.evicted)->close();
@@ -179,7 +183,8 @@ class Server::Impl final : public ConnectionOwner {
 
 Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
   if (options.num_proc < 1) {
-    return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) + ", expected at least 1");
+    return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) +
+                                    ", expected at least 1");
   }
   try {  // Asio throws where the system has no epoll or no descriptor for it
     auto impl = std::make_unique<Impl>(options);

@@ -12,17 +12,20 @@
 namespace hvd::rendezvous {
 
 struct ServerOptions {
-  crypto::Secret secret;                      // the job secret; the server derives its own key
-  std::vector<std::string> listen_addresses;  // numeric IPv4 or IPv6 addresses of this host; at least one
-  int num_proc = 1;                           // scales the bounds on connections
+  crypto::Secret secret;  // the job secret; the server derives its own key
+  std::vector<std::string>
+      listen_addresses;  // numeric IPv4 or IPv6 addresses of this host; at least one
+  int num_proc = 1;      // scales the bounds on connections
 };
 
-// The rendezvous store behind HTTP/1.1, for one job. Owned by the launcher. Runs on one thread of its own,
-// `hvd-rendezvous`, which owns the store, the sockets and the timers; the methods here are thread-safe. It decides nothing
-// about ranks: a rank's death is the launcher's business, not the store's.
+// The rendezvous store behind HTTP/1.1, for one job. Owned by the launcher. Runs on one thread of
+// its own, `hvd-rendezvous`, which owns the store, the sockets and the timers; the methods here are
+// thread-safe. It decides nothing about ranks: a rank's death is the launcher's business, not the
+// store's.
 class Server {
  public:
-  // Listens on one port, picked by the kernel and the same on all addresses. On return it accepts connections.
+  // Listens on one port, picked by the kernel and the same on all addresses. On return it accepts
+  // connections.
   static Result<std::unique_ptr<Server>> start(ServerOptions options);
   ~Server();  // closes all connections and joins the thread; waits for no client
   Server(const Server&) = delete;

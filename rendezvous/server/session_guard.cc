@@ -6,7 +6,8 @@
 
 namespace hvd::rendezvous {
 
-SessionGuard::SessionGuard(crypto::Secret store_key) : store_key_(store_key), key_(std::move(store_key)) {}
+SessionGuard::SessionGuard(crypto::Secret store_key)
+    : store_key_(store_key), key_(std::move(store_key)) {}
 
 SessionGuard::Verdict SessionGuard::check(const Route& route, const HttpRequest& request) {
   const bool opens = route.action == Action::kSession;

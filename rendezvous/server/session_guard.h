@@ -12,19 +12,22 @@
 
 namespace hvd::rendezvous {
 
-// Decides for one connection which requests are authentic, and signs the answers. One per connection, on the server's
-// thread. A session is opened by the connection's first request and ends with the connection, so a recorded request is of
-// no use elsewhere; within it the counter must rise. The peer counts as authenticated only once a request with the session's key has
-// come: the opening request alone could be a recording.
+// Decides for one connection which requests are authentic, and signs the answers. One per
+// connection, on the server's thread. A session is opened by the connection's first request and
+// ends with the connection, so a recorded request is of no use elsewhere; within it the counter
+// must rise. The peer counts as authenticated only once a request with the session's key has come:
+// the opening request alone could be a recording.
 class SessionGuard {
  public:
   explicit SessionGuard(crypto::Secret store_key);
 
   enum class Verdict { kRefused, kOpensSession, kAuthentic };
-  // Changes nothing when it refuses. After another verdict, sign() signs the answer to this request.
+  // Changes nothing when it refuses. After another verdict, sign() signs the answer to this
+  // request.
   Verdict check(const Route& route, const HttpRequest& request);
-  // The answer to the request that opens the session: its body is the server's nonce. Requires: the last verdict was
-  // kOpensSession, and the request's body is well-formed, else kInvalidArgument. From here on the session's key holds.
+  // The answer to the request that opens the session: its body is the server's nonce. Requires: the
+  // last verdict was kOpensSession, and the request's body is well-formed, else kInvalidArgument.
+  // From here on the session's key holds.
   Result<HttpResponse> open(const HttpRequest& request);
   void sign(HttpResponse& response) const;
 
@@ -34,12 +37,12 @@ class SessionGuard {
 
  private:
   crypto::Secret store_key_;
-  crypto::Secret key_;          // the session's, once it is open
-  Nonce session_{};             // the server's nonce, once it is open
+  crypto::Secret key_;  // the session's, once it is open
+  Nonce session_{};     // the server's nonce, once it is open
   bool open_ = false;
   bool authenticated_ = false;
   std::uint64_t last_counter_ = 0;
-  crypto::Digest last_mac_{};   // of the request that is being answered
+  crypto::Digest last_mac_{};  // of the request that is being answered
   std::string owner_;
 };
 

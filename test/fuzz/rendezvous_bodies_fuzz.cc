@@ -1,5 +1,5 @@
-// The bodies of requests. They are decoded only after the signature was checked, and must hold without that. The first byte picks the
-// kind.
+// The bodies of requests. They are decoded only after the signature was checked, and must hold
+// without that. The first byte picks the kind.
 
 #include <algorithm>
 

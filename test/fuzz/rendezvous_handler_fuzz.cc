@@ -1,5 +1,6 @@
-// A script of requests from a few connections, with connections that go and waits that run out, against the handler. Each
-// step is four bytes: operation, connection, and two that pick names and sizes. Checked: who waits is answered once and nobody else is.
+// A script of requests from a few connections, with connections that go and waits that run out,
+// against the handler. Each step is four bytes: operation, connection, and two that pick names and
+// sizes. Checked: who waits is answered once and nobody else is.
 
 #include <set>
 
@@ -32,21 +33,27 @@ struct Script {
     } else {
       request(connection, operation, bytes[2], bytes[3]);
     }
-    HVD_CHECK(handler.store().waiter_count() + handler.joins().waiting_count() == waiting.size(), "who waits is known");
+    HVD_CHECK(handler.store().waiter_count() + handler.joins().waiting_count() == waiting.size(),
+              "who waits is known");
   }
 
   void request(ConnectionId connection, int operation, std::uint8_t a, std::uint8_t b) {
     Route route;
     Bytes body;
-    const std::string scopes[] = {"s", "t", scope_of_epoch(b % 4u), scope_of_epoch(b % 4u, "x"), "epoch.01"};
+    const std::string scopes[] = {"s", "t", scope_of_epoch(b % 4u), scope_of_epoch(b % 4u, "x"),
+                                  "epoch.01"};
     route.scope = scopes[a % 5];
     route.key = std::to_string(b % 4);
     if (operation <= 1) {
       route.action = Action::kJoin;
       Nonce nonce{};
       nonce[0] = static_cast<std::uint8_t>(b >> 5);
-      body = encode_join({.group = a & 64 ? "g" : "h", .rank = a % 3, .size = a & 128 ? 3 : b % 4, .nonce = nonce,
-                          .wait = Millis(1000), .row = Bytes(b)});
+      body = encode_join({.group = a & 64 ? "g" : "h",
+                          .rank = a % 3,
+                          .size = a & 128 ? 3 : b % 4,
+                          .nonce = nonce,
+                          .wait = Millis(1000),
+                          .row = Bytes(b)});
     } else if (operation == 2) {
       route.action = Action::kGetMany;
       body = encode_get_many({.scope = route.scope, .keys = {"0", "1", route.key}});
@@ -59,7 +66,8 @@ struct Script {
       route.action = Action::kPut;
       body = Bytes(b / 64u, 1);
     }
-    const Handler::Outcome outcome = handler.handle(connection, "owner" + std::to_string(a % 2), route, body);
+    const Handler::Outcome outcome =
+        handler.handle(connection, "owner" + std::to_string(a % 2), route, body);
     if (!outcome.reply) waiting.insert(connection);
     for (const auto& [released, reply] : outcome.released) {
       HVD_CHECK(released != connection, "the caller's answer is the reply");

@@ -1,10 +1,10 @@
-#include <catch2/catch.hpp>
+#include "rendezvous/client/client.h"
 
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <set>
 #include <thread>
 
-#include "rendezvous/client/client.h"
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
 #include "rendezvous/server/server.h"
@@ -18,10 +18,16 @@ Deadline soon() { return Deadline::after(Millis(10000)); }
 
 struct Job {
   explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"})
-      : server(Server::start({.secret = secret, .listen_addresses = std::move(addresses), .num_proc = num_proc}).value()) {}
+      : server(
+            Server::start(
+                {.secret = secret, .listen_addresses = std::move(addresses), .num_proc = num_proc})
+                .value()) {}
 
   Client client(int rank, const std::string& host = "127.0.0.1") {
-    return Client({.host = host, .port = server->port(), .secret = secret, .name = "rank " + std::to_string(rank)});
+    return Client({.host = host,
+                   .port = server->port(),
+                   .secret = secret,
+                   .name = "rank " + std::to_string(rank)});
   }
 
   crypto::Secret secret = crypto::Secret::random();
@@ -68,7 +74,8 @@ TEST_CASE("8 ranks that join get one epoch and read each other's rows", "[multi]
   CHECK(job.server->stats().limits_hit().empty());
 }
 
-TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of the last", "[multi][rendezvous]") {
+TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of the last",
+          "[multi][rendezvous]") {
   Job job(2);
   CHECK(join_all(job, 2) == std::vector<std::uint64_t>(2, 1));
   Client client = job.client(0);
@@ -77,9 +84,12 @@ TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of
 
   const auto old_row = client.get_many(scope_of_epoch(1), {"0"}, soon());
   CHECK(old_row.status().code() == StatusCode::kPrecondition);
-  CHECK(client.wait(scope_of_epoch(1, "mine"), "k", soon()).status().code() == StatusCode::kPrecondition);
-  CHECK(client.put(scope_of_epoch(1, "mine"), "k2", as_bytes("v"), soon()).code() == StatusCode::kPrecondition);
-  CHECK(client.put(scope_of_epoch(2), "5", as_bytes("forged"), soon()).code() == StatusCode::kPrecondition);
+  CHECK(client.wait(scope_of_epoch(1, "mine"), "k", soon()).status().code() ==
+        StatusCode::kPrecondition);
+  CHECK(client.put(scope_of_epoch(1, "mine"), "k2", as_bytes("v"), soon()).code() ==
+        StatusCode::kPrecondition);
+  CHECK(client.put(scope_of_epoch(2), "5", as_bytes("forged"), soon()).code() ==
+        StatusCode::kPrecondition);
 }
 
 TEST_CASE("64 ranks of one host may start at once", "[multi][rendezvous]") {
@@ -118,21 +128,26 @@ TEST_CASE("Ranks that disagree on the size all hear both values", "[multi][rende
   }
 }
 
-TEST_CASE("A join that nobody completes ends at its deadline and names who is missing", "[multi][rendezvous]") {
+TEST_CASE("A join that nobody completes ends at its deadline and names who is missing",
+          "[multi][rendezvous]") {
   Job job(3);
   Client client = job.client(1);
   const TimePoint start = SteadyClock::now();
   const Status error = client.join("world", 1, 3, {}, Deadline::after(Millis(300))).status();
   CHECK(SteadyClock::now() - start < Millis(2000));
   CHECK(error.code() == StatusCode::kTimeout);
-  CHECK_THAT(error.message(), Catch::Contains("/v1/join") && Catch::Contains("1 of 3") && Catch::Contains("never joined: 0, 2"));
+  CHECK_THAT(error.message(), Catch::Contains("/v1/join") && Catch::Contains("1 of 3") &&
+                                  Catch::Contains("never joined: 0, 2"));
 }
 
-TEST_CASE("A rank that went away while it waited is not part of the next epoch", "[multi][rendezvous]") {
+TEST_CASE("A rank that went away while it waited is not part of the next epoch",
+          "[multi][rendezvous]") {
   Job job(2);
   {
     Client gone = job.client(0);
-    CHECK(gone.join("world", 0, 2, as_bytes("gone"), Deadline::after(Millis(200))).status().code() == StatusCode::kTimeout);
+    CHECK(
+        gone.join("world", 0, 2, as_bytes("gone"), Deadline::after(Millis(200))).status().code() ==
+        StatusCode::kTimeout);
   }
   Client late = job.client(1);
   const Status error = late.join("world", 1, 2, {}, Deadline::after(Millis(300))).status();
@@ -165,7 +180,8 @@ TEST_CASE("Only the owner deletes a key", "[multi][rendezvous]") {
   CHECK(other.put("s", "k", as_bytes("w"), soon()).is_ok());
 }
 
-TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile", "[multi][rendezvous]") {
+TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile",
+          "[multi][rendezvous]") {
   Job job(2);
   Client client = job.client(0);
   Bytes got;
@@ -174,7 +190,8 @@ TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanw
     if (value.is_ok()) got = value.value();
   });
   // The same client, while its other thread waits; and the key at last by another client.
-  for (int i = 0; i < 20; ++i) CHECK(client.put("s", "k" + std::to_string(i), as_bytes("v"), soon()).is_ok());
+  for (int i = 0; i < 20; ++i)
+    CHECK(client.put("s", "k" + std::to_string(i), as_bytes("v"), soon()).is_ok());
   Client other = job.client(1);
   CHECK(other.put("s", "late", as_bytes("here"), soon()).is_ok());
   waiter.join();
@@ -207,13 +224,16 @@ TEST_CASE("get_many fetches more than one answer can hold", "[multi][rendezvous]
   CHECK(client.get_many("s", {}, soon()).value().empty());
 }
 
-TEST_CASE("Values and names over the limits are refused by name before they are sent", "[multi][rendezvous]") {
+TEST_CASE("Values and names over the limits are refused by name before they are sent",
+          "[multi][rendezvous]") {
   Job job(1);
   Client client = job.client(0);
-  CHECK_THAT(client.put("s", "k", Bytes(kMaxValueBytes + 1), soon()).message(), Catch::Contains("s/k") && Catch::Contains("262145"));
+  CHECK_THAT(client.put("s", "k", Bytes(kMaxValueBytes + 1), soon()).message(),
+             Catch::Contains("s/k") && Catch::Contains("262145"));
   CHECK_THAT(client.put("a b", "k", {}, soon()).message(), Catch::Contains("scope \"a b\""));
   CHECK_THAT(client.put("s", "k?x", {}, soon()).message(), Catch::Contains("key \"k?x\""));
-  CHECK_THAT(client.join("world", 2, 2, {}, soon()).status().message(), Catch::Contains("rank 2") && Catch::Contains("0..1"));
+  CHECK_THAT(client.join("world", 2, 2, {}, soon()).status().message(),
+             Catch::Contains("rank 2") && Catch::Contains("0..1"));
   CHECK(client.put("s", "empty", {}, soon()).is_ok());
   CHECK(client.wait("s", "empty", soon()).value().empty());
 }
@@ -226,24 +246,29 @@ TEST_CASE("The server listens on every address it was given, on one port", "[mul
   CHECK(as_text(b.wait("s", "k", soon()).value()) == "v");
   // And on no other.
   Client c = job.client(0, "127.0.0.3");
-  CHECK(c.put("s", "k2", as_bytes("v"), Deadline::after(Millis(100))).code() == StatusCode::kTimeout);
+  CHECK(c.put("s", "k2", as_bytes("v"), Deadline::after(Millis(100))).code() ==
+        StatusCode::kTimeout);
 }
 
 TEST_CASE("IPv6 works like IPv4", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  auto server = Server::start({.secret = secret, .listen_addresses = {"::1", "127.0.0.1"}, .num_proc = 1});
+  auto server =
+      Server::start({.secret = secret, .listen_addresses = {"::1", "127.0.0.1"}, .num_proc = 1});
   if (!server.is_ok()) {
     WARN("skipped: this host has no IPv6 loopback: " << server.status().message());
     return;
   }
-  Client client({.host = "::1", .port = server.value()->port(), .secret = secret, .name = "rank 0"});
+  Client client(
+      {.host = "::1", .port = server.value()->port(), .secret = secret, .name = "rank 0"});
   CHECK(client.put("s", "k", as_bytes("v"), soon()).is_ok());
 }
 
 TEST_CASE("A server that cannot listen says on which address", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
   const auto start = [&](std::vector<std::string> addresses) {
-    return Server::start({.secret = secret, .listen_addresses = std::move(addresses), .num_proc = 1}).status();
+    return Server::start(
+               {.secret = secret, .listen_addresses = std::move(addresses), .num_proc = 1})
+        .status();
   };
   CHECK_THAT(start({"localhost"}).message(), Catch::Contains("\"localhost\""));
   CHECK_THAT(start({"192.0.2.1"}).message(), Catch::Contains("192.0.2.1"));
@@ -257,9 +282,18 @@ TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]
   std::atomic<int> started{0};
   std::vector<Status> statuses(3);
   std::vector<std::thread> callers;
-  callers.emplace_back([&] { ++started; statuses[0] = client.join("world", 0, 2, {}, soon()).status(); });
-  callers.emplace_back([&] { ++started; statuses[1] = client.wait("s", "never", soon()).status(); });
-  callers.emplace_back([&] { ++started; statuses[2] = client.wait("s", "never2", soon()).status(); });
+  callers.emplace_back([&] {
+    ++started;
+    statuses[0] = client.join("world", 0, 2, {}, soon()).status();
+  });
+  callers.emplace_back([&] {
+    ++started;
+    statuses[1] = client.wait("s", "never", soon()).status();
+  });
+  callers.emplace_back([&] {
+    ++started;
+    statuses[2] = client.wait("s", "never2", soon()).status();
+  });
   while (started < 3) std::this_thread::yield();
   const TimePoint start = SteadyClock::now();
   client.cancel();
@@ -270,7 +304,8 @@ TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]
   client.cancel();
 }
 
-TEST_CASE("A server that goes away ends waiting clients at their deadline, not before", "[multi][rendezvous]") {
+TEST_CASE("A server that goes away ends waiting clients at their deadline, not before",
+          "[multi][rendezvous]") {
   auto job = std::make_unique<Job>(2);
   Client client = job->client(0);
   REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
@@ -280,5 +315,6 @@ TEST_CASE("A server that goes away ends waiting clients at their deadline, not b
   const Status error = client.put("s", "k2", as_bytes("v"), Deadline::after(Millis(300)));
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK(SteadyClock::now() - start >= Millis(250));
-  CHECK_THAT(error.message(), Catch::Contains("127.0.0.1:" + std::to_string(port) + " /v1/kv/s/k2: connection refused"));
+  CHECK_THAT(error.message(), Catch::Contains("127.0.0.1:" + std::to_string(port) +
+                                              " /v1/kv/s/k2: connection refused"));
 }

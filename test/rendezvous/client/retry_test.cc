@@ -1,9 +1,8 @@
-#include <catch2/catch.hpp>
-
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <thread>
 
 #include "rendezvous/client/client.h"
@@ -18,7 +17,8 @@ using namespace hvd::rendezvous;
 
 namespace {
 
-// A bound socket on loopback. Until it listens, connecting to it is refused; nobody else can get the port.
+// A bound socket on loopback. Until it listens, connecting to it is refused; nobody else can get
+// the port.
 struct ReservedPort {
   ReservedPort() : fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
@@ -35,10 +35,15 @@ struct ReservedPort {
 
 }  // namespace
 
-TEST_CASE("A server that is not there is tried until the deadline; the error says host, port, path and cause",
-          "[multi][rendezvous]") {
+TEST_CASE(
+    "A server that is not there is tried until the deadline; the error says host, port, path and "
+    "cause",
+    "[multi][rendezvous]") {
   const ReservedPort nobody;
-  Client client({.host = "127.0.0.1", .port = nobody.port, .secret = crypto::Secret::random(), .name = "rank 0"});
+  Client client({.host = "127.0.0.1",
+                 .port = nobody.port,
+                 .secret = crypto::Secret::random(),
+                 .name = "rank 0"});
   const TimePoint start = SteadyClock::now();
   const Status error = client.join("world", 0, 2, {}, Deadline::after(Millis(400))).status();
   const auto took = SteadyClock::now() - start;
@@ -52,7 +57,10 @@ TEST_CASE("A server that is not there is tried until the deadline; the error say
 TEST_CASE("A listener that never answers ends the call at its deadline", "[multi][rendezvous]") {
   const ReservedPort silent;
   REQUIRE(listen(silent.fd.get(), 4) == 0);
-  Client client({.host = "127.0.0.1", .port = silent.port, .secret = crypto::Secret::random(), .name = "rank 0"});
+  Client client({.host = "127.0.0.1",
+                 .port = silent.port,
+                 .secret = crypto::Secret::random(),
+                 .name = "rank 0"});
   const TimePoint start = SteadyClock::now();
   const Status error = client.put("s", "k", {}, Deadline::after(Millis(300)));
   CHECK(SteadyClock::now() - start < Millis(1500));
@@ -62,22 +70,27 @@ TEST_CASE("A listener that never answers ends the call at its deadline", "[multi
 
 TEST_CASE("A connection that breaks is made again and the call succeeds", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
-  // The third message to the client (after the session and one answer) is lost with its connection, on the first connection.
+  const auto server =
+      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  // The third message to the client (after the session and one answer) is lost with its connection,
+  // on the first connection.
   std::atomic<int> cut{0};
   test::TamperingProxy proxy(server->port(), [&](auto direction, int index, Bytes& piece) {
-    if (direction == test::TamperingProxy::Direction::kToClient && index == 2 && cut++ == 0) piece.resize(piece.size() / 2);
+    if (direction == test::TamperingProxy::Direction::kToClient && index == 2 && cut++ == 0)
+      piece.resize(piece.size() / 2);
   });
   Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"});
   CHECK(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
   // The answer is cut; the client waits for its rest until its deadline, and says so.
-  CHECK(client.put("s", "b", as_bytes("2"), Deadline::after(Millis(300))).code() == StatusCode::kTimeout);
+  CHECK(client.put("s", "b", as_bytes("2"), Deadline::after(Millis(300))).code() ==
+        StatusCode::kTimeout);
   CHECK(client.put("s", "b", as_bytes("2"), Deadline::after(Millis(5000))).is_ok());
 }
 
 TEST_CASE("A session may be silent for longer than any deadline", "[multi][rendezvous][slow]") {
   const auto secret = crypto::Secret::random();
-  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  const auto server =
+      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
   Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
   REQUIRE(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
   std::this_thread::sleep_for(kHeadDeadline + Millis(500));  // the silence is what is tested
@@ -91,7 +104,8 @@ TEST_CASE("Bad addresses and names are refused with what was expected", "[multi]
     Client client({.host = host, .port = port, .secret = crypto::Secret::random(), .name = name});
     return client.put("s", "k", {}, Deadline::after(Millis(100)));
   };
-  CHECK_THAT(put("somewhere", 1, "rank 0").message(), Catch::Contains("\"somewhere\" is not a numeric"));
+  CHECK_THAT(put("somewhere", 1, "rank 0").message(),
+             Catch::Contains("\"somewhere\" is not a numeric"));
   CHECK(put("somewhere", 1, "rank 0").code() == StatusCode::kInvalidArgument);
   CHECK_THAT(put("127.0.0.1", 0, "rank 0").message(), Catch::Contains("port is 0"));
   CHECK_THAT(put("127.0.0.1", 1, "").message(), Catch::Contains("client name"));

@@ -1,6 +1,7 @@
+#include "rendezvous/protocol/http_reader.h"
+
 #include <catch2/catch.hpp>
 
-#include "rendezvous/protocol/http_reader.h"
 #include "rendezvous/protocol/http_writer.h"
 #include "rendezvous/protocol/limits.h"
 
@@ -16,12 +17,17 @@ int status_of(std::string_view text) {
   return reader.done() ? 0 : -1;  // -1: more is needed
 }
 
-int with_field(const std::string& field) { return status_of("PUT /x HTTP/1.1\r\nHost: x\r\n" + field + "\r\n\r\n"); }
+int with_field(const std::string& field) {
+  return status_of("PUT /x HTTP/1.1\r\nHost: x\r\n" + field + "\r\n\r\n");
+}
 
 }  // namespace
 
 TEST_CASE("A written request reads back, in whatever pieces it comes", "[unit][http]") {
-  const HttpRequest sent{.method = "PUT", .target = "/v1/kv/s/k", .authorization = "HVD1 x", .body = {0, 1, 2, '\r', '\n'}};
+  const HttpRequest sent{.method = "PUT",
+                         .target = "/v1/kv/s/k",
+                         .authorization = "HVD1 x",
+                         .body = {0, 1, 2, '\r', '\n'}};
   const Bytes bytes = write_request(sent, "::1", 80);
   for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
     RequestReader reader;
@@ -105,7 +111,9 @@ TEST_CASE("Start lines that are not HTTP/1.1 are refused", "[unit][http]") {
 }
 
 TEST_CASE("Limits on a message hold to the byte", "[unit][http]") {
-  const auto target = [](std::size_t size) { return status_of("GET /" + std::string(size - 1, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n"); };
+  const auto target = [](std::size_t size) {
+    return status_of("GET /" + std::string(size - 1, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n");
+  };
   CHECK(target(kMaxTargetBytes) == 0);
   CHECK(target(kMaxTargetBytes + 1) == 414);
   CHECK(target(kMaxTargetBytes * 3) == 414);

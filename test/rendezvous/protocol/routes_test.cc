@@ -1,13 +1,15 @@
+#include "rendezvous/protocol/routes.h"
+
 #include <catch2/catch.hpp>
 
 #include "rendezvous/protocol/limits.h"
-#include "rendezvous/protocol/routes.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
 
 TEST_CASE("Every route reads back what is written", "[unit][routes]") {
-  for (const Action action : {Action::kSession, Action::kJoin, Action::kGetMany, Action::kGet, Action::kPut, Action::kErase}) {
+  for (const Action action : {Action::kSession, Action::kJoin, Action::kGetMany, Action::kGet,
+                              Action::kPut, Action::kErase}) {
     Route route{.action = action, .scope = "", .key = ""};
     if (action == Action::kGet || action == Action::kPut || action == Action::kErase) {
       route.scope = "epoch.3.x";
@@ -24,7 +26,9 @@ TEST_CASE("Every route reads back what is written", "[unit][routes]") {
 }
 
 TEST_CASE("Paths, methods and queries that are not ours are refused", "[unit][routes]") {
-  const auto status = [](std::string_view method, std::string_view target) { return parse_route(method, target).problem.status; };
+  const auto status = [](std::string_view method, std::string_view target) {
+    return parse_route(method, target).problem.status;
+  };
   CHECK(status("GET", "/") == 404);
   CHECK(status("GET", "") == 404);
   CHECK(status("GET", "/v1/kv/") == 404);
@@ -52,7 +56,9 @@ TEST_CASE("Paths, methods and queries that are not ours are refused", "[unit][ro
 }
 
 TEST_CASE("The longest legal key fits into a target", "[unit][routes]") {
-  const Route route{.action = Action::kGet, .scope = std::string(kMaxScopeBytes, 's'), .key = std::string(kMaxKeyBytes, 'k'),
+  const Route route{.action = Action::kGet,
+                    .scope = std::string(kMaxScopeBytes, 's'),
+                    .key = std::string(kMaxKeyBytes, 'k'),
                     .wait = kMaxLongPoll};
   CHECK(target_of(route).size() <= kMaxTargetBytes);
 }

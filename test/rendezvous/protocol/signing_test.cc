@@ -1,9 +1,8 @@
-#include <catch2/catch.hpp>
+#include "rendezvous/protocol/signing.h"
 
+#include <catch2/catch.hpp>
 #include <string>
 #include <vector>
-
-#include "rendezvous/protocol/signing.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
@@ -15,7 +14,9 @@ const crypto::Secret& key() {
   return fixed;
 }
 
-HttpRequest sample() { return {.method = "PUT", .target = "/v1/kv/s/k", .authorization = "", .body = {1, 2, 3}}; }
+HttpRequest sample() {
+  return {.method = "PUT", .target = "/v1/kv/s/k", .authorization = "", .body = {1, 2, 3}};
+}
 
 }  // namespace
 
@@ -32,13 +33,23 @@ TEST_CASE("The field Authorization has one spelling", "[unit][signing]") {
   const std::string session(32, '0');
   const std::string mac(64, 'a');
   REQUIRE(parse_authorization("HVD1 " + session + ",1," + mac));
-  const std::vector<std::string> all_bad = {
-        "", "HVD1", "HVD1 ", "HVD2 " + session + ",1," + mac, "hvd1 " + session + ",1," + mac,
-        "HVD1  " + session + ",1," + mac, "HVD1 " + session + "," + mac, "HVD1 " + session + ",," + mac,
-        "HVD1 " + session + ",+1," + mac, "HVD1 " + session + ",01," + mac, "HVD1 " + session + ",1 ," + mac,
-        "HVD1 " + session + ",18446744073709551616," + mac, "HVD1 " + session + ",1,2," + mac,
-        "HVD1 " + session + ",1," + mac + "a", "HVD1 " + session + ",1," + std::string(64, 'A'),
-        "HVD1 " + session + "0,1," + mac, "HVD1 " + session + ",1," + mac + " "};
+  const std::vector<std::string> all_bad = {"",
+                                            "HVD1",
+                                            "HVD1 ",
+                                            "HVD2 " + session + ",1," + mac,
+                                            "hvd1 " + session + ",1," + mac,
+                                            "HVD1  " + session + ",1," + mac,
+                                            "HVD1 " + session + "," + mac,
+                                            "HVD1 " + session + ",," + mac,
+                                            "HVD1 " + session + ",+1," + mac,
+                                            "HVD1 " + session + ",01," + mac,
+                                            "HVD1 " + session + ",1 ," + mac,
+                                            "HVD1 " + session + ",18446744073709551616," + mac,
+                                            "HVD1 " + session + ",1,2," + mac,
+                                            "HVD1 " + session + ",1," + mac + "a",
+                                            "HVD1 " + session + ",1," + std::string(64, 'A'),
+                                            "HVD1 " + session + "0,1," + mac,
+                                            "HVD1 " + session + ",1," + mac + " "};
   for (const std::string& bad : all_bad) {
     INFO(bad);
     CHECK_FALSE(parse_authorization(bad));

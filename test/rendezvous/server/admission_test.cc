@@ -1,10 +1,11 @@
-#include <catch2/catch.hpp>
-
 #include "rendezvous/server/admission.h"
+
+#include <catch2/catch.hpp>
 
 using namespace hvd::rendezvous;
 
-TEST_CASE("Admission drops the oldest unauthenticated connection of a source at its bound", "[unit][admission]") {
+TEST_CASE("Admission drops the oldest unauthenticated connection of a source at its bound",
+          "[unit][admission]") {
   Admission admission({.connections = 100, .unauthenticated = 10, .unauthenticated_per_source = 2});
   CHECK_FALSE(admission.arrive(1, "a").evicted);
   CHECK_FALSE(admission.arrive(2, "a").evicted);
@@ -16,7 +17,8 @@ TEST_CASE("Admission drops the oldest unauthenticated connection of a source at 
   CHECK(admission.total() == 3);
 }
 
-TEST_CASE("Admission does not count authenticated connections against their source", "[unit][admission]") {
+TEST_CASE("Admission does not count authenticated connections against their source",
+          "[unit][admission]") {
   Admission admission({.connections = 100, .unauthenticated = 10, .unauthenticated_per_source = 1});
   for (std::uint64_t id = 1; id <= 20; ++id) {
     CHECK_FALSE(admission.arrive(id, "a").evicted);
@@ -27,7 +29,8 @@ TEST_CASE("Admission does not count authenticated connections against their sour
   CHECK(admission.unauthenticated() == 0);
 }
 
-TEST_CASE("Admission takes room from the source that has most, so a crowd pushes out itself", "[unit][admission]") {
+TEST_CASE("Admission takes room from the source that has most, so a crowd pushes out itself",
+          "[unit][admission]") {
   Admission admission({.connections = 100, .unauthenticated = 4, .unauthenticated_per_source = 3});
   admission.arrive(1, "victim");
   admission.arrive(2, "crowd");

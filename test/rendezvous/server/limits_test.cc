@@ -1,6 +1,7 @@
+#include "rendezvous/protocol/limits.h"
+
 #include <catch2/catch.hpp>
 
-#include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server.h"
 #include "test/rendezvous/support/raw_client.h"
 
@@ -21,9 +22,12 @@ struct Setup {
 
 }  // namespace
 
-TEST_CASE("Requests that are not ours get the right status without a secret", "[multi][rendezvous]") {
+TEST_CASE("Requests that are not ours get the right status without a secret",
+          "[multi][rendezvous]") {
   Setup setup;
-  const auto get = [&](const std::string& line) { return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"); };
+  const auto get = [&](const std::string& line) {
+    return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+  };
   CHECK(get("GET /") == 404);
   CHECK(get("GET /v1/kv/onlyscope") == 404);
   CHECK(get("GET /v1/sessions") == 404);
@@ -45,23 +49,32 @@ TEST_CASE("Requests that are not ours get the right status without a secret", "[
   CHECK(setup.server->stats().requests == 0);
 }
 
-TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends", "[multi][rendezvous]") {
+TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends",
+          "[multi][rendezvous]") {
   Setup setup;
   CHECK(setup.status_of("GET /" + std::string(600, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
   CHECK(setup.status_of("GET /" + std::string(512, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
-  CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") == 431);
+  CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") ==
+        431);
   std::string many = "GET / HTTP/1.1\r\nHost: x\r\n";
   for (std::size_t i = 0; i < kMaxHeaderFields; ++i) many += "A: b\r\n";
   CHECK(setup.status_of(many + "\r\n") == 431);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") == 413);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") == 413);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n") == 417);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") ==
+        413);
+  CHECK(setup.status_of(
+            "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") ==
+        413);
+  CHECK(setup.status_of(
+            "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: "
+                        "100-continue\r\n\r\n") == 417);
 
   RawClient client(setup.server->port());
-  // More than the sockets buffer: the answer must arrive although the body is never read into memory.
+  // More than the sockets buffer: the answer must arrive although the body is never read into
+  // memory.
   const std::string body(2 * 1024 * 1024, 'x');
-  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
+  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+              std::to_string(body.size()) + "\r\n\r\n");
   const auto response = client.receive();
   REQUIRE(response);
   CHECK(response->status == 413);
@@ -73,7 +86,8 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
   Setup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
-  const auto response = session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes + 1));
+  const auto response =
+      session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes + 1));
   REQUIRE(response);
   CHECK(response->status == 400);
   CHECK_FALSE(response->signature.empty());
@@ -81,14 +95,16 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
   CHECK(session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes))->status == 200);
 }
 
-TEST_CASE("A client that trickles its head is closed at the deadline", "[multi][rendezvous][slow]") {
+TEST_CASE("A client that trickles its head is closed at the deadline",
+          "[multi][rendezvous][slow]") {
   Setup setup;
   RawClient client(setup.server->port());
   const TimePoint start = SteadyClock::now();
   // One byte every 200 ms, far more patience than the deadline: bytes must not extend it.
   const std::string head = "GET /v1/kv/s/k HTTP/1.1\r\nHost: x\r\n";
   std::size_t sent = 0;
-  while (sent < head.size() && !client.closed_within(Millis(200))) client.send(head.substr(sent++, 1));
+  while (sent < head.size() && !client.closed_within(Millis(200)))
+    client.send(head.substr(sent++, 1));
   const auto took = SteadyClock::now() - start;
   CHECK(sent < head.size());
   CHECK(took >= kHeadDeadline - Millis(50));
@@ -96,7 +112,8 @@ TEST_CASE("A client that trickles its head is closed at the deadline", "[multi][
   CHECK(setup.server->stats().late == 1);
 }
 
-TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][rendezvous][slow]") {
+TEST_CASE("A client that trickles its body is closed at the deadline",
+          "[multi][rendezvous][slow]") {
   Setup setup;
   RawClient client(setup.server->port());
   const TimePoint start = SteadyClock::now();
@@ -111,8 +128,10 @@ TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][
   CHECK(took < kRequestDeadline + Millis(1000));
 }
 
-TEST_CASE("A session that is opened and not used is closed at the deadline", "[multi][rendezvous][slow]") {
-  // Somebody who replays a recorded opening gets an answer, but must not be able to keep the connection.
+TEST_CASE("A session that is opened and not used is closed at the deadline",
+          "[multi][rendezvous][slow]") {
+  // Somebody who replays a recorded opening gets an answer, but must not be able to keep the
+  // connection.
   Setup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
@@ -120,7 +139,8 @@ TEST_CASE("A session that is opened and not used is closed at the deadline", "[m
   CHECK(setup.server->stats().sessions == 0);
 }
 
-TEST_CASE("A second request before the answer to the first ends the connection", "[multi][rendezvous]") {
+TEST_CASE("A second request before the answer to the first ends the connection",
+          "[multi][rendezvous]") {
   Setup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());

@@ -9,12 +9,14 @@
 
 namespace hvd::rendezvous::test {
 
-// A man in the middle: listens on a loopback port, connects each client to the real server, and lets `change` edit each
-// piece that passes. One thread; one client at a time. Ends in the destructor.
+// A man in the middle: listens on a loopback port, connects each client to the real server, and
+// lets `change` edit each piece that passes. One thread; one client at a time. Ends in the
+// destructor.
 class TamperingProxy {
  public:
   enum class Direction { kToServer, kToClient };
-  // `index` counts the pieces of that direction on the connection, from 0. With one request in flight a piece is a message.
+  // `index` counts the pieces of that direction on the connection, from 0. With one request in
+  // flight a piece is a message.
   using Change = std::function<void(Direction, int index, Bytes&)>;
 
   TamperingProxy(std::uint16_t server_port, Change change);
