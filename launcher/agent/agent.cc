@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "launcher/agent/descendants.h"
+#include "launcher/agent/interface_choice.h"
 #include "launcher/agent/rank_env.h"
 #include "launcher/process/descriptors.h"
 #include "launcher/protocol/cookie.h"
@@ -113,6 +114,11 @@ Status Agent::launch(LaunchMessage message) {
     send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +
                                          std::filesystem::current_path(ignored).string()});
     message.cwd.clear();
+  }
+  for (auto& [name, value] : message.env) {
+    if (name == "HOROVOD_GLOO_IFACE" && !value.empty()) {
+      HVD_ASSIGN_OR_RETURN(value, choose_interface(value, interfaces_here()));
+    }
   }
   launch_ = std::move(message);
   probe_ = std::make_unique<RendezvousProbe>(loop_, launch_->rendezvous_addresses, launch_->rendezvous_port,

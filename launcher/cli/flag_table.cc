@@ -33,7 +33,8 @@ constexpr FlagRow kRows[] = {
      .help = "every host must have answered within this time; default: HOROVOD_START_TIMEOUT, else 30",
      .metavar = "SECONDS", .min = 1, .max = kYear},
     {.dest = "network_interfaces", .on = "--network-interfaces", .kind = K::kList, .section = S::kGeneral,
-     .help = "network interfaces that may be used, separated by commas; default: chosen by route", .metavar = "A,B"},
+     .help = "network interfaces that may be used, separated by commas; a host uses the first that it has; default: "
+             "chosen by route", .metavar = "A,B"},
     {.dest = "network_interface", .on = "--network-interface", .kind = K::kList, .section = S::kGeneral,
      .help = "one network interface that may be used; repeatable", .metavar = "A"},
     {.dest = "output_filename", .on = "--output-filename", .kind = K::kText, .section = S::kGeneral,

@@ -26,7 +26,7 @@ std::map<std::string, std::string> launcher_environment(const LaunchConfig& conf
   out["HOROVOD_CONTROLLER"] = "gloo";
   out["HOROVOD_CPU_OPERATIONS"] = "gloo";
   if (!config.nics.empty()) {
-    out["HOROVOD_GLOO_IFACE"] = config.nics.front();
+    out["HOROVOD_GLOO_IFACE"] = joined(config.nics);  // each agent takes the first that its host has
     out["NCCL_SOCKET_IFNAME"] = joined(config.nics);
   }
   return out;

@@ -12,24 +12,26 @@ void add_new(std::vector<std::string>& list, const std::string& item) {
   if (!item.empty() && std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-// The first address of each chosen interface.
+std::string listed(const std::vector<std::string>& names, const char* between) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : between) + name;
+  return text;
+}
+
+// The first address of each chosen interface that this machine has: some may be names on other hosts.
 Result<std::vector<std::string>> addresses_of(const std::vector<std::string>& nics,
                                               const std::vector<InterfaceAddress>& own) {
   std::vector<std::string> found;
   for (const std::string& nic : nics) {
     const auto match =
         std::find_if(own.begin(), own.end(), [&](const InterfaceAddress& one) { return one.interface == nic; });
-    if (match == own.end()) {
-      std::vector<std::string> names;
-      for (const InterfaceAddress& one : own) add_new(names, one.interface);
-      std::string text;
-      for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-      return Status::invalid_argument("--network-interfaces: this machine has no interface '" + nic +
-                                      "' with an address; it has " + (text.empty() ? "none" : text));
-    }
-    add_new(found, match->address);
+    if (match != own.end()) add_new(found, match->address);
   }
-  return found;
+  if (!found.empty() || nics.empty()) return found;
+  std::vector<std::string> names;
+  for (const InterfaceAddress& one : own) add_new(names, one.interface);
+  return Status::invalid_argument("--network-interfaces: this machine has no interface '" + listed(nics, "' or '") +
+                                  "' with an address; it has " + (names.empty() ? "none" : listed(names, ", ")));
 }
 
 bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }

@@ -79,6 +79,14 @@ TEST_CASE("Chosen interfaces are the only ones listened on", "[unit][job]") {
   CHECK(p.agents[0].rendezvous_addresses == Texts{"10.1.0.1"});
 }
 
+TEST_CASE("Of the chosen interfaces those of other hosts are passed over", "[unit][job]") {
+  CHECK(plan({{"10.0.0.2"}}, {"ib7", "eth0", "en3"}).listen_addresses == Texts{"10.0.0.1"});
+  const auto result = plan_launch({{.addresses = {"10.0.0.2"}, .by_ssh = false}}, {"ib7", "en3"}, machine());
+  REQUIRE_FALSE(result.is_ok());
+  CHECK(result.status().message() ==
+        "--network-interfaces: this machine has no interface 'ib7' or 'en3' with an address; it has lo, eth0, mgmt");
+}
+
 TEST_CASE("An interface that this machine does not have is an error that names those it has", "[unit][job]") {
   const auto result = plan_launch({{.addresses = {"127.0.0.1"}, .by_ssh = false}}, {"eth7"}, machine());
   REQUIRE_FALSE(result.is_ok());
