@@ -31,6 +31,7 @@ class RingAllreduce {
   void run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag);
 
  private:
+  class Run;
   std::shared_ptr<gloo::Context> context_;
   Millis wait_timeout_;
   std::vector<std::uint8_t> memory_;  // kWindow segments
