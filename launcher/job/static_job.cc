@@ -157,7 +157,8 @@ JobActions StaticJob::agent_lost(int agent, const std::string& reason, TimePoint
 
 JobActions StaticJob::agent_done(int agent, TimePoint now) {
   if (state_ != State::kFinishing) {
-    return agent_lost(agent, "the agent on host " + agents_[static_cast<std::size_t>(agent)].host + " ended unasked", now);
+    const std::string& host = agents_[static_cast<std::size_t>(agent)].host;
+    return agent_lost(agent, "the agent on host " + host + " ended unasked", now);
   }
   JobActions out;
   agents_[static_cast<std::size_t>(agent)].state = AgentState::kGone;
@@ -259,7 +260,9 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
       break;
     case State::kFinishing:
       for (AgentRecord& agent : agents_) {
-        if (agent.state == AgentState::kReady) out.push_back(print("the agent on host " + agent.host + " does not end"));
+        if (agent.state == AgentState::kReady) {
+          out.push_back(print("the agent on host " + agent.host + " does not end"));
+        }
         agent.state = AgentState::kGone;
       }
       out.push_back({.kind = Kind::kDropAgents});

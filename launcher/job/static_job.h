@@ -70,8 +70,6 @@ class StaticJob {
   // `detail(agent)` is what is known about an agent that has not answered, for the message; may be "".
   JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail);
 
-  // Still waiting for hosts to answer, and nothing has gone wrong.
-  bool connecting() const { return state_ == State::kStarting && !launched_; }
   // When to call timer_fired.
   std::optional<TimePoint> deadline() const { return deadline_; }
   const std::optional<JobFailure>& failure() const { return failure_; }

@@ -1,0 +1,112 @@
+#include "launcher/job/agent_fleet.h"
+
+#include <array>
+#include <utility>
+
+#include "runtime/crypto/secret.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr Millis kRetryPause{300};
+
+}  // namespace
+
+AgentFleet::AgentFleet(Loop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events)
+    : loop_(loop), options_of_(std::move(options_of)), events_(events) {}
+
+void AgentFleet::start(std::size_t count) {
+  members_.resize(count);
+  start_more();
+}
+
+void AgentFleet::start_more() {
+  while (!stopped_ && next_ < members_.size() && connecting_ < kMaxConnecting) {
+    ++connecting_;
+    start_one(static_cast<int>(next_++));
+  }
+}
+
+void AgentFleet::start_one(int agent) {
+  Member& one = member(agent);
+  ++one.tries;
+  AgentLinkOptions options = options_of_(agent);
+  const std::string host = options.host;
+  if (one.link) retired_.push_back(std::move(one.link));
+  one.link = std::make_unique<AgentLink>(loop_, std::move(options), static_cast<AgentLinkEvents&>(*this));
+  const Status status = one.link->start();
+  if (!status.is_ok()) agent_lost(agent, "host " + host + ": " + status.message(), false);
+}
+
+void AgentFleet::retry_later(int agent) {
+  // A random part, or all that were turned away together would come back together.
+  std::array<std::uint8_t, 1> random{};
+  crypto::random_bytes(random);
+  Member& one = member(agent);
+  one.retry = std::make_unique<Timer>(loop_, [this, agent] {
+    if (!stopped_) start_one(agent);
+  });
+  one.retry->start(kRetryPause * one.tries + Millis(random[0] * 4));
+}
+
+void AgentFleet::agent_frame(int agent, const Frame& frame) {
+  if (!std::exchange(member(agent).heard, true)) {
+    --connecting_;
+    start_more();
+  }
+  events_.fleet_frame(agent, frame);
+}
+
+void AgentFleet::agent_lost(int agent, const std::string& reason, bool retry_may_help) {
+  Member& one = member(agent);
+  if (retry_may_help && !stopped_ && one.tries < kMaxTries) return retry_later(agent);
+  if (!std::exchange(one.heard, true)) {
+    --connecting_;
+    start_more();
+  }
+  events_.fleet_lost(agent, reason);
+}
+
+void AgentFleet::send(int agent, FrameType type, const Bytes& payload, bool wipe) {
+  if (member(agent).link) member(agent).link->send(type, payload, wipe);
+}
+
+void AgentFleet::send_all(FrameType type, const Bytes& payload) {
+  for (Member& one : members_) {
+    if (one.link) one.link->send(type, payload);
+  }
+}
+
+void AgentFleet::pause(bool paused) {
+  for (Member& one : members_) {
+    if (one.link) one.link->pause(paused);
+  }
+}
+
+void AgentFleet::stop_connecting() {
+  stopped_ = true;
+  for (Member& one : members_) {
+    if (one.link && !one.heard) one.link->drop();
+  }
+}
+
+void AgentFleet::close_lease(int agent) {
+  if (member(agent).link) member(agent).link->close_lease();
+}
+
+void AgentFleet::drop(int agent) {
+  if (member(agent).link) member(agent).link->drop();
+}
+
+void AgentFleet::drop_all() {
+  for (Member& one : members_) {
+    if (one.link) one.link->drop();
+  }
+}
+
+std::string AgentFleet::last_words(int agent) const {
+  const auto index = static_cast<std::size_t>(agent);
+  return index < members_.size() && members_[index].link ? members_[index].link->last_words() : "";
+}
+
+}  // namespace hvd::launcher
