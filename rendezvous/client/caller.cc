@@ -21,6 +21,8 @@ constexpr Millis kLongestPause{500};
 // Beyond what the server itself may take: after that the connection is taken for dead, and another
 // one is made.
 constexpr Millis kAnswerDeadline{10000};
+// How much later than the call's deadline the answer to a poll may be.
+constexpr Millis kLateAnswer{2000};
 
 ChannelOptions channel_options(const ClientOptions& options, const Nonce& instance, int wake_fd) {
   return {.host = options.host,
@@ -94,8 +96,11 @@ Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan bod
   std::string cause;
   while (true) {
     const bool reused = channel.is_open();
-    const auto attempt =
-        Deadline::at(std::min(deadline.when(), SteadyClock::now() + server_wait + kAnswerDeadline));
+    // The server of a poll answers just before the deadline and says who is missing; that answer is worth waiting for a
+    // little longer, because it is late when the machine is busy.
+    const Millis late = server_wait > Millis(0) ? kLateAnswer : Millis(0);
+    const auto attempt = Deadline::at(
+        std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline));
     auto answer = channel.exchange(route, body, attempt);
     if (answer.is_ok()) {
       const int status = answer.value().status;
