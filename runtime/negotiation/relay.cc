@@ -33,18 +33,19 @@ Status Relay::add_report(int from_rank, wire::Report report) {
   }
   for (const auto& join : report.joins) append(out_.ready_bits, bits_.join(join.process_set, join.rank));
   append(out_.joins, std::move(report.joins));
-  append(out_.set_changes, std::move(report.set_changes));
+  for (wire::SetChange& change : report.set_changes) set_changes_.push_back(std::move(change));
   append(out_.shutdown_ranks, std::move(report.shutdown_ranks));
-  append(out_.lost_ranks, std::move(report.lost_ranks));
+  for (wire::LostRank& lost : report.lost_ranks) add_lost(lost.rank, std::move(lost.message));
   return Status::ok();
 }
 
 void Relay::add_lost(int rank, std::string message) {
+  if (out_.lost_ranks.size() >= wire::kMaxLostRanks) return;
   message.resize(std::min(message.size(), wire::kMaxTextBytes));
   out_.lost_ranks.push_back({rank, std::move(message)});
 }
 
-bool Relay::has_report() const { return !requests_.empty() || !out_.empty(); }
+bool Relay::has_report() const { return !requests_.empty() || !set_changes_.empty() || !out_.empty(); }
 
 // Nothing overtakes the requests: a join or a bit says something about the requests before it.
 wire::Report Relay::take_report() {
@@ -63,6 +64,13 @@ wire::Report Relay::take_report() {
   std::vector<wire::Request> requests = std::move(report.requests);
   report = std::exchange(out_, {});
   report.requests = std::move(requests);
+  while (!set_changes_.empty()) {
+    const std::size_t most = wire::encoded_size_bound(set_changes_.front());
+    if (room < most && !report.set_changes.empty()) break;
+    room -= std::min(room, most);
+    report.set_changes.push_back(std::move(set_changes_.front()));
+    set_changes_.pop_front();
+  }
   return report;
 }
 

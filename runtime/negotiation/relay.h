@@ -34,6 +34,7 @@ class Relay {
   BitCounter bits_;
   wire::Report out_;
   std::deque<wire::Request> requests_;
+  std::deque<wire::SetChange> set_changes_;
 };
 
 }  // namespace hvd::negotiation

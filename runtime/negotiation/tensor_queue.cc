@@ -70,11 +70,13 @@ Status TensorQueue::add(std::vector<Submission> group) {
     return Status::invalid_argument("a group of " + std::to_string(group.size()) + " tensors; at most " +
                                     std::to_string(wire::kMaxGroupSize) + " are supported");
   }
+  const bool grouped = group.size() > 1 || group.front().request.group_size == 1;
   std::unordered_set<std::string> names_in_group;
   std::vector<std::string> names;
   for (Submission& submission : group) {
     submission.request.rank = rank_;
     HVD_RETURN_IF_ERROR(check(submission.request));
+    if (!grouped) break;
     if (submission.request.process_set != group.front().request.process_set) {
       return Status::invalid_argument("the members of a group are in different process sets: " +
                                       std::to_string(group.front().request.process_set) + " and " +
@@ -85,7 +87,6 @@ Status TensorQueue::add(std::vector<Submission> group) {
     }
     names.push_back(submission.request.name);
   }
-  const bool grouped = group.size() > 1 || group.front().request.group_size == 1;
   const std::uint64_t key = grouped ? group_key(names) : 0;
   SetState& state = sets_.at(group.front().request.process_set);
   for (Submission& submission : group) {

@@ -46,15 +46,24 @@ void Worker::accept(SetState& set, Submission submission) {
     set.join = submission.entry;
     return;
   }
-  const std::string name = submission.request.name;
-  const bool fresh = set.pending.try_emplace(name, Pending{std::move(submission), State::kQueued, {}, {}}).second;
+  std::string name = submission.request.name;
+  const auto [at, fresh] = set.pending.try_emplace(std::move(name));
   HVD_CHECK(fresh, "the tensor queue let a pending name pass twice");
-  set.queue.push_back(name);
+  at->second.submission = std::move(submission);
+  set.queue.push_back(&at->second);
 }
 
-void Worker::request_set_change(wire::SetChange change) {
+Status Worker::request_set_change(wire::SetChange change) {
+  std::size_t ranks = 0;
+  for (const auto& list : change.rank_lists) ranks += list.size();
+  if (change.rank_lists.size() > wire::kMaxSetChanges || ranks > wire::kMaxListedRanks) {
+    return Status::invalid_argument(std::to_string(change.rank_lists.size()) + " process sets with " + std::to_string(ranks) +
+                                    " ranks in all; at most " + std::to_string(wire::kMaxSetChanges) + " with " +
+                                    std::to_string(wire::kMaxListedRanks) + " can be registered at once");
+  }
   change.rank = options_.rank;
   set_changes_.push_back(std::move(change));
+  return Status::ok();
 }
 
 void Worker::request_shutdown() { shutdown_wanted_ = true; }
@@ -102,8 +111,10 @@ wire::Report Worker::take_report(TimePoint now) {
       set.join_sent = true;
     }
   }
-  report.set_changes.assign(std::make_move_iterator(set_changes_.begin()), std::make_move_iterator(set_changes_.end()));
-  set_changes_.clear();
+  if (!set_changes_.empty()) {  // one a report: each may be large
+    report.set_changes.push_back(std::move(set_changes_.front()));
+    set_changes_.pop_front();
+  }
   if (shutdown_wanted_ && !shutdown_sent_) {
     report.shutdown_ranks.push_back(options_.rank);
     shutdown_sent_ = true;
@@ -113,7 +124,7 @@ wire::Report Worker::take_report(TimePoint now) {
 
 bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
   while (!set.queue.empty()) {
-    Pending& pending = set.pending.at(set.queue.front());
+    Pending& pending = *set.queue.front();
     const std::size_t most = wire::encoded_size_bound(pending.submission.request);
     if (room < most) return false;
     report_one(set, pending, now, room, report);

@@ -64,7 +64,8 @@ class Worker {
 
   // Operations and joins from TensorQueue::fetch, in that order. After a stop they are all returned as failed.
   std::vector<FailedOp> submit(std::vector<Submission> submissions);
-  void request_set_change(wire::SetChange change);
+  // kInvalidArgument when there are more lists or ranks in it than a message may hold.
+  Status request_set_change(wire::SetChange change);
   void request_shutdown();
 
   // What this rank has to say since the last call; may be empty. Bounded by wire::kMessageByteBudget: call it until
@@ -99,7 +100,7 @@ class Worker {
   struct SetState {
     response_cache::WorkerCache cache;
     PendingTable pending;
-    std::deque<std::string> queue;  // names in state kQueued, oldest first
+    std::deque<Pending*> queue;     // those in state kQueued, oldest first; they stay in `pending` until sent
     std::deque<Submission> held;    // submitted after the join
     // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
     // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them.

@@ -128,7 +128,7 @@ Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
   if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == evict.bit) {
     leave_bit(set, pending->second);
     pending->second.state = State::kQueued;
-    set.queue.push_back(response->name);
+    set.queue.push_back(&pending->second);
   }
   set.cache.erase(evict.bit);
   return Status::ok();

@@ -18,5 +18,6 @@ Result<Decision> decode_decision(ByteSpan bytes);
 // About how many bytes these take when encoded; never less than they do. For splitting at kMessageByteBudget.
 std::size_t encoded_size_bound(const Request& request);
 std::size_t encoded_size_bound(const Response& response);
+std::size_t encoded_size_bound(const SetChange& change);
 
 }  // namespace hvd::wire

@@ -249,4 +249,10 @@ std::size_t encoded_size_bound(const Response& response) {
          4 * response.joined.size() + response.error_message.size();
 }
 
+std::size_t encoded_size_bound(const SetChange& change) {
+  std::size_t size = kFixedPart;
+  for (const auto& ranks : change.rank_lists) size += 4 + 4 * ranks.size();
+  return size;
+}
+
 }  // namespace hvd::wire

@@ -81,7 +81,7 @@ Result<Report> decode_report(ByteSpan bytes) {
   for (std::uint32_t n = in.get_count(kMaxRanks, 4); n > 0 && !in.failed(); --n) {
     report.shutdown_ranks.push_back(get_rank(in, 0, "rank that shuts down"));
   }
-  for (std::uint32_t n = in.get_count(kMaxRanks, 8); n > 0 && !in.failed(); --n) {
+  for (std::uint32_t n = in.get_count(kMaxLostRanks, 8); n > 0 && !in.failed(); --n) {
     LostRank lost;
     lost.rank = get_rank(in, 0, "lost rank");
     lost.message = in.get_string(kMaxTextBytes);

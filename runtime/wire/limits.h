@@ -18,7 +18,9 @@ inline constexpr std::size_t kMaxRequests = 1u << 20;  // per report
 inline constexpr std::size_t kMaxItems = 1u << 16;     // per decision, each bit of a run counted
 inline constexpr std::size_t kMaxBits = 1u << 20;      // per list of bits
 inline constexpr std::size_t kMaxGroupSize = 1u << 20;
-inline constexpr std::size_t kMaxSetChanges = 1u << 16;
+inline constexpr std::size_t kMaxSetChanges = 1u << 16;  // rank lists of one change
+inline constexpr std::size_t kMaxListedRanks = 1u << 20;  // ranks in all lists of one change
+inline constexpr std::size_t kMaxLostRanks = 16;         // per report; the first is what matters
 // A response lists a number per rank; kMaxRanks * 8 bytes must fit beside everything else it holds.
 static_assert(kMessageByteBudget + kMaxRanks * 16 < kMaxMessageBytes);
 

@@ -91,7 +91,7 @@ class Simulation {
       wire::SetChange change;
       change.kind = wire::SetChange::Kind::kStatic;
       change.rank_lists = plan_.sets;
-      cluster_.node(rank).worker.request_set_change(change);
+      REQUIRE(cluster_.node(rank).worker.request_set_change(change).is_ok());
     }
     cluster_.settle();
     REQUIRE(cluster_.coordinator().sets().sets().size() == plan_.sets.size() + 1);

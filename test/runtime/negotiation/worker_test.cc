@@ -189,6 +189,21 @@ TEST_CASE("Worker reports a coordinator that disagrees with it", "[unit][negotia
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {other_set})), Contains("unknown process set 4"));
 }
 
+TEST_CASE("Worker sends changes of process sets one by one, and refuses one that no message can hold", "[unit][negotiation]") {
+  Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
+  wire::SetChange change;
+  change.rank_lists = {{0}};
+  REQUIRE(worker.request_set_change(change).is_ok());
+  change.rank_lists = {{1}};
+  REQUIRE(worker.request_set_change(change).is_ok());
+  CHECK(worker.take_report(kStart).set_changes.at(0).rank_lists[0] == std::vector<int>{0});
+  CHECK(worker.has_report(kStart));
+  CHECK(worker.take_report(kStart).set_changes.at(0).rank_lists[0] == std::vector<int>{1});
+  CHECK_FALSE(worker.has_report(kStart));
+  change.rank_lists.assign(2, std::vector<int>((1u << 19) + 1));
+  CHECK_THAT(worker.request_set_change(change).message(), Contains("1048578 ranks in all"));
+}
+
 TEST_CASE("Worker asks for a shutdown once", "[unit][negotiation]") {
   Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
   worker.request_shutdown();
