@@ -3,7 +3,6 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <mutex>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
@@ -14,6 +13,7 @@
 #include "rendezvous/server/connection.h"
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/listen_sockets.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/thread_annotations.h"
 
@@ -82,13 +82,13 @@ class Server::Impl final : public ConnectionOwner {
 
   std::uint16_t port() const { return port_; }
   ServerStats stats() const {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     return stats_;
   }
 
   Handler& handler() override { return handler_; }
   void count(std::uint64_t ServerStats::*counter) override {
-    const std::scoped_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     ++(stats_.*counter);
   }
   void authenticated(ConnectionId connection) override {
@@ -176,7 +176,7 @@ class Server::Impl final : public ConnectionOwner {
   Handler handler_;
   ConnectionId last_connection_ = 0;
   std::unordered_map<ConnectionId, std::shared_ptr<Connection>> connections_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   ServerStats stats_ HVD_GUARDED_BY(mutex_);
   std::jthread thread_;
 };
