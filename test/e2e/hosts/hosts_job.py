@@ -19,11 +19,11 @@ REDUCE = (sys.executable, str(HERE / "reduce_worker.py"))
 
 def wait_ready(job: RunningJob, ranks: int) -> None:
     """Until every rank has done its first allreduce."""
-    eventually(
-        lambda: all("ready" in job.lines(f"[{rank}]<stdout>:") for rank in range(ranks)) or job.process.poll() is not None,
-        f"{ranks} ranks are ready; there is:\n{job}",
-        PATIENCE_S * 2,
-    )
+
+    def all_ready() -> bool:
+        return all("ready" in job.lines(f"[{rank}]<stdout>:") for rank in range(ranks))
+
+    eventually(lambda: all_ready() or job.process.poll() is not None, f"{ranks} ranks are ready", PATIENCE_S * 2)
     assert job.process.poll() is None, job
 
 

@@ -1,13 +1,13 @@
 """Hosts made of network namespaces: each with its own interfaces, names, home directory and sshd. See README.md.
 
-All of it hangs on processes that this one has started and that end with it. Nothing is made outside the new namespaces but
-files under the folder that the caller names.
+All of it hangs on processes that this one has started and that end with it. Nothing is made outside the new namespaces
+but files under the folder that the caller names.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
+import ipaddress
 import os
 import shutil
 import signal
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 PATIENCE_S = 60.0  # of the harness, for a machine that is busy; the bounds of the product are in the tests
 
@@ -47,7 +48,9 @@ def why_impossible() -> str:
     missing = [name for name in TOOLS if tool(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
-    probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, env=_environment())
+    probe = subprocess.run(
+        [sys.executable, "-c", _PROBE], check=False, capture_output=True, text=True, env=_environment()
+    )
     return "" if probe.returncode == 0 else f"namespaces are not allowed here: {probe.stderr.strip()}"
 
 
@@ -92,7 +95,9 @@ class Namespace:
 
     def shell(self, script: str) -> str:
         """Runs a script in here and returns its output; raises when it fails."""
-        ran = subprocess.run(self.enter("sh", "-euc", script), capture_output=True, text=True, env=_environment())
+        ran = subprocess.run(
+            self.enter("sh", "-euc", script), check=False, capture_output=True, text=True, env=_environment()
+        )
         if ran.returncode != 0:
             raise RuntimeError(f"on {self.name}: {script}: {ran.stderr.strip()}")
         return ran.stdout
@@ -163,7 +168,8 @@ class Host(Namespace):
         (self.folder / "passwd").write_text("".join(":".join(row) + "\n" for row in rows))
         (self.folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
         (self.folder / "nsswitch.conf").write_text("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n")
-        script = f"mount --bind {hosts_file} /etc/hosts; mount -t sysfs sysfs /sys; mount -t tmpfs none /run; mkdir /run/sshd"
+        script = "mount -t sysfs sysfs /sys; mount -t tmpfs none /run; mkdir /run/sshd;"
+        script += f"mount --bind {hosts_file} /etc/hosts"
         for name in ("passwd", "resolv.conf", "nsswitch.conf"):
             if Path("/etc", name).is_file() and not Path("/etc", name).is_symlink():
                 script += f"; mount --bind {self.folder / name} /etc/{name}"
@@ -240,7 +246,7 @@ class Host(Namespace):
         return {socket.port for socket in self.listeners()}
 
     def job_processes(self) -> dict[int, str]:
-        """pid -> command line of what runs in here and is no part of the host: ranks, agents, ssh sessions, launchers."""
+        """pid -> command line of what runs in here and is no part of the host: ranks, agents, ssh, launchers."""
         found = {}
         for pid in self.pids() - ({self.sshd.pid} if self.sshd else set()):
             with contextlib.suppress(OSError):
@@ -283,8 +289,6 @@ def parent_of(pid: int) -> int:
 
 def _address_text(raw: str) -> str:
     """An address of /proc/net/tcp, in hexadecimal words of this machine's byte order."""
-    import ipaddress
-
     words = b"".join(bytes.fromhex(raw[at : at + 8])[::-1] for at in range(0, len(raw), 8))
     return str(ipaddress.ip_address(words))
 
@@ -302,7 +306,7 @@ class Network:
     switch: Namespace | None = None
 
     # host -> interface of the lan, interface of the dead end. No two hosts have a name in common but for docker0.
-    INTERFACES = {"a": ("lan-a", "deep-a"), "b": ("en7", "store3"), "c": ("uplink", "void0")}
+    INTERFACES: ClassVar = {"a": ("lan-a", "deep-a"), "b": ("en7", "store3"), "c": ("uplink", "void0")}
 
     def build(self) -> None:
         self.switch = Namespace("switch")

@@ -1,0 +1,96 @@
+"""Whatever dies on whichever host: the others notice in time, say who it was, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+import pytest
+from hosts_job import REDUCE, assert_nothing_left, failures, wait_ready
+from launcher_job import RunningJob, eventually
+from netns import PATIENCE_S, Network
+
+from conftest import StartOn
+
+# Ranks that end neither by TERM nor with their parent: with children in sessions of their own.
+STUBBORN = ("sh", "-c", "trap '' TERM HUP INT; setsid sleep 1001 & sleep 1002 & echo ready; while :; do sleep 1; done")
+
+
+def start_stubborn(network: Network, start_on: StartOn, launch_host: str) -> RunningJob:
+    job = start_on(network.hosts[launch_host], "-np", "4", "-H", "a:2,b:2", *STUBBORN)
+    eventually(lambda: job.out.count(">:ready\n") == 4, f"four ranks are ready; there is:\n{job}", PATIENCE_S)
+    return job
+
+
+@pytest.mark.parametrize("launch_host", ["a", pytest.param("c", marks=pytest.mark.slow)])
+def test_nothing_outlives_a_killed_launcher(network: Network, start_on: StartOn, launch_host: str) -> None:
+    for _ in range(5):
+        job = start_stubborn(network, start_on, launch_host)
+        job.signal(signal.SIGKILL)
+        assert job.wait() == 137
+        assert_nothing_left(network, job, 5)
+
+
+def test_a_killed_rank_on_another_host_is_named_within_a_second(network: Network, start_on: StartOn) -> None:
+    job = start_on(network.hosts["a"], "-np", "4", "-H", "a:2,b:2", *REDUCE, "--elements", "300000")
+    wait_ready(job, 4)
+    victim = network.hosts["b"].ranks()[3]
+    killed = time.monotonic()
+    os.kill(victim, signal.SIGKILL)
+    assert job.wait() == 137, job
+    told = failures(job)
+    assert {failure.rank for failure in told} == {0, 1, 2}, job
+    for failure in told:
+        assert failure.when - killed < 1, job
+        assert re.search(r"\brank 3\b.* host b\b", failure.message), job
+    assert f"rank 3 on host b (pid {victim}) was killed by signal 9 (SIGKILL)" in job.err
+    assert "Process name: 3\nExit code: 137\n" in job.err
+    assert_nothing_left(network, job, 5)
+
+
+@pytest.mark.parametrize("victim", ["ssh", "agent", "sshd session"])
+def test_a_host_that_is_lost_ends_the_job(network: Network, start_on: StartOn, victim: str) -> None:
+    a, b = network.hosts["a"], network.hosts["b"]
+    job = start_stubborn(network, start_on, "a")
+    if victim == "ssh":
+        (pid,) = a.named("ssh")
+    elif victim == "agent":
+        (pid,) = b.named("hvd-agent")
+    else:
+        pid = next(pid for pid, text in b.job_processes().items() if text.startswith("sshd: "))
+    killed = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    assert job.wait() == 1, job
+    assert time.monotonic() - killed < 1 + 2 + 2  # time to raise, from TERM to KILL, and to end
+    assert "horovodrun: lost host b: " in job.err
+    assert_nothing_left(network, job, 5)
+
+
+# runtime/transport/socket_io.h, kPeerSilence: keepalive and TCP_USER_TIMEOUT.
+PEER_SILENCE_S = 6.0
+# ssh's ServerAliveInterval times ServerAliveCountMax, and one interval more (launcher/ssh/ssh_command.cc).
+SSH_SILENCE_S = 20.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launch_host", ["a", "c"])
+def test_a_cut_cable_is_noticed_by_keepalive(network: Network, start_on: StartOn, launch_host: str) -> None:
+    b = network.hosts["b"]
+    job = start_on(network.hosts[launch_host], "-np", "4", "-H", "a:2,b:2", *REDUCE)
+    wait_ready(job, 4)
+    with network.cable_pulled(b):
+        cut = time.monotonic()
+        eventually(lambda: len(failures(job)) == 2, f"ranks 0 and 1 have raised; there is:\n{job}", PATIENCE_S)
+        for failure in failures(job):
+            assert failure.rank in (0, 1)
+            assert 1 < failure.when - cut < PEER_SILENCE_S + 2, job
+            assert re.search(r"\brank [23]\b.* host b\b", failure.message), job
+        assert job.wait(PATIENCE_S) == 1, job
+        assert time.monotonic() - cut < SSH_SILENCE_S + 10, job
+        # At the other end of the cable nobody could say so: the ranks there notice by themselves.
+        eventually(lambda: not b.ranks(), "the ranks of host b have ended", PATIENCE_S)
+        assert time.monotonic() - cut < SSH_SILENCE_S + 10
+        eventually(lambda: not network.hosts["a"].job_processes(), "host a is quiet", 5)
+    assert_nothing_left(network, job, PATIENCE_S)

@@ -1,0 +1,159 @@
+"""What can be seen of a job from the network and from the process table of its hosts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from hosts_job import HERE, REDUCE, assert_nothing_left, wait_ready
+from launcher_job import RunningJob, eventually
+from netns import PATIENCE_S, Host, Network, arguments_and_environments, environment_of
+
+from conftest import StartOn
+
+LOOPBACK = {"127.0.0.1", "::1"}
+
+
+def addresses_of_job(host: Host) -> set[str]:
+    """Where anything of the job listens on the host."""
+    return {socket.address for socket in host.listeners() if socket.port != 22}
+
+
+def test_the_dead_ends_are_up_and_lead_nowhere(network: Network) -> None:
+    """The trap of the tests below is one: without it they would prove nothing."""
+    for number, host in enumerate(network.hosts.values(), start=1):
+        names = host.shell("ip -brief address")
+        assert f"{network.dead_end_address(number)}/24" in names
+        assert "172.17.0.1/16" in names
+    probe = (
+        "import socket, sys; s = socket.socket(); s.settimeout(1); print(s.connect_ex((sys.argv[1], 22)) == 0, end='')"
+    )
+    a = network.hosts["a"]
+    assert a.shell(f'{sys.executable} -c "{probe}" {network.dead_end_address(2)}') == "False"
+    assert a.shell(f'{sys.executable} -c "{probe}" {network.hosts["b"].address}') == "True"
+
+
+def test_a_job_listens_on_the_route_between_its_hosts_alone(network: Network, start_on: StartOn) -> None:
+    a, b, c = network.hosts.values()
+    job = start_on(c, "-np", "4", "-H", "a:2,b:2", *REDUCE)
+    wait_ready(job, 4)
+    assert addresses_of_job(c) == {c.address}  # the rendezvous
+    assert addresses_of_job(a) == {a.address} | LOOPBACK  # the ranks; loopback for those of the same host
+    assert addresses_of_job(b) == {b.address} | LOOPBACK
+    assert len({socket.port for socket in a.listeners()}) == 2 + 1  # a port a rank, and sshd's
+
+
+def test_interfaces_may_have_another_name_on_every_host(network: Network, start_on: StartOn) -> None:
+    a, b, c = network.hosts.values()
+    names = f"{a.interface},{b.interface},{c.interface}"
+    job = start_on(c, "-np", "4", "-H", "a:2,b:2", "--network-interfaces", names, *REDUCE)
+    wait_ready(job, 4)
+    for host in (a, b):
+        assert addresses_of_job(host) == {host.address}
+        for pid in host.ranks().values():
+            variables = environment_of(pid)
+            assert variables["HOROVOD_GLOO_IFACE"] == host.interface
+            assert variables["NCCL_SOCKET_IFNAME"] == names
+    assert addresses_of_job(c) == {c.address}
+
+
+def test_a_host_without_any_of_the_interfaces_is_named(network: Network, start_on: StartOn) -> None:
+    a, b, c = network.hosts.values()
+    command = ("-np", "2", "-H", "a:1,b:1", "--network-interfaces")
+    job = start_on(c, *command, f"{a.interface},{c.interface}", *REDUCE)
+    assert job.wait(PATIENCE_S) == 1
+    assert f"host b: its agent says: it has none of the network interfaces '{a.interface},{c.interface}'" in job.err
+    assert b.interface in job.err
+    assert "ready" not in job.out
+    assert_nothing_left(network, job, 5)
+    job = start_on(c, *command, "no-such-nic", *REDUCE)
+    assert job.wait(PATIENCE_S) == 1
+    assert "this machine has no interface 'no-such-nic' with an address" in job.err
+
+
+def test_interfaces_that_lead_nowhere_are_an_error_with_the_address(network: Network, start_on: StartOn) -> None:
+    job = start_on(network.hosts["a"], "-np", "2", "-H", "a:1,b:1", "--network-interfaces", "deep-a,store3", *REDUCE)
+    assert job.wait(PATIENCE_S) == 1
+    assert "host b: its agent says: it cannot connect to the launcher's rendezvous server at 10.99.0.1 port " in job.err
+    assert_nothing_left(network, job, 5)
+
+
+# Asks the agent for the secret, as a rank does (docs/design/001-job-bootstrap.md), prints it and becomes the worker.
+ASK_AND_REDUCE = """
+import os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+    s.connect("\\0" + os.environ["HOROVOD_AGENT"])
+    s.sendall(b"HVDAGNT1\\x01")
+    answer = b""
+    while chunk := s.recv(100):
+        answer += chunk
+print("secret", answer[9:].hex(), flush=True)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def test_no_secret_and_no_value_of_the_environment_is_on_an_argument_list(network: Network, start_on: StartOn) -> None:
+    value = uuid.uuid4().hex
+    job = start_on(
+        network.hosts["c"], "-np", "4", "-H", "a:2,b:2", sys.executable, "-c", ASK_AND_REDUCE, *REDUCE[1:],
+        env={"HVD_TEST_TOKEN": value},
+    )  # fmt: skip
+    wait_ready(job, 4)
+    secrets = {line for rank in range(4) for line in job.lines(f"[{rank}]<stdout>:secret ")}
+    assert len(secrets) == 1
+    (secret,) = secrets
+    assert len(secret) == 64
+    seen = {}
+    for name, host in network.hosts.items():
+        pids = sorted(host.job_processes())
+        seen[name] = len(pids)
+        for pid, what, content in arguments_and_environments(pids):
+            assert secret.encode() not in content, (name, pid, what)
+            assert bytes.fromhex(secret) not in content, (name, pid, what)
+            if what == "cmdline":
+                assert value.encode() not in content, (name, pid, content)
+                assert job.marker.encode() not in content, (name, pid, content)
+    assert seen["a"] >= 5  # two ranks, agent and guard, the ssh session
+    assert seen["b"] >= 5
+    assert seen["c"] >= 3  # the launcher and two ssh clients
+    for host in (network.hosts["a"], network.hosts["b"]):
+        assert all(environment_of(pid)["HVD_TEST_TOKEN"] == value for pid in host.ranks().values())
+
+
+def steps_of(job: RunningJob) -> int:
+    return max((int(line) for line in job.lines("[0]<stdout>:steps ")), default=0)
+
+
+def listeners_of_job(hosts: Iterable[Host]) -> list[str]:
+    """address:port of what can be reached from outside."""
+    return [f"{s.address}:{s.port}" for h in hosts for s in h.listeners() if s.address == h.address and s.port != 22]
+
+
+def test_garbage_from_another_host_harms_no_rank(network: Network, start_on: StartOn, tmp_path: Path) -> None:
+    """Every listener of the job is fed while the ranks work; they go on, and end well."""
+    a, b, c = network.hosts.values()
+    end = tmp_path / "end"
+    job = start_on(c, "-np", "4", "-H", "a:2,b:2", *REDUCE, "--until", str(end))
+    wait_ready(job, 4)
+    feeders = []
+    for sender, receivers in ((b, (a, c)), (a, (b,))):
+        targets = listeners_of_job(receivers)
+        assert len(targets) == len(receivers) + 1  # two ranks on a and on b, the rendezvous on c
+        command = sender.enter(sys.executable, str(HERE / "feed_garbage.py"), *targets)
+        feeder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        feeders.append(feeder)
+        assert feeder.stdout is not None
+        assert [feeder.stdout.readline() for _ in targets] == [f"fed {target}\n" for target in targets]
+    before = steps_of(job)
+    eventually(lambda: steps_of(job) >= before + 100, f"the ranks go on; there is:\n{job}", PATIENCE_S)
+    end.touch()
+    assert job.wait(PATIENCE_S) == 0, job
+    for rank in range(4):
+        assert job.lines(f"[{rank}]<stdout>:")[-1] == "done"
+    for feeder in feeders:
+        feeder.communicate(timeout=PATIENCE_S)
+        assert feeder.returncode == 0
+    assert_nothing_left(network, job, 5)

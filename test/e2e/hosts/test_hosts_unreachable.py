@@ -1,0 +1,148 @@
+"""A host that can't be used: one clear message that names host and cause, a non-zero exit, and nothing left anywhere.
+
+The launcher runs on c; host a is always fine, and must not have run anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hosts_job import HERE, assert_nothing_left
+from launcher_job import RunningJob
+from netns import PATIENCE_S, Host, Network, make_key, wait_until
+
+from conftest import StartOn
+
+AT_ONCE_S = 15.0  # for what ssh notices by itself: no time-out of ours takes part, the machine may be busy
+
+
+def launch(network: Network, start_on: StartOn, *flags: str, hosts: str = "a:1,b:1") -> RunningJob:
+    return start_on(network.hosts["c"], "-np", "2", "-H", hosts, *flags, "sh", "-c", "echo a rank has run")
+
+
+def assert_refused(network: Network, job: RunningJob, message: str, deadline_s: float = AT_ONCE_S) -> None:
+    """One line of ours, which matches `message` as a whole."""
+    assert job.wait(deadline_s) == 1, job
+    lines = [line for line in job.err.splitlines() if line.startswith("horovodrun: ")]
+    assert len(lines) == 1, job
+    assert re.fullmatch("horovodrun: " + message, lines[0]), job
+    assert "a rank has run" not in job.out
+    assert_nothing_left(network, job, 5)
+
+
+def test_an_unknown_host(network: Network, start_on: StartOn) -> None:
+    job = launch(network, start_on, hosts="a:1,no-such-host:1")
+    assert_refused(network, job, r"host no-such-host: unknown host: the name does not resolve \(ssh said: .*\)")
+
+
+def test_no_sshd_on_the_host(network: Network, start_on: StartOn) -> None:
+    with network.hosts["b"].without_sshd():
+        job = launch(network, start_on)
+        message = r"host b: the connection was refused: is sshd running there, on that port \(-p\)\? \(ssh said: .*\)"
+        assert_refused(network, job, message)
+
+
+def test_a_changed_host_key(network: Network, start_on: StartOn) -> None:
+    c = network.hosts["c"]
+    known = f"a {network.hosts['a'].host_key}b {network.hosts['a'].host_key}"
+    with c.with_text(c.known_hosts, known):
+        job = launch(network, start_on)
+        assert_refused(network, job, r"host b: its host key has changed: .*known_hosts.*")
+        assert c.known_hosts.read_text() == known  # it was not accepted behind the user's back
+
+
+def test_an_unknown_host_key_is_accepted_once_but_not_when_strict(network: Network, start_on: StartOn) -> None:
+    c = network.hosts["c"]
+    with c.with_text(c.known_hosts, f"a {network.hosts['a'].host_key}"):
+        strict = launch(network, start_on, "--ssh-host-keys", "strict")
+        assert_refused(network, strict, r"host b: its host key is not known .*")
+        job = launch(network, start_on)
+        assert job.wait(PATIENCE_S) == 0, job
+        assert job.out.count("a rank has run") == 2
+        assert network.hosts["b"].host_key.split()[1] in c.known_hosts.read_text()
+
+
+def test_a_key_that_the_host_does_not_accept(network: Network, start_on: StartOn) -> None:
+    a, b = network.hosts["a"], network.hosts["b"]
+    with b.with_text(b.home / ".ssh" / "authorized_keys", a.public_key):
+        job = launch(network, start_on)
+        message = r"host b: ssh refused the login: .* \(ssh said: root@b: Permission denied \(publickey\)\.\)"
+        assert_refused(network, job, message)
+
+
+def test_no_horovodrun_on_the_host(network: Network, start_on: StartOn) -> None:
+    job = launch(network, start_on, "--agent-path", "/no/such/horovodrun", hosts="b:2")
+    assert_refused(network, job, r"host b: there is no /no/such/horovodrun; .*--agent-path.*")
+
+
+def test_a_command_that_the_host_does_not_have(network: Network, start_on: StartOn) -> None:
+    job = start_on(network.hosts["c"], "-np", "2", "-H", "a:1,b:1", "no-such-command")
+    assert job.wait(AT_ONCE_S) == 127, job
+    assert re.search(r"^horovodrun: .*command not found: no-such-command on host [ab]\b", job.err, re.MULTILINE), job
+    assert_nothing_left(network, job, 5)
+
+
+@contextlib.contextmanager
+def saying_nothing(host: Host) -> Iterator[None]:
+    """Something that is no sshd listens on the host's port 22."""
+    with host.without_sshd():
+        listener = subprocess.Popen(host.enter(sys.executable, str(HERE / "silent_listener.py"), host.address, "22"))
+        try:
+            wait_until(lambda: 22 in host.ports(), "the silent listener listens")
+            yield
+        finally:
+            listener.kill()
+            listener.wait()
+
+
+@pytest.mark.parametrize("way", ["silent", "unplugged"])
+def test_a_host_that_never_answers(network: Network, start_on: StartOn, way: str) -> None:
+    b = network.hosts["b"]
+    with saying_nothing(b) if way == "silent" else network.cable_pulled(b):
+        started = time.monotonic()
+        job = launch(network, start_on, "--start-timeout", "3")
+        assert job.wait(PATIENCE_S) == 1, job
+        assert 2.9 <= time.monotonic() - started < 3 + 2  # the time-out, and 2 s to end
+        lines = [line for line in job.err.splitlines() if line.startswith("horovodrun: ")]
+        assert len(lines) == 1, job
+        # ssh's own time-out is as long, and may be the first.
+        said = r"host b (did not answer within 3 s \(--start-timeout\)|: no answer: the connection timed out).*"
+        assert re.fullmatch("horovodrun: " + said, lines[0].replace("host b:", "host b :")), job
+        assert "a rank has run" not in job.out
+        left = {pid: text for pid, text in b.job_processes().items() if "silent_listener" not in text}
+        assert not left
+        assert not network.hosts["a"].job_processes() or _gone(network.hosts["a"]), job
+
+
+def _gone(host: Host) -> bool:
+    wait_until(lambda: not host.job_processes(), f"host {host.name} is quiet", 5)
+    return True
+
+
+def test_port_and_identity_file_are_those_of_the_flags(network: Network, start_on: StartOn, tmp_path: Path) -> None:
+    """With sshd on another port and the key under another name, nothing works without the flags."""
+    b, c = network.hosts["b"], network.hosts["c"]
+    make_key(tmp_path / "other_key")
+    key = (tmp_path / "other_key.pub").read_text()
+    known = f"[b]:2222 {b.host_key}"
+    with (
+        b.sshd_on(2222),
+        b.with_text(b.home / ".ssh" / "authorized_keys", key),
+        c.with_text(c.known_hosts, known),
+    ):
+        words = ["-np", "1", "-H", "b:1", "-p", "2222"]
+        command = ["sh", "-c", "echo on $HOROVOD_HOSTNAME"]
+        job = start_on(c, *words, "-i", str(tmp_path / "other_key"), *command)
+        assert job.wait(PATIENCE_S) == 0, job
+        assert job.lines("[0]<stdout>:") == ["on b"]
+        without_key = start_on(c, *words, *command)
+        assert_refused(network, without_key, r"host b: ssh refused the login: .*")
+        without_port = start_on(c, "-np", "1", "-H", "b:1", "-i", str(tmp_path / "other_key"), *command)
+        assert_refused(network, without_port, r"host b: the connection was refused: .*")
