@@ -1,6 +1,7 @@
 #include "runtime/collectives/gloo/abortable_context.h"
 
 #include <atomic>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,9 @@ using Milliseconds = std::chrono::milliseconds;
 // Which buffers exist, so that abort() reaches all waits. Thread-safe. Shared by the context and its buffers.
 class AbortGate {
  public:
+  // `close` ends all traffic of the context.
+  explicit AbortGate(std::function<void()> close) : close_(std::move(close)) {}
+
   void add(gloo::transport::UnboundBuffer* buffer) HVD_EXCLUDES(mutex_) {
     const std::lock_guard lock(mutex_);
     if (aborted_.load(std::memory_order_relaxed)) throw gloo::IoException(why_);
@@ -35,12 +39,28 @@ class AbortGate {
       buffer->abortWaitSend();
     }
   }
-  void check(bool completed = true) const {
+  // Runs one operation of a buffer on the lane. When it fails, what is still under way must end before the buffers are
+  // unwound: stock Gloo's thread would go on using them.
+  template <typename Operation>
+  void guard(Operation operation) {
+    try {
+      check(true);
+      check(operation());
+    } catch (...) {
+      if (!std::exchange(closed_, true)) close_();
+      check(true);  // the reason of the abort is better than what it led to
+      throw;
+    }
+  }
+
+ private:
+  void check(bool completed) const {
     if (aborted_.load(std::memory_order_acquire)) throw gloo::IoException(why_);  // why_ no longer changes
     if (!completed) throw gloo::IoException("a wait was aborted without a reason");
   }
 
- private:
+  const std::function<void()> close_;
+  bool closed_ = false;  // lane only
   std::atomic<bool> aborted_{false};
   std::string why_;  // written once, before aborted_
   std::mutex mutex_;
@@ -56,28 +76,32 @@ class AbortableBuffer final : public gloo::transport::UnboundBuffer {
   ~AbortableBuffer() override { gate_->remove(inner_.get()); }
 
   bool waitRecv(int* rank, Milliseconds timeout) override {
-    gate_->check();
-    gate_->check(inner_->waitRecv(rank, timeout));
+    gate_->guard([&] { return inner_->waitRecv(rank, timeout); });
     return true;
   }
   bool waitSend(int* rank, Milliseconds timeout) override {
-    gate_->check();
-    gate_->check(inner_->waitSend(rank, timeout));
+    gate_->guard([&] { return inner_->waitSend(rank, timeout); });
     return true;
   }
   void abortWaitRecv() override { inner_->abortWaitRecv(); }
   void abortWaitSend() override { inner_->abortWaitSend(); }
   void send(int to, std::uint64_t slot, std::size_t offset, std::size_t nbytes) override {
-    gate_->check();
-    inner_->send(to, slot, offset, nbytes);
+    gate_->guard([&] {
+      inner_->send(to, slot, offset, nbytes);
+      return true;
+    });
   }
   void recv(int from, std::uint64_t slot, std::size_t offset, std::size_t nbytes) override {
-    gate_->check();
-    inner_->recv(from, slot, offset, nbytes);
+    gate_->guard([&] {
+      inner_->recv(from, slot, offset, nbytes);
+      return true;
+    });
   }
   void recv(std::vector<int> from, std::uint64_t slot, std::size_t offset, std::size_t nbytes) override {
-    gate_->check();
-    inner_->recv(std::move(from), slot, offset, nbytes);
+    gate_->guard([&] {
+      inner_->recv(std::move(from), slot, offset, nbytes);
+      return true;
+    });
   }
 
  private:
@@ -90,14 +114,14 @@ class AbortableBuffer final : public gloo::transport::UnboundBuffer {
 class AbortableContext::Transport final : public gloo::transport::Context {
  public:
   explicit Transport(gloo::Context& inner)
-      : gloo::transport::Context(inner.rank, inner.size), inner_(inner), gate_(std::make_shared<AbortGate>()) {}
+      : gloo::transport::Context(inner.rank, inner.size), inner_(inner),
+        gate_(std::make_shared<AbortGate>([this] { inner_.closeConnections(); })) {}
 
   void abort(const std::string& why) { gate_->abort(why); }
 
   std::unique_ptr<gloo::transport::Pair>& getPair(int peer) override { return inner_.getPair(peer); }
   std::unique_ptr<gloo::transport::Pair>& createPair(int peer) override { return inner_.getPair(peer); }
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(void* memory, std::size_t bytes) override {
-    gate_->check();
     return std::make_unique<AbortableBuffer>(gate_, inner_.createUnboundBuffer(memory, bytes));
   }
 
