@@ -10,9 +10,7 @@
 #include "bench/cpp/tcp_ring.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/gloo/stock_tcp.h"
-#ifdef HVD_BENCH_FABRIC
 #include "runtime/transport/fabric.h"
-#endif
 
 namespace hvd::bench {
 namespace {
@@ -71,7 +69,6 @@ class BoundArm final : public Arm {
   TcpRing ring_;
 };
 
-#ifdef HVD_BENCH_FABRIC
 class SharedRows final : public transport::RowSource {
  public:
   explicit SharedRows(Shared& shared) : shared_(shared) {}
@@ -116,7 +113,6 @@ class FabricArm final : public Arm {
   std::unique_ptr<transport::Fabric> fabric_;
   std::unique_ptr<BackendArm> backend_;
 };
-#endif
 
 }  // namespace
 
@@ -131,9 +127,7 @@ std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Share
     return std::make_unique<BackendArm>(
         factory, collectives::GlooBackendOptions{Millis(60000), name == "ours_tcp" ? Ring::kOurs : Ring::kGloo});
   }
-#ifdef HVD_BENCH_FABRIC
   if (name == "ours") return std::make_unique<FabricArm>(rank, size, shared);
-#endif
   die("no arm '" + name + "'; there are ours, ours_tcp, gloo_tcp, stock and bound");
 }
 

@@ -1,0 +1,116 @@
+"""What can be measured, one function each; every function runs programs and returns plain data."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+# Longest time for any single program; a benchmark that hangs is a bug and shall say so.
+LIMIT_S = 900
+
+
+class BenchError(Exception):
+    """A program failed; the message holds its command and the end of its output."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where the things to measure are."""
+
+    allreduce_bench: Path
+    calibrate: Path
+    horovodrun: Path
+    python: Path
+
+    @staticmethod
+    def find(build: Path) -> Programs:
+        found = Programs(
+            build / "bench/cpp/allreduce_bench",
+            build / "bench/cpp/calibrate",
+            Path(sys.executable).with_name("horovodrun"),
+            Path(sys.executable),
+        )
+        for path in (found.allreduce_bench, found.calibrate, found.horovodrun):
+            if not path.exists():
+                raise BenchError(f"{path} is missing; run `make bench`, which builds and installs what is needed")
+        return found
+
+
+def run(command: list[str]) -> tuple[str, float]:
+    """Output and seconds of one program that must succeed."""
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"{' '.join(command)}: no end after {LIMIT_S} s") from None
+    seconds = time.perf_counter() - start
+    if done.returncode != 0:
+        tail = (done.stdout + done.stderr)[-2000:]
+        raise BenchError(f"{' '.join(command)}: exit code {done.returncode}\n{tail}")
+    return done.stdout, seconds
+
+
+def calibration(programs: Programs) -> dict[str, Any]:
+    out, _ = run([str(programs.calibrate)])
+    return dict(json.loads(out))
+
+
+def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float) -> list[dict[str, Any]]:
+    """Ours, stock Gloo and the bound, in turns in the same processes. One entry per size: p50 in microseconds by arm."""
+    out, _ = run(
+        [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,stock,bound", "--seconds", str(seconds)]
+        + ["--sizes", ",".join(str(s) for s in sizes)]
+    )
+    by_size: dict[int, dict[str, Any]] = {}
+    for line in out.splitlines():
+        row = json.loads(line)
+        entry = by_size.setdefault(row["size"], {"size": row["size"], "np": np, "p50_us": {}, "min_us": {}})
+        entry["p50_us"][row["arm"]] = row["p50_us"]
+        entry["min_us"][row["arm"]] = row["min_us"]
+    return list(by_size.values())
+
+
+def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int] | None) -> dict[str, Any]:
+    """Ours and torch.distributed's gloo through Python, in turns in the same processes."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [str(programs.horovodrun), "-np", str(np), str(programs.python), str(HERE / "ranks/allreduce.py")]
+        command += [directory, str(seconds)] + ([",".join(str(s) for s in sizes)] if sizes else [])
+        run(command)
+        return dict(json.loads(Path(directory, "result.json").read_text()))
+
+
+def init_ms(programs: Programs, np: int) -> float:
+    """From the last rank's entry into hvd.init() to the last one's return."""
+    with tempfile.TemporaryDirectory() as directory:
+        script = str(HERE / "ranks/init_time.py")
+        run([str(programs.horovodrun), "-np", str(np), str(programs.python), script, directory])
+        times = [json.loads(Path(directory, f"{rank}.json").read_text()) for rank in range(np)]
+    return (max(t["returned"] for t in times) - max(t["entered"] for t in times)) / 1e6
+
+
+def launch_s(programs: Programs, np: int) -> float:
+    """A whole job that only calls init()."""
+    code = "import torch, horovod.torch as h; h.init()"
+    return run([str(programs.horovodrun), "-np", str(np), str(programs.python), "-c", code])[1]
+
+
+def bare_imports_s(programs: Programs, count: int) -> float:
+    """As many processes at once that only import torch: what a job cannot be faster than."""
+    start = time.perf_counter()
+    processes = [subprocess.Popen([str(programs.python), "-c", "import torch"]) for _ in range(count)]
+    codes = [p.wait(LIMIT_S) for p in processes]
+    if any(codes):
+        raise BenchError(f"python -c 'import torch': exit codes {codes}")
+    return time.perf_counter() - start
+
+
+def version_s(programs: Programs) -> float:
+    return statistics.median(run([str(programs.horovodrun), "--version"])[1] for _ in range(20))

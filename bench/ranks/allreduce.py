@@ -1,0 +1,122 @@
+"""One rank of the comparison with torch.distributed: ours and torch's gloo take turns, call by call.
+
+Started by bench/run.py through horovodrun. Arguments: a directory (for torch's rendezvous file and the results of
+rank 0), and the seconds per size.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import horovod.torch as hvd
+
+BLOCKING_SIZES = [4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20]
+BURST = 1000
+
+
+def timed(body: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    body()
+    return (time.perf_counter() - start) * 1e6
+
+
+def in_turns(arms: dict[str, Callable[[], object]], prepare: Callable[[], object], seconds: float) -> dict[str, float]:
+    """The median of each arm in microseconds. All ranks take the same number of turns: rank 0's clock decides."""
+    samples: dict[str, list[float]] = {name: [] for name in arms}
+    deadline = time.perf_counter() + seconds
+    turns = 0
+    go_on = torch.ones(1)
+    while bool(go_on):
+        for _ in range(5):
+            for name, body in arms.items():
+                prepare()
+                dist.barrier()
+                samples[name].append(timed(body))
+            turns += 1
+        go_on = torch.tensor([float(turns < 30 or time.perf_counter() < deadline)])
+        dist.broadcast(go_on, 0)
+    return {name: statistics.median(values[2:]) for name, values in samples.items()}
+
+
+def blocking(size: int, seconds: float) -> dict[str, object]:
+    tensor = torch.empty(max(1, size // 4))
+    rank, world = hvd.rank(), hvd.size()
+
+    def prepare() -> None:
+        tensor.fill_(float(rank + 1))
+
+    arms = {
+        "ours": lambda: hvd.allreduce_(tensor, op=hvd.Sum, name=f"b{size}"),
+        "torch": lambda: dist.all_reduce(tensor),
+    }
+    for name, body in arms.items():
+        prepare()
+        body()
+        expected = float(world * (world + 1) // 2)
+        if not bool((tensor == expected).all()):
+            raise SystemExit(f"{name}: wrong sum of {size} bytes")
+    return {"size": size, "np": world, "p50_us": in_turns(arms, prepare, seconds)}
+
+
+def blocking_out_of_place(seconds: float) -> dict[str, object]:
+    """The most common call there is: hvd.allreduce of one number, with a new tensor as its result."""
+    tensor = torch.ones(1)
+    arms = {
+        "ours": lambda: hvd.allreduce(tensor, op=hvd.Sum, name="single"),
+        "torch": lambda: dist.all_reduce(tensor),
+    }
+    return {"size": 4, "np": hvd.size(), "p50_us": in_turns(arms, lambda: tensor.fill_(1.0), seconds)}
+
+
+def burst(seconds: float) -> dict[str, object]:
+    """BURST tensors of 4 bytes: all submitted, then all waited for."""
+    tensors = [torch.ones(1) for _ in range(BURST)]
+
+    def ours() -> None:
+        handles = [hvd.allreduce_async_(t, op=hvd.Sum, name=f"t{i}") for i, t in enumerate(tensors)]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    def theirs() -> None:
+        works = [dist.all_reduce(t, async_op=True) for t in tensors]
+        for work in works:
+            work.wait()
+
+    def prepare() -> None:
+        for t in tensors:
+            t.fill_(1.0)
+
+    for body in (ours, theirs):
+        prepare()
+        body()
+        if any(float(t) != hvd.size() for t in tensors):
+            raise SystemExit("wrong sum in the burst")
+    return {"tensors": BURST, "np": hvd.size(), "p50_us": in_turns({"ours": ours, "torch": theirs}, prepare, seconds)}
+
+
+def main() -> None:
+    directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    sizes = [int(s) for s in sys.argv[3].split(",")] if len(sys.argv) > 3 else BLOCKING_SIZES
+    torch.set_num_threads(1)
+    hvd.init()
+    dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())
+    results = {
+        "blocking": [blocking(size, seconds) for size in sizes],
+        "single": blocking_out_of_place(seconds),
+        "burst": burst(seconds),
+    }
+    if hvd.rank() == 0:
+        (directory / "result.json").write_text(json.dumps(results))
+    dist.destroy_process_group()
+    hvd.shutdown()
+
+
+main()

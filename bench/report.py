@@ -1,0 +1,95 @@
+"""From measurements to the table that people read. No programs are started here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One promise: the measured value must not exceed the limit."""
+
+    name: str
+    value: float
+    limit: float
+    unit: str
+    note: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.limit
+
+    def row(self) -> list[str]:
+        verdict = "yes" if self.met else "NO"
+        return [self.name, f"{self.value:.3g} {self.unit}", f"<= {self.limit:.3g} {self.unit}", verdict, self.note]
+
+
+def size_name(size: int) -> str:
+    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size // factor} {unit}"
+    return f"{size} B"
+
+
+def busbw(size: int, np: int, us: float) -> float:
+    """GB/s as nccl-tests count them."""
+    return 2 * (np - 1) / np * size / us / 1e3
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [header, ["-" * w for w in widths], *rows]
+    return "\n".join("| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in lines)
+
+
+def cpp_table(entries: list[dict[str, Any]]) -> str:
+    header = ["C++, size", "np", "ours us", "stock Gloo us", "bound us", "ours GB/s", "stock / ours", "% of bound"]
+    rows = []
+    for entry in entries:
+        ours, stock, bound = (entry["p50_us"][arm] for arm in ("ours", "stock", "bound"))
+        rows.append(
+            [size_name(entry["size"]), str(entry["np"]), f"{ours:.1f}", f"{stock:.1f}", f"{bound:.1f}"]
+            + [f"{busbw(entry['size'], entry['np'], ours):.3f}", f"{stock / ours:.2f}", f"{100 * bound / ours:.0f}"]
+        )
+    return table(header, rows)
+
+
+def python_table(result: dict[str, Any]) -> str:
+    header = ["Python", "np", "ours us", "torch gloo us", "torch / ours"]
+    named = [(f"allreduce_ {size_name(e['size'])}", e) for e in result["blocking"]]
+    named += [("allreduce 4 B", result["single"]), (f"{result['burst']['tensors']} x 4 B, async", result["burst"])]
+    rows = []
+    for name, entry in named:
+        ours, theirs = entry["p50_us"]["ours"], entry["p50_us"]["torch"]
+        rows.append([name, str(entry["np"]), f"{ours:.1f}", f"{theirs:.1f}", f"{theirs / ours:.2f}"])
+    return table(header, rows)
+
+
+def goals(results: dict[str, Any]) -> list[Goal]:
+    """The promises of docs/benchmarks.md that the measurements at hand can tell about."""
+    found: list[Goal] = []
+    if python := results.get("python"):
+        p50 = python["single"]["p50_us"]
+        found.append(Goal("hvd.allreduce 4 B, np=2, over torch gloo", p50["ours"] / p50["torch"], 1.5, "x"))
+        for entry in python["blocking"]:
+            if entry["size"] in (16 << 20, 256 << 20):
+                ratio = entry["p50_us"]["ours"] / entry["p50_us"]["torch"]
+                found.append(Goal(f"{size_name(entry['size'])} in Python, np=2, over torch gloo", ratio, 1.0, "x"))
+        found.append(Goal("1000 x 4 B, cached, async", python["burst"]["p50_us"]["ours"] / 1e3, 8, "ms"))
+    for entry in results.get("cpp", []):
+        if entry["size"] in (16 << 20, 256 << 20) and entry["np"] == 2:
+            ratio = entry["p50_us"]["ours"] / entry["p50_us"]["stock"]
+            found.append(Goal(f"{size_name(entry['size'])} in C++, np=2, over stock Gloo", ratio, 1.0, "x"))
+    for np, limit in (("2", 50), ("4", 100), ("8", 300)):
+        if np in results.get("init_ms", {}):
+            found.append(Goal(f"hvd.init(), np={np}", results["init_ms"][np], limit, "ms"))
+    if launch := results.get("launch"):
+        found.append(Goal("job of 8 that only calls init()", launch["job_s"], launch["bare_s"] + 1, "s"))
+    if "version_s" in results:
+        found.append(Goal("horovodrun --version", results["version_s"] * 1e3, 50, "ms"))
+    return found
+
+
+def goal_table(found: list[Goal]) -> str:
+    return table(["goal", "measured", "limit", "met", ""], [goal.row() for goal in found])

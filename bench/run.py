@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Runs the benchmarks, prints tables and writes everything as JSON.
+
+    make bench                                    # all, about ten minutes
+    python bench/run.py --only python --rounds 1  # one part
+
+Contenders take turns call by call within the same processes, and the parts take turns in rounds; what is reported is the
+median over rounds of the median of a round. Let nothing else run on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import measure
+import report
+
+PARTS = ["calibration", "cpp", "python", "init", "launch", "version"]
+CPP_SIZES = [4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build/release", help="where bench/cpp was built")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/bench.json", help="where the JSON goes")
+    parser.add_argument("--only", action="append", choices=PARTS, help="this part only; may be repeated")
+    parser.add_argument("--rounds", type=int, default=3, help="how often all parts are run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="per size and round")
+    parser.add_argument("--max-size", type=int, default=256 << 20, help="no payload larger than this many bytes")
+    return parser.parse_args()
+
+
+def machine() -> dict[str, Any]:
+    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    return {
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "cpu": model[0] if model else platform.machine(),
+        "cores": os.cpu_count(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_at_start": os.getloadavg()[0],
+    }
+
+
+def one_round(programs: measure.Programs, parts: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    sizes = [s for s in CPP_SIZES if s <= options.max_size]
+    if "calibration" in parts:
+        result["calibration"] = measure.calibration(programs)
+    if "cpp" in parts:
+        result["cpp"] = measure.cpp_allreduce(programs, 2, sizes, options.seconds)
+        result["cpp"] += measure.cpp_allreduce(programs, 4, [s for s in sizes if s <= 16 << 20], options.seconds)
+    if "python" in parts:
+        python_sizes = [s for s in (4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
+        result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
+    if "init" in parts:
+        result["init_ms"] = {str(np): measure.init_ms(programs, np) for np in (2, 4, 8)}
+    if "launch" in parts:
+        result["launch"] = {"bare_s": measure.bare_imports_s(programs, 8), "job_s": measure.launch_s(programs, 8)}
+    if "version" in parts:
+        result["version_s"] = measure.version_s(programs)
+    return result
+
+
+def median_of(values: list[Any]) -> Any:
+    """The same structure with the median in the place of every number."""
+    first = values[0]
+    if isinstance(first, dict):
+        return {key: median_of([v[key] for v in values]) for key in first}
+    if isinstance(first, list):
+        return [median_of(list(column)) for column in zip(*values, strict=True)]
+    if isinstance(first, int | float):
+        return first if all(v == first for v in values) else statistics.median(values)
+    return first
+
+
+def print_tables(results: dict[str, Any]) -> None:
+    if "calibration" in results:
+        print("calibration: " + json.dumps(results["calibration"]), end="\n\n")
+    if "cpp" in results:
+        print(report.cpp_table(results["cpp"]), end="\n\n")
+    if "python" in results:
+        print(report.python_table(results["python"]), end="\n\n")
+    print(report.goal_table(report.goals(results)))
+
+
+def main() -> int:
+    options = arguments()
+    parts = options.only or PARTS
+    try:
+        programs = measure.Programs.find(options.build)
+        rounds = [one_round(programs, parts, options) for _ in range(options.rounds)]
+    except measure.BenchError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    results = median_of(rounds)
+    print_tables(results)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"machine": machine(), "median": results, "rounds": rounds}, indent=1))
+    print(f"\nwritten to {options.out}")
+    return 0
+
+
+sys.exit(main())
