@@ -64,11 +64,10 @@ def calibration(programs: Programs) -> dict[str, Any]:
 
 
 def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float) -> list[dict[str, Any]]:
-    """Ours, stock Gloo and the bound, in turns in the same processes. One entry per size: p50 in microseconds by arm."""
-    out, _ = run(
-        [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,stock,bound", "--seconds", str(seconds)]
-        + ["--sizes", ",".join(str(s) for s in sizes)]
-    )
+    """Ours, stock Gloo and the bound, in turns in the same processes. One entry per size: microseconds by arm."""
+    command = [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,stock,bound"]
+    command += ["--seconds", str(seconds), "--sizes", ",".join(str(s) for s in sizes)]
+    out, _ = run(command)
     by_size: dict[int, dict[str, Any]] = {}
     for line in out.splitlines():
         row = json.loads(line)
@@ -93,7 +92,7 @@ def init_ms(programs: Programs, np: int) -> float:
         script = str(HERE / "ranks/init_time.py")
         run([str(programs.horovodrun), "-np", str(np), str(programs.python), script, directory])
         times = [json.loads(Path(directory, f"{rank}.json").read_text()) for rank in range(np)]
-    return (max(t["returned"] for t in times) - max(t["entered"] for t in times)) / 1e6
+    return float(max(t["returned"] for t in times) - max(t["entered"] for t in times)) / 1e6
 
 
 def launch_s(programs: Programs, np: int) -> float:

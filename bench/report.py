@@ -48,10 +48,10 @@ def cpp_table(entries: list[dict[str, Any]]) -> str:
     rows = []
     for entry in entries:
         ours, stock, bound = (entry["p50_us"][arm] for arm in ("ours", "stock", "bound"))
-        rows.append(
-            [size_name(entry["size"]), str(entry["np"]), f"{ours:.1f}", f"{stock:.1f}", f"{bound:.1f}"]
-            + [f"{busbw(entry['size'], entry['np'], ours):.3f}", f"{stock / ours:.2f}", f"{100 * bound / ours:.0f}"]
-        )
+        times = [f"{us:.1f}" for us in (ours, stock, bound)]
+        ratios = [f"{stock / ours:.2f}", f"{100 * bound / ours:.0f}"]
+        rate = f"{busbw(entry['size'], entry['np'], ours):.3f}"
+        rows.append([size_name(entry["size"]), str(entry["np"]), *times, rate, *ratios])
     return table(header, rows)
 
 

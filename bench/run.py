@@ -4,8 +4,8 @@
     make bench                                    # all, about ten minutes
     python bench/run.py --only python --rounds 1  # one part
 
-Contenders take turns call by call within the same processes, and the parts take turns in rounds; what is reported is the
-median over rounds of the median of a round. Let nothing else run on the machine.
+Contenders take turns call by call within the same processes, and the parts take turns in rounds; what is reported is
+the median over rounds of the median of a round. Let nothing else run on the machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def arguments() -> argparse.Namespace:
 
 
 def machine() -> dict[str, Any]:
-    model = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return {
         "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "cpu": model[0] if model else platform.machine(),
