@@ -40,6 +40,9 @@ inline constexpr Millis kHeadDeadline{
 inline constexpr Millis kRequestDeadline{5000};   // the same start, until the last byte of the body
 inline constexpr Millis kResponseDeadline{5000};  // until the client has taken the whole response
 inline constexpr Millis kMaxLongPoll{30000};
+// Silence between requests of an authenticated client. The client connects again when it needs to,
+// so this only costs a round trip, and a long job holds no descriptors for it.
+inline constexpr Millis kIdleDeadline{60000};
 inline constexpr Millis kLingerDeadline{
     1000};  // after a refusal: how long what still arrives is read and dropped
 

@@ -19,17 +19,13 @@ Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket,
 
 void Connection::start() { next_request(); }
 
-// A client that has shown the key may be silent for as long as it likes between requests; anybody
-// else has to be quick.
+// A client that has shown the key may be silent for a while between requests, anybody else has to
+// be quick.
 void Connection::next_request() {
   state_ = State::kReading;
   reader_.emplace();
   request_start_ = SteadyClock::now();
-  if (guard_.authenticated()) {
-    disarm();
-  } else {
-    arm(request_start_ + kHeadDeadline);
-  }
+  arm(request_start_ + (guard_.authenticated() ? owner_.idle_deadline() : kHeadDeadline));
   if (const std::size_t size = std::exchange(stashed_, 0)) {
     consume(size);
   } else {
@@ -205,6 +201,9 @@ void Connection::on_timer() {
     case State::kWaiting:
       return answer(owner_.handler().expire(id_));
     case State::kReading:
+      // Closing a silent session is no reproach: the client opens another one when it needs it.
+      if (!guard_.authenticated() || reader_->started()) owner_.count(&ServerStats::late);
+      return close();
     case State::kWriting:
       owner_.count(&ServerStats::late);
       return close();

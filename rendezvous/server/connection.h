@@ -18,6 +18,8 @@ namespace hvd::rendezvous {
 class ConnectionOwner {
  public:
   virtual Handler& handler() = 0;
+  // How long an authenticated client may be silent between requests.
+  virtual Millis idle_deadline() const = 0;
   virtual void count(std::uint64_t ServerStats::*counter) = 0;
   // The client has shown the key.
   virtual void authenticated(ConnectionId connection) = 0;

@@ -50,6 +50,7 @@ class Server::Impl final : public ConnectionOwner {
  public:
   explicit Impl(const ServerOptions& options)
       : store_key_(rendezvous::store_key(options.secret)),
+        idle_deadline_(options.idle_deadline),
         admission_(
             {.connections = max_connections(options.num_proc),
              .unauthenticated = max_unauthenticated(options.num_proc),
@@ -87,6 +88,7 @@ class Server::Impl final : public ConnectionOwner {
   }
 
   Handler& handler() override { return handler_; }
+  Millis idle_deadline() const override { return idle_deadline_; }
   void count(std::uint64_t ServerStats::*counter) override {
     const MutexLock lock(mutex_);
     ++(stats_.*counter);
@@ -170,6 +172,7 @@ class Server::Impl final : public ConnectionOwner {
 
   asio::io_context io_{1};
   const crypto::Secret store_key_;
+  const Millis idle_deadline_;
   std::uint16_t port_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
   Admission admission_;

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server_stats.h"
+#include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
 
@@ -13,9 +15,11 @@ namespace hvd::rendezvous {
 
 struct ServerOptions {
   crypto::Secret secret;  // the job secret; the server derives its own key
-  std::vector<std::string>
-      listen_addresses;  // numeric IPv4 or IPv6 addresses of this host; at least one
-  int num_proc = 1;      // scales the bounds on connections
+  // Numeric IPv4 or IPv6 addresses of this host; at least one.
+  std::vector<std::string> listen_addresses;
+  int num_proc = 1;  // scales the bounds on connections
+  // How long an authenticated connection may be silent between requests.
+  Millis idle_deadline = kIdleDeadline;
 };
 
 // The rendezvous store behind HTTP/1.1, for one job. Owned by the launcher. Runs on one thread of

@@ -99,6 +99,42 @@ TEST_CASE("A session may be silent for longer than any deadline", "[multi][rende
   CHECK(server->stats().late == 0);
 }
 
+TEST_CASE(
+    "A session that the server closed for its silence is opened again without an error or a wait",
+    "[multi][rendezvous]") {
+  const auto secret = crypto::Secret::random();
+  const auto server = Server::start({.secret = secret,
+                                     .listen_addresses = {"127.0.0.1"},
+                                     .num_proc = 2,
+                                     .idle_deadline = Millis(50)})
+                          .value();
+  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
+  REQUIRE(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
+  std::this_thread::sleep_for(Millis(300));  // the silence is what is tested
+  CHECK(client.put("s", "b", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
+  CHECK(client.erase("s", "a", Deadline::after(Millis(5000))).is_ok());  // still the owner
+  CHECK(server->stats().sessions == 2);
+  CHECK(server->stats().late == 0);
+}
+
+TEST_CASE("A connection that ends under a request is made again at once", "[multi][rendezvous]") {
+  const auto secret = crypto::Secret::random();
+  const auto server =
+      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  std::atomic<int> requests{0};
+  test::TamperingProxy proxy(server->port(), [&](auto direction, int index, Bytes& piece) {
+    // The third request of the first connection never arrives.
+    if (direction == test::TamperingProxy::Direction::kToServer && index == 2 && requests++ == 0)
+      piece.clear();
+  });
+  Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"});
+  for (const char* key : {"a", "b", "c", "d"}) {
+    CHECK(client.put("s", key, as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
+  }
+  CHECK(requests == 2);
+  CHECK(server->stats().sessions == 2);
+}
+
 TEST_CASE("Bad addresses and names are refused with what was expected", "[multi][rendezvous]") {
   const auto put = [](const std::string& host, std::uint16_t port, const std::string& name) {
     Client client({.host = host, .port = port, .secret = crypto::Secret::random(), .name = name});

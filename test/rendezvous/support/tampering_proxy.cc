@@ -61,6 +61,7 @@ void TamperingProxy::serve(Fd client) {
     piece.resize(static_cast<std::size_t>(size));
     const auto direction = from_client ? Direction::kToServer : Direction::kToClient;
     change_(direction, from_client ? to_server++ : to_client++, piece);
+    if (piece.empty()) return;
     if (!send_all(from_client ? upstream : client, piece, Deadline::after(Millis(5000)), -1)
              .is_ok())
       return;

@@ -15,8 +15,8 @@ namespace hvd::rendezvous::test {
 class TamperingProxy {
  public:
   enum class Direction { kToServer, kToClient };
-  // `index` counts the pieces of that direction on the connection, from 0. With one request in
-  // flight a piece is a message.
+  // A piece that is made empty ends the connection. `index` counts the pieces of that direction on
+  // the connection, from 0. With one request in flight a piece is a message.
   using Change = std::function<void(Direction, int index, Bytes&)>;
 
   TamperingProxy(std::uint16_t server_port, Change change);
