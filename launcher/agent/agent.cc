@@ -121,6 +121,7 @@ Status Agent::launch(LaunchMessage message) {
     }
   }
   launch_ = std::move(message);
+  watch_lease();
   probe_ = std::make_unique<RendezvousProbe>(loop_, launch_->rendezvous_addresses, launch_->rendezvous_port,
                                              [this](const Result<std::string>& address) { probed(address); });
   probe_->start();
@@ -185,6 +186,21 @@ void Agent::apply_backpressure() {
   if (full == paused_) return;
   paused_ = full;
   for (auto& rank : ranks_) full ? rank->pause_output() : rank->resume_output();
+}
+
+void Agent::watch_lease() {
+  std::optional<std::string> launchers;
+  for (const auto& [name, value] : launch_->env) {
+    if (name == "SSH_CONNECTION") launchers = value;
+  }
+  lease_watch_ = std::make_unique<LeaseWatch>(
+      loop_, config::ProcessEnv().get("SSH_CONNECTION"), launchers, [this] { send_sign_of_life(); },
+      [this] { lease_lost(); });
+}
+
+void Agent::send_sign_of_life() {
+  // What waits in the queue is sign enough.
+  if (output_->queued() == 0) send(FrameType::kOutput, OutputMessage{launch_->ranks[0].rank, false, {}});
 }
 
 void Agent::lease_lost() {

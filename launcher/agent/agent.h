@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/agent/lease_watch.h"
 #include "launcher/agent/rank_process.h"
 #include "launcher/agent/rendezvous_probe.h"
 #include "launcher/agent/secret_socket.h"
@@ -50,8 +51,10 @@ class Agent : private RankEvents {
   void rank_output_end(int rank, bool is_stderr) override;
   void rank_exited(int rank, ExitStatus status) override;
   void apply_backpressure();
+  void send_sign_of_life();
 
   // The end.
+  void watch_lease();
   void fail(const Status& status);
   void lease_lost();
   void child_ended();
@@ -68,6 +71,7 @@ class Agent : private RankEvents {
   std::unique_ptr<RendezvousProbe> probe_;
   std::unique_ptr<SecretSocket> secret_socket_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;
+  std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;
   Timer drain_deadline_;
   SignalWatcher signals_;

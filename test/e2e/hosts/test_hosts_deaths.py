@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from hosts_job import REDUCE, assert_nothing_left, failures, wait_ready
@@ -94,3 +95,43 @@ def test_a_cut_cable_is_noticed_by_keepalive(network: Network, start_on: StartOn
         assert time.monotonic() - cut < SSH_SILENCE_S + 10
         eventually(lambda: not network.hosts["a"].job_processes(), "host a is quiet", 5)
     assert_nothing_left(network, job, PATIENCE_S)
+
+
+# LeaseWatch (launcher/agent/lease_watch.h): the silence, and the interval in which it is looked for.
+LEASE_SILENCE_S = 20.0 + 5.0
+
+
+@pytest.mark.slow
+def test_stubborn_ranks_behind_a_cut_cable_end_as_well(network: Network, start_on: StartOn) -> None:
+    """While the cable is still cut. Only sshd's own process waits on, for as long as TCP does."""
+    b = network.hosts["b"]
+    job = start_stubborn(network, start_on, "a")
+    with network.cable_pulled(b):
+        cut = time.monotonic()
+        assert job.wait(PATIENCE_S) == 1, job
+        assert "horovodrun: lost host b: " in job.err
+        eventually(
+            lambda: all(text.startswith("sshd: ") for text in b.job_processes().values()),
+            "nothing of the job is left on host b",
+            PATIENCE_S,
+        )
+        assert time.monotonic() - cut < LEASE_SILENCE_S + 2 + 5  # from TERM to KILL, and to end
+    assert_nothing_left(network, job, PATIENCE_S)
+
+
+@pytest.mark.slow
+def test_a_stopped_launcher_loses_no_host(network: Network, start_on: StartOn, tmp_path: Path) -> None:
+    """As Ctrl-Z does: for longer than any silence that counts as a death."""
+    end = tmp_path / "end"
+    job = start_on(network.hosts["a"], "-np", "2", "-H", "a:1,b:1", *REDUCE, "--until", str(end))
+    wait_ready(job, 2)
+    job.signal(signal.SIGSTOP)
+    resume = time.monotonic() + LEASE_SILENCE_S + 5
+    pids = {**network.hosts["a"].ranks(), **network.hosts["b"].ranks()}
+    while time.monotonic() < resume:
+        assert {**network.hosts["a"].ranks(), **network.hosts["b"].ranks()} == pids, job
+        time.sleep(0.5)
+    job.signal(signal.SIGCONT)
+    end.touch()
+    assert job.wait(PATIENCE_S) == 0, job
+    assert_nothing_left(network, job, 5)

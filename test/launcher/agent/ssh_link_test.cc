@@ -1,0 +1,72 @@
+#include "launcher/agent/ssh_link.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/base/fd.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+// Two ends of a TCP connection over loopback.
+struct Connected {
+  Fd client;
+  Fd server;
+};
+
+Connected connected() {
+  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  REQUIRE(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(listener.get(), 1) == 0);
+  REQUIRE(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  Connected made{Fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), Fd()};
+  REQUIRE(::connect(made.client.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
+  made.server = Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  REQUIRE(made.server.valid());
+  return made;
+}
+
+std::string text_of(int fd, int (*name)(int, sockaddr*, socklen_t*)) {
+  sockaddr_in address = {};
+  socklen_t size = sizeof(address);
+  REQUIRE(name(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return std::string(::inet_ntoa(address.sin_addr)) + " " + std::to_string(ntohs(address.sin_port));
+}
+
+}  // namespace
+
+TEST_CASE("SSH_CONNECTION is read in both families", "[unit][agent]") {
+  const SshLink v4 = parse_ssh_link("10.0.0.1 50000 10.0.0.2 22").value();
+  CHECK(reinterpret_cast<const sockaddr_in&>(v4.there).sin_port == htons(50000));
+  CHECK(reinterpret_cast<const sockaddr_in&>(v4.here).sin_port == htons(22));
+  CHECK(parse_ssh_link("fd00::1 50000 fd00::2 22").value().here.ss_family == AF_INET6);
+}
+
+TEST_CASE("What is no SSH_CONNECTION is refused", "[unit][agent]") {
+  for (const char* text : {"", "10.0.0.1 50000 10.0.0.2", "10.0.0.1 50000 10.0.0.2 22 x", "a 50000 10.0.0.2 22",
+                           "10.0.0.1 0 10.0.0.2 22", "10.0.0.1 65536 10.0.0.2 22", "10.0.0.1 -1 10.0.0.2 22",
+                           "10.0.0.1 50000 fd00::2 22"}) {
+    CHECK_FALSE(parse_ssh_link(text).is_ok());
+  }
+}
+
+TEST_CASE("The kernel tells the state of a connection", "[unit][agent]") {
+  const Connected ends = connected();
+  const std::string ssh_connection = text_of(ends.server.get(), ::getpeername) + " " + text_of(ends.server.get(), ::getsockname);
+  const auto state = link_state(parse_ssh_link(ssh_connection).value());
+  REQUIRE(state.is_ok());
+  CHECK_FALSE(state.value().waiting_for_ack);
+  CHECK(state.value().since_last_ack < std::chrono::minutes(1));
+}
+
+TEST_CASE("A connection that is not here is an error", "[unit][agent]") {
+  CHECK_FALSE(link_state(parse_ssh_link("192.0.2.1 50000 192.0.2.2 22").value()).is_ok());
+}
