@@ -51,13 +51,17 @@ def test_automatic_names_count_handles_and_start_again_after_shutdown(fake: Any)
     assert fake.core.names == [f"allreduce.noname.{first}"]
 
 
-def test_a_refused_operation_uses_up_its_number_like_on_the_other_ranks(fake: Any) -> None:
+def test_a_refused_operation_gives_its_number_back(fake: Any) -> None:
+    """Automatic names go on as on ranks that did not try; a second try matches the first of the others."""
     hvd, x = fake.hvd, torch.ones(1)
     first = hvd.allreduce_async(x)
     fake.core.refusing["allreduce.taken"] = ValueError("taken")
     with pytest.raises(ValueError, match="taken"):
         hvd.allreduce_async(x, name="taken")
-    assert hvd.allreduce_async(x) == first + 2
+    fake.core.refusing[f"grouped_allreduce.noname.{first + 1}_1of1"] = ValueError("taken")
+    with pytest.raises(ValueError, match="taken"):
+        hvd.grouped_allreduce_async([x])
+    assert hvd.allreduce_async(x) == first + 1
 
 
 def test_synchronize_gives_a_result_once_and_then_none(fake: Any) -> None:

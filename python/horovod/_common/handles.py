@@ -6,7 +6,6 @@ holds the GIL. Neither keeps a lock: every step is one dictionary operation.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -89,19 +88,26 @@ class PendingGroup:
 class HandleTable:
     """Int handles of operations that were not synchronised yet. The numbers rise from 1, in one order on all ranks."""
 
-    __slots__ = ("_numbers", "pending")
+    __slots__ = ("_next", "pending")
 
     def __init__(self) -> None:
         self.pending: dict[int, Pending] = {}
-        self._numbers = itertools.count(1)
+        self._next = 1
 
     def next_number(self) -> int:
         """The next handle. Taken before the operation is submitted, because automatic names contain it."""
-        return next(self._numbers)
+        number = self._next
+        self._next = number + 1
+        return number
+
+    def give_back(self, number: int) -> None:
+        """The operation was refused: the next one gets its number, as on the ranks where it was not tried."""
+        if self._next == number + 1:
+            self._next = number
 
     def restart_numbers(self) -> None:
         """After shutdown: automatic names start again, so that they agree between ranks of the next session."""
-        self._numbers = itertools.count(1)
+        self._next = 1
 
     def poll(self, handle: int) -> bool:
         """Whether synchronize(handle) would not block. ValueError for a handle that is not outstanding."""

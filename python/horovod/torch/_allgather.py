@@ -13,13 +13,11 @@ from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_now
 from horovod.torch._grouped_allreduce import reduce_group_now
-from horovod.torch._session import Entry, enqueue_group, file, group_names, handles, in_autograd, not_built
-from horovod.torch._tensors import CPU, check_one_device, movable, set_id
+from horovod.torch._session import NO_REDUCTION, file, handles, in_autograd, not_built, submit, submit_group
+from horovod.torch._tensors import check_one_device, movable
 
 Average = core.REDUCE_AVERAGE
 Adasum = core.REDUCE_ADASUM
-_ALLGATHER = core.OP_ALLGATHER
-_enqueue = core.enqueue
 
 
 def _gathered(native: Any) -> tuple[torch.Tensor, list[int]]:
@@ -35,21 +33,8 @@ def _start_allgather(
     tensor: torch.Tensor, name: str | None, process_set: ProcessSet, finish: Callable[[Any], Any]
 ) -> tuple[int, PendingCall]:
     dtype = movable(tensor, "allgather")
-    number = handles.next_number()
-    native = _enqueue(
-        _ALLGATHER,
-        f"allgather.{name}" if name else f"allgather.noname.{number}",
-        tensor.data_ptr(),
-        0,
-        tuple(tensor.shape),
-        dtype,
-        CPU,
-        0,
-        1.0,
-        1.0,
-        0,
-        set_id(process_set),
-        tensor,
+    number, native = submit(
+        core.OP_ALLGATHER, "allgather", name, tensor, dtype, 0, NO_REDUCTION, 0, process_set, tensor
     )
     return number, PendingCall(native, finish)
 
@@ -104,14 +89,17 @@ def _start_grouped_allgather(
     tensors = list(tensors)
     check_one_device(tensors, "grouped_allgather")
     dtypes = [movable(tensor, "grouped_allgather") for tensor in tensors]
-    number = handles.next_number()
-    entries: list[Entry] = [
-        (wire_name, tensor.data_ptr(), 0, tuple(tensor.shape), dtype, CPU)
-        for wire_name, tensor, dtype in zip(
-            group_names("grouped_allgather", name, number, len(tensors)), tensors, dtypes, strict=True
-        )
-    ]
-    natives = enqueue_group(_ALLGATHER, entries, 0, 1.0, 1.0, process_set, tensors)
+    number, natives = submit_group(
+        core.OP_ALLGATHER,
+        "grouped_allgather",
+        name,
+        tensors,
+        dtypes,
+        [0] * len(tensors),
+        NO_REDUCTION,
+        process_set,
+        tensors,
+    )
     return number, PendingGroup([PendingCall(native, finish) for native in natives])
 
 

@@ -9,12 +9,9 @@ import torch
 from horovod._common.handles import PendingOutput
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, handle_average_backwards_compatibility, handles
-from horovod.torch._tensors import CPU, reducible, set_id
+from horovod.torch._session import file, handle_average_backwards_compatibility, submit
+from horovod.torch._tensors import reducible
 from horovod.torch.compression import Compression, Compressor
-
-_ALLREDUCE = core.OP_ALLREDUCE
-_enqueue = core.enqueue
 
 
 def _start_allreduce(
@@ -30,20 +27,16 @@ def _start_allreduce(
     dtype = reducible(tensor, op, "allreduce")
     if output is None:
         output = torch.empty_like(tensor)
-    number = handles.next_number()
-    native = _enqueue(
-        _ALLREDUCE,
-        f"allreduce.{name}" if name else f"allreduce.noname.{number}",
-        tensor.data_ptr(),
-        output.data_ptr(),
-        tuple(tensor.shape),
+    number, native = submit(
+        core.OP_ALLREDUCE,
+        "allreduce",
+        name,
+        tensor,
         dtype,
-        CPU,
-        op,
-        prescale,
-        postscale,
+        output.data_ptr(),
+        (op, prescale, postscale),
         0,
-        set_id(process_set),
+        process_set,
         (tensor, output),
     )
     return number, PendingOutput(native, output)

@@ -10,11 +10,8 @@ from horovod._common.handles import PendingOutput
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_now
-from horovod.torch._session import file, handles
+from horovod.torch._session import NO_REDUCTION, file, submit
 from horovod.torch._tensors import CPU, movable, set_id
-
-_BROADCAST = core.OP_BROADCAST
-_enqueue = core.enqueue
 
 
 def _start_broadcast(
@@ -24,20 +21,16 @@ def _start_broadcast(
     dtype = movable(tensor, "broadcast")
     if output is None:
         output = torch.empty_like(tensor)
-    number = handles.next_number()
-    native = _enqueue(
-        _BROADCAST,
-        f"broadcast.{name}" if name else f"broadcast.noname.{number}",
-        tensor.data_ptr(),
-        output.data_ptr(),
-        tuple(tensor.shape),
+    number, native = submit(
+        core.OP_BROADCAST,
+        "broadcast",
+        name,
+        tensor,
         dtype,
-        CPU,
-        0,
-        1.0,
-        1.0,
+        output.data_ptr(),
+        NO_REDUCTION,
         root_rank,
-        set_id(process_set),
+        process_set,
         (tensor, output),
     )
     return number, PendingOutput(native, output)
@@ -108,6 +101,6 @@ def broadcast_async_(
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns once every rank of the set has called it."""
-    _enqueue(
+    core.enqueue(
         core.OP_BARRIER, "barrier.noname", 0, 0, (), core.DTYPE_UINT8, CPU, 0, 1.0, 1.0, 0, set_id(process_set), None
     ).wait()

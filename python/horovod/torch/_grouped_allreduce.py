@@ -10,19 +10,9 @@ import torch
 from horovod._common.handles import PendingGroup, PendingOutput
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import (
-    Entry,
-    enqueue_group,
-    file,
-    group_names,
-    handle_average_backwards_compatibility,
-    handles,
-    in_autograd,
-)
-from horovod.torch._tensors import CPU, check_one_device, reducible
+from horovod.torch._session import file, handle_average_backwards_compatibility, in_autograd, submit_group
+from horovod.torch._tensors import check_one_device, reducible
 from horovod.torch.compression import Compression, Compressor
-
-_ALLREDUCE = core.OP_ALLREDUCE
 
 
 def _start_grouped_allreduce(
@@ -39,14 +29,17 @@ def _start_grouped_allreduce(
     check_one_device(tensors, "grouped_allreduce")
     dtypes = [reducible(tensor, op, "grouped_allreduce") for tensor in tensors]
     outputs = tensors if in_place else [torch.empty_like(tensor) for tensor in tensors]
-    number = handles.next_number()
-    entries: list[Entry] = [
-        (wire_name, tensor.data_ptr(), output.data_ptr(), tuple(tensor.shape), dtype, CPU)
-        for wire_name, tensor, output, dtype in zip(
-            group_names("grouped_allreduce", name, number, len(tensors)), tensors, outputs, dtypes, strict=True
-        )
-    ]
-    natives = enqueue_group(_ALLREDUCE, entries, op, prescale, postscale, process_set, (tensors, outputs))
+    number, natives = submit_group(
+        core.OP_ALLREDUCE,
+        "grouped_allreduce",
+        name,
+        tensors,
+        dtypes,
+        [output.data_ptr() for output in outputs],
+        (op, prescale, postscale),
+        process_set,
+        (tensors, outputs),
+    )
     return number, PendingGroup([PendingOutput(n, output) for n, output in zip(natives, outputs, strict=True)])
 
 

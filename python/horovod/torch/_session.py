@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -12,7 +12,10 @@ from horovod._common.native import core
 from horovod.common import util
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import ProcessSet, _setup
-from horovod.torch._tensors import set_id
+from horovod.torch._tensors import CPU, set_id
+
+if TYPE_CHECKING:
+    from horovod._core import Handle
 
 basics = HorovodBasics(__file__, "mpi_lib_v2")
 handles = HandleTable()
@@ -22,8 +25,10 @@ _setup(basics)
 
 handle_average_backwards_compatibility = util.get_average_backwards_compatibility_fun(basics)
 
-# One member of a group: wire name, data and output address, shape, type code, device.
-Entry = tuple[str, int, int, Sequence[int], int, int]
+_enqueue = core.enqueue
+
+# For operations that reduce nothing.
+NO_REDUCTION = (0, 1.0, 1.0)
 
 
 def file(number: int, pending: Pending) -> int:
@@ -32,28 +37,70 @@ def file(number: int, pending: Pending) -> int:
     return number
 
 
+def submit(
+    operation: int,
+    prefix: str,
+    name: str | None,
+    tensor: torch.Tensor,
+    dtype: int,
+    output_ptr: int,
+    reduction: tuple[int, float, float],
+    root_rank: int,
+    process_set: ProcessSet,
+    keep: Any,
+) -> tuple[int, Handle]:
+    """Submits one tensor under `prefix.name` or an automatic name. `reduction`: op, prescale and postscale."""
+    number = handles.next_number()
+    try:
+        native = _enqueue(
+            operation,
+            f"{prefix}.{name}" if name else f"{prefix}.noname.{number}",
+            tensor.data_ptr(),
+            output_ptr,
+            tuple(tensor.shape),
+            dtype,
+            CPU,
+            *reduction,
+            root_rank,
+            set_id(process_set),
+            keep,
+        )
+    except BaseException:
+        handles.give_back(number)
+        raise
+    return number, native
+
+
 def not_built(name: str) -> NotImplementedError:
     """The error of a public function that has no implementation yet."""
     return NotImplementedError(f"horovod.torch.{name} is not built yet")
 
 
-def group_names(operation: str, name: str | None, number: int, count: int) -> list[str]:
-    base = f"{operation}.{name}" if name else f"{operation}.noname.{number}"
-    return [f"{base}_{index + 1}of{count}" for index in range(count)]
-
-
-def enqueue_group(
+def submit_group(
     operation: int,
-    entries: list[Entry],
-    op: int,
-    prescale: float,
-    postscale: float,
+    prefix: str,
+    name: str | None,
+    tensors: Sequence[torch.Tensor],
+    dtypes: Sequence[int],
+    output_ptrs: Sequence[int],
+    reduction: tuple[int, float, float],
     process_set: ProcessSet,
     keep: Any,
-) -> list[Any]:
-    if not entries:
-        return []
-    return core.enqueue_group(operation, entries, op, prescale, postscale, set_id(process_set), keep)
+) -> tuple[int, list[Handle]]:
+    """The same for tensors that are negotiated together; all of them are submitted or none."""
+    number = handles.next_number()
+    if not tensors:
+        return number, []
+    base = f"{prefix}.{name}" if name else f"{prefix}.noname.{number}"
+    entries = [
+        (f"{base}_{index + 1}of{len(tensors)}", tensor.data_ptr(), output_ptr, tuple(tensor.shape), dtype, CPU)
+        for index, (tensor, output_ptr, dtype) in enumerate(zip(tensors, output_ptrs, dtypes, strict=True))
+    ]
+    try:
+        return number, core.enqueue_group(operation, entries, *reduction, set_id(process_set), keep)
+    except BaseException:
+        handles.give_back(number)
+        raise
 
 
 def in_autograd(tensors: Sequence[torch.Tensor]) -> bool:

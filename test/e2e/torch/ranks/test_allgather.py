@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from world import EVERYTHING, FAILURES, assert_same, assert_usable, of_all, of_rank
 
 import horovod.torch as hvd
+from world import EVERYTHING, FAILURES, assert_same, assert_usable, of_all, of_rank
 
 ROWS = (15, 0, 23, 4, 7)
 

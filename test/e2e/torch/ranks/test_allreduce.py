@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from world import FAILURES, FLOATS, INTEGERS, NUMBERS, SHAPES, assert_same, assert_usable, of_all, of_rank
 
 import horovod.torch as hvd
+from world import FAILURES, FLOATS, INTEGERS, NUMBERS, SHAPES, assert_same, assert_usable, of_all, of_rank
 
 
 def total(tensors: list[torch.Tensor]) -> torch.Tensor:

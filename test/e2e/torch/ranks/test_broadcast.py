@@ -6,9 +6,9 @@ import time
 
 import pytest
 import torch
-from world import EVERYTHING, FAILURES, SHAPES, assert_same, assert_usable, of_all, of_rank
 
 import horovod.torch as hvd
+from world import EVERYTHING, FAILURES, SHAPES, assert_same, assert_usable, of_all, of_rank
 
 
 @pytest.mark.parametrize("dtype", EVERYTHING)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from world import assert_same, assert_usable
 
 import horovod.torch as hvd
+from world import assert_same, assert_usable
 
 
 def small_model(seed: int) -> nn.Module:

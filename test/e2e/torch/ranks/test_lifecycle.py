@@ -9,9 +9,9 @@ import time
 
 import pytest
 import torch
-from world import assert_same, assert_usable
 
 import horovod.torch as hvd
+from world import assert_same, assert_usable
 
 
 def test_topology_is_that_of_the_environment() -> None:

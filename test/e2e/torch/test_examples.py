@@ -1,0 +1,81 @@
+"""The examples do what their README says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import ROOT, run_to_end
+
+EXAMPLES = ROOT / "examples"
+LAST_LINE = r"test accuracy (0\.\d+|1\.0+) \(wanted 0\.95\); all (\d+) ranks hold bitwise equal parameters"
+
+
+def assert_trained(out: str, ranks: int, epochs: int = 8) -> None:
+    lines = out.strip().splitlines()
+    assert len([line for line in lines if re.search(r"epoch \d+/\d+: loss", line)]) == epochs
+    last = re.search(LAST_LINE, lines[-1])
+    assert last, lines[-1]
+    assert float(last[1]) >= 0.95
+    assert int(last[2]) == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_digits_are_learned(horovodrun: Any, ranks: int) -> None:
+    job = horovodrun(ranks, str(EXAMPLES / "pytorch_digits.py"))
+    assert job.code == 0, job.text
+    assert_trained(job.out, ranks)
+
+
+def test_digits_are_learned_without_a_launcher() -> None:
+    job = run_to_end([sys.executable, str(EXAMPLES / "pytorch_digits.py")])
+    assert job.code == 0, job.text
+    assert_trained(job.out, 1)
+
+
+def test_digits_on_two_hosts(horovodrun: Any) -> None:
+    job = horovodrun(4, str(EXAMPLES / "pytorch_digits.py"), flags=["-H", "localhost:2,127.0.0.1:2"])
+    assert job.code == 0, job.text
+    assert_trained(job.out, 4)
+
+
+def test_a_bad_result_is_a_failure(horovodrun: Any) -> None:
+    job = horovodrun(2, str(EXAMPLES / "pytorch_digits.py"), "--epochs", "1", "--lr", "0.00001")
+    assert job.code == 1, job.text
+    assert "bitwise equal parameters" in job.out
+
+
+@pytest.mark.parametrize("flags", [[], ["--fp16-allreduce"]])
+def test_the_benchmark_prints_speeds(horovodrun: Any, flags: list[str]) -> None:
+    small = ["--model", "small", "--batch-size", "2", "--image-size", "32", "--num-warmup-batches", "1"]
+    job = horovodrun(
+        2,
+        str(EXAMPLES / "pytorch_synthetic_benchmark.py"),
+        *small,
+        "--num-batches-per-iter",
+        "2",
+        "--num-iters",
+        "2",
+        *flags,
+    )
+    assert job.code == 0, job.text
+    assert re.search(r"Total img/sec on 2 CPU rank\(s\): [\d.]+ \+-[\d.]+", job.out), job.text
+
+
+def test_the_benchmark_model_has_the_shape_of_resnet50() -> None:
+    program = (
+        "import runpy; m = runpy.run_path('examples/pytorch_synthetic_benchmark.py', run_name='x')['MODELS'];"
+        "p = list(m['resnet50']().parameters()); print(len(p), sum(x.numel() for x in p))"
+    )
+    job = run_to_end([sys.executable, "-c", program])
+    assert job.out.split() == ["161", "25557032"], job.text
+
+
+def test_each_example_is_described() -> None:
+    described = (EXAMPLES / "README.md").read_text()
+    for path in Path(EXAMPLES).glob("*.py"):
+        assert f"## {path.name}" in described

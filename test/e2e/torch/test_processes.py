@@ -1,0 +1,190 @@
+"""How a Python process with Horovod ends: cleanly and soon, whatever way it goes (contract 01 §1.3, D)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import run_to_end
+
+INIT = "import os, sys, time, torch, horovod.torch as hvd\nhvd.init()\nhvd.allreduce(torch.ones(3))\n"
+ENDS = {
+    "end of the script": ("", 0),
+    "shutdown": ("hvd.shutdown()", 0),
+    "sys.exit": ("sys.exit(3)", 3),
+    "exception": ("raise KeyError('oops')", 1),
+    "os._exit": ("sys.stdout.flush(); os._exit(4)", 4),
+    "pending operation": ("hvd.allreduce_async(torch.ones(1 << 20))", 0),
+}
+SOON_S = 2.0
+
+
+def write(folder: Path, body: str) -> str:
+    script = folder / "script.py"
+    script.write_text(INIT + textwrap.dedent(body) + "\n")
+    return str(script)
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_single_process_ends_cleanly(end: str, tmp_path: Path) -> None:
+    body, code = ENDS[end]
+    job = run_to_end(
+        [sys.executable, write(tmp_path, "print('last', time.time(), flush=True)\n" + body)], deadline_s=60
+    )
+    ended = time.time()
+    assert job.code == code, job.text
+    assert ended - float(job.out.split()[1]) < SOON_S
+    assert ("Traceback" in job.err) == (end == "exception"), job.text
+
+
+@pytest.mark.parametrize("end", [e for e in ENDS if e != "pending operation"])
+def test_two_ranks_end_cleanly(end: str, horovodrun: Any, tmp_path: Path) -> None:
+    body, code = ENDS[end]
+    job = horovodrun(2, write(tmp_path, "hvd.barrier()\nprint('done', flush=True)\n" + body), deadline_s=60)
+    assert job.code == code, job.text
+    assert job.out.count("done") == 2
+    assert "terminate called" not in job.err
+    assert "Segmentation" not in job.err
+
+
+def test_ctrl_c_interrupts_a_wait(horovodrun: Any, tmp_path: Path) -> None:
+    """Rank 0 waits for an operation that rank 1 never submits, and is interrupted."""
+    script = write(
+        tmp_path,
+        """
+        if hvd.rank() == 0:
+            import signal, threading
+            threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            begin = time.monotonic()
+            try:
+                hvd.allreduce(torch.ones(1), name="only here")
+            except KeyboardInterrupt:
+                print(f"interrupted {time.monotonic() - begin < 2.0}", flush=True)
+            hvd.allreduce(torch.ones(1), name="still works")
+        else:
+            hvd.allreduce(torch.ones(1), name="still works")
+        """,
+    )
+    job = horovodrun(2, script, deadline_s=60)
+    assert job.code == 0, job.text
+    assert "interrupted True" in job.out
+
+
+def test_an_uncaught_exception_of_one_rank_fails_the_job(horovodrun: Any, tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        if hvd.rank() == 1:
+            raise RuntimeError("rank 1 gives up")
+        try:
+            hvd.allreduce(torch.ones(1), name="alone")
+        except hvd.HorovodInternalError as error:
+            print("survivor:", error, flush=True)
+            sys.exit(7)
+        """,
+    )
+    begin = time.monotonic()
+    job = horovodrun(2, script, deadline_s=60)
+    assert job.code == 1, job.text
+    assert "rank 1 gives up" in job.err
+    assert "survivor:" in job.out
+    assert time.monotonic() - begin < 40
+
+
+def test_a_killed_rank_is_an_error_for_the_others(horovodrun: Any, tmp_path: Path) -> None:
+    script = write(
+        tmp_path,
+        """
+        import signal
+        hvd.barrier()
+        if hvd.rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        begin = time.monotonic()
+        try:
+            while True:
+                hvd.allreduce(torch.ones(1 << 16), name="loop")
+        except hvd.HorovodInternalError as error:
+            print(f"noticed within a second: {time.monotonic() - begin < 1.0}; {error}", flush=True)
+        """,
+    )
+    job = horovodrun(2, script, deadline_s=60)
+    assert job.code == 128 + signal.SIGKILL, job.text
+    assert "noticed within a second: True" in job.out, job.text
+
+
+def test_init_needs_a_sound_environment() -> None:
+    job = run_to_end(
+        [sys.executable, "-c", INIT],
+        env={"HOROVOD_RANK": "two", "HOROVOD_SIZE": "2", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "x"},
+    )
+    assert job.code == 1
+    assert "ValueError" in job.err
+    assert "HOROVOD_" in job.err
+
+
+def test_a_fork_after_init_leaves_parent_and_child_alive() -> None:
+    program = INIT + textwrap.dedent(
+        """
+        child = os.fork()
+        if child == 0:
+            sys.exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 5
+        print(hvd.allreduce(torch.ones(1)).item(), hvd.is_initialized())
+        """
+    )
+    job = run_to_end([sys.executable, "-c", program], deadline_s=60)
+    assert job.out.split() == ["1.0", "True"], job.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ENDS)
+def test_fifty_processes_end_cleanly(end: str, tmp_path: Path) -> None:
+    body, code = ENDS[end]
+    script = write(tmp_path, "print('last', time.time(), flush=True)\n" + body)
+    for _ in range(50):
+        job = run_to_end([sys.executable, script], deadline_s=60)
+        assert job.code == code, job.text
+        assert time.time() - float(job.out.split()[1]) < SOON_S
+
+
+@pytest.mark.slow
+def test_a_thousand_sessions_in_one_process() -> None:
+    program = (
+        "import os, torch, horovod.torch as hvd\n"
+        "for i in range(1000):\n"
+        "    hvd.init(); assert hvd.allreduce(torch.ones(1)).item() == 1; hvd.shutdown()\n"
+        "    if i == 10: fds, threads = len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task'))\n"
+        "assert len(os.listdir('/proc/self/fd')) <= fds, os.listdir('/proc/self/fd')\n"
+        "assert len(os.listdir('/proc/self/task')) <= threads\n"
+        "print('thousand')\n"
+    )
+    job = run_to_end([sys.executable, "-c", program], deadline_s=300)
+    assert job.out.strip() == "thousand", job.text
+
+
+def test_a_process_without_init_is_left_alone() -> None:
+    job = run_to_end([sys.executable, "-c", "import horovod.torch as hvd; print(hvd.is_initialized())"])
+    assert job.out.strip() == "False", job.text
+
+
+def test_signals_reach_python_and_not_our_threads() -> None:
+    """SIGTERM ends a process that waits in Python, at once."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INIT + "print('ready', flush=True)\ntime.sleep(60)"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(timeout=5) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,35 @@
+"""Runs the tests of ranks/ on jobs of two, three and four ranks; collected by itself, that folder runs on one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RANKS = Path(__file__).parent / "ranks"
+
+
+def check(job: Any, ranks: int) -> None:
+    """Every rank ran the same tests, and all passed."""
+    assert job.code == 0, job.text
+    summaries = re.findall(r"\[(\d+)\]<stdout>:.*?(\d+) passed(?:, (\d+) skipped)?", job.out)
+    assert sorted(int(rank) for rank, _, _ in summaries) == list(range(ranks)), job.text
+    assert len({passed for _, passed, _ in summaries}) == 1, summaries
+    assert int(summaries[0][1]) > 0
+    assert all(skipped == "" for _, _, skipped in summaries), "nothing is skipped where there are several ranks"
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("file", sorted(path.name for path in RANKS.glob("test_*.py")))
+def test_ranks_agree(horovodrun: Any, file: str, ranks: int) -> None:
+    job = horovodrun(ranks, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS / file))
+    check(job, ranks)
+
+
+@pytest.mark.slow
+def test_four_ranks_of_two_hosts_agree(horovodrun: Any) -> None:
+    hosts = ["-H", "localhost:2,127.0.0.1:2"]
+    job = horovodrun(4, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS), flags=hosts, deadline_s=900.0)
+    check(job, 4)
