@@ -2,11 +2,14 @@
 
 #include <atomic>
 #include <functional>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include <gloo/common/error.h>
 #include <gloo/transport/device.h>
+
+#include "runtime/base/mutex.h"
 
 namespace hvd::collectives {
 namespace {
@@ -20,16 +23,16 @@ class AbortGate {
   explicit AbortGate(std::function<void()> close) : close_(std::move(close)) {}
 
   void add(gloo::transport::UnboundBuffer* buffer) HVD_EXCLUDES(mutex_) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (aborted_.load(std::memory_order_relaxed)) throw gloo::IoException(why_);
     live_.insert(buffer);
   }
   void remove(gloo::transport::UnboundBuffer* buffer) HVD_EXCLUDES(mutex_) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     live_.erase(buffer);
   }
   void abort(const std::string& why) HVD_EXCLUDES(mutex_) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (aborted_.load(std::memory_order_relaxed)) return;
     why_ = why;
     aborted_.store(true, std::memory_order_release);
@@ -63,7 +66,7 @@ class AbortGate {
   bool closed_ = false;  // lane only
   std::atomic<bool> aborted_{false};
   std::string why_;  // written once, before aborted_
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_set<gloo::transport::UnboundBuffer*> live_ HVD_GUARDED_BY(mutex_);
 };
 

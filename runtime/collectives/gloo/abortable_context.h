@@ -1,15 +1,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_set>
 
 #include <gloo/context.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/unbound_buffer.h>
-
-#include "runtime/base/thread_annotations.h"
 
 namespace hvd::collectives {
 

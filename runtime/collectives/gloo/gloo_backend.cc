@@ -1,7 +1,6 @@
 #include "runtime/collectives/gloo/gloo_backend.h"
 
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include <gloo/allgatherv.h>
@@ -10,7 +9,7 @@
 #include <gloo/broadcast.h>
 #include <gloo/common/error.h>
 
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/collectives/gloo/abortable_context.h"
 #include "runtime/collectives/gloo/exchange_allreduce.h"
 #include "runtime/collectives/gloo/ring_allreduce.h"
@@ -53,12 +52,12 @@ struct GlooBackend::Impl {
 
   // Records the first failure and returns it; later ones are consequences.
   Status fail(Status why) HVD_EXCLUDES(mutex) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (failure.is_ok()) failure = std::move(why);
     return failure;
   }
   Status failed() HVD_EXCLUDES(mutex) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return failure;
   }
 
@@ -72,7 +71,7 @@ struct GlooBackend::Impl {
   std::unique_ptr<RingAllreduce> ring;
   std::uint32_t next_tag = 0;
 
-  std::mutex mutex;
+  Mutex mutex;
   Status failure HVD_GUARDED_BY(mutex);
   std::shared_ptr<AbortableContext> abort_target HVD_GUARDED_BY(mutex);  // the context, for abort()
 };
@@ -106,7 +105,7 @@ void GlooBackend::abort(const Status& why) {
   const Status first = impl_->fail(why);
   std::shared_ptr<AbortableContext> context;
   {
-    const std::lock_guard lock(impl_->mutex);
+    const MutexLock lock(impl_->mutex);
     context = impl_->abort_target;
   }
   if (context) context->abort(first.message());
@@ -134,7 +133,7 @@ Status GlooBackend::Impl::ensure_context() {
   auto abortable = std::make_shared<AbortableContext>(std::move(made).value());
   abortable->setTimeout(options.wait_timeout);
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (!failure.is_ok()) return failure;  // aborted while the factory worked
     abort_target = abortable;
   }
