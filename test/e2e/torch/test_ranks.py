@@ -21,15 +21,14 @@ def check(job: Any, ranks: int) -> None:
     assert all(skipped == "" for _, _, skipped in summaries), "nothing is skipped where there are several ranks"
 
 
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS))
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("file", sorted(path.name for path in RANKS.glob("test_*.py")))
-def test_ranks_agree(horovodrun: Any, file: str, ranks: int) -> None:
-    job = horovodrun(ranks, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS / file))
-    check(job, ranks)
+def test_ranks_agree(horovodrun: Any, ranks: int) -> None:
+    check(horovodrun(ranks, *PYTEST, deadline_s=600.0), ranks)
 
 
 @pytest.mark.slow
 def test_four_ranks_of_two_hosts_agree(horovodrun: Any) -> None:
-    hosts = ["-H", "localhost:2,127.0.0.1:2"]
-    job = horovodrun(4, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS), flags=hosts, deadline_s=900.0)
-    check(job, 4)
+    check(horovodrun(4, *PYTEST, flags=["-H", "localhost:2,127.0.0.1:2"], deadline_s=900.0), 4)
