@@ -19,16 +19,21 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
 void Executor::execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets) {
   // The ready operations of one decision by process set, in the order of the decision.
   std::map<std::int32_t, std::vector<negotiation::ReadyOp>> by_set;
+  for (const std::int32_t id : output.released) by_set[id];  // also the sets with nothing to move: they are done at once
   for (const negotiation::ReadyOp& op : output.ready) {
-    auto& ops = by_set[op.response->process_set];  // also when nothing is left to move: the set's job is done then
-    if (!complete_without_data(op)) ops.push_back(op);
+    if (!complete_without_data(op)) by_set[op.response->process_set].push_back(op);
   }
   for (const auto& [id, ops] : by_set) {
-    const topology::ProcessSet* set = sets.find(id);
-    if (ops.empty() || set == nullptr) {
+    if (ops.empty()) {
       events_.job_done(id);
-    } else {
+    } else if (const topology::ProcessSet* set = sets.find(id)) {
       queue_on_lane(*set, ops, output.limits);
+    } else {
+      // The same decision removed the set: its lane is closing, and no member will run this.
+      for (const negotiation::ReadyOp& op : ops) {
+        table_.complete(op.entry, Status::aborted("process set " + std::to_string(id) + " was removed"));
+      }
+      events_.job_done(id);
     }
   }
   for (const wire::SetDecision& decision : output.set_decisions) {
