@@ -42,6 +42,7 @@ def test_a_line_is_forwarded_as_soon_as_it_is_complete(start_job: StartJob, tmp_
     assert job.lines("[0]<stdout>:") == ["first", "second"]
 
 
+@pytest.mark.slow
 def test_ten_megabytes_arrive_intact(start_job: StartJob) -> None:
     script = "import sys\nfor i in range(100000): sys.stdout.write(f'{i:07d} ' + 'x' * 91 + '\\n')"
     job = start_job("-np", "2", "python3", "-c", script)
@@ -101,6 +102,7 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+@pytest.mark.slow
 def test_a_reader_that_pauses_holds_the_ranks_and_not_the_memory(start_job: StartJob, tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     counter = tmp_path / "written"

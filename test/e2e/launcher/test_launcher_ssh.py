@@ -240,6 +240,7 @@ def test_a_login_that_is_turned_away_for_now_is_tried_again(start_job: StartJob,
     assert (tmp_path / "tries").read_text().count("try") == 3
 
 
+@pytest.mark.slow
 def test_a_login_that_is_always_turned_away_is_an_error(start_job: StartJob, tmp_path: Path) -> None:
     busy = tmp_path / "busy_ssh"
     busy.write_text(f"#!/bin/sh\necho try >> {tmp_path}/tries\necho 'kex_exchange_identification: Connection closed' >&2; exit 255\n")
