@@ -19,7 +19,7 @@ Loop::Loop(std::string thread_name) {
 Loop::~Loop() { stop_and_join(); }
 
 bool Loop::post(std::function<void()> fn) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopped_) return false;
   posted_.push_back(std::move(fn));
   any_posted_.store(true);
@@ -31,13 +31,13 @@ bool Loop::post(std::function<void()> fn) {
 void Loop::stop_and_join() {
   HVD_CHECK(!in_loop(), "a loop cannot join itself");
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) {
       stopping_ = true;
       uv_async_send(&wake_);
     }
   }
-  const std::lock_guard lock(join_mutex_);
+  const MutexLock lock(join_mutex_);
   if (thread_.joinable()) thread_.join();
 }
 
@@ -81,7 +81,7 @@ void Loop::run_posted() {
   for (;;) {
     std::vector<std::function<void()>> batch;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (posted_.empty()) {
         any_posted_.store(false);
         if (stopping_) stopped_ = leaving_ = true;
@@ -91,7 +91,7 @@ void Loop::run_posted() {
       any_posted_.store(false);
     }
     for (auto& fn : batch) fn();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) return;  // I/O gets its turn between batches
   }
 }

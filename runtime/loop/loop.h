@@ -4,12 +4,11 @@
 
 #include <atomic>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 
 namespace hvd::loop {
 
@@ -45,7 +44,7 @@ class Loop {
 
   uv_loop_t uv_{};
   uv_async_t wake_{};
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<std::function<void()>> posted_ HVD_GUARDED_BY(mutex_);
   bool stopping_ HVD_GUARDED_BY(mutex_) = false;  // stop_and_join was called: leave when nothing is posted any more
   bool stopped_ HVD_GUARDED_BY(mutex_) = false;   // nothing posted from now on will run
@@ -55,7 +54,7 @@ class Loop {
   std::atomic<bool> asleep_{false};
   bool leaving_ = false;  // loop's thread: run_posted() found nothing left while stopping
   std::atomic<std::thread::id> thread_id_{};
-  std::mutex join_mutex_;
+  Mutex join_mutex_;
   std::jthread thread_;
 };
 

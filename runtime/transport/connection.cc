@@ -25,7 +25,7 @@ Connection::Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& s
 
 bool Connection::attach(ForkFd stream, const std::string& host) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stream_.valid() || !lost_.is_ok()) return false;
     stream_ = std::move(stream);
     host_ = host;
@@ -40,31 +40,31 @@ bool Connection::attach(ForkFd stream, const std::string& host) {
 }
 
 bool Connection::reserve_eager(std::size_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (eager_outstanding_ + eager_cost(size) > kEagerBudget) return false;
   eager_outstanding_ += eager_cost(size);
   return true;
 }
 
 void Connection::queue_eager(const SendOp& op, std::uint64_t context) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   queue_.push_eager({.context = context, .slot = op.slot, .total = op.size}, op.data, op.id);
 }
 
 void Connection::queue_message(const SendOp& op, std::uint64_t context) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   queue_.push_message({.context = context, .slot = op.slot, .total = op.size}, op.data, op.id);
 }
 
 void Connection::queue_notice(FrameType type, std::uint64_t context, std::uint64_t slot, std::uint64_t total,
                               std::string_view text) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const std::string_view cut = text.substr(0, kMaxFailText);
   queue_.push_control({.type = type, .context = context, .slot = slot, .total = total}, Bytes(cut.begin(), cut.end()));
 }
 
 void Connection::consumed_eager(std::size_t size) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   eager_consumed_ += eager_cost(size);
   if (eager_consumed_ < kEagerBudget / 4) return;
   queue_.push_control({.type = FrameType::kConsumed, .total = eager_consumed_});
@@ -72,7 +72,7 @@ void Connection::consumed_eager(std::size_t size) {
 }
 
 Status Connection::lost() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return lost_;
 }
 
@@ -83,7 +83,7 @@ void Connection::write_all(bool socket_has_room) {
   do {
     sent.clear();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       // When the socket is full, the driver is told when it no longer is.
       if (socket_has_room || !wants_writable_) write_some(sent);
     }
@@ -124,7 +124,7 @@ void Connection::arm_writable(bool on) {
 }
 
 void Connection::cancel_send(std::uint64_t context, std::uint64_t op_id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (queue_.cancel(context, op_id)) return;
   write_broken_ = true;
   queue_.clear();
@@ -143,7 +143,7 @@ void Connection::read_some() {
     outcome = reader_.read_from(stream_.get());
   }
   if (const std::size_t returned = reader_.take_returned_budget(); returned > 0) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     eager_outstanding_ -= std::min(returned, eager_outstanding_);
   }
   if (outcome == FrameReader::Outcome::kClosed) {
@@ -166,7 +166,7 @@ void Connection::check_liveness() {
 }
 
 void Connection::close(const Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (lost_.is_ok()) lost_ = why;
   queue_.clear();
   write_broken_ = true;
@@ -187,7 +187,7 @@ void Connection::end(const Status& why) {
 }
 
 Status Connection::describe(const Status& why) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return Status::peer_lost("lost rank " + std::to_string(peer_) + " on host " + host_ + ": " + why.message());
 }
 

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <string>
 
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/fork_guard.h"
 #include "runtime/transport/frame_reader.h"
 #include "runtime/transport/frame_sink.h"
@@ -60,7 +59,7 @@ class Connection final : public FrameSender {
   FrameSink& sink_;
   FrameReader reader_;  // driver only
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   ForkFd stream_;  // set once under mutex_, closed by the driver under mutex_
   std::string host_ HVD_GUARDED_BY(mutex_);
   TxQueue queue_ HVD_GUARDED_BY(mutex_);

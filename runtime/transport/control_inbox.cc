@@ -3,18 +3,18 @@
 namespace hvd::transport {
 
 void ControlInbox::put(int rank, ControlStream stream) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   streams_.insert_or_assign(rank, std::move(stream));
   changed_.notify_all();
 }
 
 Result<std::map<int, ControlStream>> ControlInbox::take(std::span<const int> ranks, Deadline deadline) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (;;) {
     if (!aborted_.is_ok()) return aborted_;
     const std::string absent = missing(ranks);
     if (absent.empty()) break;
-    if (changed_.wait_until(lock, deadline.when()) == std::cv_status::timeout && deadline.expired()) {
+    if (changed_.wait_until(mutex_, deadline.when()) == std::cv_status::timeout && deadline.expired()) {
       return Status::timeout("rank" + absent + " did not connect in time");
     }
   }
@@ -24,7 +24,7 @@ Result<std::map<int, ControlStream>> ControlInbox::take(std::span<const int> ran
 }
 
 void ControlInbox::abort(const Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (aborted_.is_ok()) aborted_ = why;
   changed_.notify_all();
 }

@@ -2,13 +2,12 @@
 
 #include <condition_variable>
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/fork_guard.h"
 
 namespace hvd::transport {
@@ -32,8 +31,8 @@ class ControlInbox {
  private:
   std::string missing(std::span<const int> ranks) const HVD_REQUIRES(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
   std::map<int, ControlStream> streams_ HVD_GUARDED_BY(mutex_);
   Status aborted_ HVD_GUARDED_BY(mutex_);
 };

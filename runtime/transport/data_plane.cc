@@ -26,13 +26,13 @@ Status DataPlane::usable() const {
         "used after fork: connections belong to the process that made them; call init() in the child");
   }
   if (!aborted()) return Status::ok();
-  const std::lock_guard lock(status_mutex_);
+  const MutexLock lock(status_mutex_);
   return abort_status_;
 }
 
 void DataPlane::abort(const Status& why) {
   {
-    const std::lock_guard lock(status_mutex_);
+    const MutexLock lock(status_mutex_);
     if (aborted_) return;
     abort_status_ = why;
     aborted_.store(true, std::memory_order_release);
@@ -51,7 +51,7 @@ void DataPlane::close() {
 DataPlane::Peer& DataPlane::peer(int rank) {
   std::atomic<Peer*>& entry = peers_[static_cast<std::size_t>(rank)];
   if (Peer* known = entry.load(std::memory_order_acquire)) return *known;
-  const std::lock_guard lock(peers_mutex_);
+  const MutexLock lock(peers_mutex_);
   if (Peer* known = entry.load(std::memory_order_acquire)) return *known;
   owned_peers_.push_back(std::make_unique<Peer>(rank, session_->epoch, progress_.epoll_fd(), *this));
   entry.store(owned_peers_.back().get(), std::memory_order_release);
@@ -79,7 +79,7 @@ void DataPlane::accept(int from, ForkFd stream, const std::string& host) {
 Status DataPlane::ensure_connected(int to) {
   Peer& target = peer(to);
   if (to > rank_ || target.connection.attached()) return Status::ok();
-  const std::lock_guard lock(target.connecting);
+  const MutexLock lock(target.connecting);
   if (target.connection.attached()) return Status::ok();
   HVD_RETURN_IF_ERROR(target.connection.lost());
   const Status connected = connect(to, target);
@@ -112,7 +112,7 @@ std::shared_ptr<MessageContext> DataPlane::make_message_context(std::uint64_t id
 Result<std::shared_ptr<MessageContext>> DataPlane::add_context(std::uint64_t id) {
   HVD_RETURN_IF_ERROR(usable());
   if (!session_) return Status::precondition("the fabric is not open yet");
-  const std::lock_guard lock(contexts_mutex_);
+  const MutexLock lock(contexts_mutex_);
   if (!known_ids_.insert(id).second) {
     return Status::precondition("context " + std::to_string(id) + " exists or existed in this epoch");
   }
@@ -124,7 +124,7 @@ Result<std::shared_ptr<MessageContext>> DataPlane::add_context(std::uint64_t id)
 void DataPlane::remove_context(const std::shared_ptr<MessageContext>& context) {
   if (generation_ != fork_generation()) return;
   {
-    const std::lock_guard lock(contexts_mutex_);
+    const MutexLock lock(contexts_mutex_);
     contexts_.erase(context->id());
   }
   progress_.exclusive([&] {

@@ -3,13 +3,12 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/connection.h"
 #include "runtime/transport/connector.h"
 #include "runtime/transport/fabric.h"
@@ -72,7 +71,7 @@ class DataPlane final : public FrameSink, public IoHandler {
  private:
   struct Peer {
     Peer(int rank, std::uint64_t epoch, int epoll_fd, FrameSink& sink) : connection(rank, epoch, epoll_fd, sink) {}
-    std::mutex connecting;
+    Mutex connecting;
     Connection connection;
   };
   // What open() fixed.
@@ -100,14 +99,14 @@ class DataPlane final : public FrameSink, public IoHandler {
   std::optional<Session> session_;
 
   std::vector<std::atomic<Peer*>> peers_;  // by rank; null until first used
-  std::mutex peers_mutex_;
+  Mutex peers_mutex_;
   std::deque<std::unique_ptr<Peer>> owned_peers_ HVD_GUARDED_BY(peers_mutex_);
 
-  std::mutex contexts_mutex_;
+  Mutex contexts_mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<MessageContext>> contexts_ HVD_GUARDED_BY(contexts_mutex_);
   std::unordered_set<std::uint64_t> known_ids_ HVD_GUARDED_BY(contexts_mutex_);  // added here, perhaps removed since
 
-  mutable std::mutex status_mutex_;
+  mutable Mutex status_mutex_;
   Status abort_status_ HVD_GUARDED_BY(status_mutex_);
   std::atomic<bool> aborted_{false};
 };

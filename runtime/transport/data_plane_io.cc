@@ -4,7 +4,7 @@
 namespace hvd::transport {
 
 Result<std::shared_ptr<MessageContext>> DataPlane::context_of(const FrameHeader& header) {
-  const std::lock_guard lock(contexts_mutex_);
+  const MutexLock lock(contexts_mutex_);
   const auto found = contexts_.find(header.context);
   if (found != contexts_.end()) return found->second;
   if (known_ids_.contains(header.context)) return std::shared_ptr<MessageContext>();
@@ -15,7 +15,7 @@ Result<std::shared_ptr<MessageContext>> DataPlane::context_of(const FrameHeader&
 }
 
 std::vector<std::shared_ptr<MessageContext>> DataPlane::all_contexts() {
-  const std::lock_guard lock(contexts_mutex_);
+  const MutexLock lock(contexts_mutex_);
   std::vector<std::shared_ptr<MessageContext>> all;
   for (const auto& [id, context] : contexts_) all.push_back(context);
   return all;
@@ -61,7 +61,7 @@ void DataPlane::on_data_end(int from, const FrameHeader& header, RecvOp& op) {
 void DataPlane::on_sent(int to, const SentMessage& message) {
   std::shared_ptr<MessageContext> context;
   {
-    const std::lock_guard lock(contexts_mutex_);
+    const MutexLock lock(contexts_mutex_);
     const auto found = contexts_.find(message.context);
     if (found != contexts_.end()) context = found->second;
   }

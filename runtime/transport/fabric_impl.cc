@@ -96,7 +96,7 @@ Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSo
   const AcceptorIdentity identity{epoch, options_.rank, options_.size, secret.derive("ctl", epoch),
                                   secret.derive("data", epoch)};
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (session_) return Status::precondition("the fabric is open already, in epoch " + std::to_string(session_->epoch));
     parts_->data->open(epoch, identity.data_key, rows);
     session_.emplace(Session{epoch, identity.control_key, rows});
@@ -107,7 +107,7 @@ Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSo
 
 Result<FabricImpl::Session> FabricImpl::session() {
   HVD_RETURN_IF_ERROR(usable());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!session_) return Status::precondition("the fabric is not open yet");
   return *session_;
 }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "runtime/base/mutex.h"
 #include "runtime/loop/loop.h"
 #include "runtime/transport/control_inbox.h"
 #include "runtime/transport/data_plane.h"
@@ -56,7 +56,7 @@ class FabricImpl final : public Fabric {
   const Bytes encoded_row_;
   const int generation_;
   std::unique_ptr<Parts> parts_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::optional<Session> session_;
 };
 

@@ -2,11 +2,10 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/frame_sink.h"
 
 namespace hvd::transport {
@@ -83,7 +82,7 @@ class MessageContext {
   const std::uint64_t id_;
   const int own_rank_;
   const SenderTable senders_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
   std::size_t unmatched_ HVD_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_op_id_ HVD_GUARDED_BY(mutex_) = 1;

@@ -14,7 +14,7 @@ void MessageContext::mismatch(int from, std::uint64_t slot, std::uint64_t sent, 
 }
 
 void MessageContext::fail(const Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   set_failed(why);
 }
 
@@ -30,7 +30,7 @@ void MessageContext::set_failed(const Status& why) {
 }
 
 void MessageContext::fail_peer(int rank, const Status& why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (auto& [id, slot] : slots_) {
     for (auto& op : slot.sends) {
       if (op->to == rank) op->completions->fail(why);
@@ -42,24 +42,23 @@ void MessageContext::fail_peer(int rank, const Status& why) {
 }
 
 void MessageContext::cancel(const Completions& owner, const CancelQueued& cancel_queued) {
-  const std::lock_guard lock(mutex_);
-  for (auto at = slots_.begin(); at != slots_.end();) {
-    Slot& slot = at->second;
-    std::erase_if(slot.sends, [&](const auto& op) {
-      if (op->completions != &owner) return false;
+  const MutexLock lock(mutex_);
+  for (auto& [id, slot] : slots_) {
+    for (const auto& op : slot.sends) {
+      if (op->completions != &owner) continue;
       if (op->state == SendOp::State::kQueued) cancel_queued(op->to, op->id);
       give_up(*op);
-      return true;
-    });
-    for (auto& op : slot.recvs) {
+    }
+    std::erase_if(slot.sends, [&](const auto& op) { return op->completions == &owner; });
+    for (const auto& op : slot.recvs) {
       if (op->completions != &owner) continue;
       op->data = nullptr;
       op->completions = nullptr;
     }
     // A sender that has credit will send; its message is received into nothing.
     std::erase_if(slot.recvs, [](const auto& op) { return op->completions == nullptr && !op->credited; });
-    at = slot.empty() ? slots_.erase(at) : std::next(at);
   }
+  std::erase_if(slots_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 // The receiver waits for a message that will never come: both ends fail.
@@ -72,7 +71,7 @@ void MessageContext::give_up(const SendOp& op) {
 }
 
 void MessageContext::for_each_recv(const std::function<void(const RecvOp&)>& fn) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const auto& [id, slot] : slots_) {
     for (const auto& op : slot.recvs) fn(*op);
   }

@@ -27,26 +27,27 @@ Progress::Progress(IoHandler& handler)
 
 void Progress::wait(const std::function<bool()>& done) {
   if (done()) return;
-  std::unique_lock lock(mutex_);
+  mutex_.lock();
   while (!done()) {
     if (driving_ || exclusive_waiters_ > 0) {
-      lock.unlock();
+      mutex_.unlock();
       const bool changed = spin_for_turn(done);
-      lock.lock();
+      mutex_.lock();
       if (changed) continue;
       sleepers_.fetch_add(1);
       // Either notify() sees this sleeper, or this thread sees what notify() was about.
-      if (!done() && (driving_ || exclusive_waiters_ > 0)) changed_.wait(lock);
+      if (!done() && (driving_ || exclusive_waiters_ > 0)) changed_.wait(mutex_);
       sleepers_.fetch_sub(1);
       continue;
     }
     driving_ = true;
     ++turns_;
-    lock.unlock();
+    mutex_.unlock();
     drive(done);
-    lock.lock();
+    mutex_.lock();
     leave();
   }
+  mutex_.unlock();
 }
 
 // The driver's turn ends: a sleeping waiter takes over, or hvd-net will.
@@ -105,7 +106,7 @@ int Progress::handle_ready(int timeout_ms) {
 
 void Progress::notify() {
   if (sleepers_.fetch_add(0) > 0) {  // read-modify-write for the same reason as in drive()
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     changed_.notify_all();
   }
   kick();
@@ -118,36 +119,37 @@ void Progress::kick() {
 }
 
 void Progress::exclusive(const std::function<void()>& fn) {
-  std::unique_lock lock(mutex_);
+  mutex_.lock();
   exclusive_waiters_.fetch_add(1);
   kick();
   while (driving_) {
     sleepers_.fetch_add(1);
-    changed_.wait(lock);
+    changed_.wait(mutex_);
     sleepers_.fetch_sub(1);
   }
   driving_ = true;
   exclusive_waiters_.fetch_sub(1);
-  lock.unlock();
+  mutex_.unlock();
   fn();
-  lock.lock();
+  mutex_.lock();
   leave();
+  mutex_.unlock();
 }
 
 bool Progress::try_drive() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (driving_ || exclusive_waiters_ > 0) return false;
     driving_ = true;
   }
   handle_ready(0);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   leave();
   return true;
 }
 
 Progress::Idle Progress::check_idle() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (driving_) {
     report_leaving_ = true;
     return Idle::kDriven;
@@ -158,7 +160,7 @@ Progress::Idle Progress::check_idle() {
 }
 
 void Progress::set_on_driver_left(std::function<void()> fn) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   on_driver_left_ = std::move(fn);
 }
 

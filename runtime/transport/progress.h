@@ -5,11 +5,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <thread>
 
 #include "runtime/base/fd.h"
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/spin_policy.h"
 
 namespace hvd::transport {
@@ -66,8 +65,8 @@ class Progress {
   SpinPolicy spin_;
   Fd epoll_;
   Fd kick_;  // wakes a driver that sleeps on the sockets
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
   std::atomic<bool> driving_{false};         // changed under mutex_
   std::atomic<int> sleepers_{0};             // threads in changed_.wait; changed under mutex_
   std::atomic<int> exclusive_waiters_{0};    // changed under mutex_
