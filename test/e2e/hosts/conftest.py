@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from netns import Host, Network, why_impossible
 
 sys.path.append(str(Path(__file__).parent.parent / "launcher"))
+
+from hosts_job import ROOT, StartOn
 from launcher_job import RunningJob
-
-ROOT = Path(__file__).resolve().parents[3]
-
-StartOn = Callable[..., RunningJob]
+from netns import Host, Network, why_impossible
 
 
 @pytest.fixture(scope="session")
@@ -41,8 +39,8 @@ def network(shared_network: Network) -> Iterator[Network]:
 def start_on(network: Network, horovodrun_path: str, tmp_path: Path) -> StartOn:
     """start_on(host, "-np", "2", ...) starts the launcher there."""
 
-    def start(host: Host, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = ROOT) -> RunningJob:
-        command = host.enter("env", "-C", str(cwd), horovodrun_path, *arguments)
+    def start(host: Host, *arguments: str, env: Mapping[str, str] | None = None) -> RunningJob:
+        command = host.enter("env", "-C", str(ROOT), horovodrun_path, *arguments)
         return RunningJob(command, tmp_path, {"HOME": str(host.home), **(env or {})}, None, tmp_path)
 
     return start

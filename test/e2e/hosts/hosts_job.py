@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from launcher_job import RunningJob, eventually
 from netns import PATIENCE_S, Network
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+
+StartOn = Callable[..., RunningJob]
 REDUCE = (sys.executable, str(HERE / "reduce_worker.py"))
 
 

@@ -90,8 +90,9 @@ class Namespace:
         self.shell(f"ip link set lo up; hostname {name}")
 
     def enter(self, *command: str) -> list[str]:
-        """The argument list that runs the command in here; it becomes the command, with the same pid."""
-        return ["nsenter", f"--target={self.keeper.pid}", "--net", "--uts", "--mount", "--", *command]
+        """The argument list that runs the command in here: it becomes the command, same pid, and ends with us."""
+        namespaces = ["nsenter", f"--target={self.keeper.pid}", "--net", "--uts", "--mount", "--"]
+        return [*namespaces, "setpriv", "--pdeathsig", "KILL", *command]
 
     def shell(self, script: str) -> str:
         """Runs a script in here and returns its output; raises when it fails."""
@@ -140,6 +141,7 @@ class Host(Namespace):
         self.interface = ""
         self.address = ""
         self.sshd: subprocess.Popen[bytes] | None = None
+        self.services: set[int] = set()  # pids of what else belongs to the host
         (self.home / ".ssh").mkdir(parents=True, mode=0o700)
         make_key(self.home / ".ssh" / "id_ed25519")
         make_key(self.folder / "host_key")
@@ -186,7 +188,7 @@ class Host(Namespace):
         assert sshd is not None
         with (self.folder / "sshd.log").open("ab") as log:
             self.sshd = subprocess.Popen(
-                self.enter("setpriv", "--pdeathsig", "KILL", sshd, "-D", "-e", "-f", str(config)),
+                self.enter(sshd, "-D", "-e", "-f", str(config)),
                 stdin=subprocess.DEVNULL,
                 stderr=log,
                 env={"PATH": _environment()["PATH"]},
@@ -248,7 +250,7 @@ class Host(Namespace):
     def job_processes(self) -> dict[int, str]:
         """pid -> command line of what runs in here and is no part of the host: ranks, agents, ssh, launchers."""
         found = {}
-        for pid in self.pids() - ({self.sshd.pid} if self.sshd else set()):
+        for pid in self.pids() - self.services - ({self.sshd.pid} if self.sshd else set()):
             with contextlib.suppress(OSError):
                 text = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 if text:  # a zombie has none
@@ -356,6 +358,15 @@ class Network:
             yield
         finally:
             self.switch.shell(f"ip link set p-{host.name} up")
+
+    @contextlib.contextmanager
+    def interface_down(self, host: Host) -> Iterator[None]:
+        """Takes the host's interface down, and with it its routes: what it sends fails at home."""
+        host.shell(f"ip link set {host.interface} down")
+        try:
+            yield
+        finally:
+            host.shell(f"ip link set {host.interface} up")
 
     def job_processes(self) -> dict[str, dict[int, str]]:
         """host -> what runs there and is no part of the host."""

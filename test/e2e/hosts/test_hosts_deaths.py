@@ -6,14 +6,13 @@ import os
 import re
 import signal
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from hosts_job import REDUCE, assert_nothing_left, failures, wait_ready
+from hosts_job import REDUCE, StartOn, assert_nothing_left, failures, wait_ready
 from launcher_job import RunningJob, eventually
-from netns import PATIENCE_S, Network
-
-from conftest import StartOn
+from netns import PATIENCE_S, Host, Network
 
 # Ranks that end neither by TERM nor with their parent: with children in sessions of their own.
 STUBBORN = ("sh", "-c", "trap '' TERM HUP INT; setsid sleep 1001 & sleep 1002 & echo ready; while :; do sleep 1; done")
@@ -75,13 +74,17 @@ PEER_SILENCE_S = 6.0
 SSH_SILENCE_S = 20.0
 
 
+def cut_off(network: Network, host: Host, how: str) -> AbstractContextManager[None]:
+    return network.cable_pulled(host) if how == "cable" else network.interface_down(host)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("launch_host", ["a", "c"])
-def test_a_cut_cable_is_noticed_by_keepalive(network: Network, start_on: StartOn, launch_host: str) -> None:
+@pytest.mark.parametrize(("launch_host", "how"), [("a", "cable"), ("c", "cable"), ("c", "interface")])
+def test_a_cut_network_is_noticed_by_keepalive(network: Network, start_on: StartOn, launch_host: str, how: str) -> None:
     b = network.hosts["b"]
     job = start_on(network.hosts[launch_host], "-np", "4", "-H", "a:2,b:2", *REDUCE)
     wait_ready(job, 4)
-    with network.cable_pulled(b):
+    with cut_off(network, b, how):
         cut = time.monotonic()
         eventually(lambda: len(failures(job)) == 2, f"ranks 0 and 1 have raised; there is:\n{job}", PATIENCE_S)
         for failure in failures(job):
@@ -90,7 +93,7 @@ def test_a_cut_cable_is_noticed_by_keepalive(network: Network, start_on: StartOn
             assert re.search(r"\brank [23]\b.* host b\b", failure.message), job
         assert job.wait(PATIENCE_S) == 1, job
         assert time.monotonic() - cut < SSH_SILENCE_S + 10, job
-        # At the other end of the cable nobody could say so: the ranks there notice by themselves.
+        # To host b nobody could say so: the ranks there notice by themselves.
         eventually(lambda: not b.ranks(), "the ranks of host b have ended", PATIENCE_S)
         assert time.monotonic() - cut < SSH_SILENCE_S + 10
         eventually(lambda: not network.hosts["a"].job_processes(), "host a is quiet", 5)
@@ -102,11 +105,12 @@ LEASE_SILENCE_S = 20.0 + 5.0
 
 
 @pytest.mark.slow
-def test_stubborn_ranks_behind_a_cut_cable_end_as_well(network: Network, start_on: StartOn) -> None:
-    """While the cable is still cut. Only sshd's own process waits on, for as long as TCP does."""
+@pytest.mark.parametrize("how", ["cable"])
+def test_stubborn_ranks_behind_a_cut_network_end_as_well(network: Network, start_on: StartOn, how: str) -> None:
+    """While it is still cut. Only sshd's own process waits on, for as long as TCP does."""
     b = network.hosts["b"]
     job = start_stubborn(network, start_on, "a")
-    with network.cable_pulled(b):
+    with cut_off(network, b, how):
         cut = time.monotonic()
         assert job.wait(PATIENCE_S) == 1, job
         assert "horovodrun: lost host b: " in job.err

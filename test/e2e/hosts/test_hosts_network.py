@@ -8,11 +8,9 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from hosts_job import HERE, REDUCE, assert_nothing_left, wait_ready
+from hosts_job import HERE, REDUCE, StartOn, assert_nothing_left, wait_ready
 from launcher_job import RunningJob, eventually
 from netns import PATIENCE_S, Host, Network, arguments_and_environments, environment_of
-
-from conftest import StartOn
 
 LOOPBACK = {"127.0.0.1", "::1"}
 

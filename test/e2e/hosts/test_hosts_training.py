@@ -6,11 +6,9 @@ import re
 import sys
 
 import pytest
-from hosts_job import REDUCE, assert_nothing_left, namespace_of, wait_ready
+from hosts_job import REDUCE, ROOT, StartOn, assert_nothing_left, namespace_of, wait_ready
 from launcher_job import eventually
 from netns import PATIENCE_S, Network
-
-from conftest import ROOT, StartOn
 
 LAST_LINE = re.compile(r"test accuracy ([\d.]+) \(wanted 0\.95\); all 4 ranks hold bitwise equal parameters")
 
