@@ -97,7 +97,12 @@ Status Agent::handle(const Frame& frame) {
     }
     case FrameType::kShutdown: {
       HVD_ASSIGN_OR_RETURN(const ShutdownMessage message, decode_shutdown(frame.payload));
-      sweeper_.start(message.at_once ? Millis(0) : kLeftoverGrace);
+      // After SIGKILL nothing deserves a grace: what was forked during the kill has only escaped it.
+      if (killed_) {
+        sweeper_.kill_now();
+      } else {
+        sweeper_.start(message.at_once ? Millis(0) : kLeftoverGrace);
+      }
       return Status::ok();
     }
     default:
@@ -154,6 +159,7 @@ void Agent::signal_ranks(int signal) {
   }
   for (auto& rank : ranks_) rank->kill_group(signal);
   if (signal != SIGKILL) return;
+  killed_ = true;
   for (int pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
 }
 

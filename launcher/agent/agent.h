@@ -77,6 +77,7 @@ class Agent : private RankEvents {
   SignalWatcher signals_;
   bool paused_ = false;
   bool leased_ = true;
+  bool killed_ = false;  // the launcher has sent SIGKILL
   bool swept_ = false;
   bool done_sent_ = false;
 };
