@@ -28,10 +28,8 @@ class ByteWriter {
   template <typename T>
     requires std::is_arithmetic_v<T>
   void put(T value) {
-    // All supported hosts are little-endian (checked in bytes.cc). Not insert(): GCC 12 warns of an overflow in it.
-    const std::size_t at = bytes_.size();
-    bytes_.resize(at + sizeof(T));
-    std::memcpy(bytes_.data() + at, &value, sizeof(T));
+    const auto* raw = reinterpret_cast<const std::uint8_t*>(&value);
+    bytes_.insert(bytes_.end(), raw, raw + sizeof(T));  // all supported hosts are little-endian (checked in bytes.cc)
   }
   void put_raw(ByteSpan raw) { bytes_.insert(bytes_.end(), raw.begin(), raw.end()); }
   void put_bytes(ByteSpan raw);
