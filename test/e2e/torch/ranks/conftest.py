@@ -8,6 +8,7 @@ ends (-x), which fails the others too instead of leaving them waiting.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -27,5 +28,13 @@ def session() -> Iterator[None]:
 
 @pytest.fixture
 def several_ranks() -> None:
-    if hvd.size() == 1:
-        pytest.skip("needs more than one rank")
+    """Marks a test that makes no sense on one rank."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A world of one rank leaves out what needs more; test_ranks.py runs that on two and three."""
+    if int(os.environ.get("HOROVOD_SIZE", "1")) > 1:
+        return
+    left_out = [item for item in items if "several_ranks" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
