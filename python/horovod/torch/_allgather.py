@@ -13,7 +13,7 @@ from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_now
 from horovod.torch._grouped_allreduce import reduce_group_now
-from horovod.torch._session import NO_REDUCTION, file, handles, in_autograd, not_built, submit, submit_group
+from horovod.torch._session import file, handles, in_autograd, not_built, submit, submit_group
 from horovod.torch._tensors import check_one_device, movable
 
 Average = core.REDUCE_AVERAGE
@@ -33,9 +33,7 @@ def _start_allgather(
     tensor: torch.Tensor, name: str | None, process_set: ProcessSet, finish: Callable[[Any], Any]
 ) -> tuple[int, PendingCall]:
     dtype = movable(tensor, "allgather")
-    number, native = submit(
-        core.OP_ALLGATHER, "allgather", name, tensor, dtype, 0, NO_REDUCTION, 0, process_set, tensor
-    )
+    number, native = submit(core.OP_ALLGATHER, "allgather", name, tensor, dtype, 0, 0, 1.0, 1.0, 0, process_set, tensor)
     return number, PendingCall(native, finish)
 
 
@@ -96,7 +94,9 @@ def _start_grouped_allgather(
         tensors,
         dtypes,
         [0] * len(tensors),
-        NO_REDUCTION,
+        0,
+        1.0,
+        1.0,
         process_set,
         tensors,
     )

@@ -10,7 +10,7 @@ from horovod._common.handles import PendingOutput
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_now
-from horovod.torch._session import NO_REDUCTION, file, submit
+from horovod.torch._session import file, submit
 from horovod.torch._tensors import CPU, movable, set_id
 
 
@@ -28,7 +28,9 @@ def _start_broadcast(
         tensor,
         dtype,
         output.data_ptr(),
-        NO_REDUCTION,
+        0,
+        1.0,
+        1.0,
         root_rank,
         process_set,
         (tensor, output),

@@ -222,7 +222,7 @@ class GradientReducer:
             gradient.wire_name,
             address,
             address,
-            tuple(sent.shape),
+            sent.shape,
             dtype,
             CPU,
             settings.op,
@@ -264,7 +264,7 @@ class GradientReducer:
             sent = self._prepare(gradient)
             dtype = reducible(sent, settings.op, "DistributedOptimizer")
             name = f"grouped_{group.members[0].wire_name}_{index + 1}of{len(group.members)}"
-            entries.append((name, sent.data_ptr(), sent.data_ptr(), tuple(sent.shape), dtype, CPU))
+            entries.append((name, sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
         keep = [gradient.sent for gradient in group.members]
         natives = core.enqueue_group(
             _ALLREDUCE, entries, settings.op, settings.prescale, settings.postscale, self._set_id, keep

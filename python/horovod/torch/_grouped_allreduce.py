@@ -36,7 +36,9 @@ def _start_grouped_allreduce(
         tensors,
         dtypes,
         [output.data_ptr() for output in outputs],
-        (op, prescale, postscale),
+        op,
+        prescale,
+        postscale,
         process_set,
         (tensors, outputs),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from horovod._common.handles import HandleTable, Pending
+from horovod._common.handles import HandleTable, Pending, Started
 from horovod._common.native import core
 from horovod.common import util
 from horovod.common.basics import HorovodBasics
@@ -27,11 +27,8 @@ handle_average_backwards_compatibility = util.get_average_backwards_compatibilit
 
 _enqueue = core.enqueue
 
-# For operations that reduce nothing.
-NO_REDUCTION = (0, 1.0, 1.0)
 
-
-def file(number: int, pending: Pending) -> int:
+def file(number: int, pending: Pending | Started) -> int:
     """Makes a pending operation known under its handle."""
     handles.pending[number] = pending
     return number
@@ -44,12 +41,14 @@ def submit(
     tensor: torch.Tensor,
     dtype: int,
     output_ptr: int,
-    reduction: tuple[int, float, float],
+    op: int,
+    prescale: float,
+    postscale: float,
     root_rank: int,
     process_set: ProcessSet,
     keep: Any,
 ) -> tuple[int, Handle]:
-    """Submits one tensor under `prefix.name` or an automatic name. `reduction`: op, prescale and postscale."""
+    """Submits one tensor under `prefix.name` or an automatic name; gives its number and its native handle."""
     number = handles.next_number()
     try:
         native = _enqueue(
@@ -57,10 +56,12 @@ def submit(
             f"{prefix}.{name}" if name else f"{prefix}.noname.{number}",
             tensor.data_ptr(),
             output_ptr,
-            tuple(tensor.shape),
+            tensor.shape,
             dtype,
             CPU,
-            *reduction,
+            op,
+            prescale,
+            postscale,
             root_rank,
             set_id(process_set),
             keep,
@@ -83,7 +84,9 @@ def submit_group(
     tensors: Sequence[torch.Tensor],
     dtypes: Sequence[int],
     output_ptrs: Sequence[int],
-    reduction: tuple[int, float, float],
+    op: int,
+    prescale: float,
+    postscale: float,
     process_set: ProcessSet,
     keep: Any,
 ) -> tuple[int, list[Handle]]:
@@ -93,11 +96,11 @@ def submit_group(
         return number, []
     base = f"{prefix}.{name}" if name else f"{prefix}.noname.{number}"
     entries = [
-        (f"{base}_{index + 1}of{len(tensors)}", tensor.data_ptr(), output_ptr, tuple(tensor.shape), dtype, CPU)
+        (f"{base}_{index + 1}of{len(tensors)}", tensor.data_ptr(), output_ptr, tensor.shape, dtype, CPU)
         for index, (tensor, output_ptr, dtype) in enumerate(zip(tensors, output_ptrs, dtypes, strict=True))
     ]
     try:
-        return number, core.enqueue_group(operation, entries, *reduction, set_id(process_set), keep)
+        return number, core.enqueue_group(operation, entries, op, prescale, postscale, set_id(process_set), keep)
     except BaseException:
         handles.give_back(number)
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -24,38 +25,47 @@ _CODES: dict[torch.dtype, int] = {
     torch.bool: core.DTYPE_BOOL,
     torch.bfloat16: core.DTYPE_BFLOAT16,
 }
+_BOOL = core.DTYPE_BOOL
+_ADASUM = core.REDUCE_ADASUM
 _BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
 
 
 def movable(tensor: torch.Tensor, operation: str) -> int:
     """The core's type code of a tensor that can be sent. Raises ValueError or NotImplementedError for any other."""
+    try:
+        if tensor.is_cpu and tensor.is_contiguous():  # sparse tensors are not contiguous
+            return _CODES[tensor.dtype]
+    except (AttributeError, KeyError, RuntimeError):
+        pass  # the reason is found below, where it costs the usual case nothing
+    raise _refusal(tensor, operation)
+
+
+def _refusal(tensor: Any, operation: str) -> Exception:
+    """Why a tensor cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
-        raise ValueError(f"{operation}: expected a torch.Tensor, got {type(tensor).__name__}")
+        return ValueError(f"{operation}: expected a torch.Tensor, got {type(tensor).__name__}")
     if not tensor.is_cpu:
-        raise NotImplementedError(
+        return NotImplementedError(
             f"{operation}: the tensor is on device '{tensor.device}', but collectives on devices other than the CPU "
             "are not built yet; pass tensor.cpu()"
         )
     if tensor.layout is not torch.strided:
-        raise ValueError(f"{operation}: expected a dense tensor, got layout {tensor.layout}")
+        return ValueError(f"{operation}: expected a dense tensor, got layout {tensor.layout}")
     if not tensor.is_contiguous():
-        raise ValueError(
+        return ValueError(
             f"{operation}: the tensor of shape {list(tensor.shape)} and strides {list(tensor.stride())} is required "
             "to be contiguous; pass tensor.contiguous()"
         )
-    code = _CODES.get(tensor.dtype)
-    if code is None:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _CODES)
-        raise ValueError(f"{operation}: tensor type {tensor.dtype} is not supported; supported are {names}")
-    return code
+    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _CODES)
+    return ValueError(f"{operation}: tensor type {tensor.dtype} is not supported; supported are {names}")
 
 
 def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
     """The same for a tensor that is to be reduced with `op`."""
-    if op == core.REDUCE_ADASUM:
-        raise NotImplementedError(f"{operation}: op=Adasum is not built yet")
     code = movable(tensor, operation)
-    if code == core.DTYPE_BOOL and op not in _BOOL_REDUCTIONS:
+    if op == _ADASUM:
+        raise NotImplementedError(f"{operation}: op=Adasum is not built yet")
+    if code == _BOOL and op not in _BOOL_REDUCTIONS:
         raise ValueError(f"{operation}: tensor type torch.bool is not supported with this op; use Min or Max")
     return code
 
