@@ -6,12 +6,13 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow setup-demo setup-test install wheel bench lint fuzz clean
+.PHONY: help demo test test-quick test-slow test-sanitizers setup-demo setup-test install wheel bench lint fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
 	@echo "make test        run every test suite        make test-quick  the suites that answer in two minutes"
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
+	@echo "make test-sanitizers  the C++ suites under ASan+UBSan and under TSan"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
 	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
 
@@ -26,6 +27,9 @@ test-quick: setup-test $(INSTALLED)
 
 test-slow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py slow
+
+test-sanitizers: setup-test
+	.venv/bin/python scripts/suites.py sanitizers
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint

@@ -1,7 +1,7 @@
 """Runs test suites one after another and prints one summary line for each: `name: N passed, N failed, N skipped`.
 
-A suite's full output goes to build/logs/<name>.log and, when it fails, its end to the terminal. A suite that ran nothing
-has failed. Usage: suites.py full|quick|slow|lint|NAME...
+A suite's full output goes to build/logs/<name>.log and, when it fails, its end to the terminal. A suite that ran
+nothing has failed. Usage: suites.py full|quick|slow|sanitizers|lint|NAME...
 """
 
 from __future__ import annotations
@@ -73,9 +73,8 @@ class Suite:
 def cpp(preset: str, kinds: tuple[str, ...], *, label: str = "", exclude: str = "slow") -> Suite:
     test = ["ctest", "--preset", preset, "-V", *(["-L", label] if label else ["-LE", exclude])]
     name = f"cpp-{preset}" + (f"-{label}" if label else "")
-    return Suite(
-        name, (("cmake", "--preset", preset), ("cmake", "--build", "--preset", preset), tuple(test)), count_catch2, kinds
-    )
+    commands = (("cmake", "--preset", preset), ("cmake", "--build", "--preset", preset), tuple(test))
+    return Suite(name, commands, count_catch2, kinds)
 
 
 def pytest(name: str, *args: str, kinds: tuple[str, ...] = ("full",)) -> Suite:
@@ -99,8 +98,8 @@ SUITES = (
     cpp("dev", ("full", "quick")),
     pytest("python", "test/python", kinds=("full", "quick")),
     pytest("e2e", "test/e2e", "-m", "not slow"),
-    cpp("asan", ("full",)),
-    cpp("tsan", ("full",)),
+    cpp("asan", ("sanitizers",)),
+    cpp("tsan", ("sanitizers",)),
     cpp("dev", ("slow",), label="slow"),
     pytest("e2e-slow", "test/e2e", "-m", "slow", kinds=("slow",)),
 )
