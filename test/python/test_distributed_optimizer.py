@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch import nn
 
+from fake_core import DTYPES
+
 
 def net() -> nn.Sequential:
     torch.manual_seed(3)
@@ -552,3 +554,16 @@ def test_a_gradient_that_needs_a_gradient_is_refused(fake_pair: Any) -> None:
     with pytest.raises(AssertionError, match="requires a gradient itself"):
         model(torch.ones(1, 3)).square().sum().backward(create_graph=True)
     del optimizer
+
+
+def test_a_model_may_change_its_type_after_wrapping(fake_pair: Any) -> None:
+    model = net()
+    optimizer = wrap(fake_pair.hvd, model)
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        model.to(dtype)
+        optimizer.zero_grad()
+        fake_pair.core.calls.clear()
+        model(torch.ones(5, 3, dtype=dtype)).square().sum().backward()
+        codes = {call.dtype for call in fake_pair.core.calls}
+        optimizer.step()
+        assert codes == {list(DTYPES.values()).index(dtype)}

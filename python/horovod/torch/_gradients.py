@@ -65,12 +65,27 @@ class _Gradient:
     object unless the gradient is compressed, sparse or not contiguous. `sparse_dim` > 0: the last gradient was sparse.
     """
 
-    __slots__ = ("ctx", "group", "left", "name", "parameter", "pending", "sent", "sparse_dim", "target", "wire_name")
+    __slots__ = (
+        "code",
+        "ctx",
+        "dtype",
+        "group",
+        "left",
+        "name",
+        "parameter",
+        "pending",
+        "sent",
+        "sparse_dim",
+        "target",
+        "wire_name",
+    )
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
         self.parameter = parameter
         self.name = name
         self.wire_name = f"allreduce.{name}"
+        self.dtype: torch.dtype | None = None  # of the last gradient that was sent as it is, and its code
+        self.code = -1
         self.left = passes
         self.group: _Group | None = None
         self.pending: _Waitable | None = None
@@ -178,12 +193,12 @@ class GradientReducer:
         gradient.left = left - 1
         self._begun = True
         if left == 1:
-            self._advance(gradient)
+            self._advance(gradient, grad)
 
-    def _advance(self, gradient: _Gradient) -> None:
+    def _advance(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
         group = gradient.group
         if group is None:
-            self._submit(gradient)
+            self._submit(gradient, grad)
             return
         group.missing -= 1
         if group.missing == 0:
@@ -208,14 +223,23 @@ class GradientReducer:
         gradient.sent = sent
         return sent
 
-    def _submit(self, gradient: _Gradient) -> None:
+    def _submit(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
+        if grad is not None and self._plain and grad.dtype is gradient.dtype and grad.is_contiguous():
+            gradient.target = gradient.sent = grad  # the usual case; a sparse tensor is not contiguous
+            self._send(gradient, grad, gradient.code)
+            return
         settings = self._settings
-        grad = gradient.parameter.grad
         if not settings.sparse_as_dense and self._is_sparse(gradient, grad):
             self._submit_sparse(gradient, grad)
             return
         sent = self._prepare(gradient)
-        dtype = reducible(sent, settings.op, "DistributedOptimizer")
+        code = reducible(sent, settings.op, "DistributedOptimizer")
+        if sent is grad:
+            gradient.dtype, gradient.code = sent.dtype, code
+        self._send(gradient, sent, code)
+
+    def _send(self, gradient: _Gradient, sent: torch.Tensor, code: int) -> None:
+        settings = self._settings
         address = sent.data_ptr()
         gradient.pending = _enqueue(
             _ALLREDUCE,
@@ -223,7 +247,7 @@ class GradientReducer:
             address,
             address,
             sent.shape,
-            dtype,
+            code,
             CPU,
             settings.op,
             settings.prescale,
@@ -305,7 +329,7 @@ class GradientReducer:
         for gradient in self._gradients.values():
             if gradient.left > 0:
                 gradient.left = 0
-                self._advance(gradient)
+                self._advance(gradient, gradient.parameter.grad)
 
     def _write_back(self, gradient: _Gradient, pending: _Waitable) -> None:
         parameter = gradient.parameter
