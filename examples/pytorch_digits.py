@@ -87,9 +87,9 @@ def parameters_are_equal(model: nn.Module) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=32, help="images per rank and step")
-    parser.add_argument("--lr", type=float, default=0.002, help="learning rate for one rank")
+    parser.add_argument("--lr", type=float, default=0.005, help="learning rate for one rank")
     parser.add_argument("--seed", type=int, default=7)
     arguments = parser.parse_args()
 

@@ -117,6 +117,9 @@ def enqueue_group(
 def built_with() -> dict[str, int]:
     """What this build has: gloo 1, mpi 0, nccl 0, cuda 0, rocm 0, ddl 0, ccl 0."""
 
+def gloo_origin() -> str:
+    """The file that the Gloo symbols used by the core come from."""
+
 def process_sets() -> dict[int, list[int]]:
     """Process set id -> global ranks, 0 included."""
 

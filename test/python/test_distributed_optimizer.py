@@ -548,6 +548,7 @@ def test_groups_refuse_sparse_gradients(fake_pair: Any) -> None:
     del optimizer
 
 
+@pytest.mark.filterwarnings("ignore:Using backward.* with create_graph")
 def test_a_gradient_that_needs_a_gradient_is_refused(fake_pair: Any) -> None:
     model = net()
     optimizer = wrap(fake_pair.hvd, model)

@@ -15,7 +15,7 @@ EXAMPLES = ROOT / "examples"
 LAST_LINE = r"test accuracy (0\.\d+|1\.0+) \(wanted 0\.95\); all (\d+) ranks hold bitwise equal parameters"
 
 
-def assert_trained(out: str, ranks: int, epochs: int = 8) -> None:
+def assert_trained(out: str, ranks: int, epochs: int = 10) -> None:
     lines = out.strip().splitlines()
     assert len([line for line in lines if re.search(r"epoch \d+/\d+: loss", line)]) == epochs
     last = re.search(LAST_LINE, lines[-1])
