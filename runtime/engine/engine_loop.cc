@@ -86,10 +86,6 @@ void EngineLoop::request_shutdown() {
   });
 }
 
-void EngineLoop::fail(const Status& why) {
-  loop_.post([this, why] { report_lost(options_.membership.rank, why.message()); });
-}
-
 void EngineLoop::force_stop(const wire::Stop& reason) {
   loop_.post([this, reason] {
     const auto dropped = worker_.fail_all(reason.status());

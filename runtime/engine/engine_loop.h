@@ -45,8 +45,6 @@ class EngineLoop final : public transport::ControlHandler {
   // Asks all ranks to stop. `stopped()` is set when they have agreed, or when the session failed.
   void request_shutdown();
   Event& stopped() { return stopped_; }
-  // A failure that this rank alone sees: tells everybody, naming this rank.
-  void fail(const Status& why);
 
   // Ends this rank's part without asking anybody.
   void force_stop(const wire::Stop& reason);
