@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from launcher_job import StartJob
+from launcher_job import StartJob, eventually
 
 # Asks the agent for the secret, as a rank does (docs/design/001-job-bootstrap.md), and prints it.
 ASK = """
@@ -90,6 +90,8 @@ def test_the_secret_is_in_no_environment_and_on_no_argument_list(start_job: Star
     job.wait_for("secret ")
     secret = secrets_in(job.out)[0]
     needles = (secret.encode(), bytes.fromhex(secret))
+    # While a process is in exec its environment reads as empty: look when the rank's shell has become what it runs.
+    eventually(lambda: job.named("sleep"), "the rank runs its last command")
     processes = job.processes()
     assert len(processes) >= 4  # launcher, guard, agent, rank
     for pid in processes:
