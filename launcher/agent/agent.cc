@@ -34,10 +34,10 @@ std::string node_name() {
 
 }  // namespace
 
-Agent::Agent(Loop& loop, Fd from_launcher, Fd to_launcher)
+Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
     : loop_(loop),
       sweeper_(loop, [this] { swept(); }),
-      drain_deadline_(loop, [this] { for (auto& rank : ranks_) rank->close_output(); finish_when_drained(); }),
+      drain_deadline_(loop.get(), [this] { for (auto& rank : ranks_) rank->close_output(); finish_when_drained(); }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}, [this](int signal) {
         if (signal == SIGCHLD) child_ended();
         else lease_lost();

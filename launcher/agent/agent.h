@@ -24,7 +24,7 @@ namespace hvd::launcher {
 // Owned by agent_main; loop-confined. It takes no decisions about the job: who failed and what follows is the launcher's.
 class Agent : private RankEvents {
  public:
-  Agent(Loop& loop, Fd from_launcher, Fd to_launcher);
+  Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher);
   // Says hello and serves until there is nothing left to do; the process exits with the returned code.
   int run(const std::string& cookie);
 
@@ -62,7 +62,7 @@ class Agent : private RankEvents {
   void finish_when_drained();
   void stop_when_written();
 
-  Loop& loop_;
+  MainLoop& loop_;
   std::unique_ptr<PipeReader> input_;
   std::unique_ptr<PipeWriter> output_;
   FrameDecoder decoder_;
@@ -73,7 +73,7 @@ class Agent : private RankEvents {
   std::vector<std::unique_ptr<RankProcess>> ranks_;
   std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;
-  Timer drain_deadline_;
+  loop::Timer drain_deadline_;
   SignalWatcher signals_;
   bool paused_ = false;
   bool leased_ = true;

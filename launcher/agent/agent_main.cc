@@ -35,7 +35,7 @@ int run_agent(const std::string& cookie, int guard_pid) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), 0);
   ::dup2(null.get(), 1);
-  Loop loop;
+  MainLoop loop;
   Agent agent(loop, std::move(input), std::move(output));
   const int code = agent.run(cookie);
   ::_exit(code);

@@ -4,9 +4,9 @@
 
 namespace hvd::launcher {
 
-LeaseWatch::LeaseWatch(Loop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
+LeaseWatch::LeaseWatch(MainLoop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
                        std::function<void()> send_sign, std::function<void()> on_lost)
-    : send_sign_(std::move(send_sign)), on_lost_(std::move(on_lost)), timer_(loop, [this] { look(); }) {
+    : send_sign_(std::move(send_sign)), on_lost_(std::move(on_lost)), timer_(loop.get(), [this] { look(); }) {
   if (!own || own == launchers) return;
   const auto link = parse_ssh_link(*own);
   if (!link.is_ok()) return;

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "launcher/agent/ssh_link.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -19,7 +20,7 @@ class LeaseWatch {
   static constexpr Millis kSilence{20000};  // as long as ssh waits at the launcher's end (ServerAlive)
 
   // Watches nothing when the agent was not started over ssh: without an own SSH_CONNECTION, or with that of the launcher.
-  LeaseWatch(Loop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
+  LeaseWatch(MainLoop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
              std::function<void()> send_sign, std::function<void()> on_lost);
 
  private:
@@ -28,7 +29,7 @@ class LeaseWatch {
   std::optional<SshLink> link_;
   std::function<void()> send_sign_;
   std::function<void()> on_lost_;
-  Timer timer_;
+  loop::Timer timer_;
 };
 
 }  // namespace hvd::launcher

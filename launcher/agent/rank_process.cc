@@ -20,8 +20,8 @@ std::string exec_failure(const std::string& command, int error) {
 
 }  // namespace
 
-RankProcess::RankProcess(Loop& loop, int rank, RankEvents& events)
-    : loop_(loop), rank_(rank), events_(events), output_grace_(loop, [this] { maybe_report_exit(true); }) {}
+RankProcess::RankProcess(MainLoop& loop, int rank, RankEvents& events)
+    : loop_(loop), rank_(rank), events_(events), output_grace_(loop.get(), [this] { maybe_report_exit(true); }) {}
 
 void RankProcess::start(const RankCommand& command) {
   const Status status = try_start(command);

@@ -6,7 +6,8 @@
 
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/child.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -33,7 +34,7 @@ struct RankCommand {
 // output. stdin is /dev/null. Owned by the Agent for the whole job; loop-confined. It decides nothing.
 class RankProcess {
  public:
-  RankProcess(Loop& loop, int rank, RankEvents& events);
+  RankProcess(MainLoop& loop, int rank, RankEvents& events);
 
   void start(const RankCommand& command);
   bool running() const { return child_ && child_->running(); }
@@ -50,7 +51,7 @@ class RankProcess {
   void exec_finished();
   void maybe_report_exit(bool at_last);
 
-  Loop& loop_;
+  MainLoop& loop_;
   int rank_;
   RankEvents& events_;
   std::unique_ptr<Child> child_;
@@ -62,7 +63,7 @@ class RankProcess {
   bool failed_to_start_ = false;
   bool exit_reported_ = false;
   std::unique_ptr<ExitStatus> status_;
-  Timer output_grace_;  // how long an exit waits for the output that was written before it
+  loop::Timer output_grace_;  // how long an exit waits for the output that was written before it
 };
 
 }  // namespace hvd::launcher

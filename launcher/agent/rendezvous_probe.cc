@@ -7,12 +7,12 @@
 
 namespace hvd::launcher {
 
-RendezvousProbe::RendezvousProbe(Loop& loop, std::vector<std::string> addresses, std::uint16_t port, OnDone on_done)
+RendezvousProbe::RendezvousProbe(MainLoop& loop, std::vector<std::string> addresses, std::uint16_t port, OnDone on_done)
     : loop_(loop),
       addresses_(std::move(addresses)),
       port_(port),
       on_done_(std::move(on_done)),
-      patience_(loop, [this] {
+      patience_(loop.get(), [this] {
         answered(Status::timeout("no answer in " + std::to_string(kPatience.count() / 1000) + " s"));
       }) {}
 

@@ -5,9 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/loop.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
+#include "launcher/process/uv_handle.h"
 #include "runtime/base/status.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -20,7 +21,7 @@ class RendezvousProbe {
   // The first address that answered, or why none did.
   using OnDone = std::function<void(Result<std::string>)>;
 
-  RendezvousProbe(Loop& loop, std::vector<std::string> addresses, std::uint16_t port, OnDone on_done);
+  RendezvousProbe(MainLoop& loop, std::vector<std::string> addresses, std::uint16_t port, OnDone on_done);
   void start() { try_next(); }
 
  private:
@@ -28,14 +29,14 @@ class RendezvousProbe {
   Status connect(const std::string& address);
   void answered(const Status& status);
 
-  Loop& loop_;
+  MainLoop& loop_;
   std::vector<std::string> addresses_;
   std::uint16_t port_;
   OnDone on_done_;
   std::size_t next_ = 0;
   std::string failures_;
   UvHandle<uv_tcp_t> socket_;
-  Timer patience_;
+  loop::Timer patience_;
 };
 
 }  // namespace hvd::launcher

@@ -49,7 +49,7 @@ bool same_uid(int fd) {
 class SecretSocket::Client {
  public:
   Client(SecretSocket& owner, Fd fd)
-      : owner_(owner), fd_(std::move(fd)), deadline_(owner.loop_, [this] { owner_.forget(this); }) {}
+      : owner_(owner), fd_(std::move(fd)), deadline_(owner.loop_.get(), [this] { owner_.forget(this); }) {}
 
   bool start() {
     const int rc =
@@ -92,16 +92,16 @@ class SecretSocket::Client {
   SecretSocket& owner_;
   Fd fd_;
   UvHandle<uv_poll_t> poll_;
-  Timer deadline_;
+  loop::Timer deadline_;
   std::array<std::uint8_t, rendezvous::kAgentRequestBytes> request_{};
   std::size_t received_ = 0;
 };
 
-SecretSocket::SecretSocket(Loop& loop, const crypto::Secret& secret, std::string name)
+SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name)
     : loop_(loop), secret_(secret), name_(std::move(name)) {}
 SecretSocket::~SecretSocket() = default;
 
-Result<std::unique_ptr<SecretSocket>> SecretSocket::open(Loop& loop, const crypto::Secret& secret) {
+Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& secret) {
   std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name()));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
   const int rc = self->poll_.init(

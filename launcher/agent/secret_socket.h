@@ -4,11 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/loop.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
+#include "launcher/process/uv_handle.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -19,7 +20,7 @@ class SecretSocket {
  public:
   static constexpr std::size_t kMaxClients = 64;
 
-  static Result<std::unique_ptr<SecretSocket>> open(Loop& loop, const crypto::Secret& secret);
+  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret);
   ~SecretSocket();
 
   // The value of HOROVOD_AGENT.
@@ -28,12 +29,12 @@ class SecretSocket {
  private:
   class Client;
 
-  SecretSocket(Loop& loop, const crypto::Secret& secret, std::string name);
+  SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name);
   void accept_all();
   void watch();
   void forget(Client* client);
 
-  Loop& loop_;
+  MainLoop& loop_;
   crypto::Secret secret_;
   std::string name_;
   Fd listener_;

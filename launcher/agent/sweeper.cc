@@ -16,8 +16,8 @@ constexpr Millis kRescan{20};
 
 }  // namespace
 
-Sweeper::Sweeper(Loop& loop, std::function<void()> on_clean)
-    : on_clean_(std::move(on_clean)), timer_(loop, [this] { step(); }) {}
+Sweeper::Sweeper(MainLoop& loop, std::function<void()> on_clean)
+    : on_clean_(std::move(on_clean)), timer_(loop.get(), [this] { step(); }) {}
 
 void Sweeper::start(Millis voluntary) {
   const TimePoint end = SteadyClock::now() + voluntary;

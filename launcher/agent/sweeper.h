@@ -3,9 +3,9 @@
 #include <functional>
 #include <set>
 
-#include "launcher/process/loop.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
 #include "runtime/base/deadline.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -16,7 +16,7 @@ class Sweeper {
   static constexpr Millis kTermGrace{2000};
   static constexpr Millis kGiveUp{5000};  // after SIGKILL: a process that the kernel cannot end (stuck in a device)
 
-  Sweeper(Loop& loop, std::function<void()> on_clean);
+  Sweeper(MainLoop& loop, std::function<void()> on_clean);
 
   // A second start can only make it faster.
   void start(Millis voluntary);
@@ -30,7 +30,7 @@ class Sweeper {
   void step();
 
   std::function<void()> on_clean_;
-  Timer timer_;
+  loop::Timer timer_;
   bool active_ = false;
   Phase phase_ = Phase::kVoluntary;
   TimePoint phase_end_{};

@@ -12,7 +12,7 @@ constexpr Millis kRetryPause{300};
 
 }  // namespace
 
-AgentFleet::AgentFleet(Loop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events)
+AgentFleet::AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events)
     : loop_(loop), options_of_(std::move(options_of)), events_(events) {}
 
 void AgentFleet::start(std::size_t count) {
@@ -43,7 +43,7 @@ void AgentFleet::retry_later(int agent) {
   std::array<std::uint8_t, 1> random{};
   crypto::random_bytes(random);
   Member& one = member(agent);
-  one.retry = std::make_unique<Timer>(loop_, [this, agent] {
+  one.retry = std::make_unique<loop::Timer>(loop_.get(), [this, agent] {
     if (!stopped_) start_one(agent);
   });
   one.retry->start(kRetryPause * one.tries + Millis(random[0] * 4));

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "launcher/job/agent_link.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -26,7 +27,7 @@ class AgentFleet : private AgentLinkEvents {
   static constexpr int kMaxTries = 5;
 
   // `options_of(agent)` is asked for each try, with a fresh cookie each time.
-  AgentFleet(Loop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events);
+  AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events);
 
   void start(std::size_t count);
   void send(int agent, FrameType type, const Bytes& payload, bool wipe = false);
@@ -43,7 +44,7 @@ class AgentFleet : private AgentLinkEvents {
  private:
   struct Member {
     std::unique_ptr<AgentLink> link;
-    std::unique_ptr<Timer> retry;
+    std::unique_ptr<loop::Timer> retry;
     int tries = 0;
     bool heard = false;  // has sent a frame, or been given up
   };
@@ -55,7 +56,7 @@ class AgentFleet : private AgentLinkEvents {
   void retry_later(int agent);
   Member& member(int agent) { return members_[static_cast<std::size_t>(agent)]; }
 
-  Loop& loop_;
+  MainLoop& loop_;
   std::function<AgentLinkOptions(int)> options_of_;
   AgentFleetEvents& events_;
   std::vector<Member> members_;

@@ -12,12 +12,12 @@ constexpr std::size_t kQuotedLines = 20;
 
 }  // namespace
 
-AgentLink::AgentLink(Loop& loop, AgentLinkOptions options, AgentLinkEvents& events)
+AgentLink::AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& events)
     : loop_(loop),
       options_(std::move(options)),
       events_(events),
       cookie_(options_.cookie),
-      last_call_(loop, [this] { maybe_lost(true); }) {}
+      last_call_(loop.get(), [this] { maybe_lost(true); }) {}
 
 Status AgentLink::start() {
   HVD_ASSIGN_OR_RETURN(Pipe in, make_pipe());

@@ -6,11 +6,12 @@
 
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/child.h"
+#include "launcher/process/main_loop.h"
 #include "launcher/process/tail_buffer.h"
-#include "launcher/process/timer.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/protocol/frame.h"
 #include "launcher/ssh/ssh_error.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -37,7 +38,7 @@ struct AgentLinkOptions {
 // frames, not what they mean.
 class AgentLink {
  public:
-  AgentLink(Loop& loop, AgentLinkOptions options, AgentLinkEvents& events);
+  AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& events);
 
   Status start();
   bool started() const { return child_ != nullptr; }
@@ -61,7 +62,7 @@ class AgentLink {
   SshFailure ssh_failure() const;
   std::string explain_loss() const;
 
-  Loop& loop_;
+  MainLoop& loop_;
   AgentLinkOptions options_;
   AgentLinkEvents& events_;
   CookieScanner cookie_;
@@ -72,7 +73,7 @@ class AgentLink {
   std::unique_ptr<PipeReader> output_;
   std::unique_ptr<PipeReader> errors_;
   std::unique_ptr<ExitStatus> status_;
-  Timer last_call_;  // between the end of the process and the end of its output, whichever is first
+  loop::Timer last_call_;  // between the end of the process and the end of its output, whichever is first
   bool greeted_ = false;
   bool paused_ = false;
   bool lost_ = false;

@@ -32,7 +32,7 @@ struct HostResolver::Lookup {
   bool by_ssh;
 };
 
-HostResolver::HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience,
+HostResolver::HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience,
                            OnDone on_done)
     : loop_(loop),
       names_(std::move(names)),
@@ -41,7 +41,7 @@ HostResolver::HostResolver(Loop& loop, std::vector<std::string> names, std::stri
       found_(names_.size()),
       left_(names_.size()),
       patience_(patience),
-      deadline_(loop, [this] { done(); }) {}
+      deadline_(loop.get(), [this] { done(); }) {}
 
 HostResolver::~HostResolver() {
   for (Lookup* lookup : pending_) lookup->owner = nullptr;

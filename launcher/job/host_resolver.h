@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "launcher/job/host_network.h"
-#include "launcher/process/loop.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
 #include "launcher/ssh/ssh_config_query.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -22,7 +22,7 @@ class HostResolver {
   // In the order of the names.
   using OnDone = std::function<void(std::vector<ResolvedHost>)>;
 
-  HostResolver(Loop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience, OnDone on_done);
+  HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience, OnDone on_done);
   ~HostResolver();
   void start();
 
@@ -35,7 +35,7 @@ class HostResolver {
   void finished(std::size_t index, ResolvedHost host);
   void done();
 
-  Loop& loop_;
+  MainLoop& loop_;
   std::vector<std::string> names_;
   std::string ssh_program_;
   OnDone on_done_;
@@ -46,7 +46,7 @@ class HostResolver {
   std::size_t asking_ = 0;
   std::size_t left_ = 0;
   Millis patience_;
-  Timer deadline_;
+  loop::Timer deadline_;
 };
 
 }  // namespace hvd::launcher

@@ -36,7 +36,7 @@ Millis lookup_patience(const LaunchConfig& config) {
 
 }  // namespace
 
-JobDriver::JobDriver(Loop& loop, JobInput input)
+JobDriver::JobDriver(MainLoop& loop, JobInput input)
     : loop_(loop),
       input_(std::move(input)),
       secret_(crypto::Secret::random()),
@@ -48,7 +48,7 @@ JobDriver::JobDriver(Loop& loop, JobInput input)
       agent_of_rank_(static_cast<std::size_t>(input_.config.num_proc), -1),
       resolver_(loop, host_names(input_.hosts), input_.config.ssh_program, lookup_patience(input_.config),
                 [this](std::vector<ResolvedHost> hosts) { resolved(hosts); }),
-      timer_(loop, [this] { timer_fired(); }),
+      timer_(loop.get(), [this] { timer_fired(); }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [this](int signal) { signal_received(signal); }) {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
     for (const RankSlot& slot : input_.hosts[agent].ranks) {

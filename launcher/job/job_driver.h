@@ -13,11 +13,12 @@
 #include "launcher/job/launch_plan.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/static_job.h"
+#include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
-#include "launcher/process/timer.h"
 #include "launcher/protocol/messages.h"
 #include "rendezvous/server/server.h"
 #include "runtime/crypto/secret.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -34,7 +35,7 @@ struct JobInput {
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:
-  JobDriver(Loop& loop, JobInput input);
+  JobDriver(MainLoop& loop, JobInput input);
   // Until the job is over and its output has been taken; the exit code of the program.
   int run();
 
@@ -67,7 +68,7 @@ class JobDriver : private AgentFleetEvents {
   void finish(int code);
   void stop_when_flushed();
 
-  Loop& loop_;
+  MainLoop& loop_;
   JobInput input_;
   crypto::Secret secret_;
   LaunchPlan plan_;
@@ -77,7 +78,7 @@ class JobDriver : private AgentFleetEvents {
   AgentFleet fleet_;
   std::vector<int> agent_of_rank_;
   HostResolver resolver_;
-  Timer timer_;
+  loop::Timer timer_;
   SignalWatcher signals_;
   std::optional<int> exit_code_;
 };

@@ -8,7 +8,7 @@
 #include "launcher/cli/env_export.h"
 #include "launcher/job/job_driver.h"
 #include "launcher/process/descriptors.h"
-#include "launcher/process/loop.h"
+#include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 
 namespace hvd::launcher {
@@ -49,7 +49,7 @@ int job_main(LaunchConfig config, std::vector<HostAssignment> hosts, const confi
   // Three pipes for each agent, and two files for each rank when asked for.
   const std::size_t files = input.config.output_filename ? 2 * static_cast<std::size_t>(input.config.num_proc) : 0;
   raise_descriptor_limit(3 * input.hosts.size() + files);
-  Loop loop;
+  MainLoop loop;
   JobDriver driver(loop, std::move(input));
   return driver.run();
 }

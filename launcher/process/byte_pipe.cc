@@ -8,7 +8,7 @@
 namespace hvd::launcher {
 namespace {
 
-Status open_pipe(Loop& loop, Fd fd, void* owner, UvHandle<uv_pipe_t>& handle) {
+Status open_pipe(MainLoop& loop, Fd fd, void* owner, UvHandle<uv_pipe_t>& handle) {
   handle.init(owner, [&](uv_pipe_t* pipe) { return uv_pipe_init(loop.get(), pipe, 0); });
   const int rc = uv_pipe_open(handle.get(), fd.get());
   if (rc != 0) return Status::from_errno("uv_pipe_open", -rc);
@@ -20,7 +20,7 @@ uv_stream_t* stream(const UvHandle<uv_pipe_t>& handle) { return reinterpret_cast
 
 }  // namespace
 
-Result<std::unique_ptr<PipeReader>> PipeReader::open(Loop& loop, Fd fd, Callbacks callbacks) {
+Result<std::unique_ptr<PipeReader>> PipeReader::open(MainLoop& loop, Fd fd, Callbacks callbacks) {
   std::unique_ptr<PipeReader> reader(new PipeReader(std::move(callbacks)));
   HVD_RETURN_IF_ERROR(open_pipe(loop, std::move(fd), reader.get(), reader->handle_));
   reader->start();
@@ -73,7 +73,7 @@ struct PipeWriter::Request {
   bool wipe;
 };
 
-Result<std::unique_ptr<PipeWriter>> PipeWriter::open(Loop& loop, Fd fd, Callbacks callbacks) {
+Result<std::unique_ptr<PipeWriter>> PipeWriter::open(MainLoop& loop, Fd fd, Callbacks callbacks) {
   std::unique_ptr<PipeWriter> writer(new PipeWriter(std::move(callbacks)));
   HVD_RETURN_IF_ERROR(open_pipe(loop, std::move(fd), writer.get(), writer->handle_));
   return writer;

@@ -3,7 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "launcher/process/loop.h"
+#include "launcher/process/main_loop.h"
+#include "launcher/process/uv_handle.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
@@ -19,7 +20,7 @@ class PipeReader {
   };
 
   // Takes the descriptor. Reading starts at once.
-  static Result<std::unique_ptr<PipeReader>> open(Loop& loop, Fd fd, Callbacks callbacks);
+  static Result<std::unique_ptr<PipeReader>> open(MainLoop& loop, Fd fd, Callbacks callbacks);
 
   // While paused the writer at the other end fills its pipe and then waits.
   void pause();
@@ -51,7 +52,7 @@ class PipeWriter {
     std::function<void(Status)> on_error;  // the other end is gone; later writes are dropped
   };
 
-  static Result<std::unique_ptr<PipeWriter>> open(Loop& loop, Fd fd, Callbacks callbacks);
+  static Result<std::unique_ptr<PipeWriter>> open(MainLoop& loop, Fd fd, Callbacks callbacks);
 
   // With `wipe` the bytes are erased from our memory once they are written.
   void write(Bytes bytes, bool wipe = false);

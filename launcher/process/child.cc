@@ -36,7 +36,7 @@ std::string describe(const ExitStatus& status) {
   return "was killed by signal " + std::to_string(status.signal) + " (" + signal_name(status.signal) + ")";
 }
 
-Result<std::unique_ptr<Child>> Child::spawn(Loop& loop, const ChildOptions& options,
+Result<std::unique_ptr<Child>> Child::spawn(MainLoop& loop, const ChildOptions& options,
                                             std::function<void(ExitStatus)> on_exit) {
   std::vector<char*> argv = pointers(options.argv);
   std::vector<char*> env;

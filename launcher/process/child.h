@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/loop.h"
+#include "launcher/process/main_loop.h"
+#include "launcher/process/uv_handle.h"
 #include "runtime/base/status.h"
 
 namespace hvd::launcher {
@@ -42,7 +43,7 @@ struct ChildOptions {
 class Child {
  public:
   // The callback comes once, on the loop, when the process has ended and has been reaped.
-  static Result<std::unique_ptr<Child>> spawn(Loop& loop, const ChildOptions& options,
+  static Result<std::unique_ptr<Child>> spawn(MainLoop& loop, const ChildOptions& options,
                                               std::function<void(ExitStatus)> on_exit);
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;

@@ -14,7 +14,7 @@
 
 namespace hvd::launcher {
 
-Console::Console(Loop& loop, int fd, Callbacks callbacks)
+Console::Console(MainLoop& loop, int fd, Callbacks callbacks)
     : loop_(loop), callbacks_(std::move(callbacks)), fd_(fd) {
   prepare(fd);
 }

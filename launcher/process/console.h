@@ -4,7 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/process/loop.h"
+#include "launcher/process/main_loop.h"
+#include "launcher/process/uv_handle.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 
@@ -20,7 +21,7 @@ class Console {
     std::function<void(Status)> on_error;  // once: nobody reads any more; later writes are dropped
   };
 
-  Console(Loop& loop, int fd, Callbacks callbacks);
+  Console(MainLoop& loop, int fd, Callbacks callbacks);
 
   void write(std::string_view text);
   std::size_t queued() const { return queue_.size() - at_; }
@@ -33,7 +34,7 @@ class Console {
   void wait_until_writable();
   void fail(int error);
 
-  Loop& loop_;
+  MainLoop& loop_;
   Callbacks callbacks_;
   int fd_;          // what we write to
   Fd own_;          // a second, non-blocking opening of the same pipe or terminal, where the system grants one

@@ -7,7 +7,7 @@
 
 namespace hvd::launcher {
 
-SignalWatcher::SignalWatcher(Loop& loop, const std::vector<int>& signals, std::function<void(int)> on_signal)
+SignalWatcher::SignalWatcher(MainLoop& loop, const std::vector<int>& signals, std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)) {
   for (int signal : signals) {
     UvHandle<uv_signal_t>& handle = handles_.emplace_back();

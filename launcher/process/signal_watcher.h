@@ -3,7 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "launcher/process/loop.h"
+#include "launcher/process/main_loop.h"
+#include "launcher/process/uv_handle.h"
 
 namespace hvd::launcher {
 
@@ -11,7 +12,7 @@ namespace hvd::launcher {
 // loop running.
 class SignalWatcher {
  public:
-  SignalWatcher(Loop& loop, const std::vector<int>& signals, std::function<void(int)> on_signal);
+  SignalWatcher(MainLoop& loop, const std::vector<int>& signals, std::function<void(int)> on_signal);
 
  private:
   std::vector<UvHandle<uv_signal_t>> handles_;

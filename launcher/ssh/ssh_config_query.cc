@@ -18,7 +18,7 @@ std::string hostname_in(std::string_view output) {
   return "";
 }
 
-Result<std::unique_ptr<SshConfigQuery>> SshConfigQuery::start(Loop& loop, const std::string& ssh_program,
+Result<std::unique_ptr<SshConfigQuery>> SshConfigQuery::start(MainLoop& loop, const std::string& ssh_program,
                                                               const std::string& host, OnDone on_done) {
   HVD_ASSIGN_OR_RETURN(Pipe pipe, make_pipe());
   ChildOptions options;

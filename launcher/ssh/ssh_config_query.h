@@ -22,7 +22,7 @@ class SshConfigQuery {
 
   // The name, or "" when ssh does not know better. Called once, from the loop.
   using OnDone = std::function<void(std::string)>;
-  static Result<std::unique_ptr<SshConfigQuery>> start(Loop& loop, const std::string& ssh_program,
+  static Result<std::unique_ptr<SshConfigQuery>> start(MainLoop& loop, const std::string& ssh_program,
                                                        const std::string& host, OnDone on_done);
   ~SshConfigQuery();
 

@@ -10,9 +10,10 @@
 #include <future>
 #include <set>
 
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
+#include "runtime/loop/timer.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -42,9 +43,9 @@ std::string ask(const std::string& name, const std::string& request) {
 
 // Serves while `client` runs on another thread.
 template <typename F>
-auto serve(Loop& loop, F client) {
+auto serve(MainLoop& loop, F client) {
   auto result = std::async(std::launch::async, client);
-  Timer poll(loop, [&] { loop.stop(); });
+  loop::Timer poll(loop.get(), [&] { loop.stop(); });
   while (result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
     poll.start(Millis(5));
     loop.run();
@@ -57,7 +58,7 @@ const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
 }  // namespace
 
 TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]") {
-  Loop loop;
+  MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
   auto socket = SecretSocket::open(loop, secret).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
@@ -69,14 +70,14 @@ TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]"
 }
 
 TEST_CASE("SecretSocket answers nothing to anything else", "[agent]") {
-  Loop loop;
+  MainLoop loop;
   auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
   CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x02"); }).empty());
   CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP"); }).empty());
 }
 
 TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]") {
-  Loop loop;
+  MainLoop loop;
   auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
   std::vector<Fd> silent;
   for (std::size_t i = 0; i + 1 < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
@@ -84,7 +85,7 @@ TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]"
 }
 
 TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[agent]") {
-  Loop loop;
+  MainLoop loop;
   auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
   std::vector<Fd> silent;
   for (std::size_t i = 0; i < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
@@ -93,7 +94,7 @@ TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[a
 }
 
 TEST_CASE("SecretSocket names are random", "[agent]") {
-  Loop loop;
+  MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
   std::set<std::string> names;
   for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret).value()->name());

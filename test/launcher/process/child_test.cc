@@ -6,7 +6,8 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/process/byte_pipe.h"
-#include "launcher/process/timer.h"
+#include "launcher/process/main_loop.h"
+#include "runtime/loop/timer.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -20,7 +21,7 @@ struct Outcome {
 
 // Runs `sh -c script` to its end, or fails the test after ten seconds.
 Outcome run_shell(const std::string& script, int signal_once_ready = 0) {
-  Loop loop;
+  MainLoop loop;
   Outcome outcome;
   bool exited = false;
   bool ended = false;
@@ -49,7 +50,7 @@ Outcome run_shell(const std::string& script, int signal_once_ready = 0) {
                                     maybe_stop();
                                   }});
   REQUIRE(reader.is_ok());
-  Timer deadline(loop, [&] { loop.stop(); });
+  loop::Timer deadline(loop.get(), [&] { loop.stop(); });
   deadline.start(Millis(10000));
   loop.run();
   REQUIRE(exited);
@@ -90,7 +91,7 @@ TEST_CASE("Child has an empty stdin unless it is given one", "[process]") {
 }
 
 TEST_CASE("Child::spawn names the program that is not there", "[process]") {
-  Loop loop;
+  MainLoop loop;
   const auto child = Child::spawn(loop, {.file = "no-such-program", .argv = {"x"}, .env = {}, .cwd = {}}, {});
   REQUIRE_FALSE(child.is_ok());
   CHECK(child.status().message().find("no-such-program: No such file or directory") != std::string::npos);

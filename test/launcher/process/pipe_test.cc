@@ -6,8 +6,9 @@
 
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/console.h"
+#include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
-#include "launcher/process/timer.h"
+#include "runtime/loop/timer.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -21,9 +22,9 @@ std::string pattern(std::size_t size) {
 }
 
 struct Harness {
-  Loop loop;
+  MainLoop loop;
   Pipe pipe = make_pipe().value();
-  Timer deadline{loop, [this] { loop.stop(); }};
+  loop::Timer deadline{loop.get(), [this] { loop.stop(); }};
   Harness() {
     ignore_sigpipe();  // as the product's main does
     deadline.start(Millis(20000));
@@ -58,7 +59,7 @@ TEST_CASE("PipeReader reads nothing while it is paused", "[process]") {
                     .value();
   reader->pause();
   REQUIRE(write_all(h.pipe.write_end.get(), "x", 1).is_ok());
-  Timer soon(h.loop, [&] {
+  loop::Timer soon(h.loop.get(), [&] {
     CHECK(received.empty());
     reader->resume();
     h.pipe.write_end.reset();

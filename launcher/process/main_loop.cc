@@ -1,14 +1,14 @@
-#include "launcher/process/loop.h"
+#include "launcher/process/main_loop.h"
 
 #include "runtime/base/check.h"
 
 namespace hvd::launcher {
 
-Loop::Loop() : loop_(std::make_unique<uv_loop_t>()) {
+MainLoop::MainLoop() : loop_(std::make_unique<uv_loop_t>()) {
   HVD_CHECK(uv_loop_init(loop_.get()) == 0, "no event loop: out of descriptors or memory");
 }
 
-Loop::~Loop() {
+MainLoop::~MainLoop() {
   // One more turn, so that the handles closed by their owners are freed.
   uv_run(loop_.get(), UV_RUN_NOWAIT);
   // A name look-up that libuv's thread pool still has in hand keeps the loop busy; the process is about to end, and
@@ -16,7 +16,7 @@ Loop::~Loop() {
   if (uv_loop_close(loop_.get()) == UV_EBUSY) static_cast<void>(loop_.release());
 }
 
-void Loop::run() { uv_run(loop_.get(), UV_RUN_DEFAULT); }
-void Loop::stop() { uv_stop(loop_.get()); }
+void MainLoop::run() { uv_run(loop_.get(), UV_RUN_DEFAULT); }
+void MainLoop::stop() { uv_stop(loop_.get()); }
 
 }  // namespace hvd::launcher

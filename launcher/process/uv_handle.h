@@ -6,24 +6,6 @@
 
 namespace hvd::launcher {
 
-// A libuv loop. Owned by main; everything that hangs on it must be destroyed before it. Loop-confined: run() and all
-// callbacks are on the thread that made it.
-class Loop {
- public:
-  Loop();
-  ~Loop();
-  Loop(const Loop&) = delete;
-  Loop& operator=(const Loop&) = delete;
-
-  uv_loop_t* get() { return loop_.get(); }
-  // Until stop() or until nothing is left that could happen.
-  void run();
-  void stop();
-
- private:
-  std::unique_ptr<uv_loop_t> loop_;
-};
-
 // Owns one libuv handle: closes it when destroyed, frees it once libuv has let go of it. `data` of the handle is the
 // wrapper that gets the callbacks; it becomes null here, and a callback that finds null does nothing. Move-only.
 template <typename T>
