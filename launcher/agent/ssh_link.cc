@@ -5,9 +5,10 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstddef>
@@ -71,6 +72,12 @@ Request request_for(const SshLink& link) {
   return request;
 }
 
+LinkState state_of(const tcp_info& info) {
+  // Without a route nothing gets as far as being unacknowledged. But a reader that has stopped is not gone: its window is full.
+  const bool stuck = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd >= std::max(info.tcpi_snd_mss, 1U);
+  return {.waiting_for_ack = info.tcpi_unacked > 0 || stuck, .since_last_ack = Millis(info.tcpi_last_ack_recv)};
+}
+
 // The attribute with the connection's tcp_info, in the answer of the kernel.
 Result<LinkState> state_in(const char* answer, std::size_t size) {
   nlmsghdr header = {};
@@ -91,7 +98,7 @@ Result<LinkState> state_in(const char* answer, std::size_t size) {
         attribute.rta_len >= RTA_LENGTH(offsetof(tcp_info, tcpi_last_ack_recv) + sizeof(std::uint32_t))) {
       tcp_info info = {};
       std::memcpy(&info, answer + at + RTA_LENGTH(0), std::min(sizeof(info), attribute.rta_len - RTA_LENGTH(0)));
-      return LinkState{.waiting_for_ack = info.tcpi_unacked > 0, .since_last_ack = Millis(info.tcpi_last_ack_recv)};
+      return state_of(info);
     }
     at += RTA_ALIGN(attribute.rta_len);
   }

@@ -18,7 +18,8 @@ struct SshLink {
 
 // What the kernel knows of a connection.
 struct LinkState {
-  bool waiting_for_ack = false;  // something was sent and has not been acknowledged
+  // Something was sent and has not been acknowledged, or cannot be sent although the other end has room for it.
+  bool waiting_for_ack = false;
   Millis since_last_ack{0};
 };
 

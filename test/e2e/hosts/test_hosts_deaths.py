@@ -105,7 +105,7 @@ LEASE_SILENCE_S = 20.0 + 5.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["cable"])
+@pytest.mark.parametrize("how", ["cable", "interface"])
 def test_stubborn_ranks_behind_a_cut_network_end_as_well(network: Network, start_on: StartOn, how: str) -> None:
     """While it is still cut. Only sshd's own process waits on, for as long as TCP does."""
     b = network.hosts["b"]
