@@ -17,10 +17,12 @@ import torch
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._allgather import sparse_allreduce_async
+from horovod.torch._allreduce import reduce_now
 from horovod.torch._tensors import CPU, reducible, set_id
 from horovod.torch.compression import Compression, Compressor
 
 _ALLREDUCE = core.OP_ALLREDUCE
+_MAX = core.REDUCE_MAX
 _enqueue = core.enqueue
 
 TOO_MANY_PASSES = (
@@ -95,6 +97,17 @@ class _Gradient:
         self.sparse_dim = 0
 
 
+_DENSE = 1
+
+
+def _kind(gradient: _Gradient) -> int:
+    """0: not known yet; 1: dense; 1 + n: sparse with n sparse dimensions."""
+    grad = gradient.parameter.grad
+    if grad is None:
+        return _DENSE + gradient.sparse_dim if gradient.sparse_dim > 0 else 0
+    return _DENSE if grad.layout is torch.strided else _DENSE + grad.sparse_dim()
+
+
 class _Group:
     """Gradients that are submitted together once all are ready. `missing` counts those that are not."""
 
@@ -134,6 +147,7 @@ class GradientReducer:
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._hook = _make_hook(weakref.ref(self))
         self._begun = False
+        self._kinds_open = False
         weakref.finalize(self, _remove_all, self._hooks).atexit = False
 
     @property
@@ -150,6 +164,7 @@ class GradientReducer:
             return
         self._frozen.pop(id(parameter), None)
         self._gradients[id(parameter)] = _Gradient(parameter, name, self._passes)
+        self._kinds_open = not self._settings.sparse_as_dense
         hook = parameter.register_post_accumulate_grad_hook(self._hook)  # type: ignore[no-untyped-call]
         self._hooks.append(hook)
 
@@ -326,10 +341,30 @@ class GradientReducer:
         for parameter, name in list(self._frozen.values()):
             self.attach(parameter, name)
         self._begun = True
+        if self._kinds_open:
+            self._agree_on_kinds()
         for gradient in self._gradients.values():
             if gradient.left > 0:
                 gradient.left = 0
                 self._advance(gradient, gradient.parameter.grad)
+
+    def _agree_on_kinds(self) -> None:
+        """Learns from the other ranks which parameters have sparse gradients.
+
+        A rank that has not used a parameter yet cannot tell, and would submit zeros of the wrong form. Asked in the
+        first step, and as long as there is a parameter that no rank has used.
+        """
+        settings = self._settings
+        if (settings.process_set.size() or 1) == 1 or not self._gradients:
+            self._kinds_open = False
+            return
+        ordered = sorted(self._gradients.values(), key=lambda gradient: gradient.name)
+        own = torch.tensor([_kind(gradient) for gradient in ordered], dtype=torch.int32)
+        name = f"{ordered[0].name}.gradient_kinds"
+        kinds = reduce_now(own, name, _MAX, 1.0, 1.0, settings.process_set).tolist()
+        for gradient, kind in zip(ordered, kinds, strict=True):
+            gradient.sparse_dim = max(0, kind - _DENSE)
+        self._kinds_open = 0 in kinds
 
     def _write_back(self, gradient: _Gradient, pending: _Waitable) -> None:
         parameter = gradient.parameter

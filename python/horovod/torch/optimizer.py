@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,27 +11,32 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from horovod import _env
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
+from horovod.torch._adasum_optimizer import AdasumOptimizer
+from horovod.torch._allreduce import reduce_now
 from horovod.torch._gradients import GradientReducer, ReductionSettings
+from horovod.torch._wrapping import (
+    ZERO_GRAD_TOO_EARLY,
+    Groups,
+    NamedParameters,
+    adopt,
+    check_groups,
+    check_names,
+    constructor_arguments,
+    is_distributed,
+    parameters_of,
+)
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.functions import broadcast_object
 from horovod.torch.mpi_ops import Adasum, Average, rocm_built, size
 
 __all__ = ["DistributedOptimizer"]
 
-NamedParameters = Iterable[tuple[str, torch.Tensor]]
-Groups = int | list[list[torch.Tensor]]
-
 _STEP_AFTER_SYNCHRONIZE = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
     "This can cause training slowdown. You may want to consider using optimizer.skip_synchronize() context "
     "if you use optimizer.synchronize() in your code."
-)
-_ZERO_GRAD_TOO_EARLY = (
-    "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or optimizer.synchronize(). "
-    "This is prohibited as it can cause a race condition."
 )
 
 
@@ -57,9 +60,9 @@ class _DistributedOptimizer(Optimizer):
     _reducer: GradientReducer | None
 
     def __init__(self, optimizer: Optimizer, names: dict[torch.Tensor, str], settings: _Settings) -> None:
-        arguments = _constructor_arguments(optimizer)
+        arguments = constructor_arguments(optimizer)
         if arguments is None:
-            _adopt(self, optimizer)
+            adopt(self, optimizer)
         else:
             super().__init__(optimizer.param_groups, **arguments)
         self._start(names, settings)
@@ -70,9 +73,9 @@ class _DistributedOptimizer(Optimizer):
         self._should_synchronize = True
         self._synchronized = False
         self._reducer = None
-        if _is_distributed(settings.reduction.process_set):
+        if is_distributed(settings.reduction.process_set):
             self._reducer = GradientReducer(settings.reduction, settings.passes)
-            for parameter in _parameters_of(self):
+            for parameter in parameters_of(self):
                 self._reducer.attach(parameter, names[parameter])
             for group in self._group_lists():
                 self._reducer.group(group)
@@ -83,7 +86,7 @@ class _DistributedOptimizer(Optimizer):
             return groups or []
         # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
         members = self._settings.reduction.process_set.ranks or [0]
-        by_name = {self._parameter_names[p]: p for p in _parameters_of(self) if p.requires_grad}
+        by_name = {self._parameter_names[p]: p for p in parameters_of(self) if p.requires_grad}
         order = broadcast_object(list(by_name), members[0], "DistributedOptimizer.groups", self._process_set)
         return split_list([by_name[name] for name in order if name in by_name], groups)
 
@@ -131,14 +134,20 @@ class _DistributedOptimizer(Optimizer):
         finally:
             self._should_synchronize = True
 
-    def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Synchronises the gradients, then takes the wrapped optimizer's step."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Synchronises the gradients, then takes the wrapped optimizer's step.
+
+        Gradients that `closure` computes are reduced each time it has run, before the wrapped optimizer sees them.
+        """
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn(_STEP_AFTER_SYNCHRONIZE, stacklevel=2)
-            self.synchronize()
+            if closure is None or self._reducer is None or self._reducer.begun:
+                self.synchronize()
         self._synchronized = False
-        return self._step_locally(closure)
+        if closure is None:
+            return self._step_locally()
+        return self._step_locally(self._reducing(closure))
 
     # torch wraps the step of every new class to run step hooks; the wrapped class' step does that already.
     step.hooked = True  # type: ignore[attr-defined]
@@ -147,10 +156,29 @@ class _DistributedOptimizer(Optimizer):
         """The wrapped optimizer's step alone."""
         return super().step() if closure is None else super().step(closure)
 
+    def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
+        """`closure`, followed by the reduction of what it computed."""
+        reducer = self._reducer
+        if reducer is None:
+            return closure
+        # LBFGS decides by the loss how often it evaluates: all ranks have to see the same one.
+        decides_by_loss = isinstance(self, torch.optim.LBFGS)
+
+        def reduced() -> Any:
+            loss = closure()
+            if reducer.begun:
+                reducer.finish()
+            if decides_by_loss:
+                own = torch.as_tensor(loss).detach().double().reshape(1)
+                loss = reduce_now(own, "DistributedOptimizer.loss", Average, 1.0, 1.0, self._process_set)
+            return loss
+
+        return reduced
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients. AssertionError while reduced gradients are still on their way."""
         if self._reducer is not None and self._reducer.begun:
-            raise AssertionError(_ZERO_GRAD_TOO_EARLY)
+            raise AssertionError(ZERO_GRAD_TOO_EARLY)
         super().zero_grad(set_to_none)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -173,98 +201,6 @@ class _DistributedOptimizer(Optimizer):
             self._start(*distributed)
 
 
-def _constructor_arguments(optimizer: Optimizer) -> dict[str, Any] | None:
-    """What to call the wrapped class' constructor with besides parameters; None when its needs are not known.
-
-    The constructor matters: Adagrad fills its state there.
-    """
-    parameters = list(inspect.signature(type(optimizer).__init__).parameters.values())[2:]
-    arguments: dict[str, Any] = {}
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if parameter.name in optimizer.defaults and parameter.kind is not parameter.POSITIONAL_ONLY:
-            arguments[parameter.name] = optimizer.defaults[parameter.name]
-        elif parameter.default is parameter.empty:
-            return None
-    return arguments
-
-
-def _adopt(wrapper: Optimizer, optimizer: Optimizer) -> None:
-    """Takes over groups, defaults and own attributes of an optimizer whose constructor cannot be called again."""
-    of_torch = {"defaults", "param_groups", "state", "step"}
-    for name, value in vars(optimizer).items():
-        if name not in of_torch and not name.startswith("_optimizer_"):
-            wrapper.__dict__[name] = value
-    Optimizer.__init__(wrapper, optimizer.param_groups, dict(optimizer.defaults))
-
-
-def _parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    for group in optimizer.param_groups:
-        yield from group["params"]
-
-
-def _is_distributed(process_set: ProcessSet) -> bool:
-    """Whether gradients of this process are reduced: it is a member, and there are or may be other ranks."""
-    return bool(process_set.included()) and (size() > 1 or _env.is_one("HOROVOD_ELASTIC"))
-
-
-def _check_names(optimizer: Optimizer, named_parameters: NamedParameters | None) -> dict[torch.Tensor, str]:
-    """A name for every parameter of the optimizer. ValueError where the given ones do not do."""
-    if named_parameters is None:
-        return {
-            parameter: f"allreduce.noname.{group}.{position}"
-            for group, options in enumerate(optimizer.param_groups)
-            for position, parameter in enumerate(options["params"])
-        }
-    given: list[Any] = list(named_parameters)
-    for element in given:
-        if not isinstance(element, tuple) or len(element) != 2:
-            raise ValueError(
-                "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
-                f"model.named_parameters(); found {type(element).__name__}"
-            )
-    duplicates = sorted(name for name, times in Counter(name for name, _ in given).items() if times > 1)
-    if duplicates:
-        raise ValueError(f"parameter names in named_parameters must be unique; found twice: {', '.join(duplicates)}")
-    names: dict[torch.Tensor, str] = {}
-    for name, parameter in given:
-        names.setdefault(parameter, name)
-    unnamed = sum(1 for parameter in _parameters_of(optimizer) if parameter not in names)
-    if unnamed:
-        raise ValueError(
-            f"named_parameters was given, but {unnamed} parameter(s) of the optimizer are not in it; "
-            "give the names of all, for example model.named_parameters()"
-        )
-    return names
-
-
-def _check_groups(optimizer: Optimizer, groups: Any) -> Groups | None:
-    """`groups` in a usable form. ValueError for anything else than None, an int > 0 or lists of own parameters."""
-    if groups is None:
-        return None
-    if isinstance(groups, int) and not isinstance(groups, bool):
-        if groups <= 0:
-            raise ValueError(f"groups should be a positive integer or a list of lists of parameters, got {groups}")
-        return groups
-    if not isinstance(groups, list):
-        raise ValueError(
-            f"groups should be a positive integer or a list of lists of parameters, got {type(groups).__name__}"
-        )
-    own = {id(parameter) for parameter in _parameters_of(optimizer)}
-    seen: set[int] = set()
-    for number, group in enumerate(groups):
-        for parameter in group:
-            if not isinstance(parameter, torch.Tensor):
-                raise ValueError(f"groups[{number}] must consist of tensors, found {type(parameter).__name__}")
-            if id(parameter) in seen:
-                raise ValueError(f"a parameter of shape {list(parameter.shape)} appears twice in groups")
-            if id(parameter) not in own:
-                raise ValueError(f"groups[{number}] has a parameter that is not in the optimizer")
-            seen.add(id(parameter))
-    return [list(group) for group in groups]
-
-
 def DistributedOptimizer(
     optimizer: Optimizer,
     named_parameters: NamedParameters | None = None,
@@ -282,7 +218,7 @@ def DistributedOptimizer(
     The result is an instance of a class with the name and the type of the wrapped one, made from its param_groups;
     state that the wrapped one has gathered is not copied. Reduction starts parameter by parameter while backward runs.
     """
-    if isinstance(optimizer, _DistributedOptimizer):
+    if isinstance(optimizer, (_DistributedOptimizer, AdasumOptimizer)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor not supported with op != Average")
@@ -293,12 +229,15 @@ def DistributedOptimizer(
     if num_groups != 0:
         warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    names = _check_names(optimizer, named_parameters)
-    checked_groups = _check_groups(optimizer, groups)
+    names = check_names(optimizer, named_parameters)
+    checked_groups = check_groups(optimizer, groups)
+    wrapped = type(optimizer)
+    members = {"__module__": __name__, "__doc__": wrapped.__doc__}
     if op == Adasum and size() > 1:
         if process_set is not global_process_set:
             raise NotImplementedError("DistributedOptimizer: Adasum works on the global process set only")
-        raise NotImplementedError("DistributedOptimizer: op=Adasum is not built yet")
+        adasum = type(wrapped.__name__, (AdasumOptimizer, wrapped), members)
+        return adasum(optimizer, names, compression, backward_passes_per_step)
     reduction = ReductionSettings(
         compression=compression,
         op=op,
@@ -307,7 +246,5 @@ def DistributedOptimizer(
         sparse_as_dense=sparse_as_dense,
         process_set=process_set,
     )
-    wrapped = type(optimizer)
-    members = {"__module__": __name__, "__doc__": wrapped.__doc__}
     distributed = type(wrapped.__name__, (_DistributedOptimizer, wrapped), members)
     return distributed(optimizer, names, _Settings(reduction, backward_passes_per_step, checked_groups))

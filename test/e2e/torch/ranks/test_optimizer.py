@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,36 +11,7 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
-
-
-def net(dtype: torch.dtype = torch.float64) -> nn.Module:
-    torch.manual_seed(11)
-    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype)
-
-
-def batch(rank: int, step: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(1000 * step + rank)
-    return torch.randn(6, 4, generator=generator).to(dtype)
-
-
-def loss(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
-    return (model(data) - data[:, :3]).square().mean()
-
-
-def wrap(model: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> Any:
-    return hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **options)
-
-
-def assert_close(one: nn.Module, other: nn.Module, **tolerance: float) -> None:
-    for a, b in zip(one.parameters(), other.parameters(), strict=True):
-        torch.testing.assert_close(a, b, **tolerance)
-
-
-def assert_all_ranks_hold(model: nn.Module) -> None:
-    """Bitwise the same parameters everywhere."""
-    for parameter in model.parameters():
-        everybodys = hvd.allgather(parameter.detach().unsqueeze(0))
-        assert all(torch.equal(other, parameter) for other in everybodys)
+from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
 
 
 @contextmanager
@@ -287,97 +257,6 @@ def test_several_parameter_groups() -> None:
     loss(model, batch(hvd.rank(), 0)).backward()
     optimizer.step()
     assert [group["lr"] for group in optimizer.param_groups] == [0.5, 0.1]
-    assert_all_ranks_hold(model)
-
-
-# Patterns of use
-
-
-def test_clipping() -> None:
-    model, twin = net(), net()
-    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    loss(model, batch(hvd.rank(), 0)).backward()
-    optimizer.synchronize()
-    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.01)
-    with optimizer.skip_synchronize():
-        optimizer.step()
-    loss(twin, torch.cat([batch(rank, 0) for rank in range(hvd.size())])).backward()
-    torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(twin.parameters(), 0.01))
-    torch.optim.SGD(twin.parameters(), lr=0.1).step()
-    assert_close(model, twin)
-    assert_all_ranks_hold(model)
-
-
-def test_synchronising_twice_warns_once_and_keeps_an_average() -> None:
-    model = net()
-    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    loss(model, batch(hvd.rank(), 0)).backward()
-    optimizer.synchronize()
-    once = model[0].weight.grad.clone()
-    with pytest.warns(UserWarning, match="skip_synchronize") as caught:
-        optimizer.step()
-    assert len(caught) == 1
-    torch.testing.assert_close(model[0].weight.grad, once)
-
-
-def test_a_gradient_scaler() -> None:
-    model = net(torch.float32)
-    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
-    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-    for step in range(3):
-        optimizer.zero_grad()
-        scaler.scale(loss(model, batch(hvd.rank(), step, torch.float32))).backward()
-        optimizer.synchronize()
-        scaler.unscale_(optimizer)
-        with optimizer.skip_synchronize():
-            scaler.step(optimizer)
-        scaler.update()
-    assert_all_ranks_hold(model)
-
-
-def test_state_can_be_saved_and_loaded() -> None:
-    model = net()
-    optimizer = wrap(model, torch.optim.Adam(model.parameters(), lr=0.01))
-    loss(model, batch(hvd.rank(), 0)).backward()
-    optimizer.step()
-    saved = copy.deepcopy(optimizer.state_dict())
-    twin = copy.deepcopy(model)
-    other = wrap(twin, torch.optim.Adam(twin.parameters(), lr=0.5))
-    other.load_state_dict(saved)
-    for trained, using in ((model, optimizer), (twin, other)):
-        using.zero_grad()
-        loss(trained, batch(hvd.rank(), 1)).backward()
-        using.step()
-    assert_close(model, twin, rtol=0.0, atol=0.0)
-
-
-@pytest.mark.parametrize("as_dense", [False, True])
-def test_sparse_embeddings_train_like_dense_ones(as_dense: bool) -> None:
-    torch.manual_seed(5)
-    sparse = nn.Embedding(7, 3, sparse=True).double()
-    dense = nn.Embedding(7, 3, _weight=sparse.weight.detach().clone())
-    pairs = [
-        (sparse, wrap(sparse, torch.optim.SGD(sparse.parameters(), lr=0.5), sparse_as_dense=as_dense)),
-        (dense, wrap(dense, torch.optim.SGD(dense.parameters(), lr=0.5))),
-    ]
-    for model, optimizer in pairs:
-        for step in range(3):
-            optimizer.zero_grad()
-            rows = torch.tensor([hvd.rank(), (2 * hvd.rank() + step) % 7, 3, 3])
-            model(rows).square().sum().backward()
-            optimizer.step()
-    torch.testing.assert_close(sparse.weight, dense.weight, rtol=1e-6, atol=1e-9)
-    assert_all_ranks_hold(sparse)
-
-
-def test_sparse_adam() -> None:
-    torch.manual_seed(5)
-    model = nn.Embedding(7, 3, sparse=True)
-    optimizer = wrap(model, torch.optim.SparseAdam(model.parameters(), lr=0.1))
-    for step in range(3):
-        optimizer.zero_grad()
-        model(torch.tensor([hvd.rank(), step])).square().sum().backward()
-        optimizer.step()
     assert_all_ranks_hold(model)
 
 

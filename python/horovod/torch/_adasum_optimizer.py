@@ -1,0 +1,231 @@
+"""The form of DistributedOptimizer that combines steps instead of gradients: op=Adasum.
+
+Every rank takes the wrapped optimizer's step by itself, parameter by parameter while backward runs, and what is reduced
+is how far each parameter moved. Adasum adds movements that are orthogonal and averages those that agree.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+from torch.optim import Optimizer
+
+from horovod.torch._gradients import TOO_MANY_PASSES
+from horovod.torch._wrapping import (
+    ZERO_GRAD_TOO_EARLY,
+    adopt,
+    constructor_arguments,
+    parameters_of,
+)
+from horovod.torch.compression import Compressor
+from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
+
+_Hook = torch.utils.hooks.RemovableHandle
+
+
+class _Movement:
+    """The way of one parameter through a step: `left` passes to go, then `sent` travels under `handle`."""
+
+    __slots__ = ("ctx", "handle", "left", "name", "parameter", "sent")
+
+    def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
+        self.parameter = parameter
+        self.name = name
+        self.left = passes
+        self.handle: int | None = None
+        self.sent: torch.Tensor | None = None
+        self.ctx: Any = None
+
+
+def _make_hook(optimizer: weakref.ref[AdasumOptimizer]) -> Callable[[torch.Tensor], None]:
+    """The hook of all parameters. It holds no parameter: that would be a cycle nobody collects."""
+
+    def hook(parameter: torch.Tensor) -> None:
+        owner = optimizer()
+        if owner is not None:
+            owner._ready(parameter)
+
+    return hook
+
+
+def _remove_all(hooks: list[_Hook]) -> None:
+    for hook in hooks:
+        hook.remove()
+
+
+class AdasumOptimizer(Optimizer):
+    """The methods that an Adasum optimizer has above those of the class it wraps, which super() means here.
+
+    Between backward and step() parameters keep the values they had: their movements travel apart from them.
+    """
+
+    _parameter_names: dict[torch.Tensor, str]
+
+    def __init__(
+        self, optimizer: Optimizer, names: dict[torch.Tensor, str], compression: type[Compressor], passes: int
+    ) -> None:
+        arguments = constructor_arguments(optimizer)
+        if arguments is None:
+            adopt(self, optimizer)
+        else:
+            super().__init__(optimizer.param_groups, **arguments)
+        self._start(names, compression, passes)
+
+    def _start(self, names: dict[torch.Tensor, str], compression: type[Compressor], passes: int) -> None:
+        self._parameter_names = names
+        self._compression = compression
+        self._passes = passes
+        self._movements: dict[int, _Movement] = {}
+        self._hooks: list[_Hook] = []
+        weakref.finalize(self, _remove_all, self._hooks).atexit = False
+        for parameter in parameters_of(self):
+            if parameter.requires_grad:
+                self._attach(parameter)
+
+    def _attach(self, parameter: torch.Tensor) -> None:
+        self._movements[id(parameter)] = _Movement(parameter, self._parameter_names[parameter], self._passes)
+        hook = _make_hook(weakref.ref(self))
+        self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+
+    @property
+    def backward_passes_per_step(self) -> int:
+        """How many backward passes are accumulated before a step is taken."""
+        return self._passes
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Changes backward_passes_per_step, and starts counting anew."""
+        if passes <= 0:
+            raise ValueError(f"backward_passes_per_step must be > 0, got {passes}")
+        self._passes = passes
+        self._rewind()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds parameters; those added after wrapping get automatic names."""
+        super().add_param_group(param_group)
+        if "_parameter_names" not in self.__dict__:
+            return  # still in the constructor
+        index = len(self.param_groups) - 1
+        for position, parameter in enumerate(self.param_groups[index]["params"]):
+            if parameter not in self._parameter_names:
+                self._parameter_names[parameter] = f"allreduce.noname.{index}.{position}"
+                if parameter.requires_grad:
+                    self._attach(parameter)
+
+    # During backward
+
+    def _ready(self, parameter: torch.Tensor) -> None:
+        movement = self._movements[id(parameter)]
+        if movement.left <= 0:
+            raise AssertionError(TOO_MANY_PASSES)
+        movement.left -= 1
+        if movement.left == 0:
+            self._submit(movement)
+
+    def _submit(self, movement: _Movement) -> None:
+        movement.left = 0
+        moved = self._move_one(movement.parameter)
+        sent, movement.ctx = self._compression.compress(moved)
+        movement.sent = sent.contiguous()
+        movement.handle = allreduce_async_(movement.sent, name=movement.name, op=Adasum)
+
+    @torch.no_grad()
+    def _move_one(self, parameter: torch.Tensor) -> torch.Tensor:
+        """How far the wrapped optimizer's step would move this parameter. State changes, the parameter does not."""
+        start = parameter.detach().clone()
+        own_groups = [group["params"] for group in self.param_groups]
+        for group, parameters in zip(self.param_groups, own_groups, strict=True):
+            group["params"] = [p for p in parameters if p is parameter]
+        try:
+            self._step_locally()
+        finally:
+            for group, parameters in zip(self.param_groups, own_groups, strict=True):
+                group["params"] = parameters
+        moved = parameter.detach() - start
+        parameter.copy_(start)
+        return moved
+
+    # Finishing
+
+    def synchronize(self) -> None:
+        """Does nothing: step() waits for what backward began."""
+
+    def skip_synchronize(self) -> NoReturn:
+        """Not possible with Adasum, whose reduction is the step."""
+        raise AssertionError("skip_synchronize() is not supported with op=Adasum: the reduction is part of the step")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Waits for the movements of all parameters and applies them."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        error: Exception | None = None
+        try:
+            self._submit_missing()
+        except Exception as raised:
+            error = raised
+        for movement in self._movements.values():
+            error = self._apply(movement, error)
+        self._rewind()
+        if error is not None:
+            raise error
+        return loss
+
+    # torch wraps the step of every new class to run step hooks; the wrapped class' step does that already.
+    step.hooked = True  # type: ignore[attr-defined]
+
+    def _submit_missing(self) -> None:
+        for parameter in parameters_of(self):
+            if parameter.requires_grad and id(parameter) not in self._movements:
+                self._attach(parameter)
+        for movement in self._movements.values():
+            if movement.handle is None:
+                self._submit(movement)
+
+    @torch.no_grad()
+    def _apply(self, movement: _Movement, error: Exception | None) -> Exception | None:
+        """Waits for one movement; gives the first error there was."""
+        if movement.handle is None:
+            return error
+        try:
+            synchronize(movement.handle)
+        except Exception as raised:
+            return error or raised
+        if error is None and movement.sent is not None:
+            movement.parameter.add_(self._compression.decompress(movement.sent, movement.ctx))
+        return error
+
+    def _rewind(self) -> None:
+        for movement in self._movements.values():
+            movement.left = self._passes
+            movement.handle = movement.sent = movement.ctx = None
+
+    def _step_locally(self, closure: Callable[[], Any] | None = None) -> Any:
+        """The wrapped optimizer's step alone."""
+        return super().step() if closure is None else super().step(closure)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients. AssertionError between backward and step()."""
+        if any(movement.handle is not None for movement in self._movements.values()):
+            raise AssertionError(ZERO_GRAD_TOO_EARLY)
+        super().zero_grad(set_to_none)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Loads a state; what backward began is forgotten."""
+        self._rewind()
+        super().load_state_dict(state_dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **super().__getstate__(),
+            "_adasum": (self._parameter_names, self._compression, self._passes),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        adasum = state.pop("_adasum", None)
+        super().__setstate__(state)
+        if adasum is not None:  # a copy; load_state_dict comes here without
+            self._start(*adasum)

@@ -1,0 +1,219 @@
+"""DistributedOptimizer in the ways scripts use it: clipping, scaling, closures, checkpoints (contract 02 §2.6, C.3)."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import horovod.torch as hvd
+from training import assert_all_ranks_hold, assert_close, batch, loss, net, wrap
+
+
+def test_clipping() -> None:
+    model, twin = net(), net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    loss(model, batch(hvd.rank(), 0)).backward()
+    optimizer.synchronize()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+    with optimizer.skip_synchronize():
+        optimizer.step()
+    loss(twin, torch.cat([batch(rank, 0) for rank in range(hvd.size())])).backward()
+    torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(twin.parameters(), 0.01))
+    torch.optim.SGD(twin.parameters(), lr=0.1).step()
+    assert_close(model, twin)
+    assert_all_ranks_hold(model)
+
+
+def test_synchronising_twice_warns_once_and_keeps_an_average() -> None:
+    model = net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    loss(model, batch(hvd.rank(), 0)).backward()
+    optimizer.synchronize()
+    once = model[0].weight.grad.clone()
+    with pytest.warns(UserWarning, match="skip_synchronize") as caught:
+        optimizer.step()
+    assert len(caught) == 1
+    torch.testing.assert_close(model[0].weight.grad, once)
+
+
+def test_a_gradient_scaler() -> None:
+    model = net(torch.float32)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        scaler.scale(loss(model, batch(hvd.rank(), step, torch.float32))).backward()
+        optimizer.synchronize()
+        scaler.unscale_(optimizer)
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+    assert_all_ranks_hold(model)
+
+
+def test_state_can_be_saved_and_loaded() -> None:
+    model = net()
+    optimizer = wrap(model, torch.optim.Adam(model.parameters(), lr=0.01))
+    loss(model, batch(hvd.rank(), 0)).backward()
+    optimizer.step()
+    saved = copy.deepcopy(optimizer.state_dict())
+    twin = copy.deepcopy(model)
+    other = wrap(twin, torch.optim.Adam(twin.parameters(), lr=0.5))
+    other.load_state_dict(saved)
+    for trained, using in ((model, optimizer), (twin, other)):
+        using.zero_grad()
+        loss(trained, batch(hvd.rank(), 1)).backward()
+        using.step()
+    assert_close(model, twin, rtol=0.0, atol=0.0)
+
+
+def test_gradients_of_a_closure_are_reduced() -> None:
+    model, twin = net(), net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    twin_optimizer = torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9)
+    for step in range(3):
+        whole = torch.cat([batch(rank, step) for rank in range(hvd.size())])
+
+        def closure(step: int = step) -> torch.Tensor:
+            optimizer.zero_grad()
+            value = loss(model, batch(hvd.rank(), step))
+            value.backward()
+            return value
+
+        def twin_closure(whole: torch.Tensor = whole) -> torch.Tensor:
+            twin_optimizer.zero_grad()
+            value = loss(twin, whole)
+            value.backward()
+            return value
+
+        assert optimizer.step(closure).ndim == 0
+        twin_optimizer.step(twin_closure)
+    assert_close(model, twin, rtol=1e-9, atol=1e-12)
+    assert_all_ranks_hold(model)
+
+
+@pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
+def test_lbfgs_takes_the_same_steps_as_one_rank(line_search: str | None) -> None:
+    """Its closure runs several times a step; how often depends on the loss, which all ranks have to share."""
+    model, twin = net(), net()
+    options = {"lr": 0.5, "max_iter": 6, "line_search_fn": line_search}
+    optimizer = wrap(model, torch.optim.LBFGS(model.parameters(), **options))
+    twin_optimizer = torch.optim.LBFGS(twin.parameters(), **options)
+    whole = torch.cat([batch(rank, 0) for rank in range(hvd.size())])
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = loss(model, batch(hvd.rank(), 0))
+        value.backward()
+        return value
+
+    def twin_closure() -> torch.Tensor:
+        twin_optimizer.zero_grad()
+        value = loss(twin, whole)
+        value.backward()
+        return value
+
+    for _ in range(3):
+        optimizer.step(closure)
+        twin_optimizer.step(twin_closure)
+    assert_close(model, twin, rtol=1e-5, atol=1e-7)
+    assert_all_ranks_hold(model)
+
+
+def test_schedulers_change_the_rate_of_the_wrapper() -> None:
+    model, twin = net(), net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    twin_optimizer = torch.optim.SGD(twin.parameters(), lr=0.1)
+    makers = [
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.2, total_steps=10),
+        lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=4),
+        lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda step: 1 / (1 + step)),
+    ]
+    for make in makers:
+        schedulers = make(optimizer), make(twin_optimizer)
+        for step in range(3):
+            optimizer.zero_grad()
+            twin_optimizer.zero_grad()
+            loss(model, batch(hvd.rank(), step)).backward()
+            loss(twin, torch.cat([batch(rank, step) for rank in range(hvd.size())])).backward()
+            optimizer.step()
+            twin_optimizer.step()
+            for scheduler in schedulers:
+                scheduler.step()
+            assert optimizer.param_groups[0]["lr"] == twin_optimizer.param_groups[0]["lr"]
+    assert_close(model, twin, rtol=1e-9, atol=1e-12)
+
+
+def test_parameters_may_be_added_after_wrapping() -> None:
+    model, more = net(), nn.Linear(3, 2).double()
+    hvd.broadcast_parameters(more.state_dict(), root_rank=0)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    optimizer.add_param_group({"params": more.parameters(), "lr": 0.01})
+    for step in range(3):
+        optimizer.zero_grad()
+        more(model(batch(hvd.rank(), step))).square().mean().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)
+    assert_all_ranks_hold(more)
+
+
+def test_a_copy_trains_like_its_original() -> None:
+    model = net()
+    optimizer = wrap(model, torch.optim.Adam(model.parameters(), lr=0.01))
+    loss(model, batch(hvd.rank(), 0)).backward()
+    optimizer.step()
+    twin, twin_optimizer = copy.deepcopy((model, optimizer))
+    assert set(twin_optimizer._parameter_names.values()) == set(optimizer._parameter_names.values())
+    for trained, using in ((model, optimizer), (twin, twin_optimizer)):
+        using.zero_grad()
+        loss(trained, batch(hvd.rank(), 1)).backward()
+        using.step()
+    assert_close(model, twin, rtol=0.0, atol=0.0)
+    assert_all_ranks_hold(twin)
+
+
+def test_parameters_without_any_gradient_stay() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(4, 3), "unused": nn.Linear(4, 3)})
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    before = model["unused"].weight.detach().clone()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(3):
+        optimizer.zero_grad()
+        model["used"](batch(hvd.rank(), step).float()).square().mean().backward()
+        optimizer.step()
+    assert torch.equal(model["unused"].weight, before)
+    assert_all_ranks_hold(model)
+
+
+def test_a_scaler_skips_the_same_steps_everywhere() -> None:
+    """An overflow on one rank is one on all ranks, after the reduction."""
+    model = net(torch.float32)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    before = [p.detach().clone() for p in model.parameters()]
+    value = loss(model, batch(hvd.rank(), 0, torch.float32))
+    if hvd.rank() == 0:
+        value = value * float("inf")
+    scaler.scale(value).backward()
+    optimizer.synchronize()
+    scaler.unscale_(optimizer)
+    with optimizer.skip_synchronize():
+        scaler.step(optimizer)
+    scaler.update()
+    assert all(torch.equal(p, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert scaler.get_scale() == 4.0
+
+
+def test_autocast_training() -> None:
+    model = net(torch.float32)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), compression=hvd.Compression.bf16)
+    for step in range(3):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            value = loss(model, batch(hvd.rank(), step, torch.float32))
+        value.float().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)

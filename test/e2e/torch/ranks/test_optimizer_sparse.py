@@ -1,0 +1,72 @@
+"""DistributedOptimizer and sparse gradients (contract 02 §2.6, C.3)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import horovod.torch as hvd
+from training import assert_all_ranks_hold, wrap
+
+
+@pytest.mark.parametrize("as_dense", [False, True])
+def test_sparse_embeddings_train_like_dense_ones(as_dense: bool) -> None:
+    torch.manual_seed(5)
+    sparse = nn.Embedding(7, 3, sparse=True).double()
+    dense = nn.Embedding(7, 3, _weight=sparse.weight.detach().clone())
+    pairs = [
+        (sparse, wrap(sparse, torch.optim.SGD(sparse.parameters(), lr=0.5), sparse_as_dense=as_dense)),
+        (dense, wrap(dense, torch.optim.SGD(dense.parameters(), lr=0.5))),
+    ]
+    for model, optimizer in pairs:
+        for step in range(3):
+            optimizer.zero_grad()
+            rows = torch.tensor([hvd.rank(), (2 * hvd.rank() + step) % 7, 3, 3])
+            model(rows).square().sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(sparse.weight, dense.weight, rtol=1e-6, atol=1e-9)
+    assert_all_ranks_hold(sparse)
+
+
+def test_sparse_adam() -> None:
+    torch.manual_seed(5)
+    model = nn.Embedding(7, 3, sparse=True)
+    optimizer = wrap(model, torch.optim.SparseAdam(model.parameters(), lr=0.1))
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.tensor([hvd.rank(), step])).square().sum().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)
+
+
+@pytest.mark.parametrize("as_dense", [False, True])
+@pytest.mark.parametrize("first_user", [0, 1])
+def test_a_rank_may_not_use_a_sparse_parameter_in_its_first_step(as_dense: bool, first_user: int) -> None:
+    torch.manual_seed(5)
+    model = nn.ModuleDict({"words": nn.Embedding(7, 3, sparse=True), "head": nn.Linear(3, 2)}).double()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.5), sparse_as_dense=as_dense, op=hvd.Sum)
+    first_user %= hvd.size()
+    before = model["words"].weight.detach().clone()
+    for step in range(3):
+        optimizer.zero_grad()
+        rows = torch.ones(2, 3, dtype=torch.float64)
+        if step > 0 or hvd.rank() == first_user:
+            rows = model["words"](torch.tensor([2, 4]))
+        model["head"](rows).sum().backward()
+        optimizer.step()
+    assert not torch.equal(model["words"].weight[2], before[2])
+    assert torch.equal(model["words"].weight[3], before[3])
+    assert_all_ranks_hold(model)
+
+
+def test_a_sparse_parameter_that_nobody_uses_at_first() -> None:
+    torch.manual_seed(5)
+    model = nn.ModuleDict({"words": nn.Embedding(7, 3, sparse=True), "head": nn.Linear(3, 2)})
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.5))
+    for step in range(3):
+        optimizer.zero_grad()
+        rows = model["words"](torch.tensor([1, 1])) if step == 1 and hvd.rank() == 0 else torch.ones(2, 3)
+        model["head"](rows).sum().backward()
+        optimizer.step()
+    assert_all_ranks_hold(model)

@@ -1,0 +1,40 @@
+"""The small network that the tests of training use, and what they expect of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+import horovod.torch as hvd
+
+
+def net(dtype: torch.dtype = torch.float64) -> nn.Module:
+    torch.manual_seed(11)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype)
+
+
+def batch(rank: int, step: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    return torch.randn(6, 4, generator=generator).to(dtype)
+
+
+def loss(model: nn.Module, data: torch.Tensor) -> torch.Tensor:
+    return (model(data) - data[:, :3]).square().mean()
+
+
+def wrap(model: nn.Module, optimizer: torch.optim.Optimizer, **options: Any) -> Any:
+    return hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(), **options)
+
+
+def assert_close(one: nn.Module, other: nn.Module, **tolerance: float) -> None:
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b, **tolerance)
+
+
+def assert_all_ranks_hold(model: nn.Module) -> None:
+    """Bitwise the same parameters everywhere."""
+    for parameter in model.parameters():
+        everybodys = hvd.allgather(parameter.detach().unsqueeze(0))
+        assert all(torch.equal(other, parameter) for other in everybodys)
