@@ -86,6 +86,14 @@ def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[in
         return dict(json.loads(Path(directory, "result.json").read_text()))
 
 
+def training_steps(programs: Programs, np: int, seconds: float) -> dict[str, Any]:
+    """Steps of an optimizer alone, with our DistributedOptimizer, and in torch's DDP, call by call."""
+    with tempfile.TemporaryDirectory() as directory:
+        script = str(HERE / "ranks/resnet50_gradients.py")
+        run([str(programs.horovodrun), "-np", str(np), str(programs.python), script, directory, str(seconds)])
+        return dict(json.loads(Path(directory, "result.json").read_text()))
+
+
 def init_ms(programs: Programs, np: int) -> float:
     """From the last rank's entry into hvd.init() to the last one's return."""
     with tempfile.TemporaryDirectory() as directory:

@@ -66,6 +66,16 @@ def python_table(result: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def training_table(result: dict[str, Any]) -> str:
+    header = ["training step, np=2", "local ms", "ours ms", "torch DDP ms", "ours - local", "DDP - local"]
+    rows = []
+    names = {"resnet50": f"{result['tensors']} tensors, {result['bytes'] / 1e6:.0f} MB", "small": "1000 x 4 B"}
+    for key, name in names.items():
+        local, ours, ddp = (result[key][arm]["step_ms"] for arm in ("local", "ours", "ddp"))
+        rows.append([name, *(f"{ms:.1f}" for ms in (local, ours, ddp, ours - local, ddp - local))])
+    return table(header, rows)
+
+
 def goals(results: dict[str, Any]) -> list[Goal]:
     """The promises of docs/benchmarks.md that the measurements at hand can tell about."""
     found: list[Goal] = []
@@ -77,6 +87,10 @@ def goals(results: dict[str, Any]) -> list[Goal]:
                 ratio = entry["p50_us"]["ours"] / entry["p50_us"]["torch"]
                 found.append(Goal(f"{size_name(entry['size'])} in Python, np=2, over torch gloo", ratio, 1.0, "x"))
         found.append(Goal("1000 x 4 B, cached, async", python["burst"]["p50_us"]["ours"] / 1e3, 8, "ms"))
+    if ddp := results.get("torch_ddp"):
+        local, ours, theirs = (ddp["resnet50"][arm]["step_ms"] for arm in ("local", "ours", "ddp"))
+        found.append(Goal("ResNet-50 gradients, np=2, over torch DDP", (ours - local) / (theirs - local), 1.0, "x"))
+        found.append(Goal("optimizer hook and enqueue, per parameter", ddp["hook_us"], 5, "us"))
     for entry in results.get("cpp", []):
         if entry["size"] in (16 << 20, 256 << 20) and entry["np"] == 2:
             ratio = entry["p50_us"]["ours"] / entry["p50_us"]["stock"]

@@ -23,7 +23,7 @@ from typing import Any
 import measure
 import report
 
-PARTS = ["calibration", "cpp", "python", "init", "launch", "version"]
+PARTS = ["calibration", "cpp", "python", "torch-ddp", "init", "launch", "version"]
 CPP_SIZES = [4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +63,8 @@ def one_round(programs: measure.Programs, parts: list[str], options: argparse.Na
     if "python" in parts:
         python_sizes = [s for s in (4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
         result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
+    if "torch-ddp" in parts:
+        result["torch_ddp"] = measure.training_steps(programs, 2, 5 * options.seconds)
     if "init" in parts:
         result["init_ms"] = {str(np): measure.init_ms(programs, np) for np in (2, 4, 8)}
     if "launch" in parts:
@@ -91,6 +93,8 @@ def print_tables(results: dict[str, Any]) -> None:
         print(report.cpp_table(results["cpp"]), end="\n\n")
     if "python" in results:
         print(report.python_table(results["python"]), end="\n\n")
+    if "torch_ddp" in results:
+        print(report.training_table(results["torch_ddp"]), end="\n\n")
     print(report.goal_table(report.goals(results)))
 
 

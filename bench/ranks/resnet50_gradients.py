@@ -1,0 +1,151 @@
+"""One rank of the comparison with torch's DistributedDataParallel: what a training step costs beyond a local one.
+
+The gradients are those of a ResNet-50 in number and size (161 tensors, 102 MB), ready at once: nothing hides the
+communication. Three models take turns step by step: a local one, one with our DistributedOptimizer, one in DDP on gloo.
+Started by bench/run.py through horovodrun. Arguments: a directory (for torch's rendezvous file and the results of
+rank 0), and the seconds per part.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import horovod.torch as hvd
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pytorch_synthetic_benchmark.py"
+SMALL = 1000
+
+
+class Give(torch.autograd.Function):
+    """A loss whose gradients are given: backward computes nothing."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: list[torch.Tensor], *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.gradients = gradients
+        return parameters[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor) -> Any:
+        return None, *ctx.gradients
+
+
+class Model(nn.Module):
+    """Parameters of given shapes. Its loss has gradients of rank + 1 in every element."""
+
+    def __init__(self, shapes: list[torch.Size]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(nn.Parameter(torch.zeros(shape)) for shape in shapes)
+        self.gradients = [torch.full(shape, float(hvd.rank() + 1)) for shape in shapes]
+
+    def forward(self) -> torch.Tensor:
+        return Give.apply(self.gradients, *self.weights)
+
+
+def make_steps(shapes: list[torch.Size]) -> dict[str, Callable[[], float]]:
+    """A training step for each contender; it gives the seconds that backward took."""
+    local, ours, theirs = Model(shapes), Model(shapes), Model(shapes)
+    wrapped = nn.parallel.DistributedDataParallel(theirs)
+    optimizers = {name: torch.optim.SGD(m.parameters(), lr=1e-9) for name, m in (("local", local), ("ddp", theirs))}
+    optimizers["ours"] = hvd.DistributedOptimizer(
+        torch.optim.SGD(ours.parameters(), lr=1e-9), named_parameters=ours.named_parameters()
+    )
+    models: dict[str, nn.Module] = {"local": local, "ours": ours, "ddp": wrapped}
+
+    def make(name: str) -> Callable[[], float]:
+        model, optimizer = models[name], optimizers[name]
+
+        def step() -> float:
+            optimizer.zero_grad()
+            loss = model()
+            begin = time.perf_counter()
+            loss.backward()
+            seconds = time.perf_counter() - begin
+            optimizer.step()
+            return seconds
+
+        return step
+
+    steps = {name: make(name) for name in models}
+    expected = (hvd.size() + 1) / 2
+    for name, step in steps.items():
+        step()
+        if name != "local" and any(bool((p.grad != expected).any()) for p in models[name].parameters()):
+            raise SystemExit(f"{name}: wrong average of the gradients")
+    return steps
+
+
+def in_turns(steps: dict[str, Callable[[], float]], seconds: float) -> dict[str, dict[str, float]]:
+    """Median milliseconds of a step, and of its backward alone. Rank 0's clock decides how many turns there are."""
+    whole: dict[str, list[float]] = {name: [] for name in steps}
+    backward: dict[str, list[float]] = {name: [] for name in steps}
+    deadline = time.perf_counter() + seconds
+    go_on = torch.ones(1)
+    while bool(go_on):
+        for name, step in steps.items():
+            dist.barrier()
+            begin = time.perf_counter()
+            backward[name].append(step() * 1e3)
+            whole[name].append((time.perf_counter() - begin) * 1e3)
+        go_on = torch.tensor([float(len(whole["local"]) < 10 or time.perf_counter() < deadline)])
+        dist.broadcast(go_on, 0)
+    return {
+        name: {"step_ms": statistics.median(whole[name][2:]), "backward_ms": statistics.median(backward[name][2:])}
+        for name in steps
+    }
+
+
+def hook_us() -> float:
+    """Microseconds of wall time that the optimizer's hook takes for one parameter, enqueue included, on rank 0.
+
+    The other ranks' turn comes after it: this measures the call, not how ranks share cores.
+    """
+    parameters = [nn.Parameter(torch.zeros(1)) for _ in range(SMALL)]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1e-9), op=hvd.Sum)
+    hook = optimizer._reducer._hook
+    samples = []
+    for _ in range(30):
+        for parameter in parameters:
+            parameter.grad = torch.ones(1)
+        for first in (True, False):
+            dist.barrier()
+            if first == (hvd.rank() == 0):
+                begin = time.perf_counter()
+                for parameter in parameters:
+                    hook(parameter)
+                samples.append((time.perf_counter() - begin) / SMALL * 1e6)
+        optimizer.step()
+    return statistics.median(samples[2:])
+
+
+def main() -> None:
+    directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    torch.set_num_threads(1)
+    hvd.init()
+    dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())
+    models = runpy.run_path(str(EXAMPLE), run_name="models")["MODELS"]
+    shapes = [parameter.shape for parameter in models["resnet50"]().parameters()]
+    results = {
+        "tensors": len(shapes),
+        "bytes": sum(shape.numel() for shape in shapes) * 4,
+        "resnet50": in_turns(make_steps(shapes), seconds),
+        "small": in_turns(make_steps([torch.Size([1])] * SMALL), seconds),
+        "hook_us": hook_us(),
+    }
+    if hvd.rank() == 0:
+        (directory / "result.json").write_text(json.dumps(results))
+    dist.destroy_process_group()
+    hvd.shutdown()
+
+
+main()
