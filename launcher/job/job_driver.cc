@@ -286,8 +286,16 @@ void JobDriver::finish(int code) {
   const std::string summary =
       failure ? error_summary(job_, output_.last_stderr_lines(failure->rank, kSummaryLines)) : "";
   if (!summary.empty()) output_.message(summary);
+  report_limits_hit(code);
   timer_.stop();
   stop_when_flushed();
+}
+
+// A client that was turned away may be why the job failed; in a job that went well it is noise from a port scanner.
+void JobDriver::report_limits_hit(int code) {
+  if (server_ == nullptr || (code == 0 && input_.config.verbose == 0)) return;
+  const std::string limits = server_->stats().limits_hit();
+  if (!limits.empty()) output_.message("the rendezvous server turned clients away: " + limits);
 }
 
 void JobDriver::stop_when_flushed() {

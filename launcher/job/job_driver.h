@@ -66,6 +66,7 @@ class JobDriver : private AgentFleetEvents {
   void arm_timer();
   void timer_fired();
   void finish(int code);
+  void report_limits_hit(int code);
   void stop_when_flushed();
 
   MainLoop& loop_;

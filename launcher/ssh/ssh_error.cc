@@ -32,18 +32,23 @@ constexpr Row kRows[] = {
     {"Bad configuration option", "the ssh client does not understand an option: is it OpenSSH?"},
 };
 
-std::string last_line(const SshFailure& failure) {
-  return failure.stderr_lines.empty() ? "" : failure.stderr_lines.back();
-}
+// What went wrong in words, and the line of ssh's that says so. Shell start-up files print to the same stream, so it need not
+// be the last.
+struct Finding {
+  std::string meaning;
+  std::string line;
+};
 
-std::string meaning_of(const SshFailure& failure) {
+Finding finding_of(const SshFailure& failure) {
   for (const Row& row : kRows) {
     for (const std::string& line : failure.stderr_lines) {
-      if (line.find(row.text) != std::string::npos) return std::string(row.meaning);
+      if (line.find(row.text) != std::string::npos) return {std::string(row.meaning), line};
     }
   }
-  return "";
+  return {};
 }
+
+std::string quoted(const std::string& line) { return line.empty() ? "" : " (ssh said: " + line + ")"; }
 
 }  // namespace
 
@@ -59,20 +64,19 @@ bool is_transient(const SshFailure& failure) {
 
 std::string explain(const SshFailure& failure) {
   const std::string where = "host " + failure.host + ": ";
-  const std::string last = last_line(failure);
-  const std::string quoted = last.empty() ? "" : " (ssh said: " + last + ")";
+  const std::string last = quoted(failure.stderr_lines.empty() ? "" : failure.stderr_lines.back());
   if (failure.status.signal == 0 && failure.status.code == 127) {
     return where + "there is no " + failure.agent_path + "; install the same version there, or name it with --agent-path" +
-           quoted;
+           last;
   }
   if (failure.status.signal == 0 && failure.status.code == 126) {
-    return where + failure.agent_path + " cannot be executed there" + quoted;
+    return where + failure.agent_path + " cannot be executed there" + last;
   }
   if (failure.status.signal == 0 && failure.status.code == 255) {
-    const std::string meaning = meaning_of(failure);
-    if (!meaning.empty()) return where + meaning + quoted;
+    const Finding found = finding_of(failure);
+    if (!found.meaning.empty()) return where + found.meaning + quoted(found.line);
   }
-  return where + failure.program + " " + describe(failure.status) + " before the agent answered" + quoted;
+  return where + failure.program + " " + describe(failure.status) + " before the agent answered" + last;
 }
 
 }  // namespace hvd::launcher

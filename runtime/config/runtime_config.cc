@@ -147,6 +147,11 @@ Status check_consistency(const RuntimeConfig& config) {
   return check_rendezvous(config);
 }
 
+// The launcher's flag takes 0 as well. A wait without end would hang, one of no time could never succeed.
+void default_timeout_for_zero(RuntimeConfig& config) {
+  if (config.gloo_timeout.count() == 0) config.gloo_timeout = RuntimeConfig{}.gloo_timeout;
+}
+
 // What the contract wants ignored with a word, not refused.
 void ignore_unusable(RuntimeConfig& config) {
   if (config.stall_shutdown_time.count() != 0 && config.stall_shutdown_time < config.stall_check_time) {
@@ -187,6 +192,7 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
     if (text && !text->empty()) HVD_RETURN_IF_ERROR(parse_row(row, *text, config));
   }
   HVD_RETURN_IF_ERROR(check_consistency(config));
+  default_timeout_for_zero(config);
   ignore_unusable(config);
   warn_unknown_names(env, config);
   return config;

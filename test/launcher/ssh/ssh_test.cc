@@ -106,6 +106,11 @@ TEST_CASE("is_transient knows a crowded sshd from a closed one", "[unit][ssh]") 
   CHECK_FALSE(is_transient(failure("Host key verification failed.")));
 }
 
+TEST_CASE("explain quotes the line that says what is wrong, not what start-up files print after it", "[unit][ssh]") {
+  CHECK(contains(explained(255, {"me@b: Permission denied (publickey).", "welcome!"}),
+                 "(ssh said: me@b: Permission denied (publickey).)"));
+}
+
 TEST_CASE("explain quotes the last line that ssh said", "[unit][ssh]") {
   CHECK(contains(explained(255, {"something new", "in ssh"}), "(ssh said: in ssh)"));
 }

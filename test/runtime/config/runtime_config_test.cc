@@ -67,6 +67,10 @@ TEST_CASE("A rank's place and its way to the job are read", "[unit][config]") {
   REQUIRE(config.iface == "eth0");
 }
 
+TEST_CASE("A timeout of 0 seconds stands for the default", "[unit][config]") {
+  REQUIRE(load({{"HOROVOD_GLOO_TIMEOUT_SECONDS", "0"}}).value().gloo_timeout == RuntimeConfig{}.gloo_timeout);
+}
+
 TEST_CASE("Settings of every kind are read", "[unit][config]") {
   const RuntimeConfig config = load({{"HOROVOD_FUSION_THRESHOLD", "64MB"},
                                      {"HOROVOD_CYCLE_TIME", "2.5"},
