@@ -11,17 +11,25 @@
 namespace hvd::collectives {
 
 // One collective over one contiguous piece of memory, agreed on by all members beforehand: same op, dtype, counts and
-// root on every rank. Scaling and fusion are the caller's business. Counts are elements, 64-bit. Nothing is owned.
+// root on every rank (alltoall: what one rank sends to another, that one expects). Scaling and fusion are the caller's
+// business. Counts are elements, 64-bit. Nothing is owned.
 struct CollectiveCall {
   OpType op = OpType::kAllreduce;
   DataType dtype = DataType::kFloat32;
-  ReduceOp reduce_op = ReduceOp::kSum;  // allreduce: kSum, kMin, kMax, kProduct (Average is Sum + the caller's scaling)
-  // allreduce, broadcast: in place on `output`. allgather: `input` of this rank (may be inside `output` at its place).
+  // allreduce: kSum, kMin, kMax, kProduct (Average is Sum + the caller's scaling); reducescatter: the same.
+  ReduceOp reduce_op = ReduceOp::kSum;
+  // allreduce, adasum, broadcast: in place on `output`. allgather: `input` of this rank (may be inside `output` at its
+  // place). reducescatter: `input` is read only; `output` is this rank's part (may be inside `input` at its place).
+  // alltoall: `input` and `output` hold the parts for and from each set rank, in set-rank order; they do not overlap.
   const void* input = nullptr;
   void* output = nullptr;
-  std::int64_t count = 0;                // allreduce, broadcast: elements; allgather: elements of this rank's input
-  std::vector<std::int64_t> rank_counts{};  // allgather: elements contributed by each set rank, in set-rank order
-  int root = 0;                           // broadcast: set rank
+  std::int64_t count = 0;  // allreduce, adasum, broadcast: elements; allgather: elements of this rank's input
+  // By set rank. allgather: elements contributed by each; reducescatter: elements that each gets; alltoall: elements
+  // that this rank sends to each.
+  std::vector<std::int64_t> rank_counts{};
+  std::vector<std::int64_t> receive_counts{};  // alltoall: elements that each set rank sends to this one
+  std::vector<std::int64_t> tensor_counts{};   // adasum: elements of each tensor in the memory; their sum is `count`
+  int root = 0;                                // broadcast: set rank
 };
 
 // Called exactly once per started call, on any thread.

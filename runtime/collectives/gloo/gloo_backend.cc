@@ -1,6 +1,7 @@
 #include "runtime/collectives/gloo/gloo_backend.h"
 
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <gloo/allgatherv.h>
@@ -11,8 +12,12 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/gloo/abortable_context.h"
+#include "runtime/collectives/gloo/adasum_allreduce.h"
+#include "runtime/collectives/gloo/alltoall.h"
 #include "runtime/collectives/gloo/exchange_allreduce.h"
 #include "runtime/collectives/gloo/ring_allreduce.h"
+#include "runtime/collectives/gloo/ring_reducescatter.h"
+#include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/transport/wait_error.h"
 
@@ -48,6 +53,8 @@ struct GlooBackend::Impl {
   void allreduce(const CollectiveCall& call);
   void allgather(const CollectiveCall& call);
   void broadcast(const CollectiveCall& call);
+  void reducescatter(const CollectiveCall& call);
+  void adasum(const CollectiveCall& call);
   void barrier();
 
   // Records the first failure and returns it; later ones are consequences.
@@ -69,6 +76,9 @@ struct GlooBackend::Impl {
   std::shared_ptr<AbortableContext> context;
   std::unique_ptr<ExchangeAllreduce> exchange;
   std::unique_ptr<RingAllreduce> ring;
+  std::unique_ptr<RingReducescatter> scatter;
+  std::unique_ptr<AdasumAllreduce> tree;
+  std::vector<std::uint8_t> small_input;  // reducescatter: what the small exchange reduces in place
   std::uint32_t next_tag = 0;
 
   Mutex mutex;
@@ -84,10 +94,15 @@ GlooBackend::~GlooBackend() = default;
 std::string GlooBackend::why_not(const CollectiveCall& call) const {
   switch (call.op) {
     case OpType::kAllreduce:
+    case OpType::kReducescatter:
       if (kernels::can_reduce(call.dtype, call.reduce_op)) return "";
       return std::string(data_type_name(call.dtype)) + " tensors have no reduction " +
              std::string(reduce_op_name(call.reduce_op));
+    case OpType::kAdasum:
+      if (kernels::can_adasum(call.dtype)) return "";
+      return std::string(data_type_name(call.dtype)) + " tensors have no Adasum; floating point is needed";
     case OpType::kAllgather:
+    case OpType::kAlltoall:
     case OpType::kBroadcast:
     case OpType::kBarrier:
       return "";
@@ -141,6 +156,8 @@ Status GlooBackend::Impl::ensure_context() {
   if (context->size > 1) {
     exchange = std::make_unique<ExchangeAllreduce>(context, options.wait_timeout);
     ring = std::make_unique<RingAllreduce>(context, options.wait_timeout);
+    scatter = std::make_unique<RingReducescatter>(context, options.wait_timeout);
+    tree = std::make_unique<AdasumAllreduce>(context, options.wait_timeout, options.adasum_local_size);
   }
   return Status::ok();
 }
@@ -149,7 +166,10 @@ void GlooBackend::Impl::dispatch(const CollectiveCall& call) {
   ++next_tag;
   switch (call.op) {
     case OpType::kAllreduce: return allreduce(call);
+    case OpType::kAdasum: return adasum(call);
+    case OpType::kReducescatter: return reducescatter(call);
     case OpType::kAllgather: return allgather(call);
+    case OpType::kAlltoall: return alltoall(context, call, options.wait_timeout, next_tag);
     case OpType::kBroadcast: return broadcast(call);
     default: return barrier();
   }
@@ -193,6 +213,33 @@ void GlooBackend::Impl::allgather(const CollectiveCall& call) {
   opts.setOutput(output, std::move(sizes));
   opts.setTag(next_tag);
   gloo::allgatherv(opts);
+}
+
+void GlooBackend::Impl::reducescatter(const CollectiveCall& call) {
+  if (call.rank_counts.size() != static_cast<std::size_t>(context->size)) {
+    throw std::logic_error("reducescatter with " + std::to_string(call.rank_counts.size()) + " counts for " +
+                           std::to_string(context->size) + " ranks");
+  }
+  const auto own = call.rank_counts.begin() + context->rank;
+  const std::int64_t before = std::accumulate(call.rank_counts.begin(), own, std::int64_t{0});
+  const std::int64_t total = std::accumulate(own, call.rank_counts.end(), before);
+  if (total == 0) return;
+  if (context->size > 1 && bytes_of(call.dtype, total) > ExchangeAllreduce::max_bytes(context->size)) {
+    return scatter->run(call.input, call.output, call.rank_counts, call.dtype, call.reduce_op, next_tag);
+  }
+  const auto* reduced = static_cast<const std::uint8_t*>(call.input);
+  if (context->size > 1) {
+    small_input.resize(bytes_of(call.dtype, total));
+    kernels::copy(call.dtype, small_input.data(), call.input, total);
+    exchange->run(small_input.data(), total, call.dtype, call.reduce_op, next_tag);
+    reduced = small_input.data();
+  }
+  kernels::copy(call.dtype, call.output, reduced + bytes_of(call.dtype, before), *own);
+}
+
+void GlooBackend::Impl::adasum(const CollectiveCall& call) {
+  if (call.count == 0 || context->size == 1) return;
+  tree->run(call.output, call.tensor_counts, call.dtype, next_tag);
 }
 
 void GlooBackend::Impl::broadcast(const CollectiveCall& call) {

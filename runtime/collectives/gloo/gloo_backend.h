@@ -19,9 +19,11 @@ struct GlooBackendOptions {
   // Who reduces what is too large for the small exchange. Gloo's is there for comparison.
   enum class Ring { kOurs, kGloo };
   Ring ring = Ring::kOurs;
+  // Adasum: so many ranks in a row share a host and are averaged first. 1: they are not. Divides the size of the set.
+  int adasum_local_size = 1;
 };
 
-// Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and allreduces of our own.
+// Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and the others of our own.
 // Owned by a lane. start() runs the call on the calling thread (one at a time, as the interface says) and calls `done`
 // before it returns; abort() may come from any thread and wakes start(). Gloo's exceptions end here. It neither knows
 // the transport below the context nor retries anything.

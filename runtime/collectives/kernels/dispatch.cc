@@ -10,14 +10,6 @@ namespace {
 std::size_t index(DataType dtype) { return static_cast<std::size_t>(dtype); }
 std::size_t index(ReduceOp op) { return static_cast<std::size_t>(op); }
 
-const Table& table() {
-  static const Table* const chosen = [] {
-    const TableList usable = usable_tables();
-    return usable.tables[usable.count - 1];
-  }();
-  return *chosen;
-}
-
 }  // namespace
 
 TableList usable_tables() {
@@ -34,10 +26,18 @@ TableList usable_tables() {
   return list;
 }
 
+const Table& best_table() {
+  static const Table* const chosen = [] {
+    const TableList usable = usable_tables();
+    return usable.tables[usable.count - 1];
+  }();
+  return *chosen;
+}
+
 bool can_reduce(DataType dtype, ReduceOp op) { return kBaselineTable.reduce[index(dtype)][index(op)] != nullptr; }
 
 void reduce(DataType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::int64_t n) {
-  const ReduceFunction function = table().reduce[index(dtype)][index(op)];
+  const ReduceFunction function = best_table().reduce[index(dtype)][index(op)];
   HVD_CHECK(function != nullptr, "this type has no such reduction");
   function(dst, a, b, n);
 }
@@ -46,7 +46,7 @@ bool can_scale(DataType dtype) { return kBaselineTable.scale[index(dtype)] != nu
 
 void scale_copy(DataType dtype, void* dst, const void* src, std::int64_t n, double factor) {
   if (factor == 1.0) return copy(dtype, dst, src, n);
-  const ScaleFunction function = table().scale[index(dtype)];
+  const ScaleFunction function = best_table().scale[index(dtype)];
   HVD_CHECK(function != nullptr, "this type cannot be scaled");
   function(dst, src, n, factor);
 }
@@ -56,6 +56,6 @@ void copy(DataType dtype, void* dst, const void* src, std::int64_t n) {
   std::memcpy(dst, src, static_cast<std::size_t>(n) * element_size(dtype));
 }
 
-const char* isa_name() { return table().name; }
+const char* isa_name() { return best_table().name; }
 
 }  // namespace hvd::kernels

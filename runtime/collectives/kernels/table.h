@@ -11,12 +11,17 @@ namespace hvd::kernels {
 
 using ReduceFunction = void (*)(void* dst, const void* a, const void* b, std::int64_t n);
 using ScaleFunction = void (*)(void* dst, const void* src, std::int64_t n, double factor);
+// Adds to sums[0..5]; see adasum.h.
+using DotsFunction = void (*)(const void* a, const void* b, std::int64_t n, double* sums);
+using CombineFunction = void (*)(void* dst, const void* a, const void* b, std::int64_t n, double ca, double cb);
 
 // One function per (dtype, op) and per dtype; null where there is no meaning.
 struct Table {
   const char* name;
   ReduceFunction reduce[kDataTypeCount][kReduceOpCount];
   ScaleFunction scale[kDataTypeCount];
+  DotsFunction dots[kDataTypeCount];
+  CombineFunction combine[kDataTypeCount];
 };
 
 extern const Table kBaselineTable;
@@ -31,5 +36,8 @@ struct TableList {
   int count;
 };
 TableList usable_tables();
+
+// The fastest of them; the same one for the life of the process.
+const Table& best_table();
 
 }  // namespace hvd::kernels

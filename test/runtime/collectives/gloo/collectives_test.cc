@@ -128,8 +128,10 @@ TEST_CASE("What the backend cannot do is refused in words and leaves it usable",
     std::uint8_t flag = 1;
     const Status sum = run_call(backend, {.dtype = DataType::kBool, .output = &flag, .count = 1});
     CHECK(sum.to_string() == "invalid argument: bool tensors have no reduction Sum");
-    const Status alltoall = run_call(backend, {.op = OpType::kAlltoall});
-    CHECK(alltoall.to_string() == "invalid argument: the Gloo backend has no alltoall");
+    const Status join = run_call(backend, {.op = OpType::kJoin});
+    CHECK(join.to_string() == "invalid argument: the Gloo backend has no join");
+    const Status adasum = run_call(backend, {.op = OpType::kAdasum, .dtype = DataType::kInt32});
+    CHECK(adasum.to_string() == "invalid argument: int32 tensors have no Adasum; floating point is needed");
     CHECK(run_call(backend, {.op = OpType::kBarrier}).is_ok());
   });
 }

@@ -44,13 +44,22 @@ TEST_CASE("Abort from another thread makes the running call fail with its reason
   const int size = GENERATE(2, 3, 5);
   const Over over = GENERATE(Over::kFabric, Over::kStockTcp);
   std::vector<float> data(GENERATE(1U, 5000U, 1000000U));
-  const OpType op = GENERATE(OpType::kAllreduce, OpType::kBroadcast, OpType::kBarrier, OpType::kAllgather);
+  const OpType op = GENERATE(OpType::kAllreduce, OpType::kBroadcast, OpType::kBarrier, OpType::kAllgather,
+                             OpType::kAlltoall, OpType::kReducescatter, OpType::kAdasum);
   CollectiveCall call{.op = op, .output = data.data(), .count = static_cast<std::int64_t>(data.size()), .root = 1};
-  std::vector<float> gathered(data.size() * static_cast<std::size_t>(size));
+  std::vector<float> whole(data.size() * static_cast<std::size_t>(size));
+  std::vector<float> other(whole.size());
+  call.tensor_counts = {call.count};
+  call.rank_counts.assign(static_cast<std::size_t>(size), call.count);
+  call.receive_counts = call.rank_counts;
   if (op == OpType::kAllgather) {
     call.input = data.data();
-    call.output = gathered.data();
-    call.rank_counts.assign(static_cast<std::size_t>(size), call.count);
+    call.output = whole.data();
+  } else if (op == OpType::kReducescatter) {
+    call.input = whole.data();
+  } else if (op == OpType::kAlltoall) {
+    call.input = whole.data();
+    call.output = other.data();
   }
   INFO(size << " ranks, " << op_type_name(op) << " of " << data.size());
   const AbortOutcome outcome = abort_rank_zero(size, over, call);

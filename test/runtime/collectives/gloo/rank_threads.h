@@ -100,6 +100,7 @@ struct RunOptions {
   Over over = Over::kFabric;
   Millis timeout{20000};
   GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs;
+  int adasum_local_size = 1;
 };
 
 // Runs `body(rank, backend)` for N ranks, a thread and a backend on loopback each, and waits for all. No backend goes
@@ -113,7 +114,7 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
     threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](std::stop_token) {
       ContextSource source(options.over, rank, size, store, options.timeout);
       {
-        GlooBackend backend([&] { return source.make(); }, {options.timeout, options.ring});
+        GlooBackend backend([&] { return source.make(); }, {options.timeout, options.ring, options.adasum_local_size});
         body(rank, backend);
         all_done.arrive_and_wait();
       }
