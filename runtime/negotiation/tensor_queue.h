@@ -37,6 +37,15 @@ class TensorQueue {
   // Everything added since the last call, in order.
   std::vector<Submission> fetch();
 
+  // The context id of an open set: tells apart sets that had one id after another. Requires: the set is known.
+  std::uint64_t context_of(std::int32_t process_set) const { return sets_.at(process_set).set.context_id; }
+
+  // Members of a set; 0 when it is unknown.
+  int set_size(std::int32_t process_set) const {
+    const auto at = sets_.find(process_set);
+    return at == sets_.end() ? 0 : at->second.set.size();
+  }
+
   // The operation is over (its result or error is about to be visible): its name is free again.
   void complete(std::int32_t process_set, const std::string& name);
   void complete_join(std::int32_t process_set);

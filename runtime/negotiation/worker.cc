@@ -14,6 +14,11 @@ using Outcome = response_cache::WorkerCache::Outcome;
 
 namespace {
 constexpr std::size_t kBitBytes = 12;  // a run of its own, at worst
+}  // namespace
+
+Status removed_status(std::int32_t process_set, const std::string& name) {
+  return Status::aborted("Process set " + std::to_string(process_set) + " was removed while \"" + name +
+                         "\" was pending in it; wait for the operations of a process set before removing it.");
 }
 
 Worker::Worker(const WorkerOptions& options, topology::ProcessSetTable sets)
@@ -31,7 +36,7 @@ std::vector<FailedOp> Worker::submit(std::vector<Submission> submissions) {
     if (stopped_) {
       failed.push_back({submission.entry, *stopped_});
     } else if (at == states_.end()) {
-      failed.push_back({submission.entry, Status::invalid_argument("process set " + std::to_string(id) + " was removed")});
+      failed.push_back({submission.entry, removed_status(id, submission.request.name)});
     } else if (at->second.join != EntryId::kNone) {
       at->second.held.push_back(std::move(submission));
     } else {
@@ -53,13 +58,21 @@ void Worker::accept(SetState& set, Submission submission) {
   set.queue.push_back(&at->second);
 }
 
-Status Worker::request_set_change(wire::SetChange change) {
+Status Worker::check_set_change(const wire::SetChange& change) {
   std::size_t ranks = 0;
   for (const auto& list : change.rank_lists) ranks += list.size();
   if (change.rank_lists.size() > wire::kMaxSetChanges || ranks > wire::kMaxListedRanks) {
     return Status::invalid_argument(std::to_string(change.rank_lists.size()) + " process sets with " + std::to_string(ranks) +
                                     " ranks in all; at most " + std::to_string(wire::kMaxSetChanges) + " with " +
                                     std::to_string(wire::kMaxListedRanks) + " can be registered at once");
+  }
+  return Status::ok();
+}
+
+Status Worker::request_set_change(wire::SetChange change) {
+  HVD_RETURN_IF_ERROR(check_set_change(change));
+  if (change.kind == wire::SetChange::Kind::kRemove) {
+    if (const auto at = states_.find(change.set_id); at != states_.end()) at->second.leaving = true;
   }
   change.rank = options_.rank;
   set_changes_.push_back(std::move(change));
@@ -69,11 +82,19 @@ Status Worker::request_set_change(wire::SetChange change) {
 void Worker::request_shutdown() { shutdown_wanted_ = true; }
 
 bool Worker::must_flush(const SetState& set) {
-  return set.join != EntryId::kNone && set.sent_bits > 0 && !set.sent_bits_flushed;
+  return (set.join != EntryId::kNone || set.leaving) && set.sent_bits > 0 && !set.sent_bits_flushed;
 }
 
 bool Worker::can_send_join(const SetState& set) {
   return set.join != EntryId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits == 0;
+}
+
+// A removal must not overtake the operations of its set.
+bool Worker::can_send_change() const {
+  if (set_changes_.empty()) return false;
+  if (set_changes_.front().kind != wire::SetChange::Kind::kRemove) return true;
+  const auto at = states_.find(set_changes_.front().set_id);
+  return at == states_.end() || (at->second.queue.empty() && at->second.sent_bits == 0);
 }
 
 void Worker::flush_sent_bits(SetState& set, wire::Report& report) {
@@ -85,7 +106,7 @@ void Worker::flush_sent_bits(SetState& set, wire::Report& report) {
 
 bool Worker::has_report(TimePoint now) const {
   if (stopped_) return false;
-  if (!set_changes_.empty() || (shutdown_wanted_ && !shutdown_sent_)) return true;
+  if (can_send_change() || (shutdown_wanted_ && !shutdown_sent_)) return true;
   if (const auto due = next_deadline(); due && *due <= now) return true;
   for (const auto& [id, set] : states_) {
     if (!set.queue.empty() || must_flush(set) || can_send_join(set)) return true;
@@ -111,7 +132,7 @@ wire::Report Worker::take_report(TimePoint now) {
       set.join_sent = true;
     }
   }
-  if (!set_changes_.empty()) {  // one a report: each may be large
+  if (can_send_change()) {  // one a report: each may be large
     report.set_changes.push_back(std::move(set_changes_.front()));
     set_changes_.pop_front();
   }
@@ -136,7 +157,7 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
 void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
   const wire::Request& request = pending.submission.request;
   const auto [outcome, bit] = set.cache.look_up(request);
-  if (outcome == Outcome::kHit && set.join == EntryId::kNone) {
+  if (outcome == Outcome::kHit && set.join == EntryId::kNone && !set.leaving) {
     ++set.sent_bits;
     pending.state = State::kSentBit;
     pending.bit = bit;
@@ -175,18 +196,18 @@ void Worker::leave_bit(SetState& set, Pending& pending) {
 std::vector<FailedOp> Worker::fail_all(const Status& why) {
   std::vector<FailedOp> failed;
   if (stopped_) return failed;
-  for (auto& [id, set] : states_) drop_set(set, why, failed);
+  for (auto& [id, set] : states_) drop_set(set, [&](const std::string&) { return why; }, failed);
   stopped_ = why;
   return failed;
 }
 
-void Worker::drop_set(SetState& set, const Status& why, std::vector<FailedOp>& failed) {
+void Worker::drop_set(SetState& set, const Reason& why, std::vector<FailedOp>& failed) {
   for (auto& [name, pending] : set.pending) {
     stop_waiting(pending);
-    failed.push_back({pending.submission.entry, why});
+    failed.push_back({pending.submission.entry, why(name)});
   }
-  for (const Submission& submission : set.held) failed.push_back({submission.entry, why});
-  if (set.join != EntryId::kNone) failed.push_back({set.join, why});
+  for (const Submission& submission : set.held) failed.push_back({submission.entry, why(submission.request.name)});
+  if (set.join != EntryId::kNone) failed.push_back({set.join, why(kJoinName)});
   set = SetState{};
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -38,6 +39,9 @@ struct FailedOp {
   Status status;
 };
 
+// What an operation ends with whose process set was removed before all members had submitted it.
+Status removed_status(std::int32_t process_set, const std::string& name);
+
 // What a decision means for this rank.
 struct WorkerOutput {
   std::vector<ReadyOp> ready;  // in the order in which every member of the set runs them; all of one decision
@@ -46,6 +50,7 @@ struct WorkerOutput {
   std::vector<std::int32_t> released;
   std::vector<wire::SetDecision> set_decisions;
   std::vector<FailedOp> failed;  // dropped because of `stop` or because their set was removed
+  std::vector<topology::ProcessSet> removed_sets;  // `ready` may hold operations of them: those run before the set goes
   wire::FusionLimits limits;
   std::optional<wire::Stop> stop;
 };
@@ -65,6 +70,7 @@ class Worker {
   // Operations and joins from TensorQueue::fetch, in that order. After a stop they are all returned as failed.
   std::vector<FailedOp> submit(std::vector<Submission> submissions);
   // kInvalidArgument when there are more lists or ranks in it than a message may hold.
+  static Status check_set_change(const wire::SetChange& change);
   Status request_set_change(wire::SetChange change);
   void request_shutdown();
 
@@ -103,15 +109,18 @@ class Worker {
     std::deque<Pending*> queue;     // those in state kQueued, oldest first; they stay in `pending` until sent
     std::deque<Submission> held;    // submitted after the join
     // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
-    // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them.
+    // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them. The same holds
+    // for the request to remove the set: what it has must be with the coordinator before.
     EntryId join = EntryId::kNone;  // pending join
     bool join_sent = false;
+    bool leaving = false;           // the removal of the set was asked for: nothing new comes
     std::size_t sent_bits = 0;      // operations in state kSentBit
     bool sent_bits_flushed = false;
   };
 
   static bool must_flush(const SetState& set);
   static bool can_send_join(const SetState& set);
+  bool can_send_change() const;
   void accept(SetState& set, Submission submission);
   // False when the report is full.
   bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
@@ -126,7 +135,9 @@ class Worker {
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
   void stop_waiting(Pending& pending);
   void leave_bit(SetState& set, Pending& pending);
-  void drop_set(SetState& set, const Status& why, std::vector<FailedOp>& failed);
+  // `why` gets the name of what fails.
+  using Reason = std::function<Status(const std::string& name)>;
+  void drop_set(SetState& set, const Reason& why, std::vector<FailedOp>& failed);
 
   WorkerOptions options_;
   topology::ProcessSetTable sets_;

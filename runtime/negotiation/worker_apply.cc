@@ -83,7 +83,9 @@ Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerO
   set.sent_bits_flushed = false;
   std::deque<Submission> held = std::exchange(set.held, {});
   for (Submission& submission : held) {
-    if (set.join == EntryId::kNone) {
+    if (set.leaving) {
+      out.failed.push_back({submission.entry, removed_status(response.process_set, submission.request.name)});
+    } else if (set.join == EntryId::kNone) {
       accept(set, std::move(submission));
     } else {
       set.held.push_back(std::move(submission));  // behind the next join
@@ -137,10 +139,12 @@ Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
 Status Worker::apply(const wire::SetDecision& decision, WorkerOutput& out) {
   for (const wire::SetDecision::Entry& entry : decision.entries) {
     if (decision.kind == wire::SetChange::Kind::kRemove) {
+      const topology::ProcessSet* gone = sets_.find(entry.id);
+      if (gone != nullptr) out.removed_sets.push_back(*gone);
       const Status removed = sets_.remove(entry.id);
       if (!removed.is_ok()) return disagree(options_.rank, removed.message());
       if (const auto at = states_.find(entry.id); at != states_.end()) {
-        drop_set(at->second, Status::aborted("process set " + std::to_string(entry.id) + " was removed"), out.failed);
+        drop_set(at->second, [&](const std::string& name) { return removed_status(entry.id, name); }, out.failed);
         states_.erase(at);
       }
       std::erase_if(set_of_bit_, [&](const auto& bit) { return bit.second == entry.id; });

@@ -17,6 +17,14 @@ std::optional<SetRank> ProcessSet::set_rank(int global_rank) const {
   return SetRank{static_cast<int>(at - ranks.begin())};
 }
 
+std::string ranks_text(const std::vector<int>& ranks) {
+  constexpr std::size_t kShown = 16;
+  std::string text = "[";
+  for (std::size_t i = 0; i < ranks.size() && i < kShown; ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  if (ranks.size() > kShown) text += ", ... " + std::to_string(ranks.size()) + " in all";
+  return text + "]";
+}
+
 ProcessSetTable::ProcessSetTable(int world_size) : world_size_(world_size) {
   HVD_CHECK(world_size >= 1, "a world has at least one rank");
   ProcessSet global;

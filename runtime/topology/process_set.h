@@ -30,6 +30,9 @@ struct ProcessSet {
   bool operator==(const ProcessSet&) const = default;
 };
 
+// "[0, 2, 5]"; a long list is cut.
+std::string ranks_text(const std::vector<int>& ranks);
+
 // The registered process sets of one epoch. Value type, externally synchronised; every rank keeps an identical copy,
 // because changes come only from the coordinator's decisions.
 class ProcessSetTable {

@@ -23,8 +23,7 @@ bool Cluster::work(int rank) {
   if (dead_[static_cast<std::size_t>(rank)]) return false;
   Node& n = node(rank);
   bool worked = false;
-  std::vector<FailedOp> failed = n.worker.submit(n.queue.fetch());
-  n.failed.insert(n.failed.end(), failed.begin(), failed.end());
+  submit_fresh(n);
   while (n.worker.has_report(now_)) {
     worked = true;
     wire::Report report = n.worker.take_report(now_);
@@ -46,6 +45,27 @@ bool Cluster::work(int rank) {
     apply(0, *decision);
   }
   return worked;
+}
+
+void Cluster::submit_fresh(Node& n) {
+  std::vector<Submission> fresh = n.queue.fetch();
+  for (const Submission& s : fresh) n.names[s.entry] = {s.request.process_set, s.request.name};
+  fail(n, n.worker.submit(std::move(fresh)));
+}
+
+void Cluster::fail(Node& n, const std::vector<FailedOp>& failed) {
+  for (const FailedOp& op : failed) {
+    const auto& [set, name] = n.names.at(op.entry);
+    n.queue.complete(set, name);
+    n.failed.push_back(op);
+  }
+}
+
+Status Cluster::request_set_change(int rank, wire::SetChange change) {
+  Node& n = node(rank);
+  if (change.kind == wire::SetChange::Kind::kRemove) HVD_RETURN_IF_ERROR(n.queue.close_set(change.set_id));
+  submit_fresh(n);
+  return n.worker.request_set_change(std::move(change));
 }
 
 void Cluster::send_down(int rank, const wire::Decision& decision) {
@@ -87,17 +107,25 @@ void Cluster::apply(int rank, const wire::Decision& decision) {
   Node& n = node(rank);
   const Result<WorkerOutput> output = n.worker.on_decision(decision);
   REQUIRE(output.status().to_string() == "ok");
+  const auto context_of = [&](std::int32_t id) {
+    for (const topology::ProcessSet& removed : output.value().removed_sets) {
+      if (removed.id == id) return removed.context_id;
+    }
+    const topology::ProcessSet* set = n.worker.sets().find(id);
+    REQUIRE(set != nullptr);
+    return set->context_id;
+  };
   std::map<std::int32_t, std::size_t> counts;
   for (const ReadyOp& op : output.value().ready) {
     const wire::Response& r = *op.response;
     n.lanes[r.process_set].push_back(
-        {r.process_set, r.name, r.op, r.shape, r.error_message, op.entry, r.root_rank, r.first_dims});
+        {r.process_set, context_of(r.process_set), r.name, r.op, r.shape, r.error_message, op.entry, r.root_rank, r.first_dims});
     ++counts[r.process_set];
   }
   if (rank == 0) {
     for (const std::int32_t set : output.value().released) {
       if (counts[set] > 0) {
-        n.releases[set].push_back(counts[set]);
+        n.releases[set].push_back({context_of(set), counts[set]});
       } else {
         coordinator_.on_batch_done(set);
       }
@@ -111,7 +139,7 @@ void Cluster::apply(int rank, const wire::Decision& decision) {
       }
     }
   }
-  n.failed.insert(n.failed.end(), output.value().failed.begin(), output.value().failed.end());
+  fail(n, output.value().failed);
   if (output.value().stop) n.stop = output.value().stop;
 }
 
@@ -121,15 +149,16 @@ bool Cluster::execute(int rank, std::int32_t process_set) {
   if (lane.empty()) return false;
   Executed done = std::move(lane.front());
   lane.pop_front();
+  const bool same_set = n.queue.context_of(process_set) == done.context;
   if (done.op == OpType::kJoin) {
     n.queue.complete_join(process_set);
-  } else if (done.entry != EntryId::kNone) {
+  } else if (done.entry != EntryId::kNone && same_set) {
     n.queue.complete(process_set, done.name);
   }
   n.log.push_back(std::move(done));
-  if (rank == 0 && --n.releases[process_set].front() == 0) {
+  if (rank == 0 && --n.releases[process_set].front().count == 0) {
     n.releases[process_set].pop_front();
-    coordinator_.on_batch_done(process_set);
+    if (same_set && n.worker.sets().find(process_set) != nullptr) coordinator_.on_batch_done(process_set);
   }
   return true;
 }

@@ -22,6 +22,7 @@ class Cluster {
  public:
   struct Executed {
     std::int32_t process_set = 0;
+    std::uint64_t context = 0;  // of the process set: ids are used again
     std::string name;
     OpType op = OpType::kAllreduce;
     Shape shape;
@@ -29,6 +30,11 @@ class Cluster {
     EntryId entry = EntryId::kNone;
     int root_rank = -1;
     std::vector<std::int64_t> first_dims;
+  };
+  // Operations that one decision released of a set.
+  struct Release {
+    std::uint64_t context = 0;
+    std::size_t count = 0;
   };
   struct Node {
     Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options);
@@ -38,8 +44,9 @@ class Cluster {
     std::deque<Bytes> up;          // from this node to its parent
     std::deque<Bytes> down;        // from the parent to this node
     std::map<std::int32_t, std::deque<Executed>> lanes;  // ready, not executed
-    std::map<std::int32_t, std::deque<std::size_t>> releases;  // rank 0: sizes of the releases not done yet
+    std::map<std::int32_t, std::deque<Release>> releases;  // rank 0: those not done yet
     std::vector<Executed> log;     // executed, in order
+    std::map<EntryId, std::pair<std::int32_t, std::string>> names;  // process set and name of what was submitted
     std::vector<FailedOp> failed;
     std::vector<wire::SetDecision> set_decisions;
     std::optional<wire::Stop> stop;
@@ -53,6 +60,10 @@ class Cluster {
   const topology::TreePlan& plan() const { return plan_; }
   TimePoint now() const { return now_; }
   void advance(std::chrono::nanoseconds span) { now_ += span; }
+
+  // What the engine does when a rank asks for a change: what was added before goes first, and a set that is to be removed
+  // takes no more operations.
+  Status request_set_change(int rank, wire::SetChange change);
 
   // One piece of work; false when there was none. They fail the test when a message is refused.
   bool work(int rank);          // fetch, report, step
@@ -71,6 +82,8 @@ class Cluster {
   void kill(int rank, const std::string& why);
 
  private:
+  void submit_fresh(Node& n);
+  void fail(Node& n, const std::vector<FailedOp>& failed);
   void apply(int rank, const wire::Decision& decision);
   void send_down(int rank, const wire::Decision& decision);
 
