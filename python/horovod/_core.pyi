@@ -96,9 +96,21 @@ def enqueue(
     """Submits one operation; never blocks on the network.
 
     `data_ptr` is contiguous memory of `shape`; `output_ptr` equals it for in-place forms and is 0 when the core shall
-    allocate (allgather). `name` includes the op prefix (`allreduce.<name>`). `root_rank` is a global rank. `keep` holds
+    allocate (allgather, reducescatter). `name` includes the op prefix (`allreduce.<name>`). `root_rank` is a global rank. `keep` holds
     the tensors alive.
     """
+
+def enqueue_alltoall(
+    name: str,
+    data_ptr: int,
+    shape: Sequence[int],
+    dtype: int,
+    device: int,
+    splits: Sequence[int],
+    process_set: int,
+    keep: Any,
+) -> Handle:
+    """Submits an alltoall: `splits` rows for each set rank, or equal shares when empty. The core allocates the output."""
 
 def enqueue_group(
     op: int,

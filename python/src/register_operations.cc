@@ -157,6 +157,23 @@ PyHandle enqueue(int op_code, std::string name, std::uintptr_t data, std::uintpt
   return {std::move(handle).value(), std::move(slot), type};
 }
 
+PyHandle enqueue_alltoall(std::string name, std::uintptr_t data, Shape shape, int dtype, int device,
+                          std::vector<std::int64_t> splits, std::int32_t process_set, py::object keep) {
+  release_dropped_objects();
+  const auto session = session_slot().require_running();
+  const CommonArgs common{OpType::kAlltoall, ReduceOp::kSum, 1.0, 1.0, -1, process_set, keep_alive(std::move(keep))};
+  auto slot = slot_for(OpType::kAlltoall, 0);
+  Operation operation = make_operation({std::move(name), data, 0, std::move(shape), dtype, device}, common, slot);
+  operation.splits = std::move(splits);
+  const DataType type = operation.input.dtype;
+  auto handle = [&] {
+    py::gil_scoped_release release;
+    return session->enqueue(std::move(operation));
+  }();
+  raise_if_error(handle.status());
+  return {std::move(handle).value(), std::move(slot), type};
+}
+
 using GroupEntry = std::tuple<std::string, std::uintptr_t, std::uintptr_t, Shape, int, int>;
 
 std::vector<PyHandle> enqueue_group(int op_code, const std::vector<GroupEntry>& entries, int reduce_op, double prescale,
@@ -198,6 +215,8 @@ void register_operations(py::module_& module) {
   module.def("enqueue", &enqueue, py::arg("op"), py::arg("name"), py::arg("data_ptr"), py::arg("output_ptr"),
              py::arg("shape"), py::arg("dtype"), py::arg("device"), py::arg("reduce_op"), py::arg("prescale"),
              py::arg("postscale"), py::arg("root_rank"), py::arg("process_set"), py::arg("keep"));
+  module.def("enqueue_alltoall", &enqueue_alltoall, py::arg("name"), py::arg("data_ptr"), py::arg("shape"),
+             py::arg("dtype"), py::arg("device"), py::arg("splits"), py::arg("process_set"), py::arg("keep"));
   module.def("enqueue_group", &enqueue_group, py::arg("op"), py::arg("entries"), py::arg("reduce_op"),
              py::arg("prescale"), py::arg("postscale"), py::arg("process_set"), py::arg("keep"));
 }

@@ -1,6 +1,5 @@
 #include "runtime/engine/batch_runner.h"
 
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -18,9 +17,6 @@ bool is_integer(DataType dtype) {
          dtype != DataType::kFloat64;
 }
 
-// Average is a sum that is scaled afterwards.
-ReduceOp wire_reduce_op(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
-
 }  // namespace
 
 BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend,
@@ -35,7 +31,10 @@ BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives:
 Status BatchRunner::run(Batch& batch) {
   const OpType op = batch.items.front().response->op;
   switch (op) {
-    case OpType::kAllreduce: return allreduce(batch);
+    case OpType::kAllreduce:
+    case OpType::kAdasum: return reduce(batch);
+    case OpType::kReducescatter: return reducescatter(batch);
+    case OpType::kAlltoall: return alltoall(batch.items.front());
     case OpType::kAllgather: return allgather(batch.items.front());
     case OpType::kBroadcast: return broadcast(batch.items.front());
     default: return Status::internal("no " + std::string(op_type_name(op)) + " operation enabled");
@@ -58,71 +57,7 @@ Status BatchRunner::call(const collectives::CollectiveCall& call) {
   return status;
 }
 
-Status BatchRunner::allreduce(Batch& batch) {
-  const bool alone = batch.items.size() == 1 && batch.items.front().entry != nullptr;
-  return alone ? allreduce_in_place(batch.items.front()) : allreduce_fused(batch);
-}
-
-Status BatchRunner::allreduce_in_place(const BatchItem& item) {
-  const wire::Response& response = *item.response;
-  const Operation& operation = item.entry->operation;
-  const std::int64_t n = num_elements(response.shape);
-  item.entry->handle->state().output_shape = response.shape;
-  if (n == 0) return Status::ok();
-  if (operation.output != operation.input.data || response.prescale != 1.0) {
-    kernels::scale_copy(response.dtype, operation.output, operation.input.data, n, response.prescale);
-  }
-  collectives::CollectiveCall request;
-  request.op = OpType::kAllreduce;
-  request.dtype = response.dtype;
-  request.reduce_op = wire_reduce_op(response.reduce_op);
-  request.output = operation.output;
-  request.count = n;
-  HVD_RETURN_IF_ERROR(call(request));
-  scale_result(response, operation.output, operation.output);
-  return Status::ok();
-}
-
-Status BatchRunner::allreduce_fused(Batch& batch) {
-  const wire::Response& first = *batch.items.front().response;
-  if (batch.bytes == 0) return Status::ok();
-  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(batch.bytes));
-  std::uint64_t filled = 0;
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    const std::int64_t n = num_elements(item.response->shape);
-    const std::uint64_t bytes = static_cast<std::uint64_t>(n) * element_size(first.dtype);
-    std::byte* place = buffer.data() + batch.offsets[i];
-    // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
-    if (batch.offsets[i] > filled) std::memset(buffer.data() + filled, 0, batch.offsets[i] - filled);
-    filled = batch.offsets[i] + bytes;
-    if (item.entry == nullptr) {
-      std::memset(place, 0, bytes);
-    } else if (n > 0) {
-      kernels::scale_copy(first.dtype, place, item.entry->operation.input.data, n, item.response->prescale);
-    }
-  }
-  if (batch.bytes > filled) std::memset(buffer.data() + filled, 0, batch.bytes - filled);
-
-  collectives::CollectiveCall request;
-  request.op = OpType::kAllreduce;
-  request.dtype = first.dtype;
-  request.reduce_op = wire_reduce_op(first.reduce_op);
-  request.output = buffer.data();
-  request.count = static_cast<std::int64_t>(batch.bytes / element_size(first.dtype));
-  HVD_RETURN_IF_ERROR(call(request));
-
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    if (item.entry == nullptr) continue;
-    item.entry->handle->state().output_shape = item.response->shape;
-    scale_result(*item.response, item.entry->operation.output, buffer.data() + batch.offsets[i]);
-  }
-  return Status::ok();
-}
-
-void BatchRunner::scale_result(const wire::Response& response, void* dst, const void* src) const {
-  const std::int64_t n = num_elements(response.shape);
+void BatchRunner::scale_result(const wire::Response& response, void* dst, const void* src, std::int64_t n) const {
   if (n == 0) return;
   const bool average = response.reduce_op == ReduceOp::kAverage;
   if (average && is_integer(response.dtype) && response.postscale == 1.0) {

@@ -38,14 +38,20 @@ class BatchRunner {
   Status run(Batch& batch);
 
  private:
-  Status allreduce(Batch& batch);
-  Status allreduce_in_place(const BatchItem& item);
-  Status allreduce_fused(Batch& batch);
+  // batch_reduce.cc: allreduce and adasum.
+  Status reduce(Batch& batch);
+  Status reduce_in_place(const BatchItem& item);
+  Status reduce_fused(Batch& batch);
+  // batch_scatter.cc
+  Status reducescatter(Batch& batch);
+  Result<const void*> pack_for_scatter(const Batch& batch);
+  Status alltoall(const BatchItem& item);
+
   Status allgather(const BatchItem& item);
   Status broadcast(const BatchItem& item);
   Status call(const collectives::CollectiveCall& call);
-  // What the contract calls postscale, with Average's division folded in.
-  void scale_result(const wire::Response& response, void* dst, const void* src) const;
+  // `n` elements times what the contract calls postscale, with Average's division folded in.
+  void scale_result(const wire::Response& response, void* dst, const void* src, std::int64_t n) const;
 
   topology::ProcessSet set_;
   int set_rank_;

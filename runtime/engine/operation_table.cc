@@ -3,32 +3,11 @@
 #include <utility>
 
 #include "runtime/engine/handle_state.h"
+#include "runtime/engine/operation_checks.h"
 
 namespace hvd::engine {
 
 namespace {
-
-// What this build cannot run yet is refused at the call, on the rank that asks.
-Status check_supported(const Operation& operation) {
-  switch (operation.op) {
-    case OpType::kAllreduce:
-      if (operation.reduce_op == ReduceOp::kAdasum) break;
-      return Status::ok();
-    case OpType::kAllgather:
-    case OpType::kBroadcast:
-    case OpType::kBarrier:
-    case OpType::kJoin: return Status::ok();
-    default: break;
-  }
-  return Status::internal(std::string(op_type_name(operation.op)) + " of '" + operation.name +
-                          "': this operation is not built yet");
-}
-
-Status check_device(const Operation& operation) {
-  if (operation.input.device == kCpuDevice) return Status::ok();
-  return Status::invalid_argument("tensor '" + operation.name + "' is on device " +
-                                  std::to_string(operation.input.device) + ": only CPU tensors are built yet");
-}
 
 wire::Request make_request(const Operation& operation, int rank) {
   wire::Request request;
@@ -56,8 +35,7 @@ Result<std::vector<HandlePtr>> OperationTable::add(std::vector<Operation> operat
   std::vector<EntryPtr> entries;
   std::vector<HandlePtr> handles;
   for (Operation& operation : operations) {
-    HVD_RETURN_IF_ERROR(check_supported(operation));
-    HVD_RETURN_IF_ERROR(check_device(operation));
+    HVD_RETURN_IF_ERROR(prepare(operation));
     submissions.push_back({make_request(operation, rank_), negotiation::EntryId::kNone});
     entries.push_back(std::make_shared<Entry>(
         Entry{negotiation::EntryId::kNone, std::move(operation), std::make_shared<Handle>()}));
@@ -67,6 +45,11 @@ Result<std::vector<HandlePtr>> OperationTable::add(std::vector<Operation> operat
 
   std::lock_guard lock(mutex_);
   if (closed_) return *closed_;
+  for (const EntryPtr& entry : entries) {
+    Operation& operation = entry->operation;
+    const int members = operation.op == OpType::kAlltoall ? queue_.set_size(operation.process_set) : 0;
+    if (members > 0) HVD_RETURN_IF_ERROR(prepare_splits(operation, members));
+  }
   for (std::size_t i = 0; i < entries.size(); ++i) {
     entries[i]->id = static_cast<negotiation::EntryId>(next_id_++);
     submissions[i].entry = entries[i]->id;

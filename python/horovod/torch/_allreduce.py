@@ -10,10 +10,11 @@ from horovod._common.handles import Started
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._session import file, handle_average_backwards_compatibility, submit
-from horovod.torch._tensors import reducible
+from horovod.torch._tensors import check_op, reducible
 from horovod.torch.compression import Compression, Compressor
 
 _ALLREDUCE = core.OP_ALLREDUCE
+_ADASUM = core.REDUCE_ADASUM
 
 
 def _start_allreduce(
@@ -26,6 +27,8 @@ def _start_allreduce(
     process_set: ProcessSet,
 ) -> tuple[int, Started]:
     """Submits an allreduce; without `output` a new tensor is made. A few microseconds, most of them in the core."""
+    if op == _ADASUM:
+        check_op(op, process_set, "allreduce")
     dtype = reducible(tensor, op, "allreduce")
     if output is None:
         output = torch.empty_like(tensor)

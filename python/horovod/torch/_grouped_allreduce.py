@@ -11,7 +11,7 @@ from horovod._common.handles import PendingGroup, PendingOutput
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._session import file, handle_average_backwards_compatibility, in_autograd, submit_group
-from horovod.torch._tensors import check_one_device, reducible
+from horovod.torch._tensors import check_one_device, check_op, reducible
 from horovod.torch.compression import Compression, Compressor
 
 
@@ -26,6 +26,7 @@ def _start_grouped_allreduce(
 ) -> tuple[int, PendingGroup]:
     """Submits tensors that are negotiated together; all or none of them."""
     tensors = list(tensors)
+    check_op(op, process_set, "grouped_allreduce")
     check_one_device(tensors, "grouped_allreduce")
     dtypes = [reducible(tensor, op, "grouped_allreduce") for tensor in tensors]
     outputs = tensors if in_place else [torch.empty_like(tensor) for tensor in tensors]

@@ -63,11 +63,17 @@ def _refusal(tensor: Any, operation: str) -> Exception:
 def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
     """The same for a tensor that is to be reduced with `op`."""
     code = movable(tensor, operation)
-    if op == _ADASUM:
-        raise NotImplementedError(f"{operation}: op=Adasum is not built yet")
+    if op == _ADASUM and not tensor.is_floating_point():
+        raise ValueError(f"{operation}: tensor type {tensor.dtype} is not supported with op=Adasum; use a float type")
     if code == _BOOL and op not in _BOOL_REDUCTIONS:
         raise ValueError(f"{operation}: tensor type torch.bool is not supported with this op; use Min or Max")
     return code
+
+
+def check_op(op: int, process_set: ProcessSet, operation: str) -> None:
+    """Raises NotImplementedError for Adasum on a part of the ranks (contract 02 §2.2)."""
+    if op == _ADASUM and process_set.process_set_id != 0:
+        raise NotImplementedError(f"{operation}: op=Adasum is only supported on the global process set")
 
 
 def check_one_device(tensors: Sequence[torch.Tensor], operation: str) -> None:

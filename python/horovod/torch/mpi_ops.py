@@ -14,6 +14,7 @@ from horovod.torch._allgather import (
     sparse_allreduce_async,
 )
 from horovod.torch._allreduce import allreduce, allreduce_, allreduce_async, allreduce_async_
+from horovod.torch._alltoall import alltoall, alltoall_async
 from horovod.torch._broadcast import barrier, broadcast, broadcast_, broadcast_async, broadcast_async_
 from horovod.torch._grouped_allreduce import (
     grouped_allreduce,
@@ -21,18 +22,16 @@ from horovod.torch._grouped_allreduce import (
     grouped_allreduce_async,
     grouped_allreduce_async_,
 )
-from horovod.torch._session import basics as _basics
-from horovod.torch._session import handle_average_backwards_compatibility
-from horovod.torch._session import handles as _handles
-from horovod.torch._unbuilt import (
-    alltoall,
-    alltoall_async,
+from horovod.torch._reducescatter import (
     grouped_reducescatter,
     grouped_reducescatter_async,
-    join,
     reducescatter,
     reducescatter_async,
 )
+from horovod.torch._session import basics as _basics
+from horovod.torch._session import handle_average_backwards_compatibility
+from horovod.torch._session import handles as _handles
+from horovod.torch._unbuilt import join
 
 __all__ = [
     "HorovodInternalError",

@@ -30,7 +30,9 @@ struct Operation {
   double prescale = 1.0;
   double postscale = 1.0;
   int root_rank = -1;  // broadcast: a global rank
-  // Output memory for results whose shape only the core knows (allgather). Called on a lane; must not take the GIL.
+  std::vector<std::int64_t> splits{};  // alltoall: rows for each set rank; empty: equal shares
+  // Output memory for results whose shape only the core knows (allgather, alltoall, reducescatter). Called on a lane; must
+  // not take the GIL.
   std::function<Result<void*>(const Shape&)> allocate_output;
   std::shared_ptr<void> keep_alive;
 };
@@ -49,7 +51,7 @@ class Handle {
   // Requires: done().
   const Status& status() const;
   const Shape& output_shape() const;                       // shape of the result
-  const std::vector<std::int64_t>& received_splits() const;  // allgather: first dim of each set rank
+  const std::vector<std::int64_t>& received_splits() const;  // allgather, alltoall: rows that came from each set rank
   std::int64_t value() const;                              // join: the last rank
 
   struct State;

@@ -1,0 +1,95 @@
+// The half of BatchRunner that reduces: allreduce and adasum.
+#include <cstring>
+
+#include "runtime/collectives/kernels/kernels.h"
+#include "runtime/engine/batch_runner.h"
+#include "runtime/engine/handle_state.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// Average is a sum that is scaled afterwards.
+ReduceOp wire_reduce_op(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
+
+collectives::CollectiveCall make_call(const wire::Response& response) {
+  collectives::CollectiveCall call;
+  call.op = response.op;
+  call.dtype = response.dtype;
+  call.reduce_op = wire_reduce_op(response.reduce_op);
+  return call;
+}
+
+// Elements of each tensor in the fusion buffer, with the padding behind it: that is zeros, which no product sees.
+std::vector<std::int64_t> tensor_counts(const Batch& batch, std::size_t element) {
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i < batch.offsets.size(); ++i) {
+    const std::uint64_t end = i + 1 < batch.offsets.size() ? batch.offsets[i + 1] : batch.bytes;
+    counts.push_back(static_cast<std::int64_t>((end - batch.offsets[i]) / element));
+  }
+  return counts;
+}
+
+}  // namespace
+
+Status BatchRunner::reduce(Batch& batch) {
+  const bool alone = batch.items.size() == 1 && batch.items.front().entry != nullptr;
+  return alone ? reduce_in_place(batch.items.front()) : reduce_fused(batch);
+}
+
+Status BatchRunner::reduce_in_place(const BatchItem& item) {
+  const wire::Response& response = *item.response;
+  const Operation& operation = item.entry->operation;
+  const std::int64_t n = num_elements(response.shape);
+  item.entry->handle->state().output_shape = response.shape;
+  if (n == 0) return Status::ok();
+  if (operation.output != operation.input.data || response.prescale != 1.0) {
+    kernels::scale_copy(response.dtype, operation.output, operation.input.data, n, response.prescale);
+  }
+  collectives::CollectiveCall request = make_call(response);
+  request.output = operation.output;
+  request.count = n;
+  if (response.op == OpType::kAdasum) request.tensor_counts = {n};
+  HVD_RETURN_IF_ERROR(call(request));
+  scale_result(response, operation.output, operation.output, n);
+  return Status::ok();
+}
+
+Status BatchRunner::reduce_fused(Batch& batch) {
+  const wire::Response& first = *batch.items.front().response;
+  if (batch.bytes == 0) return Status::ok();
+  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(batch.bytes));
+  std::uint64_t filled = 0;
+  for (std::size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    const std::int64_t n = num_elements(item.response->shape);
+    const std::uint64_t bytes = static_cast<std::uint64_t>(n) * element_size(first.dtype);
+    std::byte* place = buffer.data() + batch.offsets[i];
+    // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
+    if (batch.offsets[i] > filled) std::memset(buffer.data() + filled, 0, batch.offsets[i] - filled);
+    filled = batch.offsets[i] + bytes;
+    if (item.entry == nullptr) {
+      std::memset(place, 0, bytes);
+    } else if (n > 0) {
+      kernels::scale_copy(first.dtype, place, item.entry->operation.input.data, n, item.response->prescale);
+    }
+  }
+  if (batch.bytes > filled) std::memset(buffer.data() + filled, 0, batch.bytes - filled);
+
+  collectives::CollectiveCall request = make_call(first);
+  request.output = buffer.data();
+  request.count = static_cast<std::int64_t>(batch.bytes / element_size(first.dtype));
+  if (first.op == OpType::kAdasum) request.tensor_counts = tensor_counts(batch, element_size(first.dtype));
+  HVD_RETURN_IF_ERROR(call(request));
+
+  for (std::size_t i = 0; i < batch.items.size(); ++i) {
+    const BatchItem& item = batch.items[i];
+    if (item.entry == nullptr) continue;
+    item.entry->handle->state().output_shape = item.response->shape;
+    scale_result(*item.response, item.entry->operation.output, buffer.data() + batch.offsets[i],
+                 num_elements(item.response->shape));
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd::engine
