@@ -75,8 +75,9 @@ def test_factors_are_exact(where: str, dtype: torch.dtype) -> None:
             expected = scaled(total(inputs), factor)
         if hvd.size() <= 3 or not dtype.is_floating_point:
             assert_same(result, own_rows(expected))
-        else:
-            torch.testing.assert_close(result, own_rows(expected))
+        else:  # another order of adding: a rounding per addition of values below 200
+            atol = 200 * hvd.size() * torch.finfo(dtype).eps
+            torch.testing.assert_close(result, own_rows(expected), rtol=0.0, atol=atol)
 
 
 def test_large_tensors_of_uneven_rows() -> None:
