@@ -53,15 +53,18 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
     const auto set = sets.find(request.process_set);
     if (set != sets.end()) HVD_RETURN_IF_ERROR(set->second.add_request(request, now));
   }
-  const int unit = *bits.unit_of(from_rank);
-  for (const CacheBit bit : report.ready_bits) {
-    if (bits.report(bit, unit)) add_ready_bit(bit, now);
-  }
   for (const wire::Report::Join& join : report.joins) {
     const auto set = sets.find(join.process_set);
     if (set == sets.end()) continue;
-    for (const CacheBit bit : bits.join(join.process_set, join.rank)) add_ready_bit(bit, now);
+    // The join comes before the bits that it completes, because some of them cannot run with joined ranks.
     HVD_RETURN_IF_ERROR(set->second.add_join(join.rank, now));
+    for (const CacheBit bit : bits.join(join.process_set, join.rank)) add_ready_bit(bit, now);
+  }
+  // After the joins, which may be what made these bits complete in the sender's subtree. No rank joins with a bit
+  // outstanding, so this cannot take a rank's own bit for one without it.
+  const int unit = *bits.unit_of(from_rank);
+  for (const CacheBit bit : report.ready_bits) {
+    if (bits.report(bit, unit)) add_ready_bit(bit, now);
   }
   for (const wire::SetChange& change : report.set_changes) registry.add(change);
   if (!report.shutdown_ranks.empty() && !stop_wanted) {

@@ -46,12 +46,6 @@ class TensorQueue {
     return at == sets_.end() ? 0 : at->second.set.size();
   }
 
-  // Members of a set; 0 when it is unknown.
-  int set_size(std::int32_t process_set) const {
-    const auto at = sets_.find(process_set);
-    return at == sets_.end() ? 0 : at->second.set.size();
-  }
-
   // The operation is over (its result or error is about to be visible): its name is free again.
   void complete(std::int32_t process_set, const std::string& name);
   void complete_join(std::int32_t process_set);

@@ -58,7 +58,7 @@ struct LostRank {
   bool operator==(const LostRank&) const = default;
 };
 
-// The receiver handles the fields in this order; within a field, in the order given.
+// The receiver handles the fields in this order, but joins before ready bits; within a field, in the order given.
 struct Report {
   // Bits that should be forgotten everywhere: their parameters changed on some rank, or they wait for too long.
   std::vector<CacheBit> stale_bits;
