@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/base/log.h"
 #include "runtime/wire/codec.h"
 
@@ -23,24 +24,17 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
 
-EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, recorder::FlightRecorder& recorder,
-                       timeline::TimelineSink& timeline, BackendFactory backend_factory,
+EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
+                       recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline,
+                       BackendFactory backend_factory,
                        std::function<void(const wire::Stop&)> on_stop)
     : options_(options),
       plan_(options.membership.size, options.coordinator.radix),
       table_(table),
+      set_changes_(set_changes),
       on_stop_(std::move(on_stop)),
       worker_(options.worker, topology::ProcessSetTable(options.membership.size)),
-      executor_(options.membership.rank, table, recorder, timeline, std::move(backend_factory),
-                {[this](std::int32_t set) {
-                   if (is_root()) {
-                     loop_.post([this, set] {
-                       coordinator_->on_batch_done(set);
-                       pump();
-                     });
-                   }
-                 },
-                 [this](const Status& why) { loop_.post([this, why] { lane_failed(why); }); }}),
+      executor_(options.membership.rank, table, recorder, timeline, std::move(backend_factory), executor_events()),
       loop_("hvd-engine") {
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);
@@ -51,6 +45,18 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, reco
     timer_.emplace(loop_.uv(), [this] { pump(); });
     lane_grace_.emplace(loop_.uv(), [this] { report_lost(options_.membership.rank, lane_error_->message()); });
   });
+}
+
+Executor::Events EngineLoop::executor_events() {
+  Executor::Events events;
+  events.job_done = [this](std::int32_t set, std::uint64_t context_id) {
+    if (is_root()) loop_.post([this, set, context_id] { release_done(set, context_id); });
+  };
+  events.lane_ended = [this](std::uint64_t context_id) {
+    loop_.post([this, context_id] { executor_.reap(context_id); });
+  };
+  events.failed = [this](const Status& why) { loop_.post([this, why] { lane_failed(why); }); };
+  return events;
 }
 
 EngineLoop::~EngineLoop() { loop_.stop_and_join(); }
@@ -109,9 +115,16 @@ void EngineLoop::submit_fresh() {
 }
 
 void EngineLoop::move_reports() {
+  // Changes first: an operation that was added before a set's removal was asked for is then among those submitted here,
+  // and a worker reports operations before changes.
+  std::vector<wire::SetChange> changes = set_changes_.fetch();
   const TimePoint now = SteadyClock::now();
   const int rank = options_.membership.rank;
   while (worker_.has_report(now)) {
+  for (wire::SetChange& change : changes) {
+    const Status taken = worker_.request_set_change(std::move(change));
+    HVD_CHECK(taken.is_ok(), "a change of process sets was checked when it was added");
+  }
     wire::Report report = worker_.take_report(now);
     const Status added =
         is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report));
@@ -158,6 +171,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
   if (stop_reason_) return;
   stop_reason_ = reason;
   timer_->stop();
+  set_changes_.apply(output.value().set_decisions);  // last: whoever waits for a change finds it in force
   lane_grace_->stop();
   on_stop_(reason);
   // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
@@ -169,6 +183,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
   if (!attached_) {
     early_.push_back({from_rank, Bytes(message.begin(), message.end())});
+  set_changes_.close(reason.status());
     return;
   }
   if (stop_reason_) return;
@@ -221,6 +236,14 @@ void EngineLoop::lane_failed(const Status& why) {
   if (why.code() == StatusCode::kPeerLost) {
     lane_grace_->start(kLaneErrorGrace);
   } else {
+void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id) {
+  // The lane of a removed set may end when its id belongs to another set already.
+  const topology::ProcessSet* set = worker_.sets().find(process_set);
+  if (set == nullptr || set->context_id != context_id) return;
+  coordinator_->on_batch_done(process_set);
+  pump();
+}
+
     report_lost(options_.membership.rank, why.message());
   }
 }

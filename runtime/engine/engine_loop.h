@@ -9,6 +9,7 @@
 #include "runtime/base/event.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/operation_table.h"
+#include "runtime/engine/set_changes.h"
 #include "runtime/loop/loop.h"
 #include "runtime/loop/timer.h"
 #include "runtime/negotiation/coordinator.h"
@@ -31,8 +32,8 @@ struct EngineOptions {
 class EngineLoop final : public transport::ControlHandler {
  public:
   // `on_stop` runs once on the engine's thread when the session ends for whatever reason, before anything else is failed.
-  EngineLoop(const EngineOptions& options, OperationTable& table, recorder::FlightRecorder& recorder,
-             timeline::TimelineSink& timeline, BackendFactory backend_factory,
+  EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
+             recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, BackendFactory backend_factory,
              std::function<void(const wire::Stop&)> on_stop);
   ~EngineLoop() override;  // Requires: finish() was called
 
@@ -40,7 +41,7 @@ class EngineLoop final : public transport::ControlHandler {
   // Gives the engine its connections; messages that came in earlier are handled now. Once, before the first notify().
   void attach(std::unique_ptr<transport::ControlLinks> links);
 
-  // Operations have been added to the table.
+  // Operations have been added to the table, or changes of process sets.
   void notify();
   // Asks all ranks to stop. `stopped()` is set when they have agreed, or when the session failed.
   void request_shutdown();
@@ -73,12 +74,15 @@ class EngineLoop final : public transport::ControlHandler {
   void lane_failed(const Status& why);
   void arm_timer();
 
+  Executor::Events executor_events();
+  void release_done(std::int32_t process_set, std::uint64_t context_id);
   EngineOptions options_;
   topology::TreePlan plan_;
   OperationTable& table_;
   std::function<void(const wire::Stop&)> on_stop_;
   negotiation::Worker worker_;
   std::optional<negotiation::Coordinator> coordinator_;  // rank 0
+  SetChanges& set_changes_;
   std::optional<negotiation::Relay> relay_;              // all others
   Executor executor_;
   std::unique_ptr<transport::ControlLinks> links_;

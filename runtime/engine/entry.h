@@ -13,6 +13,7 @@ struct Entry {
   negotiation::EntryId id = negotiation::EntryId::kNone;
   Operation operation;
   HandlePtr handle;
+  std::uint64_t set_context = 0;  // of the process set: its id may have gone to another set when this completes
 };
 using EntryPtr = std::shared_ptr<Entry>;
 

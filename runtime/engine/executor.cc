@@ -2,10 +2,26 @@
 
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/engine/handle_state.h"
 #include "runtime/fusion/fusion_planner.h"
 
 namespace hvd::engine {
+
+namespace {
+
+// A decision releases operations of a set before it removes it, and never those of a set that it adds.
+const topology::ProcessSet& set_of_release(std::int32_t id, const negotiation::WorkerOutput& output,
+                                           const topology::ProcessSetTable& sets) {
+  for (const topology::ProcessSet& removed : output.removed_sets) {
+    if (removed.id == id) return removed;
+  }
+  const topology::ProcessSet* set = sets.find(id);
+  HVD_CHECK(set != nullptr, "the worker lets no operation of an unknown process set pass");
+  return *set;
+}
+
+}  // namespace
 
 Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
                    timeline::TimelineSink& timeline, BackendFactory backend_factory, Events events)
@@ -24,28 +40,27 @@ void Executor::execute(const negotiation::WorkerOutput& output, const topology::
     if (!complete_without_data(op)) by_set[op.response->process_set].push_back(op);
   }
   for (const auto& [id, ops] : by_set) {
+    const topology::ProcessSet& set = set_of_release(id, output, sets);
     if (ops.empty()) {
-      events_.job_done(id);
-    } else if (const topology::ProcessSet* set = sets.find(id)) {
-      queue_on_lane(*set, ops, output.limits);
+      events_.job_done(id, set.context_id);
     } else {
-      // The same decision removed the set: its lane is closing, and no member will run this.
-      for (const negotiation::ReadyOp& op : ops) {
-        table_.complete(op.entry, Status::aborted("process set " + std::to_string(id) + " was removed"));
-      }
-      events_.job_done(id);
+      queue_on_lane(set, ops, output.limits);
     }
   }
-  for (const wire::SetDecision& decision : output.set_decisions) {
-    if (decision.kind != wire::SetChange::Kind::kRemove || decision.error != StatusCode::kOk) continue;
-    for (const auto& entry : decision.entries) {
-      const auto it = lanes_.find(entry.id);
-      if (it == lanes_.end()) continue;
-      it->second->close();
-      retired_.push_back(std::move(it->second));
-      lanes_.erase(it);
-    }
-  }
+  for (const topology::ProcessSet& set : output.removed_sets) retire(set.id);
+}
+
+void Executor::retire(std::int32_t process_set) {
+  const auto it = lanes_.find(process_set);
+  if (it == lanes_.end()) return;
+  it->second->close();
+  retired_.push_back(std::move(it->second));
+  lanes_.erase(it);
+}
+
+void Executor::reap(std::uint64_t context_id) {
+  std::erase_if(retired_, [&](const auto& lane) { return lane->set().context_id == context_id; });
+  backends_.erase(context_id);
 }
 
 bool Executor::complete_without_data(const negotiation::ReadyOp& op) {
@@ -82,15 +97,18 @@ Lane& Executor::lane_for(const topology::ProcessSet& set) {
   auto& lane = lanes_[set.id];
   if (lane == nullptr) {
     auto backend = set.size() > 1 ? backend_factory_(set) : nullptr;
-    if (backend != nullptr) backends_.push_back(backend);
-    lane = std::make_unique<Lane>(set, rank_, std::move(backend), table_, recorder_, timeline_,
-                                  Lane::Events{[this, id = set.id] { events_.job_done(id); }, events_.failed});
+    if (backend != nullptr) backends_[set.context_id] = backend;
+    Lane::Events events{[this, id = set.id, context = set.context_id] { events_.job_done(id, context); },
+                        [this, context = set.context_id] { events_.lane_ended(context); }, events_.failed};
+    lane = std::make_unique<Lane>(set, rank_, std::move(backend), table_, recorder_, timeline_, std::move(events));
   }
   return *lane;
 }
 
 void Executor::abort(const Status& why) {
-  for (const auto& backend : backends_) backend->abort(why);
+  for (const auto& [context_id, weak] : backends_) {
+    if (const auto backend = weak.lock()) backend->abort(why);
+  }
 }
 
 std::vector<std::unique_ptr<Lane>> Executor::take_lanes() {

@@ -18,16 +18,20 @@ using BackendFactory = std::function<std::shared_ptr<collectives::CollectiveBack
 class Executor {
  public:
   struct Events {
-    std::function<void(std::int32_t process_set)> job_done;  // on the lane's thread
-    std::function<void(const Status&)> failed;               // on the lane's thread
+    // What one decision released of a set has run. On the lane's thread, or within execute().
+    std::function<void(std::int32_t process_set, std::uint64_t context_id)> job_done;
+    std::function<void(std::uint64_t context_id)> lane_ended;  // on the lane's thread, its last act
+    std::function<void(const Status&)> failed;                 // on the lane's thread
   };
   Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
            timeline::TimelineSink& timeline, BackendFactory backend_factory, Events events);
 
   // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. `sets` is
-  // the table after the decision.
+  // the table after the decision. The lane of a set that the decision removes runs what it has, then ends.
   void execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets);
   void abort(const Status& why);
+  // The lane of a removed set has ended: lets it and its connections go.
+  void reap(std::uint64_t context_id);
   // Gives the lanes away, closed: each still runs what is queued, and its destructor waits for that, which must not happen
   // on the engine's thread. abort() goes on reaching their backends.
   std::vector<std::unique_ptr<Lane>> take_lanes();
@@ -36,6 +40,7 @@ class Executor {
 
  private:
   Lane& lane_for(const topology::ProcessSet& set);
+  void retire(std::int32_t process_set);
   // True when the operation needs no data to be moved; it is complete then.
   bool complete_without_data(const negotiation::ReadyOp& op);
   void queue_on_lane(const topology::ProcessSet& set, const std::vector<negotiation::ReadyOp>& ops,
@@ -48,8 +53,9 @@ class Executor {
   BackendFactory backend_factory_;
   Events events_;
   std::map<std::int32_t, std::unique_ptr<Lane>> lanes_;
-  std::vector<std::unique_ptr<Lane>> retired_;  // of removed sets; joined at the end, so that the engine never waits
-  std::vector<std::shared_ptr<collectives::CollectiveBackend>> backends_;
+  std::vector<std::unique_ptr<Lane>> retired_;  // of removed sets; joined when they have ended, so that the engine never waits
+  // By context id, for abort(). A lane lets go of its backend on its own thread, where waiting harms nobody.
+  std::map<std::uint64_t, std::weak_ptr<collectives::CollectiveBackend>> backends_;
 };
 
 }  // namespace hvd::engine

@@ -8,12 +8,13 @@ namespace hvd::engine {
 
 Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,
            OperationTable& table, recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, Events events)
-    : backend_(std::move(backend)),
+    : set_(std::move(set)),
+      backend_(std::move(backend)),
       table_(table),
       recorder_(recorder),
       events_(std::move(events)),
-      runner_(set, global_rank, backend_.get(), timeline),
-      thread_(start_thread("hvd-lane-" + std::to_string(set.id), [this](std::stop_token) { run(); })) {}
+      runner_(set_, global_rank, backend_.get(), timeline),
+      thread_(start_thread("hvd-lane-" + std::to_string(set_.id), [this](std::stop_token) { run(); })) {}
 
 Lane::~Lane() {
   close();
@@ -25,6 +26,8 @@ void Lane::run() {
     for (Batch& batch : job->batches) run_batch(batch);
     events_.job_done();
   }
+  backend_.reset();
+  events_.ended();
 }
 
 void Lane::run_batch(Batch& batch) {

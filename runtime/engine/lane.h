@@ -21,10 +21,11 @@ struct LaneJob {
 // no other and the engine never blocks. Owned by the engine's executor; push() comes from the engine's thread.
 class Lane {
  public:
-  // Both callbacks run on the lane's thread. `job_done`: a job has run to its end. `failed`: a collective failed; it has
-  // been reported to its handles already.
+  // They run on the lane's thread. `job_done`: a job has run to its end. `ended`: close() was called and everything has
+  // run; the backend is gone. `failed`: a collective failed; it has been reported to its handles already.
   struct Events {
     std::function<void()> job_done;
+    std::function<void()> ended;
     std::function<void(const Status&)> failed;
   };
 
@@ -32,6 +33,7 @@ class Lane {
        OperationTable& table, recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, Events events);
   ~Lane();  // close(), then join
 
+  const topology::ProcessSet& set() const { return set_; }
   void push(LaneJob job) { jobs_.push(std::move(job)); }
   // No more jobs; those queued still run.
   void close() { jobs_.close(); }
@@ -40,7 +42,8 @@ class Lane {
   void run();
   void run_batch(Batch& batch);
 
-  std::shared_ptr<collectives::CollectiveBackend> backend_;  // shared with the executor, which aborts it
+  const topology::ProcessSet set_;
+  std::shared_ptr<collectives::CollectiveBackend> backend_;  // the executor holds a weak one, to abort it
   OperationTable& table_;
   recorder::FlightRecorder& recorder_;
   Events events_;

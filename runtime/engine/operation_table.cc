@@ -61,11 +61,18 @@ Result<std::vector<HandlePtr>> OperationTable::add(std::vector<Operation> operat
     HVD_RETURN_IF_ERROR(queue_.add(std::move(submissions)));
   }
   for (const EntryPtr& entry : entries) {
+    entry->set_context = queue_.context_of(entry->operation.process_set);
     slots_.emplace(static_cast<std::uint64_t>(entry->id), Slot{entry, false});
     recorder_.record(recorder::Phase::kSubmitted, entry->operation.op, entry->operation.process_set,
                      entry->operation.name);
   }
   return handles;
+}
+
+Status OperationTable::close_set(std::int32_t id) {
+  std::lock_guard lock(mutex_);
+  if (closed_) return *closed_;
+  return queue_.close_set(id);
 }
 
 std::vector<negotiation::Submission> OperationTable::fetch() {
@@ -100,7 +107,13 @@ void OperationTable::complete(const EntryPtr& entry, Status status) {
     std::lock_guard lock(mutex_);
     if (slots_.erase(static_cast<std::uint64_t>(entry->id)) == 0) return;
     const Operation& operation = entry->operation;
-    queue_.complete(operation.process_set, operation.op == OpType::kJoin ? negotiation::kJoinName : operation.name);
+    if (queue_.context_of(operation.process_set) == entry->set_context) {
+      if (operation.op == OpType::kJoin) {
+        queue_.complete_join(operation.process_set);
+      } else {
+        queue_.complete(operation.process_set, operation.name);
+      }
+    }
   }
   finish(entry, std::move(status));
 }

@@ -23,6 +23,10 @@ class OperationTable {
   // Class A errors, or the sticky error. More than one operation makes a group: all or none.
   Result<std::vector<HandlePtr>> add(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
 
+  // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no such
+  // set, or when it is the global one; the sticky error.
+  Status close_set(std::int32_t id) HVD_EXCLUDES(mutex_);
+
   // For the engine: what was added since the last call.
   std::vector<negotiation::Submission> fetch() HVD_EXCLUDES(mutex_);
   // Null when there is no such entry.

@@ -53,10 +53,10 @@ class SessionImpl final : public Session {
  public:
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
       : topology_(make_topology(config, network ? network->epoch() : 0)),
-        sets_(topology_.size),
         network_(std::move(network)),
-        table_(topology_.rank, sets_, recorder_),
-        engine_(make_engine_options(config, topology_), table_, recorder_, timeline_,
+        table_(topology_.rank, topology::ProcessSetTable(topology_.size), recorder_),
+        set_changes_(topology::ProcessSetTable(topology_.size)),
+        engine_(make_engine_options(config, topology_), table_, set_changes_, recorder_, timeline_,
                 network_ ? network_->backend_factory() : engine::BackendFactory(),
                 [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
@@ -79,10 +79,39 @@ class SessionImpl final : public Session {
 
   const JobTopology& topology() const override { return topology_; }
 
+  // Registers the lists given to start(). Every rank does this first of all, also without lists: that is how ranks find
+  // out that others gave some.
+  Status register_static(std::vector<std::vector<int>> lists, Deadline deadline, const std::stop_token& stop) {
+    wire::SetChange change;
+    change.kind = wire::SetChange::Kind::kStatic;
+    change.rank_lists = std::move(lists);
+    HVD_ASSIGN_OR_RETURN(const HandlePtr handle, request(std::move(change)));
+    // All ranks are connected: they can be told, and so can this one.
+    const std::stop_callback cancel(stop, [this] { engine_.request_shutdown(); });
+    while (!handle->done()) {
+      if (deadline.expired()) return Status::timeout("not every rank came to register its process sets");
+      handle->wait_for(deadline.remaining());
+    }
+    return handle->status().annotate("registering the process sets given to init()");
+  }
+
   std::map<std::int32_t, std::vector<int>> process_sets() const override {
-    std::map<std::int32_t, std::vector<int>> out;
-    for (const auto& [id, set] : sets_.sets()) out[id] = set.ranks;
-    return out;
+    return set_changes_.sets();
+  }
+
+  Result<HandlePtr> add_process_set(std::vector<int> ranks) override {
+    wire::SetChange change;
+    change.kind = wire::SetChange::Kind::kAdd;
+    change.rank_lists.push_back(std::move(ranks));
+    return request(std::move(change));
+  }
+
+  Result<HandlePtr> remove_process_set(std::int32_t id) override {
+    HVD_RETURN_IF_ERROR(table_.close_set(id));
+    wire::SetChange change;
+    change.kind = wire::SetChange::Kind::kRemove;
+    change.set_id = id;
+    return request(std::move(change));
   }
 
   Result<HandlePtr> enqueue(Operation operation) override {
@@ -132,8 +161,13 @@ class SessionImpl final : public Session {
     if (network_ != nullptr) network_->abort(reason.status());
   }
 
+  Result<HandlePtr> request(wire::SetChange change) {
+    HVD_ASSIGN_OR_RETURN(auto handle, set_changes_.add(std::move(change)));
+    engine_.notify();
+    return handle;
+  }
+
   const JobTopology topology_;
-  const topology::ProcessSetTable sets_;
   recorder::FlightRecorder recorder_;
   timeline::NullTimelineSink timeline_;
   std::unique_ptr<engine::Network> network_;
@@ -146,8 +180,10 @@ class SessionImpl final : public Session {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, std::stop_token stop) {
+Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, std::stop_token stop,
+                                                std::vector<std::vector<int>> process_sets) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
+  engine::SetChanges set_changes_;
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
   const Deadline deadline = Deadline::after(config.gloo_timeout);
   std::unique_ptr<engine::Network> network;
@@ -162,3 +198,4 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
 std::string gloo_origin() { return collectives::gloo_origin(); }
 
 }  // namespace hvd
+  HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));

@@ -42,16 +42,20 @@ class JobFixture {
     return c;
   }
 
-  // Runs `body` as every rank at once; `edit` may change a rank's configuration. A rank that can't start reports it.
+  using RankLists = std::vector<std::vector<int>>;
+
+  // Runs `body` as every rank at once; `edit` may change a rank's configuration, `sets` says which process sets a rank
+  // gives at the start. A rank that can't start reports it.
   void run(const std::function<void(Session&)>& body,
-           const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {}) {
+           const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {},
+           const std::function<RankLists(int)>& sets = [](int) { return RankLists(); }) {
     std::vector<std::jthread> ranks;
     errors_.assign(static_cast<std::size_t>(size_), "");
     for (int rank = 0; rank < size_; ++rank) {
-      ranks.emplace_back([this, rank, &body, &edit] {
+      ranks.emplace_back([this, rank, &body, &edit, &sets] {
         config::RuntimeConfig c = config(rank);
         edit(c);
-        auto session = Session::start(c);
+        auto session = Session::start(c, {}, sets(rank));
         if (!session.is_ok()) {
           errors_[static_cast<std::size_t>(rank)] = session.status().to_string();
           return;

@@ -52,7 +52,7 @@ class Handle {
   const Status& status() const;
   const Shape& output_shape() const;                       // shape of the result
   const std::vector<std::int64_t>& received_splits() const;  // allgather, alltoall: rows that came from each set rank
-  std::int64_t value() const;                              // join: the last rank
+  std::int64_t value() const;                              // join: the last rank; a new process set: its id
 
   struct State;
   State& state() { return *state_; }
@@ -81,12 +81,22 @@ struct JobTopology {
 class Session {
  public:
   // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
-  static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, std::stop_token stop = {});
+  // `process_sets`: lists of global ranks to register on the way, in order; every rank gives the same lists, else start()
+  // fails on all of them. A list that equals an earlier one or all ranks is not registered again.
+  static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, std::stop_token stop = {},
+                                                std::vector<std::vector<int>> process_sets = {});
   virtual ~Session() = default;
 
   virtual const JobTopology& topology() const = 0;
   // Process set id -> global ranks.
   virtual std::map<std::int32_t, std::vector<int>> process_sets() const = 0;
+
+  // Changes of process sets happen when every rank of the job, member or not, has asked for the same one; until then the
+  // handle is not done, and no call blocks. Ids are the same on all ranks, and those of removed sets are used again.
+  // value() of the handle is the id. It fails on all ranks with kInvalidArgument when those ranks are a set already.
+  virtual Result<HandlePtr> add_process_set(std::vector<int> ranks) = 0;
+  // Refuses operations of the set from now on. What all members have submitted still runs; the rest fails with kAborted.
+  virtual Result<HandlePtr> remove_process_set(std::int32_t id) = 0;
 
   // Submits; never blocks on the network. kInvalidArgument: the caller's mistake, nothing was submitted.
   virtual Result<HandlePtr> enqueue(Operation operation) = 0;

@@ -1,58 +1,13 @@
 #include "horovod/session.h"
 
-#include <atomic>
+#include <array>
 #include <catch2/catch.hpp>
-#include <mutex>
-#include <numeric>
 
+#include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
 
 using namespace hvd;
-using hvd::test::JobFixture;
-
-// Catch2 assertions are not thread-safe: ranks collect what they saw, the test's thread judges it.
-namespace {
-
-constexpr std::chrono::milliseconds kLimit{20000};
-
-Status wait(const HandlePtr& handle) {
-  const auto end = std::chrono::steady_clock::now() + kLimit;
-  while (!handle->wait_for(kLimit)) {
-    if (std::chrono::steady_clock::now() > end) return Status::timeout("the handle was never done");
-  }
-  return handle->status();
-}
-
-Operation allreduce(std::string name, std::vector<float>& data, ReduceOp op = ReduceOp::kSum) {
-  Operation operation;
-  operation.op = OpType::kAllreduce;
-  operation.name = std::move(name);
-  operation.input = {data.data(), {static_cast<std::int64_t>(data.size())}, DataType::kFloat32, kCpuDevice};
-  operation.output = data.data();
-  operation.reduce_op = op;
-  return operation;
-}
-
-// What went wrong, from any thread.
-class Problems {
- public:
-  void expect(bool ok, const std::string& what) {
-    if (ok) return;
-    std::lock_guard lock(mutex_);
-    text_ += what + "\n";
-  }
-  void expect_ok(const Status& status, const std::string& what) { expect(status.is_ok(), what + ": " + status.to_string()); }
-  std::string text() {
-    std::lock_guard lock(mutex_);
-    return text_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::string text_;
-};
-
-}  // namespace
+using namespace hvd::test;
 
 TEST_CASE("A session of one rank runs every operation without a launcher", "[multi][engine]") {
   config::RuntimeConfig config;

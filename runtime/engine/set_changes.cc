@@ -1,0 +1,96 @@
+#include "runtime/engine/set_changes.h"
+
+#include <utility>
+
+#include "runtime/engine/handle_state.h"
+#include "runtime/negotiation/worker.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// What the caller is told. A set that exists is an error for add_process_set; in a static list the caller sorts it out,
+// because the rest of the list is good.
+Status outcome(const wire::SetDecision& decision) {
+  if (decision.error != StatusCode::kOk) return Status(decision.error, decision.error_message);
+  if (decision.kind != wire::SetChange::Kind::kAdd || !decision.entries.front().existed) return Status::ok();
+  const wire::SetDecision::Entry& entry = decision.entries.front();
+  return Status::invalid_argument("A process set with ranks " + topology::ranks_text(entry.ranks) +
+                                  " exists already, with id " + std::to_string(entry.id) + ".");
+}
+
+std::int64_t value_of(const wire::SetDecision& decision) {
+  if (decision.entries.empty()) return 0;
+  return decision.kind == wire::SetChange::Kind::kStatic ? static_cast<std::int64_t>(decision.entries.size())
+                                                         : decision.entries.front().id;
+}
+
+}  // namespace
+
+SetChanges::SetChanges(const topology::ProcessSetTable& sets) : table_(sets) {}
+
+Result<HandlePtr> SetChanges::add(wire::SetChange change) {
+  std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < change.rank_lists.size(); ++i) {
+    auto ranks = table_.normalise(change.rank_lists[i]);
+    if (!ranks.is_ok()) {
+      const bool listed = change.kind == wire::SetChange::Kind::kStatic;
+      return listed ? ranks.status().annotate("process_sets[" + std::to_string(i) + "]") : ranks.status();
+    }
+    change.rank_lists[i] = std::move(ranks).value();
+  }
+  HVD_RETURN_IF_ERROR(negotiation::Worker::check_set_change(change));
+  if (closed_) return *closed_;
+  auto handle = std::make_shared<Handle>();
+  waiting_.push_back(handle);
+  fresh_.push_back(std::move(change));
+  return handle;
+}
+
+std::vector<wire::SetChange> SetChanges::fetch() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(fresh_, {});
+}
+
+void SetChanges::apply(const std::vector<wire::SetDecision>& decisions) {
+  for (const wire::SetDecision& decision : decisions) {
+    HandlePtr handle;
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& entry : decision.entries) {
+        if (decision.error != StatusCode::kOk) break;
+        // The worker has applied the same to its copy, and would have ended the session had it been impossible.
+        if (decision.kind == wire::SetChange::Kind::kRemove) {
+          (void)table_.remove(entry.id);
+        } else if (!entry.existed) {
+          (void)table_.insert({entry.id, entry.context_id, entry.ranks});
+        }
+      }
+      if (waiting_.empty()) continue;
+      handle = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    handle->state().value = value_of(decision);
+    handle->state().finish(outcome(decision));
+  }
+}
+
+void SetChanges::close(const Status& why) {
+  std::deque<HandlePtr> orphans;
+  {
+    std::lock_guard lock(mutex_);
+    if (!closed_) closed_ = why;
+    orphans = std::exchange(waiting_, {});
+    fresh_.clear();
+  }
+  for (const HandlePtr& handle : orphans) handle->state().finish(why);
+}
+
+std::map<std::int32_t, std::vector<int>> SetChanges::sets() const {
+  std::lock_guard lock(mutex_);
+  std::map<std::int32_t, std::vector<int>> out;
+  for (const auto& [id, set] : table_.sets()) out[id] = set.ranks;
+  return out;
+}
+
+}  // namespace hvd::engine
