@@ -109,22 +109,22 @@ void EngineLoop::pump() {
 }
 
 void EngineLoop::submit_fresh() {
-  for (const auto& failed : worker_.submit(table_.fetch())) {
-    table_.complete(failed.entry, failed.status);
-  }
-}
-
-void EngineLoop::move_reports() {
   // Changes first: an operation that was added before a set's removal was asked for is then among those submitted here,
   // and a worker reports operations before changes.
   std::vector<wire::SetChange> changes = set_changes_.fetch();
-  const TimePoint now = SteadyClock::now();
-  const int rank = options_.membership.rank;
-  while (worker_.has_report(now)) {
+  for (const auto& failed : worker_.submit(table_.fetch())) {
+    table_.complete(failed.entry, failed.status);
+  }
   for (wire::SetChange& change : changes) {
     const Status taken = worker_.request_set_change(std::move(change));
     HVD_CHECK(taken.is_ok(), "a change of process sets was checked when it was added");
   }
+}
+
+void EngineLoop::move_reports() {
+  const TimePoint now = SteadyClock::now();
+  const int rank = options_.membership.rank;
+  while (worker_.has_report(now)) {
     wire::Report report = worker_.take_report(now);
     const Status added =
         is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report));
@@ -165,25 +165,25 @@ void EngineLoop::deliver(const wire::Decision& decision) {
   executor_.execute(output.value(), worker_.sets());
   if (output.value().stop) stop(*output.value().stop);
   for (const auto& failed : output.value().failed) table_.complete(failed.entry, failed.status);
+  set_changes_.apply(output.value().set_decisions);  // last: whoever waits for a change finds it in force
 }
 
 void EngineLoop::stop(const wire::Stop& reason) {
   if (stop_reason_) return;
   stop_reason_ = reason;
   timer_->stop();
-  set_changes_.apply(output.value().set_decisions);  // last: whoever waits for a change finds it in force
   lane_grace_->stop();
   on_stop_(reason);
   // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
   if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
   table_.close(reason.status());
+  set_changes_.close(reason.status());
   stopped_.set();
 }
 
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
   if (!attached_) {
     early_.push_back({from_rank, Bytes(message.begin(), message.end())});
-  set_changes_.close(reason.status());
     return;
   }
   if (stop_reason_) return;
@@ -230,12 +230,6 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   HVD_LOG(kInfo, "lost", log_field("what", text));
 }
 
-void EngineLoop::lane_failed(const Status& why) {
-  if (stop_reason_ || lane_error_) return;
-  lane_error_ = why;
-  if (why.code() == StatusCode::kPeerLost) {
-    lane_grace_->start(kLaneErrorGrace);
-  } else {
 void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id) {
   // The lane of a removed set may end when its id belongs to another set already.
   const topology::ProcessSet* set = worker_.sets().find(process_set);
@@ -244,6 +238,12 @@ void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id
   pump();
 }
 
+void EngineLoop::lane_failed(const Status& why) {
+  if (stop_reason_ || lane_error_) return;
+  lane_error_ = why;
+  if (why.code() == StatusCode::kPeerLost) {
+    lane_grace_->start(kLaneErrorGrace);
+  } else {
     report_lost(options_.membership.rank, why.message());
   }
 }

@@ -71,18 +71,18 @@ class EngineLoop final : public transport::ControlHandler {
   void handle_report(int from_rank, ByteSpan message);
   void handle_decision(ByteSpan message);
   void report_lost(int rank, const std::string& why);
+  Executor::Events executor_events();
+  void release_done(std::int32_t process_set, std::uint64_t context_id);
   void lane_failed(const Status& why);
   void arm_timer();
 
-  Executor::Events executor_events();
-  void release_done(std::int32_t process_set, std::uint64_t context_id);
   EngineOptions options_;
   topology::TreePlan plan_;
   OperationTable& table_;
+  SetChanges& set_changes_;
   std::function<void(const wire::Stop&)> on_stop_;
   negotiation::Worker worker_;
   std::optional<negotiation::Coordinator> coordinator_;  // rank 0
-  SetChanges& set_changes_;
   std::optional<negotiation::Relay> relay_;              // all others
   Executor executor_;
   std::unique_ptr<transport::ControlLinks> links_;

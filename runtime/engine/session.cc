@@ -151,6 +151,12 @@ class SessionImpl final : public Session {
   }
 
  private:
+  Result<HandlePtr> request(wire::SetChange change) {
+    HVD_ASSIGN_OR_RETURN(auto handle, set_changes_.add(std::move(change)));
+    engine_.notify();
+    return handle;
+  }
+
   void wait_for_stop(Deadline deadline) {
     while (!engine_.stopped().is_set() && !deadline.expired()) engine_.stopped().wait_for(deadline.remaining());
   }
@@ -161,17 +167,12 @@ class SessionImpl final : public Session {
     if (network_ != nullptr) network_->abort(reason.status());
   }
 
-  Result<HandlePtr> request(wire::SetChange change) {
-    HVD_ASSIGN_OR_RETURN(auto handle, set_changes_.add(std::move(change)));
-    engine_.notify();
-    return handle;
-  }
-
   const JobTopology topology_;
   recorder::FlightRecorder recorder_;
   timeline::NullTimelineSink timeline_;
   std::unique_ptr<engine::Network> network_;
   engine::OperationTable table_;
+  engine::SetChanges set_changes_;
   engine::EngineLoop engine_;
   std::mutex shutdown_mutex_;
   bool connected_ = false;
@@ -183,7 +184,6 @@ class SessionImpl final : public Session {
 Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, std::stop_token stop,
                                                 std::vector<std::vector<int>> process_sets) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
-  engine::SetChanges set_changes_;
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
   const Deadline deadline = Deadline::after(config.gloo_timeout);
   std::unique_ptr<engine::Network> network;
@@ -192,10 +192,10 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
   }
   auto session = std::make_unique<SessionImpl>(config, std::move(network));
   HVD_RETURN_IF_ERROR(session->connect(deadline));
+  HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
   return std::unique_ptr<Session>(std::move(session));
 }
 
 std::string gloo_origin() { return collectives::gloo_origin(); }
 
 }  // namespace hvd
-  HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
