@@ -58,10 +58,11 @@ class Handle:
     def value(self) -> int:
         """After wait(): the integer result (join: the last rank)."""
 
-def init(environment: dict[str, str] | None = None) -> None:
+def init(environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
     """Starts the session from the environment (HOROVOD_*). A second call while initialised does nothing.
 
-    Raises ValueError when the environment is wrong or the other ranks can't be reached; KeyboardInterrupt on Ctrl-C.
+    `process_sets`: lists of global ranks to register, the same on all ranks. Raises ValueError when the environment is
+    wrong, the other ranks can't be reached or give other lists; KeyboardInterrupt on Ctrl-C.
     """
 
 def shutdown() -> None:
@@ -134,4 +135,14 @@ def gloo_origin() -> str:
 
 def process_sets() -> dict[int, list[int]]:
     """Process set id -> global ranks, 0 included."""
+
+def add_process_set(ranks: Sequence[int]) -> int:
+    """Registers a process set and gives its id. Blocks without the GIL until every rank has asked for the same.
+
+    Raises ValueError for ranks that are no set, for a set that exists, when the session ends; HorovodInternalError when
+    a rank is lost; KeyboardInterrupt on Ctrl-C (the request stays).
+    """
+
+def remove_process_set(process_set: int) -> None:
+    """Removes a process set. Blocks and raises as add_process_set; ValueError for an unknown id."""
 

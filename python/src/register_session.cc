@@ -16,6 +16,7 @@ namespace hvd::python {
 
 namespace {
 
+using RankLists = std::vector<std::vector<int>>;
 using Environment = std::optional<std::map<std::string, std::string>>;
 
 Result<config::RuntimeConfig> read_config(const Environment& environment) {
@@ -26,12 +27,13 @@ Result<config::RuntimeConfig> read_config(const Environment& environment) {
 
 // Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as the
 // slowest rank needs to come up.
-Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig& config) {
+Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig& config,
+                                                     const RankLists& process_sets) {
   std::optional<Result<std::unique_ptr<Session>>> result;
   Event finished;
   std::stop_source stop;
   auto starter = start_thread("hvd-init", [&](std::stop_token) {
-    result.emplace(Session::start(config, stop.get_token()));
+    result.emplace(Session::start(config, stop.get_token(), process_sets));
     finished.set();
   });
   try {
@@ -49,11 +51,11 @@ Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig
   return std::move(*result);
 }
 
-void init(const Environment& environment) {
+void init(const Environment& environment, const RankLists& process_sets) {
   if (session_slot().get() != nullptr) return;
   const auto config = read_config(environment);
   if (!config.is_ok()) raise_value_error(config.status());
-  auto session = start_interruptibly(config.value());
+  auto session = start_interruptibly(config.value(), process_sets);
   if (!session.is_ok()) raise_value_error(session.status().annotate("hvd.init()"));
   session_slot().set(std::move(session).value());
 }
@@ -77,7 +79,8 @@ void def_topology(pybind11::module_& module, const char* name, Field JobTopology
 }  // namespace
 
 void register_session(pybind11::module_& module) {
-  module.def("init", &init, pybind11::arg("environment") = pybind11::none());
+  module.def("init", &init, pybind11::arg("environment") = pybind11::none(),
+             pybind11::arg("process_sets") = RankLists());
   module.def("shutdown", &shutdown);
   module.def("is_initialized", [] { return session_slot().get() != nullptr; });
   def_topology(module, "rank", &JobTopology::rank);
@@ -89,6 +92,8 @@ void register_session(pybind11::module_& module) {
   def_topology(module, "is_homogeneous", &JobTopology::is_homogeneous);
   def_topology(module, "epoch", &JobTopology::epoch);
   module.def("process_sets", [] { return session_slot().require_topology()->process_sets(); });
+  module.def("add_process_set", &add_process_set, pybind11::arg("ranks"));
+  module.def("remove_process_set", &remove_process_set, pybind11::arg("process_set"));
 }
 
 }  // namespace hvd::python

@@ -94,9 +94,17 @@ class FakeCore:
     calls: list[Call] = field(default_factory=list)
     failing: dict[str, BaseException] = field(default_factory=dict)
     refusing: dict[str, Exception] = field(default_factory=dict)
+    announced: list[str] = field(default_factory=list)
+    sets: dict[int, list[int]] = field(default_factory=dict)
 
-    def init(self, environment: dict[str, str] | None = None) -> None:
+    def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
+        if self.initialized:
+            return
         self.initialized = True
+        self.sets = {}
+        for ranks in process_sets:
+            if tuple(ranks) not in map(tuple, self.process_sets().values()):
+                self.sets[len(self.sets) + 1] = list(ranks)
 
     def shutdown(self) -> None:
         self.initialized = False
@@ -129,7 +137,17 @@ class FakeCore:
         return self._number(1)
 
     def process_sets(self) -> dict[int, list[int]]:
-        return {0: list(range(self._number(self.world)))}
+        return {0: list(range(self._number(self.world))), **self.sets}
+
+    def add_process_set(self, ranks: Sequence[int]) -> int:
+        if list(ranks) in self.process_sets().values():
+            raise ValueError(f"A process set with ranks {list(ranks)} exists already")
+        free = min(set(range(1, len(self.sets) + 2)) - set(self.sets))
+        self.sets[free] = list(ranks)
+        return free
+
+    def remove_process_set(self, process_set: int) -> None:
+        del self.sets[process_set]
 
     def built_with(self) -> dict[str, int]:
         return {"gloo": 1, "mpi": 0, "nccl": 0, "cuda": 0, "rocm": 0, "ddl": 0, "ccl": 0}

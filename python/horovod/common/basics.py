@@ -11,7 +11,13 @@ from typing import Any
 
 from horovod import _env
 from horovod._common.native import core
-from horovod.common.process_sets import ProcessSet, _init_process_sets, _setup
+from horovod.common.process_sets import (
+    ProcessSet,
+    _forget_process_sets,
+    _init_process_sets,
+    _setup,
+    global_process_set,
+)
 
 __all__ = ["HorovodBasics"]
 
@@ -54,12 +60,15 @@ class HorovodBasics:
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
         """Starts the session, or does nothing when it runs already. Blocks until all ranks are connected.
 
-        `comm`: None or all ranks. `process_sets`: None, or "dynamic" to allow add_process_set later.
+        `comm`: None or all ranks. `process_sets`: ProcessSet objects to register, the same on all ranks, or "dynamic" to
+        allow add_process_set later. Raises ValueError when ranks give different sets; then nothing has started. An
+        object that repeats an earlier one or has all ranks is a ValueError too, but Horovod is initialised then, and
+        init() with a corrected list only looks the sets up.
         """
         ranks = _ranks_of_comm(comm)
-        _check_process_sets(process_sets)
+        sets = _listed_process_sets(process_sets)
         started = not core.is_initialized()
-        core.init()
+        core.init(process_sets=[process_set.ranks or [] for process_set in sets])
         if started:
             self._init_pid = os.getpid()
             if self._on_init is not None:
@@ -74,10 +83,12 @@ class HorovodBasics:
         _init_process_sets([])
         atexit.unregister(self._shutdown_at_exit)
         atexit.register(self._shutdown_at_exit)
+        _init_process_sets(sets)
 
     def shutdown(self) -> None:
         """Ends the session on all ranks. May be called at any time and more than once; init() may follow."""
         core.shutdown()
+        _forget_process_sets()
         if self._on_shutdown is not None:
             self._on_shutdown()
 
@@ -186,6 +197,16 @@ class HorovodBasics:
         """Process set id -> global ranks, the global set included."""
         return core.process_sets()
 
+    def _add_process_set(self, ranks: Sequence[int]) -> int:
+        return core.add_process_set(ranks)
+
+    def _remove_process_set(self, process_set_id: int) -> bool:
+        """False when there is no such set."""
+        if process_set_id not in core.process_sets():
+            return False
+        core.remove_process_set(process_set_id)
+        return True
+
     def _process_set_size(self, process_set_id: int) -> int:
         return len(self._ranks_of_set(process_set_id))
 
@@ -220,15 +241,22 @@ def _ranks_of_comm(comm: Any) -> Sequence[int]:
     return ranks
 
 
-def _check_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> None:
+def _listed_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> Sequence[ProcessSet]:
+    """The process sets that init() is to register. Follows the wish for dynamic ones."""
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(
                 f"init(process_sets={process_sets!r}): expected a list of ProcessSet objects or the string 'dynamic'"
             )
         _env.set_one(_DYNAMIC)
-    elif process_sets:
-        raise NotImplementedError(
-            f"init(process_sets=...): {len(process_sets)} given, but process sets other than the global one "
-            "are not built yet"
-        )
+        return ()
+    sets = list(process_sets or ())
+    for index, process_set in enumerate(sets):
+        if not isinstance(process_set, ProcessSet):
+            raise ValueError(
+                f"init(process_sets=...): entry {index} is {process_set!r} of type {type(process_set).__name__}; "
+                "expected a ProcessSet"
+            )
+        if process_set is global_process_set:
+            raise ValueError(f"init(process_sets=...): entry {index} is global_process_set, which always exists")
+    return sets

@@ -1,9 +1,14 @@
-"""ProcessSet: a named subset of the ranks. Only the global set exists so far; adding others says so."""
+"""ProcessSet: a subset of the ranks that runs collectives among itself.
+
+Sets come into being on all ranks together: in init(process_sets=[...]), or with add_process_set() in a job that allows
+that. The core holds the table of ids and ranks; the objects here only name its entries.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from horovod import _env
 
@@ -16,6 +21,8 @@ class _Basics(Protocol):
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]: ...
     def _process_set_size(self, process_set_id: int) -> int: ...
     def _process_set_rank(self, process_set_id: int) -> int: ...
+    def _add_process_set(self, ranks: Sequence[int]) -> int: ...
+    def _remove_process_set(self, process_set_id: int) -> bool: ...
 
 
 _basics: _Basics | None = None
@@ -89,6 +96,9 @@ class ProcessSet:
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 
+# The objects that got an id in this session: the ids end with it, and the next session may give them to other sets.
+_registered: WeakSet[ProcessSet] = WeakSet()
+
 
 def _setup(basics: _Basics) -> None:
     """Makes `basics` the one that ProcessSet objects ask; the framework module initialised last owns them."""
@@ -96,16 +106,47 @@ def _setup(basics: _Basics) -> None:
     _basics = basics
 
 
+def _register(process_set: ProcessSet, set_id: int) -> None:
+    process_set.process_set_id = set_id
+    _registered.add(process_set)
+
+
+def _forget_process_sets() -> None:
+    """After shutdown(): takes the ids of the session that ended from the objects that had them."""
+    for process_set in list(_registered):
+        process_set._invalidate()
+    _registered.clear()
+
+
 def _init_process_sets(process_sets: Sequence[ProcessSet]) -> None:
-    """After init(): fills in the global set's ranks and the ids of the given sets."""
+    """After init(): fills in the global set's ranks and the ids of the given sets.
+
+    Goes through the whole list before it raises, so that the good entries can be used.
+    """
     by_id = _required_basics()._get_process_set_ids_and_ranks()
-    global_process_set.ranks = list(by_id[0])
+    everyone = by_id[0]
+    global_process_set.ranks = list(everyone)
     ids = {tuple(ranks): set_id for set_id, ranks in by_id.items()}
+    first_entry: dict[int, int] = {}
+    problem = ""
     for index, process_set in enumerate(process_sets):
-        set_id = ids.pop(tuple(process_set.ranks or ()), None)
-        if not set_id:
-            raise ValueError(f"process_sets[{index}] = {process_set} repeats an earlier set or was not registered")
-        process_set.process_set_id = set_id
+        set_id = ids.get(tuple(process_set.ranks or ()))
+        found = ""
+        if set_id is None:
+            found = f"is not registered; registered are {by_id}. Sets are registered by the init() that starts Horovod"
+        elif set_id == 0:
+            found = f"has all ranks {everyone}: use global_process_set"
+        elif set_id in first_entry:
+            found = f"repeats entry {first_entry[set_id]}"
+        else:
+            first_entry[set_id] = index
+            _register(process_set, set_id)
+        if found:
+            if process_set is not global_process_set:
+                process_set._invalidate()
+            problem = problem or f"init(process_sets=...): entry {index}, {process_set}, {found}"
+    if problem:
+        raise ValueError(problem)
 
 
 def _temp_process_set_object(process_set_id: int) -> ProcessSet:
@@ -126,19 +167,29 @@ def _check_dynamic(caller: str) -> None:
 
 
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
-    """Registers a set of ranks with all ranks. Not built yet beyond its checks."""
+    """Registers a set of ranks with all ranks and returns its ProcessSet.
+
+    Every rank of the job, member or not, must call this with the same ranks; it blocks until they have. Needs
+    init(process_sets="dynamic"). ValueError: not so, Horovod not initialised or shut down meanwhile, ranks that do not
+    exist or occur twice, or a set with these ranks that exists already (on all ranks).
+    """
     wanted = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     _check_dynamic("add_process_set")
-    if wanted.ranks == list(range(_required_basics().size())):
-        raise ValueError(f"add_process_set: a set with ranks {wanted.ranks} exists already: the global one")
-    raise NotImplementedError(
-        f"add_process_set({wanted.ranks}): process sets other than the global one are not built yet"
-    )
+    _register(wanted, _required_basics()._add_process_set(wanted.ranks or []))
+    return wanted
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a set that add_process_set registered; False for the global set and for one that is not registered."""
-    if process_set is global_process_set or process_set.process_set_id in (None, 0):
+    """Removes a registered set from all ranks; False when it is the global one or not registered.
+
+    Every rank of the job must call this for the same set; it blocks until they have. Operations of the set that not all
+    members have submitted by then fail with HorovodInternalError; the others still run. Needs
+    init(process_sets="dynamic"), else ValueError.
+    """
+    set_id = process_set.process_set_id
+    if set_id is None or set_id == 0:
         return False
     _check_dynamic("remove_process_set")
-    raise NotImplementedError(f"remove_process_set({process_set}): process sets are not built yet")
+    process_set._invalidate()
+    _registered.discard(process_set)
+    return _required_basics()._remove_process_set(set_id)
