@@ -94,7 +94,6 @@ class FakeCore:
     calls: list[Call] = field(default_factory=list)
     failing: dict[str, BaseException] = field(default_factory=dict)
     refusing: dict[str, Exception] = field(default_factory=dict)
-    announced: list[str] = field(default_factory=list)
     sets: dict[int, list[int]] = field(default_factory=dict)
 
     def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
@@ -220,7 +219,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
     methods = (
         "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous epoch "
-        "process_sets built_with gloo_origin enqueue enqueue_group"
+        "process_sets add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     vars(module).update(constants, **functions, Handle=Handle, __version__="0.29.0", __file__="fake_core.so")

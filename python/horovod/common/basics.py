@@ -80,7 +80,6 @@ class HorovodBasics:
                 stacklevel=2,
             )
         _setup(self)
-        _init_process_sets([])
         atexit.unregister(self._shutdown_at_exit)
         atexit.register(self._shutdown_at_exit)
         _init_process_sets(sets)

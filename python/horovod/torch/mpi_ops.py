@@ -22,6 +22,7 @@ from horovod.torch._grouped_allreduce import (
     grouped_allreduce_async,
     grouped_allreduce_async_,
 )
+from horovod.torch._join import join
 from horovod.torch._reducescatter import (
     grouped_reducescatter,
     grouped_reducescatter_async,
@@ -31,7 +32,6 @@ from horovod.torch._reducescatter import (
 from horovod.torch._session import basics as _basics
 from horovod.torch._session import handle_average_backwards_compatibility
 from horovod.torch._session import handles as _handles
-from horovod.torch._unbuilt import join
 
 __all__ = [
     "HorovodInternalError",
