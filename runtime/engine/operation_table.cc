@@ -99,7 +99,9 @@ void OperationTable::finish(const EntryPtr& entry, Status status) {
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
   operation.keep_alive.reset();
+  const auto on_done = std::exchange(operation.on_done, nullptr);
   entry->handle->state().finish(std::move(status));
+  if (on_done) on_done(*entry->handle);
 }
 
 void OperationTable::complete(const EntryPtr& entry, Status status) {

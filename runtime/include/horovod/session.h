@@ -18,6 +18,8 @@ namespace config {
 struct RuntimeConfig;
 }
 
+class Handle;
+
 // What a framework thread asks for. Data first: the memory of `input` and `output` must stay valid until the handle is
 // done; `keep_alive` is released after that, on any thread.
 struct Operation {
@@ -35,6 +37,9 @@ struct Operation {
   // not take the GIL.
   std::function<Result<void*>(const Shape&)> allocate_output;
   std::shared_ptr<void> keep_alive;
+  // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor take
+  // the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
+  std::function<void(const Handle&)> on_done{};
 };
 
 // The future of one operation. Thread-safe; shared by the caller and the core.
