@@ -11,7 +11,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr std::uint8_t kSlotPrefix = 0x48;  // Gloo's own collectives use 1 to 8
+constexpr std::uint8_t kExchangeSlotPrefix = 0x48;  // Gloo's own collectives use 1 to 8
 
 }  // namespace
 
@@ -45,7 +45,7 @@ ExchangeAllreduce::ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Mil
 
 void ExchangeAllreduce::run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag) {
   const Call call{data,  count, static_cast<std::size_t>(count) * element_size(dtype), dtype, op,
-                  gloo::Slot::build(kSlotPrefix, tag)};
+                  gloo::Slot::build(kExchangeSlotPrefix, tag)};
   if (context_->size <= kDirectRanks) {
     direct(call);
   } else {

@@ -1,6 +1,6 @@
 #include "runtime/collectives/gloo/gloo_backend.h"
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -17,6 +17,7 @@
 #include "runtime/collectives/gloo/exchange_allreduce.h"
 #include "runtime/collectives/gloo/ring_allreduce.h"
 #include "runtime/collectives/gloo/ring_reducescatter.h"
+#include "runtime/collectives/gloo/tree_allreduce.h"
 #include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/transport/wait_error.h"
@@ -42,6 +43,19 @@ void set_output(gloo::AllreduceOptions& options, const CollectiveCall& call) {
   }
 }
 
+class ReduceCombiner final : public TreeAllreduce::Combiner {
+ public:
+  ReduceCombiner(DataType dtype, ReduceOp op) : dtype_(dtype), op_(op) {}
+  void combine(TreeAllreduce::Range range, const std::uint8_t* left, const std::uint8_t* right, std::uint8_t* out,
+               const AddUp&) override {
+    kernels::reduce(dtype_, op_, out, left, right, range.count());
+  }
+
+ private:
+  DataType dtype_;
+  ReduceOp op_;
+};
+
 }  // namespace
 
 struct GlooBackend::Impl {
@@ -51,6 +65,8 @@ struct GlooBackend::Impl {
   Status ensure_context();
   void dispatch(const CollectiveCall& call);
   void allreduce(const CollectiveCall& call);
+  // In place on `data`, with the same bits wherever an element is in it.
+  void reduce_by_tree(const CollectiveCall& call, void* data, std::int64_t count);
   void allgather(const CollectiveCall& call);
   void broadcast(const CollectiveCall& call);
   void reducescatter(const CollectiveCall& call);
@@ -77,8 +93,9 @@ struct GlooBackend::Impl {
   std::unique_ptr<ExchangeAllreduce> exchange;
   std::unique_ptr<RingAllreduce> ring;
   std::unique_ptr<RingReducescatter> scatter;
-  std::unique_ptr<AdasumAllreduce> tree;
-  std::vector<std::uint8_t> small_input;  // reducescatter: what the small exchange reduces in place
+  std::unique_ptr<TreeAllreduce> tree;
+  std::unique_ptr<AdasumAllreduce> adasums;
+  std::vector<std::uint8_t> whole_input;  // reducescatter: a copy of the input, to be reduced in place
   std::uint32_t next_tag = 0;
 
   Mutex mutex;
@@ -157,7 +174,9 @@ Status GlooBackend::Impl::ensure_context() {
     exchange = std::make_unique<ExchangeAllreduce>(context, options.wait_timeout);
     ring = std::make_unique<RingAllreduce>(context, options.wait_timeout);
     scatter = std::make_unique<RingReducescatter>(context, options.wait_timeout);
-    tree = std::make_unique<AdasumAllreduce>(context, options.wait_timeout, options.adasum_local_size);
+    tree = std::make_unique<TreeAllreduce>(context, options.wait_timeout);
+    const AdasumAllreduce::Options shape{context->size, context->rank, options.adasum_local_size, options.deterministic};
+    adasums = std::make_unique<AdasumAllreduce>(*tree, shape);
   }
   return Status::ok();
 }
@@ -177,6 +196,7 @@ void GlooBackend::Impl::dispatch(const CollectiveCall& call) {
 
 void GlooBackend::Impl::allreduce(const CollectiveCall& call) {
   if (call.count == 0 || context->size == 1) return;
+  if (options.deterministic) return reduce_by_tree(call, call.output, call.count);
   if (bytes_of(call.dtype, call.count) <= ExchangeAllreduce::max_bytes(context->size)) {
     return exchange->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
   }
@@ -190,6 +210,16 @@ void GlooBackend::Impl::allreduce(const CollectiveCall& call) {
     kernels::reduce(dtype, op, out, a, b, static_cast<std::int64_t>(n));
   });
   gloo::allreduce(opts);
+}
+
+void GlooBackend::Impl::reduce_by_tree(const CollectiveCall& call, void* data, std::int64_t count) {
+  TreeAllreduce::Call request{static_cast<std::uint8_t*>(data), count, element_size(call.dtype), next_tag};
+  const bool is_small = bytes_of(call.dtype, count) <= ExchangeAllreduce::max_bytes(context->size);
+  if (is_small) request.exchange = TreeAllreduce::Exchange::kWhole;
+  std::vector<int> ranks(static_cast<std::size_t>(context->size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  ReduceCombiner combiner(call.dtype, call.reduce_op);
+  tree->run(request, ranks, combiner);
 }
 
 void GlooBackend::Impl::allgather(const CollectiveCall& call) {
@@ -224,22 +254,27 @@ void GlooBackend::Impl::reducescatter(const CollectiveCall& call) {
   const std::int64_t before = std::accumulate(call.rank_counts.begin(), own, std::int64_t{0});
   const std::int64_t total = std::accumulate(own, call.rank_counts.end(), before);
   if (total == 0) return;
-  if (context->size > 1 && bytes_of(call.dtype, total) > ExchangeAllreduce::max_bytes(context->size)) {
+  const bool is_small = bytes_of(call.dtype, total) <= ExchangeAllreduce::max_bytes(std::max(context->size, 2));
+  if (context->size > 1 && !is_small && !options.deterministic) {
     return scatter->run(call.input, call.output, call.rank_counts, call.dtype, call.reduce_op, next_tag);
   }
   const auto* reduced = static_cast<const std::uint8_t*>(call.input);
   if (context->size > 1) {
-    small_input.resize(bytes_of(call.dtype, total));
-    kernels::copy(call.dtype, small_input.data(), call.input, total);
-    exchange->run(small_input.data(), total, call.dtype, call.reduce_op, next_tag);
-    reduced = small_input.data();
+    whole_input.resize(bytes_of(call.dtype, total));
+    kernels::copy(call.dtype, whole_input.data(), call.input, total);
+    if (options.deterministic) {
+      reduce_by_tree(call, whole_input.data(), total);
+    } else {
+      exchange->run(whole_input.data(), total, call.dtype, call.reduce_op, next_tag);
+    }
+    reduced = whole_input.data();
   }
   kernels::copy(call.dtype, call.output, reduced + bytes_of(call.dtype, before), *own);
 }
 
 void GlooBackend::Impl::adasum(const CollectiveCall& call) {
   if (call.count == 0 || context->size == 1) return;
-  tree->run(call.output, call.tensor_counts, call.dtype, next_tag);
+  adasums->run(call.output, call.tensor_counts, call.dtype, next_tag);
 }
 
 void GlooBackend::Impl::broadcast(const CollectiveCall& call) {

@@ -21,6 +21,9 @@ struct GlooBackendOptions {
   Ring ring = Ring::kOurs;
   // Adasum: so many ranks in a row share a host and are averaged first. 1: they are not. Divides the size of the set.
   int adasum_local_size = 1;
+  // Reductions whose result for an element does not depend on what it is fused with (HOROVOD_DETERMINISTIC). Slower for
+  // large payloads of three and more ranks; with two ranks nothing depends on it anyway.
+  bool deterministic = false;
 };
 
 // Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and the others of our own.

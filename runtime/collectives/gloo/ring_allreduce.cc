@@ -10,7 +10,7 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr std::uint8_t kSlotPrefix = 0x49;  // Gloo's own collectives use 1 to 8
+constexpr std::uint8_t kRingSlotPrefix = 0x49;  // Gloo's own collectives use 1 to 8
 #ifdef __SANITIZE_THREAD__
 constexpr bool kOrderVisibly = true;
 #else
@@ -159,7 +159,7 @@ class RingAllreduce::Run {
 void RingAllreduce::run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag) {
   const std::size_t element = element_size(dtype);
   const Schedule schedule(context_->rank, context_->size, count, static_cast<std::int64_t>(kSegmentBytes / element));
-  const std::uint64_t slot = gloo::Slot::build(kSlotPrefix, tag);
+  const std::uint64_t slot = gloo::Slot::build(kRingSlotPrefix, tag);
   Run(*this, schedule, data, static_cast<std::size_t>(count) * element, element, slot).run(dtype, op);
 }
 

@@ -101,6 +101,7 @@ struct RunOptions {
   Millis timeout{20000};
   GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs;
   int adasum_local_size = 1;
+  bool deterministic = false;
 };
 
 // Runs `body(rank, backend)` for N ranks, a thread and a backend on loopback each, and waits for all. No backend goes
@@ -114,7 +115,9 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
     threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](std::stop_token) {
       ContextSource source(options.over, rank, size, store, options.timeout);
       {
-        GlooBackend backend([&] { return source.make(); }, {options.timeout, options.ring, options.adasum_local_size});
+        const GlooBackendOptions backend_options{options.timeout, options.ring, options.adasum_local_size,
+                                                 options.deterministic};
+        GlooBackend backend([&] { return source.make(); }, backend_options);
         body(rank, backend);
         all_done.arrive_and_wait();
       }
