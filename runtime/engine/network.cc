@@ -12,6 +12,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/gloo/stock_tcp.h"
+#include "runtime/engine/backend_options.h"
 
 namespace hvd::engine {
 
@@ -76,6 +77,7 @@ Network::Network(const config::RuntimeConfig& config, crypto::Secret secret)
 
 Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, Deadline deadline,
                                                const std::stop_token& stop) {
+  HVD_RETURN_IF_ERROR(check_hierarchy(config));
   HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, job_secret(config, deadline));
   std::unique_ptr<Network> network(new Network(config, secret));
   const std::stop_callback cancel(stop, [&] { network->client_.cancel(); });
@@ -100,12 +102,12 @@ BackendFactory Network::backend_factory() {
 }
 
 std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topology::ProcessSet& set) {
+  const collectives::GlooBackendOptions options = backend_options(config_, set);
   if (config_.gloo_transport == config::GlooTransport::kTcp) {
-    return std::make_shared<collectives::GlooBackend>([this, set] { return stock_context(set); },
-                                                      collectives::GlooBackendOptions{config_.gloo_timeout});
+    return std::make_shared<collectives::GlooBackend>([this, set] { return stock_context(set); }, options);
   }
   return std::make_shared<collectives::GlooBackend>(
-      [this, set] { return fabric_->make_context(set.context_id, set.ranks); });
+      [this, set] { return fabric_->make_context(set.context_id, set.ranks); }, options);
 }
 
 Result<std::shared_ptr<gloo::Context>> Network::stock_context(const topology::ProcessSet& set) {
