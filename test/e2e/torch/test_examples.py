@@ -49,6 +49,15 @@ def test_a_bad_result_is_a_failure(horovodrun: Any) -> None:
     assert "bitwise equal parameters" in job.out
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_adasum_converges_where_others_do_not(horovodrun: Any, ranks: int) -> None:
+    job = horovodrun(ranks, str(EXAMPLES / "pytorch_adasum.py"))
+    assert job.code == 0, job.text
+    verdicts = dict(re.findall(r"(Average|Sum|Adasum) +loss .*: (converged|did not converge)", job.out))
+    others = "converged" if ranks == 1 else "did not converge"
+    assert verdicts == {"Average": others, "Sum": others, "Adasum": "converged"}, job.text
+
+
 @pytest.mark.parametrize("flags", [[], ["--fp16-allreduce"]])
 def test_the_benchmark_prints_speeds(horovodrun: Any, flags: list[str]) -> None:
     small = ["--model", "small", "--batch-size", "2", "--image-size", "32", "--num-warmup-batches", "1"]
