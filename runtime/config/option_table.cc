@@ -57,7 +57,7 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, &C::dynamic_process_sets,
      "allow process sets to be added and removed after init"},
     {"HOROVOD_DETERMINISTIC", "0", K::kBool, &C::deterministic,
-     "bitwise equal results from run to run: fixed batches and reduction order"},
+     "bitwise equal results from run to run: what is fused with what has no influence on them"},
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", "0", K::kBool, &C::hierarchical_allreduce,
      "reduce inside hosts first, then between hosts"},
     {"HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, &C::hierarchical_allgather,
