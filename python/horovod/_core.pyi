@@ -127,6 +127,29 @@ def enqueue_group(
     Each entry is (name, data_ptr, output_ptr, shape, dtype, device), as in enqueue().
     """
 
+@final
+class RepeatedAllreduce:
+    """An allreduce in place that is submitted again and again under one name with one shape: a parameter's gradient.
+
+    It is its own handle: start(), then wait(), then start() again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: int,
+        reduce_op: int,
+        prescale: float,
+        postscale: float,
+        process_set: int,
+    ) -> None: ...
+    def start(self, data_ptr: int, keep: Any) -> None:
+        """Submits the contiguous memory at `data_ptr`, as enqueue() does."""
+
+    def wait(self) -> None:
+        """Blocks without the GIL until the last submission ended; raises its error."""
+
 def built_with() -> dict[str, int]:
     """What this build has: gloo 1, mpi 0, nccl 0, cuda 0, rocm 0, ddl 0, ccl 0."""
 

@@ -5,4 +5,5 @@ PYBIND11_MODULE(_core, module) {
   hvd::python::register_constants(module);
   hvd::python::register_session(module);
   hvd::python::register_operations(module);
+  hvd::python::register_gradients(module);
 }

@@ -8,5 +8,6 @@ namespace hvd::python {
 void register_constants(pybind11::module_& module);
 void register_session(pybind11::module_& module);
 void register_operations(pybind11::module_& module);
+void register_gradients(pybind11::module_& module);
 
 }  // namespace hvd::python

@@ -84,6 +84,31 @@ class Handle:
         return 0
 
 
+class RepeatedAllreduce:
+    """Submits to the core that `core` names, under one name."""
+
+    core: FakeCore
+
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: int,
+        reduce_op: int,
+        prescale: float,
+        postscale: float,
+        process_set: int,
+    ) -> None:
+        self._before = (0, name)
+        self._after = (shape, dtype, -1, reduce_op, prescale, postscale, 0, process_set)
+
+    def start(self, data_ptr: int, keep: Any) -> None:
+        self._handle = self.core.enqueue(*self._before, data_ptr, data_ptr, *self._after, keep)
+
+    def wait(self) -> None:
+        self._handle.wait()
+
+
 @dataclass
 class FakeCore:
     """What the module object below delegates to. Tests read `calls` and set the rest."""
@@ -222,5 +247,7 @@ def make_module(core: FakeCore) -> ModuleType:
         "process_sets add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
-    vars(module).update(constants, **functions, Handle=Handle, __version__="0.29.0", __file__="fake_core.so")
+    repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})
+    classes = {"Handle": Handle, "RepeatedAllreduce": repeated}
+    vars(module).update(constants, **functions, **classes, __version__="0.29.0", __file__="fake_core.so")
     return module

@@ -21,9 +21,9 @@ from horovod.torch._allreduce import reduce_now
 from horovod.torch._tensors import CPU, reducible, set_id
 from horovod.torch.compression import Compression, Compressor
 
+RepeatedAllreduce = core.RepeatedAllreduce
 _ALLREDUCE = core.OP_ALLREDUCE
 _MAX = core.REDUCE_MAX
-_enqueue = core.enqueue
 
 TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
@@ -65,11 +65,12 @@ class _Gradient:
 
     `target` is the parameter's grad when it was submitted, `sent` the tensor that travels, in place; they are the same
     object unless the gradient is compressed, sparse or not contiguous. `sparse_dim` > 0: the last gradient was sparse.
+    `dense` submits the gradients of type `dtype`, whose shape is always the parameter's.
     """
 
     __slots__ = (
-        "code",
         "ctx",
+        "dense",
         "dtype",
         "group",
         "left",
@@ -86,8 +87,8 @@ class _Gradient:
         self.parameter = parameter
         self.name = name
         self.wire_name = f"allreduce.{name}"
-        self.dtype: torch.dtype | None = None  # of the last gradient that was sent as it is, and its code
-        self.code = -1
+        self.dtype: torch.dtype | None = None  # of the last gradient that was sent as it is
+        self.dense: RepeatedAllreduce | None = None
         self.left = passes
         self.group: _Group | None = None
         self.pending: _Waitable | None = None
@@ -197,7 +198,10 @@ class GradientReducer:
     # During backward
 
     def ready(self, parameter: torch.Tensor) -> None:
-        """A backward pass has added to the parameter's grad. Called by the hook; costs a few microseconds."""
+        """A backward pass has added to the parameter's grad. Called by the hook; costs a few microseconds.
+
+        The usual case stands here, written out: a call of Python is a tenth of all there is to do.
+        """
         gradient = self._gradients[id(parameter)]
         left = gradient.left
         if left <= 0:
@@ -207,8 +211,21 @@ class GradientReducer:
             raise AssertionError(f"the gradient of {gradient.name} requires a gradient itself; it cannot be reduced")
         gradient.left = left - 1
         self._begun = True
-        if left == 1:
-            self._advance(gradient, grad)
+        if left > 1:
+            return
+        dense = gradient.dense
+        if (
+            dense is not None
+            and gradient.group is None
+            and grad is not None
+            and grad.dtype is gradient.dtype
+            and grad.is_contiguous()  # a sparse tensor is not
+        ):
+            gradient.target = gradient.sent = grad
+            dense.start(grad.data_ptr(), grad)
+            gradient.pending = dense
+            return
+        self._advance(gradient, grad)
 
     def _advance(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
         group = gradient.group
@@ -239,38 +256,27 @@ class GradientReducer:
         return sent
 
     def _submit(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
-        if grad is not None and self._plain and grad.dtype is gradient.dtype and grad.is_contiguous():
-            gradient.target = gradient.sent = grad  # the usual case; a sparse tensor is not contiguous
-            self._send(gradient, grad, gradient.code)
-            return
         settings = self._settings
         if not settings.sparse_as_dense and self._is_sparse(gradient, grad):
             self._submit_sparse(gradient, grad)
             return
         sent = self._prepare(gradient)
-        code = reducible(sent, settings.op, "DistributedOptimizer")
-        if sent is grad:
-            gradient.dtype, gradient.code = sent.dtype, code
-        self._send(gradient, sent, code)
-
-    def _send(self, gradient: _Gradient, sent: torch.Tensor, code: int) -> None:
-        settings = self._settings
-        address = sent.data_ptr()
-        gradient.pending = _enqueue(
-            _ALLREDUCE,
-            gradient.wire_name,
-            address,
-            address,
-            sent.shape,
-            code,
-            CPU,
-            settings.op,
-            settings.prescale,
-            settings.postscale,
-            0,
-            self._set_id,
-            sent,
-        )
+        dense = gradient.dense
+        if dense is None or sent.dtype is not gradient.dtype:
+            code = reducible(sent, settings.op, "DistributedOptimizer")
+            dense = RepeatedAllreduce(
+                gradient.wire_name,
+                tuple(sent.shape),
+                code,
+                settings.op,
+                settings.prescale,
+                settings.postscale,
+                self._set_id,
+            )
+            if self._plain:
+                gradient.dtype, gradient.dense = sent.dtype, dense
+        dense.start(sent.data_ptr(), sent)
+        gradient.pending = dense
 
     @staticmethod
     def _is_sparse(gradient: _Gradient, grad: torch.Tensor | None) -> bool:
