@@ -208,7 +208,6 @@ bool Coordinator::stopped() const { return impl_->stopped; }
 
 void Coordinator::set_limits(const wire::FusionLimits& limits) {
   impl_->options.limits = limits;
-  for (auto& [id, set] : impl_->sets) set.set_limits(limits);
 }
 
 wire::Decision make_abort(int lost_rank, std::string why) {

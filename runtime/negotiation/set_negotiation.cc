@@ -45,7 +45,6 @@ SetNegotiation::SetNegotiation(topology::ProcessSet set, const CoordinatorOption
     : set_(std::move(set)),
       max_in_flight_(set_.contains(0) ? options.max_in_flight : 0),
       delay_(options.batching_delay),
-      threshold_(options.limits.threshold),
       observer_(options.observer),
       joins_(set_.size()),
       cache_(options.cache_capacity),
@@ -127,7 +126,6 @@ Response SetNegotiation::make_response(Pending& pending) const {
   response.devices_key = pending.devices_key;
   response.first_dims = std::move(pending.first_dims);
   ValidationContext context;
-  context.fusion_threshold = threshold_;
   for (int set_rank = 0; set_rank < set_.size(); ++set_rank) {
     if (!pending.reported.contains(set_rank)) context.joined.push_back(set_.global_rank(topology::SetRank{set_rank}));
   }

@@ -47,7 +47,6 @@ class SetNegotiation {
 
   std::optional<TimePoint> stall_deadline() const;
   StallVerdict look_for_stalls(TimePoint now);
-  void set_limits(const wire::FusionLimits& limits) { threshold_ = limits.threshold; }
 
  private:
   struct Pending {
@@ -75,7 +74,6 @@ class SetNegotiation {
   topology::ProcessSet set_;
   int max_in_flight_;  // 0: no limit
   std::chrono::microseconds delay_;
-  std::uint64_t threshold_;
   NegotiationObserver* observer_;
   std::list<Pending> pending_;  // in order of the first report
   std::unordered_map<std::string, std::list<Pending>::iterator> by_name_;

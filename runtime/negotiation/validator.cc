@@ -105,16 +105,6 @@ Mismatch check_scalar(const Classes& classes) {
   return std::nullopt;
 }
 
-Mismatch check_reducescatter(const Classes& classes, const ValidationContext& context) {
-  if (Mismatch scalar = check_scalar(classes)) return scalar;
-  const Request& r = classes.front().representative;
-  const auto bytes = static_cast<std::uint64_t>(num_elements(r.shape)) * element_size(r.dtype);
-  if (r.prescale == 1.0 || bytes <= context.fusion_threshold) return std::nullopt;
-  return "Factors for " + about(r) + ": rank " + std::to_string(r.rank) + " gave prescale_factor " + number(r.prescale) +
-         ", which is not supported for tensors larger than the fusion threshold (" + std::to_string(bytes) + " > " +
-         std::to_string(context.fusion_threshold) + " bytes).";
-}
-
 Mismatch check_joined(const Request& r, const ValidationContext& context) {
   if (context.joined.empty() || works_with_joined_ranks(r.op)) return std::nullopt;
   return "Operations: " + about(r) + " was submitted by rank " + std::to_string(r.rank) + " while rank " +
@@ -145,7 +135,7 @@ std::optional<std::string> find_mismatch(const std::vector<RequestClass>& classe
     if (Mismatch found = check_rule(kInnerShapes, classes)) return found;
   }
   if (first.op == OpType::kReducescatter) {
-    if (Mismatch found = check_reducescatter(classes, context)) return found;
+    if (Mismatch found = check_scalar(classes)) return found;
   }
   for (const Rule* rule : {&kRoots, &kDevices}) {
     if (Mismatch found = check_rule(*rule, classes)) return found;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,7 +22,6 @@ bool works_with_joined_ranks(OpType op);
 
 struct ValidationContext {
   std::vector<int> joined;  // global ranks that take part only because they have joined
-  std::uint64_t fusion_threshold = 0;
 };
 
 // What all ranks that submitted one name must agree on (class B), in the order of contract/01 §1.9. Returns the message
