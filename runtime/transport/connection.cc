@@ -158,10 +158,15 @@ void Connection::check_liveness() {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(stream_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-  // A stopped process is not dead: its kernel acknowledges data and window probes. Keepalive (by the kernel) covers
-  // streams on which nothing is outstanding.
-  const bool owes_answer = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes >= 3;
-  if (!owes_answer || Millis(info.tcpi_last_ack_recv) < kPeerSilence) return;
+  // A stopped process is not dead: its kernel acknowledges data and answers probes of its full window. So what counts is
+  // that something unanswered was sent and that no acknowledgement has come since. Streams on which nothing is
+  // outstanding are the business of the kernel's keepalive.
+  const bool owes_answer = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 0;
+  const TimePoint now = SteadyClock::now();
+  const TimePoint last_ack = now - Millis(info.tcpi_last_ack_recv);
+  if (!owes_answer) return owes_since_.reset();
+  if (!owes_since_ || last_ack > *owes_since_) owes_since_ = now;
+  if (now - *owes_since_ < kPeerSilence) return;
   end(Status::peer_lost("no sign of life from its host for " + std::to_string(info.tcpi_last_ack_recv) + " ms"));
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 
+#include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
 #include "runtime/transport/fork_guard.h"
 #include "runtime/transport/frame_reader.h"
@@ -39,7 +41,7 @@ class Connection final : public FrameSender {
 
   // Driver only.
   void on_io(bool readable, bool writable);
-  // Driver only: ends the connection when the peer's host has been silent for too long although it owes answers.
+  // Driver only, about once a second: ends the connection when the peer's host owes answers and stays silent for kPeerSilence.
   void check_liveness();
   // Driver or Progress::exclusive only: a context is removed.
   void forget_target(const RecvOp* op) { reader_.forget_target(op); }
@@ -57,7 +59,8 @@ class Connection final : public FrameSender {
   const int peer_;
   const int epoll_fd_;
   FrameSink& sink_;
-  FrameReader reader_;  // driver only
+  FrameReader reader_;                   // driver only
+  std::optional<TimePoint> owes_since_;  // driver only: when the peer's host was first seen to owe an answer
 
   mutable Mutex mutex_;
   ForkFd stream_;  // set once under mutex_, closed by the driver under mutex_

@@ -11,7 +11,7 @@ namespace hvd::transport {
 namespace {
 
 constexpr std::size_t kReadSize = 64U << 10U;
-constexpr std::size_t kReadsPerTurn = 16;
+constexpr std::size_t kControlReadsPerTurn = 16;
 
 }  // namespace
 
@@ -88,7 +88,7 @@ void ControlLink::flush() {
 
 void ControlLink::read_some() {
   std::uint8_t buffer[kReadSize];
-  for (std::size_t i = 0; i < kReadsPerTurn && !ended_; ++i) {
+  for (std::size_t i = 0; i < kControlReadsPerTurn && !ended_; ++i) {
     const ssize_t n = recv(stream_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (n == 0) return on_read_end(Status::peer_lost("its process ended or closed the connection"));
     if (n < 0) {

@@ -66,7 +66,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   void on_sent(int to, const SentMessage& message) override;
   void on_lost(int peer, const Status& why) override;
   void on_io(void* tag, bool readable, bool writable) override;
-  void on_silence() override;
+  void check_liveness() override;
 
  private:
   struct Peer {

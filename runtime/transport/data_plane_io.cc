@@ -1,4 +1,4 @@
-// What the driver tells the DataPlane: frames, the end of connections, silence.
+// What the driver tells the DataPlane: frames, the end of connections, the time to check them.
 #include "runtime/transport/data_plane.h"
 
 namespace hvd::transport {
@@ -80,7 +80,7 @@ void DataPlane::on_io(void* tag, bool readable, bool writable) {
   static_cast<Connection*>(tag)->on_io(readable, writable);
 }
 
-void DataPlane::on_silence() {
+void DataPlane::check_liveness() {
   for_each_peer([](Peer& p) { p.connection.check_liveness(); });
 }
 

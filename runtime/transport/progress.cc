@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "runtime/base/check.h"
@@ -10,9 +11,8 @@
 namespace hvd::transport {
 namespace {
 
-using Clock = SpinPolicy::Clock;
 constexpr int kEventsPerTurn = 32;
-constexpr int kSilenceMs = 1000;
+constexpr std::chrono::milliseconds kCheckPeriod{1000};
 
 }  // namespace
 
@@ -71,19 +71,26 @@ bool Progress::spin_for_turn(const std::function<bool()>& done) {
 void Progress::drive(const std::function<bool()>& done) {
   auto spin_until = spin_.spin_until();
   while (!done() && exclusive_waiters_ == 0) {
+    const auto now = Clock::now();
+    check_peers(now);
     int handled = 0;
-    if (Clock::now() < spin_until) {
+    if (now < spin_until) {
       handled = handle_ready(0);
       if (handled == 0 && !spin_.yield()) spin_until = {};
     } else {
       // An exchange, like the one in kick(): of the two, the later sees what came before the earlier. So either the kick
       // comes, or the change it would tell of is seen here.
       driver_sleeps_.exchange(true);
-      handled = done() || exclusive_waiters_ > 0 ? handle_ready(0) : handle_ready(kSilenceMs);
-      if (handled == 0) handler_.on_silence();
+      handled = handle_ready(done() || exclusive_waiters_ > 0 ? 0 : static_cast<int>(kCheckPeriod.count()));
     }
     if (handled > 0) spin_until = spin_.spin_until();  // one message seldom comes alone
   }
+}
+
+void Progress::check_peers(Clock::time_point now) {
+  if (now < next_check_) return;
+  next_check_ = now + kCheckPeriod;
+  handler_.check_liveness();
 }
 
 int Progress::handle_ready(int timeout_ms) {
@@ -101,7 +108,7 @@ int Progress::handle_ready(int timeout_ms) {
     handler_.on_io(events[i].data.ptr, broken || (events[i].events & EPOLLIN) != 0,
                    broken || (events[i].events & EPOLLOUT) != 0);
   }
-  return n < 0 ? 1 : n;  // an interrupted wait is no silence
+  return std::max(n, 0);
 }
 
 void Progress::notify() {

@@ -19,8 +19,8 @@ class IoHandler {
   virtual ~IoHandler() = default;
   // `tag` is what the descriptor was registered with.
   virtual void on_io(void* tag, bool readable, bool writable) = 0;
-  // Nothing has happened for a while although somebody waits.
-  virtual void on_silence() = 0;
+  // Once a second while somebody waits, whether or not anything happens: one peer may be silent while others talk.
+  virtual void check_liveness() = 0;
 };
 
 // Who reads the data sockets: whoever waits for something. A thread that waits becomes the driver when there is none,
@@ -55,8 +55,11 @@ class Progress {
   void set_on_driver_left(std::function<void()> fn) HVD_EXCLUDES(mutex_);
 
  private:
+  using Clock = SpinPolicy::Clock;
+
   void drive(const std::function<bool()>& done);
   int handle_ready(int timeout_ms);
+  void check_peers(Clock::time_point now);
   bool spin_for_turn(const std::function<bool()>& done);
   void leave() HVD_REQUIRES(mutex_);
   void kick();
@@ -64,6 +67,7 @@ class Progress {
   IoHandler& handler_;
   SpinPolicy spin_;
   Fd epoll_;
+  Clock::time_point next_check_{};  // driver only
   Fd kick_;  // wakes a driver that sleeps on the sockets
   Mutex mutex_;
   std::condition_variable_any changed_;
