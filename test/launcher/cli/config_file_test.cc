@@ -59,7 +59,7 @@ Applied apply(const std::string& text) {
   return out;
 }
 
-std::string error_of(const std::string& text) {
+std::string config_error_of(const std::string& text) {
   FlagValues values;
   std::vector<std::string> notices;
   const Status status = apply_config_text(text, "c.yaml", values, notices);
@@ -179,7 +179,7 @@ TEST_CASE("A bad configuration file is an error with file and line", "[unit][cli
   };
   for (const auto& entry : kCases) {
     INFO(entry.text);
-    const std::string error = error_of(entry.text);
+    const std::string error = config_error_of(entry.text);
     REQUIRE(error.starts_with("c.yaml:"));
     if (entry.error != nullptr) REQUIRE(error == entry.error);
   }

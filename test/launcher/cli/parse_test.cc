@@ -14,7 +14,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-ExitText text_of(const Words& args) {
+ExitText exit_text_of(const Words& args) {
   ParseOutcome outcome = parse(args);
   REQUIRE(std::holds_alternative<ExitText>(outcome));
   return std::get<ExitText>(outcome);
@@ -165,9 +165,9 @@ TEST_CASE("A time before output and a time in log lines go together", "[unit][cl
 }
 
 TEST_CASE("A usage error points to --help, an error in a hostfile does not", "[unit][cli]") {
-  REQUIRE(text_of({"--nonsense"}).text ==
+  REQUIRE(exit_text_of({"--nonsense"}).text ==
           "horovodrun: unknown flag '--nonsense'\nhorovodrun: `horovodrun --help` lists the flags\n");
-  REQUIRE(text_of({"-np", "1", "--hostfile", "/nonexistent", "true"}).text ==
+  REQUIRE(exit_text_of({"-np", "1", "--hostfile", "/nonexistent", "true"}).text ==
           "horovodrun: hostfile '/nonexistent': No such file or directory\n");
 }
 

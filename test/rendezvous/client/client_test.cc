@@ -8,13 +8,13 @@
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
 #include "rendezvous/server/server.h"
+#include "test/rendezvous/support/soon.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::soon;
 
 namespace {
-
-Deadline soon() { return Deadline::after(Millis(10000)); }
 
 struct Job {
   explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"})

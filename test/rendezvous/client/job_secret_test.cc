@@ -14,9 +14,11 @@
 
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/fd.h"
+#include "test/rendezvous/support/soon.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::soon;
 
 namespace {
 
@@ -76,8 +78,6 @@ struct TempFile {
   ~TempFile() { unlink(path.c_str()); }
   std::string path;
 };
-
-Deadline soon() { return Deadline::after(Millis(5000)); }
 
 }  // namespace
 

@@ -3,15 +3,15 @@
 
 #include "rendezvous/client/client.h"
 #include "rendezvous/server/server.h"
+#include "test/rendezvous/support/soon.h"
 #include "test/rendezvous/support/tampering_proxy.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
 using test::TamperingProxy;
+using test::soon;
 
 namespace {
-
-Deadline soon() { return Deadline::after(Millis(5000)); }
 
 struct Setup {
   explicit Setup(TamperingProxy::Change change)

@@ -7,16 +7,18 @@
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server.h"
 #include "test/rendezvous/support/raw_client.h"
+#include "test/rendezvous/support/soon.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
 using test::key_route;
 using test::RawClient;
 using test::RawSession;
+using test::soon;
 
 namespace {
 
-struct Setup {
+struct HostileSetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
       Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
@@ -26,12 +28,10 @@ struct Setup {
   }
 };
 
-Deadline soon() { return Deadline::after(Millis(5000)); }
-
 }  // namespace
 
 TEST_CASE("200 silent connections do not keep a client from being served", "[multi][rendezvous]") {
-  Setup setup;
+  HostileSetup setup;
   Client before = setup.client();
   REQUIRE(before.put("s", "before", as_bytes("v"), soon()).is_ok());
   std::vector<std::unique_ptr<RawClient>> crowd;
@@ -50,7 +50,7 @@ TEST_CASE("200 silent connections do not keep a client from being served", "[mul
 }
 
 TEST_CASE("Garbage on the port harms nobody", "[multi][rendezvous]") {
-  Setup setup;
+  HostileSetup setup;
   Client client = setup.client();
   REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
   std::mt19937 random(1);
@@ -72,7 +72,7 @@ TEST_CASE("Garbage on the port harms nobody", "[multi][rendezvous]") {
 
 TEST_CASE("Authenticated connections over the limit are turned away and do not hurt the others",
           "[multi][rendezvous]") {
-  Setup setup;
+  HostileSetup setup;
   std::vector<std::unique_ptr<RawSession>> sessions;
   for (std::size_t i = 0; i < max_connections(2); ++i) {
     sessions.push_back(std::make_unique<RawSession>(setup.server->port(), setup.secret));
@@ -90,7 +90,7 @@ TEST_CASE("Authenticated connections over the limit are turned away and do not h
 }
 
 TEST_CASE("A client that goes while it waits leaves nothing behind", "[multi][rendezvous]") {
-  Setup setup;
+  HostileSetup setup;
   {
     RawSession session(setup.server->port(), setup.secret);
     REQUIRE(session.open());
@@ -102,7 +102,7 @@ TEST_CASE("A client that goes while it waits leaves nothing behind", "[multi][re
 }
 
 TEST_CASE("The server stops at once while clients wait", "[multi][rendezvous]") {
-  Setup setup;
+  HostileSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   session.raw().send(session.sign(key_route(Action::kGet, "s", "k", Millis(30000))));

@@ -13,7 +13,7 @@ using test::RawSession;
 
 namespace {
 
-struct Setup {
+struct LimitsSetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
       Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
@@ -24,7 +24,7 @@ struct Setup {
 
 TEST_CASE("Requests that are not ours get the right status without a secret",
           "[multi][rendezvous]") {
-  Setup setup;
+  LimitsSetup setup;
   const auto get = [&](const std::string& line) {
     return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
   };
@@ -51,7 +51,7 @@ TEST_CASE("Requests that are not ours get the right status without a secret",
 
 TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends",
           "[multi][rendezvous]") {
-  Setup setup;
+  LimitsSetup setup;
   CHECK(setup.status_of("GET /" + std::string(600, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
   CHECK(setup.status_of("GET /" + std::string(512, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
   CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") ==
@@ -83,7 +83,7 @@ TEST_CASE("Oversized heads, targets and bodies get the right status and the conn
 }
 
 TEST_CASE("A signed value over the limit is refused with its size", "[multi][rendezvous]") {
-  Setup setup;
+  LimitsSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   const auto response =
@@ -97,7 +97,7 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
 
 TEST_CASE("A client that trickles its head is closed at the deadline",
           "[multi][rendezvous][slow]") {
-  Setup setup;
+  LimitsSetup setup;
   RawClient client(setup.server->port());
   const TimePoint start = SteadyClock::now();
   // One byte every 200 ms, far more patience than the deadline: bytes must not extend it.
@@ -114,7 +114,7 @@ TEST_CASE("A client that trickles its head is closed at the deadline",
 
 TEST_CASE("A client that trickles its body is closed at the deadline",
           "[multi][rendezvous][slow]") {
-  Setup setup;
+  LimitsSetup setup;
   RawClient client(setup.server->port());
   const TimePoint start = SteadyClock::now();
   client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
@@ -132,7 +132,7 @@ TEST_CASE("A session that is opened and not used is closed at the deadline",
           "[multi][rendezvous][slow]") {
   // Somebody who replays a recorded opening gets an answer, but must not be able to keep the
   // connection.
-  Setup setup;
+  LimitsSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   CHECK(session.raw().closed_within(kHeadDeadline + Millis(1000)));
@@ -141,7 +141,7 @@ TEST_CASE("A session that is opened and not used is closed at the deadline",
 
 TEST_CASE("A second request before the answer to the first ends the connection",
           "[multi][rendezvous]") {
-  Setup setup;
+  LimitsSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   SECTION("while the first waits") {

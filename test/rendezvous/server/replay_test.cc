@@ -12,7 +12,7 @@ using test::RawSession;
 
 namespace {
 
-struct Setup {
+struct ReplaySetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
       Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
@@ -21,7 +21,7 @@ struct Setup {
 }  // namespace
 
 TEST_CASE("A recorded request is refused in its own session", "[multi][rendezvous]") {
-  Setup setup;
+  ReplaySetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   const Bytes put = session.sign(key_route(Action::kPut, "s", "k"), as_bytes("v"));
@@ -41,7 +41,7 @@ TEST_CASE("A recorded request is refused in its own session", "[multi][rendezvou
 }
 
 TEST_CASE("A recorded session is refused on another connection", "[multi][rendezvous]") {
-  Setup setup;
+  ReplaySetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   const Bytes put = session.sign(key_route(Action::kPut, "s", "k"), as_bytes("v"));
@@ -59,7 +59,7 @@ TEST_CASE("A recorded session is refused on another connection", "[multi][rendez
 }
 
 TEST_CASE("A counter that does not rise is refused", "[multi][rendezvous]") {
-  Setup setup;
+  ReplaySetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
   const Bytes first = session.sign(key_route(Action::kGet, "s", "k"));
@@ -72,7 +72,7 @@ TEST_CASE("A counter that does not rise is refused", "[multi][rendezvous]") {
 
 TEST_CASE("Without the secret, keys that are there look like keys that are not",
           "[multi][rendezvous]") {
-  Setup setup;
+  ReplaySetup setup;
   Client client({.host = "127.0.0.1",
                  .port = setup.server->port(),
                  .secret = setup.secret,

@@ -8,7 +8,7 @@ namespace {
 using Catch::Contains;
 const TimePoint kStart{std::chrono::hours(1)};
 
-Submission submission(const std::string& name, std::uint64_t entry) {
+Submission submitted(const std::string& name, std::uint64_t entry) {
   Submission s;
   s.request.name = name;
   s.request.shape = {2};
@@ -17,7 +17,7 @@ Submission submission(const std::string& name, std::uint64_t entry) {
 }
 
 Submission join(std::uint64_t entry) {
-  Submission s = submission(kJoinName, entry);
+  Submission s = submitted(kJoinName, entry);
   s.request.op = OpType::kJoin;
   return s;
 }
@@ -40,16 +40,16 @@ wire::Decision decision(std::uint64_t sequence, std::vector<wire::DecisionItem> 
 // A worker of rank 0 of 2 that has "a" cached under bit 1.
 Worker worker_with_cached_a(WorkerOptions options = {}) {
   Worker worker(options, topology::ProcessSetTable(2));
-  REQUIRE(worker.submit({submission("a", 1)}).empty());
+  REQUIRE(worker.submit({submitted("a", 1)}).empty());
   REQUIRE(worker.take_report(kStart).requests.size() == 1);
-  REQUIRE(worker.on_decision(decision(1, {response_to(submission("a", 1), 1)})).value().ready.size() == 1);
+  REQUIRE(worker.on_decision(decision(1, {response_to(submitted("a", 1), 1)})).value().ready.size() == 1);
   return worker;
 }
 
 TEST_CASE("Worker reports a cached operation as a bit and nothing when nothing changed", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
   CHECK_FALSE(worker.has_report(kStart));
-  REQUIRE(worker.submit({submission("a", 2)}).empty());
+  REQUIRE(worker.submit({submitted("a", 2)}).empty());
   CHECK(worker.has_report(kStart));
   const wire::Report report = worker.take_report(kStart);
   CHECK(report.requests.empty());
@@ -63,7 +63,7 @@ TEST_CASE("Worker reports a cached operation as a bit and nothing when nothing c
 
 TEST_CASE("Worker resubmits in full when its bit is evicted", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
-  REQUIRE(worker.submit({submission("a", 2)}).empty());
+  REQUIRE(worker.submit({submitted("a", 2)}).empty());
   REQUIRE(worker.take_report(kStart).ready_bits.size() == 1);
   REQUIRE(worker.on_decision(decision(2, {wire::Evict{wire::CacheBit{1}}})).value().ready.empty());
   const wire::Report report = worker.take_report(kStart);
@@ -74,7 +74,7 @@ TEST_CASE("Worker resubmits in full when its bit is evicted", "[unit][negotiatio
 
 TEST_CASE("Worker notes the stale bit when a parameter changed", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
-  Submission changed = submission("a", 2);
+  Submission changed = submitted("a", 2);
   changed.request.shape = {3};
   REQUIRE(worker.submit({changed}).empty());
   const wire::Report report = worker.take_report(kStart);
@@ -88,7 +88,7 @@ TEST_CASE("Worker asks for the eviction of a bit that waits for too long, once",
   options.cached_wait_limit = Millis(100);
   Worker worker = worker_with_cached_a(options);
   CHECK_FALSE(worker.next_deadline());
-  REQUIRE(worker.submit({submission("a", 2)}).empty());
+  REQUIRE(worker.submit({submitted("a", 2)}).empty());
   REQUIRE(worker.take_report(kStart).ready_bits.size() == 1);
   CHECK(worker.next_deadline() == kStart + Millis(100));
   CHECK_FALSE(worker.has_report(kStart + Millis(99)));
@@ -99,14 +99,14 @@ TEST_CASE("Worker asks for the eviction of a bit that waits for too long, once",
 
   options.cached_wait_limit = std::nullopt;
   Worker patient = worker_with_cached_a(options);
-  REQUIRE(patient.submit({submission("a", 2)}).empty());
+  REQUIRE(patient.submit({submitted("a", 2)}).empty());
   REQUIRE(patient.take_report(kStart).ready_bits.size() == 1);
   CHECK_FALSE(patient.next_deadline());
 }
 
 TEST_CASE("Worker holds operations submitted after its join until the join ends", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
-  REQUIRE(worker.submit({join(2), submission("a", 3), submission("b", 4)}).empty());
+  REQUIRE(worker.submit({join(2), submitted("a", 3), submitted("b", 4)}).empty());
   const wire::Report report = worker.take_report(kStart);
   CHECK(report.joins.size() == 1);
   CHECK(report.requests.empty());
@@ -128,7 +128,7 @@ TEST_CASE("Worker holds operations submitted after its join until the join ends"
 
 TEST_CASE("Worker settles its outstanding bits before it joins", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
-  REQUIRE(worker.submit({submission("a", 2)}).empty());
+  REQUIRE(worker.submit({submitted("a", 2)}).empty());
   REQUIRE(worker.take_report(kStart).ready_bits.size() == 1);
   REQUIRE(worker.submit({join(3)}).empty());
   const wire::Report flush = worker.take_report(kStart);
@@ -145,7 +145,7 @@ TEST_CASE("Worker takes part with zeros where it is listed as joined, and delive
   Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
   REQUIRE(worker.submit({join(1)}).empty());
   REQUIRE(worker.take_report(kStart).joins.size() == 1);
-  wire::Response response = response_to(submission("x", 9), 0);
+  wire::Response response = response_to(submitted("x", 9), 0);
   response.joined = {0};
   auto out = worker.on_decision(decision(1, {response})).value();
   REQUIRE(out.ready.size() == 1);
@@ -158,9 +158,9 @@ TEST_CASE("Worker takes part with zeros where it is listed as joined, and delive
 
 TEST_CASE("Worker fails everything that is pending when the session stops, and everything later", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
-  REQUIRE(worker.submit({submission("a", 2), submission("b", 3)}).empty());
+  REQUIRE(worker.submit({submitted("a", 2), submitted("b", 3)}).empty());
   REQUIRE_FALSE(worker.take_report(kStart).empty());
-  REQUIRE(worker.submit({submission("c", 4), join(5), submission("d", 6)}).empty());
+  REQUIRE(worker.submit({submitted("c", 4), join(5), submitted("d", 6)}).empty());
   wire::Decision stop = decision(2, {});
   stop.stop = wire::Stop{wire::Stop::Kind::kAbort, 1, "rank 1 is lost: killed"};
   const auto out = worker.on_decision(stop).value();
@@ -171,20 +171,20 @@ TEST_CASE("Worker fails everything that is pending when the session stops, and e
   }
   CHECK(worker.stopped());
   CHECK_FALSE(worker.has_report(kStart));
-  CHECK(worker.submit({submission("e", 7)}).size() == 1);
+  CHECK(worker.submit({submitted("e", 7)}).size() == 1);
   CHECK(worker.fail_all(Status::aborted("again")).empty());
 }
 
 TEST_CASE("Worker reports a coordinator that disagrees with it", "[unit][negotiation]") {
   const auto message = [](Worker worker, wire::Decision d) { return worker.on_decision(d).status().message(); };
   CHECK_THAT(message(worker_with_cached_a(), decision(3, {})), Contains("decision 3 follows 1"));
-  CHECK_THAT(message(worker_with_cached_a(), decision(2, {response_to(submission("z", 1), 0)})),
+  CHECK_THAT(message(worker_with_cached_a(), decision(2, {response_to(submitted("z", 1), 0)})),
              Contains("\"z\" is to run, but was not reported"));
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::CacheHit{wire::CacheBit{1}}})),
              Contains("\"a\" is to run, but was not reported"));
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::CacheHit{wire::CacheBit{2}}})), Contains("unknown bit 2"));
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::Evict{wire::CacheBit{2}}})), Contains("unknown bit 2"));
-  wire::Response other_set = response_to(submission("a", 1), 0);
+  wire::Response other_set = response_to(submitted("a", 1), 0);
   other_set.process_set = 4;
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {other_set})), Contains("unknown process set 4"));
 }
