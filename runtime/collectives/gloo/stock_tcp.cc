@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -54,15 +55,19 @@ class StoreAdapter final : public gloo::rendezvous::Store {
   Millis timeout_;
 };
 
-std::set<int> open_fds() {
-  std::set<int> fds;
+// Descriptor and the file behind it: meanwhile another thread may close a descriptor and its number name a new file.
+using OpenFile = std::pair<int, ino_t>;
+
+std::set<OpenFile> open_files() {
+  std::set<OpenFile> files;
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir("/proc/self/fd"), closedir);
-  if (!dir) return fds;
+  if (!dir) return files;
   while (const dirent* entry = readdir(dir.get())) {
     const int fd = std::atoi(entry->d_name);
-    if (entry->d_name[0] != '.' && fd != dirfd(dir.get())) fds.insert(fd);
+    struct stat file {};
+    if (entry->d_name[0] != '.' && fd != dirfd(dir.get()) && fstat(fd, &file) == 0) files.emplace(fd, file.st_ino);
   }
-  return fds;
+  return files;
 }
 
 bool is_tcp(int fd) {
@@ -73,9 +78,10 @@ bool is_tcp(int fd) {
 
 // Gloo hides its sockets, so they are found by comparison. A TCP socket that another thread opened meanwhile gets the
 // same settings, which do no harm: they are what all our connections have.
-void harden_new_sockets(const std::set<int>& before) {
-  for (const int fd : open_fds()) {
-    if (before.count(fd) != 0 || !is_tcp(fd)) continue;
+void harden_new_sockets(const std::set<OpenFile>& before) {
+  for (const OpenFile& file : open_files()) {
+    const int fd = file.first;
+    if (before.count(file) != 0 || !is_tcp(fd)) continue;
     const auto set = [fd](int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof(value)); };
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     set(SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -127,7 +133,7 @@ Result<std::shared_ptr<gloo::Context>> make_stock_tcp_context(const StockTcpOpti
   const std::string what = "stock Gloo transport on " + options.address;
   try {
     StoreAdapter adapter(std::move(store), options.key_prefix + "/", options.timeout);
-    const std::set<int> before = open_fds();
+    const std::set<OpenFile> before = open_files();
     std::shared_ptr<gloo::transport::Device> device = make_device(options.address, family);
     auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.size);
     context->setTimeout(options.timeout);
