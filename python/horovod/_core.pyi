@@ -46,8 +46,11 @@ class Handle:
     def done(self) -> bool:
         """True when wait() will not block."""
 
-    def wait(self) -> None:
-        """Blocks without the GIL until the operation ended; raises its error. Ctrl-C interrupts with KeyboardInterrupt."""
+    def wait(self) -> Any:
+        """Blocks without the GIL until the operation ended; gives its `result`, or raises its error.
+
+        Ctrl-C interrupts with KeyboardInterrupt.
+        """
 
     def output_dlpack(self) -> Any:
         """After wait(): a DLPack capsule of the output that the core allocated (allgather, ...). Only once."""
@@ -93,12 +96,14 @@ def enqueue(
     root_rank: int,
     process_set: int,
     keep: Any,
+    result: Any = None,
+    /,
 ) -> Handle:
     """Submits one operation; never blocks on the network.
 
     `data_ptr` is contiguous memory of `shape`; `output_ptr` equals it for in-place forms and is 0 when the core shall
     allocate (allgather, reducescatter). `name` includes the op prefix (`allreduce.<name>`). `root_rank` is a global rank. `keep` holds
-    the tensors alive.
+    the tensors alive; `result` is what wait() gives.
     """
 
 def enqueue_alltoall(
@@ -121,6 +126,7 @@ def enqueue_group(
     postscale: float,
     process_set: int,
     keep: Any,
+    results: Sequence[Any] | None = None,
 ) -> list[Handle]:
     """Submits operations that run only when all members are ready on all ranks.
 

@@ -1,7 +1,6 @@
 #include "python/src/session_slot.h"
 
 #include <pybind11/pybind11.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -16,7 +15,7 @@ SessionSlot& session_slot() {
 }
 
 void SessionSlot::check_fork() {
-  if (session_ == nullptr || owner_ == ::getpid()) return;
+  if (session_ == nullptr || owner_.same_process()) return;
   session_->abandon_after_fork();
   // Leaked on purpose: destroying it would join threads that were not forked.
   new std::shared_ptr<Session>(std::move(session_));
@@ -44,7 +43,7 @@ std::shared_ptr<Session> SessionSlot::require_running() {
 
 void SessionSlot::set(std::shared_ptr<Session> session) {
   session_ = std::move(session);
-  owner_ = ::getpid();
+  owner_ = ForkMark();
 }
 
 std::shared_ptr<Session> SessionSlot::take() {

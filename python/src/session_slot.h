@@ -1,10 +1,9 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <memory>
 
 #include "horovod/session.h"
+#include "python/src/fork_mark.h"
 
 namespace hvd::python {
 
@@ -26,7 +25,7 @@ class SessionSlot {
   void check_fork();
 
   std::shared_ptr<Session> session_;
-  pid_t owner_ = -1;
+  ForkMark owner_;
 };
 
 SessionSlot& session_slot();

@@ -50,21 +50,23 @@ class Call:
 
 
 class Handle:
-    def __init__(self, core: FakeCore, call: Call, keep: Any) -> None:
+    def __init__(self, core: FakeCore, call: Call, keep: Any, result: Any) -> None:
         self._core = core
         self._call = call
         self._keep = keep
+        self._result = result
 
     def done(self) -> bool:
         return self._core.everything_done
 
-    def wait(self) -> None:
+    def wait(self) -> Any:
         error = self._core.failing.get(self._call.name)
         if error is not None:
             raise error
         size = self._bytes()
         if self._call.output_ptr and self._call.output_ptr != self._call.data_ptr:
             ctypes.memmove(self._call.output_ptr, self._call.data_ptr, size)
+        return self._result
 
     def _dtype(self) -> torch.dtype:
         return list(DTYPES.values())[self._call.dtype]
@@ -194,6 +196,7 @@ class FakeCore:
         root_rank: int,
         process_set: int,
         keep: Any,
+        result: Any = None,
     ) -> Handle:
         if name in self.refusing:
             raise self.refusing[name]
@@ -212,7 +215,7 @@ class FakeCore:
             process_set,
         )
         self.calls.append(call)
-        return Handle(self, call, keep)
+        return Handle(self, call, keep, result)
 
     def enqueue_group(
         self,
@@ -223,12 +226,14 @@ class FakeCore:
         postscale: float,
         process_set: int,
         keep: Any,
+        results: Sequence[Any] | None = None,
     ) -> list[Handle]:
+        shared = (reduce_op, prescale, postscale, 0, process_set, keep)
         return [
-            self.enqueue(
-                op, name, data, output, shape, dtype, device, reduce_op, prescale, postscale, 0, process_set, keep
+            self.enqueue(op, name, data, output, shape, dtype, device, *shared, result)
+            for (name, data, output, shape, dtype, device), result in zip(
+                entries, results or [None] * len(entries), strict=True
             )
-            for name, data, output, shape, dtype, device in entries
         ]
 
     @property
@@ -243,7 +248,8 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"REDUCE_{name}": number for number, name in enumerate(REDUCTIONS)}
     constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
     methods = (
-        "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous epoch "
+        "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size "
+        "is_homogeneous epoch "
         "process_sets add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}

@@ -103,22 +103,14 @@ def test_init_refuses_communicators_and_bad_ranks(fake_uninitialized: Any) -> No
     hvd.shutdown()
 
 
-def test_init_with_process_sets_says_what_is_not_built(
-    fake_uninitialized: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_takes_process_sets_or_dynamic(fake_uninitialized: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     hvd = fake_uninitialized.hvd
     monkeypatch.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "")
-    with pytest.raises(NotImplementedError, match="not built yet"):
-        hvd.init(process_sets=[hvd.ProcessSet([0])])
     with pytest.raises(ValueError, match="'static'"):
         hvd.init(process_sets="static")
     assert not hvd.is_initialized()
     hvd.init(process_sets="Dynamic")
     assert os.environ["HOROVOD_DYNAMIC_PROCESS_SETS"] == "1"
-    with pytest.raises(NotImplementedError, match="not built yet"):
-        hvd.add_process_set([5])
-    with pytest.raises(ValueError, match="exists already"):
-        hvd.add_process_set([0])
     hvd.shutdown()
 
 

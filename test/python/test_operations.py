@@ -241,29 +241,6 @@ def test_the_numbers_of_reductions_are_those_of_the_contract(fake: Any) -> None:
     assert [hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product] == [0, 1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("alltoall", (torch.ones(1),)),
-        ("alltoall_async", (torch.ones(1),)),
-        ("reducescatter", (torch.ones(1),)),
-        ("reducescatter_async", (torch.ones(1),)),
-        ("grouped_reducescatter", ([torch.ones(1)],)),
-        ("grouped_reducescatter_async", ([torch.ones(1)],)),
-        ("join", ()),
-        ("SyncBatchNorm", (3,)),
-    ],
-)
-def test_what_is_not_built_yet_says_so(fake: Any, name: str, arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(NotImplementedError, match=f"{name} is not built yet"):
-        getattr(fake.hvd, name)(*arguments)
-
-
-def test_adasum_says_that_it_is_not_built_yet(fake: Any) -> None:
-    with pytest.raises(NotImplementedError, match="Adasum is not built yet"):
-        fake.hvd.allreduce(torch.ones(1), op=fake.hvd.Adasum)
-
-
 def test_compression_halves_what_is_sent_and_keeps_the_type(fake: Any) -> None:
     hvd, x = fake.hvd, torch.tensor([1.0, 2.5], dtype=torch.float64)
     for compression, wire_type in ((hvd.Compression.fp16, "DTYPE_FLOAT16"), (hvd.Compression.bf16, "DTYPE_BFLOAT16")):

@@ -12,36 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from horovod._core import Handle
 
-__all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup", "PendingOutput", "Started"]
+__all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup"]
 
 
 class Pending(Protocol):
-    """Something that ends: done() tells whether, wait() blocks for its result or raises its error."""
+    """Something that ends: done() tells whether, wait() blocks for its result or raises its error.
+
+    Most are a native Handle itself, which gives the tensor that it wrote.
+    """
 
     def done(self) -> bool: ...
     def wait(self) -> Any: ...
-
-
-# What most operations are: a native handle, and the result that it makes valid. A tuple costs a tenth of an object,
-# which shows in a burst of small tensors.
-Started = tuple["Handle", Any]
-
-
-class PendingOutput:
-    """An operation whose output the caller allocated."""
-
-    __slots__ = ("_native", "_output")
-
-    def __init__(self, native: Handle, output: Any) -> None:
-        self._native = native
-        self._output = output
-
-    def done(self) -> bool:
-        return self._native.done()
-
-    def wait(self) -> Any:
-        self._native.wait()
-        return self._output
 
 
 class PendingCall:
@@ -96,7 +77,7 @@ class HandleTable:
     __slots__ = ("_next", "pending")
 
     def __init__(self) -> None:
-        self.pending: dict[int, Pending | Started] = {}
+        self.pending: dict[int, Pending] = {}
         self._next = 1
 
     def next_number(self) -> int:
@@ -119,7 +100,7 @@ class HandleTable:
         pending = self.pending.get(handle)
         if pending is None:
             raise ValueError(f"handle {handle!r} is unknown or was synchronised already")
-        return pending[0].done() if isinstance(pending, tuple) else pending.done()
+        return pending.done()
 
     def synchronize(self, handle: int) -> Any:
         """Waits and gives the result; None for a handle that is not outstanding. Consumes the handle, also on error."""
@@ -127,9 +108,6 @@ class HandleTable:
         if pending is None:
             return None
         try:
-            if isinstance(pending, tuple):
-                pending[0].wait()
-                return pending[1]
             return pending.wait()
         except KeyboardInterrupt:
             self.pending[handle] = pending  # still in flight: it may be waited for again

@@ -33,7 +33,7 @@ def _start_allgather(
     tensor: torch.Tensor, name: str | None, process_set: ProcessSet, finish: Callable[[Any], Any]
 ) -> tuple[int, PendingCall]:
     dtype = movable(tensor, "allgather")
-    number, native = submit(core.OP_ALLGATHER, "allgather", name, tensor, dtype, 0, 0, 1.0, 1.0, 0, process_set, tensor)
+    number, native = submit(core.OP_ALLGATHER, "allgather", name, tensor, dtype, None, 0, 1.0, 1.0, 0, process_set)
     return number, PendingCall(native, finish)
 
 
@@ -78,7 +78,7 @@ def allgather(
 
 def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
     """Starts an allgather; synchronize(handle) gives the concatenated tensor."""
-    return file(*_start_allgather(tensor, name, process_set, _gathered_tensor))
+    return file(_start_allgather(tensor, name, process_set, _gathered_tensor))
 
 
 def _start_grouped_allgather(
@@ -93,12 +93,11 @@ def _start_grouped_allgather(
         name,
         tensors,
         dtypes,
-        [0] * len(tensors),
+        [None] * len(tensors),
         0,
         1.0,
         1.0,
         process_set,
-        tensors,
     )
     return number, PendingGroup([PendingCall(native, finish) for native in natives])
 
@@ -137,7 +136,7 @@ def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
     """Starts a grouped allgather; synchronize(handle) gives the list of concatenated tensors."""
-    return file(*_start_grouped_allgather(tensors, name, process_set, _gathered_tensor))
+    return file(_start_grouped_allgather(tensors, name, process_set, _gathered_tensor))
 
 
 def sparse_allreduce_async(

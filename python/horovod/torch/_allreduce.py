@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from horovod._common.handles import Started
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._session import file, handle_average_backwards_compatibility, submit
 from horovod.torch._tensors import check_op, reducible
 from horovod.torch.compression import Compression, Compressor
+
+if TYPE_CHECKING:
+    from horovod._core import Handle
 
 _ALLREDUCE = core.OP_ALLREDUCE
 _ADASUM = core.REDUCE_ADASUM
@@ -25,35 +27,19 @@ def _start_allreduce(
     prescale: float,
     postscale: float,
     process_set: ProcessSet,
-) -> tuple[int, Started]:
+) -> tuple[int, Handle]:
     """Submits an allreduce; without `output` a new tensor is made. A few microseconds, most of them in the core."""
     if op == _ADASUM:
         check_op(op, process_set, "allreduce")
     dtype = reducible(tensor, op, "allreduce")
     if output is None:
         output = torch.empty_like(tensor)
-    number, native = submit(
-        _ALLREDUCE,
-        "allreduce",
-        name,
-        tensor,
-        dtype,
-        output.data_ptr(),
-        op,
-        prescale,
-        postscale,
-        0,
-        process_set,
-        tensor if tensor is output else (tensor, output),
-    )
-    return number, (native, output)
+    return submit(_ALLREDUCE, "allreduce", name, tensor, dtype, output, op, prescale, postscale, 0, process_set)
 
 
-def _finish(started: tuple[int, Started]) -> torch.Tensor:
+def _finish(started: tuple[int, Handle]) -> torch.Tensor:
     """Waits for what was started; its number was needed for the name only."""
-    native, output = started[1]
-    native.wait()
-    result: torch.Tensor = output
+    result: torch.Tensor = started[1].wait()
     return result
 
 
@@ -120,7 +106,7 @@ def allreduce_async(
 ) -> int:
     """Starts an allreduce into a new tensor; synchronize(handle) gives it."""
     op = handle_average_backwards_compatibility(op, average)
-    return file(*_start_allreduce(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
+    return file(_start_allreduce(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def allreduce_(
@@ -148,4 +134,4 @@ def allreduce_async_(
 ) -> int:
     """Starts an allreduce in place; synchronize(handle) gives the tensor itself."""
     op = handle_average_backwards_compatibility(op, average)
-    return file(*_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))
+    return file(_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))

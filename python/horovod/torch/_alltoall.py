@@ -127,4 +127,4 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts an alltoall; synchronize(handle) gives the output and the received splits, always both."""
-    return file(*_start_alltoall(tensor, _splits_tensor(splits), name, process_set))
+    return file(_start_alltoall(tensor, _splits_tensor(splits), name, process_set))

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from horovod._common.handles import PendingOutput
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_now
 from horovod.torch._session import file, submit
 from horovod.torch._tensors import CPU, movable, set_id
 
+if TYPE_CHECKING:
+    from horovod._core import Handle
+
 
 def _start_broadcast(
     tensor: torch.Tensor, output: torch.Tensor | None, root_rank: int, name: str | None, process_set: ProcessSet
-) -> tuple[int, PendingOutput]:
+) -> tuple[int, Handle]:
     """Submits a broadcast from global rank `root_rank`; without `output` a new tensor is made."""
     dtype = movable(tensor, "broadcast")
     if output is None:
         output = torch.empty_like(tensor)
-    number, native = submit(
-        core.OP_BROADCAST,
-        "broadcast",
-        name,
-        tensor,
-        dtype,
-        output.data_ptr(),
-        0,
-        1.0,
-        1.0,
-        root_rank,
-        process_set,
-        (tensor, output),
-    )
-    return number, PendingOutput(native, output)
+    return submit(core.OP_BROADCAST, "broadcast", name, tensor, dtype, output, 0, 1.0, 1.0, root_rank, process_set)
 
 
 class _Broadcast(torch.autograd.Function):
@@ -77,7 +65,7 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a broadcast into a new tensor; synchronize(handle) gives it."""
-    return file(*_start_broadcast(tensor, None, root_rank, name, process_set))
+    return file(_start_broadcast(tensor, None, root_rank, name, process_set))
 
 
 def broadcast_(
@@ -98,7 +86,7 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a broadcast in place; synchronize(handle) gives the tensor itself."""
-    return file(*_start_broadcast(tensor, tensor, root_rank, name, process_set))
+    return file(_start_broadcast(tensor, tensor, root_rank, name, process_set))
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

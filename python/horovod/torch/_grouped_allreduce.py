@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from horovod._common.handles import PendingGroup, PendingOutput
+from horovod._common.handles import PendingGroup
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._session import file, handle_average_backwards_compatibility, in_autograd, submit_group
@@ -36,14 +36,13 @@ def _start_grouped_allreduce(
         name,
         tensors,
         dtypes,
-        [output.data_ptr() for output in outputs],
+        outputs,
         op,
         prescale,
         postscale,
         process_set,
-        (tensors, outputs),
     )
-    return number, PendingGroup([PendingOutput(n, output) for n, output in zip(natives, outputs, strict=True)])
+    return number, PendingGroup(natives)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
@@ -112,7 +111,7 @@ def grouped_allreduce_async(
 ) -> int:
     """Starts a grouped allreduce; synchronize(handle) gives the list of new tensors."""
     op = handle_average_backwards_compatibility(op, average)
-    return file(*_start_grouped_allreduce(tensors, False, name, op, prescale_factor, postscale_factor, process_set))
+    return file(_start_grouped_allreduce(tensors, False, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def grouped_allreduce_(
@@ -140,4 +139,4 @@ def grouped_allreduce_async_(
 ) -> int:
     """Starts a grouped allreduce in place; synchronize(handle) gives the list of the tensors themselves."""
     op = handle_average_backwards_compatibility(op, average)
-    return file(*_start_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set))
+    return file(_start_grouped_allreduce(tensors, True, name, op, prescale_factor, postscale_factor, process_set))

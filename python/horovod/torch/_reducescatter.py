@@ -45,13 +45,12 @@ def _start_reducescatter(
         name,
         tensor,
         dtype,
-        0,
+        None,
         op,
         prescale,
         postscale,
         0,
         process_set,
-        tensor,
     )
     return number, PendingCall(native, _output)
 
@@ -73,12 +72,11 @@ def _start_grouped_reducescatter(
         name,
         tensors,
         dtypes,
-        [0] * len(tensors),
+        [None] * len(tensors),
         op,
         prescale,
         postscale,
         process_set,
-        tensors,
     )
     return number, PendingGroup([PendingCall(native, _output) for native in natives])
 
@@ -166,7 +164,7 @@ def reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts a reducescatter; synchronize(handle) gives this rank's rows."""
-    return file(*_start_reducescatter(tensor, name, op, prescale_factor, postscale_factor, process_set))
+    return file(_start_reducescatter(tensor, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def grouped_reducescatter(
@@ -199,4 +197,4 @@ def grouped_reducescatter_async(
     postscale_factor: float = 1.0,
 ) -> int:
     """Starts a grouped reducescatter; synchronize(handle) gives the list of this rank's rows of each."""
-    return file(*_start_grouped_reducescatter(tensors, name, op, prescale_factor, postscale_factor, process_set))
+    return file(_start_grouped_reducescatter(tensors, name, op, prescale_factor, postscale_factor, process_set))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from horovod._common.handles import HandleTable, Pending, Started
+from horovod._common.handles import HandleTable, Pending
 from horovod._common.native import core
 from horovod.common import util
 from horovod.common.basics import HorovodBasics
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 basics = HorovodBasics(__file__, "mpi_lib_v2")
 handles = HandleTable()
+_pending = handles.pending
 
 basics._set_hooks(on_init=handles.pending.clear, on_shutdown=handles.restart_numbers)
 _setup(basics)
@@ -28,9 +29,10 @@ handle_average_backwards_compatibility = util.get_average_backwards_compatibilit
 _enqueue = core.enqueue
 
 
-def file(number: int, pending: Pending | Started) -> int:
-    """Makes a pending operation known under its handle."""
-    handles.pending[number] = pending
+def file(started: tuple[int, Pending]) -> int:
+    """Makes an operation that was started known under its number, its public handle."""
+    number, pending = started
+    _pending[number] = pending
     return number
 
 
@@ -40,22 +42,25 @@ def submit(
     name: str | None,
     tensor: torch.Tensor,
     dtype: int,
-    output_ptr: int,
+    output: torch.Tensor | None,
     op: int,
     prescale: float,
     postscale: float,
     root_rank: int,
     process_set: ProcessSet,
-    keep: Any,
 ) -> tuple[int, Handle]:
-    """Submits one tensor under `prefix.name` or an automatic name; gives its number and its native handle."""
+    """Submits one tensor under `prefix.name` or an automatic name; gives its number and its native handle.
+
+    The result goes to `output`, which is `tensor` for the forms in place and None when the core allocates.
+    """
     number = handles.next_number()
+    data = tensor.data_ptr()
     try:
         native = _enqueue(
             operation,
             f"{prefix}.{name}" if name else f"{prefix}.noname.{number}",
-            tensor.data_ptr(),
-            output_ptr,
+            data,
+            data if output is tensor else 0 if output is None else output.data_ptr(),
             tensor.shape,
             dtype,
             CPU,
@@ -64,7 +69,8 @@ def submit(
             postscale,
             root_rank,
             set_id(process_set),
-            keep,
+            tensor if output is tensor else (tensor, output),
+            output,
         )
     except BaseException:
         handles.give_back(number)
@@ -83,12 +89,11 @@ def submit_group(
     name: str | None,
     tensors: Sequence[torch.Tensor],
     dtypes: Sequence[int],
-    output_ptrs: Sequence[int],
+    outputs: Sequence[torch.Tensor | None],
     op: int,
     prescale: float,
     postscale: float,
     process_set: ProcessSet,
-    keep: Any,
 ) -> tuple[int, list[Handle]]:
     """The same for tensors that are negotiated together; all of them are submitted or none."""
     number = handles.next_number()
@@ -96,14 +101,24 @@ def submit_group(
         return number, []
     base = f"{prefix}.{name}" if name else f"{prefix}.noname.{number}"
     entries = [
-        (f"{base}_{index + 1}of{len(tensors)}", tensor.data_ptr(), output_ptr, tensor.shape, dtype, CPU)
-        for index, (tensor, output_ptr, dtype) in enumerate(zip(tensors, output_ptrs, dtypes, strict=True))
+        (
+            f"{base}_{index + 1}of{len(tensors)}",
+            tensor.data_ptr(),
+            0 if output is None else output.data_ptr(),
+            tensor.shape,
+            dtype,
+            CPU,
+        )
+        for index, (tensor, output, dtype) in enumerate(zip(tensors, outputs, dtypes, strict=True))
     ]
     try:
-        return number, core.enqueue_group(operation, entries, op, prescale, postscale, set_id(process_set), keep)
+        natives = core.enqueue_group(
+            operation, entries, op, prescale, postscale, set_id(process_set), (tensors, outputs), outputs
+        )
     except BaseException:
         handles.give_back(number)
         raise
+    return number, natives
 
 
 def in_autograd(tensors: Sequence[torch.Tensor]) -> bool:

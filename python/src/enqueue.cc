@@ -1,0 +1,107 @@
+#include "python/src/enqueue.h"
+
+#include <exception>
+#include <utility>
+
+#include "python/src/error_map.h"
+#include "python/src/gil.h"
+#include "python/src/operation_args.h"
+#include "python/src/session_slot.h"
+
+namespace py = pybind11;
+
+namespace hvd::python {
+
+namespace {
+
+constexpr Py_ssize_t kArguments = 13;  // and `result`, which may be left out
+
+void throw_if_set() {
+  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+}
+
+std::string text_of(PyObject* object) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object, &size);
+  if (text == nullptr) throw py::error_already_set();
+  return {text, static_cast<std::size_t>(size)};
+}
+
+int int_of(PyObject* object) {
+  const long value = PyLong_AsLong(object);
+  if (value == -1) throw_if_set();
+  if (value != static_cast<int>(value)) throw py::value_error("out of range: " + std::to_string(value));
+  return static_cast<int>(value);
+}
+
+std::uintptr_t address_of(PyObject* object) {
+  void* value = PyLong_AsVoidPtr(object);
+  if (value == nullptr) throw_if_set();
+  return reinterpret_cast<std::uintptr_t>(value);
+}
+
+double double_of(PyObject* object) {
+  const double value = PyFloat_AsDouble(object);
+  if (value == -1.0) throw_if_set();
+  return value;
+}
+
+Shape shape_of(PyObject* object) {
+  const auto items = py::reinterpret_steal<py::object>(PySequence_Fast(object, "shape: expected a sequence of ints"));
+  if (!items) throw py::error_already_set();
+  Shape shape(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr())));
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    shape[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i)));
+    if (shape[i] == -1) throw_if_set();
+  }
+  return shape;
+}
+
+py::object enqueue_from(PyObject* const* args, PyObject* result) {
+  const auto op = checked<OpType>(int_of(args[0]), kOpTypeCount, "op");
+  TensorArgs tensor{text_of(args[1]), address_of(args[2]), address_of(args[3]),
+                    shape_of(args[4]), int_of(args[5]),    int_of(args[6])};
+  const CommonArgs common{op,
+                          checked<ReduceOp>(int_of(args[7]), kReduceOpCount, "reduce_op"),
+                          double_of(args[8]),
+                          double_of(args[9]),
+                          int_of(args[10]),
+                          int_of(args[11]),
+                          keep_alive(py::reinterpret_borrow<py::object>(args[12]))};
+  auto slot = slot_for(op, tensor.output);
+  Operation operation = make_operation(std::move(tensor), common, slot);
+  return py::cast(submit(std::move(operation), std::move(slot), py::reinterpret_borrow<py::object>(result)));
+}
+
+PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  try {
+    if (count != kArguments && count != kArguments + 1) {
+      throw py::type_error("enqueue() takes " + std::to_string(kArguments) + " or " + std::to_string(kArguments + 1) +
+                           " arguments by position, not " + std::to_string(count));
+    }
+    return enqueue_from(args, count > kArguments ? args[kArguments] : Py_None).release().ptr();
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const py::builtin_exception& error) {
+    error.set_error();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+PyMethodDef kEnqueueMethod = {"enqueue", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enqueue)),
+                              METH_FASTCALL, "Submits one operation; never blocks on the network."};
+
+PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, py::object result) {
+  release_dropped_objects();
+  const auto session = session_slot().require_running();
+  const DataType dtype = operation.input.dtype;
+  auto handle = session->enqueue(std::move(operation));
+  raise_if_error(handle.status());
+  return {std::move(handle).value(), std::move(slot), dtype, std::move(result)};
+}
+
+}  // namespace hvd::python

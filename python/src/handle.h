@@ -1,0 +1,51 @@
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "horovod/session.h"
+#include "python/src/dlpack.h"
+#include "python/src/fork_mark.h"
+
+namespace hvd::python {
+
+// Receives the memory of a result whose shape only the core knows. Written once, by a lane, before the handle is done.
+struct OutputSlot {
+  std::shared_ptr<CoreBuffer> buffer;
+};
+
+// Waits without the GIL until `handle` is done; raises its error, KeyboardInterrupt, or HorovodInternalError in a child
+// that was forked after `submitted`.
+void wait_for_handle(const HandlePtr& handle, const ForkMark& submitted);
+
+// What Python calls a Handle: the core's handle, and the memory the core allocated for it. Used under the GIL.
+class PyHandle {
+ public:
+  // `result` is what wait() gives: the tensor whose memory the operation writes, or None.
+  PyHandle(HandlePtr handle, std::shared_ptr<OutputSlot> output, DataType dtype, pybind11::object result)
+      : handle_(std::move(handle)), output_(std::move(output)), dtype_(dtype), result_(std::move(result)) {}
+
+  bool done() const;
+  pybind11::object wait() const {
+    wait_for_handle(handle_, submitted_);
+    return result_;
+  }
+  // These three raise ValueError unless done().
+  pybind11::capsule output_dlpack() const;
+  std::vector<std::int64_t> received_splits() const;
+  std::int64_t value() const;
+
+ private:
+  void require_done() const;
+
+  HandlePtr handle_;
+  std::shared_ptr<OutputSlot> output_;
+  DataType dtype_;
+  pybind11::object result_;
+  ForkMark submitted_;
+};
+
+}  // namespace hvd::python
