@@ -113,7 +113,9 @@ Status Agent::handle(const Frame& frame) {
 
 Status Agent::launch(LaunchMessage message) {
   if (launch_) return Status::precondition("an agent got a second launch frame");
-  HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret));
+  HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret, [this](int rank) {
+                         send(FrameType::kRankFailing, RankFailingMessage{rank});
+                       }));
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
     send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +

@@ -45,7 +45,7 @@ bool same_uid(int fd) {
 
 }  // namespace
 
-// One request. It waits for the fixed number of bytes, answers when they are right, and closes.
+// One request or notice. It waits for as many bytes as its kind has, answers when they are right, and closes.
 class SecretSocket::Client {
  public:
   Client(SecretSocket& owner, Fd fd)
@@ -65,27 +65,42 @@ class SecretSocket::Client {
  private:
   // True when the connection has served its purpose, or never will.
   bool progress() {
-    const ssize_t n = ::recv(fd_.get(), request_.data() + received_, request_.size() - received_, 0);
+    const ssize_t n = ::recv(fd_.get(), request_.data() + received_, wanted() - received_, 0);
     if (n < 0) return errno != EAGAIN && errno != EINTR;
     if (n == 0) return true;
     received_ += static_cast<std::size_t>(n);
-    if (received_ < request_.size()) return false;
+    if (received_ < wanted()) return false;
     answer();
     return true;
   }
 
+  // What the bytes so far ask for; meaningless unless kAgentRequestBytes are there.
+  std::uint8_t kind() const { return request_[rendezvous::kAgentMagic.size()]; }
+
+  std::size_t wanted() const {
+    const bool is_notice = received_ >= rendezvous::kAgentRequestBytes && kind() == rendezvous::kAgentNoticeFailing;
+    return is_notice ? rendezvous::kAgentNoticeBytes : rendezvous::kAgentRequestBytes;
+  }
+
   void answer() {
     const std::string_view magic = rendezvous::kAgentMagic;
-    if (std::memcmp(request_.data(), magic.data(), magic.size()) != 0 ||
-        request_.back() != rendezvous::kAgentRequestSecret) {
-      return;
-    }
+    if (std::memcmp(request_.data(), magic.data(), magic.size()) != 0) return;
     std::array<std::uint8_t, rendezvous::kAgentAnswerBytes> out{};
     std::memcpy(out.data(), magic.data(), magic.size());
     out[magic.size()] = rendezvous::kAgentAnswerOk;
-    std::memcpy(out.data() + magic.size() + 1, owner_.secret_.bytes().data(), crypto::kSecretSize);
+    std::size_t size = rendezvous::kAgentRequestBytes;
+    if (kind() == rendezvous::kAgentRequestSecret) {
+      std::memcpy(out.data() + size, owner_.secret_.bytes().data(), crypto::kSecretSize);
+      size = out.size();
+    } else if (kind() == rendezvous::kAgentNoticeFailing) {
+      std::int32_t rank = 0;
+      std::memcpy(&rank, request_.data() + size, sizeof(rank));
+      if (owner_.on_failing_) owner_.on_failing_(rank);
+    } else {
+      return;
+    }
     // An empty socket buffer takes 41 bytes in one piece.
-    [[maybe_unused]] const ssize_t n = ::send(fd_.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    [[maybe_unused]] const ssize_t n = ::send(fd_.get(), out.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
     explicit_bzero(out.data(), out.size());
   }
 
@@ -93,16 +108,18 @@ class SecretSocket::Client {
   Fd fd_;
   UvHandle<uv_poll_t> poll_;
   loop::Timer deadline_;
-  std::array<std::uint8_t, rendezvous::kAgentRequestBytes> request_{};
+  std::array<std::uint8_t, rendezvous::kAgentNoticeBytes> request_{};
   std::size_t received_ = 0;
 };
 
-SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name)
-    : loop_(loop), secret_(secret), name_(std::move(name)) {}
+SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name,
+                           std::function<void(int)> on_failing)
+    : loop_(loop), secret_(secret), name_(std::move(name)), on_failing_(std::move(on_failing)) {}
 SecretSocket::~SecretSocket() = default;
 
-Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& secret) {
-  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name()));
+Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& secret,
+                                                         std::function<void(int)> on_failing) {
+  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name(), std::move(on_failing)));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
   const int rc = self->poll_.init(
       self.get(), [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,14 +14,16 @@
 
 namespace hvd::launcher {
 
-// Hands the job secret to processes of our own uid on this host, as often as they ask: the abstract AF_UNIX socket of
-// docs/design/001-job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
+// Hands the job secret to processes of our own uid on this host, as often as they ask, and hears of ranks that go down by
+// their own fault: the abstract AF_UNIX socket of docs/design/001-job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
 // with a deadline; a client of another uid is turned away before a byte is read.
 class SecretSocket {
  public:
   static constexpr std::size_t kMaxClients = 64;
 
-  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret);
+  // `on_failing(rank)` runs before the rank is answered; the number is what the rank said, unchecked.
+  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret,
+                                                    std::function<void(int)> on_failing);
   ~SecretSocket();
 
   // The value of HOROVOD_AGENT.
@@ -29,7 +32,7 @@ class SecretSocket {
  private:
   class Client;
 
-  SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name);
+  SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, std::function<void(int)> on_failing);
   void accept_all();
   void watch();
   void forget(Client* client);
@@ -37,6 +40,7 @@ class SecretSocket {
   MainLoop& loop_;
   crypto::Secret secret_;
   std::string name_;
+  std::function<void(int)> on_failing_;
   Fd listener_;
   UvHandle<uv_poll_t> poll_;
   std::vector<std::unique_ptr<Client>> clients_;

@@ -172,6 +172,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kRankStarted:
     case FrameType::kRankNotStarted:
     case FrameType::kRankExited:
+    case FrameType::kRankFailing:
       return handle_rank(agent, frame);
     case FrameType::kNotice: {
       HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
@@ -225,6 +226,10 @@ Status JobDriver::handle_rank(int agent, const Frame& frame) {
     HVD_ASSIGN_OR_RETURN(const RankNotStartedMessage message, decode_rank_not_started(frame.payload));
     HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
     apply(job_.rank_not_started(message.rank, message.code, message.reason, now));
+  } else if (frame.type == FrameType::kRankFailing) {
+    HVD_ASSIGN_OR_RETURN(const RankFailingMessage message, decode_rank_failing(frame.payload));
+    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    job_.rank_failing(message.rank);
   } else {
     HVD_ASSIGN_OR_RETURN(const RankExitedMessage message, decode_rank_exited(frame.payload));
     HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));

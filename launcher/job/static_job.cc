@@ -97,21 +97,40 @@ JobActions StaticJob::rank_not_started(int rank, int code, const std::string& re
   return out;
 }
 
+void StaticJob::rank_failing(int rank) {
+  if (!failing_ && !failure_ && ranks_[static_cast<std::size_t>(rank)].state == RankState::kRunning) failing_ = rank;
+}
+
 JobActions StaticJob::rank_exited(int rank, const ExitStatus& status, TimePoint now) {
   JobActions out;
-  const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
-  if (record.state == RankState::kEnded) return out;
-  if (!status.ok()) {
-    if (!failure_) {
-      fail({.rank = rank, .host = agents_[static_cast<std::size_t>(record.agent)].host, .pid = record.pid,
-            .exit_code = status.shell_code(), .what = describe(status)},
-           now, out);
-    } else if (state_ == State::kGrace && later_failures_.size() < kMaxNamed) {
-      later_failures_.push_back("rank " + std::to_string(rank) + " " + describe(status));
-    }
-  }
+  if (ranks_[static_cast<std::size_t>(rank)].state == RankState::kEnded) return out;
+  if (!status.ok()) rank_failed(rank, status, now, out);
   rank_ended(rank, now, out);
   return out;
+}
+
+JobFailure StaticJob::failure_of(int rank, int exit_code, std::string what) const {
+  const RankRecord& record = ranks_[static_cast<std::size_t>(rank)];
+  return {.rank = rank, .host = agents_[static_cast<std::size_t>(record.agent)].host, .pid = record.pid,
+          .exit_code = exit_code, .what = std::move(what)};
+}
+
+void StaticJob::rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out) {
+  const bool failing_is_left = failing_ && ranks_[static_cast<std::size_t>(*failing_)].state != RankState::kEnded;
+  if (!failure_ && failing_is_left && *failing_ != rank) {
+    ranks_[static_cast<std::size_t>(rank)].state = RankState::kEnded;
+    fail(failure_of(*failing_, 1, "failed with an uncaught exception"), now, out);
+  }
+  if (!failure_) {
+    fail(failure_of(rank, status.shell_code(), describe(status)), now, out);
+  } else if (state_ != State::kGrace) {
+    return;  // ended by us
+  } else if (failure_->rank == rank) {
+    failure_->exit_code = status.shell_code();
+    failure_->what = describe(status);
+  } else if (later_failures_.size() < kMaxNamed) {
+    later_failures_.push_back("rank " + std::to_string(rank) + " " + describe(status));
+  }
 }
 
 void StaticJob::rank_ended(int rank, TimePoint now, JobActions& out) {

@@ -63,6 +63,9 @@ class StaticJob {
   JobActions agent_done(int agent, TimePoint now);
   JobActions rank_started(int rank, int pid, TimePoint now);
   JobActions rank_not_started(int rank, int code, const std::string& reason, TimePoint now);
+  // The rank says that it goes down by its own fault. Others that fail because of it may exit before it does; none of them
+  // is the first failure then.
+  void rank_failing(int rank);
   JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
   JobActions signal_received(int signal, TimePoint now);
   // The launcher itself cannot go on (nobody reads its output): like a signal, with a reason of its own.
@@ -95,6 +98,8 @@ class StaticJob {
   bool any_rank_left() const;
   bool any_agent_left() const;
   std::string name_ranks(RankState state) const;
+  JobFailure failure_of(int rank, int exit_code, std::string what) const;
+  void rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out);
   void fail(JobFailure failure, TimePoint now, JobActions& out);
   void rank_ended(int rank, TimePoint now, JobActions& out);
   void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);
@@ -109,6 +114,7 @@ class StaticJob {
   State state_ = State::kStarting;
   bool launched_ = false;
   std::optional<TimePoint> deadline_;
+  std::optional<int> failing_;  // the first rank that announced its failure
   std::optional<JobFailure> failure_;
   std::vector<std::string> later_failures_;
   int stop_code_ = 0;  // of the user's signal, or of stop(); 0: neither

@@ -10,7 +10,7 @@ namespace {
 bool is_known(std::uint8_t type) {
   return (type >= static_cast<std::uint8_t>(FrameType::kLaunch) &&
           type <= static_cast<std::uint8_t>(FrameType::kShutdown)) ||
-         (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kDone));
+         (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kRankFailing));
 }
 
 Status check_header(std::uint32_t size, std::uint8_t version, std::uint8_t type, std::uint16_t zero) {

@@ -27,6 +27,7 @@ enum class FrameType : std::uint8_t {
   kNotice = 70,
   kError = 71,
   kDone = 72,
+  kRankFailing = 73,
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;

@@ -159,6 +159,19 @@ Result<RankExitedMessage> decode_rank_exited(ByteSpan payload) {
   return finish(in, "rank-exited frame", message);
 }
 
+Bytes encode(const RankFailingMessage& message) {
+  ByteWriter out;
+  out.put(message.rank);
+  return out.take();
+}
+
+Result<RankFailingMessage> decode_rank_failing(ByteSpan payload) {
+  ByteReader in(payload);
+  RankFailingMessage message;
+  message.rank = get_rank(in);
+  return finish(in, "rank-failing frame", message);
+}
+
 Bytes encode(const TextMessage& message) {
   ByteWriter out;
   out.put_string(cut(message.text));

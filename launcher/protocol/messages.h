@@ -76,6 +76,11 @@ struct RankExitedMessage {
   std::int32_t signal = 0;
 };
 
+// The rank goes down by its own fault. Its exit follows; those of ranks that failed because of it may come before.
+struct RankFailingMessage {
+  std::int32_t rank = -1;
+};
+
 // kNotice and kError.
 struct TextMessage {
   std::string text;
@@ -90,6 +95,7 @@ Bytes encode(const RankNotStartedMessage& message);
 Bytes encode(const OutputMessage& message);
 Bytes encode(const OutputEndMessage& message);
 Bytes encode(const RankExitedMessage& message);
+Bytes encode(const RankFailingMessage& message);
 Bytes encode(const TextMessage& message);
 
 Result<LaunchMessage> decode_launch(ByteSpan payload);
@@ -101,6 +107,7 @@ Result<RankNotStartedMessage> decode_rank_not_started(ByteSpan payload);
 Result<OutputMessage> decode_output(ByteSpan payload);
 Result<OutputEndMessage> decode_output_end(ByteSpan payload);
 Result<RankExitedMessage> decode_rank_exited(ByteSpan payload);
+Result<RankFailingMessage> decode_rank_failing(ByteSpan payload);
 Result<TextMessage> decode_text(ByteSpan payload);
 
 }  // namespace hvd::launcher

@@ -71,6 +71,12 @@ def init(environment: dict[str, str] | None = None, process_sets: Sequence[Seque
 def shutdown() -> None:
     """Ends the session on all ranks; idempotent; safe before init()."""
 
+def announce_failure(why: str) -> None:
+    """Tells the other ranks and the launcher that this process goes down because of `why`. shutdown() has to follow.
+
+    Does nothing before init(), after shutdown(), and when another rank has failed before.
+    """
+
 def is_initialized() -> bool: ...
 def rank() -> int: ...
 def size() -> int: ...

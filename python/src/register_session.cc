@@ -81,6 +81,13 @@ void remove_process_set(std::int32_t id) {
   wait_for_change(handle.value());
 }
 
+void announce_failure(const std::string& why) {
+  const std::shared_ptr<Session> session = session_slot().get();
+  if (session == nullptr) return;
+  pybind11::gil_scoped_release release;
+  session->announce_failure(why);
+}
+
 void shutdown() {
   std::shared_ptr<Session> session = session_slot().take();
   if (session == nullptr) return;
@@ -103,6 +110,7 @@ void register_session(pybind11::module_& module) {
   module.def("init", &init, pybind11::arg("environment") = pybind11::none(),
              pybind11::arg("process_sets") = RankLists());
   module.def("shutdown", &shutdown);
+  module.def("announce_failure", &announce_failure, pybind11::arg("why"));
   module.def("is_initialized", [] { return session_slot().get() != nullptr; });
   def_topology(module, "rank", &JobTopology::rank);
   def_topology(module, "size", &JobTopology::size);

@@ -9,7 +9,8 @@
 
 // The agent's socket, docs/design/001-job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
 // sends kAgentHelloBytes and one byte, the request; the agent answers kAgentHelloBytes, one byte,
-// the outcome, then the secret, and closes.
+// the outcome, then the secret, and closes. A rank that goes down by its own fault sends
+// kAgentHelloBytes, one byte, and its number (i32, little-endian); the answer ends after the outcome.
 namespace hvd::rendezvous {
 
 inline constexpr std::string_view kAgentSocketPrefix =
@@ -20,8 +21,10 @@ inline constexpr std::size_t kAgentSocketNameBytes =
 
 inline constexpr std::string_view kAgentMagic = "HVDAGNT1";
 inline constexpr std::uint8_t kAgentRequestSecret = 1;
+inline constexpr std::uint8_t kAgentNoticeFailing = 2;
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
 inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1;
+inline constexpr std::size_t kAgentNoticeBytes = kAgentRequestBytes + sizeof(std::int32_t);
 inline constexpr std::size_t kAgentAnswerBytes = kAgentMagic.size() + 1 + crypto::kSecretSize;
 
 // How long the agent waits for a complete request before it closes.

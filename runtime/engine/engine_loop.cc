@@ -92,6 +92,12 @@ void EngineLoop::request_shutdown() {
   });
 }
 
+void EngineLoop::fail(const std::string& why) {
+  loop_.post([this, why] {
+    if (attached_) report_lost(options_.membership.rank, why);
+  });
+}
+
 void EngineLoop::force_stop(const wire::Stop& reason) {
   loop_.post([this, reason] {
     const auto dropped = worker_.fail_all(reason.status());

@@ -47,6 +47,9 @@ class EngineLoop final : public transport::ControlHandler {
   void request_shutdown();
   Event& stopped() { return stopped_; }
 
+  // Ends the session of all ranks because this one fails.
+  void fail(const std::string& why);
+
   // Ends this rank's part without asking anybody.
   void force_stop(const wire::Stop& reason);
 

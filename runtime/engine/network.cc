@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "rendezvous/client/failure_notice.h"
 #include "rendezvous/client/job_secret.h"
 #include "runtime/base/fd.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
@@ -20,6 +21,9 @@ namespace {
 
 // The group that all ranks of the job join, once per init().
 constexpr const char* kWorldGroup = "world";
+
+// An agent answers within a millisecond; one that does not must not hold up a rank that goes down.
+constexpr Millis kAgentPatience{500};
 
 Result<crypto::Secret> job_secret(const config::RuntimeConfig& config, Deadline deadline) {
   if (!config.agent_socket.empty()) return rendezvous::fetch_secret_from_agent(config.agent_socket, deadline);
@@ -123,6 +127,11 @@ Result<std::shared_ptr<gloo::Context>> Network::stock_context(const topology::Pr
                   return client_.put(scope, key, value, Deadline::after(config_.gloo_timeout));
                 },
                 [this, scope](const std::string& key, Deadline deadline) { return client_.wait(scope, key, deadline); }});
+}
+
+Status Network::tell_agent_of_failure() {
+  if (config_.agent_socket.empty()) return Status::ok();
+  return rendezvous::announce_failure_to_agent(config_.agent_socket, config_.rank, Deadline::after(kAgentPatience));
 }
 
 void Network::abort(const Status& why) {

@@ -26,6 +26,8 @@ class Network {
   transport::Fabric& fabric() { return *fabric_; }
   // Backends on the transport that the configuration names.
   BackendFactory backend_factory();
+  // Tells the agent that started this rank that it goes down; nothing to do without one. Blocks for half a second at most.
+  Status tell_agent_of_failure();
   // Wakes whoever waits for the store or for data.
   void abort(const Status& why);
 

@@ -128,6 +128,16 @@ class SessionImpl final : public Session {
     return handles;
   }
 
+  void announce_failure(const std::string& why) override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (shut_down_ || !connected_ || network_ == nullptr || engine_.stopped().is_set()) return;
+    // The launcher first: nobody that learns of it from this rank may end before the launcher knows whom to blame.
+    if (const Status told = network_->tell_agent_of_failure(); !told.is_ok()) {
+      HVD_LOG(kInfo, "the agent was not told of the failure", log_field("why", told.message()));
+    }
+    engine_.fail(why);
+  }
+
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (std::exchange(shut_down_, true)) return;

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from horovod import _env
+from horovod._common import uncaught
 from horovod._common.native import core
 from horovod.common.process_sets import (
     ProcessSet,
@@ -80,6 +81,7 @@ class HorovodBasics:
                 stacklevel=2,
             )
         _setup(self)
+        uncaught.install()
         atexit.unregister(self._shutdown_at_exit)
         atexit.register(self._shutdown_at_exit)
         _init_process_sets(sets)
@@ -94,6 +96,7 @@ class HorovodBasics:
     def _shutdown_at_exit(self) -> None:
         # A forked child that ends by sys.exit runs the parent's exit functions; the session is not its to end.
         if os.getpid() == self._init_pid:
+            uncaught.announce_last()
             self.shutdown()
 
     def is_initialized(self) -> bool:

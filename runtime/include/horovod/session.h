@@ -108,6 +108,11 @@ class Session {
   // All or nothing; no member runs before all members are ready on every rank. Requires: one op kind, one process set.
   virtual Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) = 0;
 
+  // This process goes down because of `why`: what others have pending fails with a text that names this rank and the
+  // reason, and the launcher learns whose failure was the first. Does nothing once the session has ended, which means
+  // that another rank failed before. shutdown() has to follow.
+  virtual void announce_failure(const std::string& why) = 0;
+
   // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.
   virtual void shutdown() = 0;
 

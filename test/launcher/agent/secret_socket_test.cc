@@ -11,6 +11,7 @@
 #include <set>
 
 #include "launcher/process/main_loop.h"
+#include "rendezvous/client/failure_notice.h"
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
 #include "runtime/loop/timer.h"
@@ -60,7 +61,7 @@ const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
 TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
-  auto socket = SecretSocket::open(loop, secret).value();
+  auto socket = SecretSocket::open(loop, secret, {}).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
   const std::string expected =
       std::string(rendezvous::kAgentMagic) + '\0' + std::string(as_text(secret.bytes()));
@@ -71,14 +72,14 @@ TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]"
 
 TEST_CASE("SecretSocket answers nothing to anything else", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
-  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x02"); }).empty());
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x03"); }).empty());
   CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP"); }).empty());
 }
 
 TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
   std::vector<Fd> silent;
   for (std::size_t i = 0; i + 1 < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
   CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
@@ -86,7 +87,7 @@ TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]"
 
 TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random()).value();
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
   std::vector<Fd> silent;
   for (std::size_t i = 0; i < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
   // All places are taken: this one is served only when they have been freed.
@@ -97,6 +98,20 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
   std::set<std::string> names;
-  for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret).value()->name());
+  for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret, {}).value()->name());
   CHECK(names.size() == 10);
+}
+
+TEST_CASE("SecretSocket hears of a rank that fails, and answers without the secret", "[agent]") {
+  MainLoop loop;
+  std::vector<int> failing;
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), [&](int rank) { failing.push_back(rank); }).value();
+  const std::string notice = std::string(rendezvous::kAgentMagic) + '\x02' + std::string("\x05\x01\x00\x00", 4);
+  CHECK(serve(loop, [&] { return ask(socket->name(), notice); }) == std::string(rendezvous::kAgentMagic) + '\0');
+  CHECK(failing == std::vector<int>{261});
+  const auto told = serve(loop, [&] {
+    return rendezvous::announce_failure_to_agent(socket->name(), 3, Deadline::after(std::chrono::seconds(5)));
+  });
+  CHECK(told.is_ok());
+  CHECK(failing.back() == 3);
 }

@@ -42,6 +42,10 @@ class Script {
     if (command.name == "started") return to_text(job_->rank_started(rank, static_cast<int>(command.number("pid", 0)), now));
     if (command.name == "not_started") return to_text(job_->rank_not_started(rank, 127, "command not found: x", now));
     if (command.name == "signal") return to_text(job_->signal_received(static_cast<int>(command.number("number", 0)), now));
+    if (command.name == "failing") {
+      job_->rank_failing(rank);
+      return "ok\n";
+    }
     if (command.name == "exited") {
       return to_text(job_->rank_exited(rank, {.code = static_cast<int>(command.number("code", 0)),
                                               .signal = static_cast<int>(command.number("signal", 0))}, now));

@@ -195,6 +195,23 @@ TEST_CASE("Shutdown of one rank fails what others have pending", "[multi][engine
   CHECK(problems.text() == "");
 }
 
+TEST_CASE("A rank that announces its failure is named with its reason in the others' errors", "[multi][engine]") {
+  for (const int failing : {0, 1, 2}) {
+    JobFixture job(3);
+    Problems problems;
+    job.run([&](Session& session) {
+      if (session.topology().rank == failing) return session.announce_failure("uncaught exception KeyError: 'x'");
+      std::vector<float> data(3);
+      auto handle = session.enqueue(allreduce("alone", data));
+      const Status status = handle.is_ok() ? wait(handle.value()) : handle.status();
+      problems.expect_code(status, StatusCode::kPeerLost,
+                           "rank " + std::to_string(failing) + " is lost: uncaught exception KeyError: 'x'", "survivor");
+      session.announce_failure("because of the other's");  // comes too late to be anybody's reason
+    });
+    CHECK(problems.text() == "");
+  }
+}
+
 TEST_CASE("A rank that shuts down right after its last collective does not break it for others", "[multi][engine]") {
   JobFixture job(2);
   Problems problems;

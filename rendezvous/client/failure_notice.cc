@@ -1,0 +1,31 @@
+#include "rendezvous/client/failure_notice.h"
+
+#include <array>
+
+#include "rendezvous/client/socket_io.h"
+#include "rendezvous/protocol/agent_socket.h"
+#include "runtime/base/bytes.h"
+
+namespace hvd::rendezvous {
+
+Status announce_failure_to_agent(const std::string& agent_name, int rank, Deadline deadline) {
+  if (!is_agent_socket_name(agent_name)) {
+    return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
+  }
+  HVD_ASSIGN_OR_RETURN(const Fd fd, connect_abstract(agent_name, deadline, -1));
+  ByteWriter notice;
+  notice.put_raw(as_bytes(kAgentMagic));
+  notice.put(kAgentNoticeFailing);
+  notice.put(static_cast<std::int32_t>(rank));
+  HVD_RETURN_IF_ERROR(send_all(fd, notice.take(), deadline, -1));
+  std::array<std::uint8_t, kAgentRequestBytes> answer{};
+  std::size_t received = 0;
+  while (received < answer.size()) {
+    HVD_ASSIGN_OR_RETURN(const std::size_t size,
+                         receive_some(fd, std::span(answer).subspan(received), deadline, -1));
+    received += size;
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd::rendezvous

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/status.h"
+
+namespace hvd::rendezvous {
+
+// Tells the agent on this host, by the name in HOROVOD_AGENT, that `rank` goes down by its own fault, and waits for the
+// answer: by then the launcher's stream holds it, before anything that follows from it.
+Status announce_failure_to_agent(const std::string& agent_name, int rank, Deadline deadline);
+
+}  // namespace hvd::rendezvous
