@@ -6,7 +6,7 @@ that. The core holds the table of ids and ranks; the objects here only name its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -98,6 +98,13 @@ global_process_set.process_set_id = 0
 
 # The objects that got an id in this session: the ids end with it, and the next session may give them to other sets.
 _registered: WeakSet[ProcessSet] = WeakSet()
+
+_removal_listeners: list[Callable[[int], None]] = []
+
+
+def _on_removal(listener: Callable[[int], None]) -> None:
+    """Lets a framework module hear of each id that becomes free. Called once, at its import."""
+    _removal_listeners.append(listener)
 
 
 def _setup(basics: _Basics) -> None:
@@ -192,4 +199,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     _check_dynamic("remove_process_set")
     process_set._invalidate()
     _registered.discard(process_set)
-    return _required_basics()._remove_process_set(set_id)
+    removed = _required_basics()._remove_process_set(set_id)
+    for listener in _removal_listeners:
+        listener(set_id)
+    return removed

@@ -11,7 +11,7 @@ from torch.utils.dlpack import from_dlpack
 from horovod._common.handles import PendingCall
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, handles
+from horovod.torch._session import file, handles, names
 from horovod.torch._tensors import CPU, movable, set_id
 
 
@@ -43,19 +43,22 @@ def _start_alltoall(
 ) -> tuple[int, PendingCall]:
     """Submits an alltoall; its result is the output and the rows that came from each member."""
     dtype = movable(tensor, "alltoall")
+    members = set_id(process_set)
     number = handles.next_number()
     try:
         native = core.enqueue_alltoall(
-            f"alltoall.{name}" if name else f"alltoall.noname.{number}",
+            f"alltoall.{name}" if name else names.make("alltoall", members),
             tensor.data_ptr(),
             tensor.shape,
             dtype,
             CPU,
             [] if splits is None else splits.reshape(-1).tolist(),
-            set_id(process_set),
+            members,
             tensor,
         )
     except BaseException:
+        if not name:
+            names.give_back(members)
         handles.give_back(number)
         raise
     device = torch.device("cpu") if splits is None else splits.device

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from horovod._common.handles import HandleTable, Pending
+from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod.common import util
 from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, _setup
+from horovod.common.process_sets import ProcessSet, _on_removal, _setup
 from horovod.torch._tensors import CPU, set_id
 
 if TYPE_CHECKING:
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
 
 basics = HorovodBasics(__file__, "mpi_lib_v2")
 handles = HandleTable()
+names = AutomaticNames()
 _pending = handles.pending
 
-basics._set_hooks(on_init=handles.pending.clear, on_shutdown=handles.restart_numbers)
+
+def _after_shutdown() -> None:
+    handles.restart_numbers()
+    names.restart()
+
+
+basics._set_hooks(on_init=handles.pending.clear, on_shutdown=_after_shutdown)
 _setup(basics)
+_on_removal(names.forget)
 
 handle_average_backwards_compatibility = util.get_average_backwards_compatibility_fun(basics)
 
@@ -53,12 +62,13 @@ def submit(
 
     The result goes to `output`, which is `tensor` for the forms in place and None when the core allocates.
     """
+    members = set_id(process_set)
     number = handles.next_number()
     data = tensor.data_ptr()
     try:
         native = _enqueue(
             operation,
-            f"{prefix}.{name}" if name else f"{prefix}.noname.{number}",
+            f"{prefix}.{name}" if name else names.make(prefix, members),
             data,
             data if output is tensor else 0 if output is None else output.data_ptr(),
             tensor.shape,
@@ -68,11 +78,13 @@ def submit(
             prescale,
             postscale,
             root_rank,
-            set_id(process_set),
+            members,
             tensor if output is tensor else (tensor, output),
             output,
         )
     except BaseException:
+        if not name:
+            names.give_back(members)
         handles.give_back(number)
         raise
     return number, native
@@ -96,10 +108,11 @@ def submit_group(
     process_set: ProcessSet,
 ) -> tuple[int, list[Handle]]:
     """The same for tensors that are negotiated together; all of them are submitted or none."""
+    members = set_id(process_set)
     number = handles.next_number()
     if not tensors:
         return number, []
-    base = f"{prefix}.{name}" if name else f"{prefix}.noname.{number}"
+    base = f"{prefix}.{name}" if name else names.make(prefix, members)
     entries = [
         (
             f"{base}_{index + 1}of{len(tensors)}",
@@ -113,9 +126,11 @@ def submit_group(
     ]
     try:
         natives = core.enqueue_group(
-            operation, entries, op, prescale, postscale, set_id(process_set), (tensors, outputs), outputs
+            operation, entries, op, prescale, postscale, members, (tensors, outputs), outputs
         )
     except BaseException:
+        if not name:
+            names.give_back(members)
         handles.give_back(number)
         raise
     return number, natives
