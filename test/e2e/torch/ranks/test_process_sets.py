@@ -1,0 +1,378 @@
+"""Process sets: static ones, those that come and go, their operations and their errors (contract 01 §1.3, 1.4, 1.11)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import horovod.torch as hvd
+from world import assert_same, assert_usable, of_rank
+
+DYNAMIC = "HOROVOD_DYNAMIC_PROCESS_SETS"
+
+
+def start_again(process_sets: Sequence[hvd.ProcessSet] | str | None = None) -> None:
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init(process_sets=process_sets)
+
+
+@pytest.fixture(autouse=True)
+def world_as_it_was() -> Iterator[None]:
+    """Ends every test with a session that has the global set only."""
+    before = os.environ.pop(DYNAMIC, None)
+    yield
+    os.environ.pop(DYNAMIC, None)
+    if before is not None:
+        os.environ[DYNAMIC] = before
+    if not hvd.is_initialized():
+        hvd.init()
+    start_again()
+
+
+@pytest.fixture
+def dynamic() -> None:
+    start_again("dynamic")
+
+
+def ids_and_ranks() -> dict[int, list[int]]:
+    table: dict[int, list[int]] = hvd.mpi_ops._basics._get_process_set_ids_and_ranks()
+    return table
+
+
+def evens_and_odds() -> tuple[hvd.ProcessSet, hvd.ProcessSet]:
+    """Two unregistered sets; of one rank each where there are two."""
+    return hvd.ProcessSet(range(0, hvd.size(), 2)), hvd.ProcessSet(range(1, hvd.size(), 2))
+
+
+# Registration
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_static_sets_have_ids_and_members() -> None:
+    evens, odds = evens_and_odds()
+    assert (evens.process_set_id, evens.size(), evens.rank()) == (None, None, None)
+    start_again([evens, odds])
+    everyone = list(range(hvd.size()))
+    assert ids_and_ranks() == {0: everyone, 1: everyone[::2], 2: everyone[1::2]}
+    assert (evens.process_set_id, odds.process_set_id) == (1, 2)
+    assert (evens.size(), odds.size()) == (len(everyone[::2]), len(everyone[1::2]))
+    mine, other = (evens, odds) if hvd.rank() % 2 == 0 else (odds, evens)
+    assert mine.included()
+    assert not other.included()
+    assert mine.rank() == hvd.rank() // 2
+    with pytest.raises(ValueError, match=f"rank {hvd.rank()} is not a member of process set"):
+        other.rank()
+    assert str(evens) == f"ProcessSet(process_set_id=1, ranks={everyone[::2]}, mpi_comm=None)"
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_repeated_or_global_set_is_an_error_but_horovod_runs() -> None:
+    everyone = list(range(hvd.size()))
+    for bad, reason in ((hvd.ProcessSet([0]), "repeats entry 0"), (hvd.ProcessSet(everyone), "use global_process_set")):
+        first, last = hvd.ProcessSet([0]), hvd.ProcessSet([1])
+        with pytest.raises(ValueError, match=f"entry 1, .*{reason}"):
+            start_again([first, bad, last])
+        assert hvd.is_initialized()
+        assert (first.process_set_id, bad.process_set_id, last.process_set_id) == (1, None, 2)
+        hvd.init(process_sets=[last, first])
+        assert (first.process_set_id, last.process_set_id) == (1, 2)
+        with pytest.raises(ValueError, match="entry 0, .*is not registered"):
+            hvd.init(process_sets=[hvd.ProcessSet([0, 0])])
+        assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("what", ["number", "content", "order"])
+def test_ranks_that_give_different_sets_all_fail(what: str) -> None:
+    lists = {
+        "number": [[0]] if hvd.rank() == 0 else [],
+        "content": [[0], [min(hvd.rank(), 1)]],
+        "order": [[0], [1]] if hvd.rank() == 0 else [[1], [0]],
+    }
+    sets = [hvd.ProcessSet(ranks) for ranks in lists[what]]
+    if what == "content" and hvd.rank() == 0:
+        sets[1] = hvd.ProcessSet([0, 1]) if hvd.size() > 2 else hvd.ProcessSet([0])
+    with pytest.raises(ValueError, match=r"process sets given to init\(\) differ.*rank 0"):
+        start_again(sets)
+    assert not hvd.is_initialized()
+    hvd.init()
+    assert ids_and_ranks() == {0: list(range(hvd.size()))}
+    assert_usable()
+
+
+def test_lists_that_are_no_sets_fail_on_every_rank() -> None:
+    size = hvd.size()
+    for ranks, reason in (
+        ([0, size], f"rank {size} of a process set is not in 0 .. {size - 1}"),
+        ([0, 0], "rank 0 is listed twice"),
+        ([], "at least one rank"),
+    ):
+        with pytest.raises(ValueError, match=rf"process_sets\[0\]: .*{reason}"):
+            start_again([hvd.ProcessSet(ranks)])
+        assert not hvd.is_initialized()
+        hvd.init()
+        assert_usable()
+
+
+def test_ids_end_with_the_session() -> None:
+    mine = hvd.ProcessSet([0])
+    if hvd.size() == 1:
+        return
+    start_again([mine])
+    assert mine.process_set_id == 1
+    start_again()
+    assert mine.process_set_id is None
+    with pytest.raises(ValueError, match="not registered"):
+        hvd.allreduce(torch.ones(1), process_set=mine)
+    start_again([mine])
+    assert mine.process_set_id == 1
+
+
+@pytest.mark.usefixtures("several_ranks", "dynamic")
+def test_sets_are_added_and_removed_at_run_time() -> None:
+    everyone = list(range(hvd.size()))
+    first = hvd.add_process_set([0])
+    second = hvd.ProcessSet([1])
+    assert hvd.add_process_set(second) is second
+    assert (first.process_set_id, second.process_set_id) == (1, 2)
+    for ranks, set_id in (([0], 1), (everyone, 0)):
+        with pytest.raises(ValueError, match=f"exists already, with id {set_id}"):
+            hvd.add_process_set(ranks)
+    with pytest.raises(ValueError, match=f"rank {hvd.size()} of a process set is not in"):
+        hvd.add_process_set([hvd.size()])
+    again = hvd.ProcessSet([0])
+    again.process_set_id = 1
+    assert hvd.remove_process_set(first) is True
+    assert first.process_set_id is None
+    assert hvd.remove_process_set(first) is False
+    assert hvd.remove_process_set(hvd.global_process_set) is False
+    with pytest.raises(ValueError, match="process set 1 does not exist"):
+        again.rank()
+    assert hvd.remove_process_set(again) is False
+    assert ids_and_ranks() == {0: everyone, 2: [1]}
+    assert hvd.remove_process_set(second) is True
+    third, fourth = hvd.add_process_set([1]), hvd.add_process_set([0])
+    assert (third.process_set_id, fourth.process_set_id) == (1, 2), "the ids that were freed first come back first"
+    assert_usable()
+
+
+def test_changes_need_dynamic_mode() -> None:
+    with pytest.raises(ValueError, match=DYNAMIC):
+        hvd.add_process_set([0])
+    some = hvd.ProcessSet([0])
+    some.process_set_id = 3
+    with pytest.raises(ValueError, match=DYNAMIC):
+        hvd.remove_process_set(some)
+    hvd.barrier()
+    hvd.shutdown()
+    with pytest.raises(ValueError, match="init"):
+        hvd.add_process_set([0])
+
+
+@pytest.mark.usefixtures("several_ranks", "dynamic")
+def test_a_rank_waits_until_all_want_the_same() -> None:
+    """Two threads of rank 0 ask for two sets; the others ask for them later, in the same order."""
+    if hvd.rank() == 0:
+        added: list[hvd.ProcessSet] = []
+        thread = threading.Thread(target=lambda: added.append(hvd.add_process_set([0])))
+        thread.start()
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()  # the others have not asked yet
+        thread.join()
+        assert added[0].process_set_id == 1
+    else:
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+        assert ids_and_ranks() == {0: list(range(hvd.size()))}
+        assert hvd.add_process_set([0]).process_set_id == 1
+
+
+# Operations
+
+OPERATIONS: dict[str, Callable[[torch.Tensor, hvd.ProcessSet], Any]] = {
+    "allreduce": lambda t, ps: hvd.allreduce(t, op=hvd.Sum, process_set=ps),
+    "allreduce_": lambda t, ps: hvd.allreduce_(t, op=hvd.Sum, process_set=ps),
+    "allreduce_async": lambda t, ps: hvd.allreduce_async(t, op=hvd.Sum, process_set=ps),
+    "allreduce_async_": lambda t, ps: hvd.allreduce_async_(t, op=hvd.Sum, process_set=ps),
+    "grouped_allreduce": lambda t, ps: hvd.grouped_allreduce([t], op=hvd.Sum, process_set=ps),
+    "grouped_allreduce_async_": lambda t, ps: hvd.grouped_allreduce_async_([t], op=hvd.Sum, process_set=ps),
+    "allgather": lambda t, ps: hvd.allgather(t, process_set=ps),
+    "grouped_allgather": lambda t, ps: hvd.grouped_allgather([t], process_set=ps),
+    "broadcast": lambda t, ps: hvd.broadcast(t, ps.ranks[-1], process_set=ps),
+    "broadcast_": lambda t, ps: hvd.broadcast_(t, ps.ranks[-1], process_set=ps),
+    "alltoall": lambda t, ps: hvd.alltoall(t, process_set=ps),
+    "reducescatter": lambda t, ps: hvd.reducescatter(t, op=hvd.Sum, process_set=ps),
+    "grouped_reducescatter": lambda t, ps: hvd.grouped_reducescatter([t], op=hvd.Sum, process_set=ps),
+    "sparse_allreduce": lambda t, ps: hvd.sparse_allreduce_async(t.to_sparse(), None, hvd.Sum, ps)().to_dense(),
+}
+
+
+def result_of(value: Any) -> torch.Tensor:
+    if isinstance(value, int):
+        value = hvd.synchronize(value)
+    result: torch.Tensor = value[0] if isinstance(value, list) else value
+    return result
+
+
+def expected_result(operation: str, inputs: list[torch.Tensor], own: int) -> torch.Tensor:
+    total = torch.stack(inputs).sum(0).to(inputs[0].dtype)
+    if "gather" in operation:
+        return torch.cat(inputs)
+    if "broadcast" in operation:
+        return inputs[-1]
+    if operation == "alltoall":
+        return torch.cat([tensor.chunk(len(inputs))[own] for tensor in inputs])
+    if "scatter" in operation:
+        return total.chunk(len(inputs))[own]
+    return total
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_every_operation_runs_among_the_members_only(operation: str) -> None:
+    """Evens and odds work at once under the same names; a rank outside gets an error at its call, and nobody else."""
+    evens, odds = evens_and_odds()
+    start_again([evens, odds])
+    mine, other = (evens, odds) if hvd.rank() % 2 == 0 else (odds, evens)
+    run = OPERATIONS[operation]
+    shape = (2 * mine.size(), 3)
+    for step in range(3):
+        inputs = [of_rank(rank, shape, torch.float32, f"{operation} {step}") for rank in mine.ranks]
+        with pytest.raises(ValueError, match=f"rank {hvd.rank()} is not a member of process set {other.process_set_id}"):
+            run(torch.ones(shape), other)
+        assert_same(result_of(run(inputs[mine.rank()].clone(), mine)), expected_result(operation, inputs, mine.rank()))
+    hvd.barrier(process_set=mine)
+    with pytest.raises(ValueError, match="is not a member"):
+        hvd.barrier(process_set=other)
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_average_and_gradients_count_the_members() -> None:
+    evens, odds = evens_and_odds()
+    start_again([evens, odds])
+    mine = evens if hvd.rank() % 2 == 0 else odds
+    data = torch.full((2, 2), float(hvd.rank()), requires_grad=True)
+    average = hvd.allreduce(data, process_set=mine)
+    assert_same(average.detach(), torch.full((2, 2), sum(mine.ranks) / len(mine.ranks)))
+    average.sum().backward()
+    assert_same(data.grad, torch.ones(2, 2))
+    gathered = hvd.allgather(data, process_set=mine)
+    data.grad = None
+    (gathered * (mine.rank() + 1)).sum().backward()
+    assert_same(data.grad, torch.full((2, 2), sum(range(1, mine.size() + 1)) / mine.size()))
+    told = hvd.broadcast_object({"root": hvd.rank()}, mine.ranks[-1], process_set=mine)
+    assert told == {"root": mine.ranks[-1]}
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_the_root_is_a_global_rank_of_the_set() -> None:
+    evens, odds = evens_and_odds()
+    start_again([evens, odds])
+    mine, other = (evens, odds) if hvd.rank() % 2 == 0 else (odds, evens)
+    with pytest.raises(ValueError, match=rf"root rank {other.ranks[0]} is not in process set {mine.process_set_id}"):
+        hvd.broadcast(torch.ones(1), other.ranks[0], process_set=mine)
+
+
+def test_an_unknown_id_is_an_error_at_the_call() -> None:
+    unknown = hvd.ProcessSet([0])
+    unknown.process_set_id = 77
+    for run in OPERATIONS.values():
+        with pytest.raises(ValueError, match="77"):
+            run(torch.ones(2, 2), unknown)
+    with pytest.raises(ValueError, match="process set 77 does not exist"):
+        unknown.size()
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_set_that_waits_for_a_rank_delays_no_other() -> None:
+    """Rank 0 comes to the first set only after it was told that the second one is done with everything."""
+    last = hvd.size() - 1
+    slow, quick = hvd.ProcessSet([0, last]), hvd.ProcessSet(range(1, hvd.size()))
+    if hvd.size() == 2:
+        slow = hvd.ProcessSet([0])
+    start_again([slow, quick])
+    waiting = None
+    if hvd.rank() == last and slow.included():
+        waiting = hvd.allreduce_async(torch.ones(1 << 16), name="slow", op=hvd.Sum, process_set=slow)
+    if quick.included():
+        for step in range(10):
+            result = hvd.allreduce(torch.full((1 << 16,), float(step)), name="quick", op=hvd.Sum, process_set=quick)
+            assert result[0].item() == step * quick.size()
+        hvd.barrier(process_set=quick)
+    hvd.barrier()  # tells rank 0
+    if waiting is not None:
+        assert not hvd.poll(waiting)
+    hvd.barrier()
+    if hvd.rank() == 0:
+        assert hvd.allreduce(torch.ones(1 << 16), name="slow", op=hvd.Sum, process_set=slow)[0].item() == slow.size()
+    if waiting is not None:
+        assert hvd.synchronize(waiting)[0].item() == 2
+
+
+@pytest.mark.usefixtures("several_ranks", "dynamic")
+def test_removing_a_set_fails_what_its_members_did_not_all_submit() -> None:
+    pair = [0, hvd.size() - 1]
+    some = hvd.add_process_set(pair if hvd.size() > 2 else [0])
+    set_id = some.process_set_id
+    complete = incomplete = None
+    if some.included():
+        complete = hvd.allreduce_async(torch.ones(1000), name="complete", op=hvd.Sum, process_set=some)
+    if hvd.rank() == 0 and some.size() > 1:
+        incomplete = hvd.allreduce_async(torch.ones(2), name="incomplete", process_set=some)
+    members = some.size()
+    assert hvd.remove_process_set(some)
+    if complete is not None:
+        assert hvd.synchronize(complete)[0].item() == members
+    if incomplete is not None:
+        reason = f'Process set {set_id} was removed while "allreduce.incomplete" was pending'
+        with pytest.raises(hvd.HorovodInternalError, match=reason):
+            hvd.synchronize(incomplete)
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks", "dynamic")
+def test_sets_may_come_and_go_many_times() -> None:
+    threads = len(os.listdir("/proc/self/task"))
+    for step in range(30):
+        ranks = [r for r in range(hvd.size()) if (step >> r) & 1] or [step % hvd.size()]
+        if len(ranks) == hvd.size():
+            continue
+        some = hvd.add_process_set(ranks)
+        assert some.process_set_id == 1
+        if some.included():
+            total = hvd.allreduce(torch.full((100,), float(step)), name="x", op=hvd.Sum, process_set=some)
+            assert_same(total, torch.full((100,), float(step * len(ranks))))
+        assert hvd.remove_process_set(some)
+    assert len(os.listdir("/proc/self/task")) <= threads + 2, "lanes of removed sets stay"
+    assert_usable()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_an_optimizer_of_a_set_leaves_the_others_alone() -> None:
+    evens, odds = evens_and_odds()
+    start_again([evens, odds])
+    model = torch.nn.Linear(3, 1, bias=False)
+    torch.nn.init.ones_(model.weight)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=1.0), named_parameters=model.named_parameters(), process_set=evens
+    )
+    model(torch.full((1, 3), float(hvd.rank()))).sum().backward()
+    optimizer.step()
+    gradient = sum(evens.ranks) / len(evens.ranks) if evens.included() else float(hvd.rank())
+    assert_same(model.weight.detach(), torch.full((1, 3), 1.0 - gradient))
+
+
+def test_a_session_of_one_rank_has_sets_too() -> None:
+    if hvd.size() > 1:
+        return
+    start_again("dynamic")
+    with pytest.raises(ValueError, match="exists already, with id 0"):
+        hvd.add_process_set([0])
+    with pytest.raises(ValueError, match="at least one rank"):
+        hvd.add_process_set([])
+    assert hvd.remove_process_set(hvd.global_process_set) is False
