@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "python/src/error_map.h"
+#include "python/src/published_session.h"
 
 namespace hvd::python {
 
@@ -42,12 +43,14 @@ std::shared_ptr<Session> SessionSlot::require_running() {
 }
 
 void SessionSlot::set(std::shared_ptr<Session> session) {
+  publish_session(session);
   session_ = std::move(session);
   owner_ = ForkMark();
 }
 
 std::shared_ptr<Session> SessionSlot::take() {
   check_fork();
+  publish_session(nullptr);
   return std::exchange(session_, nullptr);
 }
 

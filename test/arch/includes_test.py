@@ -53,6 +53,7 @@ ALLOWED: dict[str, list[str]] = {
     "launcher/job": ["launcher/*", "rendezvous/server", "rendezvous/protocol", "runtime/config", "runtime/crypto",
                      "runtime/loop"],
     "python/src": ["runtime/config"],
+    "python/src/tensorflow": ["python/src"],
 }
 
 # Pattern -> folders (or files) that may contain it.

@@ -1,0 +1,46 @@
+#include "python/src/published_session.h"
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "python/src/fork_mark.h"
+
+namespace hvd::python {
+
+namespace {
+
+// Never destroyed: kernels may still run when static destructors do.
+struct Published {
+  std::mutex mutex;
+  std::shared_ptr<Session> session;
+  std::optional<ForkMark> owner;  // empty until the first session
+};
+
+Published& published() {
+  static auto* instance = new Published;
+  return *instance;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Session>> published_session() {
+  Published& slot = published();
+  std::lock_guard lock(slot.mutex);
+  if (!slot.owner) return Status::precondition("Horovod has not been initialized; use hvd.init().");
+  if (slot.session == nullptr) return Status::aborted("Horovod has been shut down; use hvd.init() to start it again");
+  if (!slot.owner->same_process()) return Status::aborted("a forked process cannot use the session of its parent");
+  return slot.session;
+}
+
+void publish_session(std::shared_ptr<Session> session) {
+  Published& slot = published();
+  {
+    std::lock_guard lock(slot.mutex);
+    slot.session.swap(session);
+    if (slot.session != nullptr) slot.owner.emplace();
+  }
+  // What was there before goes outside the lock.
+}
+
+}  // namespace hvd::python

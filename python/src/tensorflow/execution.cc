@@ -1,0 +1,105 @@
+#include "python/src/tensorflow/execution.h"
+
+#include <utility>
+
+#include "python/src/tensorflow/types.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+// What stands for memory of tensors without elements.
+alignas(64) std::byte no_elements[64];
+
+void* data_of(TF_Tensor* tensor) {
+  void* const data = tf().TensorData(tensor);
+  return data != nullptr ? data : no_elements;
+}
+
+}  // namespace
+
+Execution::Execution(TF_OpKernelContext* context, std::function<void()> done, int parts, int outputs)
+    : context_(context),
+      done_(std::move(done)),
+      outputs_(static_cast<std::size_t>(outputs), nullptr),
+      missing_(parts) {}
+
+Execution::~Execution() {
+  for (TF_Tensor* tensor : inputs_) tf().DeleteTensor(tensor);
+  for (TF_Tensor* tensor : outputs_) {
+    if (tensor != nullptr) tf().DeleteTensor(tensor);
+  }
+}
+
+Result<TensorRef> Execution::input(int index) {
+  TfStatus status;
+  TF_Tensor* tensor = nullptr;
+  tf().GetInput(context_, index, &tensor, status.get());
+  HVD_RETURN_IF_ERROR(status.to_status());
+  inputs_.push_back(tensor);
+  const auto dtype = from_tf(tf().TensorType(tensor));
+  if (!dtype) {
+    return Status::internal("unsupported TensorFlow type with code " +
+                            std::to_string(static_cast<int>(tf().TensorType(tensor))));
+  }
+  return TensorRef{data_of(tensor), shape_of(tensor), *dtype, kCpuDevice};
+}
+
+Result<Execution::InOut> Execution::input_and_output(int index) {
+  // A buffer is taken over only while nobody else refers to it, and that includes us.
+  HVD_ASSIGN_OR_RETURN(const TensorRef seen, input(index));
+  tf().DeleteTensor(inputs_.back());
+  inputs_.pop_back();
+  HVD_ASSIGN_OR_RETURN(void* const output, output_like_input(index, seen.shape));
+  HVD_ASSIGN_OR_RETURN(TensorRef tensor, input(index));
+  return InOut{std::move(tensor), output};
+}
+
+Result<void*> Execution::output_like_input(int index, const Shape& shape) {
+  TfStatus status;
+  int forwarded = -1;
+  TF_Tensor* const tensor = tf().ForwardInputOrAllocateOutput(
+      context_, &index, 1, index, shape.data(), static_cast<int>(shape.size()), &forwarded, status.get());
+  HVD_RETURN_IF_ERROR(status.to_status());
+  outputs_[static_cast<std::size_t>(index)] = tensor;
+  return data_of(tensor);
+}
+
+Result<void*> Execution::allocate_output(int index, DataType dtype, const Shape& shape) {
+  TfStatus status;
+  const std::size_t bytes = static_cast<std::size_t>(num_elements(shape)) * element_size(dtype);
+  TF_Tensor* const tensor = tf().AllocateOutput(context_, index, to_tf(dtype), shape.data(),
+                                                static_cast<int>(shape.size()), bytes, status.get());
+  HVD_RETURN_IF_ERROR(status.to_status());
+  outputs_[static_cast<std::size_t>(index)] = tensor;
+  return data_of(tensor);
+}
+
+void Execution::complete(const Status& status) {
+  {
+    std::lock_guard lock(mutex_);
+    if (first_error_.is_ok()) first_error_ = status;
+    if (--missing_ > 0) return;
+  }
+  refuse(first_error_);
+}
+
+void Execution::refuse(const Status& status) { finish(to_tf(status.code()), status.message()); }
+
+void Execution::refuse(TfCode code, const std::string& why) { finish(code, why); }
+
+void Execution::finish(TfCode code, const std::string& why) {
+  // Whoever runs next may want to take over the buffers: no references of ours when it does.
+  for (TF_Tensor* tensor : std::exchange(inputs_, {})) tf().DeleteTensor(tensor);
+  for (TF_Tensor* tensor : std::exchange(outputs_, {})) {
+    if (tensor != nullptr) tf().DeleteTensor(tensor);
+  }
+  if (code != TfCode::kOk) {
+    TfStatus status;
+    tf().SetStatus(status.get(), code, why.c_str());
+    tf().OpKernelContext_Failure(context_, status.get());
+  }
+  std::exchange(done_, nullptr)();
+}
+
+}  // namespace hvd::tensorflow

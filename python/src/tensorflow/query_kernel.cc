@@ -1,0 +1,95 @@
+#include "python/src/tensorflow/query_kernel.h"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "python/src/published_session.h"
+#include "python/src/tensorflow/attributes.h"
+#include "python/src/tensorflow/types.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+using python::published_session;
+
+// Codes of contract 01 §1.4, as values of HorovodProcessSetIncluded.
+constexpr std::int32_t kNotInitialised = -1;
+constexpr std::int32_t kUnknownSet = -3;
+
+using Answer = Result<std::int32_t> (*)(std::int32_t process_set);
+
+Result<std::int32_t> size_of(std::int32_t process_set) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  if (process_set == kGlobalProcessSet) return session->topology().size;
+  const auto sets = session->process_sets();
+  const auto found = sets.find(process_set);
+  if (found == sets.end()) {
+    return Status::invalid_argument("size: process set " + std::to_string(process_set) + " does not exist");
+  }
+  return static_cast<std::int32_t>(found->second.size());
+}
+
+Result<std::int32_t> is_included(std::int32_t process_set) {
+  const auto session = published_session();
+  if (!session.is_ok()) return kNotInitialised;
+  const auto sets = session.value()->process_sets();
+  const auto found = sets.find(process_set);
+  if (found == sets.end()) return kUnknownSet;
+  const int own = session.value()->topology().rank;
+  return std::find(found->second.begin(), found->second.end(), own) != found->second.end() ? 1 : 0;
+}
+
+template <int JobTopology::*kField>
+Result<std::int32_t> of_topology(std::int32_t) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  return session->topology().*kField;
+}
+
+void answer(TF_OpKernelContext* context, const Result<std::int32_t>& value) {
+  TfStatus status;
+  if (!value.is_ok()) {
+    tf().SetStatus(status.get(), to_tf(value.status().code()), value.status().message().c_str());
+    tf().OpKernelContext_Failure(context, status.get());
+    return;
+  }
+  TF_Tensor* const output =
+      tf().AllocateOutput(context, 0, TfType::kInt32, nullptr, 0, sizeof(std::int32_t), status.get());
+  if (!status.is_ok()) {
+    tf().OpKernelContext_Failure(context, status.get());
+    return;
+  }
+  *static_cast<std::int32_t*>(tf().TensorData(output)) = value.value();
+  tf().DeleteTensor(output);
+}
+
+template <Answer kAnswer>
+void compute(void* kernel, TF_OpKernelContext* context) {
+  const std::int32_t process_set = kernel != nullptr ? *static_cast<const std::int32_t*>(kernel) : kGlobalProcessSet;
+  try {
+    answer(context, kAnswer(process_set));
+  } catch (const std::exception& error) {
+    answer(context, Status::internal(error.what()));
+  }
+}
+
+void* create_with_set(TF_OpKernelConstruction* construction) {
+  const auto process_set = read_process_set(construction);
+  return process_set ? new std::int32_t(*process_set) : nullptr;
+}
+
+void* create_plain(TF_OpKernelConstruction*) { return nullptr; }
+
+void destroy(void* kernel) { delete static_cast<std::int32_t*>(kernel); }
+
+}  // namespace
+
+QueryFunctions size_kernel() { return {&create_with_set, &compute<&size_of>, &destroy}; }
+QueryFunctions process_set_included_kernel() { return {&create_with_set, &compute<&is_included>, &destroy}; }
+QueryFunctions local_size_kernel() { return {&create_plain, &compute<&of_topology<&JobTopology::local_size>>, &destroy}; }
+QueryFunctions rank_kernel() { return {&create_plain, &compute<&of_topology<&JobTopology::rank>>, &destroy}; }
+QueryFunctions local_rank_kernel() { return {&create_plain, &compute<&of_topology<&JobTopology::local_rank>>, &destroy}; }
+
+}  // namespace hvd::tensorflow
