@@ -31,7 +31,7 @@ class AutomaticNames:
         self._counts[process_set_id] -= 1
 
     def forget(self, process_set_id: int) -> None:
-        """The process set is removed: the next one with its id begins at 1, whether or not this rank was in this one."""
+        """The process set is removed: the next one with its id begins at 1 on its members, old and new."""
         self._counts.pop(process_set_id, None)
 
     def restart(self) -> None:

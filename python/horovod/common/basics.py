@@ -61,8 +61,8 @@ class HorovodBasics:
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
         """Starts the session, or does nothing when it runs already. Blocks until all ranks are connected.
 
-        `comm`: None or all ranks. `process_sets`: ProcessSet objects to register, the same on all ranks, or "dynamic" to
-        allow add_process_set later. Raises ValueError when ranks give different sets; then nothing has started. An
+        `comm`: None or all ranks. `process_sets`: ProcessSet objects to register, the same on all ranks, or "dynamic"
+        to allow add_process_set later. Raises ValueError when ranks give different sets; then nothing has started. An
         object that repeats an earlier one or has all ranks is a ValueError too, but Horovod is initialised then, and
         init() with a corrected list only looks the sets up.
         """

@@ -95,7 +95,9 @@ def test_operations_that_need_everybody_fail_on_those_that_call_them(operation: 
     for _ in range(2):
         run(data)  # nobody has joined; the second time it may be cached
         if hvd.rank() > 0:
-            with pytest.raises(hvd.HorovodInternalError, match=rf'{operation.split("_")[-1]} ".*rank 0 has joined; only'):
+            with pytest.raises(
+                hvd.HorovodInternalError, match=rf'{operation.rsplit("_", maxsplit=1)[-1]} ".*rank 0 has joined; only'
+            ):
                 run(data)
             assert hvd.allreduce(data, name="after the error", op=hvd.Sum)[0, 0].item() == hvd.size() - 1
             hvd.barrier()

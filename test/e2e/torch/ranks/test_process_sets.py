@@ -82,7 +82,7 @@ def test_a_repeated_or_global_set_is_an_error_but_horovod_runs() -> None:
         assert (first.process_set_id, bad.process_set_id, last.process_set_id) == (1, None, 2)
         hvd.init(process_sets=[last, first])
         assert (first.process_set_id, last.process_set_id) == (1, 2)
-        with pytest.raises(ValueError, match="entry 0, .*is not registered"):
+        with pytest.raises(ValueError, match=r"entry 0, .*is not registered"):
             hvd.init(process_sets=[hvd.ProcessSet([0, 0])])
         assert_usable()
 
@@ -242,7 +242,9 @@ def test_every_operation_runs_among_the_members_only(operation: str) -> None:
     shape = (2 * mine.size(), 3)
     for step in range(3):
         inputs = [of_rank(rank, shape, torch.float32, f"{operation} {step}") for rank in mine.ranks]
-        with pytest.raises(ValueError, match=f"rank {hvd.rank()} is not a member of process set {other.process_set_id}"):
+        with pytest.raises(
+            ValueError, match=f"rank {hvd.rank()} is not a member of process set {other.process_set_id}"
+        ):
             run(torch.ones(shape), other)
         assert_same(result_of(run(inputs[mine.rank()].clone(), mine)), expected_result(operation, inputs, mine.rank()))
     hvd.barrier(process_set=mine)
