@@ -1,4 +1,8 @@
 # hvd_add_library and hvd_add_test: one target per folder, so that target_link_libraries is the architecture.
+#
+# The presets for tests compile each target as one file (CMAKE_UNITY_BUILD), which takes a third of the time. So what the
+# files of a target keep in anonymous namespaces must differ in name; the compiler says so when it does not. A target or
+# file for which that is too much says UNITY_BUILD OFF or SKIP_UNITY_BUILD_INCLUSION ON in its CMakeLists.txt.
 
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -28,10 +32,6 @@ if(HVD_SANITIZE)
     -Wno-maybe-uninitialized)  # g++ 12 sees ghosts in <regex> when it instruments
   target_link_options(hvd_options INTERFACE -fsanitize=${HVD_SANITIZE})
   target_compile_definitions(hvd_options INTERFACE _GLIBCXX_ASSERTIONS HVD_SANITIZED)
-endif()
-if(CMAKE_UNITY_BUILD)
-  # A unity build includes .cc files, and g++ takes them for headers when it looks at anonymous namespaces.
-  target_compile_options(hvd_options INTERFACE -Wno-subobject-linkage)
 endif()
 if(HVD_BUILD_FUZZ)
   target_compile_options(hvd_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all)

@@ -10,7 +10,7 @@ namespace hvd::kernels {
 
 namespace {
 
-std::size_t index(DataType dtype) { return static_cast<std::size_t>(dtype); }
+std::size_t row_of(DataType dtype) { return static_cast<std::size_t>(dtype); }
 
 double coefficient(double dot, double norm, double scaled_dot, double scaled_norm) {
   static const double kTiny = std::sqrt(std::numeric_limits<double>::min());
@@ -32,10 +32,10 @@ Dots& Dots::operator+=(const Dots& other) {
   return *this;
 }
 
-bool can_adasum(DataType dtype) { return kBaselineTable.dots[index(dtype)] != nullptr; }
+bool can_adasum(DataType dtype) { return kBaselineTable.dots[row_of(dtype)] != nullptr; }
 
 void add_dots(DataType dtype, const void* a, const void* b, std::int64_t n, Dots& dots) {
-  const DotsFunction function = best_table().dots[index(dtype)];
+  const DotsFunction function = best_table().dots[row_of(dtype)];
   HVD_CHECK(function != nullptr, "this type has no Adasum");
   double sums[6] = {};
   function(a, b, n, sums);
@@ -48,7 +48,7 @@ Coefficients coefficients(const Dots& dots) {
 }
 
 void combine(DataType dtype, void* dst, const void* a, const void* b, std::int64_t n, const Coefficients& c) {
-  const CombineFunction function = best_table().combine[index(dtype)];
+  const CombineFunction function = best_table().combine[row_of(dtype)];
   HVD_CHECK(function != nullptr, "this type has no Adasum");
   function(dst, a, b, n, c.left, c.right);
 }

@@ -9,7 +9,7 @@
 namespace hvd::negotiation::test {
 namespace {
 
-struct Plan {
+struct SimulationPlan {
   int size = 4;
   int radix = 2;
   std::size_t cache_capacity = 1024;
@@ -27,7 +27,7 @@ struct Plan {
 // What all ranks do, and what must come of it.
 class Simulation {
  public:
-  Simulation(const Plan& plan, std::uint64_t seed) : plan_(plan), random_(seed), cluster_(options(plan)) {
+  Simulation(const SimulationPlan& plan, std::uint64_t seed) : plan_(plan), random_(seed), cluster_(options(plan)) {
     if (!plan.sets.empty()) register_sets();
     for (int rank = 0; rank < plan.size; ++rank) {
       for (const auto& [id, set] : cluster_.coordinator().sets().sets()) {
@@ -76,7 +76,7 @@ class Simulation {
   // Steps of one bundle of names, which can only be submitted one after another.
   using Strand = std::deque<Step>;
 
-  static CoordinatorOptions options(const Plan& plan) {
+  static CoordinatorOptions options(const SimulationPlan& plan) {
     CoordinatorOptions o;
     o.size = plan.size;
     o.radix = plan.radix;
@@ -269,7 +269,7 @@ class Simulation {
     std::string name;
     int repeat = 0;
   };
-  Plan plan_;
+  SimulationPlan plan_;
   std::mt19937_64 random_;
   Cluster cluster_;
   std::map<std::pair<int, std::int32_t>, std::vector<Strand>> strands_;
@@ -277,7 +277,7 @@ class Simulation {
   std::uint64_t next_ = 1;
 };
 
-void simulate(const Plan& plan, std::uint64_t first_seed, int count) {
+void simulate(const SimulationPlan& plan, std::uint64_t first_seed, int count) {
   for (int i = 0; i < count; ++i) {
     const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(i);
     INFO("seed " << seed << ", size " << plan.size << ", radix " << plan.radix << ", capacity " << plan.cache_capacity);
@@ -297,7 +297,7 @@ TEST_CASE("Simulation: all ranks run the same operations in the same order, for 
           "[unit][negotiation]") {
   for (const std::size_t capacity : {0u, 1u, 2u, 1024u}) {
     for (const auto& [size, radix] : {std::pair{1, 8}, {2, 8}, {5, 2}, {7, 1}, {12, 3}}) {
-      Plan plan;
+      SimulationPlan plan;
       plan.size = size;
       plan.radix = radix;
       plan.cache_capacity = capacity;
@@ -308,7 +308,7 @@ TEST_CASE("Simulation: all ranks run the same operations in the same order, for 
 
 TEST_CASE("Simulation: shapes that change between steps, mismatches and groups keep the order", "[unit][negotiation]") {
   for (const std::size_t capacity : {0u, 2u, 1024u}) {
-    Plan plan;
+    SimulationPlan plan;
     plan.size = 6;
     plan.cache_capacity = capacity;
     plan.shape_period = 3;
@@ -321,7 +321,7 @@ TEST_CASE("Simulation: shapes that change between steps, mismatches and groups k
 
 TEST_CASE("Simulation: process sets go their own ways", "[unit][negotiation]") {
   for (const std::size_t capacity : {2u, 1024u}) {
-    Plan plan;
+    SimulationPlan plan;
     plan.size = 9;
     plan.cache_capacity = capacity;
     plan.names = 3;
@@ -335,7 +335,7 @@ TEST_CASE("Simulation: process sets go their own ways", "[unit][negotiation]") {
 TEST_CASE("Simulation: ranks that run out of work join, twice", "[unit][negotiation]") {
   for (const std::size_t capacity : {0u, 2u, 1024u}) {
     for (const auto& [size, radix] : {std::pair{1, 8}, {2, 8}, {7, 2}, {10, 3}}) {
-      Plan plan;
+      SimulationPlan plan;
       plan.size = size;
       plan.radix = radix;
       plan.cache_capacity = capacity;
@@ -350,7 +350,7 @@ TEST_CASE("Simulation: ranks that run out of work join, twice", "[unit][negotiat
 }
 
 TEST_CASE("Simulation: a batching delay and one release in flight only change the batches", "[unit][negotiation]") {
-  Plan plan;
+  SimulationPlan plan;
   plan.size = 4;
   plan.max_in_flight = 1;
   plan.delay = std::chrono::milliseconds(2);
