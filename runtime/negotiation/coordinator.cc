@@ -20,6 +20,7 @@ struct Coordinator::Impl {
   void evict(CacheBit bit);
   void announce_evictions(std::vector<wire::DecisionItem>& items);
   void look_for_stalls(TimePoint now);
+  void tell(StallVerdict verdict);
   void release_ready(TimePoint now, std::size_t& room, wire::Decision& decision);
   std::optional<wire::Decision> finish(wire::Decision decision);
   std::optional<wire::Decision> step(TimePoint now);
@@ -28,6 +29,7 @@ struct Coordinator::Impl {
 
   CoordinatorOptions options;
   SetRegistry registry;
+  StallInspector change_stall;  // of requests to change the process sets
   BitCounter bits;
   std::map<std::int32_t, SetNegotiation> sets;
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit;  // the live bits
@@ -40,7 +42,7 @@ struct Coordinator::Impl {
 };
 
 Coordinator::Impl::Impl(const CoordinatorOptions& o)
-    : options(o), registry(o.size), bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
+    : options(o), registry(o.size), change_stall(o.stall), bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
   HVD_CHECK(o.max_in_flight >= 1, "max_in_flight: expected 1 or more");
   sets.try_emplace(kGlobalProcessSet, *registry.table().find(kGlobalProcessSet), options);
 }
@@ -66,7 +68,7 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
   for (const CacheBit bit : report.ready_bits) {
     if (bits.report(bit, unit)) add_ready_bit(bit, now);
   }
-  for (const wire::SetChange& change : report.set_changes) registry.add(change);
+  for (const wire::SetChange& change : report.set_changes) registry.add(change, now);
   if (!report.shutdown_ranks.empty() && !stop_wanted) {
     const int rank = report.shutdown_ranks.front();
     stop_wanted = wire::Stop{wire::Stop::Kind::kShutdown, rank,
@@ -114,15 +116,18 @@ void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire
 }
 
 void Coordinator::Impl::look_for_stalls(TimePoint now) {
+  const auto is_due = [now](std::optional<TimePoint> due) { return due && *due <= now; };
+  if (is_due(change_stall.next_deadline(registry.oldest()))) tell(change_stall.look(registry.waiting(), now));
   for (auto& [id, set] : sets) {
-    const auto due = set.stall_deadline();
-    if (!due || *due > now) continue;
-    StallVerdict verdict = set.look_for_stalls(now);
-    if (!verdict.warning.empty()) notes.push_back({Note::Level::kWarning, std::move(verdict.warning)});
-    if (verdict.shutdown.empty()) continue;
-    notes.push_back({Note::Level::kError, verdict.shutdown});
-    if (!stop_wanted) stop_wanted = wire::Stop{wire::Stop::Kind::kStall, -1, std::move(verdict.shutdown)};
+    if (is_due(set.stall_deadline())) tell(set.look_for_stalls(now));
   }
+}
+
+void Coordinator::Impl::tell(StallVerdict verdict) {
+  if (!verdict.warning.empty()) notes.push_back({Note::Level::kWarning, std::move(verdict.warning)});
+  if (verdict.shutdown.empty()) return;
+  notes.push_back({Note::Level::kError, verdict.shutdown});
+  if (!stop_wanted) stop_wanted = wire::Stop{wire::Stop::Kind::kStall, -1, std::move(verdict.shutdown)};
 }
 
 void Coordinator::Impl::release_ready(TimePoint now, std::size_t& room, wire::Decision& decision) {
@@ -172,6 +177,7 @@ std::optional<TimePoint> Coordinator::Impl::next_deadline() const {
   const auto consider = [&next](std::optional<TimePoint> when) {
     if (when && (!next || *when < *next)) next = when;
   };
+  consider(change_stall.next_deadline(registry.oldest()));
   for (const auto& [id, set] : sets) {
     consider(set.release_deadline());
     consider(set.stall_deadline());

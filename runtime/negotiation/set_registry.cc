@@ -15,8 +15,8 @@ bool same_change(const SetChange& a, const SetChange& b) {
 
 std::string describe(const SetChange& change) {
   if (change.kind == SetChange::Kind::kRemove) return "remove process set " + std::to_string(change.set_id);
-  if (change.kind == SetChange::Kind::kAdd) return "add a process set";
-  return std::to_string(change.rank_lists.size()) + " process sets";
+  if (change.kind == SetChange::Kind::kAdd) return "add process set " + topology::ranks_text(change.rank_lists.front());
+  return std::to_string(change.rank_lists.size()) + " process set" + (change.rank_lists.size() == 1 ? "" : "s");
 }
 
 // Where two lists of process sets part, in words.
@@ -33,32 +33,62 @@ std::string difference(const SetChange& a, const SetChange& b) {
 
 SetRegistry::SetRegistry(int world_size) : table_(world_size), open_(static_cast<std::size_t>(world_size)) {}
 
-void SetRegistry::add(SetChange change) {
+void SetRegistry::add(SetChange change, TimePoint now) {
   auto& open = open_[static_cast<std::size_t>(change.rank)];
   if (open.empty()) ++ranks_waiting_;
-  open.push_back(std::move(change));
+  open.push_back({std::move(change), now});
 }
 
 std::optional<SetDecision> SetRegistry::next() {
   if (ranks_waiting_ < table_.world_size()) return std::nullopt;
-  const SetChange first = open_.front().front();
+  const SetChange first = open_.front().front().change;
   SetDecision decision;
-  const auto other = std::find_if(open_.begin(), open_.end(), [&](const auto& q) { return !same_change(q.front(), first); });
+  const auto other = std::find_if(open_.begin(), open_.end(), [&](const auto& q) { return !same_change(q.front().change, first); });
   if (other == open_.end()) {
     decision = apply(first);
   } else if (std::none_of(open_.begin(), open_.end(),
-                          [](const auto& q) { return q.front().kind == SetChange::Kind::kStatic; })) {
+                          [](const auto& q) { return q.front().change.kind == SetChange::Kind::kStatic; })) {
     return std::nullopt;  // they wait until they agree
   } else {
     decision.kind = SetChange::Kind::kStatic;
     decision.error = StatusCode::kPrecondition;
-    decision.error_message = "The process sets given to init() differ: " + difference(first, other->front());
+    decision.error_message = "The process sets given to init() differ: " + difference(first, other->front().change);
   }
   for (auto& open : open_) {
     open.pop_front();
     if (open.empty()) --ranks_waiting_;
   }
   return decision;
+}
+
+std::optional<TimePoint> SetRegistry::oldest() const {
+  std::optional<TimePoint> oldest;
+  for (const auto& open : open_) {
+    if (!open.empty() && (!oldest || open.front().since < *oldest)) oldest = open.front().since;
+  }
+  return oldest;
+}
+
+std::vector<WaitingTensor> SetRegistry::waiting() const {
+  std::vector<WaitingTensor> found;
+  std::vector<const SetChange*> told;
+  for (const auto& open : open_) {
+    if (open.empty()) continue;
+    const SetChange& change = open.front().change;
+    if (std::any_of(told.begin(), told.end(), [&](const SetChange* other) { return same_change(*other, change); })) continue;
+    told.push_back(&change);
+    WaitingTensor tensor{describe(change), open.front().since, {}};
+    for (std::size_t rank = 0; rank < open_.size(); ++rank) {
+      const auto& other = open_[rank];
+      if (!other.empty() && same_change(other.front().change, change)) {
+        tensor.since = std::min(tensor.since, other.front().since);
+      } else {
+        tensor.missing.push_back(static_cast<int>(rank));
+      }
+    }
+    found.push_back(std::move(tensor));
+  }
+  return found;
 }
 
 SetDecision SetRegistry::apply(const SetChange& change) {

@@ -98,6 +98,14 @@ Status TensorQueue::add(std::vector<Submission> group) {
   return Status::ok();
 }
 
+Status TensorQueue::add(Submission alone) {
+  alone.request.rank = rank_;
+  HVD_RETURN_IF_ERROR(check(alone.request));
+  sets_.at(alone.request.process_set).names.insert(alone.request.name);
+  fresh_.push_back(std::move(alone));
+  return Status::ok();
+}
+
 Status TensorQueue::add_join(std::int32_t process_set, EntryId entry) {
   HVD_RETURN_IF_ERROR(check_set(process_set, "join"));
   SetState& state = sets_.at(process_set);

@@ -31,6 +31,7 @@ class TensorQueue {
   // it gets a key, too). kInvalidArgument: process set unknown or closing, this rank not a member, name pending, empty
   // or too long, broadcast root not in the set, shape out of limits. Sets request.rank, group_key and group_size.
   Status add(std::vector<Submission> group);
+  Status add(Submission alone);  // never a group
   // A join is pending (one per set at a time); it is a submission with op kJoin.
   Status add_join(std::int32_t process_set, EntryId entry);
 
