@@ -23,6 +23,7 @@ else:
     check_installed_version("pytorch", torch.__version__)
     from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
     from horovod.torch import elastic
+    from horovod.torch._compile import keep_whole as _keep_whole
     from horovod.torch.compression import Compression
     from horovod.torch.functions import (
         allgather_object,
@@ -88,6 +89,8 @@ else:
     )
     from horovod.torch.optimizer import DistributedOptimizer
     from horovod.torch.sync_batch_norm import SyncBatchNorm
+
+    _keep_whole()
 
 __all__ = [
     "HorovodInternalError",

@@ -1,0 +1,53 @@
+"""Tells torch.compile to leave this package alone: a collective then breaks the graph once, where it is called.
+
+Without that, Dynamo would look into our functions, find the native core in their middle, and compile the pieces. Its
+list of packages is changed when Dynamo is loaded, which may be long after us or never: loading it takes a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_RULES = "torch._dynamo.trace_rules"
+
+
+def _skip_us(rules: ModuleType) -> None:
+    add = getattr(rules, "add", None)
+    if add is not None:
+        add("horovod")
+
+
+class _WhenLoaded(MetaPathFinder):
+    """Sees Dynamo's rules being loaded, once, and adds to them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != _RULES or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        load = spec.loader.exec_module
+
+        def load_and_add(module: ModuleType) -> None:
+            load(module)
+            _skip_us(module)
+
+        spec.loader.exec_module = load_and_add  # type: ignore[method-assign]  # this loader serves this module only
+        return spec
+
+
+def keep_whole() -> None:
+    """Has an effect on every torch.compile of the process."""
+    loaded = sys.modules.get(_RULES)
+    if loaded is not None:
+        _skip_us(loaded)
+    elif not any(isinstance(finder, _WhenLoaded) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _WhenLoaded())
