@@ -99,6 +99,11 @@ Status TensorQueue::add(std::vector<Submission> group) {
 }
 
 Status TensorQueue::add(Submission alone) {
+  if (alone.request.group_size == 1) {  // a group of one
+    std::vector<Submission> group;
+    group.push_back(std::move(alone));
+    return add(std::move(group));
+  }
   alone.request.rank = rank_;
   HVD_RETURN_IF_ERROR(check(alone.request));
   sets_.at(alone.request.process_set).names.insert(alone.request.name);
