@@ -1,0 +1,51 @@
+"""Sessions that follow each other in one process, against one launcher (contract 01 §1.3)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Each cycle starts with a barrier, as test suites written for Horovod do.
+CYCLES = """
+import time, torch, horovod.torch as hvd
+hvd.init()
+sets = {sets}
+begin = time.monotonic()
+for i in range(100):
+    hvd.barrier()
+    hvd.shutdown()
+    hvd.init(process_sets=sets)
+    assert hvd.allreduce(torch.tensor([i]), op=hvd.Sum).item() == i * hvd.size()
+    for s in sets or ():
+        if s.included():
+            assert hvd.allreduce(torch.tensor([i]), op=hvd.Sum, process_set=s).item() == i * s.size()
+print(f"cycles took {{time.monotonic() - begin:.2f}} s")
+"""
+LIMIT_S = 10.0
+
+
+@pytest.mark.parametrize("sets", ["None", "[hvd.ProcessSet([0]), hvd.ProcessSet([1])]"], ids=["world", "sets"])
+def test_a_hundred_sessions_take_less_than_ten_seconds(sets: str, horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "cycles.py"
+    script.write_text(CYCLES.format(sets=sets))
+    job = horovodrun(2, str(script), deadline_s=120.0)
+    assert job.code == 0, job.text
+    took = [float(seconds) for seconds in re.findall(r"cycles took ([\d.]+) s", job.out)]
+    assert len(took) == 2, job.text
+    assert max(took) < LIMIT_S
+
+
+def test_a_rank_that_gives_other_sets_fails_the_job_in_words(horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "different.py"
+    script.write_text(
+        "import horovod.torch as hvd, os\n"
+        "sets = [hvd.ProcessSet([0])] if os.environ['HOROVOD_RANK'] == '0' else None\n"
+        "hvd.init(process_sets=sets)\n"
+    )
+    job = horovodrun(2, str(script), deadline_s=120.0)
+    assert job.code == 1, job.text
+    assert job.err.count("ValueError") >= 1
+    assert "rank 0 gave 1 process set, rank 1 gave 0 process sets" in job.err
