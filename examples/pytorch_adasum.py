@@ -2,10 +2,11 @@
 
     horovodrun -np 2 python examples/pytorch_adasum.py
 
-A recommender in miniature: the rating of a user is a weighting of item features, which is the same for all users, plus the
-user's own bias. Each rank sees users of its own. All ranks' gradients of the weighting point the same way: to add them up
-is a step too far. Their gradients of the biases have nothing in common: to average them is a step too short. Adasum looks
-at each layer and averages the former and adds the latter, so every layer moves at the speed of one process.
+A recommender in miniature: the rating of a user is a weighting of item features, which is the same for all users,
+plus the user's own bias. Each rank sees users of its own. All ranks' gradients of the weighting point the same way: to
+add them up is a step too far. Their gradients of the biases have nothing in common: to average them is a step too
+short. Adasum looks at each layer and averages the former and adds the latter, so every layer moves at the speed of one
+process.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def reducescatter(
 ) -> torch.Tensor:
     """Reduces `tensor` over all ranks of the set; each keeps its rows of the result. Differentiable.
 
-    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks one more. The only ops are Average and Sum.
+    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks one more. Ops are Average and Sum only.
     """
     compressed, ctx = compression.compress(tensor)
     result: torch.Tensor

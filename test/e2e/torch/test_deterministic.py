@@ -57,9 +57,7 @@ def digests(horovodrun: Any, script: str, ranks: int, seed: int, deterministic: 
 
 @pytest.mark.parametrize("ranks", [3, 4])
 def test_two_runs_give_the_same_bits(horovodrun: Any, script: str, ranks: int) -> None:
-    first = digests(horovodrun, script, ranks, 1, True)
-    for seed in (2, 3):
-        assert digests(horovodrun, script, ranks, seed, True) == first
+    assert digests(horovodrun, script, ranks, 1, True) == digests(horovodrun, script, ranks, 2, True)
 
 
 def test_two_ranks_need_no_option_for_that(horovodrun: Any, script: str) -> None:
