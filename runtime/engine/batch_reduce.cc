@@ -41,7 +41,7 @@ Status BatchRunner::reduce_in_place(const BatchItem& item) {
   const wire::Response& response = *item.response;
   const Operation& operation = item.entry->operation;
   const std::int64_t n = num_elements(response.shape);
-  item.entry->handle->state().output_shape = response.shape;
+  item.entry->handle.state().output_shape = response.shape;
   if (n == 0) return Status::ok();
   if (operation.output != operation.input.data || response.prescale != 1.0) {
     kernels::scale_copy(response.dtype, operation.output, operation.input.data, n, response.prescale);
@@ -85,7 +85,7 @@ Status BatchRunner::reduce_fused(Batch& batch) {
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
     const BatchItem& item = batch.items[i];
     if (item.entry == nullptr) continue;
-    item.entry->handle->state().output_shape = item.response->shape;
+    item.entry->handle.state().output_shape = item.response->shape;
     scale_result(*item.response, item.entry->operation.output, buffer.data() + batch.offsets[i],
                  num_elements(item.response->shape));
   }

@@ -83,7 +83,7 @@ Status BatchRunner::allgather(const BatchItem& item) {
   HVD_ASSIGN_OR_RETURN(request.output, operation.allocate_output(shape));
   request.input = operation.input.data;
   request.count = num_elements(operation.input.shape);
-  Handle::State& state = item.entry->handle->state();
+  Handle::State& state = item.entry->handle.state();
   state.output_shape = shape;
   state.received_splits = response.first_dims;
   if (num_elements(shape) == 0) return Status::ok();
@@ -95,7 +95,7 @@ Status BatchRunner::broadcast(const BatchItem& item) {
   const wire::Response& response = *item.response;
   if (item.entry == nullptr) return Status::internal("broadcast with a joined rank");
   const Operation& operation = item.entry->operation;
-  item.entry->handle->state().output_shape = response.shape;
+  item.entry->handle.state().output_shape = response.shape;
   collectives::CollectiveCall request;
   request.op = OpType::kBroadcast;
   request.dtype = response.dtype;

@@ -71,7 +71,7 @@ Status BatchRunner::reducescatter(Batch& batch) {
     shape.front() = rows_of(shape, set_rank_, set_.size());
     HVD_ASSIGN_OR_RETURN(void* const output, item.entry->operation.allocate_output(shape));
     outputs.push_back(output);
-    item.entry->handle->state().output_shape = std::move(shape);
+    item.entry->handle.state().output_shape = std::move(shape);
   }
   const auto own = request.rank_counts.begin() + set_rank_;
   if (std::accumulate(request.rank_counts.begin(), request.rank_counts.end(), std::int64_t{0}) == 0) return Status::ok();
@@ -97,7 +97,7 @@ Status BatchRunner::alltoall(const BatchItem& item) {
   const wire::Response& response = *item.response;
   if (item.entry == nullptr) return Status::internal("alltoall with a joined rank");
   const Operation& operation = item.entry->operation;
-  Handle::State& state = item.entry->handle->state();
+  Handle::State& state = item.entry->handle.state();
   // First what each rank is going to get, then the rows.
   const auto size = static_cast<std::size_t>(set_.size());
   state.received_splits.assign(size, 0);

@@ -12,7 +12,7 @@ namespace hvd::engine {
 struct Entry {
   negotiation::EntryId id = negotiation::EntryId::kNone;
   Operation operation;
-  HandlePtr handle;
+  Handle handle;                  // what the user has shares this entry's memory
   std::uint64_t set_context = 0;  // of the process set: its id may have gone to another set when this completes
 };
 using EntryPtr = std::shared_ptr<Entry>;

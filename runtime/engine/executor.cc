@@ -68,8 +68,8 @@ bool Executor::complete_without_data(const negotiation::ReadyOp& op) {
   const bool no_data = response.is_error() || response.op == OpType::kBarrier || response.op == OpType::kJoin;
   if (!no_data) return false;
   if (const EntryPtr entry = table_.find(op.entry)) {
-    if (response.op == OpType::kJoin) entry->handle->state().value = response.root_rank;
-    table_.complete(entry, response.status());
+    if (response.op == OpType::kJoin) entry->handle.state().value = response.root_rank;
+    table_.complete(op.entry, response.status());
   }
   return true;
 }
@@ -84,8 +84,7 @@ void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<
     batch.offsets = planned.offsets;
     batch.bytes = planned.bytes;
     for (const std::size_t index : planned.items) {
-      EntryPtr entry = ops[index].entry == negotiation::EntryId::kNone ? nullptr : table_.find(ops[index].entry);
-      if (entry != nullptr) table_.mark_running(entry);
+      EntryPtr entry = ops[index].entry == negotiation::EntryId::kNone ? nullptr : table_.start(ops[index].entry);
       batch.items.push_back({ops[index].response, std::move(entry)});
     }
     job.batches.push_back(std::move(batch));

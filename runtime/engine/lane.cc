@@ -34,9 +34,12 @@ void Lane::run_batch(Batch& batch) {
   const wire::Response& first = *batch.items.front().response;
   recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name);
   const Status status = runner_.run(batch);
-  for (const BatchItem& item : batch.items) {
-    if (item.entry != nullptr) table_.complete(item.entry, status);
+  std::vector<EntryPtr> entries;
+  entries.reserve(batch.items.size());
+  for (BatchItem& item : batch.items) {
+    if (item.entry != nullptr) entries.push_back(std::move(item.entry));
   }
+  table_.complete(entries, status);
   if (!status.is_ok()) events_.failed(status.annotate(std::string(op_type_name(first.op)) + " of '" + first.name + "'"));
 }
 

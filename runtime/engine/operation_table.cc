@@ -30,43 +30,62 @@ wire::Request make_request(const Operation& operation, int rank) {
 OperationTable::OperationTable(int rank, const topology::ProcessSetTable& sets, recorder::FlightRecorder& recorder)
     : recorder_(recorder), rank_(rank), queue_(rank, sets) {}
 
-Result<std::vector<HandlePtr>> OperationTable::add(std::vector<Operation> operations) {
-  std::vector<negotiation::Submission> submissions;
-  std::vector<EntryPtr> entries;
-  std::vector<HandlePtr> handles;
-  for (Operation& operation : operations) {
-    HVD_RETURN_IF_ERROR(prepare(operation));
-    submissions.push_back({make_request(operation, rank_), negotiation::EntryId::kNone});
-    entries.push_back(std::make_shared<Entry>(
-        Entry{negotiation::EntryId::kNone, std::move(operation), std::make_shared<Handle>()}));
-    handles.push_back(entries.back()->handle);
-  }
-  if (entries.empty()) return Status::invalid_argument("an empty group of tensors");
-
+Result<HandlePtr> OperationTable::add(Operation operation) {
+  HVD_RETURN_IF_ERROR(prepare(operation));
+  auto entry = std::make_shared<Entry>();
+  entry->operation = std::move(operation);
   std::lock_guard lock(mutex_);
   if (closed_) return *closed_;
-  for (const EntryPtr& entry : entries) {
-    Operation& operation = entry->operation;
-    const int members = operation.op == OpType::kAlltoall ? queue_.set_size(operation.process_set) : 0;
-    if (members > 0) HVD_RETURN_IF_ERROR(prepare_splits(operation, members));
-  }
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    entries[i]->id = static_cast<negotiation::EntryId>(next_id_++);
-    submissions[i].entry = entries[i]->id;
-  }
-  const Operation& first = entries.front()->operation;
-  if (first.op == OpType::kJoin) {
-    HVD_RETURN_IF_ERROR(queue_.add_join(first.process_set, entries.front()->id));
+  HVD_RETURN_IF_ERROR(prepare_members(entry->operation));
+  negotiation::Submission submission = submission_of(*entry);
+  if (entry->operation.op == OpType::kJoin) {
+    HVD_RETURN_IF_ERROR(queue_.add_join(entry->operation.process_set, entry->id));
   } else {
-    HVD_RETURN_IF_ERROR(queue_.add(std::move(submissions)));
+    HVD_RETURN_IF_ERROR(queue_.add(std::move(submission)));
   }
+  return keep(std::move(entry));
+}
+
+Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> operations) {
+  if (operations.empty()) return Status::invalid_argument("an empty group of tensors");
+  std::vector<EntryPtr> entries;
+  for (Operation& operation : operations) {
+    HVD_RETURN_IF_ERROR(prepare(operation));
+    entries.push_back(std::make_shared<Entry>());
+    entries.back()->operation = std::move(operation);
+  }
+  std::lock_guard lock(mutex_);
+  if (closed_) return *closed_;
+  std::vector<negotiation::Submission> submissions;
   for (const EntryPtr& entry : entries) {
-    entry->set_context = queue_.context_of(entry->operation.process_set);
-    slots_.emplace(static_cast<std::uint64_t>(entry->id), Slot{entry, false});
-    recorder_.record(recorder::Phase::kSubmitted, entry->operation.op, entry->operation.process_set,
-                     entry->operation.name);
+    HVD_RETURN_IF_ERROR(prepare_members(entry->operation));
+    submissions.push_back(submission_of(*entry));
   }
+  HVD_RETURN_IF_ERROR(queue_.add(std::move(submissions)));
+  std::vector<HandlePtr> handles;
+  for (EntryPtr& entry : entries) handles.push_back(keep(std::move(entry)));
   return handles;
+}
+
+Status OperationTable::prepare_members(Operation& operation) const {
+  if (operation.op != OpType::kAlltoall) return Status::ok();
+  const int members = queue_.set_size(operation.process_set);
+  return members > 0 ? prepare_splits(operation, members) : Status::ok();
+}
+
+negotiation::Submission OperationTable::submission_of(Entry& entry) {
+  entry.id = static_cast<negotiation::EntryId>(next_id_++);
+  return {make_request(entry.operation, rank_), entry.id};
+}
+
+HandlePtr OperationTable::keep(EntryPtr entry) {
+  const Operation& operation = entry->operation;
+  entry->set_context = queue_.context_of(operation.process_set);
+  recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
+  const auto id = static_cast<std::uint64_t>(entry->id);
+  HandlePtr handle(entry, &entry->handle);
+  slots_.emplace(id, Slot{std::move(entry), false});
+  return handle;
 }
 
 Status OperationTable::close_set(std::int32_t id) {
@@ -86,42 +105,52 @@ EntryPtr OperationTable::find(negotiation::EntryId id) {
   return it == slots_.end() ? nullptr : it->second.entry;
 }
 
-void OperationTable::mark_running(const EntryPtr& entry) {
+EntryPtr OperationTable::start(negotiation::EntryId id) {
   std::lock_guard lock(mutex_);
-  const auto it = slots_.find(static_cast<std::uint64_t>(entry->id));
-  if (it != slots_.end()) it->second.running = true;
+  const auto it = slots_.find(static_cast<std::uint64_t>(id));
+  if (it == slots_.end()) return nullptr;
+  it->second.running = true;
+  return it->second.entry;
 }
 
-void OperationTable::finish(const EntryPtr& entry, Status status) {
-  Operation& operation = entry->operation;
+bool OperationTable::forget(const Entry& entry) {
+  if (slots_.erase(static_cast<std::uint64_t>(entry.id)) == 0) return false;
+  const Operation& operation = entry.operation;
+  if (queue_.context_of(operation.process_set) != entry.set_context) return true;
+  if (operation.op == OpType::kJoin) {
+    queue_.complete_join(operation.process_set);
+  } else {
+    queue_.complete(operation.process_set, operation.name);
+  }
+  return true;
+}
+
+void OperationTable::finish(Entry& entry, const Status& status) {
+  Operation& operation = entry.operation;
   recorder_.record(status.is_ok() ? recorder::Phase::kDone : recorder::Phase::kFailed, operation.op,
                    operation.process_set, operation.name);
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
   operation.keep_alive.reset();
   const auto on_done = std::exchange(operation.on_done, nullptr);
-  entry->handle->state().finish(std::move(status));
-  if (on_done) on_done(*entry->handle);
+  entry.handle.state().finish(status);
+  if (on_done) on_done(entry.handle);
 }
 
-void OperationTable::complete(const EntryPtr& entry, Status status) {
+void OperationTable::complete(const std::vector<EntryPtr>& entries, const Status& status) {
+  std::vector<Entry*> mine;
+  mine.reserve(entries.size());
   {
     std::lock_guard lock(mutex_);
-    if (slots_.erase(static_cast<std::uint64_t>(entry->id)) == 0) return;
-    const Operation& operation = entry->operation;
-    if (queue_.context_of(operation.process_set) == entry->set_context) {
-      if (operation.op == OpType::kJoin) {
-        queue_.complete_join(operation.process_set);
-      } else {
-        queue_.complete(operation.process_set, operation.name);
-      }
+    for (const EntryPtr& entry : entries) {
+      if (forget(*entry)) mine.push_back(entry.get());
     }
   }
-  finish(entry, std::move(status));
+  for (Entry* entry : mine) finish(*entry, status);
 }
 
 void OperationTable::complete(negotiation::EntryId id, const Status& status) {
-  if (const EntryPtr entry = find(id)) complete(entry, status);
+  if (EntryPtr entry = find(id)) complete({std::move(entry)}, status);
 }
 
 void OperationTable::close(const Status& why) {
@@ -133,7 +162,7 @@ void OperationTable::close(const Status& why) {
       if (!slot.running) orphans.push_back(slot.entry);
     }
   }
-  for (const EntryPtr& entry : orphans) complete(entry, why);
+  complete(orphans, why);
 }
 
 void OperationTable::apply(const std::vector<wire::SetDecision>& decisions) {

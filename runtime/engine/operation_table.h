@@ -20,8 +20,10 @@ class OperationTable {
  public:
   OperationTable(int rank, const topology::ProcessSetTable& sets, recorder::FlightRecorder& recorder);
 
-  // Class A errors, or the sticky error. More than one operation makes a group: all or none.
-  Result<std::vector<HandlePtr>> add(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
+  // Class A errors, or the sticky error.
+  Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
+  // The same for a group: all or none. Requires: one process set; no join.
+  Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
 
   // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no such
   // set, or when it is the global one; the sticky error.
@@ -31,13 +33,13 @@ class OperationTable {
   std::vector<negotiation::Submission> fetch() HVD_EXCLUDES(mutex_);
   // Null when there is no such entry.
   EntryPtr find(negotiation::EntryId id) HVD_EXCLUDES(mutex_);
+  // The same, and from now on the entry is on a lane: close() leaves it to that lane.
+  EntryPtr start(negotiation::EntryId id) HVD_EXCLUDES(mutex_);
 
-  void complete(const EntryPtr& entry, Status status) HVD_EXCLUDES(mutex_);
+  void complete(const std::vector<EntryPtr>& entries, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::EntryId id, const Status& status) HVD_EXCLUDES(mutex_);
   // Refuses everything from now on with `why` (the first reason stays) and completes what no lane is running.
   void close(const Status& why) HVD_EXCLUDES(mutex_);
-  // The entry is on a lane: close() leaves it to that lane.
-  void mark_running(const EntryPtr& entry) HVD_EXCLUDES(mutex_);
 
   void apply(const std::vector<wire::SetDecision>& decisions) HVD_EXCLUDES(mutex_);
 
@@ -46,7 +48,12 @@ class OperationTable {
     EntryPtr entry;
     bool running = false;
   };
-  void finish(const EntryPtr& entry, Status status);
+  // Readies an operation for the queue. Requires: the mutex.
+  Status prepare_members(Operation& operation) const;
+  negotiation::Submission submission_of(Entry& entry);
+  HandlePtr keep(EntryPtr entry);
+  bool forget(const Entry& entry);  // false when it was completed before
+  void finish(Entry& entry, const Status& status);
 
   recorder::FlightRecorder& recorder_;
   int rank_;

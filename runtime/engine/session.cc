@@ -115,15 +115,13 @@ class SessionImpl final : public Session {
   }
 
   Result<HandlePtr> enqueue(Operation operation) override {
-    std::vector<Operation> one;
-    one.push_back(std::move(operation));
-    HVD_ASSIGN_OR_RETURN(auto handles, table_.add(std::move(one)));
+    HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation)));
     engine_.notify();
-    return std::move(handles.front());
+    return handle;
   }
 
   Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) override {
-    HVD_ASSIGN_OR_RETURN(auto handles, table_.add(std::move(operations)));
+    HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations)));
     engine_.notify();
     return handles;
   }

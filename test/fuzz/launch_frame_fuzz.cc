@@ -45,6 +45,7 @@ void check_message(const Frame& frame) {
     case FrameType::kOutput: return check_round_trip(decode_output(payload), payload);
     case FrameType::kOutputEnd: return check_round_trip(decode_output_end(payload), payload);
     case FrameType::kRankExited: return check_round_trip(decode_rank_exited(payload), payload);
+    case FrameType::kRankFailing: return check_round_trip(decode_rank_failing(payload), payload);
     case FrameType::kNotice:
     case FrameType::kError: return check_round_trip(decode_text(payload), payload);
     case FrameType::kDone: return;
