@@ -1,0 +1,267 @@
+"""What horovod.keras and horovod.tensorflow.keras share: wrapping an optimizer of any Keras.
+
+Keras 3 calls apply() with plain gradients, so it reduces there; Keras 2 asks compute_gradients() for them, as Horovod
+always had it. Gradients that a DistributedGradientTape or compute_gradients() has reduced are not reduced again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._collectives import AVERAGE, SUM
+from horovod.tensorflow._local import LocalVariables
+from horovod.tensorflow._reduction import _make_allreduce_grads_fn, check_arguments
+from horovod.tensorflow.compression import Compression, Compressor
+from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+from horovod.tensorflow.util import all_reduced, mark_reduced
+
+__all__ = ["create_distributed_optimizer", "distribute_in_place"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a distributed optimizer was asked to work. Kept by its class, so that from_config() makes another like it."""
+
+    name: str | None
+    device_dense: str
+    device_sparse: str
+    compression: type[Compressor]
+    sparse_as_dense: bool
+    op: int
+    gradient_predivide_factor: float
+    groups: Any
+    backward_passes_per_step: int
+    average_aggregated_gradients: bool
+    process_set: ProcessSet
+    scale_local_gradients: bool
+    local_variables: tuple[Any, ...] = ()
+
+
+class _CallableList(list[Any]):
+    """A list for those who write optimizer.variables and for those who write optimizer.variables()."""
+
+    def __call__(self) -> list[Any]:
+        return self
+
+
+class _Distributed:
+    """Mixed into the class of the wrapped optimizer. Its state is kept out of Keras' tracking."""
+
+    _hvd_options: Options
+    _HAS_AGGREGATE_GRAD = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._hvd_set_up()
+
+    def _hvd_set_up(self) -> None:
+        options = self._hvd_options
+        base_name = type(self).__name__
+        name = options.name or f"Distributed{base_name}"
+        reduce = _make_allreduce_grads_fn(
+            name,
+            options.device_dense,
+            options.device_sparse,
+            options.compression,
+            options.sparse_as_dense,
+            options.op,
+            options.gradient_predivide_factor,
+            options.groups,
+            options.process_set,
+        )
+        helper = None
+        if options.backward_passes_per_step > 1:
+            helper = LocalGradientAggregationHelperEager(
+                options.backward_passes_per_step,
+                reduce,
+                options.sparse_as_dense,
+                options.average_aggregated_gradients,
+                options.process_set,
+                options.scale_local_gradients,
+            )
+        local = LocalVariables(options.process_set, options.scale_local_gradients)
+        self.__dict__.update(_hvd_name=name, _hvd_reduce=reduce, _hvd_local=local, _agg_helper=helper)
+        for variable in options.local_variables:
+            self.register_local_var(variable)
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of `var` stays on this rank."""
+        self.__dict__["_hvd_local"].register(var)
+        if self.__dict__["_agg_helper"] is not None:
+            self.__dict__["_agg_helper"].register_local_var(var)
+
+    def _hvd_reduced(self, grads: Any, variables: Any) -> list[Any]:
+        """The gradients of all ranks, or with backward_passes_per_step the sums so far."""
+        helper = self.__dict__["_agg_helper"]
+        if helper is not None:
+            reduced: list[Any] = helper.compute_gradients(list(grads), list(variables))
+        else:
+            reduced = self.__dict__["_hvd_local"].reduce(self.__dict__["_hvd_reduce"], list(grads), list(variables))
+        mark_reduced(reduced)
+        return reduced
+
+
+def _plain_gradients(loss: Any, variables: Any, tape: Any) -> list[Any]:
+    """The gradients of a loss, or of what a function computes."""
+    if callable(loss):
+        tape = tape or tf.GradientTape()
+        with tape:
+            loss = loss()
+    elif tape is None:
+        raise ValueError("compute_gradients: `tape` is needed when the loss is a tensor")
+    return list(tape.gradient(loss, variables))
+
+
+class _Keras3(_Distributed):
+    """Keras 3: train_step hands gradients to apply_gradients(), which calls apply()."""
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        """The reduced gradients of a loss with their variables; apply_gradients() does not reduce them again."""
+        variables = list(var_list() if callable(var_list) else var_list)
+        return list(zip(self._hvd_reduced(_plain_gradients(loss, variables, tape), variables), variables, strict=True))
+
+    _compute_gradients = compute_gradients
+
+    def apply(self, grads: Any, trainable_variables: Any = None) -> None:
+        apply: Callable[..., None] = super().apply  # type: ignore[misc]
+        grads = list(grads)
+        if not grads:
+            return
+        known: Any = self
+        variables = list(trainable_variables) if trainable_variables is not None else known._trainable_variables
+        if not all_reduced(grads):
+            grads = self._hvd_reduced(grads, variables)
+        helper = self.__dict__["_agg_helper"]
+        if helper is None:
+            apply(grads, trainable_variables)
+            return
+        if not known.built:
+            with tf.init_scope():
+                known.build(variables)
+            known.built = True
+        helper.apply_gradients(lambda: apply(grads, trainable_variables), self)
+
+    @property
+    def variables(self) -> _CallableList:
+        """The optimizer's own variables; may be called too."""
+        return _CallableList(super().variables)  # type: ignore[misc]
+
+
+class _Keras2(_Distributed):
+    """Keras 2: minimize() takes what compute_gradients() gives to apply_gradients()."""
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        base: Any = super()
+        if tape is None and callable(loss):
+            tape = tf.GradientTape()
+        return self._hvd_pairs(base.compute_gradients(loss, var_list, tape))
+
+    def _hvd_pairs(self, computed: Any) -> list[tuple[Any, Any]]:
+        pairs = list(computed)
+        grads = self._hvd_reduced([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        apply: Callable[..., Any] = super().apply_gradients  # type: ignore[misc]
+        pairs = list(grads_and_vars)
+        helper = self.__dict__["_agg_helper"]
+        if helper is None:
+            return apply(pairs, *args, **kwargs)
+        if hasattr(self, "build"):
+            with tf.init_scope():
+                self.build([variable for _, variable in pairs])
+        return helper.apply_gradients(lambda: apply(pairs, *args, **kwargs), self)
+
+
+class _Keras2Legacy(_Keras2):
+    """OptimizerV2, tf.keras.optimizers.legacy."""
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        return self._compute_gradients(loss, var_list, None, tape)
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        base: Any = super()
+        if tape is None and not callable(loss):
+            tape = tf.GradientTape()
+        return self._hvd_pairs(base._compute_gradients(loss, var_list, grad_loss, tape))
+
+    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
+        """The reduced gradients, in a graph."""
+        base: Any = super()
+        return self._hvd_reduced(base.get_gradients(loss, params), params)
+
+
+def _mixin_for(base: type) -> type[_Distributed]:
+    if hasattr(base, "_compute_gradients") and hasattr(base, "get_gradients"):
+        return _Keras2Legacy
+    return _Keras2 if hasattr(base, "compute_gradients") else _Keras3
+
+
+def _save_as(made: type, base: type) -> None:
+    """Lets saved models name the class that Keras knows: they load where there is no Horovod."""
+    with contextlib.suppress(ImportError, AttributeError):
+        from keras.src import api_export
+
+        name = api_export.REGISTERED_OBJS_TO_NAMES.get(base)
+        if name is not None:
+            api_export.REGISTERED_OBJS_TO_NAMES[made] = name
+
+
+def _distributed_class(base: type, options: Options) -> type:
+    made = type(base.__name__, (_mixin_for(base), base), {"__module__": "horovod._keras", "_hvd_options": options})
+    _save_as(made, base)
+    return made
+
+
+def make_options(
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: int = AVERAGE,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+    local_variables: tuple[Any, ...] = (),
+) -> Options:
+    """Checked options. ValueError for what does not go together."""
+    if op not in (AVERAGE, SUM):
+        raise ValueError("op currently only supports Average and Sum")
+    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
+    return Options(
+        name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,
+        backward_passes_per_step, average_aggregated_gradients, process_set, scale_local_gradients, local_variables,
+    )  # fmt: skip
+
+
+def create_distributed_optimizer(optimizer: Any, options: Options) -> Any:
+    """A new optimizer with the class name and the configuration of `optimizer`. ValueError for a wrapped one."""
+    if isinstance(optimizer, _Distributed):
+        raise ValueError(f"this {type(optimizer).__name__} is a hvd.DistributedOptimizer already; wrap it once only")
+    if not hasattr(optimizer, "get_config"):
+        raise ValueError(f"hvd.DistributedOptimizer: expected an optimizer, got {type(optimizer).__name__}")
+    made: Any = _distributed_class(type(optimizer), options)
+    return made.from_config(optimizer.get_config())
+
+
+def distribute_in_place(optimizer: Any, options: Options) -> Any:
+    """Makes this very optimizer a distributed one: it keeps its variables."""
+    if not isinstance(optimizer, _Distributed):
+        optimizer.__class__ = _distributed_class(type(optimizer), options)
+        optimizer._hvd_set_up()
+    return optimizer

@@ -1,0 +1,212 @@
+"""The public reductions: dense and sparse tensors, compression, placement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from horovod import _env
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._dense import (
+    _allreduce,
+    _grouped_allreduce,
+    _grouped_reducescatter,
+    _reducescatter,
+    allgather,
+    grouped_allgather,
+    size_op,
+)
+from horovod.tensorflow._session import (
+    basics,
+    check_num_rank_power_of_2,
+    handle_average_backwards_compatibility,
+    set_id,
+    set_size,
+)
+from horovod.tensorflow.compression import Compression, Compressor
+from horovod.tensorflow.util import inner_variable
+
+AVERAGE, SUM, ADASUM = basics.Average, basics.Sum, basics.Adasum
+
+
+def elastic_enabled() -> bool:
+    """Whether the number of ranks may change, so that graphs must ask for it when they run."""
+    return (_env.get("HOROVOD_ELASTIC") or "").lower() in ("1", "true", "yes", "on")
+
+
+def _check_adasum(process_set: ProcessSet, caller: str) -> None:
+    if process_set is not global_process_set:
+        raise NotImplementedError(f"{caller}: Adasum is only supported on the global process set")
+    if not check_num_rank_power_of_2(basics.size()):
+        raise NotImplementedError(f"{caller}: Adasum needs a number of ranks that is a power of 2, not {basics.size()}")
+
+
+def _check_sparse(op: int, prescale_factor: float, postscale_factor: float, caller: str) -> None:
+    if op == ADASUM:
+        raise NotImplementedError(
+            f"{caller}: Adasum does not support sparse tensors; pass sparse_as_dense=True to the optimizer"
+        )
+    if op not in (AVERAGE, SUM):
+        raise NotImplementedError(f"{caller}: sparse tensors are reduced with Average or Sum only")
+    if prescale_factor != 1.0 or postscale_factor != 1.0:
+        raise NotImplementedError(f"{caller}: prescale and postscale factors are not supported for sparse tensors")
+
+
+def _finish_sparse(given: Any, values: Any, indices: Any, op: int, process_set: ProcessSet) -> Any:
+    if op == AVERAGE:
+        known = set_size(process_set, "allreduce") if not elastic_enabled() else None
+        size = known if known is not None else size_op(set_id(process_set, "allreduce"))
+        count = tf.cast(size, values.dtype)
+        values = values / count if values.dtype.is_floating else tf.truncatediv(values, count)
+    return tf.IndexedSlices(values, indices, dense_shape=given.dense_shape)
+
+
+def _reduce_sparse(given: Any, name: str | None, op: int, process_set: ProcessSet, ignore_name_scope: bool) -> Any:
+    common = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
+    values = allgather(given.values, f"{name}_values" if name else None, **common)
+    indices = allgather(given.indices, f"{name}_indices" if name else None, **common)
+    return _finish_sparse(given, values, indices, op, process_set)
+
+
+def allreduce(
+    tensor: Any,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+) -> Any:
+    """Reduces `tensor` over all ranks of the set. Differentiable. The default op is Average.
+
+    tf.IndexedSlices are put together from all ranks' values and indices. `device_dense` and `device_sparse` say where
+    the op goes. Runs eagerly, in a tf.function and in a graph.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    if isinstance(tensor, tf.IndexedSlices):
+        _check_sparse(op, prescale_factor, postscale_factor, "allreduce")
+        with tf.device(device_sparse):
+            return _reduce_sparse(tensor, name, op, process_set, ignore_name_scope)
+    if op == ADASUM:
+        _check_adasum(process_set, "allreduce")
+    with tf.device(device_dense):
+        compressed, context = _compress(compression, tensor)
+        reduced = _allreduce(
+            compressed, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set=process_set
+        )
+        return compression.decompress(reduced, context)
+
+
+def _compress(compression: type[Compressor], tensor: Any) -> tuple[Any, Any]:
+    if compression is Compression.none:
+        return tensor, None  # as it is: variables have names of their own
+    return compression.compress(tf.convert_to_tensor(inner_variable(tensor)))
+
+
+def grouped_allreduce(
+    tensors: Sequence[Any],
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Reduces tensors that become ready together; the results in the order of the tensors.
+
+    Dense tensors of one call have one type. Sparse ones may be among them.
+    """
+    if not tensors:
+        return tensors
+    op = handle_average_backwards_compatibility(op, average)
+    sparse = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
+    dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
+    results: list[Any] = [None] * len(tensors)
+    if sparse:
+        _check_sparse(op, prescale_factor, postscale_factor, "grouped_allreduce")
+        with tf.device(device_sparse):
+            common = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
+            given = [tensors[i] for i in sparse]
+            values = grouped_allgather([one.values for one in given], f"{name}_values" if name else None, **common)
+            indices = grouped_allgather([one.indices for one in given], f"{name}_indices" if name else None, **common)
+        for place, one, value, index in zip(sparse, given, values, indices, strict=True):
+            results[place] = _finish_sparse(one, value, index, op, process_set)
+    if dense:
+        if op == ADASUM:
+            _check_adasum(process_set, "grouped_allreduce")
+        with tf.device(device_dense):
+            packed = [_compress(compression, tensors[i]) for i in dense]
+            reduced = _grouped_allreduce(
+                [one for one, _ in packed],
+                name,
+                op,
+                prescale_factor,
+                postscale_factor,
+                ignore_name_scope,
+                process_set=process_set,
+            )
+            for place, one, (_, context) in zip(dense, reduced, packed, strict=True):
+                results[place] = compression.decompress(one, context)
+    return results
+
+
+def reducescatter(
+    tensor: Any,
+    device_dense: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int = AVERAGE,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+    ignore_name_scope: bool = False,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """Reduces `tensor` and leaves each rank its share of the rows; the first ranks have one more. Differentiable."""
+    with tf.device(device_dense):
+        compressed, context = _compress(compression, tensor)
+        reduced = _reducescatter(
+            compressed,
+            name,
+            op,
+            ignore_name_scope,
+            process_set,
+            prescale_factor,
+            postscale_factor,
+        )
+        return compression.decompress(reduced, context)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[Any],
+    device_dense: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: int = AVERAGE,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
+    """The same for tensors that become ready together."""
+    if not tensors:
+        return tensors
+    with tf.device(device_dense):
+        packed = [_compress(compression, tensor) for tensor in tensors]
+        reduced = _grouped_reducescatter(
+            [one for one, _ in packed],
+            op=op,
+            process_set=process_set,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+        )
+        return [
+            compression.decompress(one, context) for one, (_, context) in zip(reduced, packed, strict=True)
+        ]

@@ -1,0 +1,107 @@
+"""The gradients of the collectives (contract 03 §3.4). Importing this registers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, _temp_process_set_object
+from horovod.tensorflow._dense import _allreduce, _grouped_allreduce, allgather, alltoall, grouped_allgather
+from horovod.tensorflow._session import basics, set_size
+
+Op = Any  # a tf.Operation, or what eager mode has in its place
+
+
+def _set_of(op: Op) -> ProcessSet:
+    return _temp_process_set_object(int(op.get_attr("process_set_id")))
+
+
+def _reduction(op: Op) -> dict[str, Any]:
+    """The arguments that a reduction and its gradient share."""
+    return {
+        "op": op.get_attr("reduce_op"),
+        "prescale_factor": op.get_attr("prescale_factor"),
+        "postscale_factor": op.get_attr("postscale_factor"),
+        "ignore_name_scope": op.get_attr("ignore_name_scope"),
+        "process_set": _set_of(op),
+    }
+
+
+def _of_allreduce(op: Op, grad: Any) -> Any:
+    return _allreduce(grad, **_reduction(op))
+
+
+def _of_grouped_allreduce(op: Op, *grads: Any) -> Any:
+    return _grouped_allreduce(list(grads), **_reduction(op))
+
+
+def _own_rows(gathered: Any, rows: Any, process_set: ProcessSet) -> Any:
+    """This rank's part of what an allgather of `rows` rows here has put together."""
+    rows_of_all = allgather(tf.reshape(rows, [1]), process_set=process_set)
+    start = tf.reduce_sum(rows_of_all[: process_set.rank()])
+    return gathered[start : start + rows]
+
+
+def _of_allgather(op: Op, grad: Any) -> Any:
+    process_set = _set_of(op)
+    reduced = _allreduce(
+        grad, op=basics.Average, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=process_set
+    )
+    return _own_rows(reduced, tf.shape(op.inputs[0])[0], process_set)
+
+
+def _of_grouped_allgather(op: Op, *grads: Any) -> Any:
+    process_set = _set_of(op)
+    scope = op.get_attr("ignore_name_scope")
+    reduced = _grouped_allreduce(list(grads), op=basics.Average, ignore_name_scope=scope, process_set=process_set)
+    return [
+        _own_rows(one, tf.shape(given)[0], process_set) for one, given in zip(reduced, op.inputs, strict=True)
+    ]
+
+
+def _of_broadcast(op: Op, grad: Any) -> Any:
+    scope = op.get_attr("ignore_name_scope")
+    reduced = _allreduce(grad, op=basics.Average, ignore_name_scope=scope, process_set=_set_of(op))
+    return reduced if basics.rank() == op.get_attr("root_rank") else reduced * 0
+
+
+def _of_alltoall(op: Op, grad: Any, _: Any) -> Any:
+    received = op.outputs[1]
+    scope = op.get_attr("ignore_name_scope")
+    back, _ = alltoall(grad, splits=received, ignore_name_scope=scope, process_set=_set_of(op))
+    return [back, None]
+
+
+def _scaled_like_reducescatter(op: Op, grad: Any) -> Any:
+    factor = float(op.get_attr("prescale_factor")) * float(op.get_attr("postscale_factor"))
+    if op.get_attr("reduce_op") == basics.Sum:
+        factor *= set_size(_set_of(op), "gradient of reducescatter")
+    return grad if factor == 1.0 else grad * tf.cast(factor, grad.dtype)
+
+
+def _of_reducescatter(op: Op, grad: Any) -> Any:
+    scope = op.get_attr("ignore_name_scope")
+    return allgather(_scaled_like_reducescatter(op, grad), ignore_name_scope=scope, process_set=_set_of(op))
+
+
+def _of_grouped_reducescatter(op: Op, *grads: Any) -> Any:
+    scaled = [_scaled_like_reducescatter(op, grad) for grad in grads]
+    return grouped_allgather(scaled, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=_set_of(op))
+
+
+_GRADIENTS = {
+    "HorovodAllreduce": _of_allreduce,
+    "HorovodGroupedAllreduce": _of_grouped_allreduce,
+    "HorovodAllgather": _of_allgather,
+    "HorovodGroupedAllgather": _of_grouped_allgather,
+    "HorovodBroadcast": _of_broadcast,
+    "HorovodAlltoall": _of_alltoall,
+    "HorovodReducescatter": _of_reducescatter,
+    "HorovodGroupedReducescatter": _of_grouped_reducescatter,
+}
+
+for _name, _gradient in _GRADIENTS.items():
+    tf.RegisterGradient(_name)(_gradient)
+for _name in ("Join", "Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank"):
+    tf.no_gradient(f"Horovod{_name}")

@@ -1,0 +1,89 @@
+"""DistributedOptimizer: chooses the wrapper for the kind of optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._collectives import ADASUM, AVERAGE
+from horovod.tensorflow._legacy_optimizer import DistributedLegacyOptimizer
+from horovod.tensorflow._reduction import _make_allreduce_grads_fn, check_arguments
+from horovod.tensorflow.compression import Compression, Compressor
+
+__all__ = ["DistributedOptimizer"]
+
+
+def DistributedOptimizer(  # noqa: N802
+    optimizer: Any,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: int = AVERAGE,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """An optimizer like `optimizer` whose gradients are those of all ranks of the set.
+
+    For tf.compat.v1.train.Optimizer and for Keras optimizers (2 and 3). `backward_passes_per_step`: how many gradients
+    are added up on each rank before they are reduced; with `average_aggregated_gradients` the sum is divided by that.
+    `groups`: a number of groups, or lists of variables, that are reduced together. ValueError for arguments that do not
+    go together and for other optimizers.
+    """
+    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
+    if op == ADASUM and average_aggregated_gradients:
+        raise ValueError("Adasum does not support average_aggregated_gradients == True")
+    if isinstance(optimizer, tf.compat.v1.train.Optimizer):
+        if op == ADASUM:
+            raise NotImplementedError("DistributedOptimizer: Adasum for tf.compat.v1 optimizers is not built yet")
+        name = name or f"Distributed{type(optimizer).__name__}"
+        reduce = _make_allreduce_grads_fn(
+            name,
+            device_dense,
+            device_sparse,
+            compression,
+            sparse_as_dense,
+            op,
+            gradient_predivide_factor,
+            groups,
+            process_set,
+        )
+        return DistributedLegacyOptimizer(
+            optimizer,
+            name,
+            use_locking,
+            reduce,
+            sparse_as_dense,
+            backward_passes_per_step,
+            average_aggregated_gradients,
+            process_set,
+            scale_local_gradients,
+        )
+    if op == ADASUM:
+        raise ValueError("op == Adasum is not supported yet with Keras")
+    from horovod.tensorflow import keras as hvd_keras
+
+    return hvd_keras.DistributedOptimizer(
+        optimizer,
+        name=name,
+        device_dense=device_dense,
+        device_sparse=device_sparse,
+        compression=compression,
+        sparse_as_dense=sparse_as_dense,
+        backward_passes_per_step=backward_passes_per_step,
+        average_aggregated_gradients=average_aggregated_gradients,
+        op=op,
+        gradient_predivide_factor=gradient_predivide_factor,
+        groups=groups,
+        process_set=process_set,
+        scale_local_gradients=scale_local_gradients,
+    )

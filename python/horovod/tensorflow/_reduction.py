@@ -1,0 +1,157 @@
+"""What optimizers and tapes do with a list of gradients (contract 03 §3.5)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet
+from horovod.common.util import split_list
+from horovod.tensorflow._collectives import AVERAGE, allreduce, elastic_enabled, grouped_allreduce
+from horovod.tensorflow._dense import process_set_included_op, size_op
+from horovod.tensorflow._session import basics, set_id
+from horovod.tensorflow.compression import Compressor
+from horovod.tensorflow.util import _executing_eagerly, _make_subgraph, variable_name
+
+Grads = Sequence[Any]
+ReduceFn = Callable[..., list[Any]]
+Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each goes alone
+
+
+def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, groups: Any) -> Any:
+    """Checks what optimizers and tapes have in common; gives `groups` with the old `num_groups` taken in."""
+    if op != AVERAGE and gradient_predivide_factor != 1.0:
+        raise ValueError(
+            f"gradient_predivide_factor={gradient_predivide_factor} is not supported with op != hvd.Average"
+        )
+    if num_groups != 0:
+        warnings.warn("num_groups has been replaced by groups", DeprecationWarning, stacklevel=3)
+        groups = num_groups if groups is None else groups
+    if groups is not None and not isinstance(groups, list):
+        if isinstance(groups, bool) or not isinstance(groups, int) or groups <= 0:
+            raise ValueError(f"groups should be a positive integer or a list of lists of variables, got {groups!r}")
+    return groups
+
+
+def _plan(groups: Any, present: Sequence[int], variables: Sequence[Any] | None) -> Plan:
+    """Which gradients, by their position among the present ones, are reduced together."""
+    if groups is None:
+        return ()
+    if isinstance(groups, int):
+        return tuple(tuple(part) for part in split_list(range(len(present)), groups) if part)
+    names = [variable_name(variables[i]) for i in present] if variables is not None else []
+    place = {name: position for position, name in enumerate(names)}
+    planned = [tuple(place[n] for n in map(variable_name, group) if n in place) for group in groups]
+    used = {position for group in planned for position in group}
+    return tuple([group for group in planned if group] + [(i,) for i in range(len(present)) if i not in used])
+
+
+class GradientReduction:
+    """Reduces lists of gradients, always in the same way. None stays None. Makes one graph for eager mode and keeps it."""
+
+    def __init__(
+        self,
+        name: str,
+        device_dense: str,
+        device_sparse: str,
+        compression: type[Compressor],
+        sparse_as_dense: bool,
+        op: int,
+        gradient_predivide_factor: float,
+        groups: Any,
+        process_set: ProcessSet,
+    ) -> None:
+        factor = float(gradient_predivide_factor) if op == AVERAGE else 1.0
+        self._name = name
+        self._sparse_as_dense = sparse_as_dense
+        self._groups = groups
+        self._process_set = process_set
+        self._common: dict[str, Any] = {
+            "device_dense": device_dense,
+            "device_sparse": device_sparse,
+            "compression": compression,
+            "op": op,
+            "prescale_factor": 1.0 / factor,
+            "postscale_factor": factor,
+            "process_set": process_set,
+        }
+        self._graphs: dict[Any, Any] = {}
+
+    def __call__(self, grads: Grads, vars: Any = None, use_generic_names: bool = False) -> list[Any]:  # noqa: A002
+        present = [i for i, grad in enumerate(grads) if grad is not None]
+        plan = _plan(self._groups, present, None if vars is None else list(vars))
+        reduced = self._run([grads[i] for i in present], plan, use_generic_names) if present else []
+        result: list[Any] = [None] * len(grads)
+        for i, grad in zip(present, reduced, strict=True):
+            result[i] = grad
+        return result
+
+    def _run(self, grads: list[Any], plan: Plan, generic: bool) -> list[Any]:
+        if not _executing_eagerly():
+            return self._reduce(grads, plan, generic)
+        # What is constant in the graph: who takes part. Another session may differ.
+        key = (plan, generic, basics.size(), self._process_set.process_set_id, len(grads))
+        if key not in self._graphs:
+            self._graphs[key] = _make_subgraph(lambda grads: self._reduce(grads, plan, generic))
+        return list(self._graphs[key](grads))
+
+    def _reduce(self, grads: list[Any], plan: Plan, generic: bool) -> list[Any]:
+        with tf.name_scope(f"{self._name}_Allreduce"):
+            if self._sparse_as_dense:
+                grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
+            if not elastic_enabled():
+                takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
+                return self._communicate(grads, plan, generic) if takes_part else list(grads)
+            set_number = set_id(self._process_set, "DistributedOptimizer")
+            with tf.device("/cpu:0"):
+                several = tf.logical_and(process_set_included_op(set_number) > 0, size_op(set_number) > 1)
+            reduced = tf.cond(several, lambda: self._communicate(grads, plan, generic), lambda: list(grads))
+            return cast(list[Any], reduced)
+
+    def _communicate(self, grads: list[Any], plan: Plan, generic: bool) -> list[Any]:
+        common = {**self._common, "ignore_name_scope": generic}
+        if not plan:
+            return [allreduce(g, name=f"grad_{i}" if generic else None, **common) for i, g in enumerate(grads)]
+        result: list[Any] = [None] * len(grads)
+        for number, group in enumerate(plan):
+            name = f"grad_group_{number}" if generic else None
+            reduced = grouped_allreduce([grads[i] for i in group], name=name, **common)
+            for i, grad in zip(group, reduced, strict=True):
+                result[i] = grad
+        return result
+
+
+_made: dict[Any, GradientReduction] = {}
+
+
+def _make_allreduce_grads_fn(
+    name: str,
+    device_dense: str,
+    device_sparse: str,
+    compression: type[Compressor],
+    sparse_as_dense: bool,
+    op: int,
+    gradient_predivide_factor: float,
+    groups: Any,
+    process_set: ProcessSet,
+) -> ReduceFn:
+    """reduce(grads, vars=None, use_generic_names=False) -> list. The same object for the same arguments.
+
+    So many tapes trace one graph. `groups`: None, a number, or lists of variables.
+    """
+    key_of_groups = groups
+    if isinstance(groups, list):
+        key_of_groups = tuple(tuple(variable_name(variable) for variable in group) for group in groups)
+    key = (
+        name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, key_of_groups,
+        process_set,
+    )  # fmt: skip
+    if key not in _made:
+        _made[key] = GradientReduction(
+            name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,
+            process_set,
+        )  # fmt: skip
+    return _made[key]

@@ -1,0 +1,133 @@
+"""DistributedGradientTape: a tape whose gradients are those of all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._collectives import AVERAGE
+from horovod.tensorflow._local import LocalVariables, local_layer_variables
+from horovod.tensorflow._reduction import ReduceFn, _make_allreduce_grads_fn, check_arguments
+from horovod.tensorflow.compression import Compression, Compressor
+from horovod.tensorflow.util import mark_reduced
+
+__all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
+
+Pairs = list[tuple[Any, Any]]
+
+
+class _DistributedGradientTape:
+    """Mixed into the class of the wrapped tape, whose record it takes over."""
+
+    _hvd_reduce: ReduceFn
+    _hvd_local: LocalVariables
+
+    def register_local_source(self, source: Any) -> None:
+        """The gradient of `source` stays on this rank."""
+        self._hvd_local.register(source)
+
+    def _local_gradients(self, target: Any, sources: Any, output_gradients: Any, **options: Any) -> list[Any]:
+        return list(super().gradient(target, sources, output_gradients, **options))  # type: ignore[misc]
+
+    def gradient(
+        self,
+        target: Any,
+        sources: Any,
+        output_gradients: Any = None,
+        use_generic_names: bool = False,
+        **options: Any,
+    ) -> list[Any]:
+        """The gradients of a flat list of sources, reduced over all ranks."""
+        sources = _as_list(sources)
+        grads = self._local_gradients(target, sources, output_gradients, **options)
+        reduced = self._hvd_local.reduce(self._hvd_reduce, grads, sources, use_generic_names=use_generic_names)
+        mark_reduced(reduced)
+        return reduced
+
+    def get_local_and_global_gradients(
+        self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
+    ) -> tuple[Pairs, Pairs]:
+        """Two lists of (variable, gradient): those that stayed here, and those of all ranks."""
+        sources = _as_list(sources)
+        grads = self.gradient(target, sources, output_gradients, use_generic_names)
+        pairs = list(zip(sources, grads, strict=True))
+        local = [pair for pair in pairs if pair[0] in self._hvd_local]
+        return local, [pair for pair in pairs if pair[0] not in self._hvd_local]
+
+
+def _as_list(sources: Any) -> Sequence[Any]:
+    return list(sources) if isinstance(sources, Sequence) else [sources]
+
+
+def DistributedGradientTape(  # noqa: N802
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = AVERAGE,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """A tape with the record of `gradtape` that reduces the gradients it computes over all ranks of the set.
+
+    `op`: Average or Sum (or Adasum). `groups`: a number of groups, or lists of variables, that are reduced together.
+    `sparse_as_dense`: make tf.IndexedSlices dense first. ValueError for groups of another kind, and for
+    `gradient_predivide_factor` with another op than Average.
+    """
+    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
+    base = type(gradtape)
+    made: Any = type(base.__name__, (_DistributedGradientTape, base), {})
+    tape = made.__new__(made)
+    tape.__dict__.update(gradtape.__dict__)
+    tape._hvd_reduce = _make_allreduce_grads_fn(
+        "DistributedGradientTape",
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        groups,
+        process_set,
+    )
+    tape._hvd_local = LocalVariables(process_set, scale_local_gradients)
+    return tape
+
+
+def PartialDistributedGradientTape(  # noqa: N802
+    gradtape: Any,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    op: int = AVERAGE,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    process_set: ProcessSet = global_process_set,
+    local_layers: Any = None,
+    scale_local_gradients: bool = True,
+) -> Any:
+    """DistributedGradientTape that leaves the gradients of `local_layers`, one layer or several, on this rank."""
+    variables = local_layer_variables(local_layers, "PartialDistributedGradientTape")
+    tape = DistributedGradientTape(
+        gradtape,
+        device_dense,
+        device_sparse,
+        compression,
+        sparse_as_dense,
+        op,
+        gradient_predivide_factor,
+        num_groups,
+        groups,
+        process_set,
+        scale_local_gradients,
+    )
+    for variable in variables:
+        tape.register_local_source(variable)
+    return tape

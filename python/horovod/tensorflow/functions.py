@@ -1,0 +1,204 @@
+"""Broadcast of variables, in every mode, and of Python objects; allgather of objects."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._dense import allgather, broadcast
+from horovod.tensorflow._session import basics
+from horovod.tensorflow.util import _executing_eagerly, inner_variable, normalize, variable_name
+
+__all__ = [
+    "BroadcastGlobalVariablesHook",
+    "allgather_object",
+    "broadcast_",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+]
+
+
+def _is_resource(variable: Any) -> bool:
+    return getattr(variable, "dtype", None) is not None and not getattr(variable.dtype, "_is_ref_dtype", False)
+
+
+def _check_in_place(variables: Sequence[Any]) -> None:
+    kinds = {_is_resource(variable) for variable in variables}
+    if len(kinds) > 1:
+        raise ValueError("broadcast_: the variables must be all resource variables or all reference variables")
+
+
+def _assign(variable: Any, value: Any) -> Any:
+    """Gives the variable the value; the op or tensor that tells when it has it."""
+    if not _executing_eagerly():
+        return tf.compat.v1.assign(variable, value)
+    return variable.assign(value)
+
+
+def _broadcast_each(variables: Sequence[Any], root_rank: int, prefix: str, process_set: ProcessSet) -> list[Any]:
+    assigned = []
+    for variable in variables:
+        inner = inner_variable(variable)
+        name = f"{prefix}_{normalize(variable_name(variable))}"
+        value = broadcast(inner.read_value(), root_rank, name=name, process_set=process_set)
+        assigned.append(_assign(inner, value))
+    return assigned
+
+
+def broadcast_(
+    variables: Sequence[Any],
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Overwrites the variables with those of global rank `root_rank`; gives their new values. Matched by their names."""
+    variables = list(variables)
+    if not variables:
+        return []
+    _check_in_place([inner_variable(variable) for variable in variables])
+
+    def run() -> list[Any]:
+        assigned = _broadcast_each(variables, root_rank, name or "HorovodBroadcastInplace", process_set)
+        with tf.control_dependencies([one for one in assigned if one is not None]):
+            return [tf.identity(inner_variable(variable).read_value()) for variable in variables]
+
+    # Eagerly, ops would run one after another.
+    return list(tf.function(run)() if _executing_eagerly() else run())
+
+
+def broadcast_variables(
+    variables: Sequence[Any],
+    root_rank: int,
+    process_set: ProcessSet = global_process_set,
+    inplace: bool = False,
+) -> Any:
+    """Overwrites the variables with those of global rank `root_rank`. In a graph: gives the op that does it.
+
+    `inplace` is accepted; the variables are overwritten either way, without a copy.
+    """
+    del inplace
+    variables = list(variables)
+
+    if _executing_eagerly():
+        if variables:
+            tf.function(lambda: _broadcast_each(variables, root_rank, "HorovodBroadcast", process_set) and None)()
+        return None
+    return tf.group(*_broadcast_each(variables, root_rank, "HorovodBroadcast", process_set))
+
+
+def broadcast_global_variables(root_rank: int) -> Any:
+    """The op that overwrites all global variables of the graph with those of global rank `root_rank`."""
+    if _executing_eagerly():
+        raise RuntimeError(
+            "hvd.broadcast_global_variables() does not support eager execution. "
+            "Please use `hvd.broadcast_variables(<model/optimizer variables>)` instead."
+        )
+    return broadcast_variables(tf.compat.v1.global_variables(), root_rank)
+
+
+class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
+    """Overwrites all global variables with those of `root_rank` when a session was made. TF1-style training."""
+
+    def __init__(self, root_rank: int, device: str = "") -> None:
+        super().__init__()
+        self.root_rank = root_rank
+        self.device = device
+        self.bcast_op: Any = None
+
+    def begin(self) -> None:
+        if self.bcast_op is None or self.bcast_op.graph is not tf.compat.v1.get_default_graph():
+            with tf.device(self.device):
+                self.bcast_op = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        del coord
+        session.run(self.bcast_op)
+
+
+# Objects travel as bytes: first their number, then themselves.
+
+
+def _dump(obj: Any) -> Any:
+    buffer = io.BytesIO()
+    cloudpickle.dump(obj, buffer)
+    return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+
+
+def _load(data: Any) -> Any:
+    return cloudpickle.loads(np.ascontiguousarray(data).tobytes())
+
+
+def _evaluate(tensor: Any, session: Any) -> Any:
+    """The value of a tensor as an array, in every mode."""
+    if hasattr(tensor, "numpy"):
+        return tensor.numpy()
+    return (session or tf.compat.v1.keras.backend.get_session()).run(tensor)
+
+
+def broadcast_object(
+    obj: Any,
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Gives every rank a copy of global rank `root_rank`'s object; the root gets its own back.
+
+    In a graph `session` runs the ops; without one Keras' is used.
+    """
+    name = name or type(obj).__name__
+    is_root = basics.rank() == root_rank
+    data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
+    length = np.array([len(data)], dtype=np.int32)
+    length = _evaluate(broadcast(length, root_rank, name=f"{name}.sz", process_set=process_set), session)
+    if not is_root:
+        data = np.zeros(int(length[0]), dtype=np.uint8)
+    data = _evaluate(broadcast(data, root_rank, name=f"{name}.t", process_set=process_set), session)
+    return obj if is_root else _load(data)
+
+
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: Any = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[Any], Any]:
+    """A function that broadcasts objects again and again with the ops of one graph."""
+    name = name or "broadcast_object_fn"
+    size = tf.compat.v1.placeholder(tf.int32, shape=[1], name=f"{name}_size")
+    bytes_ = tf.compat.v1.placeholder(tf.uint8, shape=[None], name=f"{name}_bytes")
+    size_of_root = broadcast(size, root_rank, name=f"{name}.sz", process_set=process_set)
+    bytes_of_root = broadcast(bytes_, root_rank, name=f"{name}.t", process_set=process_set)
+
+    def run(obj: Any) -> Any:
+        active = session or tf.compat.v1.keras.backend.get_session()
+        is_root = basics.rank() == root_rank
+        data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
+        length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int32)})
+        if not is_root:
+            data = np.zeros(int(length[0]), dtype=np.uint8)
+        data = active.run(bytes_of_root, feed_dict={bytes_: data})
+        return obj if is_root else _load(data)
+
+    return run
+
+
+def allgather_object(
+    obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """The objects of all ranks of the set, in rank order."""
+    name = name or type(obj).__name__
+    data = _dump(obj)
+    length = np.array([len(data)], dtype=np.int32)
+    lengths = _evaluate(allgather(length, name=f"{name}.sz", process_set=process_set), session)
+    gathered = _evaluate(allgather(data, name=f"{name}.t", process_set=process_set), session)
+    ends = np.cumsum(lengths)
+    return [_load(gathered[end - count : end]) for end, count in zip(ends, lengths, strict=True)]

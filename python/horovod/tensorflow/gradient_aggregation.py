@@ -1,0 +1,127 @@
+"""Sums gradients of several passes on this rank before they are reduced; for graphs with sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._local import LocalVariables
+from horovod.tensorflow.gradient_aggregation_eager import as_dense, check_passes
+
+__all__ = ["LocalGradientAggregationHelper"]
+
+_COLLECTION = "aggregating_collection"
+
+
+class LocalGradientAggregationHelper:
+    """Accumulators for one optimizer in one graph. They are local variables: local_variables_initializer() sets them."""
+
+    _OPTIMIZER_TYPE_KERAS = "optimizer_type_keras"
+    _OPTIMIZER_TYPE_LEGACY = "optimizer_type_legacy"
+
+    def __init__(
+        self,
+        backward_passes_per_step: int,
+        allreduce_func: Callable[..., list[Any]],
+        sparse_as_dense: bool,
+        average_aggregated_gradients: bool,
+        rank: int,
+        optimizer_type: str,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+        name: str = "",
+    ) -> None:
+        check_passes(backward_passes_per_step)
+        self.backward_passes_per_step = backward_passes_per_step
+        self.allreduce_grads = allreduce_func
+        self.sparse_as_dense = sparse_as_dense
+        self.average_aggregated_gradients = average_aggregated_gradients
+        self.rank = rank
+        self.optimizer_type = optimizer_type
+        self.name = name
+        self.counter: Any = None
+        self._local = LocalVariables(process_set, scale_local_gradients)
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of `var` stays on this rank."""
+        self._local.register(var)
+
+    def _variable(self, name: str, initial: Any, extra: list[str]) -> Any:
+        variable = tf.compat.v1.get_variable(
+            name,
+            initializer=initial,
+            trainable=False,
+            use_resource=True,
+            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES, *extra],
+        )
+        if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS:
+            tf.compat.v1.keras.backend.get_session().run(variable.initializer)
+        return variable
+
+    def _make_variables(self, grads: Sequence[Any]) -> list[Any]:
+        scope = f"aggregation_variables_{self.name}{self.rank}"
+        with tf.compat.v1.variable_scope(scope, reuse=tf.compat.v1.AUTO_REUSE):
+            self.counter = self._variable("aggregation_counter", tf.zeros([], tf.int32), [])
+            return [
+                None
+                if grad is None
+                else self._variable(f"aggregated_gradient_{i}", tf.zeros(grad.shape, grad.dtype), [_COLLECTION])
+                for i, grad in enumerate(grads)
+            ]
+
+    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:  # noqa: A002
+        totals = [None if total is None else total.read_value() for total in sums]
+        reduced = self._local.reduce(self.allreduce_grads, totals, vars)
+        if self.average_aggregated_gradients:
+            reduced = [None if grad is None else grad / self.backward_passes_per_step for grad in reduced]
+        present = [grad for grad in reduced if grad is not None]
+        with tf.control_dependencies(present):
+            cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]
+            cleared.append(self.counter.assign(tf.zeros_like(self.counter)))
+        with tf.control_dependencies(cleared):
+            return [tf.identity(grad) for grad in present]
+
+    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:  # noqa: A002
+        """The reduced sums on every k-th run, this rank's sums so far on the others."""
+        grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
+        sums = self._make_variables(grads)
+        present = [i for i, grad in enumerate(grads) if grad is not None]
+        added = [sums[i].assign_add(grads[i]) for i in present] + [self.counter.assign_add(1)]
+        with tf.control_dependencies(added):
+            is_last = tf.equal(self.counter.read_value(), self.backward_passes_per_step)
+            chosen = tf.cond(
+                is_last,
+                lambda: self._reduce_and_clear(sums, vars),
+                lambda: [tf.identity(sums[i].read_value()) for i in present],
+            )
+        if not isinstance(chosen, (list, tuple)):
+            chosen = [chosen]  # tf.cond of one tensor
+        result: list[Any] = [None] * len(grads)
+        for i, grad in zip(present, chosen, strict=True):
+            result[i] = grad
+        return result
+
+    def _count_step(self, optimizer: Any, global_step: Any) -> Any:
+        step = optimizer.iterations if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS else global_step
+        return tf.no_op() if step is None else tf.compat.v1.assign_add(step, tf.ones_like(step)).op
+
+    def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs the closure on the runs that reduced, and only counts the step on the others."""
+        grads_and_vars = list(args[0]) if args else list(kwargs.get("grads_and_vars") or ())
+        global_step = kwargs.get("global_step", args[1] if len(args) > 1 else None)
+        with tf.control_dependencies([grad for grad, _ in grads_and_vars if grad is not None]):
+            has_reduced = tf.equal(self.counter.read_value(), 0)
+
+        def apply() -> Any:
+            done = apply_grads_closure()
+            with tf.control_dependencies([done] if done is not None else []):
+                return tf.constant(True)
+
+        def count() -> Any:
+            with tf.control_dependencies([self._count_step(optimizer, global_step)]):
+                return tf.constant(False)
+
+        return tf.cond(has_reduced, apply, count).op

@@ -1,0 +1,114 @@
+"""Sums gradients of several passes on this rank before they are reduced; for tf.Variables, eager or in a tf.function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._local import LocalVariables
+
+__all__ = ["LocalGradientAggregationHelperEager"]
+
+
+def check_passes(backward_passes_per_step: int) -> None:
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
+
+
+def as_dense(grad: Any, sparse_as_dense: bool) -> Any:
+    """A gradient that can be added up. ValueError for a sparse one unless it may be made dense."""
+    if not isinstance(grad, tf.IndexedSlices):
+        return grad
+    if not sparse_as_dense:
+        raise ValueError(
+            "IndexedSlices are not supported when `backward_passes_per_step` > 1 and `sparse_as_dense` is False"
+        )
+    return tf.convert_to_tensor(grad)
+
+
+class LocalGradientAggregationHelperEager:
+    """Accumulators for one optimizer: made at the first gradients, zeroed every `backward_passes_per_step` calls."""
+
+    def __init__(
+        self,
+        backward_passes_per_step: int,
+        allreduce_func: Callable[..., list[Any]],
+        sparse_as_dense: bool,
+        average_aggregated_gradients: bool,
+        process_set: ProcessSet = global_process_set,
+        scale_local_gradients: bool = True,
+    ) -> None:
+        check_passes(backward_passes_per_step)
+        self.backward_passes_per_step = backward_passes_per_step
+        self.allreduce_grads = allreduce_func
+        self.sparse_as_dense = sparse_as_dense
+        self.average_aggregated_gradients = average_aggregated_gradients
+        self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
+        self.locally_aggregated_grads: dict[int, Any] = {}
+        self._local = LocalVariables(process_set, scale_local_gradients)
+
+    def register_local_var(self, var: Any) -> None:
+        """The gradient of `var` stays on this rank."""
+        self._local.register(var)
+
+    def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
+        """One for each gradient that is not None, None for the others."""
+        for i, grad in enumerate(grads):
+            if grad is not None and i not in self.locally_aggregated_grads:
+                with tf.init_scope():
+                    self.locally_aggregated_grads[i] = tf.Variable(
+                        tf.zeros(grad.shape, grad.dtype), trainable=False, name=f"aggregated_gradient_{i}"
+                    )
+        return [self.locally_aggregated_grads[i] if grad is not None else None for i, grad in enumerate(grads)]
+
+    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:  # noqa: A002
+        totals = [None if total is None else total.read_value() for total in sums]
+        reduced = self._local.reduce(self.allreduce_grads, totals, vars)
+        if self.average_aggregated_gradients:
+            reduced = [None if grad is None else grad / self.backward_passes_per_step for grad in reduced]
+        with tf.control_dependencies([grad for grad in reduced if grad is not None]):
+            # Overwritten, not multiplied: an infinite gradient must not survive.
+            cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]
+            cleared.append(self.counter.assign(0))
+        with tf.control_dependencies([one for one in cleared if one is not None]):
+            return [None if grad is None else tf.identity(grad) for grad in reduced]
+
+    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:  # noqa: A002
+        """The reduced sums on every k-th call, this rank's sums so far on the others."""
+        grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
+        sums = self._accumulators(grads)
+        added = [total.assign_add(grad) for total, grad in zip(sums, grads, strict=True) if grad is not None]
+        added.append(self.counter.assign_add(1))
+        with tf.control_dependencies([one for one in added if one is not None]):
+            is_last = tf.equal(self.counter, self.backward_passes_per_step)
+        present = [i for i, grad in enumerate(grads) if grad is not None]
+
+        def reduced() -> list[Any]:
+            all_grads = self._reduce_and_clear(sums, vars)
+            return [all_grads[i] for i in present]
+
+        def so_far() -> list[Any]:
+            return [sums[i].read_value() for i in present]
+
+        chosen = tf.cond(is_last, reduced, so_far)
+        result: list[Any] = [None] * len(grads)
+        for i, grad in zip(present, chosen, strict=True):
+            result[i] = grad
+        return result
+
+    def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs the closure on the calls that reduced, and only counts the step on the others."""
+        del args, kwargs
+
+        def apply() -> Any:
+            apply_grads_closure()
+            return tf.identity(optimizer.iterations)
+
+        def count() -> Any:
+            optimizer.iterations.assign_add(1)
+            return tf.identity(optimizer.iterations)
+
+        return tf.cond(tf.equal(self.counter, 0), apply, count)

@@ -1,0 +1,49 @@
+"""Batch normalisation over the batches of all ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.tensorflow._dense import _allreduce
+from horovod.tensorflow._session import basics
+
+__all__ = ["SyncBatchNormalization"]
+
+
+def _moments_of_all(mean: Any, variance: Any) -> tuple[Any, Any]:
+    """Mean and variance over all ranks, of those over each; assumes batches of one size."""
+    size = basics.size()
+    if size == 1:
+        return mean, variance
+    stacked = tf.stack([mean, variance + tf.math.square(mean)])
+    stacked = _allreduce(stacked, op=basics.Sum) / tf.cast(size, stacked.dtype)
+    mean, mean_of_square = tf.unstack(stacked)
+    return mean, mean_of_square - tf.math.square(mean)
+
+
+class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
+    """tf.keras.layers.BatchNormalization with the moments of all ranks' batches, which must have one size.
+
+    ValueError for fused=True and fused=None: a fused kernel does not give its moments away.
+    """
+
+    def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
+        if fused in (True, None):
+            raise ValueError(f"SyncBatchNormalization does not support fused={fused}")
+        kwargs.setdefault("name", "sync_batch_normalization")
+        if hasattr(tf.keras.layers.BatchNormalization, "_calculate_mean_and_var"):
+            kwargs["fused"] = False  # Keras 2 has the argument
+        super().__init__(**kwargs)
+
+    def _calculate_mean_and_var(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Keras 2."""
+        return _moments_of_all(*super()._calculate_mean_and_var(*args, **kwargs))
+
+    def _moments(self, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Keras 3, and Keras 2's way to _calculate_mean_and_var."""
+        mean, variance = super()._moments(inputs, *args, **kwargs)
+        if hasattr(tf.keras.layers.BatchNormalization, "_calculate_mean_and_var"):
+            return mean, variance
+        return _moments_of_all(mean, variance)

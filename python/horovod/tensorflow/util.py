@@ -1,0 +1,86 @@
+"""Small helpers of the TensorFlow module that tests and integrations import too."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from horovod.common.util import _cache
+
+__all__ = ["_cache", "_executing_eagerly", "_make_subgraph", "refs_to_vars", "vars_to_refs"]
+
+
+def _executing_eagerly() -> bool:
+    """Whether ops run at once: not in a graph and not while a tf.function is traced."""
+    return bool(tf.executing_eagerly())
+
+
+def _make_subgraph(function: Any) -> Any:
+    """The function as a graph of its own, so that its ops run concurrently and have names."""
+    return tf.function(function, reduce_retracing=True)
+
+
+def inner_variable(variable: Any) -> Any:
+    """The tf.Variable that a Keras 3 variable is made of; everything else as it is."""
+    if isinstance(variable, tf.Variable):
+        return variable
+    inner = getattr(variable, "_value", None)
+    return inner if isinstance(inner, tf.Variable) else variable
+
+
+def variable_key(variable: Any) -> int:
+    """What tells one variable from another, however it is wrapped."""
+    return id(inner_variable(variable))
+
+
+def variable_name(variable: Any) -> str:
+    """A name that is the same on all ranks: Keras 3's path, else the variable's own."""
+    return str(getattr(variable, "path", None) or variable.name)
+
+
+def normalize(name: str) -> str:
+    """The name with everything but letters and digits replaced by `_`."""
+    return re.sub("[^a-zA-Z0-9_]", "_", name)
+
+
+def vars_to_refs(variables: Any) -> Any:
+    """Variables as hashable references; lists of them as tuples, recursively."""
+    if isinstance(variables, Sequence):
+        return tuple(vars_to_refs(variable) for variable in variables)
+    return variables.ref()
+
+
+def refs_to_vars(refs: Any) -> Any:
+    """Undoes vars_to_refs, but for the tuples."""
+    if isinstance(refs, Sequence):
+        return [refs_to_vars(ref) for ref in refs]
+    return refs.deref()
+
+
+def default_name(prefix: str, tensors: Iterable[Any]) -> str | None:
+    """What an unnamed op is called in a graph: by its inputs. In eager mode TensorFlow names ops by their type."""
+    if _executing_eagerly():
+        return None
+    names = [normalize(str(getattr(tensor, "name", "tensor"))) for tensor in tensors]
+    ends = names[:1] if len(names) == 1 else [names[0], names[-1]]
+    return f"{prefix}_{'_'.join(ends)}"
+
+
+_REDUCED = "_hvd_reduced"
+
+
+def mark_reduced(grads: Iterable[Any]) -> None:
+    """Remembers that these gradients are those of all ranks, so that an optimizer does not reduce them again."""
+    for grad in grads:
+        if grad is not None:
+            with contextlib.suppress(AttributeError):
+                setattr(grad, _REDUCED, True)
+
+
+def all_reduced(grads: Iterable[Any]) -> bool:
+    """Whether a tape or compute_gradients() has reduced all of them already."""
+    return all(getattr(grad, _REDUCED, False) for grad in grads if grad is not None)
