@@ -16,6 +16,12 @@ def is_one(name: str) -> bool:
     return os.environ.get(name) == "1"
 
 
+def is_true(name: str) -> bool:
+    """Whether `name` holds a truth value as the native core reads it: a whole number above 0, true, yes or on."""
+    word = os.environ.get(name, "").strip().lower()
+    return word in ("true", "yes", "on") or (word.lstrip("+").isdecimal() and int(word) > 0)
+
+
 def set_one(name: str) -> None:
     """Sets `name` to `1`, visible to the native core too."""
     os.environ[name] = "1"

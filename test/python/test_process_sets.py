@@ -90,6 +90,20 @@ def test_removal_takes_the_id_from_the_object_first(three_ranks: Any, monkeypatc
         hvd.remove_process_set(other)
 
 
+@pytest.mark.parametrize(("value", "allowed"), [("1", True), ("TRUE", True), ("2", True), ("0", False), ("off", False)])
+def test_the_variable_allows_changes_as_the_core_reads_it(
+    value: str, allowed: bool, three_ranks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hvd = three_ranks.hvd
+    hvd.init()
+    monkeypatch.setenv(DYNAMIC, value)
+    if allowed:
+        assert hvd.add_process_set([0]).process_set_id == 1
+    else:
+        with pytest.raises(ValueError, match=DYNAMIC):
+            hvd.add_process_set([0])
+
+
 def test_each_set_counts_its_own_operations(three_ranks: Any) -> None:
     hvd, core = three_ranks.hvd, three_ranks.core
     hvd.init(process_sets="dynamic")

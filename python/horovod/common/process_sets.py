@@ -166,7 +166,7 @@ def _temp_process_set_object(process_set_id: int) -> ProcessSet:
 
 def _check_dynamic(caller: str) -> None:
     _required_basics().rank()  # raises ValueError unless initialised
-    if not _env.is_one("HOROVOD_DYNAMIC_PROCESS_SETS"):
+    if not _env.is_true("HOROVOD_DYNAMIC_PROCESS_SETS"):
         raise ValueError(
             f"{caller}: process sets can only change at run time after init(process_sets='dynamic') "
             "or with HOROVOD_DYNAMIC_PROCESS_SETS=1"
