@@ -265,7 +265,7 @@ class ChangingSets {
 };
 
 // HVD_SIMULATION_SEEDS=200 in the environment looks harder.
-int seeds() {
+int seeds_of_changes() {
   const char* wish = std::getenv("HVD_SIMULATION_SEEDS");
   return wish == nullptr ? 8 : std::atoi(wish);
 }
@@ -277,7 +277,7 @@ TEST_CASE("Simulation: process sets come and go and ranks join while others work
       plan.size = size;
       plan.radix = radix;
       plan.cache_capacity = capacity;
-      for (int i = 0; i < seeds(); ++i) {
+      for (int i = 0; i < seeds_of_changes(); ++i) {
         const auto seed = static_cast<std::uint64_t>(700 + i);
         INFO("seed " << seed << ", size " << size << ", radix " << radix << ", capacity " << capacity);
         ChangingSets simulation(plan, seed);
