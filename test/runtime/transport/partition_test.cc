@@ -45,8 +45,8 @@ bool cannot_run() {
   return !entered.is_ok();
 }
 
-// More than the kernels' buffers of both ends hold.
-constexpr std::size_t kMessage = 96U << 20U;
+constexpr std::size_t kMessage = 16U << 20U;
+constexpr int kCredits = 1000;  // many in advance, so that the sender always has something to send and both buffers are full
 
 // Sends without an end from rank 0 to rank 1; yields the error that ends it.
 std::string send_until_lost(transport::Fabric& fabric, std::atomic<int>& sent) {
@@ -63,14 +63,12 @@ std::string send_until_lost(transport::Fabric& fabric, std::atomic<int>& sent) {
     return e.what();
   }
 }
-void receive_forever(transport::Fabric& fabric) {
+void receive_many(transport::Fabric& fabric) {
   std::vector<std::uint8_t> memory(kMessage);
   auto context = fabric.make_context(1, {0, 1}).value();
   auto buffer = context->createUnboundBuffer(memory.data(), memory.size());
-  for (;;) {
-    buffer->recv(0, 1);
-    buffer->waitRecv();
-  }
+  for (int i = 0; i < kCredits; ++i) buffer->recv(0, 1);
+  for (;;) buffer->waitRecv();
 }
 
 // Rank 0 sends to rank 1 until `disturb` has done its work; how long it took to notice, and what it said.
@@ -79,7 +77,7 @@ struct Notice {
   std::string error;
 };
 Notice notice_after(const std::function<void(ProcessRanks&)>& disturb, Millis patience) {
-  ProcessRanks ranks(2, receive_forever);
+  ProcessRanks ranks(2, receive_many);
   std::atomic<int> sent{0};
   auto noticed = std::async(std::launch::async, [&] {
     std::string error = send_until_lost(*ranks.fabric, sent);
