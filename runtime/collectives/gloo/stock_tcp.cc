@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -55,8 +55,9 @@ class StoreAdapter final : public gloo::rendezvous::Store {
   Millis timeout_;
 };
 
-// Descriptor and the file behind it: meanwhile another thread may close a descriptor and its number name a new file.
-using OpenFile = std::pair<int, ino_t>;
+// Descriptor and the name of what is behind it ("socket:[4711]"): meanwhile another thread may close a descriptor and its
+// number stand for something new.
+using OpenFile = std::pair<int, std::string>;
 
 std::set<OpenFile> open_files() {
   std::set<OpenFile> files;
@@ -64,8 +65,9 @@ std::set<OpenFile> open_files() {
   if (!dir) return files;
   while (const dirent* entry = readdir(dir.get())) {
     const int fd = std::atoi(entry->d_name);
-    struct stat file {};
-    if (entry->d_name[0] != '.' && fd != dirfd(dir.get()) && fstat(fd, &file) == 0) files.emplace(fd, file.st_ino);
+    char name[64];
+    const ssize_t size = readlinkat(dirfd(dir.get()), entry->d_name, name, sizeof(name));
+    if (size > 0 && fd != dirfd(dir.get())) files.emplace(fd, std::string(name, static_cast<std::size_t>(size)));
   }
   return files;
 }
