@@ -64,7 +64,7 @@ def _finish_sparse(given: Any, values: Any, indices: Any, op: int, process_set: 
 
 
 def _reduce_sparse(given: Any, name: str | None, op: int, process_set: ProcessSet, ignore_name_scope: bool) -> Any:
-    common = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
+    common: dict[str, Any] = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
     values = allgather(given.values, f"{name}_values" if name else None, **common)
     indices = allgather(given.indices, f"{name}_indices" if name else None, **common)
     return _finish_sparse(given, values, indices, op, process_set)
@@ -135,7 +135,7 @@ def grouped_allreduce(
     if sparse:
         _check_sparse(op, prescale_factor, postscale_factor, "grouped_allreduce")
         with tf.device(device_sparse):
-            common = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
+            common: dict[str, Any] = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
             given = [tensors[i] for i in sparse]
             values = grouped_allgather([one.values for one in given], f"{name}_values" if name else None, **common)
             indices = grouped_allgather([one.indices for one in given], f"{name}_indices" if name else None, **common)

@@ -57,7 +57,7 @@ class LocalVariables:
             return reduce(grads, variables, **options)
         shared = [i for i, variable in enumerate(variables) if variable not in self]
         reduced = reduce([grads[i] for i in shared], [variables[i] for i in shared], **options)
-        result = [self.finish(grad) if variable in self else grad for grad, variable in zip(grads, variables, strict=True)]
+        result = [self.finish(grad) if of in self else grad for grad, of in zip(grads, variables, strict=True)]
         for i, grad in zip(shared, reduced, strict=True):
             result[i] = grad
         return result

@@ -59,7 +59,7 @@ def _leave_unordered() -> None:
 def load_ops() -> Any:
     """The module with a function for each op, `horovod_allreduce` and so on. ImportError when they cannot be had."""
     if not _LIBRARY.exists():
-        raise ImportError(f"horovod.tensorflow: {_LIBRARY} is missing; reinstall horovod-gloo and look for build errors")
+        raise ImportError(f"horovod.tensorflow: {_LIBRARY} is missing; reinstall horovod-gloo")
     _leave_unordered()
     try:
         library = tf.load_op_library(str(_LIBRARY))

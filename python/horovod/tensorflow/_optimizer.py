@@ -70,9 +70,9 @@ def DistributedOptimizer(  # noqa: N802
         )
     if op == ADASUM:
         raise ValueError("op == Adasum is not supported yet with Keras")
-    from horovod.tensorflow import keras as hvd_keras
+    from horovod.tensorflow.keras import DistributedOptimizer as KerasOptimizer
 
-    return hvd_keras.DistributedOptimizer(
+    return KerasOptimizer(
         optimizer,
         name=name,
         device_dense=device_dense,

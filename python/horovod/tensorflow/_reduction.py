@@ -30,9 +30,9 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
     if num_groups != 0:
         warnings.warn("num_groups has been replaced by groups", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
-    if groups is not None and not isinstance(groups, list):
-        if isinstance(groups, bool) or not isinstance(groups, int) or groups <= 0:
-            raise ValueError(f"groups should be a positive integer or a list of lists of variables, got {groups!r}")
+    is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
+    if groups is not None and not isinstance(groups, list) and not is_number:
+        raise ValueError(f"groups should be a positive integer or a list of lists of variables, got {groups!r}")
     return groups
 
 
@@ -50,7 +50,7 @@ def _plan(groups: Any, present: Sequence[int], variables: Sequence[Any] | None) 
 
 
 class GradientReduction:
-    """Reduces lists of gradients, always in the same way. None stays None. Makes one graph for eager mode and keeps it."""
+    """Reduces lists of gradients, always in the same way. None stays None. Keeps its graphs for eager mode."""
 
     def __init__(
         self,
@@ -80,45 +80,45 @@ class GradientReduction:
         }
         self._graphs: dict[Any, Any] = {}
 
-    def __call__(self, grads: Grads, vars: Any = None, use_generic_names: bool = False) -> list[Any]:  # noqa: A002
-        present = [i for i, grad in enumerate(grads) if grad is not None]
+    def __call__(self, grads: Grads, vars: Any = None, use_generic_names: bool = False) -> list[Any]:
+        present = tuple(i for i, grad in enumerate(grads) if grad is not None)
         plan = _plan(self._groups, present, None if vars is None else list(vars))
-        reduced = self._run([grads[i] for i in present], plan, use_generic_names) if present else []
+        reduced = self._run([grads[i] for i in present], present, plan, use_generic_names) if present else []
         result: list[Any] = [None] * len(grads)
         for i, grad in zip(present, reduced, strict=True):
             result[i] = grad
         return result
 
-    def _run(self, grads: list[Any], plan: Plan, generic: bool) -> list[Any]:
+    def _run(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         if not _executing_eagerly():
-            return self._reduce(grads, plan, generic)
+            return self._reduce(grads, places, plan, generic)
         # What is constant in the graph: who takes part. Another session may differ.
-        key = (plan, generic, basics.size(), self._process_set.process_set_id, len(grads))
+        key = (places, plan, generic, basics.size(), self._process_set.process_set_id)
         if key not in self._graphs:
-            self._graphs[key] = _make_subgraph(lambda grads: self._reduce(grads, plan, generic))
+            self._graphs[key] = _make_subgraph(lambda grads: self._reduce(grads, places, plan, generic))
         return list(self._graphs[key](grads))
 
-    def _reduce(self, grads: list[Any], plan: Plan, generic: bool) -> list[Any]:
+    def _reduce(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         with tf.name_scope(f"{self._name}_Allreduce"):
             if self._sparse_as_dense:
                 grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
             if not elastic_enabled():
                 takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
-                return self._communicate(grads, plan, generic) if takes_part else list(grads)
+                return self._communicate(grads, places, plan, generic) if takes_part else list(grads)
             set_number = set_id(self._process_set, "DistributedOptimizer")
             with tf.device("/cpu:0"):
                 several = tf.logical_and(process_set_included_op(set_number) > 0, size_op(set_number) > 1)
-            reduced = tf.cond(several, lambda: self._communicate(grads, plan, generic), lambda: list(grads))
+            reduced = tf.cond(several, lambda: self._communicate(grads, places, plan, generic), lambda: list(grads))
             return cast(list[Any], reduced)
 
-    def _communicate(self, grads: list[Any], plan: Plan, generic: bool) -> list[Any]:
+    def _communicate(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
+        # By position: what tensors are called depends on how many models a rank has built before.
         common = {**self._common, "ignore_name_scope": generic}
         if not plan:
-            return [allreduce(g, name=f"grad_{i}" if generic else None, **common) for i, g in enumerate(grads)]
+            return [allreduce(g, name=f"grad_{i}", **common) for i, g in zip(places, grads, strict=True)]
         result: list[Any] = [None] * len(grads)
         for number, group in enumerate(plan):
-            name = f"grad_group_{number}" if generic else None
-            reduced = grouped_allreduce([grads[i] for i in group], name=name, **common)
+            reduced = grouped_allreduce([grads[i] for i in group], name=f"grad_group_{number}", **common)
             for i, grad in zip(group, reduced, strict=True):
                 result[i] = grad
         return result

@@ -43,11 +43,12 @@ def _assign(variable: Any, value: Any) -> Any:
     return variable.assign(value)
 
 
-def _broadcast_each(variables: Sequence[Any], root_rank: int, prefix: str, process_set: ProcessSet) -> list[Any]:
+def _broadcast_each(
+    variables: Sequence[Any], names: Sequence[str], root_rank: int, process_set: ProcessSet
+) -> list[Any]:
     assigned = []
-    for variable in variables:
+    for variable, name in zip(variables, names, strict=True):
         inner = inner_variable(variable)
-        name = f"{prefix}_{normalize(variable_name(variable))}"
         value = broadcast(inner.read_value(), root_rank, name=name, process_set=process_set)
         assigned.append(_assign(inner, value))
     return assigned
@@ -59,14 +60,16 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Overwrites the variables with those of global rank `root_rank`; gives their new values. Matched by their names."""
+    """Overwrites the variables with those of global rank `root_rank`; gives their new values. Matched by name."""
     variables = list(variables)
     if not variables:
         return []
     _check_in_place([inner_variable(variable) for variable in variables])
 
     def run() -> list[Any]:
-        assigned = _broadcast_each(variables, root_rank, name or "HorovodBroadcastInplace", process_set)
+        prefix = name or "HorovodBroadcastInplace"
+        names = [f"{prefix}_{normalize(variable_name(variable))}" for variable in variables]
+        assigned = _broadcast_each(variables, names, root_rank, process_set)
         with tf.control_dependencies([one for one in assigned if one is not None]):
             return [tf.identity(inner_variable(variable).read_value()) for variable in variables]
 
@@ -87,11 +90,17 @@ def broadcast_variables(
     del inplace
     variables = list(variables)
 
-    if _executing_eagerly():
-        if variables:
-            tf.function(lambda: _broadcast_each(variables, root_rank, "HorovodBroadcast", process_set) and None)()
-        return None
-    return tf.group(*_broadcast_each(variables, root_rank, "HorovodBroadcast", process_set))
+    # By position: what variables are called depends on how many models a rank has built before.
+    names = [f"HorovodBroadcast_{position}" for position in range(len(variables))]
+
+    def run() -> None:
+        _broadcast_each(variables, names, root_rank, process_set)
+
+    if not _executing_eagerly():
+        return tf.group(*_broadcast_each(variables, names, root_rank, process_set))
+    if variables:
+        tf.function(run)()
+    return None
 
 
 def broadcast_global_variables(root_rank: int) -> Any:

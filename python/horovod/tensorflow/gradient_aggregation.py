@@ -17,7 +17,7 @@ _COLLECTION = "aggregating_collection"
 
 
 class LocalGradientAggregationHelper:
-    """Accumulators for one optimizer in one graph. They are local variables: local_variables_initializer() sets them."""
+    """Accumulators for one optimizer in one graph: local variables, which local_variables_initializer() sets."""
 
     _OPTIMIZER_TYPE_KERAS = "optimizer_type_keras"
     _OPTIMIZER_TYPE_LEGACY = "optimizer_type_legacy"
@@ -72,7 +72,7 @@ class LocalGradientAggregationHelper:
                 for i, grad in enumerate(grads)
             ]
 
-    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:  # noqa: A002
+    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:
         totals = [None if total is None else total.read_value() for total in sums]
         reduced = self._local.reduce(self.allreduce_grads, totals, vars)
         if self.average_aggregated_gradients:
@@ -84,7 +84,7 @@ class LocalGradientAggregationHelper:
         with tf.control_dependencies(cleared):
             return [tf.identity(grad) for grad in present]
 
-    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:  # noqa: A002
+    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
         """The reduced sums on every k-th run, this rank's sums so far on the others."""
         grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
         sums = self._make_variables(grads)

@@ -1,4 +1,4 @@
-"""Sums gradients of several passes on this rank before they are reduced; for tf.Variables, eager or in a tf.function."""
+"""Sums gradients of several passes on this rank before they are reduced; eager or in a tf.function."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LocalGradientAggregationHelperEager:
                     )
         return [self.locally_aggregated_grads[i] if grad is not None else None for i, grad in enumerate(grads)]
 
-    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:  # noqa: A002
+    def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:
         totals = [None if total is None else total.read_value() for total in sums]
         reduced = self._local.reduce(self.allreduce_grads, totals, vars)
         if self.average_aggregated_gradients:
@@ -76,7 +76,7 @@ class LocalGradientAggregationHelperEager:
         with tf.control_dependencies([one for one in cleared if one is not None]):
             return [None if grad is None else tf.identity(grad) for grad in reduced]
 
-    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:  # noqa: A002
+    def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
         """The reduced sums on every k-th call, this rank's sums so far on the others."""
         grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
         sums = self._accumulators(grads)
