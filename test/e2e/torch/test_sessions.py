@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,24 @@ def test_a_rank_that_gives_other_sets_fails_the_job_in_words(horovodrun: Any, tm
     assert job.code == 1, job.text
     assert job.err.count("ValueError") >= 1
     assert "rank 0 gave 1 process set, rank 1 gave 0 process sets" in job.err
+
+
+@pytest.mark.parametrize("call", ["hvd.add_process_set([0])", "hvd.remove_process_set(some)", "hvd.join()"])
+def test_a_rank_that_dies_is_named_to_those_that_wait_for_all(call: str, horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "dies.py"
+    script.write_text(
+        "import os, signal, time, torch, horovod.torch as hvd\n"
+        "hvd.init(process_sets='dynamic')\n"
+        "some = hvd.add_process_set([1])\n"
+        "hvd.barrier()\n"
+        "if hvd.rank() == 1:\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "begin = time.monotonic()\n"
+        "try:\n"
+        f"    {call}\n"
+        "except hvd.HorovodInternalError as error:\n"
+        "    print('noticed', time.monotonic() - begin < 1.0, error, flush=True)\n"
+    )
+    job = horovodrun(2, str(script), deadline_s=120.0)
+    assert job.code == 128 + signal.SIGKILL, job.text
+    assert re.search(r"noticed True .*rank 1", job.out), job.text
