@@ -57,6 +57,7 @@ def test_every_reduction_sees_zeros() -> None:
             assert hvd.allreduce(-ones, op=op, name=f"op{op}").tolist() == [-3.0 if op == hvd.Min else 0.0] * 2
         scaled = hvd.allreduce(ones, op=hvd.Sum, name="scaled", prescale_factor=2.0, postscale_factor=0.5)
         assert scaled.tolist() == [3.0, 3.0]
+        assert hvd.allreduce(ones, op=hvd.Adasum, name="adasum").tolist() == [3.0, 3.0]  # zeros change nothing
     assert hvd.join() == joins_last()
 
 
