@@ -204,6 +204,62 @@ TEST_CASE("Worker sends changes of process sets one by one, and refuses one that
   CHECK_THAT(worker.request_set_change(change).message(), Contains("1048578 ranks in all"));
 }
 
+// A worker of rank 0 of 2 in set 1 = {0}, in which it has "a" cached under bit 1.
+Worker worker_in_set_1() {
+  Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
+  wire::SetDecision added;
+  added.entries.push_back({1, 7, false, {0}});
+  Submission a = submitted("a", 1);
+  a.request.process_set = 1;
+  wire::Response response = response_to(a, 1);
+  response.process_set = 1;
+  REQUIRE(worker.on_decision(decision(1, {added})).is_ok());
+  REQUIRE(worker.submit({a}).empty());
+  REQUIRE(worker.take_report(kStart).requests.size() == 1);
+  REQUIRE(worker.on_decision(decision(2, {response})).value().ready.size() == 1);
+  return worker;
+}
+
+TEST_CASE("Worker asks for a removal only when nothing of the set is outstanding as a bit", "[unit][negotiation]") {
+  Worker worker = worker_in_set_1();
+  Submission again = submitted("a", 2);
+  again.request.process_set = 1;
+  Submission late = submitted("b", 3);
+  late.request.process_set = 1;
+  REQUIRE(worker.submit({again}).empty());
+  REQUIRE(worker.take_report(kStart).ready_bits.size() == 1);
+  REQUIRE(worker.submit({late}).empty());
+  wire::SetChange removal;
+  removal.kind = wire::SetChange::Kind::kRemove;
+  removal.set_id = 1;
+  REQUIRE(worker.request_set_change(removal).is_ok());
+  wire::Report report = worker.take_report(kStart);
+  CHECK(report.stale_bits == std::vector<wire::CacheBit>{wire::CacheBit{1}});
+  CHECK(report.requests.size() == 1);  // b
+  CHECK(report.set_changes.empty());
+  CHECK_FALSE(worker.has_report(kStart));
+
+  REQUIRE(worker.on_decision(decision(3, {wire::Evict{wire::CacheBit{1}}})).is_ok());
+  report = worker.take_report(kStart);
+  REQUIRE(report.requests.size() == 1);
+  CHECK(report.requests[0].name == "a");
+  CHECK(report.set_changes.size() == 1);
+
+  wire::SetDecision removed;
+  removed.kind = wire::SetChange::Kind::kRemove;
+  removed.entries.push_back({1, 0, false, {}});
+  wire::Response ready = response_to(again, 0);
+  ready.process_set = 1;
+  const auto out = worker.on_decision(decision(4, {ready, removed})).value();
+  REQUIRE(out.ready.size() == 1);
+  REQUIRE(out.removed_sets.size() == 1);
+  CHECK(out.removed_sets[0].context_id == 7);
+  REQUIRE(out.failed.size() == 1);
+  CHECK(out.failed[0].entry == EntryId{3});
+  CHECK_THAT(out.failed[0].status.message(), Contains("Process set 1 was removed while \"b\" was pending"));
+  CHECK(worker.sets().find(1) == nullptr);
+}
+
 TEST_CASE("Worker asks for a shutdown once", "[unit][negotiation]") {
   Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
   worker.request_shutdown();
