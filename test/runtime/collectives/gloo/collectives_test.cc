@@ -36,7 +36,7 @@ Bytes concatenation(const std::vector<std::int64_t>& counts, std::size_t element
 }
 
 TEST_CASE("Allgather concatenates what the ranks contribute, in rank order", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 4, 5, 8);
+  const int size = GENERATE(rank_counts({1, 2, 3, 4, 5, 8}));
   const std::string shape = GENERATE("equal", "uneven", "only the first", "only the last", "large", "empty");
   const DataType dtype = GENERATE(DataType::kUint8, DataType::kBool, DataType::kFloat32, DataType::kInt64);
   const bool is_in_place = GENERATE(false, true);
@@ -67,7 +67,7 @@ TEST_CASE("Allgather concatenates what the ranks contribute, in rank order", "[m
 }
 
 TEST_CASE("Broadcast gives everybody the root's bytes, from every root", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 4, 5, 8);
+  const int size = GENERATE(rank_counts({1, 2, 3, 4, 5, 8}));
   const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
   const std::vector<std::size_t> lengths = {0, 1, 13, 4096, 300001};
   std::vector<int> wrong(static_cast<std::size_t>(size));
@@ -90,7 +90,7 @@ TEST_CASE("Broadcast gives everybody the root's bytes, from every root", "[multi
 }
 
 TEST_CASE("Nobody leaves a barrier before everybody has entered it", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 5, 8);
+  const int size = GENERATE(rank_counts({1, 2, 3, 5, 8}));
   const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
   std::atomic<int> entered{0};
   std::atomic<int> wrong{0};

@@ -42,7 +42,7 @@ Bytes parts(const std::string& shape, int rank, int size, std::size_t element, b
 }
 
 TEST_CASE("Alltoall brings every part to its rank", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 4, 5, 8);
+  const int size = GENERATE(rank_counts({1, 2, 3, 4, 5, 8}));
   const std::string shape = GENERATE("one each", "rank + 1 each", "a rank sends nothing", "a rank receives nothing",
                                      "large", "nothing");
   const DataType dtype = GENERATE(DataType::kBool, DataType::kInt16, DataType::kFloat64);
@@ -122,13 +122,13 @@ void check_reducescatter(int size, const Counts& counts, DataType dtype, ReduceO
 }
 
 TEST_CASE("Reducescatter gives each rank its part of the reduction", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 4, 5, 7, 8);
+  const int size = GENERATE(rank_counts({1, 2, 3, 4, 5, 7, 8}));
   const std::string shape = GENERATE("equal", "one more for the first", "nothing for the last", "large", "very uneven",
                                      "many rounds", "nothing");
   const ReduceOp op = GENERATE(ReduceOp::kSum, ReduceOp::kMax);
   const bool in_place = GENERATE(false, true);
-#ifdef HVD_SANITIZED
-  if (shape == "many rounds" && size > 3) return;
+#ifdef HVD_SANITIZED  // 20 times slower: fewer, but still one of each kind
+  if (size > 3 && (shape == "many rounds" || op == ReduceOp::kMax || size == 5 || size == 7)) return;
 #endif
   INFO(size << " ranks, " << shape << ", " << reduce_op_name(op) << (in_place ? ", in place" : ""));
   const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
