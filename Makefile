@@ -6,13 +6,14 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow test-sanitizers setup-demo setup-test install wheel bench lint fuzz clean
+.PHONY: help demo test test-quick test-slow test-sanitizers test-tensorflow setup-demo setup-test install wheel bench lint fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
 	@echo "make test        run every test suite        make test-quick  the suites that answer in two minutes"
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
 	@echo "make test-sanitizers  the C++ suites under ASan+UBSan and under TSan"
+	@echo "make test-tensorflow  TensorFlow's and Keras' suites; installs TensorFlow into .venv"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
 	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
 
@@ -30,6 +31,10 @@ test-slow: setup-test $(INSTALLED)
 
 test-sanitizers: setup-test
 	.venv/bin/python scripts/suites.py sanitizers
+
+test-tensorflow: setup-test $(INSTALLED)
+	$(VENV)/pip install --quiet --disable-pip-version-check -r scripts/requirements-tensorflow.txt
+	$(VENV)/python scripts/suites.py tensorflow
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint

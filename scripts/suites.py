@@ -102,6 +102,7 @@ SUITES = (
     cpp("tsan", ("sanitizers",)),
     cpp("dev", ("slow",), label="slow"),
     pytest("e2e-slow", "test/e2e", "-m", "slow", kinds=("slow",)),
+    pytest("tensorflow", "test/e2e/tensorflow", kinds=("tensorflow",)),
 )
 
 
