@@ -60,25 +60,26 @@ void init(const Environment& environment, const RankLists& process_sets) {
   session_slot().set(std::move(session).value());
 }
 
-// Waits until all ranks have asked for the same change. ValueError for everything but a job that broke: that is the
-// contract's, and elastic code must be able to tell the two apart.
-std::int64_t wait_for_change(const HandlePtr& handle) {
-  wait_interruptibly([&](std::chrono::milliseconds slice) { return handle->wait_for(slice); });
-  if (handle->status().code() == StatusCode::kPeerLost) raise_if_error(handle->status());
-  if (!handle->status().is_ok()) raise_value_error(handle->status());
-  return handle->value();
+// ValueError for everything but a job that broke: that is the contract's, and elastic code must tell the two apart.
+void check_change(const Status& status) {
+  if (status.code() == StatusCode::kPeerLost) raise_if_error(status);
+  if (!status.is_ok()) raise_value_error(status);
+}
+
+// Waits until all ranks have asked for the same change.
+std::int64_t wait_for_change(const Result<HandlePtr>& handle) {
+  check_change(handle.status());
+  wait_interruptibly([&](std::chrono::milliseconds slice) { return handle.value()->wait_for(slice); });
+  check_change(handle.value()->status());
+  return handle.value()->value();
 }
 
 std::int64_t add_process_set(std::vector<int> ranks) {
-  auto handle = session_slot().require_topology()->add_process_set(std::move(ranks));
-  if (!handle.is_ok()) raise_value_error(handle.status());
-  return wait_for_change(handle.value());
+  return wait_for_change(session_slot().require_topology()->add_process_set(std::move(ranks)));
 }
 
 void remove_process_set(std::int32_t id) {
-  auto handle = session_slot().require_topology()->remove_process_set(id);
-  if (!handle.is_ok()) raise_value_error(handle.status());
-  wait_for_change(handle.value());
+  wait_for_change(session_slot().require_topology()->remove_process_set(id));
 }
 
 void announce_failure(const std::string& why) {

@@ -67,7 +67,12 @@ def test_a_rank_that_dies_is_named_to_those_that_wait_for_all(call: str, horovod
         f"    {call}\n"
         "except hvd.HorovodInternalError as error:\n"
         "    print('noticed', time.monotonic() - begin < 1.0, error, flush=True)\n"
+        "try:\n"
+        "    hvd.add_process_set([0])\n"
+        "except hvd.HorovodInternalError as error:\n"
+        "    print('later', error, flush=True)\n"
     )
     job = horovodrun(2, str(script), deadline_s=120.0)
     assert job.code == 128 + signal.SIGKILL, job.text
     assert re.search(r"noticed True .*rank 1", job.out), job.text
+    assert re.search(r"later .*rank 1", job.out), job.text
