@@ -79,7 +79,7 @@ void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<
   std::vector<const wire::Response*> responses;
   for (const auto& op : ops) responses.push_back(op.response.get());
   LaneJob job;
-  for (const fusion::Batch& planned : fusion::plan(responses, limits)) {
+  for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set.size()))) {
     Batch batch;
     batch.offsets = planned.offsets;
     batch.bytes = planned.bytes;

@@ -12,15 +12,20 @@ namespace {
 using wire::FusionLimits;
 using wire::Response;
 
+// One round of messages costs about as much as copying half a MiB into the buffer and out of it again, and a collective
+// has rounds in proportion to its members.
+constexpr std::uint64_t kAloneBytesPerMember = 512 * 1024;
+
 std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
 bool is_reduction(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
 }
 
-bool can_fuse(const Response& r, const FusionLimits& limits) {
+bool can_fuse(const Response& r, const FusionLimits& limits, std::uint64_t alone_bytes) {
   if (r.is_error() || limits.threshold == 0) return false;
-  return is_reduction(r.op) || (r.op == OpType::kAllgather && limits.fuse_allgather);
+  if (is_reduction(r.op)) return fused_bytes(r, limits.padding) < alone_bytes;
+  return r.op == OpType::kAllgather && limits.fuse_allgather;
 }
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
@@ -69,10 +74,13 @@ std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
   return total;
 }
 
-std::vector<Batch> plan(std::span<const Response* const> responses, const FusionLimits& limits) {
+std::uint64_t alone_bytes(int members) { return static_cast<std::uint64_t>(members) * kAloneBytesPerMember; }
+
+std::vector<Batch> plan(std::span<const Response* const> responses, const FusionLimits& limits,
+                        std::uint64_t alone_bytes) {
   std::list<Candidate> waiting;
   for (std::size_t i = 0; i < responses.size(); ++i) {
-    waiting.push_back({i, moved_bytes(*responses[i], limits), can_fuse(*responses[i], limits)});
+    waiting.push_back({i, moved_bytes(*responses[i], limits), can_fuse(*responses[i], limits, alone_bytes)});
   }
   std::vector<Batch> batches;
   while (!waiting.empty()) {

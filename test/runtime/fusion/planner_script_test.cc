@@ -3,6 +3,7 @@
 //   plan threshold=n [padding=n] [groups_only] [fuse_allgather]: prints the batches of the items so far and forgets them
 #include <catch2/catch.hpp>
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <sstream>
 
@@ -70,7 +71,8 @@ class Script {
     limits.groups_only = std::count(c.words.begin(), c.words.end(), "groups_only") > 0;
     limits.fuse_allgather = std::count(c.words.begin(), c.words.end(), "fuse_allgather") > 0;
     std::string text;
-    for (const Batch& batch : plan(pointers(items_), limits)) {
+    const auto alone = static_cast<std::uint64_t>(c.number("alone", std::numeric_limits<std::int64_t>::max()));
+    for (const Batch& batch : plan(pointers(items_), limits, alone)) {
       for (std::size_t i = 0; i < batch.items.size(); ++i) {
         text += (i == 0 ? "" : " ") + items_[batch.items[i]].name;
         if (!batch.offsets.empty()) text += "@" + std::to_string(batch.offsets[i]);
@@ -92,6 +94,11 @@ TEST_CASE("FusionPlanner follows its golden scripts", "[unit][fusion]") {
       hvd::test::run_golden_script(path, [&](const GoldenCommand& command) { return script.run(command); });
     }
   }
+}
+
+TEST_CASE("FusionPlanner: the size that runs alone grows with the members", "[unit][fusion]") {
+  CHECK(alone_bytes(2) == 1024 * 1024);
+  CHECK(alone_bytes(64) == 32 * 1024 * 1024);
 }
 
 TEST_CASE("FusionPlanner: every response is in exactly one batch, and batches respect the threshold", "[unit][fusion]") {
