@@ -68,6 +68,8 @@ def test_factors_are_exact(where: str, dtype: torch.dtype) -> None:
     for index, shape in enumerate(((17,), (7, 5), (40_000, 3))):
         factor = 0.123456789 + 0.2 * index
         inputs = of_all(shape, dtype, f"{where} {index}")
+        if hvd.size() == 3:  # the order of adding is free: what is exact is x + x + x
+            inputs = inputs[:1] * 3
         result = hvd.reducescatter(inputs[hvd.rank()], op=hvd.Sum, **{where: factor})
         if where == "prescale_factor":
             expected = total([scaled(tensor, factor) for tensor in inputs])
