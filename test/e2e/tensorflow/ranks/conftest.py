@@ -1,0 +1,39 @@
+"""Tests in this folder run on every rank of a job at once:
+
+    horovodrun -np 2 python -m pytest -x test/e2e/tensorflow/ranks
+
+Without the launcher they run as a world of one rank. A rank that fails ends (-x), which fails the others too.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+
+
+@pytest.fixture(autouse=True)
+def session() -> None:
+    """An initialised Horovod. A test may shut it down; the next one starts it again."""
+    hvd.init()
+    tf.random.set_seed(5)
+
+
+@pytest.fixture
+def several_ranks() -> None:
+    """Marks a test that makes no sense on one rank."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A world of one rank leaves out what needs more; test_tf_ranks.py runs that on two and three."""
+    if int(os.environ.get("HOROVOD_SIZE", "1")) > 1:
+        return
+    left_out = [item for item in items if "several_ranks" in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
