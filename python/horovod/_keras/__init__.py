@@ -19,7 +19,7 @@ from horovod.tensorflow._local import LocalVariables
 from horovod.tensorflow._reduction import _make_allreduce_grads_fn, check_arguments
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
-from horovod.tensorflow.util import all_reduced, mark_reduced
+from horovod.tensorflow.util import all_reduced, mark_reduced, plain
 
 __all__ = ["create_distributed_optimizer", "distribute_in_place"]
 
@@ -128,6 +128,7 @@ class _Keras3(_Distributed):
 
     _compute_gradients = compute_gradients
 
+    @plain
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
         apply: Callable[..., None] = super().apply  # type: ignore[misc]
         grads = list(grads)

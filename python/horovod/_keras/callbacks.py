@@ -30,6 +30,12 @@ class BroadcastGlobalVariables:
         for variable in _as_variables(local_variables):
             self.register_local_var(variable)
 
+    def set_model(self, model: Any) -> None:
+        """Keeps Keras from compiling the train step, which it would do by itself where there is a GPU."""
+        super().set_model(model)  # type: ignore[misc]
+        if getattr(model, "jit_compile", False):
+            model.jit_compile = False
+
     def register_local_var(self, var: Any) -> None:
         """`var` stays what it is on this rank."""
         self._local[variable_key(var)] = var

@@ -26,7 +26,7 @@ from horovod.tensorflow._session import (
     set_size,
 )
 from horovod.tensorflow.compression import Compression, Compressor
-from horovod.tensorflow.util import inner_variable
+from horovod.tensorflow.util import inner_variable, plain
 
 AVERAGE, SUM, ADASUM = basics.Average, basics.Sum, basics.Adasum
 
@@ -70,6 +70,7 @@ def _reduce_sparse(given: Any, name: str | None, op: int, process_set: ProcessSe
     return _finish_sparse(given, values, indices, op, process_set)
 
 
+@plain
 def allreduce(
     tensor: Any,
     average: bool | None = None,
@@ -109,6 +110,7 @@ def _compress(compression: type[Compressor], tensor: Any) -> tuple[Any, Any]:
     return compression.compress(tf.convert_to_tensor(inner_variable(tensor)))
 
 
+@plain
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,
@@ -160,6 +162,7 @@ def grouped_allreduce(
     return results
 
 
+@plain
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
@@ -186,6 +189,7 @@ def reducescatter(
         return compression.decompress(reduced, context)
 
 
+@plain
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",

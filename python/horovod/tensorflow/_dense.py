@@ -10,7 +10,7 @@ import tensorflow as tf
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._native import MPI_LIB
 from horovod.tensorflow._session import basics, set_id
-from horovod.tensorflow.util import default_name, inner_variable
+from horovod.tensorflow.util import check_not_compiled, default_name, inner_variable, plain
 
 SUM = basics.Sum
 
@@ -21,16 +21,19 @@ def _name_source(tensor: Any, converted: Any) -> Any:
 
 def _prepare(prefix: str, name: str | None, tensor: Any) -> tuple[Any, str | None]:
     """The tensor as one, and the name of its op."""
+    check_not_compiled()
     converted = tf.convert_to_tensor(inner_variable(tensor))
     return converted, name or default_name(prefix, [_name_source(tensor, converted)])
 
 
 def _prepare_group(prefix: str, name: str | None, tensors: Sequence[Any]) -> tuple[list[Any], str | None]:
+    check_not_compiled()
     converted = [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors]
     sources = [_name_source(tensor, made) for tensor, made in zip(tensors, converted, strict=True)]
     return converted, name or default_name(prefix, sources)
 
 
+@plain
 def _allreduce(
     tensor: Any,
     name: str | None = None,
@@ -53,6 +56,7 @@ def _allreduce(
     )
 
 
+@plain
 def _grouped_allreduce(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -79,6 +83,7 @@ def _grouped_allreduce(
     )
 
 
+@plain
 def _reducescatter(
     tensor: Any,
     name: str | None = None,
@@ -101,6 +106,7 @@ def _reducescatter(
     )
 
 
+@plain
 def _grouped_reducescatter(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -127,6 +133,7 @@ def _grouped_reducescatter(
     )
 
 
+@plain
 def allgather(
     tensor: Any,
     name: str | None = None,
@@ -140,6 +147,7 @@ def allgather(
     )
 
 
+@plain
 def grouped_allgather(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -160,6 +168,7 @@ def grouped_allgather(
     )
 
 
+@plain
 def broadcast(
     tensor: Any,
     root_rank: int,
@@ -178,6 +187,7 @@ def broadcast(
     )
 
 
+@plain
 def alltoall(
     tensor: Any,
     splits: Any = None,
@@ -201,6 +211,7 @@ def alltoall(
     return output if splits is None else (output, received)
 
 
+@plain
 def join() -> Any:
     """Says that this rank has no more data; when all have, gives the rank that was the last to say so (int32).
 
@@ -212,26 +223,31 @@ def join() -> Any:
 # What the session says when the op runs, not when the graph is built.
 
 
+@plain
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """The number of ranks of a process set, as an int32 scalar."""
     return MPI_LIB.horovod_size(process_set_id=process_set_id, name=name)
 
 
+@plain
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """1 on members of the process set, 0 on other ranks, a negative number where there is no such set."""
     return MPI_LIB.horovod_process_set_included(process_set_id=process_set_id, name=name)
 
 
+@plain
 def rank_op(name: str | None = None) -> Any:
     """This process' rank, as an int32 scalar."""
     return MPI_LIB.horovod_rank(name=name)
 
 
+@plain
 def local_rank_op(name: str | None = None) -> Any:
     """This process' rank among those of its host, as an int32 scalar."""
     return MPI_LIB.horovod_local_rank(name=name)
 
 
+@plain
 def local_size_op(name: str | None = None) -> Any:
     """The number of ranks on this host, as an int32 scalar."""
     return MPI_LIB.horovod_local_size(name=name)

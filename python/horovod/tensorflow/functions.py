@@ -13,7 +13,7 @@ import tensorflow as tf
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import allgather, broadcast
 from horovod.tensorflow._session import basics
-from horovod.tensorflow.util import _executing_eagerly, inner_variable, normalize, variable_name
+from horovod.tensorflow.util import _executing_eagerly, inner_variable, normalize, plain, variable_name
 
 __all__ = [
     "BroadcastGlobalVariablesHook",
@@ -54,6 +54,7 @@ def _broadcast_each(
     return assigned
 
 
+@plain
 def broadcast_(
     variables: Sequence[Any],
     root_rank: int,
@@ -77,6 +78,7 @@ def broadcast_(
     return list(tf.function(run)() if _executing_eagerly() else run())
 
 
+@plain
 def broadcast_variables(
     variables: Sequence[Any],
     root_rank: int,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar, cast
 
 import tensorflow as tf
 
 from horovod.common.util import _cache
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 __all__ = ["_cache", "_executing_eagerly", "_make_subgraph", "refs_to_vars", "vars_to_refs"]
 
@@ -59,6 +61,26 @@ def refs_to_vars(refs: Any) -> Any:
     if isinstance(refs, Sequence):
         return [refs_to_vars(ref) for ref in refs]
     return refs.deref()
+
+
+def check_not_compiled() -> None:
+    """RuntimeError where XLA would compile the op that is about to be made: it has no kernel for it."""
+    if _executing_eagerly():
+        return
+    try:
+        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+    except ImportError:
+        return  # TensorFlow says so itself, when it compiles
+    if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        raise RuntimeError(
+            "Horovod's collectives cannot be compiled by XLA in this build: use tf.function(jit_compile=False), or "
+            "model.compile(..., jit_compile=False) with Keras"
+        )
+
+
+def plain(function: Function) -> Function:
+    """Keeps autograph from rewriting the function when a tf.function calls it."""
+    return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 
 def default_name(prefix: str, tensors: Iterable[Any]) -> str | None:
