@@ -13,7 +13,7 @@ from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_now
 from horovod.torch._grouped_allreduce import reduce_group_now
-from horovod.torch._session import file, handles, in_autograd, not_built, submit, submit_group
+from horovod.torch._session import file, handles, in_autograd, submit, submit_group
 from horovod.torch._tensors import check_one_device, movable
 
 Average = core.REDUCE_AVERAGE
@@ -147,7 +147,9 @@ def sparse_allreduce_async(
     Two allgathers: entries with the same index stay separate until the tensor is coalesced, which adds them up.
     """
     if op == Adasum:
-        raise not_built("sparse_allreduce_async with op=Adasum")
+        raise NotImplementedError(
+            "sparse_allreduce_async: op=Adasum needs all elements of the gradient; reduce tensor.to_dense() instead"
+        )
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
         raise ValueError(
             "sparse_allreduce_async: expected a sparse COO tensor, got "

@@ -90,11 +90,6 @@ def submit(
     return number, native
 
 
-def not_built(name: str) -> NotImplementedError:
-    """The error of a public function that has no implementation yet."""
-    return NotImplementedError(f"horovod.torch.{name} is not built yet")
-
-
 def submit_group(
     operation: int,
     prefix: str,

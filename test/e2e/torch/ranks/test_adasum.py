@@ -146,3 +146,10 @@ def test_the_gradient_is_combined_the_same_way() -> None:
     weights = of_all((6,), torch.float32, "weights")
     (hvd.allreduce(x, op=hvd.Adasum) * weights[hvd.rank()]).sum().backward()
     assert_near(x.grad, adasum(weights), torch.float32)
+
+
+def test_a_sparse_gradient_has_no_adasum() -> None:
+    sparse = torch.sparse_coo_tensor([[0]], torch.ones(1), (4,), check_invariants=True)
+    with pytest.raises(NotImplementedError, match="dense"):
+        hvd.sparse_allreduce_async(sparse, name="sparse", op=hvd.Adasum)
+    assert_usable()
