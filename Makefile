@@ -12,7 +12,7 @@ help:
 	@echo "make demo        train the digits example on two ranks"
 	@echo "make test        run every test suite        make test-quick  the suites that answer in two minutes"
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
-	@echo "make test-sanitizers  the C++ suites under ASan+UBSan and under TSan"
+	@echo "make test-sanitizers  of make test, only the C++ and launcher suites under ASan+UBSan and under TSan"
 	@echo "make test-tensorflow  TensorFlow's and Keras' suites; installs TensorFlow into .venv"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
 	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
