@@ -101,7 +101,10 @@ def _ask_extension(question: str, verbose: bool) -> str | None:
 @_cache
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Whether the framework of that module sees a GPU."""
-    programs = {"torch": "import torch; print(torch.cuda.is_available())"}
+    programs = {
+        "torch": "import torch; print(torch.cuda.is_available())",
+        "tensorflow": "import tensorflow as tf; print(bool(tf.config.list_physical_devices('GPU')))",
+    }
     program = programs.get(ext_base_name)
     return program is not None and _ask_in_new_process(program, verbose) == "True"
 
