@@ -20,7 +20,6 @@ from horovod.tensorflow._dense import (
 )
 from horovod.tensorflow._session import (
     basics,
-    check_num_rank_power_of_2,
     handle_average_backwards_compatibility,
     set_id,
     set_size,
@@ -39,8 +38,6 @@ def elastic_enabled() -> bool:
 def _check_adasum(process_set: ProcessSet, caller: str) -> None:
     if process_set is not global_process_set:
         raise NotImplementedError(f"{caller}: Adasum is only supported on the global process set")
-    if not check_num_rank_power_of_2(basics.size()):
-        raise NotImplementedError(f"{caller}: Adasum needs a number of ranks that is a power of 2, not {basics.size()}")
 
 
 def _check_sparse(op: int, prescale_factor: float, postscale_factor: float, caller: str) -> None:

@@ -164,3 +164,13 @@ def test_eager_and_function_share_one_session_with_torch() -> None:
     assert hvd_torch.rank() == hvd.rank()
     assert hvd_torch.allreduce(torch.ones(2), op=hvd_torch.Sum).tolist() == [hvd.size()] * 2
     same(eagerly(lambda: hvd.allreduce(tf.ones([2]), op=hvd.Sum)), np.full([2], hvd.size(), np.float32))
+
+
+def test_adasum_of_equal_and_of_orthogonal_gradients() -> None:
+    """Equal ones are averaged, orthogonal ones are added."""
+    rank, size = hvd.rank(), hvd.size()
+    np.testing.assert_allclose(hvd.allreduce(tf.ones([4]), op=hvd.Adasum), np.ones([4]), rtol=1e-6)
+    own = np.eye(size, dtype=np.float32)[rank]
+    np.testing.assert_allclose(hvd.allreduce(tf.constant(own), op=hvd.Adasum), np.ones([size]), rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="global"):
+        hvd.allreduce(tf.ones([2]), op=hvd.Adasum, process_set=hvd.ProcessSet([0]))
