@@ -43,7 +43,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
   }
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
-    lane_grace_.emplace(loop_.uv(), [this] { report_lost(options_.membership.rank, lane_error_->message()); });
+    lane_grace_.emplace(loop_.uv(), [this] { lane_grace_over(); });
   });
 }
 
@@ -55,7 +55,9 @@ Executor::Events EngineLoop::executor_events() {
   events.lane_ended = [this](std::uint64_t context_id) {
     loop_.post([this, context_id] { executor_.reap(context_id); });
   };
-  events.failed = [this](const Status& why) { loop_.post([this, why] { lane_failed(why); }); };
+  events.failed = [this](const Status& why, std::vector<EntryPtr> entries) {
+    loop_.post([this, why, entries = std::move(entries)] { lane_failed(why, entries); });
+  };
   return events;
 }
 
@@ -184,6 +186,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
   if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
   table_.close(reason.status());
   set_changes_.close(reason.status());
+  table_.complete(std::exchange(lane_failures_, {}), reason.status());
   stopped_.set();
 }
 
@@ -244,14 +247,23 @@ void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id
   pump();
 }
 
-void EngineLoop::lane_failed(const Status& why) {
-  if (stop_reason_ || lane_error_) return;
-  lane_error_ = why;
+void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& entries) {
+  if (stop_reason_) return table_.complete(entries, stop_reason_->status());
+  const bool is_first = !lane_error_;
+  if (is_first) lane_error_ = why;
   if (why.code() == StatusCode::kPeerLost) {
-    lane_grace_->start(kLaneErrorGrace);
+    lane_failures_.insert(lane_failures_.end(), entries.begin(), entries.end());
+    if (is_first) lane_grace_->start(kLaneErrorGrace);
   } else {
-    report_lost(options_.membership.rank, why.message());
+    table_.complete(entries, why);
+    if (is_first) report_lost(options_.membership.rank, why.message());
   }
+}
+
+void EngineLoop::lane_grace_over() {
+  report_lost(options_.membership.rank, lane_error_->message());
+  // Others may need long to answer when the network is cut: the user does not wait for them.
+  table_.complete(std::exchange(lane_failures_, {}), *lane_error_);
 }
 
 void EngineLoop::arm_timer() {

@@ -76,7 +76,9 @@ class EngineLoop final : public transport::ControlHandler {
   void report_lost(int rank, const std::string& why);
   Executor::Events executor_events();
   void release_done(std::int32_t process_set, std::uint64_t context_id);
-  void lane_failed(const Status& why);
+  // Completes the operations that failed, at once or when it is known why.
+  void lane_failed(const Status& why, const std::vector<EntryPtr>& entries);
+  void lane_grace_over();
   void arm_timer();
 
   EngineOptions options_;
@@ -95,6 +97,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<loop::Timer> timer_;       // worker's and coordinator's deadlines
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
   std::optional<Status> lane_error_;
+  std::vector<EntryPtr> lane_failures_;  // wait for the reason
   std::atomic<bool> pump_posted_{false};
   TimePoint last_burst_{};  // when the last pump for submissions ended
   Event stopped_;

@@ -39,8 +39,8 @@ void Lane::run_batch(Batch& batch) {
   for (BatchItem& item : batch.items) {
     if (item.entry != nullptr) entries.push_back(std::move(item.entry));
   }
-  table_.complete(entries, status);
-  if (!status.is_ok()) events_.failed(status.annotate(std::string(op_type_name(first.op)) + " of '" + first.name + "'"));
+  if (status.is_ok()) return table_.complete(entries, status);
+  events_.failed(status.annotate(std::string(op_type_name(first.op)) + " of '" + first.name + "'"), std::move(entries));
 }
 
 }  // namespace hvd::engine

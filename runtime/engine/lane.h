@@ -22,11 +22,12 @@ struct LaneJob {
 class Lane {
  public:
   // They run on the lane's thread. `job_done`: a job has run to its end. `ended`: close() was called and everything has
-  // run; the backend is gone. `failed`: a collective failed; it has been reported to its handles already.
+  // run; the backend is gone. `failed`: a collective failed; its
+  // operations are not complete, because the receiver may know better why.
   struct Events {
     std::function<void()> job_done;
     std::function<void()> ended;
-    std::function<void(const Status&)> failed;
+    std::function<void(const Status&, std::vector<EntryPtr>)> failed;
   };
 
   Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,

@@ -30,7 +30,6 @@ try:
         run()
 except hvd.HorovodInternalError as error:
     print("heard", time.time(), str(error).splitlines()[0], flush=True)
-    time.sleep(0.5)  # or this rank's own end is what the other survivor hears of first
 """
 
 
