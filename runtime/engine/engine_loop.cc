@@ -251,7 +251,8 @@ void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& ent
   if (stop_reason_) return table_.complete(entries, stop_reason_->status());
   const bool is_first = !lane_error_;
   if (is_first) lane_error_ = why;
-  if (why.code() == StatusCode::kPeerLost) {
+  const bool may_be_explained = why.code() == StatusCode::kPeerLost && (is_first || lane_grace_->active());
+  if (may_be_explained) {
     lane_failures_.insert(lane_failures_.end(), entries.begin(), entries.end());
     if (is_first) lane_grace_->start(kLaneErrorGrace);
   } else {
