@@ -6,14 +6,14 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow test-sanitizers test-tensorflow setup-demo setup-test install wheel bench lint fuzz clean
+.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow setup-demo setup-test install wheel bench lint fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
 	@echo "make test        run every test suite        make test-quick  the suites that answer in two minutes"
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
 	@echo "make test-sanitizers  of make test, only the C++ and launcher suites under ASan+UBSan and under TSan"
-	@echo "make test-tensorflow  TensorFlow's and Keras' suites; installs TensorFlow into .venv"
+	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
 	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
 
@@ -32,8 +32,10 @@ test-slow: setup-test $(INSTALLED)
 test-sanitizers: setup-test
 	.venv/bin/python scripts/suites.py sanitizers
 
+test-torch: setup-test $(INSTALLED)
+	$(VENV)/python scripts/suites.py torch
+
 test-tensorflow: setup-test $(INSTALLED)
-	$(VENV)/pip install --quiet --disable-pip-version-check -r scripts/requirements-tensorflow.txt
 	$(VENV)/python scripts/suites.py tensorflow
 
 lint: setup-test
@@ -46,7 +48,7 @@ bench: setup-test $(INSTALLED)
 fuzz:
 	scripts/fuzz.sh
 
-wheel: setup-test
+wheel: setup-demo
 	scripts/wheel.sh
 
 install: setup-demo $(INSTALLED)

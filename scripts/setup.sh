@@ -47,10 +47,14 @@ if [ "${#missing[@]}" -gt 0 ]; then
   DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
-stamp=.venv/.requirements
-if ! cmp -s scripts/requirements-dev.txt "$stamp"; then
-  [ -x .venv/bin/python ] || "$python" -m venv .venv
-  echo "installing the Python packages of scripts/requirements-dev.txt into .venv"
-  .venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements-dev.txt
-  cp scripts/requirements-dev.txt "$stamp"
-fi
+# TensorFlow, Keras and JAX are for their tests only: the demo does without them.
+requirements=(scripts/requirements-dev.txt)
+[ "${1:-demo}" = demo ] || requirements+=(scripts/requirements-tensorflow.txt)
+[ -x .venv/bin/python ] || "$python" -m venv .venv
+for file in "${requirements[@]}"; do
+  stamp=.venv/.$(basename "$file")
+  cmp -s "$file" "$stamp" && continue
+  echo "installing the Python packages of $file into .venv"
+  .venv/bin/pip install --quiet --disable-pip-version-check -r "$file"
+  cp "$file" "$stamp"
+done

@@ -1,7 +1,7 @@
 """Runs test suites one after another and prints one summary line for each: `name: N passed, N failed, N skipped`.
 
 A suite's full output goes to build/logs/<name>.log and, when it fails, its end to the terminal. A suite that ran
-nothing has failed. Usage: suites.py full|quick|slow|sanitizers|lint|NAME...
+nothing has failed. Usage: suites.py full|quick|slow|sanitizers|lint|torch|tensorflow|NAME...
 """
 
 from __future__ import annotations
@@ -73,15 +73,20 @@ class Suite:
 
 
 def cpp(preset: str, kinds: tuple[str, ...], *, label: str = "", exclude: str = "slow") -> Suite:
-    test = ["ctest", "--preset", preset, "-V", *(["-L", label] if label else ["-LE", exclude])]
+    test = ["ctest", "--preset", preset, "-V", "-j2", *(["-L", label] if label else ["-LE", exclude])]
     name = f"cpp-{preset}" + (f"-{label}" if label else "")
     commands = (("cmake", "--preset", preset), ("cmake", "--build", "--preset", preset), tuple(test))
     return Suite(name, commands, count_catch2, kinds)
 
 
 def pytest(name: str, *args: str, kinds: tuple[str, ...] = ("full",)) -> Suite:
-    command = (str(BIN / "python"), "-m", "pytest", "-ra", "-p", "no:cacheprovider", *args)
+    command = (str(BIN / "python"), "-m", "pytest", "-ra", "--durations=20", "-p", "no:cacheprovider", *args)
     return Suite(name, (command,), count_pytest, kinds)
+
+
+def without(*frameworks: str) -> tuple[str, ...]:
+    """Leaves out the folders that have suites of their own."""
+    return tuple(f"--ignore=test/e2e/{framework}" for framework in frameworks)
 
 
 def launcher(preset: str, *kinds: str) -> Suite:
@@ -104,15 +109,17 @@ LINT = Suite(
 SUITES = (
     LINT,
     cpp("dev", ("full", "quick")),
-    pytest("python", "test/python", kinds=("full", "quick")),
-    pytest("e2e", "test/e2e", "-m", "not slow"),
+    pytest("python", "test/python", kinds=("full", "quick", "torch")),
+    pytest("torch", "test/e2e/torch", "-m", "not slow", kinds=("full", "torch")),
+    pytest("tensorflow", "test/e2e/tensorflow", "-m", "not slow", kinds=("full", "tensorflow")),
+    pytest("keras", "test/e2e/keras", "-m", "not slow", kinds=("full", "tensorflow")),
+    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras")),
     cpp("asan", ("full", "sanitizers")),
     launcher("asan", "full", "sanitizers"),
     cpp("tsan", ("full", "sanitizers")),
     launcher("tsan", "full", "sanitizers"),
     cpp("dev", ("slow",), label="slow"),
     pytest("e2e-slow", "test/e2e", "-m", "slow", kinds=("slow",)),
-    pytest("tensorflow", "test/e2e/tensorflow", kinds=("tensorflow",)),
 )
 
 
