@@ -77,21 +77,27 @@ def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float)
     return list(by_size.values())
 
 
+def _job(programs: Programs, np: int, script: str, *arguments: str) -> dict[str, Any]:
+    """What rank 0 of a job of bench/ranks/`script` measured."""
+    with tempfile.TemporaryDirectory() as directory:
+        rank = [str(programs.python), str(HERE / "ranks" / script), directory, *arguments]
+        run([str(programs.horovodrun), "-np", str(np), *rank])
+        return dict(json.loads(Path(directory, "result.json").read_text()))
+
+
 def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int] | None) -> dict[str, Any]:
     """Ours and torch.distributed's gloo through Python, in turns in the same processes."""
-    with tempfile.TemporaryDirectory() as directory:
-        command = [str(programs.horovodrun), "-np", str(np), str(programs.python), str(HERE / "ranks/allreduce.py")]
-        command += [directory, str(seconds)] + ([",".join(str(s) for s in sizes)] if sizes else [])
-        run(command)
-        return dict(json.loads(Path(directory, "result.json").read_text()))
+    return _job(programs, np, "allreduce.py", str(seconds), *([",".join(str(s) for s in sizes)] if sizes else []))
 
 
 def training_steps(programs: Programs, np: int, seconds: float) -> dict[str, Any]:
     """Steps of an optimizer alone, with our DistributedOptimizer, and in torch's DDP, call by call."""
-    with tempfile.TemporaryDirectory() as directory:
-        script = str(HERE / "ranks/resnet50_gradients.py")
-        run([str(programs.horovodrun), "-np", str(np), str(programs.python), script, directory, str(seconds)])
-        return dict(json.loads(Path(directory, "result.json").read_text()))
+    return _job(programs, np, "resnet50_gradients.py", str(seconds))
+
+
+def tensorflow_steps(programs: Programs, np: int, seconds: float) -> dict[str, Any]:
+    """Allreduces and training steps in a tf.function beside the same through horovod.torch."""
+    return _job(programs, np, "tensorflow_steps.py", str(seconds))
 
 
 def init_ms(programs: Programs, np: int) -> float:

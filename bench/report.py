@@ -76,6 +76,30 @@ def training_table(result: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def tensorflow_table(result: dict[str, Any]) -> str:
+    header = ["TensorFlow and torch, np=2", "tf.function", "horovod.torch"]
+    us, ms, chain = result["single_us"], result["step_ms"], result["chain"]
+    return table(
+        header,
+        [
+            ["one allreduce 4 B, us", f"{us['function']:.1f}", f"{us['torch']:.1f}"],
+            ["an empty function, us", f"{us['empty_function']:.1f}", ""],
+            [
+                f"each of {chain} that wait for each other, us",
+                f"{_chained(us, chain):.1f}",
+                f"{us['torch_chain'] / chain:.1f}",
+            ],
+            ["ResNet-50 gradients, step, ms", f"{ms['tensorflow']:.1f}", f"{ms['ours']:.1f}"],
+            ["the same without Horovod, ms", f"{ms['tensorflow_local']:.1f}", f"{ms['local']:.1f}"],
+        ],
+    )
+
+
+def _chained(us: dict[str, float], chain: int) -> float:
+    """Microseconds of an allreduce among many in one tf.function."""
+    return (us["chain"] - us["empty_function"]) / chain
+
+
 def goals(results: dict[str, Any]) -> list[Goal]:
     """The promises of docs/benchmarks.md that the measurements at hand can tell about."""
     found: list[Goal] = []
@@ -91,6 +115,12 @@ def goals(results: dict[str, Any]) -> list[Goal]:
         local, ours, theirs = (ddp["resnet50"][arm]["step_ms"] for arm in ("local", "ours", "ddp"))
         found.append(Goal("ResNet-50 gradients, np=2, over torch DDP", (ours - local) / (theirs - local), 1.0, "x"))
         found.append(Goal("optimizer hook and enqueue, per parameter", ddp["hook_us"], 5, "us"))
+    if tensorflow := results.get("tensorflow"):
+        us, ms = tensorflow["single_us"], tensorflow["step_ms"]
+        beyond = us["function"] - us["empty_function"] - us["torch"]
+        found.append(Goal("one allreduce in a tf.function, beyond its call and horovod.torch", beyond, 30, "us"))
+        beyond = (ms["tensorflow"] - ms["tensorflow_local"]) / (ms["ours"] - ms["local"])
+        found.append(Goal("ResNet-50 gradients in a tf.function, over torch", beyond, 1.2, "x"))
     for entry in results.get("cpp", []):
         if entry["size"] in (16 << 20, 256 << 20) and entry["np"] == 2:
             ratio = entry["p50_us"]["ours"] / entry["p50_us"]["stock"]

@@ -23,7 +23,7 @@ from typing import Any
 import measure
 import report
 
-PARTS = ["calibration", "cpp", "python", "torch-ddp", "init", "launch", "version"]
+PARTS = ["calibration", "cpp", "python", "torch-ddp", "tensorflow", "init", "launch", "version"]
 CPP_SIZES = [4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -65,6 +65,8 @@ def one_round(programs: measure.Programs, parts: list[str], options: argparse.Na
         result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
     if "torch-ddp" in parts:
         result["torch_ddp"] = measure.training_steps(programs, 2, 5 * options.seconds)
+    if "tensorflow" in parts:
+        result["tensorflow"] = measure.tensorflow_steps(programs, 2, 5 * options.seconds)
     if "init" in parts:
         result["init_ms"] = {str(np): measure.init_ms(programs, np) for np in (2, 4, 8)}
     if "launch" in parts:
@@ -95,6 +97,8 @@ def print_tables(results: dict[str, Any]) -> None:
         print(report.python_table(results["python"]), end="\n\n")
     if "torch_ddp" in results:
         print(report.training_table(results["torch_ddp"]), end="\n\n")
+    if "tensorflow" in results:
+        print(report.tensorflow_table(results["tensorflow"]), end="\n\n")
     print(report.goal_table(report.goals(results)))
 
 

@@ -119,4 +119,5 @@ def main() -> None:
     hvd.shutdown()
 
 
-main()
+if __name__ == "__main__":
+    main()

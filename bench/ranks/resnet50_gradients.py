@@ -128,13 +128,18 @@ def hook_us() -> float:
     return statistics.median(samples[2:])
 
 
-def main() -> None:
-    directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
+def start(directory: Path) -> list[torch.Size]:
+    """Starts Horovod and torch.distributed; gives the shapes of ResNet-50's parameters."""
     torch.set_num_threads(1)
     hvd.init()
     dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())
     models = runpy.run_path(str(EXAMPLE), run_name="models")["MODELS"]
-    shapes = [parameter.shape for parameter in models["resnet50"]().parameters()]
+    return [parameter.shape for parameter in models["resnet50"]().parameters()]
+
+
+def main() -> None:
+    directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    shapes = start(directory)
     results = {
         "tensors": len(shapes),
         "bytes": sum(shape.numel() for shape in shapes) * 4,
@@ -148,4 +153,5 @@ def main() -> None:
     hvd.shutdown()
 
 
-main()
+if __name__ == "__main__":
+    main()
