@@ -1,0 +1,168 @@
+"""Learning rates that change with epochs and batches: mixins that come before the Callback class of any Keras."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from horovod._common.native import core
+
+__all__ = ["LearningRateSchedule", "LearningRateWarmup", "Logs"]
+
+Logs = dict[str, Any] | None
+
+
+def _get(variable: Any) -> float:
+    return float(np.asarray(variable.numpy() if hasattr(variable, "numpy") else variable))
+
+
+def _learning_rate_of(optimizer: Any) -> Any:
+    return optimizer.learning_rate if hasattr(optimizer, "learning_rate") else optimizer.lr
+
+
+def _set_learning_rate(optimizer: Any, value: float) -> None:
+    current = _learning_rate_of(optimizer)
+    if hasattr(current, "assign"):
+        current.assign(value)
+    else:
+        optimizer.learning_rate = value
+
+
+class LearningRateSchedule:
+    """Sets the learning rate to `initial_lr` times a multiplier, each epoch (`staircase`) or each batch.
+
+    `multiplier`: a function of the epoch, which has a fraction without `staircase`, or a number m for m^epochs. Works
+    from `start_epoch` until before `end_epoch`. `momentum_correction` scales the momentum for the batch that changes
+    the rate, where the optimizer has one that can be changed.
+    """
+
+    model: Any
+    params: Any
+
+    def __init__(
+        self,
+        initial_lr: float,
+        multiplier: float | Callable[[float], float],
+        start_epoch: int = 0,
+        end_epoch: int | None = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+    ) -> None:
+        super().__init__()
+        if initial_lr is None:
+            raise ValueError("Parameter `initial_lr` is required")
+        self.initial_lr = initial_lr
+        self.start_epoch = start_epoch
+        self.end_epoch = end_epoch
+        self.staircase = staircase
+        self.momentum_correction = momentum_correction
+        self.steps_per_epoch = steps_per_epoch
+        self.current_epoch = 0
+        self.restore_momentum: float | None = None
+        if callable(multiplier):
+            self.multiplier: Callable[[float], float] = multiplier
+        else:
+            base = float(multiplier)
+            self.multiplier = lambda epoch: base ** (epoch - self.start_epoch)
+
+    def _find_steps(self) -> int:
+        params = self.params or {}
+        if params.get("steps"):
+            return int(params["steps"])
+        if params.get("samples") and params.get("batch_size"):
+            return int(params["samples"]) // int(params["batch_size"])
+        raise ValueError(
+            f"Could not autodetect the number of steps per epoch. Please specify the steps_per_epoch parameter to "
+            f"{type(self).__name__}()."
+        )
+
+    def _adjust(self, epoch: float) -> None:
+        optimizer = self.model.optimizer
+        old = _get(_learning_rate_of(optimizer))
+        new = self.initial_lr * self.multiplier(epoch)
+        _set_learning_rate(optimizer, new)
+        momentum = getattr(optimizer, "momentum", None)
+        if self.momentum_correction and momentum is not None and old > 0 and self._takes_effect(momentum):
+            self.restore_momentum = _get(momentum)
+            self._set_momentum(self.restore_momentum * new / old)
+
+    def _takes_effect(self, momentum: Any) -> bool:
+        """Whether a momentum that is set now is used by the next step. A number is a constant in compiled steps."""
+        del momentum
+        return True
+
+    def _set_momentum(self, value: float) -> None:
+        momentum = self.model.optimizer.momentum
+        if hasattr(momentum, "assign"):
+            momentum.assign(value)
+        else:
+            self.model.optimizer.momentum = value
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        del logs
+        if not self.staircase and not self.steps_per_epoch:
+            self.steps_per_epoch = self._find_steps()
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        del logs
+        self.current_epoch = epoch
+
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        del logs
+        is_over = self.end_epoch is not None and self.current_epoch >= self.end_epoch
+        if self.current_epoch < self.start_epoch or is_over:
+            return
+        if not self.staircase:
+            self._adjust(self.current_epoch + float(batch) / (self.steps_per_epoch or 1))
+        elif batch == 0:
+            self._adjust(self.current_epoch)
+
+    def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        del batch, logs
+        if self.restore_momentum is not None:
+            self._set_momentum(self.restore_momentum)
+            self.restore_momentum = None
+
+    on_batch_begin = on_train_batch_begin
+    on_batch_end = on_train_batch_end
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        del epoch
+        if logs is not None:
+            logs["lr"] = _get(_learning_rate_of(self.model.optimizer))
+
+
+class LearningRateWarmup(LearningRateSchedule):
+    """Raises the learning rate from `initial_lr` / size to `initial_lr` over the first epochs, batch by batch."""
+
+    def __init__(
+        self,
+        initial_lr: float,
+        warmup_epochs: int = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        def multiplier(epoch: float) -> float:
+            epoch += 1.0 / (self.steps_per_epoch or 1)
+            return 1.0 / core.size() * (epoch * (core.size() - 1) / warmup_epochs + 1)
+
+        super().__init__(
+            initial_lr,
+            multiplier,
+            start_epoch=0,
+            end_epoch=warmup_epochs,
+            staircase=False,
+            momentum_correction=momentum_correction,
+            steps_per_epoch=steps_per_epoch,
+        )
+        self.verbose = verbose
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        super().on_epoch_end(epoch, logs)
+        if self.end_epoch is not None and epoch == self.end_epoch - 1 and self.verbose > 0 and core.rank() == 0:
+            rate = _get(_learning_rate_of(self.model.optimizer))
+            print(f"\nEpoch {epoch + 1}: finished gradual learning rate warmup to {rate:g}.")
