@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import tensorflow as tf
 
+from horovod._common.gradient_options import check_arguments as check_arguments
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.tensorflow._collectives import AVERAGE, allreduce, elastic_enabled, grouped_allreduce
@@ -19,21 +19,6 @@ from horovod.tensorflow.util import _executing_eagerly, _make_subgraph, variable
 Grads = Sequence[Any]
 ReduceFn = Callable[..., list[Any]]
 Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each goes alone
-
-
-def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, groups: Any) -> Any:
-    """Checks what optimizers and tapes have in common; gives `groups` with the old `num_groups` taken in."""
-    if op != AVERAGE and gradient_predivide_factor != 1.0:
-        raise ValueError(
-            f"gradient_predivide_factor={gradient_predivide_factor} is not supported with op != hvd.Average"
-        )
-    if num_groups != 0:
-        warnings.warn("num_groups has been replaced by groups", DeprecationWarning, stacklevel=3)
-        groups = num_groups if groups is None else groups
-    is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
-    if groups is not None and not isinstance(groups, list) and not is_number:
-        raise ValueError(f"groups should be a positive integer or a list of lists of variables, got {groups!r}")
-    return groups
 
 
 def _plan(groups: Any, present: Sequence[int], variables: Sequence[Any] | None) -> Plan:
