@@ -13,10 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.gradient_options import check_arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import AVERAGE, SUM
 from horovod.tensorflow._local import LocalVariables
-from horovod.tensorflow._reduction import _make_allreduce_grads_fn, check_arguments
+from horovod.tensorflow._reduction import _make_allreduce_grads_fn
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.util import all_reduced, mark_reduced, plain

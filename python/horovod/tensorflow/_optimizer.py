@@ -6,10 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.gradient_options import check_arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import ADASUM, AVERAGE
 from horovod.tensorflow._legacy_optimizer import DistributedLegacyOptimizer
-from horovod.tensorflow._reduction import _make_allreduce_grads_fn, check_arguments
+from horovod.tensorflow._reduction import _make_allreduce_grads_fn
 from horovod.tensorflow.compression import Compression, Compressor
 
 __all__ = ["DistributedOptimizer"]

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import tensorflow as tf
 
-from horovod._common.gradient_options import check_arguments as check_arguments
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
 from horovod.tensorflow._collectives import AVERAGE, allreduce, elastic_enabled, grouped_allreduce

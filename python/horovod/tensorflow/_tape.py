@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from horovod._common.gradient_options import check_arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import AVERAGE
 from horovod.tensorflow._local import LocalVariables, local_layer_variables
-from horovod.tensorflow._reduction import ReduceFn, _make_allreduce_grads_fn, check_arguments
+from horovod.tensorflow._reduction import ReduceFn, _make_allreduce_grads_fn
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.util import mark_reduced, plain
 
