@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod._common.gradient_options import check_arguments
+from horovod._keras.loss_scale import loss_scale_class, reduce_before_scaling, share_overflow
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import AVERAGE, SUM
 from horovod.tensorflow._local import LocalVariables
@@ -87,7 +88,9 @@ class _Distributed:
                 options.scale_local_gradients,
             )
         local = LocalVariables(options.process_set, options.scale_local_gradients)
-        self.__dict__.update(_hvd_name=name, _hvd_reduce=reduce, _hvd_local=local, _agg_helper=helper)
+        self.__dict__.update(
+            _hvd_name=name, _hvd_reduce=reduce, _hvd_local=local, _agg_helper=helper, _hvd_is_applying=False
+        )
         for variable in options.local_variables:
             self.register_local_var(variable)
 
@@ -131,23 +134,39 @@ class _Keras3(_Distributed):
 
     @plain
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
-        apply: Callable[..., None] = super().apply  # type: ignore[misc]
+        self._hvd_step(super().apply, self, grads, trainable_variables)  # type: ignore[misc]
+
+    def _hvd_step(self, apply: Callable[..., None], owner: Any, grads: Any, trainable_variables: Any) -> None:
+        """Reduces, then applies. `owner`: this optimizer, or the LossScaleOptimizer around it, whose apply() it is."""
         grads = list(grads)
         if not grads:
+            return
+        if self.__dict__["_hvd_is_applying"]:
+            apply(grads, trainable_variables)
             return
         known: Any = self
         variables = list(trainable_variables) if trainable_variables is not None else known._trainable_variables
         if not all_reduced(grads):
             grads = self._hvd_reduced(grads, variables)
+
+        def finish() -> None:
+            scales = isinstance(owner, loss_scale_class())
+            final = share_overflow(grads, variables, self.__dict__["_hvd_local"]) if scales else grads
+            self.__dict__["_hvd_is_applying"] = True  # what comes to apply() from here on is reduced
+            try:
+                apply(final, trainable_variables)
+            finally:
+                self.__dict__["_hvd_is_applying"] = False
+
         helper = self.__dict__["_agg_helper"]
         if helper is None:
-            apply(grads, trainable_variables)
+            finish()
             return
-        if not known.built:
+        if not owner.built:
             with tf.init_scope():
-                known.build(variables)
-            known.built = True
-        helper.apply_gradients(lambda: apply(grads, trainable_variables), self)
+                owner.build(variables)
+            owner.built = True
+        helper.apply_gradients(finish, owner)
 
     @property
     def variables(self) -> _CallableList:
@@ -218,7 +237,10 @@ def _save_as(made: type, base: type) -> None:
 
 
 def _distributed_class(base: type, options: Options) -> type:
-    made = type(base.__name__, (_mixin_for(base), base), {"__module__": "horovod._keras", "_hvd_options": options})
+    mixin = _mixin_for(base)
+    if mixin is _Keras3:
+        reduce_before_scaling()
+    made = type(base.__name__, (mixin, base), {"__module__": "horovod._keras", "_hvd_options": options})
     _save_as(made, base)
     return made
 

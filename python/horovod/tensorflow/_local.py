@@ -36,18 +36,23 @@ class LocalVariables:
 
     def __init__(self, process_set: ProcessSet, scale_local_gradients: bool) -> None:
         self._keys: dict[int, Any] = {}  # with the variable, so that no other gets its id
-        self._process_set = process_set
+        self.process_set = process_set
         self._scale = scale_local_gradients
 
     def register(self, variable: Any) -> None:
         self._keys[variable_key(variable)] = variable
 
+    @property
+    def any(self) -> bool:
+        """Whether any variable is local; the same on all ranks of a correct program."""
+        return bool(self._keys)
+
     def __contains__(self, variable: Any) -> bool:
         return variable_key(variable) in self._keys
 
     def finish(self, grad: Any) -> Any:
-        size = self._process_set.size() or 1
-        return scaled(grad, size) if self._scale and self._process_set.included() else grad
+        size = self.process_set.size() or 1
+        return scaled(grad, size) if self._scale and self.process_set.included() else grad
 
     def reduce(
         self, reduce: Callable[..., list[Any]], grads: Sequence[Any], variables: Sequence[Any], **options: Any
