@@ -29,7 +29,7 @@ class Agent : private RankEvents {
   int run(const std::string& cookie);
 
  private:
-  static constexpr std::size_t kHighWater = 4 * 1024 * 1024;  // of queued frames: above it, no output is read
+  static constexpr std::size_t kHighWater = std::size_t{4} * 1024 * 1024;  // of queued frames: above it, no output is read
 
   // From the launcher.
   void received(ByteSpan bytes);

@@ -20,7 +20,7 @@ namespace hvd::launcher {
 // JobDriver, loop-confined.
 class OutputRouter {
  public:
-  static constexpr std::size_t kHighWater = 4 * 1024 * 1024;  // bytes not yet taken by our stdout or stderr
+  static constexpr std::size_t kHighWater = std::size_t{4} * 1024 * 1024;  // bytes not yet taken by our stdout or stderr
 
   struct Options {
     int num_proc = 1;

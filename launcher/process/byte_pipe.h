@@ -30,7 +30,7 @@ class PipeReader {
   bool ended() const { return ended_; }
 
  private:
-  static constexpr std::size_t kChunk = 64 * 1024;
+  static constexpr std::size_t kChunk = std::size_t{64} * 1024;
 
   explicit PipeReader(Callbacks callbacks) : callbacks_(std::move(callbacks)), buffer_(kChunk) {}
   void start();

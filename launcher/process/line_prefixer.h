@@ -18,7 +18,7 @@ namespace hvd::launcher {
 // Pure; externally synchronised.
 class LinePrefixer {
  public:
-  static constexpr std::size_t kMaxPending = 1024 * 1024;
+  static constexpr std::size_t kMaxPending = std::size_t{1024} * 1024;
 
   // Asked once for each line, when the line comes out.
   using Prefix = std::function<std::string()>;

@@ -17,7 +17,7 @@ bool is_cookie(std::string_view text);
 // Finds the hello line in what an agent's stdout brings first. Externally synchronised.
 class CookieScanner {
  public:
-  static constexpr std::size_t kMaxNoise = 1024 * 1024;
+  static constexpr std::size_t kMaxNoise = std::size_t{1024} * 1024;
 
   explicit CookieScanner(const std::string& cookie) : wanted_(hello_line(cookie)) {}
 

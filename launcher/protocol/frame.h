@@ -31,8 +31,8 @@ enum class FrameType : std::uint8_t {
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
-inline constexpr std::size_t kMaxLaunchBytes = 16 * 1024 * 1024;  // the environment and the command are in it
-inline constexpr std::size_t kMaxOtherBytes = 256 * 1024;
+inline constexpr std::size_t kMaxLaunchBytes = std::size_t{16} * 1024 * 1024;  // the environment and the command are in it
+inline constexpr std::size_t kMaxOtherBytes = std::size_t{256} * 1024;
 
 struct Frame {
   FrameType type = FrameType::kError;

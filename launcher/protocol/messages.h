@@ -18,8 +18,8 @@ inline constexpr std::size_t kMaxEnvironment = 65536;    // variables
 inline constexpr std::size_t kMaxCommandWords = 131072;
 inline constexpr std::size_t kMaxRanksPerAgent = 4096;
 inline constexpr std::size_t kMaxAddresses = 64;
-inline constexpr std::size_t kMaxOutputChunk = 64 * 1024;
-inline constexpr std::size_t kMaxText = 64 * 1024;
+inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} * 1024;
+inline constexpr std::size_t kMaxText = std::size_t{64} * 1024;
 
 // Everything an agent needs to start its ranks.
 struct LaunchMessage {

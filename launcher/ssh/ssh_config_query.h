@@ -18,7 +18,7 @@ std::string hostname_in(std::string_view ssh_g_output);
 // connects to nothing. Loop-confined; destroying it ends the question.
 class SshConfigQuery {
  public:
-  static constexpr std::size_t kMaxOutput = 256 * 1024;
+  static constexpr std::size_t kMaxOutput = std::size_t{256} * 1024;
 
   // The name, or "" when ssh does not know better. Called once, from the loop.
   using OnDone = std::function<void(std::string)>;

@@ -17,8 +17,8 @@ namespace hvd::rendezvous {
 struct JoinLimits {
   std::size_t groups = 256;
   int group_size = 65536;
-  std::size_t row_bytes = 16 * 1024;
-  std::size_t total_row_bytes = 64 * 1024 * 1024;  // rows of all groups that are not complete
+  std::size_t row_bytes = std::size_t{16} * 1024;
+  std::size_t total_row_bytes = std::size_t{64} * 1024 * 1024;  // rows of all groups that are not complete
 };
 
 // The connection that waits for the answer to a join; the caller picks the number.

@@ -15,8 +15,8 @@
 namespace hvd::rendezvous {
 
 struct StoreLimits {
-  std::size_t value_bytes = 256 * 1024;
-  std::size_t total_bytes = 64 * 1024 * 1024;  // values and names, and kEntryOverhead for each key
+  std::size_t value_bytes = std::size_t{256} * 1024;
+  std::size_t total_bytes = std::size_t{64} * 1024 * 1024;  // values and names, and kEntryOverhead for each key
   std::size_t keys = 65536;
   std::size_t waiters = 65536;
 };

@@ -11,10 +11,10 @@ namespace hvd::rendezvous {
 inline constexpr std::uint8_t kProtocolVersion = 1;
 
 // HTTP
-inline constexpr std::size_t kMaxHeadBytes = 8 * 1024;
+inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} * 1024;
 inline constexpr std::size_t kMaxHeaderFields = 64;
 inline constexpr std::size_t kMaxTargetBytes = 512;
-inline constexpr std::size_t kMaxBodyBytes = 1024 * 1024;  // of a request and of a response
+inline constexpr std::size_t kMaxBodyBytes = std::size_t{1024} * 1024;  // of a request and of a response
 
 // Names
 inline constexpr std::size_t kMaxScopeBytes = 128;
@@ -24,15 +24,15 @@ inline constexpr std::size_t kMaxErrorTextBytes = 4096;
 inline constexpr std::size_t kNonceBytes = 16;
 
 // The store
-inline constexpr std::size_t kMaxValueBytes = 256 * 1024;
-inline constexpr std::size_t kMaxStoreBytes = 64 * 1024 * 1024;
+inline constexpr std::size_t kMaxValueBytes = std::size_t{256} * 1024;
+inline constexpr std::size_t kMaxStoreBytes = std::size_t{64} * 1024 * 1024;
 inline constexpr std::size_t kMaxStoreKeys = 65536;
 inline constexpr std::size_t kMaxKeysPerRequest = 2048;
 
 // Joining
 inline constexpr std::size_t kMaxGroups = 256;
 inline constexpr int kMaxGroupSize = 65536;
-inline constexpr std::size_t kMaxRowBytes = 16 * 1024;
+inline constexpr std::size_t kMaxRowBytes = std::size_t{16} * 1024;
 
 // Deadlines, absolute: bytes that trickle in do not extend them.
 inline constexpr Millis kHeadDeadline{

@@ -105,4 +105,4 @@ class [[nodiscard]] Result {
   if (!HVD_CONCAT(hvd_result_, __LINE__).is_ok()) {                       \
     return HVD_CONCAT(hvd_result_, __LINE__).status();                    \
   }                                                                       \
-  lhs = std::move(HVD_CONCAT(hvd_result_, __LINE__)).value()
+  lhs = std::move(HVD_CONCAT(hvd_result_, __LINE__)).value() /* NOLINT(bugprone-macro-parentheses): may declare */

@@ -19,7 +19,7 @@ std::jthread start_thread(std::string name, std::function<void(std::stop_token)>
   std::jthread thread([name = std::move(name), body = std::move(body)](std::stop_token stop) {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     try {
-      body(stop);
+      body(std::move(stop));
     } catch (const std::exception& e) {
       HVD_CHECK(false, (name + ": uncaught exception: " + e.what()).c_str());
     }

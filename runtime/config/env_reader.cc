@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-extern char** environ;
-
 namespace hvd::config {
 
 std::optional<std::string> ProcessEnv::get(std::string_view name) const {

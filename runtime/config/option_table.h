@@ -42,7 +42,7 @@ struct OptionRow {
   std::string_view doc;  // one line
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::string_view choices = "";  // a|b|c
+  std::string_view choices{};  // a|b|c
   OptionReader reader = OptionReader::kRuntime;
 };
 

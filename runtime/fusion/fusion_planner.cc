@@ -14,7 +14,7 @@ using wire::Response;
 
 // One round of messages costs about as much as copying half a MiB into the buffer and out of it again, and a collective
 // has rounds in proportion to its members.
-constexpr std::uint64_t kAloneBytesPerMember = 512 * 1024;
+constexpr std::uint64_t kAloneBytesPerMember = std::uint64_t{512} * 1024;
 
 std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
 

@@ -13,7 +13,7 @@ Loop::Loop(std::string thread_name) {
   const int rc = uv_async_init(&uv_, &wake_, [](uv_async_t* wake) { static_cast<Loop*>(wake->data)->run_posted(); });
   HVD_CHECK(rc == 0, "uv_async_init");
   wake_.data = this;
-  thread_ = start_thread(std::move(thread_name), [this](std::stop_token) { run(); });
+  thread_ = start_thread(std::move(thread_name), [this](const std::stop_token&) { run(); });
 }
 
 Loop::~Loop() { stop_and_join(); }

@@ -20,7 +20,7 @@ std::string_view phase_name(Phase phase) {
 
 void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, std::string_view name) {
   const TimePoint now = SteadyClock::now();
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Record& slot = ring_[next_ % kCapacity];
   slot.sequence = ++next_;
   slot.when = now;
@@ -31,7 +31,7 @@ void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, st
 }
 
 std::vector<Record> FlightRecorder::snapshot() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<Record> out;
   const std::uint64_t first = next_ > kCapacity ? next_ - kCapacity : 0;
   for (std::uint64_t i = first; i < next_; ++i) out.push_back(ring_[i % kCapacity]);

@@ -2,13 +2,12 @@
 
 #include <array>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "horovod/types.h"
 #include "runtime/base/deadline.h"
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 
 namespace hvd::recorder {
 
@@ -34,7 +33,7 @@ class FlightRecorder {
   std::vector<Record> snapshot() const;
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::array<Record, kCapacity> ring_ HVD_GUARDED_BY(mutex_);
   std::uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;
 };

@@ -82,7 +82,7 @@ Status DataPlane::ensure_connected(int to) {
   const MutexLock lock(target.connecting);
   if (target.connection.attached()) return Status::ok();
   HVD_RETURN_IF_ERROR(target.connection.lost());
-  const Status connected = connect(to, target);
+  Status connected = connect(to, target);
   if (!connected.is_ok()) target.connection.close(connected);
   return connected;
 }

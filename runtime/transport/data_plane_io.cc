@@ -27,7 +27,7 @@ Status DataPlane::on_eager(int from, const FrameHeader& header, ByteSpan payload
     connection(from).consumed_eager(payload.size());
     return Status::ok();
   }
-  const Status handled = context->on_eager(from, header, payload);
+  Status handled = context->on_eager(from, header, payload);
   progress_.notify();
   return handled;
 }

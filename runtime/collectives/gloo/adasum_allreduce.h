@@ -17,7 +17,7 @@ namespace hvd::collectives {
 class AdasumAllreduce {
  public:
   // Up to here every rank combines all elements by itself: fewer hops. With two ranks it moves no more bytes, either.
-  static constexpr std::size_t kWholeBytes = 64 * 1024;
+  static constexpr std::size_t kWholeBytes = std::size_t{64} * 1024;
 
   struct Options {
     int size = 1;

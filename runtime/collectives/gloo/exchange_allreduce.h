@@ -21,7 +21,7 @@ class ExchangeAllreduce {
  public:
   static constexpr int kDirectRanks = 4;
   // Up to here it is faster than the ring, measured on loopback. With two ranks it moves no more bytes than the ring.
-  static constexpr std::size_t max_bytes(int size) { return (size == 2 ? 128 : 32) * 1024; }
+  static constexpr std::size_t max_bytes(int size) { return std::size_t{1024} * (size == 2 ? 128 : 32); }
 
   // Requires: context->size > 1.
   ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Millis wait_timeout);

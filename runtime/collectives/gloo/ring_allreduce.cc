@@ -121,12 +121,11 @@ class RingAllreduce::Run {
     const Range r = schedule_.received(i);
     if (r.count == 0) return;
     Place& place = places_[place_of(i)];
-    const std::int64_t own_send = schedule_.send_of_same_block(i);
-    place.in_scratch = schedule_.reduces(i) || (kOrderVisibly && own_send >= sent_);
+    place.in_scratch = schedule_.reduces(i) || (kOrderVisibly && schedule_.send_of_same_block(i) >= sent_);
     if (place.in_scratch) {
       ring_.scratch_[place_of(i)]->recv(left_, slot_, 0, length(r));
     } else {
-      if (kOrderVisibly) wait_sends(own_send + 1);
+      if (kOrderVisibly) wait_sends(schedule_.send_of_same_block(i) + 1);
       place.direct->recv(left_, slot_, offset(r), length(r));
     }
   }

@@ -22,7 +22,7 @@ class RingAllreduce {
  public:
   // Receives in flight, and the size of each: together they hide the hand-over between the network's thread and ours.
   static constexpr std::size_t kWindow = 4;
-  static constexpr std::size_t kSegmentBytes = 256 * 1024;
+  static constexpr std::size_t kSegmentBytes = std::size_t{256} * 1024;
 
   // Requires: context->size > 1.
   RingAllreduce(std::shared_ptr<gloo::Context> context, Millis wait_timeout);

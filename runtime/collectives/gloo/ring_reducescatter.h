@@ -22,7 +22,7 @@ class RingReducescatter {
   // Segments that travel together, and the size of each. Twice as many can be held: while one set is being sent on, the
   // next is received.
   static constexpr std::size_t kWindow = 4;
-  static constexpr std::size_t kSegmentBytes = 256 * 1024;
+  static constexpr std::size_t kSegmentBytes = std::size_t{256} * 1024;
 
   // Requires: context->size > 1.
   RingReducescatter(std::shared_ptr<gloo::Context> context, Millis wait_timeout);

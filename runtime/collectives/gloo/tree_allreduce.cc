@@ -46,7 +46,7 @@ class TreeAllreduce::Run {
       exchange(neighbour, Step::kFold, call_.data, bytes(all()), nullptr, 0);
       return exchange(neighbour, Step::kUnfold, nullptr, 0, call_.data, bytes(all()));
     }
-    const int neighbour = in_fold ? ranks[static_cast<std::size_t>(own + 1)] : -1;
+    const int neighbour = in_fold ? ranks[static_cast<std::size_t>(own) + 1] : -1;
     if (in_fold) {
       std::uint8_t* const right = owner_.scratch(bytes(all()));
       exchange(neighbour, Step::kFold, nullptr, 0, right, bytes(all()));

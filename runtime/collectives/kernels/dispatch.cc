@@ -1,3 +1,7 @@
+#ifdef HVD_KERNELS_X86
+#include <cpuid.h>
+#endif
+
 #include <cstring>
 
 #include "runtime/base/check.h"
@@ -10,12 +14,23 @@ namespace {
 std::size_t index(DataType dtype) { return static_cast<std::size_t>(dtype); }
 std::size_t index(ReduceOp op) { return static_cast<std::size_t>(op); }
 
+#ifdef HVD_KERNELS_X86
+// Clang learned __builtin_cpu_supports("f16c") after version 14.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 }  // namespace
 
 TableList usable_tables() {
   TableList list{{&kBaselineTable, nullptr, nullptr}, 1};
 #ifdef HVD_KERNELS_X86
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && has_f16c()) {
     list.tables[list.count++] = &kAvx2Table;
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512dq")) {
