@@ -6,7 +6,7 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow setup-demo setup-test install wheel bench lint fuzz clean
+.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow test-matrix setup-demo setup-test install wheel bench lint fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
 	@echo "make test-sanitizers  of make test, only the C++ and launcher suites under ASan+UBSan and under TSan"
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
+	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
 	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
 
@@ -37,6 +38,9 @@ test-torch: setup-test $(INSTALLED)
 
 test-tensorflow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py tensorflow
+
+test-matrix: wheel
+	$(VENV)/python scripts/matrix.py
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint
