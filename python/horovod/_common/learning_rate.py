@@ -26,8 +26,15 @@ def _set_learning_rate(optimizer: Any, value: float) -> None:
     current = _learning_rate_of(optimizer)
     if hasattr(current, "assign"):
         current.assign(value)
-    else:
+        return
+    try:
         optimizer.learning_rate = value
+    except TypeError as error:
+        kind = type(getattr(optimizer, "_learning_rate", None)).__name__
+        raise ValueError(
+            f"the learning rate of this {type(optimizer).__name__} is a {kind}, which no callback can set: give the "
+            f"optimizer a number, or train without Horovod's learning-rate callbacks"
+        ) from error
 
 
 class LearningRateSchedule:
@@ -84,7 +91,8 @@ class LearningRateSchedule:
         old = _get(_learning_rate_of(optimizer))
         new = self.initial_lr * self.multiplier(epoch)
         _set_learning_rate(optimizer, new)
-        momentum = getattr(optimizer, "momentum", None)
+        # Under a LossScaleOptimizer the momentum is that of the optimizer inside.
+        momentum = getattr(getattr(optimizer, "inner_optimizer", optimizer), "momentum", None)
         if self.momentum_correction and momentum is not None and old > 0 and self._takes_effect(momentum):
             self.restore_momentum = _get(momentum)
             self._set_momentum(self.restore_momentum * new / old)
@@ -95,11 +103,11 @@ class LearningRateSchedule:
         return True
 
     def _set_momentum(self, value: float) -> None:
-        momentum = self.model.optimizer.momentum
-        if hasattr(momentum, "assign"):
-            momentum.assign(value)
+        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        if hasattr(optimizer.momentum, "assign"):
+            optimizer.momentum.assign(value)
         else:
-            self.model.optimizer.momentum = value
+            optimizer.momentum = value
 
     def on_train_begin(self, logs: Logs = None) -> None:
         del logs

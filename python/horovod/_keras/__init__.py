@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from horovod._common.gradient_options import check_arguments
 from horovod._keras.loss_scale import loss_scale_class, reduce_before_scaling, share_overflow
+from horovod._keras.momentum import Momentum
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import AVERAGE, SUM
 from horovod.tensorflow._local import LocalVariables
@@ -93,6 +94,13 @@ class _Distributed:
         )
         for variable in options.local_variables:
             self.register_local_var(variable)
+
+    def get_config(self) -> dict[str, Any]:
+        """The configuration of the optimizer that is wrapped."""
+        config: dict[str, Any] = super().get_config()  # type: ignore[misc]
+        if isinstance(config.get("momentum"), Momentum):
+            config["momentum"] = float(config["momentum"])
+        return config
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of `var` stays on this rank."""

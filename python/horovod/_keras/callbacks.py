@@ -7,7 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.learning_rate import LearningRateSchedule, LearningRateWarmup, Logs
+from horovod._common import learning_rate
+from horovod._common.learning_rate import Logs
+from horovod._keras.momentum import ChangeableMomentum
 from horovod.tensorflow._collectives import allreduce
 from horovod.tensorflow.functions import broadcast_global_variables, broadcast_variables
 from horovod.tensorflow.util import _executing_eagerly, variable_key
@@ -96,3 +98,11 @@ def _value(tensor: Any) -> Any:
     if hasattr(tensor, "numpy"):
         return tensor.numpy()
     return tf.compat.v1.keras.backend.get_session().run(tensor)
+
+
+class LearningRateSchedule(ChangeableMomentum, learning_rate.LearningRateSchedule):
+    """The learning rate is initial_lr times a multiplier."""
+
+
+class LearningRateWarmup(ChangeableMomentum, learning_rate.LearningRateWarmup):
+    """The learning rate rises to initial_lr over the first epochs."""

@@ -104,9 +104,7 @@ def test_a_local_variable_that_overflows_skips_the_step_everywhere(make: Callabl
         wrapped.register_local_var(variable)
     fitted(lambda: optimizer, hvd.size() - 1, model)
     assert int(scaler(model).iterations.numpy()) == STEPS - 1
-    assert model.get_weights()[0][0, 0] == pytest.approx(
-        -0.5 * STEP * (hvd.rank() + 1) / hvd.size() * (STEPS - 1)
-    )
+    assert model.get_weights()[0][0, 0] == pytest.approx(-0.5 * STEP * (hvd.rank() + 1) / hvd.size() * (STEPS - 1))
 
 
 def test_a_tape_has_reduced_already() -> None:

@@ -1,0 +1,69 @@
+"""A momentum that may change between the steps of fit().
+
+Keras keeps momentum as a Python number, which becomes a constant when the train step is traced: what a callback sets
+later has no effect. Here it is put in a variable that the traced step reads, behind an object that is still the float
+that Keras compares, checks and saves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+
+class Momentum(float):
+    """A float for Python, the value of a variable for TensorFlow. Copies and saved configurations are plain floats."""
+
+    dtype = "float32"  # for keras.ops, which promotes by it
+    _variable: Any
+
+    def __new__(cls, value: float, variable: Any) -> Momentum:
+        made = super().__new__(cls, value)
+        made._variable = variable
+        return made
+
+    def changed(self, value: float) -> Momentum:
+        """The same momentum with another value, from the next step on."""
+        self._variable.assign(value)
+        return Momentum(value, self._variable)
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> Any:
+        del name
+        value = self._variable.read_value()
+        return value if dtype is None else tf.cast(value, dtype)
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+
+def with_momentum(optimizer: Any) -> Any:
+    """The optimizer that has the momentum: the one inside a LossScaleOptimizer."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+class ChangeableMomentum:
+    """Mixed into the callbacks that correct the momentum: makes it changeable before fit() traces the train step."""
+
+    model: Any
+    momentum_correction: bool
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)  # type: ignore[misc]
+        optimizer = with_momentum(getattr(model, "optimizer", None))
+        momentum = getattr(optimizer, "momentum", None)
+        is_number = isinstance(momentum, (int, float)) and not isinstance(momentum, Momentum)
+        if not self.momentum_correction or not is_number or momentum == 0:
+            return
+        variable = tf.Variable(float(momentum), trainable=False, dtype=tf.float32, name="momentum")
+        optimizer.momentum = Momentum(float(momentum), variable)
+        if getattr(model, "train_function", None) is not None:
+            model.train_function = None  # traced before, with a constant
+
+    def _set_momentum(self, value: float) -> None:
+        optimizer = with_momentum(self.model.optimizer)
+        momentum = optimizer.momentum
+        if isinstance(momentum, Momentum):
+            optimizer.momentum = momentum.changed(value)
+        else:
+            super()._set_momentum(value)  # type: ignore[misc]
