@@ -1,0 +1,1 @@
+"""Services that processes of several jobs meet at."""

@@ -1,0 +1,150 @@
+"""The client of a compute service."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from horovod.runner.common.service import _wire
+from horovod.runner.common.util.interfaces import is_loopback
+from horovod.runner.common.util.timeout import TimeoutException
+
+_log = logging.getLogger("horovod")
+
+_ERRORS: dict[str, type[Exception]] = {
+    "IndexError": IndexError,
+    "ValueError": ValueError,
+    "TimeoutException": TimeoutException,
+}
+_ONE_WAIT_S = 3600.0  # a wait without an end is asked for again after that
+_ATTEMPTS = 3
+
+Address = tuple[str, int]
+
+
+class ComputeClient:
+    """Talks to the ComputeService at the first of `addresses` (interface -> [(IPv4 address, port)]) that answers.
+
+    Every method may be called again and by several threads. Errors: ConnectionError when no address answers or the
+    service has gone; IndexError for a dispatcher id that does not exist; TimeoutException. verbose=2 logs what is used.
+    """
+
+    def __init__(self, addresses: Mapping[str, Sequence[Sequence[Any]]], key: bytes, verbose: int = 1) -> None:
+        if not isinstance(key, bytes) or not key:
+            raise ValueError("ComputeClient: the key must be bytes, those that the service was given")
+        self._key = key
+        candidates = [(str(host), int(port)) for pairs in addresses.values() for host, port in pairs]
+        if not candidates:
+            raise ValueError("ComputeClient: no addresses were given")
+        self._address, self._local_host = self._probe(sorted(candidates, key=lambda one: is_loopback(one[0])))
+        if verbose >= 2:
+            _log.info("compute service at %s:%d", *self._address)
+
+    @property
+    def local_host(self) -> str:
+        """This host's address on the way to the service, which other hosts can use too."""
+        return self._local_host
+
+    def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
+        """ValueError when the dispatcher is registered with another address; with the same one nothing happens."""
+        self._ask("register_dispatcher", dispatcher_id=dispatcher_id, address=dispatcher_address)
+
+    def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
+        """The address of the dispatcher, as soon as it is registered; TimeoutException after `timeout` seconds."""
+        return str(self._ask("wait_for_dispatcher", timeout, dispatcher_id=dispatcher_id))
+
+    def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
+        """Counts the worker, once."""
+        self._ask("register_worker", dispatcher_id=dispatcher_id, worker_id=worker_id)
+
+    def wait_for_dispatcher_worker_registration(self, dispatcher_id: int, timeout: float) -> None:
+        """Returns when all workers of the dispatcher are registered; TimeoutException after `timeout` seconds."""
+        self._ask("wait_for_workers", timeout, dispatcher_id=dispatcher_id)
+
+    def shutdown(self) -> None:
+        """Asks the service, and all who wait for that, to end."""
+        self._ask("shutdown")
+
+    def wait_for_shutdown(self) -> None:
+        """Returns when somebody has called shutdown()."""
+        while True:
+            try:
+                self._ask("wait_for_shutdown", _ONE_WAIT_S)
+                return
+            except TimeoutException:
+                continue
+
+    def _probe(self, candidates: Sequence[Address]) -> tuple[Address, str]:
+        """The first address, in their order, at which the service answers, and our own on the way there."""
+
+        def ping(address: Address) -> str | Exception:
+            try:
+                return self._converse(address, {"request": "ping"}, 0.0)[1]
+            except (OSError, EOFError, _wire.BadMessage) as error:
+                return error
+
+        with ThreadPoolExecutor(max_workers=min(len(candidates), 32)) as pool:
+            found = list(zip(candidates, pool.map(ping, candidates), strict=True))
+        for address, local_host in found:
+            if isinstance(local_host, str):
+                return address, local_host
+        tried = "; ".join(f"{host}:{port}: {error}" for (host, port), error in found)
+        raise ConnectionError(f"no compute service with this key answers. Tried {tried}")
+
+    def _ask(self, request: str, timeout: float | None = None, **arguments: Any) -> Any:
+        message = {"request": request, **arguments}
+        end = time.monotonic() + (timeout or 0.0)
+        for attempt in range(1, _ATTEMPTS + 1):
+            remaining = max(0.0, end - time.monotonic())
+            if timeout is not None:
+                message["timeout"] = timeout if attempt == 1 else remaining
+            try:
+                reply, _ = self._converse(self._address, message, remaining)
+                break
+            except (ConnectionResetError, EOFError) as error:
+                if attempt == _ATTEMPTS:
+                    raise ConnectionError(self._problem(request, error)) from error
+            except (OSError, _wire.BadMessage) as error:
+                raise ConnectionError(self._problem(request, error)) from error
+        if "error" in reply:
+            raise _ERRORS.get(str(reply["error"]), RuntimeError)(str(reply.get("message")))
+        return reply.get("result")
+
+    def _problem(self, request: str, error: Exception) -> str:
+        host, port = self._address
+        return f"compute service at {host}:{port}: {request} failed: {error or type(error).__name__}"
+
+    def _converse(self, address: Address, message: dict[str, Any], waits_s: float) -> tuple[dict[str, Any], str]:
+        """One request and its reply; also our own address. OSError, EOFError, BadMessage when that fails."""
+        end = time.monotonic() + _wire.REQUEST_DEADLINE_S
+        with socket.create_connection(address, timeout=_wire.REQUEST_DEADLINE_S) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            server_nonce = _wire.nonce_of(_receive(connection, _wire.GREETING_LENGTH, end))
+            client_nonce = secrets.token_bytes(_wire.NONCE_LENGTH)
+            sealed, digest = _wire.seal_request(self._key, server_nonce, client_nonce, message)
+            connection.sendall(sealed)
+            end = time.monotonic() + waits_s + 2 * _wire.REQUEST_DEADLINE_S
+            length = _wire.body_length(_receive(connection, _wire.LENGTH_LENGTH, end))
+            body = _receive(connection, length + _wire.SEAL_LENGTH, end)
+            reply, _ = _wire.open_sealed(self._key, _wire.reply_context(digest), body)
+            return reply, str(connection.getsockname()[0])
+
+
+def _receive(connection: socket.socket, count: int, end: float) -> bytes:
+    """Exactly `count` bytes. EOFError when the service hangs up, TimeoutError at `end`."""
+    received = bytearray()
+    while len(received) < count:
+        remaining = end - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError(f"only {len(received)} of {count} bytes came in time")
+        connection.settimeout(remaining)
+        part = connection.recv(count - len(received))
+        if not part:
+            raise EOFError("it hung up; has it another key?")
+        received += part
+    return bytes(received)

@@ -1,0 +1,195 @@
+"""The compute service: an authenticated TCP server on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import socket
+import threading
+from collections.abc import Collection, Coroutine
+from typing import Any
+
+from horovod.runner.common.service import _wire
+from horovod.runner.common.service._registry import Registry
+from horovod.runner.common.util.interfaces import ipv4_addresses
+from horovod.runner.common.util.timeout import TimeoutException
+
+_log = logging.getLogger("horovod")
+
+MOST_CONNECTIONS = 900  # below the usual limit of 1024 open files
+_STOP_DEADLINE_S = 10.0
+_PASSED_ON = (IndexError, ValueError, TimeoutException)
+
+
+class ComputeService:
+    """Registers `dispatchers` dispatchers, each with `workers_per_dispatcher` workers.
+
+    Listens on the interfaces `nics`, on all that have an IPv4 address by default. Only holders of `key` are answered.
+    ValueError for counts below 1, an empty key, or interfaces that do not exist.
+    """
+
+    def __init__(
+        self, dispatchers: int, workers_per_dispatcher: int, key: bytes, nics: Collection[str] | None = None
+    ) -> None:
+        for name, count in (("dispatchers", dispatchers), ("workers_per_dispatcher", workers_per_dispatcher)):
+            if count <= 0:
+                raise ValueError(f"ComputeService: {name} must be at least 1, got {count}")
+        if not isinstance(key, bytes) or not key:
+            raise ValueError("ComputeService: the key must be bytes, for example of secret.make_secret_key()")
+        self._key = key
+        self._registry = Registry(dispatchers, workers_per_dispatcher)
+        self._handlers: set[asyncio.Task[None]] = set()
+        self._waiting: set[asyncio.Task[None]] = set()  # those that a shutdown does not answer
+        self._told = 0
+        self._refused = 0
+        self._everybody_told = threading.Condition()
+        self._sockets = {name: _listen(address) for name, address in ipv4_addresses(nics).items()}
+        self._addresses = {name: [listener.getsockname()[:2]] for name, listener in self._sockets.items()}
+        self._loop = asyncio.new_event_loop()
+        self._servers: list[asyncio.Server] = []
+        self._thread = threading.Thread(target=self._run, name="hvd-compute-service", daemon=True)
+        self._thread.start()
+        self._call(self._start())
+
+    def addresses(self) -> dict[str, list[tuple[str, int]]]:
+        """Interface -> [(IPv4 address, port)], the best first."""
+        return {name: list(pairs) for name, pairs in self._addresses.items()}
+
+    def get_port(self) -> int:
+        """The port on the first interface."""
+        return int(next(iter(self._addresses.values()))[0][1])
+
+    def shutdown(self) -> None:
+        """Answers all who wait, as far as they can be, and ends the service. May be called again."""
+        if not self._thread.is_alive():
+            return
+        self._call(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        if self._refused:
+            _log.warning("compute service: %d connections were refused, they did not have the key", self._refused)
+
+    def wait_until_told(self, clients: int, timeout: float) -> bool:
+        """Waits until as many clients have heard of the shutdown request; whether they have, in `timeout` seconds."""
+        with self._everybody_told:
+            return self._everybody_told.wait_for(lambda: self._told >= clients, timeout)
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        self._loop.close()
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_STOP_DEADLINE_S)
+
+    async def _start(self) -> None:
+        for listener in self._sockets.values():
+            server = await asyncio.start_server(self._accepted, sock=listener, limit=2 * _wire.LONGEST_MESSAGE)
+            self._servers.append(server)
+
+    async def _stop(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._registry.is_shut_down.set()
+        for handler in self._waiting:
+            handler.cancel()
+        if self._handlers:
+            _, late = await asyncio.wait(self._handlers, timeout=_wire.REQUEST_DEADLINE_S)
+            for handler in late:
+                handler.cancel()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._handlers) >= MOST_CONNECTIONS:
+            self._refused += 1
+            writer.close()
+            return
+        self._handlers.add(task)
+        try:
+            await self._converse(reader, writer)
+        except (_wire.BadMessage, ValueError):
+            self._refused += 1  # a stranger learns nothing
+        except (OSError, EOFError, asyncio.TimeoutError):
+            pass
+        finally:
+            self._handlers.discard(task)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonce = secrets.token_bytes(_wire.NONCE_LENGTH)
+        writer.write(_wire.greeting(nonce))
+        message, digest = await asyncio.wait_for(self._read_request(reader, nonce), _wire.REQUEST_DEADLINE_S)
+        try:
+            reply = {"result": await self._answer(message, reader)}
+        except _PASSED_ON as error:
+            reply = {"error": type(error).__name__, "message": str(error)}
+        writer.write(_wire.seal_reply(self._key, digest, reply))
+        await asyncio.wait_for(writer.drain(), _wire.REQUEST_DEADLINE_S)
+        if message.get("request") == "wait_for_shutdown" and "result" in reply:
+            with self._everybody_told:
+                self._told += 1
+                self._everybody_told.notify_all()
+
+    async def _read_request(self, reader: asyncio.StreamReader, nonce: bytes) -> tuple[dict[str, Any], bytes]:
+        client_nonce = await reader.readexactly(_wire.NONCE_LENGTH)
+        length = _wire.body_length(await reader.readexactly(_wire.LENGTH_LENGTH))
+        sealed = await reader.readexactly(length + _wire.SEAL_LENGTH)
+        return _wire.open_sealed(self._key, _wire.request_context(nonce, client_nonce), sealed)
+
+    async def _answer(self, message: dict[str, Any], reader: asyncio.StreamReader) -> Any:
+        request = message.get("request")
+        if request == "ping":
+            return None
+        if request == "shutdown":
+            self._registry.is_shut_down.set()
+            return None
+        if request in ("register_dispatcher", "register_worker"):
+            getattr(self._registry, request)(message)
+            return None
+        waits = {
+            "wait_for_dispatcher": self._registry.await_dispatcher,
+            "wait_for_workers": self._registry.await_workers,
+            "wait_for_shutdown": self._registry.await_shutdown,
+        }
+        if request not in waits:
+            raise ValueError(f"unknown request {request!r}; both sides must use the same version of Horovod")
+        timeout = message.get("timeout")
+        if not isinstance(timeout, (int, float)) or not 0 <= timeout <= _wire.LONGEST_WAIT_S:
+            raise ValueError(f"timeout must be 0 to {_wire.LONGEST_WAIT_S:g} seconds, got {timeout!r}")
+        event, what, result = waits[str(request)](message)
+        task = asyncio.current_task()
+        assert task is not None
+        if event is not self._registry.is_shut_down:
+            self._waiting.add(task)
+        try:
+            if not await _comes(event, reader, timeout):
+                raise TimeoutException(f"Timed out waiting for {what()}. Timeout after {timeout} seconds.")
+            return result()
+        finally:
+            self._waiting.discard(task)
+
+
+def _listen(address: str) -> socket.socket:
+    listener = socket.create_server((address, 0), backlog=512)
+    listener.setblocking(False)
+    return listener
+
+
+async def _comes(event: asyncio.Event, reader: asyncio.StreamReader, timeout: float) -> bool:
+    """Waits for the event, but for no client that has gone: EOFError."""
+    if event.is_set():
+        return True
+    happens = asyncio.ensure_future(event.wait())
+    leaves = asyncio.ensure_future(reader.read(1))
+    try:
+        await asyncio.wait({happens, leaves}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if leaves.done() and not event.is_set():
+            raise EOFError("the client has gone")
+        return event.is_set()
+    finally:
+        happens.cancel()
+        leaves.cancel()

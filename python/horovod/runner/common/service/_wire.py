@@ -1,0 +1,87 @@
+"""How a compute service and its clients talk: one request for each connection, authenticated in both directions.
+
+    service -> client   magic (8 bytes), server nonce (32)
+    client -> service   client nonce (32), length (4, big endian), JSON, HMAC(key, "request" + both nonces + JSON)
+    service -> client   length, JSON, HMAC(key, "reply" + the request's HMAC + JSON)
+
+Both nonces are fresh, so neither a request nor a reply can be replayed. Nothing is parsed before its HMAC was verified.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+from horovod.runner.common.util.secret import DIGEST_LENGTH, check_digest, compute_digest
+
+MAGIC = b"HVDCOMP1"
+NONCE_LENGTH = 32
+GREETING_LENGTH = len(MAGIC) + NONCE_LENGTH
+LONGEST_MESSAGE = 16 * 1024  # bytes of JSON
+REQUEST_DEADLINE_S = 5.0  # for greeting, request and reply together, without what the request waits for
+LONGEST_WAIT_S = 24 * 3600.0
+
+_LENGTH = struct.Struct("!I")
+LENGTH_LENGTH = _LENGTH.size
+SEAL_LENGTH = DIGEST_LENGTH
+
+
+class BadMessage(Exception):
+    """Bytes that no holder of the key has sent, or that are too many."""
+
+
+def greeting(server_nonce: bytes) -> bytes:
+    return MAGIC + server_nonce
+
+
+def nonce_of(greeting_: bytes) -> bytes:
+    """The server's nonce. BadMessage when something else than a compute service has answered."""
+    if not greeting_.startswith(MAGIC):
+        raise BadMessage(f"no compute service answers there, it begins with {greeting_[:8]!r}")
+    return greeting_[len(MAGIC) :]
+
+
+def _seal(key: bytes, context: bytes, message: dict[str, Any]) -> tuple[bytes, bytes]:
+    body = json.dumps(message).encode()
+    if len(body) > LONGEST_MESSAGE:
+        raise ValueError(f"a message of {len(body)} bytes is too long, {LONGEST_MESSAGE} are allowed")
+    digest = compute_digest(key, context + body)
+    return _LENGTH.pack(len(body)) + body + digest, digest
+
+
+def request_context(server_nonce: bytes, client_nonce: bytes) -> bytes:
+    return b"request\0" + server_nonce + client_nonce
+
+
+def reply_context(request_digest: bytes) -> bytes:
+    return b"reply\0\0\0" + request_digest
+
+
+def seal_request(key: bytes, server_nonce: bytes, client_nonce: bytes, message: dict[str, Any]) -> tuple[bytes, bytes]:
+    """What to send, and the digest to which the reply is bound. ValueError for a message that is too long."""
+    framed, digest = _seal(key, request_context(server_nonce, client_nonce), message)
+    return client_nonce + framed, digest
+
+
+def seal_reply(key: bytes, request_digest: bytes, message: dict[str, Any]) -> bytes:
+    return _seal(key, reply_context(request_digest), message)[0]
+
+
+def body_length(header: bytes) -> int:
+    """The length that a frame begins with. BadMessage before anything is allocated for one that is too long."""
+    (length,) = _LENGTH.unpack(header)
+    if length > LONGEST_MESSAGE:
+        raise BadMessage(f"a message of {length} bytes is announced, {LONGEST_MESSAGE} are allowed")
+    return int(length)
+
+
+def open_sealed(key: bytes, context: bytes, body_and_digest: bytes) -> tuple[dict[str, Any], bytes]:
+    """The message and its digest. BadMessage unless a holder of the key has made it for this context."""
+    body, digest = body_and_digest[:-DIGEST_LENGTH], body_and_digest[-DIGEST_LENGTH:]
+    if not check_digest(key, context + body, digest):
+        raise BadMessage("wrong digest: the sender has another key")
+    message = json.loads(body)
+    if not isinstance(message, dict):
+        raise BadMessage(f"expected an object, got a {type(message).__name__}")
+    return message, digest

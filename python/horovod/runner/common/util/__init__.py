@@ -1,0 +1,1 @@
+"""Secrets, timeouts and network interfaces."""

@@ -1,0 +1,195 @@
+"""Sends tf.data pipelines from a training job to the workers of a compute job. See docs/design/data-service.md."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+from horovod.runner.common.service.compute_service import ComputeClient
+
+__all__ = ["TfDataServiceConfig", "compute_worker_fn", "send_to_data_service", "tf_data_service"]
+
+_POLL_S = 1.0
+_HEARTBEAT_MS = 1000
+_JOB = "job"
+_PROTOCOL = "grpc://"
+
+
+@dataclass(frozen=True)
+class TfDataServiceConfig:
+    """What both jobs know of the service. `timeout` in seconds: how long one side waits for the other.
+
+    `dispatcher_side`: "compute" or "training", where the dispatchers run. `addresses`: interface -> [(IPv4 address,
+    port)] of the compute service; `key`: what it answers to, a secret. ValueError for other sides and counts below 1.
+    """
+
+    dispatchers: int
+    workers_per_dispatcher: int
+    dispatcher_side: str
+    addresses: dict[str, list[tuple[str, int]]]
+    key: bytes
+    timeout: int = 60
+
+    def __post_init__(self) -> None:
+        for name in ("dispatchers", "workers_per_dispatcher"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"TfDataServiceConfig: {name} must be at least 1, got {getattr(self, name)}")
+        if self.dispatcher_side not in ("training", "compute"):
+            raise ValueError(f"dispatcher_side must be 'training' or 'compute', got {self.dispatcher_side!r}")
+
+    def compute_client(self, verbose: int = 1) -> ComputeClient:
+        """A client of the compute service. ConnectionError when it does not answer."""
+        return ComputeClient(self.addresses, self.key, verbose=verbose)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: the key as a string of hexadecimal digits."""
+        return {**asdict(self), "key": self.key.hex()}
+
+    @staticmethod
+    def from_dict(config: Mapping[str, Any]) -> TfDataServiceConfig:
+        """Undoes to_dict()."""
+        addresses = {
+            interface: [(str(host), int(port)) for host, port in pairs]
+            for interface, pairs in config["addresses"].items()
+        }
+        return TfDataServiceConfig(
+            dispatchers=config["dispatchers"],
+            workers_per_dispatcher=config["workers_per_dispatcher"],
+            dispatcher_side=config["dispatcher_side"],
+            addresses=addresses,
+            key=bytes.fromhex(config["key"]),
+            timeout=config.get("timeout", 60),
+        )
+
+    def write(self, filename: str) -> None:
+        """Writes the file at once, readable by this user alone: it holds the key."""
+        path = Path(filename)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(self.to_dict(), file)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @staticmethod
+    def read(filename: str, wait_for_file_creation: bool = False) -> TfDataServiceConfig:
+        """Reads what write() wrote; may wait, for ever, until there is such a file. ValueError for another file."""
+        while wait_for_file_creation and not os.path.exists(filename):
+            time.sleep(_POLL_S)
+        text = Path(filename).read_text()
+        try:
+            return TfDataServiceConfig.from_dict(json.loads(text))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{filename} is no configuration of a compute service: {error!r}") from error
+
+
+def _start_dispatcher(client: ComputeClient, number: int) -> Any:
+    """Starts and registers a dispatcher under an address that other hosts can use."""
+    server = tf.data.experimental.service.DispatchServer(tf.data.experimental.service.DispatcherConfig(port=0))
+    try:
+        port = server.target.rsplit(":", 1)[1]
+        client.register_dispatcher(number, f"{_PROTOCOL}{client.local_host}:{port}")
+    except BaseException:
+        server._stop()
+        raise
+    return server
+
+
+@contextlib.contextmanager
+def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[str]:
+    """The address of this training process' dispatcher, for tf.data.experimental.service.distribute(service=...).
+
+    One dispatcher serves all ranks; of several, rank r uses number r (IndexError where there are not as many). Runs
+    the dispatcher itself when the training side has to. TimeoutException when dispatcher or workers do not come.
+    """
+    client = compute_config.compute_client(verbose=2)
+    several = compute_config.dispatchers > 1
+    number = rank if several else 0
+    server = None
+    if compute_config.dispatcher_side == "training" and (several or rank == 0):
+        server = _start_dispatcher(client, number)
+    try:
+        address = client.wait_for_dispatcher_registration(number, compute_config.timeout)
+        client.wait_for_dispatcher_worker_registration(number, compute_config.timeout)
+        yield address
+    finally:
+        if server is not None:
+            server._stop()
+
+
+def send_to_data_service(
+    dataset: Any,
+    compute_config: TfDataServiceConfig,
+    rank: int,
+    size: int | None = None,
+    processing_mode: str = "distributed_epoch",
+    reuse_dataset: bool = False,
+    round_robin: bool = False,
+) -> Any:
+    """The dataset, computed by the workers of the compute job; dispatchers must be on the compute side.
+
+    `reuse_dataset`: the ranks share one pass over the data, each gets a part of it; otherwise each has its own.
+    `round_robin`: with that, ranks get their elements in turn; needs `size` and a dataset that repeats for ever.
+    RuntimeError when the dispatchers are on the training side: use tf_data_service() there. Also a method of
+    tf.data.Dataset.
+    """
+    if compute_config.dispatcher_side == "training":
+        raise RuntimeError(
+            "send_to_data_service: the dispatchers run on the training side and have to outlive the dataset; use "
+            "`with tf_data_service(compute_config, rank) as address:` and tf.data.experimental.service.distribute()"
+        )
+    consumers: dict[str, Any] = {}
+    if reuse_dataset and round_robin:
+        if size is None:
+            raise ValueError("send_to_data_service: round_robin=True needs `size`, the number of training processes")
+        # A dispatcher of its own has this rank as its only consumer.
+        alone = compute_config.dispatchers > 1
+        consumers = {"consumer_index": 0 if alone else rank, "num_consumers": 1 if alone else size}
+    with tf_data_service(compute_config, rank) as address:
+        return dataset.apply(
+            tf.data.experimental.service.distribute(
+                service=address, processing_mode=processing_mode, job_name=_JOB if reuse_dataset else None, **consumers
+            )
+        )
+
+
+tf.data.Dataset.send_to_data_service = send_to_data_service
+
+
+def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
+    """One process of the compute job: serves data until the compute service gets the shutdown request.
+
+    Uses, and if need be initialises, Horovod for its rank only.
+    """
+    hvd.init()
+    rank = hvd.rank()
+    client = compute_config.compute_client(verbose=2)
+    number = rank // compute_config.workers_per_dispatcher
+    is_first = rank % compute_config.workers_per_dispatcher == 0
+    with contextlib.ExitStack() as servers:
+        if compute_config.dispatcher_side == "compute" and is_first:
+            servers.callback(_start_dispatcher(client, number)._stop)
+        dispatcher = client.wait_for_dispatcher_registration(number, compute_config.timeout)
+        worker = tf.data.experimental.service.WorkerServer(
+            tf.data.experimental.service.WorkerConfig(
+                dispatcher_address=dispatcher.removeprefix(_PROTOCOL),
+                worker_address=f"{client.local_host}:%port%",
+                heartbeat_interval_ms=_HEARTBEAT_MS,
+                dispatcher_timeout_ms=compute_config.timeout * 1000,
+            )
+        )
+        servers.callback(worker._stop)
+        client.register_worker_for_dispatcher(number, rank)
+        client.wait_for_shutdown()

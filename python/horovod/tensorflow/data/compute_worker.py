@@ -1,0 +1,73 @@
+"""The compute job: horovodrun -np 2 python -m horovod.tensorflow.data.compute_worker compute.json"""
+
+from __future__ import annotations
+
+import argparse
+
+import horovod.tensorflow as hvd
+from horovod import _env
+from horovod.runner.common.service.compute_service import ComputeService
+from horovod.runner.common.util import secret
+from horovod.tensorflow.data.compute_service import TfDataServiceConfig, compute_worker_fn
+
+__all__ = ["compute_worker_fn", "main"]
+
+_FAREWELL_S = 10.0
+
+
+def _start_service(
+    dispatchers: int, workers: int, dispatcher_side: str, configfile: str, timeout: int
+) -> tuple[ComputeService, TfDataServiceConfig]:
+    """The compute service, whose configuration is in the file."""
+    key = secret.make_secret_key()
+    nics = [name for name in (_env.get("HOROVOD_GLOO_IFACE") or "").split(",") if name]
+    service = ComputeService(dispatchers, workers, key, nics or None)
+    try:
+        config = TfDataServiceConfig(dispatchers, workers, dispatcher_side, service.addresses(), key, timeout)
+        config.write(configfile)
+    except BaseException:
+        service.shutdown()
+        raise
+    return service, config
+
+
+def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
+    """Serves data with all ranks of this job; rank 0 writes `configfile` for the training job.
+
+    Returns when somebody has called `compute_client().shutdown()`. ValueError unless the number of ranks is a multiple
+    of `dispatchers`. Horovod is initialised if it is not, and is left so.
+    """
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    if dispatchers < 1 or size % dispatchers:
+        raise ValueError(f"the number of processes, {size}, must be a multiple of that of dispatchers, {dispatchers}")
+    service, config = None, None
+    if rank == 0:
+        service, config = _start_service(dispatchers, size // dispatchers, dispatcher_side, configfile, timeout)
+    try:
+        config = hvd.broadcast_object(config, name="TfDataServiceConfig")
+        compute_worker_fn(config)
+        if service is not None:
+            service.wait_until_told(size, _FAREWELL_S)  # the others hear of the end from this process
+    finally:
+        if service is not None:
+            service.shutdown()
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m horovod.tensorflow.data.compute_worker", description=__doc__)
+    parser.add_argument("configfile", help="written by rank 0 for the training job, readable by this user alone")
+    parser.add_argument("--dispatchers", type=int, default=1, help="number of dispatchers (default: 1)")
+    parser.add_argument(
+        "--dispatcher-side",
+        choices=("compute", "training"),
+        default="compute",
+        help="which job runs the dispatchers (default: compute)",
+    )
+    parser.add_argument("--timeout", type=int, default=60, help="seconds to wait for the other job (default: 60)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    given = _arguments()
+    main(given.dispatchers, given.dispatcher_side, given.configfile, given.timeout)
