@@ -1,4 +1,4 @@
-"""Horovod for Keras: `import horovod.keras as hvd`."""
+"""Horovod for Keras: `import horovod.keras as hvd`, on whatever backend Keras computes with."""
 
 from __future__ import annotations
 
@@ -7,39 +7,45 @@ from typing import Any
 
 import keras as _keras
 
-from horovod._keras import create_distributed_optimizer, make_options, value_functions
-from horovod._keras.value_functions import allgather, broadcast, broadcast_global_variables, reducescatter
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._local import local_layer_variables
-from horovod.tensorflow.compression import Compression, Compressor
-from horovod.tensorflow.mpi_ops import (
-    Adasum,
-    Average,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
+from horovod.keras import _backends
 
-from horovod.keras import callbacks  # isort: skip
+_backend = _backends.load(_keras)
+_basics = _backend.basics
+
+init = _basics.init
+shutdown = _basics.shutdown
+is_initialized = _basics.is_initialized
+rank = _basics.rank
+size = _basics.size
+local_rank = _basics.local_rank
+local_size = _basics.local_size
+cross_rank = _basics.cross_rank
+cross_size = _basics.cross_size
+mpi_threads_supported = _basics.mpi_threads_supported
+mpi_enabled = _basics.mpi_enabled
+mpi_built = _basics.mpi_built
+gloo_enabled = _basics.gloo_enabled
+gloo_built = _basics.gloo_built
+nccl_built = _basics.nccl_built
+ddl_built = _basics.ddl_built
+ccl_built = _basics.ccl_built
+cuda_built = _basics.cuda_built
+rocm_built = _basics.rocm_built
+start_timeline = _basics.start_timeline
+stop_timeline = _basics.stop_timeline
+
+Average = _basics.Average
+Sum = _basics.Sum
+Adasum = _basics.Adasum
+
+Compression = _backend.Compression
+allgather = _backend.allgather
+broadcast = _backend.broadcast
+broadcast_global_variables = _backend.broadcast_global_variables
+reducescatter = _backend.reducescatter
+
+from horovod.keras import callbacks  # noqa: E402  it asks for the backend again
 
 __all__ = [
     "init",
@@ -85,7 +91,7 @@ def DistributedOptimizer(  # noqa: N802
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
+    compression: Any = Compression.none,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
     op: int = Average,
@@ -97,9 +103,9 @@ def DistributedOptimizer(  # noqa: N802
     It is a new one with the same configuration: state of `optimizer` is not taken over. `groups`: a number of groups,
     or lists of variables, that are reduced together. ValueError for arguments that do not go together.
     """
-    return create_distributed_optimizer(
+    return _backend.create_distributed_optimizer(
         optimizer,
-        make_options(
+        _backend.make_options(
             name=name,
             device_dense=device_dense,
             device_sparse=device_sparse,
@@ -118,7 +124,7 @@ def PartialDistributedOptimizer(  # noqa: N802
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
+    compression: Any = Compression.none,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
     op: int = Average,
@@ -133,10 +139,10 @@ def PartialDistributedOptimizer(  # noqa: N802
 
     The layers must have been built. ValueError for anything but layers.
     """
-    variables = local_layer_variables(local_layers, "PartialDistributedOptimizer")
-    return create_distributed_optimizer(
+    variables = _backend.local_layer_variables(local_layers, "PartialDistributedOptimizer")
+    return _backend.create_distributed_optimizer(
         optimizer,
-        make_options(
+        _backend.make_options(
             name=name,
             device_dense=device_dense,
             device_sparse=device_sparse,
@@ -161,17 +167,17 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     op: int | None = None,
-    compression: type[Compressor] = Compression.none,
+    compression: Any = Compression.none,
 ) -> Any:
-    """Reduces anything that tf.constant takes over all ranks; `op` needs average=None."""
-    return value_functions.allreduce(value, name, average, prescale_factor, postscale_factor, op, compression)
+    """Reduces anything that the backend can make a tensor of over all ranks; `op` needs average=None."""
+    return _backend.allreduce(value, name, average, prescale_factor, postscale_factor, op, compression)
 
 
 def load_model(
     filepath: Any,
     custom_optimizers: Sequence[Any] | None = None,
     custom_objects: dict[str, Any] | None = None,
-    compression: type[Compressor] = Compression.none,
+    compression: Any = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
     """Loads a saved model; its optimizer, with all its state, becomes a hvd.DistributedOptimizer.
@@ -180,5 +186,5 @@ def load_model(
     accepted: the optimizer is whatever the file says.
     """
     del legacy_opts
-    options = make_options(compression=compression)
-    return value_functions.load_model(_keras, filepath, custom_optimizers, custom_objects, options)
+    options = _backend.make_options(compression=compression)
+    return _backend.load_model(_keras, filepath, custom_optimizers, custom_objects, options)

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from horovod._keras import callbacks as _shared
+from horovod.keras import _backends
 
 __all__ = [
     "BestModelCheckpoint",
@@ -16,6 +16,7 @@ __all__ = [
     "MetricAverageCallback",
 ]
 
+_shared: Any = _backends.load(keras)
 _Callback: Any = keras.callbacks.Callback
 _ModelCheckpoint: Any = keras.callbacks.ModelCheckpoint
 

@@ -1,0 +1,164 @@
+"""Collectives on numpy arrays, for frameworks that keep no memory of their own on the CPU.
+
+Arrays are used where they lie: no copy is made but the one into the core's fusion buffer. Each operation holds its
+arrays until it has ended, also when the wait for it is interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from horovod._common.handles import PendingGroup
+from horovod._common.names import AutomaticNames
+from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
+
+if TYPE_CHECKING:
+    from horovod._core import Handle
+
+__all__ = ["ArrayCollectives"]
+
+Array = Any  # np.ndarray, whose element types mypy would want to know
+
+_CPU = -1
+_CODES = {
+    "uint8": core.DTYPE_UINT8,
+    "int8": core.DTYPE_INT8,
+    "uint16": core.DTYPE_UINT16,
+    "int16": core.DTYPE_INT16,
+    "int32": core.DTYPE_INT32,
+    "int64": core.DTYPE_INT64,
+    "float16": core.DTYPE_FLOAT16,
+    "float32": core.DTYPE_FLOAT32,
+    "float64": core.DTYPE_FLOAT64,
+    "bool": core.DTYPE_BOOL,
+    "bfloat16": core.DTYPE_BFLOAT16,  # of the package ml_dtypes
+}
+_REDUCIBLE = [name for name in _CODES if name != "uint16"]
+
+
+def _reducible(array: Array, op: int, caller: str) -> int:
+    """The core's code of the array's type. ValueError for types that cannot be reduced."""
+    name = array.dtype.name
+    if name not in _REDUCIBLE:
+        raise ValueError(f"{caller}: type {name} is not supported; supported are {', '.join(_REDUCIBLE)}")
+    if name == "bool" and op not in (core.REDUCE_MIN, core.REDUCE_MAX):
+        raise ValueError(f"{caller}: type bool is not supported with this op; use an integer type")
+    return _CODES[name]
+
+
+def _movable(array: Array) -> tuple[Array, int]:
+    """An array of a type that both the core and numpy's DLPack know, over the same memory, and the type's code.
+
+    Others travel as integers of their size, or with a last dimension of bytes.
+    """
+    name = array.dtype.name
+    if name == "bfloat16":
+        return array.view(np.uint16), core.DTYPE_UINT16
+    if name == "bool":
+        return array.view(np.uint8), core.DTYPE_UINT8
+    if name in _CODES:
+        return array, _CODES[name]
+    return array.reshape((*array.shape, 1)).view(np.uint8), core.DTYPE_UINT8
+
+
+class Exported:
+    """What the core allocated, in the form that numpy.from_dlpack() takes."""
+
+    def __init__(self, native: Handle) -> None:
+        self._native = native
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._native.output_dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+
+class ArrayCollectives:
+    """The operations of one framework module. `label` keeps its automatic names apart from other modules'."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self.names = AutomaticNames()
+
+    def _name(self, operation: str, name: str | None, members: int) -> str:
+        return f"{operation}.{name}" if name else self.names.make(f"{operation}.{self._label}", members)
+
+    def _start(
+        self, operation: int, name: str, array: Array, code: int, members: int, *, op: int = 0, root_rank: int = 0,
+        prescale: float = 1.0, postscale: float = 1.0, in_place: bool = True,
+    ) -> Handle:  # fmt: skip
+        data = array.ctypes.data
+        output = data if in_place else 0
+        return core.enqueue(
+            operation, name, data, output, array.shape, code, _CPU, op, prescale, postscale, root_rank, members, array
+        )
+
+    def allreduce_(
+        self,
+        arrays: Sequence[Array],
+        names: Sequence[str | None],
+        op: int,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+        members: int = 0,
+    ) -> None:
+        """Reduces contiguous arrays in place, each matched by its own name. Waits for all; raises the first error."""
+        codes = [_reducible(array, op, "allreduce") for array in arrays]
+        started = []
+        for array, name, code in zip(arrays, names, codes, strict=True):
+            full = self._name("allreduce", name, members)
+            scales: Any = {"prescale": prescale, "postscale": postscale}
+            started.append(self._start(core.OP_ALLREDUCE, full, array, code, members, op=op, **scales))
+        PendingGroup(started).wait()
+
+    def grouped_allreduce_(
+        self, arrays: Sequence[Array], name: str, op: int, prescale: float, postscale: float, members: int
+    ) -> None:
+        """The same for arrays that are reduced only when all of them are ready on all ranks."""
+        entries = [
+            (f"grouped_allreduce.{name}_{i + 1}of{len(arrays)}", array.ctypes.data, array.ctypes.data, array.shape,
+             _reducible(array, op, "grouped_allreduce"), _CPU)
+            for i, array in enumerate(arrays)
+        ]  # fmt: skip
+        started = core.enqueue_group(core.OP_ALLREDUCE, entries, op, prescale, postscale, members, list(arrays))
+        PendingGroup(started).wait()
+
+    def broadcast_(
+        self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, members: int = 0
+    ) -> None:
+        """Overwrites contiguous arrays of any type with those of global rank `root_rank`."""
+        started = []
+        for array, name in zip(arrays, names, strict=True):
+            sent, code = _movable(array)
+            full = self._name("broadcast", name, members)
+            started.append(self._start(core.OP_BROADCAST, full, sent, code, members, root_rank=root_rank))
+        PendingGroup(started).wait()
+
+    def allgather(self, array: Array, name: str | None, members: int = 0) -> Array:
+        """The rows of all ranks, in rank order; the number of rows may differ between ranks, nothing else."""
+        if array.ndim == 0:
+            raise ValueError("allgather: a value without dimensions has no rows to gather; pass a list of one")
+        sent, code = _movable(np.require(array, requirements="C"))
+        full = self._name("allgather", name, members)
+        native = self._start(core.OP_ALLGATHER, full, sent, code, members, in_place=False)
+        native.wait()
+        gathered = np.from_dlpack(Exported(native))
+        return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
+
+    def reducescatter(self, array: Array, name: str | None, op: int, members: int = 0) -> Exported:
+        """This rank's share of the rows of the reduced array; the first ranks have one more when it does not divide."""
+        if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
+            raise HorovodInternalError(f"reducescatter: the only ops are Average and Sum, got op={op!r}")
+        if array.ndim == 0:
+            raise ValueError("reducescatter: a value without dimensions has no rows to scatter")
+        code = _reducible(array, op, "reducescatter")
+        sent = np.require(array, requirements="C")
+        full = self._name("reducescatter", name, members)
+        native = self._start(core.OP_REDUCESCATTER, full, sent, code, members, op=op, in_place=False)
+        native.wait()
+        return Exported(native)

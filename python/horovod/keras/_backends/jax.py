@@ -1,0 +1,152 @@
+"""Keras 3 on JAX. Collectives run on the host, also those of a compiled step: docs/design/keras.md says how."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from horovod._common.arrays import ArrayCollectives
+from horovod._common.native import core
+from horovod.common.basics import HorovodBasics
+from horovod.common.process_sets import _on_removal, _setup
+from horovod.keras._backends import callbacks as _callbacks
+from horovod.keras._backends import saving
+from horovod.keras._backends.gradients import Reduce
+from horovod.keras._backends.jax_compression import Compression
+from horovod.keras._backends.jax_step import HostFailure, HostReducer
+from horovod.keras._backends.optimizer import Backend, create
+from horovod.keras._backends.options import Options, local_layer_variables, make_options, reduction_of
+from horovod.keras._backends.passes import LocalPasses
+
+__all__ = [
+    "BroadcastGlobalVariables",
+    "Compression",
+    "LearningRateSchedule",
+    "LearningRateWarmup",
+    "MetricAverage",
+    "allgather",
+    "allreduce",
+    "basics",
+    "broadcast",
+    "broadcast_global_variables",
+    "create_distributed_optimizer",
+    "load_model",
+    "local_layer_variables",
+    "make_options",
+    "reducescatter",
+]
+
+jax: Any = importlib.import_module("jax")  # as Any: its types differ from version to version
+
+basics = HorovodBasics(__file__, "mpi_lib")
+_collectives = ArrayCollectives("jax")
+basics._set_hooks(on_init=_collectives.names.restart, on_shutdown=_collectives.names.restart)
+_setup(basics)
+_on_removal(_collectives.names.forget)
+
+
+class _Jax(Backend):
+    def __init__(self) -> None:
+        self._failure = HostFailure()
+
+    def reducer(self, name: str, options: Options) -> Reduce:
+        return HostReducer(name, options, _collectives, self._failure)
+
+    def take_failure(self) -> BaseException | None:
+        return self._failure.take()
+
+    def passes(self, options: Options) -> LocalPasses | None:
+        passes = options.backward_passes_per_step
+        if passes == 1:
+            return None
+        raise ValueError(
+            f"backward_passes_per_step={passes} is not supported on Keras' JAX backend, whose steps are compiled; give "
+            f"the optimizer itself gradient_accumulation_steps={passes}, which averages over the steps"
+        )
+
+
+_BACKEND = _Jax()
+
+
+def create_distributed_optimizer(optimizer: Any, options: Options) -> Any:
+    return create(optimizer, options, _BACKEND)
+
+
+def load_model(keras: Any, filepath: Any, custom_optimizers: Any, custom_objects: Any, options: Options) -> Any:
+    return saving.load_model(keras, filepath, custom_optimizers, custom_objects, options, _BACKEND)
+
+
+def _array(value: Any, caller: str) -> Any:
+    """A contiguous array of one's own with the value. RuntimeError for one that a compiled function has not got yet."""
+    value = getattr(value, "value", value)  # of a keras.Variable
+    if isinstance(value, jax.core.Tracer):
+        raise RuntimeError(
+            f"hvd.{caller}() was called inside a compiled function; call it between steps. Gradients of a compiled "
+            "step are reduced by hvd.DistributedOptimizer"
+        )
+    array = np.array(value, order="C")
+    if array.dtype == object:
+        raise ValueError(f"hvd.{caller}(): expected numbers, got {type(value).__name__}")
+    return array
+
+
+def allreduce(
+    value: Any,
+    name: str | None,
+    average: bool | None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: int | None = None,
+    compression: Any = Compression.none,
+) -> Any:
+    compressed, context = compression.compress(_array(value, "allreduce"))
+    _collectives.allreduce_([compressed], [name], reduction_of(op, average), prescale_factor, postscale_factor)
+    return jax.numpy.asarray(compression.decompress(compressed, context))
+
+
+def allgather(value: Any, name: str | None = None) -> Any:
+    """The rows of all ranks, in rank order."""
+    return jax.numpy.asarray(_collectives.allgather(_array(value, "allgather"), name))
+
+
+def broadcast(value: Any, root_rank: int, name: str | None = None) -> Any:
+    """The value of rank `root_rank`."""
+    array = _array(value, "broadcast")
+    _collectives.broadcast_([array], [name], root_rank)
+    return jax.numpy.asarray(array)
+
+
+def reducescatter(value: Any, name: str | None = None, op: int = core.REDUCE_AVERAGE) -> Any:
+    """This rank's share of the rows of the reduced value."""
+    array = _array(value, "reducescatter")
+    share = _collectives.reducescatter(array, name, op)
+    if array.dtype.name == "bfloat16":
+        return jax.dlpack.from_dlpack(share)  # numpy does not know the type
+    return jax.numpy.asarray(np.from_dlpack(share))
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """RuntimeError: variables are not global on this backend."""
+    _callbacks.refuse_global_variables(root_rank)
+
+
+class _Collectives(_callbacks.Collectives):
+    def broadcast_variables(self, variables: Sequence[Any], root_rank: int) -> None:
+        arrays = [np.array(variable.value, order="C") for variable in variables]
+        _collectives.broadcast_(arrays, [f"HorovodBroadcast_{i}" for i in range(len(arrays))], root_rank)
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+
+    def average(self, values: Sequence[Any], names: Sequence[str]) -> list[Any]:
+        arrays = [np.array(value, dtype=np.float64, order="C") for value in values]
+        _collectives.allreduce_(arrays, names, core.REDUCE_AVERAGE)
+        return arrays
+
+    def compiles_steps(self, model: Any) -> bool:
+        return bool(model.jit_compile) and not model.run_eagerly
+
+
+BroadcastGlobalVariables, MetricAverage, LearningRateSchedule, LearningRateWarmup = _callbacks.bound_to(_Collectives())
