@@ -3,6 +3,14 @@
 # The presets for tests compile each target as one file (CMAKE_UNITY_BUILD), which takes a third of the time. So what the
 # files of a target keep in anonymous namespaces must differ in name; the compiler says so when it does not. A target or
 # file for which that is too much says UNITY_BUILD OFF or SKIP_UNITY_BUILD_INCLUSION ON in its CMakeLists.txt.
+#
+# Under clang-tidy the product is compiled file by file: the static analyzer starts only at functions of the main file, and
+# in a unity build that file is empty. The tests stay one file each: the sanitizers see what they really do.
+function(hvd_analyse_alone target)
+  if(CMAKE_CXX_CLANG_TIDY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)
+  endif()
+endfunction()
 
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -45,6 +53,7 @@ function(hvd_add_library name)
   if(ARG_SOURCES)
     add_library(hvd_${name} STATIC ${ARG_SOURCES})
     target_link_libraries(hvd_${name} PUBLIC hvd_options ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+    hvd_analyse_alone(hvd_${name})
   else()
     add_library(hvd_${name} INTERFACE)
     target_link_libraries(hvd_${name} INTERFACE hvd_options ${ARG_PUBLIC})

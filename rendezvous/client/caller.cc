@@ -108,15 +108,10 @@ Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan bod
       return decode_error(answer.value().body).annotate(place(route));
     }
     const Status error = answer.status();
-    if (error.code() == StatusCode::kPeerLost) {
-      cause = error.message();
-    } else if (error.code() != StatusCode::kTimeout) {
-      return error.annotate(place(route));
-    } else if (cause.empty()) {
-      cause = error.message();
-    }
-    if (reused && error.code() == StatusCode::kPeerLost)
-      continue;  // it had been closed while it was idle
+    const bool lost = error.code() == StatusCode::kPeerLost;
+    if (!lost && error.code() != StatusCode::kTimeout) return error.annotate(place(route));
+    if (lost || cause.empty()) cause = error.message();
+    if (lost && reused) continue;  // it had been closed while it was idle
     if (Status woken = pause(pause_length, deadline); !woken.is_ok())
       return woken.annotate(place(route));
     if (deadline.expired()) {

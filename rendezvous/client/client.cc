@@ -103,7 +103,7 @@ Result<std::vector<std::optional<Bytes>>> Client::Impl::get_many(
   return values;
 }
 
-Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>(options)) {}
+Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Client::~Client() = default;
 
 Result<std::uint64_t> Client::join(const std::string& group, int rank, int size, ByteSpan row,
@@ -142,7 +142,7 @@ Result<Bytes> Client::wait(const std::string& scope, const std::string& key, Dea
 }
 
 Result<std::vector<std::optional<Bytes>>> Client::get_many(const std::string& scope,
-                                                           std::vector<std::string> keys,
+                                                           const std::vector<std::string>& keys,
                                                            Deadline deadline) {
   HVD_RETURN_IF_ERROR(impl_->caller().check_usable());
   HVD_RETURN_IF_ERROR(check_scope(scope));

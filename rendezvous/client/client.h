@@ -33,7 +33,7 @@ struct ClientOptions {
 // secret is not the server's), kInternal.
 class Client {
  public:
-  explicit Client(ClientOptions options);
+  explicit Client(const ClientOptions& options);
   ~Client();  // Requires: no call is running. Leaves groups that are not complete.
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -49,7 +49,7 @@ class Client {
   Result<Bytes> wait(const std::string& scope, const std::string& key, Deadline deadline);
   // What is there now, in the order of `keys`.
   Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope,
-                                                     std::vector<std::string> keys,
+                                                     const std::vector<std::string>& keys,
                                                      Deadline deadline);
   // Only the client that put the key may; a key that is not there is OK.
   Status erase(const std::string& scope, const std::string& key, Deadline deadline);

@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/mutex.h"
 #include "runtime/base/spinner.h"
-#include "runtime/base/thread_annotations.h"
 
 namespace hvd {
 
@@ -20,7 +20,7 @@ class WorkQueue {
   void push(T item) {
     bool wake = false;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       items_.push_back(std::move(item));
       size_.store(items_.size(), std::memory_order_release);
       wake = sleeping_;
@@ -28,12 +28,12 @@ class WorkQueue {
     if (wake) changed_.notify_one();
   }
 
-  // The next item, or nothing once the queue is closed and empty.
-  std::optional<T> pop() {
+  // The next item, or nothing once the queue is closed and empty. The analysis does not follow std::unique_lock.
+  std::optional<T> pop() HVD_THREAD_ATTRIBUTE(no_thread_safety_analysis) {
     thread_spinner().spin([this] { return size_.load(std::memory_order_acquire) > 0; });
-    std::unique_lock lock(mutex_);
+    std::unique_lock lock(mutex_.native());
     sleeping_ = true;
-    changed_.wait(lock, [this] { return !items_.empty() || closed_; });
+    while (items_.empty() && !closed_) changed_.wait(lock);
     sleeping_ = false;
     if (items_.empty()) return std::nullopt;
     T item = std::move(items_.front());
@@ -45,14 +45,14 @@ class WorkQueue {
   // After this, pop() drains what is left and then returns nothing.
   void close() {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       closed_ = true;
     }
     changed_.notify_one();
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
   std::deque<T> items_ HVD_GUARDED_BY(mutex_);
   bool sleeping_ HVD_GUARDED_BY(mutex_) = false;

@@ -77,6 +77,7 @@ bool Executor::complete_without_data(const negotiation::ReadyOp& op) {
 void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<negotiation::ReadyOp>& ops,
                              const wire::FusionLimits& limits) {
   std::vector<const wire::Response*> responses;
+  responses.reserve(ops.size());
   for (const auto& op : ops) responses.push_back(op.response.get());
   LaneJob job;
   for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set.size()))) {

@@ -14,7 +14,7 @@ Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collective
       recorder_(recorder),
       events_(std::move(events)),
       runner_(set_, global_rank, backend_.get(), timeline),
-      thread_(start_thread("hvd-lane-" + std::to_string(set_.id), [this](std::stop_token) { run(); })) {}
+      thread_(start_thread("hvd-lane-" + std::to_string(set_.id), [this](const std::stop_token&) { run(); })) {}
 
 Lane::~Lane() {
   close();

@@ -72,7 +72,7 @@ std::vector<std::string> split_commas(const std::string& text) {
 
 }  // namespace
 
-Network::Network(const config::RuntimeConfig& config, crypto::Secret secret)
+Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secret)
     : config_(config),
       secret_(secret),
       client_({config.rendezvous_addr, static_cast<std::uint16_t>(config.rendezvous_port), secret,

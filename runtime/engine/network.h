@@ -32,7 +32,7 @@ class Network {
   void abort(const Status& why);
 
  private:
-  Network(const config::RuntimeConfig& config, crypto::Secret secret);
+  Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
   std::shared_ptr<collectives::CollectiveBackend> make_backend(const topology::ProcessSet& set);
   // Gloo's own TCP transport (HOROVOD_GLOO_TRANSPORT=tcp), for comparison.
   Result<std::shared_ptr<gloo::Context>> stock_context(const topology::ProcessSet& set);

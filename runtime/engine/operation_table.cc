@@ -34,7 +34,7 @@ Result<HandlePtr> OperationTable::add(Operation operation) {
   HVD_RETURN_IF_ERROR(prepare(operation));
   auto entry = std::make_shared<Entry>();
   entry->operation = std::move(operation);
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return *closed_;
   HVD_RETURN_IF_ERROR(prepare_members(entry->operation));
   negotiation::Submission submission = submission_of(*entry);
@@ -54,7 +54,7 @@ Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> 
     entries.push_back(std::make_shared<Entry>());
     entries.back()->operation = std::move(operation);
   }
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return *closed_;
   std::vector<negotiation::Submission> submissions;
   for (const EntryPtr& entry : entries) {
@@ -63,6 +63,7 @@ Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> 
   }
   HVD_RETURN_IF_ERROR(queue_.add(std::move(submissions)));
   std::vector<HandlePtr> handles;
+  handles.reserve(entries.size());
   for (EntryPtr& entry : entries) handles.push_back(keep(std::move(entry)));
   return handles;
 }
@@ -89,24 +90,24 @@ HandlePtr OperationTable::keep(EntryPtr entry) {
 }
 
 Status OperationTable::close_set(std::int32_t id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return *closed_;
   return queue_.close_set(id);
 }
 
 std::vector<negotiation::Submission> OperationTable::fetch() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return queue_.fetch();
 }
 
 EntryPtr OperationTable::find(negotiation::EntryId id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = slots_.find(static_cast<std::uint64_t>(id));
   return it == slots_.end() ? nullptr : it->second.entry;
 }
 
 EntryPtr OperationTable::start(negotiation::EntryId id) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto it = slots_.find(static_cast<std::uint64_t>(id));
   if (it == slots_.end()) return nullptr;
   it->second.running = true;
@@ -141,7 +142,7 @@ void OperationTable::complete(const std::vector<EntryPtr>& entries, const Status
   std::vector<Entry*> mine;
   mine.reserve(entries.size());
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const EntryPtr& entry : entries) {
       if (forget(*entry)) mine.push_back(entry.get());
     }
@@ -156,7 +157,7 @@ void OperationTable::complete(negotiation::EntryId id, const Status& status) {
 void OperationTable::close(const Status& why) {
   std::vector<EntryPtr> orphans;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!closed_) closed_ = why;
     for (const auto& [id, slot] : slots_) {
       if (!slot.running) orphans.push_back(slot.entry);
@@ -166,7 +167,7 @@ void OperationTable::close(const Status& why) {
 }
 
 void OperationTable::apply(const std::vector<wire::SetDecision>& decisions) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const wire::SetDecision& decision : decisions) {
     if (decision.error != StatusCode::kOk) continue;
     for (const auto& set : decision.entries) {

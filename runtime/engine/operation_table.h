@@ -1,12 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
 
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/engine/entry.h"
 #include "runtime/negotiation/tensor_queue.h"
 #include "runtime/recorder/flight_recorder.h"
@@ -48,16 +47,17 @@ class OperationTable {
     EntryPtr entry;
     bool running = false;
   };
-  // Readies an operation for the queue. Requires: the mutex.
-  Status prepare_members(Operation& operation) const;
-  negotiation::Submission submission_of(Entry& entry);
-  HandlePtr keep(EntryPtr entry);
-  bool forget(const Entry& entry);  // false when it was completed before
-  void finish(Entry& entry, const Status& status);
+  // Readies an operation for the queue.
+  Status prepare_members(Operation& operation) const HVD_REQUIRES(mutex_);
+  negotiation::Submission submission_of(Entry& entry) HVD_REQUIRES(mutex_);
+  HandlePtr keep(EntryPtr entry) HVD_REQUIRES(mutex_);
+  // False when it was completed before.
+  bool forget(const Entry& entry) HVD_REQUIRES(mutex_);
+  void finish(Entry& entry, const Status& status) HVD_EXCLUDES(mutex_);
 
   recorder::FlightRecorder& recorder_;
   int rank_;
-  std::mutex mutex_;
+  Mutex mutex_;
   negotiation::TensorQueue queue_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;

@@ -189,7 +189,7 @@ class SessionImpl final : public Session {
 
 }  // namespace
 
-Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, std::stop_token stop,
+Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, const std::stop_token& stop,
                                                 std::vector<std::vector<int>> process_sets) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);

@@ -30,7 +30,7 @@ std::int64_t value_of(const wire::SetDecision& decision) {
 SetChanges::SetChanges(const topology::ProcessSetTable& sets) : table_(sets) {}
 
 Result<HandlePtr> SetChanges::add(wire::SetChange change) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < change.rank_lists.size(); ++i) {
     auto ranks = table_.normalise(change.rank_lists[i]);
     if (!ranks.is_ok()) {
@@ -48,7 +48,7 @@ Result<HandlePtr> SetChanges::add(wire::SetChange change) {
 }
 
 std::vector<wire::SetChange> SetChanges::fetch() {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return std::exchange(fresh_, {});
 }
 
@@ -56,7 +56,7 @@ void SetChanges::apply(const std::vector<wire::SetDecision>& decisions) {
   for (const wire::SetDecision& decision : decisions) {
     HandlePtr handle;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       for (const auto& entry : decision.entries) {
         if (decision.error != StatusCode::kOk) break;
         // The worker has applied the same to its copy, and would have ended the session had it been impossible.
@@ -78,7 +78,7 @@ void SetChanges::apply(const std::vector<wire::SetDecision>& decisions) {
 void SetChanges::close(const Status& why) {
   std::deque<HandlePtr> orphans;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!closed_) closed_ = why;
     orphans = std::exchange(waiting_, {});
     fresh_.clear();
@@ -87,7 +87,7 @@ void SetChanges::close(const Status& why) {
 }
 
 std::map<std::int32_t, std::vector<int>> SetChanges::sets() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::map<std::int32_t, std::vector<int>> out;
   for (const auto& [id, set] : table_.sets()) out[id] = set.ranks;
   return out;

@@ -3,12 +3,11 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "horovod/session.h"
-#include "runtime/base/thread_annotations.h"
+#include "runtime/base/mutex.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
 
@@ -38,7 +37,7 @@ class SetChanges {
   std::map<std::int32_t, std::vector<int>> sets() const HVD_EXCLUDES(mutex_);
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   topology::ProcessSetTable table_ HVD_GUARDED_BY(mutex_);
   std::vector<wire::SetChange> fresh_ HVD_GUARDED_BY(mutex_);
   std::deque<HandlePtr> waiting_ HVD_GUARDED_BY(mutex_);

@@ -63,7 +63,7 @@ Status MessageContext::recv(RecvOp op) {
     }
   } else {
     for (const int source : op.sources) {
-      const Status lost = senders_(source).lost();
+      Status lost = senders_(source).lost();
       if (lost.is_ok()) continue;
       drop_if_empty(op.slot);
       return lost;

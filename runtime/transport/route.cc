@@ -57,6 +57,7 @@ std::vector<Endpoint> order_candidates(const AddressRow& peer, const HostIdentit
   }
   std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Endpoint> ordered;
+  ordered.reserve(ranked.size());
   for (auto& [unused, endpoint] : ranked) ordered.push_back(std::move(endpoint));
   return ordered;
 }

@@ -88,7 +88,7 @@ class Session {
   // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
   // `process_sets`: lists of global ranks to register on the way, in order; every rank gives the same lists, else start()
   // fails on all of them. A list that equals an earlier one or all ranks is not registered again.
-  static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, std::stop_token stop = {},
+  static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, const std::stop_token& stop = {},
                                                 std::vector<std::vector<int>> process_sets = {});
   virtual ~Session() = default;
 
