@@ -23,18 +23,17 @@ def _learning_rate_of(optimizer: Any) -> Any:
 
 
 def _set_learning_rate(optimizer: Any, value: float) -> None:
+    own = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
+    if callable(own):  # a schedule or a function; some versions of Keras would let us set what they overwrite
+        raise ValueError(
+            f"the learning rate of this {type(optimizer).__name__} is a {type(own).__name__}, which no callback can "
+            f"set: give the optimizer a number, or train without Horovod's learning-rate callbacks"
+        )
     current = _learning_rate_of(optimizer)
     if hasattr(current, "assign"):
         current.assign(value)
-        return
-    try:
+    else:
         optimizer.learning_rate = value
-    except TypeError as error:
-        kind = type(getattr(optimizer, "_learning_rate", None)).__name__
-        raise ValueError(
-            f"the learning rate of this {type(optimizer).__name__} is a {kind}, which no callback can set: give the "
-            f"optimizer a number, or train without Horovod's learning-rate callbacks"
-        ) from error
 
 
 class LearningRateSchedule:

@@ -6,7 +6,7 @@ always had it. Gradients that a DistributedGradientTape or compute_gradients() h
 
 from __future__ import annotations
 
-import contextlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -234,14 +234,24 @@ def _mixin_for(base: type) -> type[_Distributed]:
     return _Keras2 if hasattr(base, "compute_gradients") else _Keras3
 
 
+# Where Keras 3, Keras 2 and tf_keras keep the public and the registered names of classes.
+_NAME_TABLES = (
+    ("keras.src.api_export", "REGISTERED_OBJS_TO_NAMES"),
+    ("keras.src.saving.object_registration", "GLOBAL_CUSTOM_NAMES"),
+    ("keras.src.saving.object_registration", "_GLOBAL_CUSTOM_NAMES"),
+    ("tf_keras.src.saving.object_registration", "_GLOBAL_CUSTOM_NAMES"),
+)
+
+
 def _save_as(made: type, base: type) -> None:
     """Lets saved models name the class that Keras knows: they load where there is no Horovod."""
-    with contextlib.suppress(ImportError, AttributeError):
-        from keras.src import api_export
-
-        name = api_export.REGISTERED_OBJS_TO_NAMES.get(base)
-        if name is not None:
-            api_export.REGISTERED_OBJS_TO_NAMES[made] = name
+    for attribute, names in list(vars(base).items()):  # Keras 2 keeps public names in the class
+        if attribute.endswith(("_api_names", "_api_names_v1")):
+            setattr(made, attribute, names)
+    for module, name in _NAME_TABLES:
+        table = getattr(sys.modules.get(module), name, {})
+        if base in table:
+            table[made] = table[base]
 
 
 def _distributed_class(base: type, options: Options) -> type:

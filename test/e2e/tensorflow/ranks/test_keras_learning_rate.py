@@ -130,9 +130,8 @@ def test_momentum_is_corrected_in_the_train_step(corrected: bool, nesterov: bool
     model = model_with(hvd_keras.DistributedOptimizer(optimizer), **options)
     model.fit(*data(), batch_size=1, epochs=1, verbose=0)  # traces the train step before there is a callback
     model.set_weights([np.zeros((1, 1), np.float32)])
-    for variable in model.optimizer.variables:
-        if "momentum" in getattr(variable, "path", variable.name):
-            variable.assign(tf.zeros(variable.shape))
+    for variable in model.optimizer.momentums:
+        variable.assign(tf.zeros(variable.shape))
     callback = callbacks.LearningRateScheduleCallback(1.0, lambda epoch: 0.5**epoch, momentum_correction=corrected)
     recorder = Recorder()
     model.fit(*data(), batch_size=1, epochs=3, verbose=0, callbacks=[recorder, callback])

@@ -115,7 +115,9 @@ def test_ranks_may_have_built_other_models_before() -> None:
 def test_gradients_are_added_up_before_they_travel() -> None:
     variable = tf.Variable([1.0])
     optimizer = hvd_tfk.DistributedOptimizer(tf.keras.optimizers.SGD(1.0), backward_passes_per_step=3)
-    step = tf.function(lambda grad: optimizer.apply_gradients([(grad, variable)]))
+    step = tf.function(
+        lambda factor: optimizer.apply_gradients(optimizer.compute_gradients(lambda: factor * variable, [variable]))
+    )
     seen = []
     for number in range(1, 7):
         step(tf.constant([float(number * (hvd.rank() + 1))]))
