@@ -32,7 +32,7 @@ Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig
   std::optional<Result<std::unique_ptr<Session>>> result;
   Event finished;
   std::stop_source stop;
-  auto starter = start_thread("hvd-init", [&](std::stop_token) {
+  auto starter = start_thread("hvd-init", [&](const std::stop_token&) {
     result.emplace(Session::start(config, stop.get_token(), process_sets));
     finished.set();
   });

@@ -11,7 +11,7 @@ using namespace hvd;
 TEST_CASE("Event wakes a thread that waits and stays set", "[unit][base]") {
   for (int round = 0; round < 200; ++round) {
     Event event;
-    auto setter = start_thread("setter", [&](std::stop_token) { event.set(); });
+    auto setter = start_thread("setter", [&](const std::stop_token&) { event.set(); });
     event.wait();
     CHECK(event.is_set());
     CHECK(event.wait_for(Millis(0)));
@@ -29,7 +29,7 @@ TEST_CASE("Event::wait_for returns false when nobody sets it", "[unit][base]") {
 TEST_CASE("WorkQueue hands items over in order and drains after close", "[unit][base]") {
   WorkQueue<int> queue;
   std::vector<int> seen;
-  auto consumer = start_thread("consumer", [&](std::stop_token) {
+  auto consumer = start_thread("consumer", [&](const std::stop_token&) {
     while (auto item = queue.pop()) seen.push_back(*item);
   });
   for (int i = 0; i < 1000; ++i) queue.push(i);

@@ -9,7 +9,7 @@
 TEST_CASE("start_thread names the thread and blocks every signal in it", "[unit][base]") {
   bool blocked = false;
   char name[16] = {};
-  hvd::start_thread("hvd-test", [&](std::stop_token) {
+  hvd::start_thread("hvd-test", [&](const std::stop_token&) {
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, nullptr, &mask);
     blocked = sigismember(&mask, SIGINT) == 1 && sigismember(&mask, SIGPIPE) == 1;

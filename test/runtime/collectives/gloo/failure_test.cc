@@ -22,7 +22,7 @@ AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
   std::promise<void> finished;
   std::shared_future<void> finish = finished.get_future().share();
   TimePoint aborted_at;
-  const std::jthread aborter = start_thread("aborter", [&](std::stop_token) {
+  const std::jthread aborter = start_thread("aborter", [&](const std::stop_token&) {
     GlooBackend* backend = waiting.get_future().get();
     aborted_at = Clock::now();
     backend->abort(Status::peer_lost("rank 1 on host b is gone"));

@@ -121,7 +121,7 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
   std::barrier all_done(size);
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](std::stop_token) {
+    threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](const std::stop_token&) {
       ContextSource source(options.over, rank, size, store, options.timeout);
       {
         const GlooBackendOptions backend_options{options.timeout, options.ring, options.adasum_local_size,
