@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from horovod._common.gradient_options import check_arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.tensorflow._adasum_optimizer import DistributedAdasumLegacyOptimizer
 from horovod.tensorflow._collectives import ADASUM, AVERAGE
 from horovod.tensorflow._legacy_optimizer import DistributedLegacyOptimizer
 from horovod.tensorflow._reduction import _make_allreduce_grads_fn
@@ -45,7 +46,10 @@ def DistributedOptimizer(  # noqa: N802
         raise ValueError("Adasum does not support average_aggregated_gradients == True")
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         if op == ADASUM:
-            raise NotImplementedError("DistributedOptimizer: Adasum for tf.compat.v1 optimizers is not built yet")
+            name = name or f"DistributedDelta{type(optimizer).__name__}"
+            return DistributedAdasumLegacyOptimizer(
+                optimizer, name, use_locking, device_dense, compression, backward_passes_per_step, process_set
+            )
         name = name or f"Distributed{type(optimizer).__name__}"
         reduce = _make_allreduce_grads_fn(
             name,
