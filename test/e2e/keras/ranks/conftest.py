@@ -1,0 +1,81 @@
+"""Tests in this folder run on every rank of a job at once, on the backend that KERAS_BACKEND names: torch or jax.
+
+    KERAS_BACKEND=jax horovodrun -np 2 python -m pytest -x test/e2e/keras/ranks
+
+test_keras_ranks.py starts them; collected without KERAS_BACKEND they are left out. Other frameworks cannot be imported
+here: the module must do without them, whatever is installed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from typing import Any
+
+import pytest
+
+BACKEND = os.environ.get("KERAS_BACKEND", "")
+OTHERS = {"torch": ("tensorflow", "tf_keras", "jax"), "jax": ("tensorflow", "tf_keras", "torch")}
+
+collect_ignore_glob = [] if BACKEND in OTHERS else ["*"]
+
+
+class _Hiding:
+    """A finder of modules that does not find the frameworks: they look as if they were not installed."""
+
+    def __init__(self, finder: Any, names: Sequence[str]) -> None:
+        self._finder = finder
+        self._names = names
+
+    def find_spec(self, fullname: str, *where: Any) -> Any:
+        hidden = fullname.partition(".")[0] in self._names
+        return None if hidden else self._finder.find_spec(fullname, *where)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._finder, name)
+
+
+if BACKEND in OTHERS:
+    sys.meta_path[:] = [_Hiding(one, OTHERS[BACKEND]) if one is PathFinder else one for one in sys.meta_path]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def session() -> None:
+    """An initialised Horovod, and ranks that draw different numbers."""
+    import keras
+
+    import horovod.keras as hvd
+
+    hvd.init()
+    keras.utils.set_random_seed(11 + hvd.rank())
+
+
+@pytest.fixture
+def several_ranks() -> None:
+    """Marks a test that makes no sense on one rank."""
+
+
+@pytest.fixture
+def on_jax() -> None:
+    """Marks a test of what only JAX has."""
+
+
+@pytest.fixture
+def on_torch() -> None:
+    """Marks a test of what only torch has."""
+
+
+def _left_out(item: pytest.Item) -> bool:
+    marks = set(getattr(item, "fixturenames", ()))
+    one_rank = int(os.environ.get("HOROVOD_SIZE", "1")) == 1
+    return (one_rank and "several_ranks" in marks) or bool(marks & ({"on_jax", "on_torch"} - {f"on_{BACKEND}"}))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what does not fit the backend or the number of ranks."""
+    left_out = [item for item in items if _left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
