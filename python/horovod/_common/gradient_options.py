@@ -22,4 +22,9 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
     is_number = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
     if groups is not None and not isinstance(groups, list) and not is_number:
         raise ValueError(f"groups should be a positive integer or a list of lists of variables, got {groups!r}")
+    wrong = [group for group in groups if not isinstance(group, (list, tuple))] if isinstance(groups, list) else []
+    if wrong:
+        raise ValueError(
+            f"groups should be a positive integer or a list of lists of variables, got a list with {wrong[0]!r}"
+        )
     return groups

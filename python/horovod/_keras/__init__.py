@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod._common.gradient_options import check_arguments
+from horovod._common.keras_checks import is_distributed, tolerate_old_compile_argument
 from horovod._keras.loss_scale import loss_scale_class, reduce_before_scaling, share_overflow
 from horovod._keras.momentum import Momentum
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -258,6 +259,7 @@ def _distributed_class(base: type, options: Options) -> type:
     mixin = _mixin_for(base)
     if mixin is _Keras3:
         reduce_before_scaling()
+        tolerate_old_compile_argument()
     made = type(base.__name__, (mixin, base), {"__module__": "horovod._keras", "_hvd_options": options})
     _save_as(made, base)
     return made
@@ -291,12 +293,28 @@ def make_options(
     )  # fmt: skip
 
 
+def _check_accumulation(optimizer: Any, options: Options) -> None:
+    """ValueError where both Keras and Horovod would add up gradients: the one counts the other's steps."""
+    steps = getattr(getattr(optimizer, "inner_optimizer", optimizer), "gradient_accumulation_steps", None)
+    if steps and options.backward_passes_per_step > 1:
+        raise ValueError(
+            f"backward_passes_per_step={options.backward_passes_per_step} of hvd.DistributedOptimizer and "
+            f"gradient_accumulation_steps={steps} of the optimizer both add up gradients: use one of them"
+        )
+
+
 def create_distributed_optimizer(optimizer: Any, options: Options) -> Any:
     """A new optimizer with the class name and the configuration of `optimizer`. ValueError for a wrapped one."""
-    if isinstance(optimizer, _Distributed):
-        raise ValueError(f"this {type(optimizer).__name__} is a hvd.DistributedOptimizer already; wrap it once only")
+    if isinstance(optimizer, type):
+        name = optimizer.__name__
+        raise ValueError(f"hvd.DistributedOptimizer: expected an optimizer, got the class {name}: make one, {name}()")
+    if is_distributed(optimizer):
+        raise ValueError(
+            f"this {type(optimizer).__name__} is a hvd.DistributedOptimizer already; wrap it once only: use it as it is"
+        )
     if not hasattr(optimizer, "get_config"):
-        raise ValueError(f"hvd.DistributedOptimizer: expected an optimizer, got {type(optimizer).__name__}")
+        raise ValueError(f"hvd.DistributedOptimizer: expected an optimizer, got {optimizer!r}")
+    _check_accumulation(optimizer, options)
     made: Any = _distributed_class(type(optimizer), options)
     return made.from_config(optimizer.get_config())
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from horovod._common import learning_rate
+from horovod._common.keras_checks import ChecksOptimizer
 from horovod._common.learning_rate import Logs
 from horovod._keras.momentum import ChangeableMomentum
 from horovod.tensorflow._collectives import allreduce
-from horovod.tensorflow.functions import broadcast_global_variables, broadcast_variables
+from horovod.tensorflow.functions import allgather_object, broadcast_global_variables, broadcast_variables
 from horovod.tensorflow.util import _executing_eagerly, variable_key
 
 __all__ = ["BroadcastGlobalVariables", "LearningRateSchedule", "LearningRateWarmup", "MetricAverage"]
 
 
-class BroadcastGlobalVariables:
+class BroadcastGlobalVariables(ChecksOptimizer):
     """Gives all ranks the model and the optimizer of `root_rank`, once: the first batch makes the variables."""
 
     model: Any
@@ -77,7 +79,7 @@ def _as_variables(local_variables: Any) -> list[Any]:
     return list(given)
 
 
-class MetricAverage:
+class MetricAverage(ChecksOptimizer):
     """Replaces every entry of the logs at the end of an epoch by its average over all ranks."""
 
     def __init__(self, device: str = "") -> None:
@@ -86,12 +88,26 @@ class MetricAverage:
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         del epoch
-        if not logs:
-            return
+        logs = {} if logs is None else logs
+        values = {name: np.asarray(value, np.float64) for name, value in sorted(logs.items())}
         with tf.device(self.device):
-            for name, value in sorted(logs.items()):
-                average = allreduce(tf.constant(value, dtype=tf.float64), name=f"MetricAverage_{name}")
-                logs[name] = type(value)(_value(average)) if isinstance(value, float) else _value(average)
+            if _executing_eagerly():
+                _check_same(allgather_object([(name, value.shape) for name, value in values.items()]))
+            for name, value in values.items():
+                average = _value(allreduce(tf.constant(value), name=f"MetricAverage_{name}"))
+                logs[name] = type(logs[name])(average) if isinstance(logs[name], float) else average
+
+
+def _check_same(of_all: list[list[tuple[str, Any]]]) -> None:
+    """ValueError, on every rank, when ranks have different metrics: they would wait for each other."""
+    for rank, of_rank in enumerate(of_all):
+        for one, other, having, lacking in ((of_all[0], of_rank, 0, rank), (of_rank, of_all[0], rank, 0)):
+            missing = [name for name, shape in one if (name, shape) not in other]
+            if missing:
+                raise ValueError(
+                    f"MetricAverageCallback: {', '.join(missing)} of rank {having} cannot be averaged, rank {lacking} "
+                    f"has no such metric: give every rank the same metrics, and validation data if any has some"
+                )
 
 
 def _value(tensor: Any) -> Any:
@@ -100,9 +116,9 @@ def _value(tensor: Any) -> Any:
     return tf.compat.v1.keras.backend.get_session().run(tensor)
 
 
-class LearningRateSchedule(ChangeableMomentum, learning_rate.LearningRateSchedule):
+class LearningRateSchedule(ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateSchedule):
     """The learning rate is initial_lr times a multiplier."""
 
 
-class LearningRateWarmup(ChangeableMomentum, learning_rate.LearningRateWarmup):
+class LearningRateWarmup(ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateWarmup):
     """The learning rate rises to initial_lr over the first epochs."""

@@ -12,14 +12,17 @@ from horovod.tensorflow.util import variable_key
 
 
 def local_layer_variables(local_layers: Any, caller: str) -> list[Any]:
-    """The trainable weights of a Keras layer or of several. ValueError for anything else."""
+    """The trainable weights of a Keras layer or of several. ValueError for anything else.
+
+    A layer that is not built has none yet: it stands for itself, and is asked for its weights at the first gradients.
+    """
     if local_layers is None:
         return []
     layer_class = tf.keras.layers.Layer
     layers = [local_layers] if isinstance(local_layers, layer_class) else local_layers
     if not isinstance(layers, Collection) or not all(isinstance(layer, layer_class) for layer in layers):
         raise ValueError(f"{caller}: local_layers must be a Keras layer or a collection of them, got {local_layers!r}")
-    return [variable for layer in layers for variable in layer.trainable_weights]
+    return [source for layer in layers for source in (layer.trainable_weights if layer.built else [layer])]
 
 
 def scaled(grad: Any, size: int) -> Any:
@@ -36,19 +39,31 @@ class LocalVariables:
 
     def __init__(self, process_set: ProcessSet, scale_local_gradients: bool) -> None:
         self._keys: dict[int, Any] = {}  # with the variable, so that no other gets its id
+        self._unbuilt: list[Any] = []  # layers that had no weights when they were registered
         self.process_set = process_set
         self._scale = scale_local_gradients
 
-    def register(self, variable: Any) -> None:
-        self._keys[variable_key(variable)] = variable
+    def register(self, source: Any) -> None:
+        """A variable, or a layer that has none yet."""
+        if isinstance(source, tf.keras.layers.Layer):
+            self._unbuilt.append(source)
+        else:
+            self._keys[variable_key(source)] = source
+
+    def _all(self) -> dict[int, Any]:
+        for layer in [layer for layer in self._unbuilt if layer.built]:
+            self._unbuilt.remove(layer)
+            for variable in layer.trainable_weights:
+                self.register(variable)
+        return self._keys
 
     @property
     def any(self) -> bool:
         """Whether any variable is local; the same on all ranks of a correct program."""
-        return bool(self._keys)
+        return bool(self._all())
 
     def __contains__(self, variable: Any) -> bool:
-        return variable_key(variable) in self._keys
+        return variable_key(variable) in self._all()
 
     def finish(self, grad: Any) -> Any:
         size = self.process_set.size() or 1
@@ -58,7 +73,7 @@ class LocalVariables:
         self, reduce: Callable[..., list[Any]], grads: Sequence[Any], variables: Sequence[Any], **options: Any
     ) -> list[Any]:
         """The gradients of local variables finished, the others reduced, in their order."""
-        if not self._keys:
+        if not self.any:
             return reduce(grads, variables, **options)
         shared = [i for i, variable in enumerate(variables) if variable not in self]
         reduced = reduce([grads[i] for i in shared], [variables[i] for i in shared], **options)

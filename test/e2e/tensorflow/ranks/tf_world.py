@@ -14,6 +14,7 @@ import horovod.tensorflow as hvd
 REDUCIBLE = (tf.uint8, tf.int8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64)
 MOVABLE = (*REDUCIBLE, tf.uint16, tf.int16, tf.bool)
 SCATTERABLE = (tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64)
+KERAS_3 = hasattr(tf.keras, "ops")
 SHAPES = ((17,), (5, 17, 3), (), (0, 3))
 
 

@@ -1,0 +1,83 @@
+"""What the Keras modules of every backend do about scripts of old, and about a forgotten DistributedOptimizer."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+from horovod._common.native import core
+
+_OLD_ARGUMENT = "experimental_run_tf_function"
+_PATCHED = "_hvd_takes_old_argument"
+
+
+def is_distributed(optimizer: Any) -> bool:
+    """Whether hvd.DistributedOptimizer made it, or the optimizer inside it (a LossScaleOptimizer has one)."""
+    return any(
+        type(one).__module__.startswith("horovod.")
+        for one in (optimizer, getattr(optimizer, "inner_optimizer", None))
+        if one is not None
+    )
+
+
+def tolerate_old_compile_argument() -> None:
+    """Lets model.compile() of Keras 3 take experimental_run_tf_function with a distributed optimizer.
+
+    Horovod's own examples had passed it since TensorFlow 2.0, so most scripts do; Keras 2 ignores it and Keras 3 raises
+    a TypeError. It never had a meaning after TensorFlow 2.1, so it is dropped, with a note: such scripts run unchanged.
+    There is no hook for that in Keras but compile() itself. It is replaced where it is defined, because saving asks
+    whether a model's compile() is Keras' own. Models with another optimizer get Keras' error as before.
+    """
+    import keras
+
+    owner: Any = next(cls for cls in keras.Model.__mro__ if "compile" in vars(cls))
+    if not keras.__version__.startswith("3.") or _PATCHED in vars(owner):
+        return
+    plain_compile = owner.compile
+
+    @functools.wraps(plain_compile)
+    def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _OLD_ARGUMENT in kwargs and is_distributed(args[0] if args else kwargs.get("optimizer")):
+            warnings.warn(
+                f"model.compile(): {_OLD_ARGUMENT} has had no effect since TensorFlow 2.2 and is ignored; remove it",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            del kwargs[_OLD_ARGUMENT]
+        return plain_compile(self, *args, **kwargs)
+
+    owner.compile = compile
+    setattr(owner, _PATCHED, True)
+
+
+def _has_own_train_step(model: Any) -> bool:
+    owner = next((cls for cls in type(model).__mro__ if "train_step" in vars(cls)), None)
+    return owner is not None and not owner.__module__.startswith(("keras.", "tf_keras.", "tensorflow."))
+
+
+def warn_if_not_distributed(model: Any) -> None:
+    """Warns, once for a model, when fit() would train each rank by itself."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not core.is_initialized() or core.size() == 1:
+        return
+    if is_distributed(optimizer) or _has_own_train_step(model) or vars(model).get("_hvd_has_warned"):
+        return
+    vars(model)["_hvd_has_warned"] = True
+    warnings.warn(
+        f"the model was compiled with a plain {type(optimizer).__name__}: its gradients are not averaged over the "
+        f"{core.size()} ranks, so each trains a model of its own. Use "
+        f"model.compile(optimizer=hvd.DistributedOptimizer(optimizer), ...)",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+class ChecksOptimizer:
+    """Mixed into Horovod's callbacks: the warning comes when training begins."""
+
+    model: Any
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        warn_if_not_distributed(self.model)
+        super().on_train_begin(logs)  # type: ignore[misc]
