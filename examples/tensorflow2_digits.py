@@ -97,7 +97,8 @@ def main() -> int:
         counts = hvd.allreduce(tf.constant([right.sum(), len(right)]), op=hvd.Sum).numpy()
         accuracy = counts[0] / counts[1]
         if hvd.rank() == 0:
-            print(f"epoch {epoch + 1}/{arguments.epochs}: loss {loss:.4f}, test accuracy {accuracy:.4f}", flush=True)
+            done = f"epoch {epoch + 1}/{arguments.epochs}, {steps} steps"
+            print(f"{done}: loss {loss:.4f}, test accuracy {accuracy:.4f}", flush=True)
 
     equal = variables_are_equal([*model.variables, *optimizer.variables])
     if hvd.rank() == 0:
