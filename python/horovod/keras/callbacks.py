@@ -48,7 +48,7 @@ class BestModelCheckpoint(_ModelCheckpoint):  # type: ignore[misc]
         save_freq: str | int = "epoch",
     ) -> None:
         super().__init__(
-            filepath="",
+            filepath="best.keras",  # Keras checks it
             monitor=monitor,
             verbose=verbose,
             save_best_only=True,
@@ -56,3 +56,8 @@ class BestModelCheckpoint(_ModelCheckpoint):  # type: ignore[misc]
             save_freq=save_freq,
         )
         self.filepath = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if self.filepath is None:
+            raise ValueError("BestModelCheckpoint: set its attribute `filepath`, which ends in .keras, before fit()")
+        super().on_train_begin(logs)

@@ -40,6 +40,7 @@ class _Hiding:
 if BACKEND in OTHERS:
     sys.meta_path[:] = [_Hiding(one, OTHERS[BACKEND]) if one is PathFinder else one for one in sys.meta_path]
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiling is most of the time
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,45 @@
+"""Trains for ever. Rank 1 ends in the way that is asked for; the others say what fit() raised, and when.
+
+KERAS_BACKEND=jax horovodrun -np 3 python fit_until_lost.py kill|interrupt
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import keras
+import numpy as np
+
+import horovod.keras as hvd
+
+END_IN_STEP = 20
+SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT}
+
+
+class EndInStep(keras.callbacks.Callback):  # type: ignore[misc]
+    def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
+        if batch == END_IN_STEP and hvd.rank() == 1:
+            print("ends", time.time(), flush=True)
+            os.kill(os.getpid(), SIGNALS[sys.argv[1]])
+
+
+def main() -> int:
+    hvd.init()
+    layers = keras.layers
+    model = keras.Sequential([layers.Input((50,)), layers.Dense(400, activation="relu"), layers.Dense(1)])
+    model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(1e-4)), loss="mse")
+    rows = np.ones((8 * 10_000, 50), np.float32)
+    try:
+        model.fit(rows, rows[:, :1], batch_size=8, epochs=1000, verbose=0, callbacks=[EndInStep()])
+    except BaseException as error:
+        print("heard", time.time(), type(error).__name__, str(error).splitlines()[:1], flush=True)
+        if not isinstance(error, Exception):
+            raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,255 @@
+"""The callbacks of horovod.keras, and models that are loaded again."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import horovod.keras as hvd
+from keras_world import (
+    BACKEND,
+    ROWS,
+    all_rows,
+    array,
+    assert_equal_on_all_ranks,
+    fit,
+    flat,
+    make_model,
+    my_rows,
+)
+
+callbacks = hvd.callbacks
+
+
+def distributed(**options: Any) -> Any:
+    return hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9), **options)
+
+
+def folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="horovod-keras-"))
+
+
+# Broadcast
+
+
+def test_all_ranks_go_on_with_what_the_root_has() -> None:
+    root = hvd.size() - 1
+    model = make_model(distributed(), seed=hvd.rank())
+    broadcast = callbacks.BroadcastGlobalVariablesCallback(root)
+    fit(model, my_rows(3), ROWS, callbacks=[broadcast])
+    assert broadcast.broadcast_done
+    assert_equal_on_all_ranks(model.get_weights())
+    assert_equal_on_all_ranks(model.optimizer.variables)
+    if hvd.rank() != root:
+        return
+    alone = make_model(distributed(), seed=root)
+    assert flat(alone.get_weights()).shape == flat(model.get_weights()).shape
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_it_is_the_state_of_the_root_after_one_batch() -> None:
+    model = make_model(keras.optimizers.SGD(0.0), seed=hvd.rank())
+    with pytest.warns(UserWarning, match="plain SGD"):
+        fit(model, my_rows(1), ROWS, callbacks=[callbacks.BroadcastGlobalVariablesCallback(1)])
+    expected = make_model(keras.optimizers.SGD(0.0), seed=1)
+    assert (flat(model.get_weights()) == flat(expected.get_weights())).all()
+
+
+def test_it_happens_once() -> None:
+    model = make_model(distributed())
+    broadcast = callbacks.BroadcastGlobalVariablesCallback(0)
+    fit(model, my_rows(1), ROWS, callbacks=[broadcast])
+    model.layers[0].bias.assign(np.full(model.layers[0].bias.shape, hvd.rank(), np.float32))
+    own = array(model.layers[0].bias).copy()
+    model.optimizer.learning_rate = 0.0
+    model.optimizer.momentums[1].assign(np.zeros(own.shape, np.float32))
+    fit(model, my_rows(1), ROWS, callbacks=[broadcast])
+    assert (array(model.layers[0].bias) == own).all()
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_local_variables_stay_what_they_are() -> None:
+    model = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)), seed=hvd.rank())
+    kernel, bias = model.layers[0].trainable_weights
+    own = array(kernel).copy(), array(bias).copy()
+    broadcast = callbacks.BroadcastGlobalVariablesCallback(0, local_variables=kernel)
+    broadcast.register_local_var(bias)
+    fit(model, my_rows(1), ROWS, callbacks=[broadcast])
+    assert (array(kernel) == own[0]).all()
+    assert (array(bias) == own[1]).all()
+    assert_equal_on_all_ranks(model.layers[1].trainable_weights)
+
+
+def test_local_variables_must_be_variables() -> None:
+    with pytest.raises(ValueError, match="local_variables"):
+        callbacks.BroadcastGlobalVariablesCallback(0, local_variables="kernel")
+
+
+def test_random_generators_stay_different() -> None:
+    layers = keras.layers
+    model = keras.Sequential([layers.Input((6,)), layers.Dropout(0.5), layers.Dense(1)])
+    model.compile(optimizer=distributed(), loss="mse")
+    fit(model, my_rows(1), ROWS, callbacks=[callbacks.BroadcastGlobalVariablesCallback(0)])
+    assert_equal_on_all_ranks(model.trainable_weights)
+    state = next(v for v in model.layers[0].variables if "seed" in v.path)
+    states = hvd.allgather(array(state).astype(np.int64)[None] if BACKEND == "torch" else array(state)[None])
+    assert len({tuple(row) for row in array(states).tolist()}) == hvd.size()
+
+
+def test_moving_averages_of_normalisation_are_given_too() -> None:
+    layers = keras.layers
+    model = keras.Sequential([layers.Input((6,)), layers.BatchNormalization(), layers.Dense(1)])
+    model.compile(optimizer=distributed(), loss="mse")
+    fit(model, my_rows(1), ROWS, callbacks=[callbacks.BroadcastGlobalVariablesCallback(0)])
+    assert_equal_on_all_ranks(model.layers[0].non_trainable_variables)
+
+
+# Metrics
+
+
+def test_metrics_are_averaged_for_the_callbacks_that_follow() -> None:
+    seen: list[dict[str, float]] = []
+    model = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.0)), metrics=["mae"])
+    average = callbacks.MetricAverageCallback()
+    spy = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(dict(logs)))
+    own = model.evaluate(*my_rows(1), batch_size=ROWS, verbose=0)
+    history = fit(model, my_rows(1), ROWS, callbacks=[average, spy])
+    everybodys = array(hvd.allgather(np.array([own], np.float32)))
+    np.testing.assert_allclose([seen[0]["loss"], seen[0]["mae"]], everybodys.mean(axis=0), rtol=1e-5)
+    assert isinstance(seen[0]["loss"], float)
+    assert history.history["loss"][0] == pytest.approx(seen[0]["loss"]), "History comes last"
+    assert_equal_on_all_ranks([np.array([seen[0]["loss"], seen[0]["mae"]])])
+
+
+# Learning rates
+
+
+class Rates(keras.callbacks.Callback):  # type: ignore[misc]
+    """What the rate and the momentum were in each step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rates: list[float] = []
+        self.momenta: list[float] = []
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self.rates.append(float(array(self.model.optimizer.learning_rate)))
+        self.momenta.append(float(self.model.optimizer.momentum))
+
+
+def test_the_rate_rises_to_its_scaled_value_while_steps_are_compiled() -> None:
+    rates, size = Rates(), hvd.size()
+    model = make_model(distributed())
+    warmup = callbacks.LearningRateWarmupCallback(initial_lr=0.05 * size, warmup_epochs=2)
+    history = fit(model, my_rows(2), ROWS, epochs=3, callbacks=[warmup, rates])
+    expected = [0.05 * ((step + 1) / 2 * (size - 1) / 2 + 1) for step in range(4)] + [0.05 * size] * 2
+    np.testing.assert_allclose(rates.rates, expected, rtol=1e-5)
+    np.testing.assert_allclose(history.history["lr"], [expected[1], expected[3], expected[5]], rtol=1e-5)
+
+
+def test_the_steps_use_the_rate_that_is_set() -> None:
+    weights = []
+    for callback in ([callbacks.LearningRateScheduleCallback(0.1, 0.5)], []):
+        model = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+        for epoch in range(2):
+            if not callback:
+                model.optimizer.learning_rate = 0.1 * 0.5**epoch
+            epochs: Any = {"initial_epoch": epoch, "epochs": epoch + 1}
+            model.fit(*my_rows(1), batch_size=ROWS, shuffle=False, callbacks=callback, verbose=0, **epochs)
+        weights.append(flat(model.get_weights()))
+    assert (weights[0] == weights[1]).all()
+
+
+def test_schedules_work_by_epoch_or_by_batch() -> None:
+    rates = Rates()
+    model = make_model(distributed())
+    stairs = callbacks.LearningRateScheduleCallback(1.0, lambda epoch: 0.1 + epoch, start_epoch=1, end_epoch=2)
+    smooth = callbacks.LearningRateScheduleCallback(
+        1.0, lambda epoch: 0.1 + epoch, start_epoch=2, staircase=False, momentum_correction=False
+    )
+    fit(model, my_rows(2), ROWS, epochs=3, callbacks=[stairs, smooth, rates])
+    np.testing.assert_allclose(rates.rates, [0.05, 0.05, 1.1, 1.1, 2.1, 2.6], rtol=1e-5)
+
+
+def test_a_schedule_needs_a_rate() -> None:
+    with pytest.raises(ValueError, match="initial_lr"):
+        callbacks.LearningRateScheduleCallback(None, 0.1)
+
+
+@pytest.mark.usefixtures("on_torch")
+def test_the_momentum_is_corrected_for_the_batch_that_changes_the_rate() -> None:
+    rates = Rates()
+    model = make_model(distributed())
+    schedule = callbacks.LearningRateScheduleCallback(0.05, 0.5)
+    fit(model, my_rows(2), ROWS, epochs=2, callbacks=[schedule, rates])
+    np.testing.assert_allclose(rates.momenta, [0.9, 0.9, 0.45, 0.9], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("on_jax")
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_momentum_of_compiled_steps_stays(compiled: bool) -> None:
+    rates = Rates()
+    model = make_model(distributed(), jit_compile=compiled)
+    schedule = callbacks.LearningRateScheduleCallback(0.05, 0.5)
+    fit(model, my_rows(2), ROWS, epochs=2, callbacks=[schedule, rates])
+    np.testing.assert_allclose(rates.momenta, [0.9, 0.9, 0.9 if compiled else 0.45, 0.9], rtol=1e-6)
+
+
+# Files
+
+
+def test_the_best_model_is_kept() -> None:
+    best = callbacks.BestModelCheckpoint(monitor="loss", mode="min")
+    best.filepath = str(folder() / "best.keras")
+    model = make_model(distributed())
+    fit(model, my_rows(2), ROWS, epochs=2, callbacks=[callbacks.MetricAverageCallback(), best])
+    assert best.save_best_only
+    assert Path(best.filepath).exists()
+
+
+def test_a_loaded_model_goes_on_as_if_it_had_not_stopped() -> None:
+    path = folder() / "model.keras"
+    model = make_model(distributed())
+    fit(model, my_rows(2), ROWS)
+    model.save(path)
+    loaded = hvd.load_model(path)
+    assert type(loaded.optimizer).__name__ == "SGD"
+    assert (flat(loaded.optimizer.variables) == flat(model.optimizer.variables)).all()
+    for one in (model, loaded):
+        fit(one, my_rows(2), ROWS)
+    assert_equal_on_all_ranks(loaded.get_weights())
+    assert (flat(loaded.get_weights()) == flat(model.get_weights())).all()
+
+
+def test_a_saved_model_loads_without_horovod() -> None:
+    path = folder() / "model.keras"
+    model = make_model(distributed())
+    fit(model, my_rows(1), ROWS)
+    model.save(path)
+    loaded = keras.models.load_model(path)
+    assert "horovod" not in type(loaded.optimizer).__module__
+    assert (flat(loaded.optimizer.variables) == flat(model.optimizer.variables)).all()
+
+
+class OwnSgd(keras.optimizers.SGD):  # type: ignore[misc]
+    """An optimizer that Keras does not know."""
+
+
+@pytest.mark.parametrize("how", ["custom_optimizers", "custom_objects"])
+def test_optimizers_of_ones_own_are_loaded(how: str) -> None:
+    path = folder() / "model.keras"
+    model = make_model(OwnSgd(0.05, momentum=0.9))
+    fit(model, all_rows(1), ROWS * hvd.size())
+    model.save(path)
+    given: Any = (
+        {"custom_optimizers": [OwnSgd]} if how == "custom_optimizers" else {"custom_objects": {"OwnSgd": OwnSgd}}
+    )
+    loaded = hvd.load_model(path, **given)
+    assert isinstance(loaded.optimizer, OwnSgd)
+    fit(loaded, my_rows(2), ROWS)
+    assert_equal_on_all_ranks(loaded.get_weights())

@@ -1,0 +1,29 @@
+"""A rank that ends during fit(): the others' fit() raises Horovod's error, soon, with its name; also from compiled steps."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "fit_until_lost.py"
+
+
+@pytest.mark.parametrize("how", ["kill", "interrupt"])
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, how: str) -> None:
+    job = horovodrun(2, str(SCRIPT), how, env={"KERAS_BACKEND": backend}, deadline_s=120)
+    assert job.code != 0, job.text
+    ended = float(re.search(r"\[1\]<stdout>:ends ([\d.]+)", job.out)[1])
+    survivor = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+) (.*)", job.out)
+    assert survivor, job.text
+    assert survivor[2] == "HorovodInternalError", job.text
+    assert "rank 1" in survivor[3]
+    assert float(survivor[1]) - ended < 2.0
+    own = re.search(r"\[1\]<stdout>:heard ([\d.]+) (\w+)", job.out)
+    assert (own is not None) == (how == "interrupt")
+    if own is not None:
+        assert own[2] == "KeyboardInterrupt"
+        assert float(own[1]) - ended < 2.0
