@@ -15,6 +15,7 @@ from horovod.tensorflow._dense import (
     _grouped_reducescatter,
     _reducescatter,
     allgather,
+    allreduce_at_once,
     grouped_allgather,
     size_op,
 )
@@ -24,6 +25,7 @@ from horovod.tensorflow._session import (
     set_id,
     set_size,
 )
+from horovod.tensorflow._xla_support import in_xla
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.util import inner_variable, plain
 
@@ -105,6 +107,31 @@ def _compress(compression: type[Compressor], tensor: Any) -> tuple[Any, Any]:
     if compression is Compression.none:
         return tensor, None  # as it is: variables have names of their own
     return compression.compress(tf.convert_to_tensor(inner_variable(tensor)))
+
+
+@plain
+def allreduce_each(tensors: Sequence[Any], names: Sequence[str], **common: Any) -> list[Any]:
+    """allreduce() of each tensor under its name, with the same arguments for all.
+
+    XLA gets the dense ones as one call: there, calls run one by one.
+    """
+    dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
+    if not in_xla() or len(dense) < 2:
+        return [allreduce(tensor, name=name, **common) for tensor, name in zip(tensors, names, strict=True)]
+    compression, options = common["compression"], dict(common)
+    if common["op"] == ADASUM:
+        _check_adasum(common["process_set"], "allreduce")
+    for ours in ("compression", "device_dense", "device_sparse"):
+        del options[ours]
+    packed = [_compress(compression, tensors[i]) for i in dense]
+    reduced = allreduce_at_once([one for one, _ in packed], [names[i] for i in dense], **options)
+    results: list[Any] = [None] * len(tensors)
+    for place, one, (_, context) in zip(dense, reduced, packed, strict=True):
+        results[place] = compression.decompress(one, context)
+    for place, tensor in enumerate(tensors):
+        if results[place] is None:
+            results[place] = allreduce(tensor, name=names[place], **common)
+    return results
 
 
 @plain

@@ -10,9 +10,16 @@ import tensorflow as tf
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._native import MPI_LIB
 from horovod.tensorflow._session import basics, set_id
-from horovod.tensorflow.util import check_not_compiled, default_name, inner_variable, plain
+from horovod.tensorflow._xla import XLA_OPS
+from horovod.tensorflow._xla_support import in_xla
+from horovod.tensorflow.util import default_name, inner_variable, plain
 
 SUM = basics.Sum
+
+
+def _ops() -> Any:
+    """The ops for the graph that is being traced."""
+    return XLA_OPS if in_xla() else MPI_LIB
 
 
 def _name_source(tensor: Any, converted: Any) -> Any:
@@ -21,13 +28,11 @@ def _name_source(tensor: Any, converted: Any) -> Any:
 
 def _prepare(prefix: str, name: str | None, tensor: Any) -> tuple[Any, str | None]:
     """The tensor as one, and the name of its op."""
-    check_not_compiled()
     converted = tf.convert_to_tensor(inner_variable(tensor))
     return converted, name or default_name(prefix, [_name_source(tensor, converted)])
 
 
 def _prepare_group(prefix: str, name: str | None, tensors: Sequence[Any]) -> tuple[list[Any], str | None]:
-    check_not_compiled()
     converted = [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors]
     sources = [_name_source(tensor, made) for tensor, made in zip(tensors, converted, strict=True)]
     return converted, name or default_name(prefix, sources)
@@ -45,7 +50,7 @@ def _allreduce(
 ) -> Any:
     """Reduces a dense tensor over all ranks of the set."""
     tensor, name = _prepare("HorovodAllreduce", name, tensor)
-    return MPI_LIB.horovod_allreduce(
+    return _ops().horovod_allreduce(
         tensor,
         name=name,
         reduce_op=op,
@@ -71,7 +76,7 @@ def _grouped_allreduce(
         return []
     tensors, name = _prepare_group("HorovodGroupedAllreduce", name, tensors)
     return list(
-        MPI_LIB.horovod_grouped_allreduce(
+        _ops().horovod_grouped_allreduce(
             tensors,
             name=name,
             reduce_op=op,
@@ -80,6 +85,28 @@ def _grouped_allreduce(
             ignore_name_scope=ignore_name_scope,
             process_set_id=set_id(process_set, "grouped_allreduce"),
         )
+    )
+
+
+@plain
+def allreduce_at_once(
+    tensors: Sequence[Any],
+    names: Sequence[str],
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    ignore_name_scope: bool,
+    process_set: ProcessSet,
+) -> list[Any]:
+    """In a graph that XLA compiles: allreduces of dense tensors under names of their own, in one call."""
+    return XLA_OPS.allreduce_each(
+        [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors],
+        names,
+        reduce_op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+        ignore_name_scope=ignore_name_scope,
+        process_set_id=set_id(process_set, "allreduce"),
     )
 
 
@@ -95,7 +122,7 @@ def _reducescatter(
 ) -> Any:
     """Reduces a dense tensor and leaves each rank its share of the rows."""
     tensor, name = _prepare("HorovodReducescatter", name, tensor)
-    return MPI_LIB.horovod_reducescatter(
+    return _ops().horovod_reducescatter(
         tensor,
         name=name,
         reduce_op=op,
@@ -121,7 +148,7 @@ def _grouped_reducescatter(
         return []
     tensors, name = _prepare_group("HorovodGroupedReducescatter", name, tensors)
     return list(
-        MPI_LIB.horovod_grouped_reducescatter(
+        _ops().horovod_grouped_reducescatter(
             tensors,
             name=name,
             reduce_op=op,
@@ -142,8 +169,17 @@ def allgather(
 ) -> Any:
     """The rows of all ranks of the set, in rank order. First dimensions may differ. Differentiable."""
     tensor, name = _prepare("HorovodAllgather", name, tensor)
-    return MPI_LIB.horovod_allgather(
+    return _ops().horovod_allgather(
         tensor, name=name, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set, "allgather")
+    )
+
+
+@plain
+def allgather_of(tensor: Any, rows: int, ignore_name_scope: bool, process_set: ProcessSet) -> Any:
+    """In a graph that XLA compiles: the allgather of `rows` rows in all, of which ranks may have different numbers."""
+    tensor, name = _prepare("HorovodAllgather", None, tensor)
+    return XLA_OPS.horovod_allgather(
+        tensor, name, rows, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set, "allgather")
     )
 
 
@@ -159,7 +195,7 @@ def grouped_allgather(
         return []
     tensors, name = _prepare_group("HorovodGroupedAllgather", name, tensors)
     return list(
-        MPI_LIB.horovod_grouped_allgather(
+        _ops().horovod_grouped_allgather(
             tensors,
             name=name,
             ignore_name_scope=ignore_name_scope,
@@ -178,7 +214,7 @@ def broadcast(
 ) -> Any:
     """The tensor of global rank `root_rank`, on all ranks of the set. Differentiable."""
     tensor, name = _prepare("HorovodBroadcast", name, tensor)
-    return MPI_LIB.horovod_broadcast(
+    return _ops().horovod_broadcast(
         tensor,
         name=name,
         root_rank=root_rank,
@@ -201,7 +237,7 @@ def alltoall(
     """
     tensor, name = _prepare("HorovodAlltoall", name, tensor)
     wanted = tf.convert_to_tensor(splits if splits is not None else [], dtype=tf.int32)
-    output, received = MPI_LIB.horovod_alltoall(
+    output, received = _ops().horovod_alltoall(
         tensor,
         splits=wanted,
         name=name,
@@ -217,7 +253,7 @@ def join() -> Any:
 
     Meanwhile the others may go on with allreduce on the global set, to which this rank contributes zeros.
     """
-    return MPI_LIB.horovod_join()
+    return _ops().horovod_join()
 
 
 # What the session says when the op runs, not when the graph is built.
@@ -226,28 +262,28 @@ def join() -> Any:
 @plain
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """The number of ranks of a process set, as an int32 scalar."""
-    return MPI_LIB.horovod_size(process_set_id=process_set_id, name=name)
+    return _ops().horovod_size(process_set_id=process_set_id, name=name)
 
 
 @plain
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """1 on members of the process set, 0 on other ranks, a negative number where there is no such set."""
-    return MPI_LIB.horovod_process_set_included(process_set_id=process_set_id, name=name)
+    return _ops().horovod_process_set_included(process_set_id=process_set_id, name=name)
 
 
 @plain
 def rank_op(name: str | None = None) -> Any:
     """This process' rank, as an int32 scalar."""
-    return MPI_LIB.horovod_rank(name=name)
+    return _ops().horovod_rank(name=name)
 
 
 @plain
 def local_rank_op(name: str | None = None) -> Any:
     """This process' rank among those of its host, as an int32 scalar."""
-    return MPI_LIB.horovod_local_rank(name=name)
+    return _ops().horovod_local_rank(name=name)
 
 
 @plain
 def local_size_op(name: str | None = None) -> Any:
     """The number of ranks on this host, as an int32 scalar."""
-    return MPI_LIB.horovod_local_size(name=name)
+    return _ops().horovod_local_size(name=name)

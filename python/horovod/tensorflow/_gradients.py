@@ -7,8 +7,16 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, _temp_process_set_object
-from horovod.tensorflow._dense import _allreduce, _grouped_allreduce, allgather, alltoall, grouped_allgather
+from horovod.tensorflow._dense import (
+    _allreduce,
+    _grouped_allreduce,
+    allgather,
+    allgather_of,
+    alltoall,
+    grouped_allgather,
+)
 from horovod.tensorflow._session import basics, set_size
+from horovod.tensorflow._xla_support import in_xla
 
 Op = Any  # a tf.Operation, or what eager mode has in its place
 
@@ -36,8 +44,12 @@ def _of_grouped_allreduce(op: Op, *grads: Any) -> Any:
     return _grouped_allreduce(list(grads), **_reduction(op))
 
 
-def _own_rows(gathered: Any, rows: Any, process_set: ProcessSet) -> Any:
-    """This rank's part of what an allgather of `rows` rows here has put together."""
+def _own_rows(gathered: Any, given: Any, process_set: ProcessSet) -> Any:
+    """This rank's part of what an allgather of `given` here has put together."""
+    if in_xla():  # there all ranks have the same number of rows
+        rows = (given.shape.as_list() or [1])[0]
+        return tf.reshape(gathered[process_set.rank() * rows :][:rows], given.shape)
+    rows = tf.shape(given)[0]
     rows_of_all = allgather(tf.reshape(rows, [1]), process_set=process_set)
     start = tf.reduce_sum(rows_of_all[: process_set.rank()])
     return gathered[start : start + rows]
@@ -48,27 +60,28 @@ def _of_allgather(op: Op, grad: Any) -> Any:
     reduced = _allreduce(
         grad, op=basics.Average, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=process_set
     )
-    return _own_rows(reduced, tf.shape(op.inputs[0])[0], process_set)
+    return _own_rows(reduced, op.inputs[0], process_set)
 
 
 def _of_grouped_allgather(op: Op, *grads: Any) -> Any:
     process_set = _set_of(op)
     scope = op.get_attr("ignore_name_scope")
     reduced = _grouped_allreduce(list(grads), op=basics.Average, ignore_name_scope=scope, process_set=process_set)
-    return [
-        _own_rows(one, tf.shape(given)[0], process_set) for one, given in zip(reduced, op.inputs, strict=True)
-    ]
+    return [_own_rows(one, given, process_set) for one, given in zip(reduced, op.inputs, strict=True)]
 
 
 def _of_broadcast(op: Op, grad: Any) -> Any:
     scope = op.get_attr("ignore_name_scope")
     reduced = _allreduce(grad, op=basics.Average, ignore_name_scope=scope, process_set=_set_of(op))
-    return reduced if basics.rank() == op.get_attr("root_rank") else reduced * 0
+    # All ranks have the same nodes: gradients that follow are named after their number.
+    return reduced * (1 if basics.rank() == op.get_attr("root_rank") else 0)
 
 
-def _of_alltoall(op: Op, grad: Any, _: Any) -> Any:
-    received = op.outputs[1]
+def _of_alltoall(op: Op, grad: Any, *_: Any) -> Any:
     scope = op.get_attr("ignore_name_scope")
+    if in_xla():  # equal shares
+        return alltoall(grad, ignore_name_scope=scope, process_set=_set_of(op))
+    received = op.outputs[1]
     back, _ = alltoall(grad, splits=received, ignore_name_scope=scope, process_set=_set_of(op))
     return [back, None]
 
@@ -81,16 +94,25 @@ def _scaled_like_reducescatter(op: Op, grad: Any) -> Any:
 
 
 def _of_reducescatter(op: Op, grad: Any) -> Any:
-    scope = op.get_attr("ignore_name_scope")
-    return allgather(_scaled_like_reducescatter(op, grad), ignore_name_scope=scope, process_set=_set_of(op))
+    return _gather_shares(op, _scaled_like_reducescatter(op, grad), op.inputs[0])
+
+
+def _gather_shares(op: Op, share: Any, given: Any) -> Any:
+    """All rows of what reducescatter has made of `given`."""
+    options: dict[str, Any] = {"ignore_name_scope": op.get_attr("ignore_name_scope"), "process_set": _set_of(op)}
+    if in_xla():  # shares need not be equal, but together they are what was given
+        return allgather_of(share, given.shape[0], **options)
+    return allgather(share, **options)
 
 
 def _of_grouped_reducescatter(op: Op, *grads: Any) -> Any:
     scaled = [_scaled_like_reducescatter(op, grad) for grad in grads]
+    if in_xla():
+        return [_gather_shares(op, one, given) for one, given in zip(scaled, op.inputs, strict=True)]
     return grouped_allgather(scaled, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=_set_of(op))
 
 
-_GRADIENTS = {
+GRADIENTS = {
     "HorovodAllreduce": _of_allreduce,
     "HorovodGroupedAllreduce": _of_grouped_allreduce,
     "HorovodAllgather": _of_allgather,
@@ -101,7 +123,7 @@ _GRADIENTS = {
     "HorovodGroupedReducescatter": _of_grouped_reducescatter,
 }
 
-for _name, _gradient in _GRADIENTS.items():
+for _name, _gradient in GRADIENTS.items():
     tf.RegisterGradient(_name)(_gradient)
 for _name in ("Join", "Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank"):
     tf.no_gradient(f"Horovod{_name}")

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
-from horovod.tensorflow._collectives import AVERAGE, allreduce, elastic_enabled, grouped_allreduce
+from horovod.tensorflow._collectives import AVERAGE, allreduce_each, elastic_enabled, grouped_allreduce
 from horovod.tensorflow._dense import process_set_included_op, size_op
 from horovod.tensorflow._session import basics, set_id
 from horovod.tensorflow.compression import Compressor
@@ -99,7 +99,7 @@ class GradientReduction:
         # By position: what tensors are called depends on how many models a rank has built before.
         common = {**self._common, "ignore_name_scope": generic}
         if not plan:
-            return [allreduce(g, name=f"grad_{i}", **common) for i, g in zip(places, grads, strict=True)]
+            return allreduce_each(grads, [f"grad_{i}" for i in places], **common)
         result: list[Any] = [None] * len(grads)
         for number, group in enumerate(plan):
             reduced = grouped_allreduce([grads[i] for i in group], name=f"grad_group_{number}", **common)

@@ -63,21 +63,6 @@ def refs_to_vars(refs: Any) -> Any:
     return refs.deref()
 
 
-def check_not_compiled() -> None:
-    """RuntimeError where XLA would compile the op that is about to be made: it has no kernel for it."""
-    if _executing_eagerly():
-        return
-    try:
-        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-    except ImportError:
-        return  # TensorFlow says so itself, when it compiles
-    if GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-        raise RuntimeError(
-            "Horovod's collectives cannot be compiled by XLA in this build: use tf.function(jit_compile=False), or "
-            "model.compile(..., jit_compile=False) with Keras"
-        )
-
-
 def plain(function: Function) -> Function:
     """Keeps autograph from rewriting the function when a tf.function calls it."""
     return cast(Function, tf.autograph.experimental.do_not_convert(function))

@@ -16,7 +16,16 @@ TfApi& table() {
   return api;
 }
 
-void* find(const char* symbol) {
+template <typename Function>
+void fill(Function& function, const char* symbol, std::string& missing) {
+  void* const address = find_tf_symbol(symbol);
+  function = reinterpret_cast<Function>(address);
+  if (address == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
+}
+
+}  // namespace
+
+void* find_tf_symbol(const char* symbol) {
   for (const char* library : kLibraries) {
     void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) continue;
@@ -26,15 +35,6 @@ void* find(const char* symbol) {
   }
   return ::dlsym(RTLD_DEFAULT, symbol);
 }
-
-template <typename Function>
-void fill(Function& function, const char* symbol, std::string& missing) {
-  void* const address = find(symbol);
-  function = reinterpret_cast<Function>(address);
-  if (address == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(symbol);
-}
-
-}  // namespace
 
 Status load_tf_api() {
   std::string missing;

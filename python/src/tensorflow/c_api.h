@@ -28,6 +28,7 @@ namespace hvd::tensorflow {
 // TF_Code
 enum class TfCode : int {
   kOk = 0,
+  kCancelled = 1,
   kUnknown = 2,
   kInvalidArgument = 3,
   kFailedPrecondition = 9,
@@ -113,6 +114,8 @@ struct TfApi {
 #undef HVD_TF_MEMBER
 };
 
+// The address of a function in the TensorFlow that this process has loaded, or null.
+void* find_tf_symbol(const char* symbol);
 // Finds all functions in the TensorFlow that this process has loaded. kPrecondition names what is missing.
 Status load_tf_api();
 // Requires: load_tf_api() succeeded. Any thread.

@@ -19,33 +19,9 @@ using python::published_session;
 constexpr std::int32_t kNotInitialised = -1;
 constexpr std::int32_t kUnknownSet = -3;
 
-using Answer = Result<std::int32_t> (*)(std::int32_t process_set);
-
-Result<std::int32_t> size_of(std::int32_t process_set) {
+Result<std::int32_t> of_topology(int JobTopology::*field) {
   HVD_ASSIGN_OR_RETURN(const auto session, published_session());
-  if (process_set == kGlobalProcessSet) return session->topology().size;
-  const auto sets = session->process_sets();
-  const auto found = sets.find(process_set);
-  if (found == sets.end()) {
-    return Status::invalid_argument("size: process set " + std::to_string(process_set) + " does not exist");
-  }
-  return static_cast<std::int32_t>(found->second.size());
-}
-
-Result<std::int32_t> is_included(std::int32_t process_set) {
-  const auto session = published_session();
-  if (!session.is_ok()) return kNotInitialised;
-  const auto sets = session.value()->process_sets();
-  const auto found = sets.find(process_set);
-  if (found == sets.end()) return kUnknownSet;
-  const int own = session.value()->topology().rank;
-  return std::find(found->second.begin(), found->second.end(), own) != found->second.end() ? 1 : 0;
-}
-
-template <int JobTopology::*kField>
-Result<std::int32_t> of_topology(std::int32_t) {
-  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
-  return session->topology().*kField;
+  return session->topology().*field;
 }
 
 void answer(TF_OpKernelContext* context, const Result<std::int32_t>& value) {
@@ -65,7 +41,7 @@ void answer(TF_OpKernelContext* context, const Result<std::int32_t>& value) {
   tf().DeleteTensor(output);
 }
 
-template <Answer kAnswer>
+template <QueryAnswer kAnswer>
 void compute(void* kernel, TF_OpKernelContext* context) {
   const std::int32_t process_set = kernel != nullptr ? *static_cast<const std::int32_t*>(kernel) : kGlobalProcessSet;
   try {
@@ -86,10 +62,35 @@ void destroy(void* kernel) { delete static_cast<std::int32_t*>(kernel); }
 
 }  // namespace
 
-QueryFunctions size_kernel() { return {&create_with_set, &compute<&size_of>, &destroy}; }
-QueryFunctions process_set_included_kernel() { return {&create_with_set, &compute<&is_included>, &destroy}; }
-QueryFunctions local_size_kernel() { return {&create_plain, &compute<&of_topology<&JobTopology::local_size>>, &destroy}; }
-QueryFunctions rank_kernel() { return {&create_plain, &compute<&of_topology<&JobTopology::rank>>, &destroy}; }
-QueryFunctions local_rank_kernel() { return {&create_plain, &compute<&of_topology<&JobTopology::local_rank>>, &destroy}; }
+Result<std::int32_t> answer_size(std::int32_t process_set) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  if (process_set == kGlobalProcessSet) return session->topology().size;
+  const auto sets = session->process_sets();
+  const auto found = sets.find(process_set);
+  if (found == sets.end()) {
+    return Status::invalid_argument("size: process set " + std::to_string(process_set) + " does not exist");
+  }
+  return static_cast<std::int32_t>(found->second.size());
+}
+
+Result<std::int32_t> answer_process_set_included(std::int32_t process_set) {
+  const auto session = published_session();
+  if (!session.is_ok()) return kNotInitialised;
+  const auto sets = session.value()->process_sets();
+  const auto found = sets.find(process_set);
+  if (found == sets.end()) return kUnknownSet;
+  const int own = session.value()->topology().rank;
+  return std::find(found->second.begin(), found->second.end(), own) != found->second.end() ? 1 : 0;
+}
+
+Result<std::int32_t> answer_local_size(std::int32_t) { return of_topology(&JobTopology::local_size); }
+Result<std::int32_t> answer_rank(std::int32_t) { return of_topology(&JobTopology::rank); }
+Result<std::int32_t> answer_local_rank(std::int32_t) { return of_topology(&JobTopology::local_rank); }
+
+QueryFunctions size_kernel() { return {&create_with_set, &compute<&answer_size>, &destroy}; }
+QueryFunctions process_set_included_kernel() { return {&create_with_set, &compute<&answer_process_set_included>, &destroy}; }
+QueryFunctions local_size_kernel() { return {&create_plain, &compute<&answer_local_size>, &destroy}; }
+QueryFunctions rank_kernel() { return {&create_plain, &compute<&answer_rank>, &destroy}; }
+QueryFunctions local_rank_kernel() { return {&create_plain, &compute<&answer_local_rank>, &destroy}; }
 
 }  // namespace hvd::tensorflow

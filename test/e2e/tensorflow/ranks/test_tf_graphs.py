@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,74 @@ def test_an_op_whose_result_is_not_used_runs() -> None:
         function()
 
 
+def nodes_that_ran(run: Callable[[], Any]) -> Counter[str]:
+    """The types of Horovod's nodes in the graph of a function as it was run, after all of TensorFlow's optimisations."""
+    from tensorflow.python.eager import context
+
+    context.enable_run_metadata()
+    try:
+        tf.function(run)()
+        graphs = context.export_run_metadata().partition_graphs
+    finally:
+        context.disable_run_metadata()
+    nodes = [node.op for graph in graphs for node in graph.node]
+    nodes += [node.op for graph in graphs for function in graph.library.function for node in function.node_def]
+    assert nodes, "no graph was recorded"
+    return Counter(op for op in nodes if op.startswith("Horovod"))
+
+
+def test_optimisations_leave_every_op() -> None:
+    """Neither folded nor pruned nor merged: constant inputs, equal ops, results that nobody uses, zero factors."""
+
+    def run() -> Any:
+        one = tf.constant([1.0, 2.0])
+        for _ in range(3):
+            hvd.allreduce(one, name="unused")
+        for _ in range(2):
+            hvd.rank_op()
+            hvd.size_op()
+        merged = hvd.allreduce(one, name="same") + hvd.allreduce(one, name="same")
+        return 0.0 * merged, hvd.allgather(one), hvd.broadcast(one, 0), hvd.reducescatter(tf.ones([hvd.size()]))
+
+    expected = {
+        "HorovodAllreduce": 5,
+        "HorovodRank": 2,
+        "HorovodSize": 2,
+        "HorovodAllgather": 1,
+        "HorovodBroadcast": 1,
+        "HorovodReducescatter": 1,
+    }
+    assert nodes_that_ran(run) == expected
+
+
+def test_no_op_waits_for_another() -> None:
+    """All run, and none has an edge from another, in the function and in a loop and a branch of it."""
+
+    def run() -> Any:
+        x = tf.ones([2])
+        made = [hvd.allreduce(x, name=f"t{i}") for i in range(3)]
+        made += [hvd.allgather(x), hvd.broadcast(x, 0), hvd.alltoall(tf.ones([hvd.size()])), hvd.reducescatter(tf.ones([hvd.size()]))]
+        made += hvd.grouped_allreduce([x, x])
+        for _ in tf.range(2):
+            hvd.allreduce(x, name="loop1")
+            hvd.allreduce(x, name="loop2")
+        return made
+
+    def horovods(graph: Any) -> list[Any]:
+        found = [op for op in graph.get_operations() if op.type.startswith("Horovod")]
+        for name in {attr.func.name for op in graph.get_operations() for attr in op.node_def.attr.values()}:
+            if name and "body" in name:
+                found += horovods(graph._get_function(name).graph)
+        return found
+
+    ops = horovods(tf.function(run).get_concrete_function().graph)
+    assert len(ops) == 10
+    assert {"loop1", "loop2"} <= {op.name.rsplit("/")[-1] for op in ops}
+    for op in ops:
+        assert op.control_inputs == [], op.name
+        assert op in op.graph.control_outputs, op.name
+
+
 @pytest.mark.usefixtures("several_ranks")
 def test_equal_ops_are_not_merged() -> None:
     """Rank 0 has both in one function: merged, one of them would never meet the other ranks'."""
@@ -58,6 +129,94 @@ def test_ranks_may_trace_in_another_order() -> None:
     for _ in range(3):
         for i, result in enumerate(tf.function(run)()):
             same(result, np.full([3], i * hvd.size(), np.float32))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "allreduce": lambda: hvd.allreduce(tf.fill([3], 1.0), name="a", op=hvd.Sum),
+    "grouped": lambda: hvd.grouped_allreduce([tf.fill([3], 1.0)] * 2, name="g", op=hvd.Sum)[0],
+    "broadcast": lambda: hvd.broadcast(tf.fill([3], float(hvd.size())), 0, name="b"),
+    "allgather": lambda: tf.reduce_sum(hvd.allgather(tf.fill([1, 3], 1.0), name="c"), 0),
+    "alltoall": lambda: tf.fill([3], tf.reduce_sum(hvd.alltoall(tf.ones([hvd.size()]), name="d"))),
+    "reducescatter": lambda: hvd.reducescatter(tf.ones([3 * hvd.size()]), op=hvd.Sum, name="e"),
+}
+
+
+def in_another_order_on_each_rank(round_: int) -> list[str]:
+    order = list(KINDS)
+    random.Random(100 * round_ + hvd.rank()).shuffle(order)
+    return order
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_kinds_in_any_order_in_a_function(round_: int) -> None:
+    order = in_another_order_on_each_rank(round_)
+    for result in tf.function(lambda: [KINDS[kind]() for kind in order])():
+        same(result, np.full([3], hvd.size(), np.float32))
+
+
+@pytest.mark.parametrize("round_", range(3))
+def test_kinds_in_any_order_in_a_session(round_: int) -> None:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        results = [KINDS[kind]() for kind in in_another_order_on_each_rank(round_)]
+        random.Random(hvd.rank()).shuffle(results)
+        for _ in range(2):
+            for result in session.run(results):
+                same(result, np.full([3], hvd.size(), np.float32))
+
+
+def test_kinds_in_any_order_in_eager_threads() -> None:
+    """One thread each: a single one runs them one by one, in the same order on all ranks."""
+    with ThreadPoolExecutor(len(KINDS)) as pool:
+        for round_ in range(3):
+            started = [pool.submit(KINDS[kind]) for kind in in_another_order_on_each_rank(round_)]
+            for one in started:
+                same(one.result(60), np.full([3], hvd.size(), np.float32))
+
+
+@pytest.mark.parametrize("round_", range(2))
+def test_kinds_in_any_order_in_loops_and_branches(round_: int) -> None:
+    order = in_another_order_on_each_rank(round_)
+
+    def run() -> Any:
+        total = tf.zeros([3])
+        for _ in tf.range(3):
+            if tf.reduce_sum(total) >= 0:
+                for kind in order:
+                    total += KINDS[kind]()
+        return total
+
+    same(tf.function(run)(), np.full([3], 3 * len(KINDS) * hvd.size(), np.float32))
+
+
+def test_iterations_that_need_nothing_of_each_other() -> None:
+    """The same node is never pending twice."""
+
+    def run(count: Any) -> Any:
+        results = tf.TensorArray(tf.float32, count)
+        for i in tf.range(count):
+            results = results.write(i, hvd.allreduce(tf.fill([2], tf.cast(i, tf.float32)), op=hvd.Sum))
+        return results.stack()
+
+    expected = np.repeat(np.arange(20, dtype=np.float32)[:, None], 2, axis=1) * hvd.size()
+    same(tf.function(run)(tf.constant(20)), expected)
+
+
+def test_functions_in_functions() -> None:
+    """Called several times, with other shapes, two levels deep; what stands inside runs in any order."""
+    order = in_another_order_on_each_rank(7)
+    innermost = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum), reduce_retracing=True)
+
+    def inner(x: Any) -> Any:
+        everything = [KINDS[kind]() for kind in order]
+        return tf.reduce_sum(tf.add_n(everything)) + tf.reduce_sum(innermost(x))
+
+    middle = tf.function(inner, reduce_retracing=True)
+
+    def run() -> Any:
+        return [middle(tf.ones([n])) for n in range(1, 5)]
+
+    for n, result in enumerate(tf.function(run)(), 1):
+        assert float(result) == (3 * len(KINDS) + n) * hvd.size()
 
 
 def test_many_are_pending_at_once_on_few_threads() -> None:
@@ -111,19 +270,3 @@ def test_inputs_outlive_their_names() -> None:
     first = tf.function(run)().numpy()
     for _ in range(20):
         same(tf.function(run)(), first)
-
-
-def test_xla_is_refused_with_what_to_set() -> None:
-    with pytest.raises(RuntimeError, match="jit_compile=False"):
-        tf.function(lambda x: hvd.allreduce(x), jit_compile=True)(tf.ones([2]))  # noqa: PLW0108
-
-
-def test_a_callback_keeps_keras_from_compiling() -> None:
-    import horovod.tensorflow.keras as hvd_tfk
-
-    model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
-    optimizer = hvd_tfk.DistributedOptimizer(tf.keras.optimizers.SGD(0.1))
-    model.compile(optimizer, loss="mse", jit_compile=True)
-    callback = hvd_tfk.callbacks.BroadcastGlobalVariablesCallback(0)
-    model.fit(np.ones([4, 2]), np.ones([4, 1]), verbose=0, callbacks=[callback])
-    assert callback.broadcast_done

@@ -1,0 +1,205 @@
+#include "python/src/tensorflow/xla_collective.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "horovod/session.h"
+#include "python/src/published_session.h"
+#include "python/src/tensorflow/query_kernel.h"
+#include "python/src/tensorflow/xla_call.h"
+
+namespace hvd::tensorflow {
+
+namespace {
+
+using python::published_session;
+
+constexpr std::chrono::milliseconds kLook{1000};  // how often a wait wakes up; nothing depends on it
+
+// One operation of a call, until it is done. Its address must not change.
+struct Part {
+  TensorRef result;             // where XLA wants it
+  std::string name;
+  HandlePtr handle;
+  std::vector<std::byte> other;  // takes a result of another shape, so that the collective can end as on other ranks
+};
+
+bool keeps_shape(OpType op) { return op == OpType::kAllreduce || op == OpType::kBroadcast; }
+
+Result<Operation> read_operation(const XlaCall& call, OpType op) {
+  Operation operation;
+  operation.op = op;
+  HVD_ASSIGN_OR_RETURN(operation.process_set, call.integer("process_set_id"));
+  HVD_ASSIGN_OR_RETURN(const std::int32_t reduce_op, call.integer("reduce_op"));
+  if (reduce_op < 0 || reduce_op >= kReduceOpCount) {
+    return Status::invalid_argument("reduce_op: expected 0 to " + std::to_string(kReduceOpCount - 1) + ", got " +
+                                    std::to_string(reduce_op));
+  }
+  operation.reduce_op = static_cast<ReduceOp>(reduce_op);
+  HVD_ASSIGN_OR_RETURN(operation.prescale, call.number("prescale_factor"));
+  HVD_ASSIGN_OR_RETURN(operation.postscale, call.number("postscale_factor"));
+  HVD_ASSIGN_OR_RETURN(operation.root_rank, call.integer("root_rank"));
+  return operation;
+}
+
+// "a,b,c" in pieces.
+std::vector<std::string> split_names(const std::string& names) {
+  std::vector<std::string> pieces;
+  for (std::size_t start = 0; start <= names.size();) {
+    const std::size_t end = std::min(names.find(',', start), names.size());
+    pieces.push_back(names.substr(start, end - start));
+    start = end + 1;
+  }
+  return pieces;
+}
+
+Result<void*> memory_for(Part& part, const Shape& shape) {
+  if (shape == part.result.shape) return part.result.data;
+  part.other.resize(std::max<std::size_t>(
+      static_cast<std::size_t>(num_elements(shape)) * element_size(part.result.dtype), 1));
+  return static_cast<void*>(part.other.data());
+}
+
+Status attach_tensors(Operation& operation, Part& part, const XlaCall& call, int index) {
+  operation.name = part.name;
+  HVD_ASSIGN_OR_RETURN(operation.input, call.argument(index));
+  HVD_ASSIGN_OR_RETURN(part.result, call.result(index));
+  if (keeps_shape(operation.op)) {
+    operation.output = part.result.data;
+  } else {
+    operation.allocate_output = [&part](const Shape& shape) { return memory_for(part, shape); };
+  }
+  return Status::ok();
+}
+
+// The memory is the program's: there is no way back before the core is done with it.
+void wait(const HandlePtr& handle) {
+  while (!handle->wait_for(kLook)) {
+  }
+}
+
+Status check_rows(const Part& part, bool equal_rows) {
+  const Shape& shape = part.handle->output_shape();
+  const auto& rows = part.handle->received_splits();
+  const bool differ = equal_rows && std::adjacent_find(rows.begin(), rows.end(), std::not_equal_to<>()) != rows.end();
+  if (part.other.empty() && !differ) return Status::ok();
+  return Status::invalid_argument(
+      "\"" + part.name + "\": XLA has compiled a result of shape " + to_string(part.result.shape) +
+      ", but all ranks together make " + to_string(shape) + (differ ? ", from different numbers of rows" : "") +
+      ". In a compiled function the first dimension must be the same on all ranks, and the number of ranks what it was "
+      "when the function was traced; else use jit_compile=False");
+}
+
+// Waits for all that was submitted, whatever became of the rest; the first failure, which `submitted` may be.
+Status finish(std::deque<Part>& parts, Status submitted, OpType op, bool equal_rows) {
+  Status first = std::move(submitted);
+  for (Part& part : parts) {
+    if (part.handle == nullptr) continue;
+    wait(part.handle);
+    if (first.is_ok()) first = part.handle->status();
+    if (first.is_ok() && !keeps_shape(op)) first = check_rows(part, equal_rows);
+  }
+  return first;
+}
+
+Status submit_together(std::vector<Operation> operations, std::deque<Part>& parts) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  HVD_ASSIGN_OR_RETURN(auto handles, session->enqueue_group(std::move(operations)));
+  for (std::size_t i = 0; i < handles.size(); ++i) parts[i].handle = std::move(handles[i]);
+  return Status::ok();
+}
+
+Status submit_each(std::vector<Operation> operations, std::deque<Part>& parts) {
+  HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    HVD_ASSIGN_OR_RETURN(parts[i].handle, session->enqueue(std::move(operations[i])));
+  }
+  return Status::ok();
+}
+
+Status hand_on_token(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const TensorRef before, call.argument(call.arguments() - 1));
+  HVD_ASSIGN_OR_RETURN(const TensorRef after, call.result(call.results() - 1));
+  *static_cast<std::int32_t*>(after.data) = *static_cast<const std::int32_t*>(before.data);
+  return Status::ok();
+}
+
+// All operations are on their way before the first is waited for, so their order does not matter to other ranks.
+template <OpType kOp, bool kGrouped>
+Status collective(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const Operation common, read_operation(call, kOp));
+  HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
+  HVD_ASSIGN_OR_RETURN(const std::int32_t equal_rows, call.integer("equal_rows"));
+  const std::vector<std::string> names = split_names(joined);
+  const int count = call.arguments() - 1;
+  if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
+    return Status::internal("the compiled program calls " + joined + " with " + std::to_string(call.arguments()) +
+                            " arguments and " + std::to_string(call.results()) + " results");
+  }
+  std::deque<Part> parts;
+  std::vector<Operation> operations;
+  for (int i = 0; i < count; ++i) {
+    parts.emplace_back().name = names[static_cast<std::size_t>(i)];
+    operations.push_back(common);
+    HVD_RETURN_IF_ERROR(attach_tensors(operations.back(), parts.back(), call, i));
+  }
+  Status submitted = kGrouped ? submit_together(std::move(operations), parts) : submit_each(std::move(operations), parts);
+  HVD_RETURN_IF_ERROR(finish(parts, std::move(submitted), kOp, equal_rows != 0));
+  return hand_on_token(call);
+}
+
+Status join(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const TensorRef last_rank, call.result(0));
+  std::deque<Part> parts(1);
+  std::vector<Operation> operations(1);
+  operations.front().op = OpType::kJoin;
+  operations.front().name = "join.noname";
+  HVD_RETURN_IF_ERROR(submit_each(std::move(operations), parts));
+  wait(parts.front().handle);
+  HVD_RETURN_IF_ERROR(parts.front().handle->status());
+  *static_cast<std::int32_t*>(last_rank.data) = static_cast<std::int32_t>(parts.front().handle->value());
+  return hand_on_token(call);
+}
+
+template <QueryAnswer kAnswer>
+Status query(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const std::int32_t process_set, call.integer("process_set_id"));
+  HVD_ASSIGN_OR_RETURN(const std::int32_t value, kAnswer(process_set));
+  HVD_ASSIGN_OR_RETURN(const TensorRef result, call.result(0));
+  *static_cast<std::int32_t*>(result.data) = value;
+  return Status::ok();
+}
+
+template <OpType kOp, bool kGrouped = false>
+constexpr ffi::Handler* kCollective = &xla_handler<&collective<kOp, kGrouped>>;
+template <QueryAnswer kAnswer>
+constexpr ffi::Handler* kQuery = &xla_handler<&query<kAnswer>>;
+
+constexpr std::array kTargets{
+    XlaTarget{"horovod_allreduce", kCollective<OpType::kAllreduce>},
+    XlaTarget{"horovod_grouped_allreduce", kCollective<OpType::kAllreduce, true>},
+    XlaTarget{"horovod_allgather", kCollective<OpType::kAllgather>},
+    XlaTarget{"horovod_grouped_allgather", kCollective<OpType::kAllgather, true>},
+    XlaTarget{"horovod_broadcast", kCollective<OpType::kBroadcast>},
+    XlaTarget{"horovod_alltoall", kCollective<OpType::kAlltoall>},
+    XlaTarget{"horovod_reducescatter", kCollective<OpType::kReducescatter>},
+    XlaTarget{"horovod_grouped_reducescatter", kCollective<OpType::kReducescatter, true>},
+    XlaTarget{"horovod_join", &xla_handler<&join>},
+    XlaTarget{"horovod_size", kQuery<&answer_size>},
+    XlaTarget{"horovod_process_set_included", kQuery<&answer_process_set_included>},
+    XlaTarget{"horovod_local_size", kQuery<&answer_local_size>},
+    XlaTarget{"horovod_rank", kQuery<&answer_rank>},
+    XlaTarget{"horovod_local_rank", kQuery<&answer_local_rank>},
+};
+
+}  // namespace
+
+const XlaTarget* begin_xla_targets() { return kTargets.data(); }
+const XlaTarget* end_xla_targets() { return kTargets.data() + kTargets.size(); }
+
+}  // namespace hvd::tensorflow
