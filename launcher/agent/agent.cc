@@ -113,8 +113,8 @@ Status Agent::handle(const Frame& frame) {
 
 Status Agent::launch(LaunchMessage message) {
   if (launch_) return Status::precondition("an agent got a second launch frame");
-  HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret, [this](int rank) {
-                         send(FrameType::kRankFailing, RankFailingMessage{rank});
+  HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret, [this](int rank, rendezvous::AgentNotice kind) {
+                         send(FrameType::kRankFailing, RankFailingMessage{rank, kind == rendezvous::AgentNotice::kLeaving});
                        }));
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {

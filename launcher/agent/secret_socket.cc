@@ -77,9 +77,14 @@ class SecretSocket::Client {
   // What the bytes so far ask for; meaningless unless kAgentRequestBytes are there.
   std::uint8_t kind() const { return request_[rendezvous::kAgentMagic.size()]; }
 
+  bool is_notice() const {
+    const auto notice = static_cast<rendezvous::AgentNotice>(kind());
+    return notice == rendezvous::AgentNotice::kFailing || notice == rendezvous::AgentNotice::kLeaving;
+  }
+
   std::size_t wanted() const {
-    const bool is_notice = received_ >= rendezvous::kAgentRequestBytes && kind() == rendezvous::kAgentNoticeFailing;
-    return is_notice ? rendezvous::kAgentNoticeBytes : rendezvous::kAgentRequestBytes;
+    const bool has_kind = received_ >= rendezvous::kAgentRequestBytes;
+    return has_kind && is_notice() ? rendezvous::kAgentNoticeBytes : rendezvous::kAgentRequestBytes;
   }
 
   void answer() {
@@ -92,10 +97,10 @@ class SecretSocket::Client {
     if (kind() == rendezvous::kAgentRequestSecret) {
       std::memcpy(out.data() + size, owner_.secret_.bytes().data(), crypto::kSecretSize);
       size = out.size();
-    } else if (kind() == rendezvous::kAgentNoticeFailing) {
+    } else if (is_notice()) {
       std::int32_t rank = 0;
       std::memcpy(&rank, request_.data() + size, sizeof(rank));
-      if (owner_.on_failing_) owner_.on_failing_(rank);
+      if (owner_.on_notice_) owner_.on_notice_(rank, static_cast<rendezvous::AgentNotice>(kind()));
     } else {
       return;
     }
@@ -113,13 +118,13 @@ class SecretSocket::Client {
 };
 
 SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name,
-                           std::function<void(int)> on_failing)
-    : loop_(loop), secret_(secret), name_(std::move(name)), on_failing_(std::move(on_failing)) {}
+                           OnNotice on_notice)
+    : loop_(loop), secret_(secret), name_(std::move(name)), on_notice_(std::move(on_notice)) {}
 SecretSocket::~SecretSocket() = default;
 
 Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& secret,
-                                                         std::function<void(int)> on_failing) {
-  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name(), std::move(on_failing)));
+                                                         OnNotice on_notice) {
+  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name(), std::move(on_notice)));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
   const int rc = self->poll_.init(
       self.get(), [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });

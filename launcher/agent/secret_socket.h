@@ -7,6 +7,7 @@
 
 #include "launcher/process/main_loop.h"
 #include "launcher/process/uv_handle.h"
+#include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
@@ -15,15 +16,16 @@
 namespace hvd::launcher {
 
 // Hands the job secret to processes of our own uid on this host, as often as they ask, and hears of ranks that go down by
-// their own fault: the abstract AF_UNIX socket of docs/design/001-job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
+// their own fault or leave: the abstract AF_UNIX socket of docs/design/001-job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
 // with a deadline; a client of another uid is turned away before a byte is read.
 class SecretSocket {
  public:
   static constexpr std::size_t kMaxClients = 64;
 
-  // `on_failing(rank)` runs before the rank is answered; the number is what the rank said, unchecked.
+  // Runs before the rank is answered; the number is what the rank said, unchecked.
+  using OnNotice = std::function<void(int rank, rendezvous::AgentNotice kind)>;
   static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret,
-                                                    std::function<void(int)> on_failing);
+                                                    OnNotice on_notice);
   ~SecretSocket();
 
   // The value of HOROVOD_AGENT.
@@ -32,7 +34,7 @@ class SecretSocket {
  private:
   class Client;
 
-  SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, std::function<void(int)> on_failing);
+  SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, OnNotice on_notice);
   void accept_all();
   void watch();
   void forget(Client* client);
@@ -40,7 +42,7 @@ class SecretSocket {
   MainLoop& loop_;
   crypto::Secret secret_;
   std::string name_;
-  std::function<void(int)> on_failing_;
+  OnNotice on_notice_;
   Fd listener_;
   UvHandle<uv_poll_t> poll_;
   std::vector<std::unique_ptr<Client>> clients_;

@@ -29,7 +29,7 @@ class ConfigReader {
  private:
   Status read_top(const YAML::Node& key, const YAML::Node& node) {
     if (!key.IsScalar()) return Status::invalid_argument(where(key) + "a section needs a name");
-    const std::string section = key.Scalar();
+    const std::string& section = key.Scalar();
     if (section == "controller") return read_controller(node);
     const std::vector<std::string_view> known = section_names();
     if (std::find(known.begin(), known.end(), section) == known.end()) {

@@ -41,17 +41,17 @@ struct FlagRow {
   FlagKind kind = FlagKind::kText;
   HelpSection section = HelpSection::kGeneral;
   std::string_view help;
-  std::string_view metavar = "";
-  std::string_view off = "";       // kToggle: the opposite spellings
-  std::string_view env = "";
+  std::string_view metavar{};
+  std::string_view off{};          // kToggle: the opposite spellings
+  std::string_view env{};
   FlagExport export_as = FlagExport::kNone;
-  std::string_view yaml = "";      // section.key
+  std::string_view yaml{};         // section.key
   bool yaml_inverted = false;
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::string_view choices = "";   // a|b|c
-  std::string_view group = "";     // rows of one group exclude each other
-  std::string_view needs = "";     // exported only if the value of this dest is true or not empty
+  std::string_view choices{};      // a|b|c
+  std::string_view group{};        // rows of one group exclude each other
+  std::string_view needs{};        // exported only if the value of this dest is true or not empty
   Feature feature = Feature::kBuilt;
 };
 

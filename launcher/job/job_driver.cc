@@ -229,7 +229,7 @@ Status JobDriver::handle_rank(int agent, const Frame& frame) {
   } else if (frame.type == FrameType::kRankFailing) {
     HVD_ASSIGN_OR_RETURN(const RankFailingMessage message, decode_rank_failing(frame.payload));
     HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-    job_.rank_failing(message.rank);
+    message.is_leaving ? job_.rank_leaving(message.rank) : job_.rank_failing(message.rank);
   } else {
     HVD_ASSIGN_OR_RETURN(const RankExitedMessage message, decode_rank_exited(frame.payload));
     HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));

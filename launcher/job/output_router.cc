@@ -28,7 +28,7 @@ Status make_directories(const std::filesystem::path& path) {
 
 }  // namespace
 
-OutputRouter::OutputRouter(MainLoop& loop, const Options& options, Callbacks callbacks)
+OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbacks& callbacks)
     : stdout_(loop, STDOUT_FILENO, {.on_progress = callbacks.on_progress, .on_error = callbacks.on_broken}),
       stderr_(loop, STDERR_FILENO, {.on_progress = callbacks.on_progress, .on_error = callbacks.on_broken}) {
   for (int rank = 0; rank < options.num_proc; ++rank) {

@@ -31,7 +31,7 @@ class OutputRouter {
     std::function<void(Status)> on_broken;   // nobody reads our stdout or stderr any more
   };
 
-  OutputRouter(MainLoop& loop, const Options& options, Callbacks callbacks);
+  OutputRouter(MainLoop& loop, const Options& options, const Callbacks& callbacks);
 
   // Makes <directory>/rank.<rank>/stdout and stderr for every rank; new directories are for the user alone.
   Status open_files(const std::string& directory);

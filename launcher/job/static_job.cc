@@ -101,6 +101,10 @@ void StaticJob::rank_failing(int rank) {
   if (!failing_ && !failure_ && ranks_[static_cast<std::size_t>(rank)].state == RankState::kRunning) failing_ = rank;
 }
 
+void StaticJob::rank_leaving(int rank) {
+  if (!leaving_ && !failure_ && ranks_[static_cast<std::size_t>(rank)].state == RankState::kRunning) leaving_ = rank;
+}
+
 JobActions StaticJob::rank_exited(int rank, const ExitStatus& status, TimePoint now) {
   JobActions out;
   if (ranks_[static_cast<std::size_t>(rank)].state == RankState::kEnded) return out;
@@ -128,6 +132,9 @@ void StaticJob::rank_failed(int rank, const ExitStatus& status, TimePoint now, J
   } else if (failure_->rank == rank) {
     failure_->exit_code = status.shell_code();
     failure_->what = describe(status);
+  } else if (leaving_ == rank) {
+    later_failures_.insert(later_failures_.begin(), "rank " + std::to_string(failure_->rank) + " " + failure_->what);
+    failure_ = failure_of(rank, status.shell_code(), describe(status));
   } else if (later_failures_.size() < kMaxNamed) {
     later_failures_.push_back("rank " + std::to_string(rank) + " " + describe(status));
   }

@@ -66,6 +66,9 @@ class StaticJob {
   // The rank says that it goes down by its own fault. Others that fail because of it may exit before it does; none of them
   // is the first failure then.
   void rank_failing(int rank);
+  // The rank has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
+  // that failed because of it may exit before.
+  void rank_leaving(int rank);
   JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
   JobActions signal_received(int signal, TimePoint now);
   // The launcher itself cannot go on (nobody reads its output): like a signal, with a reason of its own.
@@ -115,6 +118,7 @@ class StaticJob {
   bool launched_ = false;
   std::optional<TimePoint> deadline_;
   std::optional<int> failing_;  // the first rank that announced its failure
+  std::optional<int> leaving_;  // the first rank that left before any failure
   std::optional<JobFailure> failure_;
   std::vector<std::string> later_failures_;
   int stop_code_ = 0;  // of the user's signal, or of stop(); 0: neither

@@ -162,6 +162,7 @@ Result<RankExitedMessage> decode_rank_exited(ByteSpan payload) {
 Bytes encode(const RankFailingMessage& message) {
   ByteWriter out;
   out.put(message.rank);
+  out.put(static_cast<std::uint8_t>(message.is_leaving));
   return out.take();
 }
 
@@ -169,6 +170,7 @@ Result<RankFailingMessage> decode_rank_failing(ByteSpan payload) {
   ByteReader in(payload);
   RankFailingMessage message;
   message.rank = get_rank(in);
+  message.is_leaving = get_flag(in);
   return finish(in, "rank-failing frame", message);
 }
 

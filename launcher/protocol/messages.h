@@ -76,9 +76,11 @@ struct RankExitedMessage {
   std::int32_t signal = 0;
 };
 
-// The rank goes down by its own fault. Its exit follows; those of ranks that failed because of it may come before.
+// The rank goes down by its own fault, or leaves the job, which is a fault if it exits with an error. Its exit follows;
+// those of ranks that failed because of it may come before.
 struct RankFailingMessage {
   std::int32_t rank = -1;
+  bool is_leaving = false;
 };
 
 // kNotice and kError.

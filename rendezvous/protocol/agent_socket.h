@@ -9,7 +9,7 @@
 
 // The agent's socket, docs/design/001-job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
 // sends kAgentHelloBytes and one byte, the request; the agent answers kAgentHelloBytes, one byte,
-// the outcome, then the secret, and closes. A rank that goes down by its own fault sends
+// the outcome, then the secret, and closes. A rank that goes down by its own fault, or that ends while the job runs, sends
 // kAgentHelloBytes, one byte, and its number (i32, little-endian); the answer ends after the outcome.
 namespace hvd::rendezvous {
 
@@ -21,7 +21,7 @@ inline constexpr std::size_t kAgentSocketNameBytes =
 
 inline constexpr std::string_view kAgentMagic = "HVDAGNT1";
 inline constexpr std::uint8_t kAgentRequestSecret = 1;
-inline constexpr std::uint8_t kAgentNoticeFailing = 2;
+enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3 };
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
 inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1;
 inline constexpr std::size_t kAgentNoticeBytes = kAgentRequestBytes + sizeof(std::int32_t);

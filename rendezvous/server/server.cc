@@ -184,7 +184,7 @@ class Server::Impl final : public ConnectionOwner {
   std::jthread thread_;
 };
 
-Result<std::unique_ptr<Server>> Server::start(ServerOptions options) {
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   if (options.num_proc < 1) {
     return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) +
                                     ", expected at least 1");

@@ -30,7 +30,7 @@ class Server {
  public:
   // Listens on one port, picked by the kernel and the same on all addresses. On return it accepts
   // connections.
-  static Result<std::unique_ptr<Server>> start(ServerOptions options);
+  static Result<std::unique_ptr<Server>> start(const ServerOptions& options);
   ~Server();  // closes all connections and joins the thread; waits for no client
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;

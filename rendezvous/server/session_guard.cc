@@ -1,13 +1,11 @@
 #include "rendezvous/server/session_guard.h"
 
-#include <utility>
-
 #include "rendezvous/protocol/bodies.h"
 
 namespace hvd::rendezvous {
 
-SessionGuard::SessionGuard(crypto::Secret store_key)
-    : store_key_(store_key), key_(std::move(store_key)) {}
+SessionGuard::SessionGuard(const crypto::Secret& store_key)
+    : store_key_(store_key), key_(store_key) {}
 
 SessionGuard::Verdict SessionGuard::check(const Route& route, const HttpRequest& request) {
   const bool opens = route.action == Action::kSession;

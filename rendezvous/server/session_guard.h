@@ -19,7 +19,7 @@ namespace hvd::rendezvous {
 // the opening request alone could be a recording.
 class SessionGuard {
  public:
-  explicit SessionGuard(crypto::Secret store_key);
+  explicit SessionGuard(const crypto::Secret& store_key);
 
   enum class Verdict { kRefused, kOpensSession, kAuthentic };
   // Changes nothing when it refuses. After another verdict, sign() signs the answer to this

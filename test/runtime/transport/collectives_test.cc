@@ -29,7 +29,8 @@ std::vector<float> ramp(int rank, std::size_t count) {
 }
 
 void check_sum(const std::vector<float>& got, int ranks) {
-  const float factor = static_cast<float>(ranks * (ranks + 1) / 2);
+  const int sum = ranks * (ranks + 1) / 2;
+  const auto factor = static_cast<float>(sum);
   for (std::size_t i = 0; i < got.size(); ++i) {
     const float expected = factor * static_cast<float>(i % 97 + 1);
     if (got[i] != expected) {
@@ -145,7 +146,8 @@ TEST_CASE("Gloo's barrier, gather, scatter, reduce and alltoall work", "[conform
       alltoall.setOutput(out.data(), out.size());
       gloo::alltoall(alltoall);
       for (std::size_t i = 0; i < out.size(); ++i) {
-        if (out[i] != static_cast<float>(i / count)) throw std::runtime_error("alltoall mixed values up");
+        const std::size_t from = i / count;
+        if (out[i] != static_cast<float>(from)) throw std::runtime_error("alltoall mixed values up");
       }
     });
   });

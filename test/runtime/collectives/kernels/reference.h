@@ -93,6 +93,7 @@ T apply(ReduceOp op, T a, T b) {
 // Equal bits, or both NaN.
 template <typename T>
 bool same(T a, T b) {
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): zeros have a sign
   return (is_nan(a) && is_nan(b)) || std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 

@@ -1,4 +1,4 @@
-#include "rendezvous/client/failure_notice.h"
+#include "rendezvous/client/agent_notice.h"
 
 #include <array>
 
@@ -8,14 +8,14 @@
 
 namespace hvd::rendezvous {
 
-Status announce_failure_to_agent(const std::string& agent_name, int rank, Deadline deadline) {
+Status notify_agent(const std::string& agent_name, int rank, AgentNotice kind, Deadline deadline) {
   if (!is_agent_socket_name(agent_name)) {
     return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
   }
   HVD_ASSIGN_OR_RETURN(const Fd fd, connect_abstract(agent_name, deadline, -1));
   ByteWriter notice;
   notice.put_raw(as_bytes(kAgentMagic));
-  notice.put(kAgentNoticeFailing);
+  notice.put(static_cast<std::uint8_t>(kind));
   notice.put(static_cast<std::int32_t>(rank));
   HVD_RETURN_IF_ERROR(send_all(fd, notice.take(), deadline, -1));
   std::array<std::uint8_t, kAgentRequestBytes> answer{};
