@@ -44,7 +44,7 @@ Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
       }) {
   auto output = PipeWriter::open(loop, std::move(to_launcher),
                                  {.on_progress = [this] { apply_backpressure(); stop_when_written(); },
-                                  .on_error = [this](Status) { lease_lost(); }});
+                                  .on_error = [this](const Status&) { lease_lost(); }});
   auto input = PipeReader::open(loop, std::move(from_launcher),
                                 {.on_data = [this](ByteSpan bytes) { received(bytes); },
                                  .on_end = [this] { lease_lost(); }});

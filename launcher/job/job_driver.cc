@@ -19,6 +19,7 @@ constexpr Millis kMaxLookup{10000};
 
 std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
   std::vector<std::string> names;
+  names.reserve(hosts.size());
   for (const HostAssignment& host : hosts) names.push_back(host.host.name);
   return names;
 }
@@ -43,11 +44,11 @@ JobDriver::JobDriver(MainLoop& loop, JobInput input)
       job_(input_.hosts, timings_of(input_.config), SteadyClock::now()),
       output_(loop, {.num_proc = input_.config.num_proc, .with_time = input_.config.prefix_output_with_timestamp},
               {.on_progress = [this] { output_progress(); },
-               .on_broken = [this](Status status) { output_broken(status); }}),
+               .on_broken = [this](const Status& status) { output_broken(status); }}),
       fleet_(loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
       agent_of_rank_(static_cast<std::size_t>(input_.config.num_proc), -1),
       resolver_(loop, host_names(input_.hosts), input_.config.ssh_program, lookup_patience(input_.config),
-                [this](std::vector<ResolvedHost> hosts) { resolved(hosts); }),
+                [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
       timer_(loop.get(), [this] { timer_fired(); }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [this](int signal) { signal_received(signal); }) {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
