@@ -51,7 +51,7 @@ class ChangeableMomentum:
     def set_model(self, model: Any) -> None:
         super().set_model(model)  # type: ignore[misc]
         optimizer = with_momentum(getattr(model, "optimizer", None))
-        momentum = getattr(optimizer, "momentum", None)
+        momentum: Any = getattr(optimizer, "momentum", None)
         is_number = isinstance(momentum, (int, float)) and not isinstance(momentum, Momentum)
         if not self.momentum_correction or not is_number or momentum == 0:
             return
