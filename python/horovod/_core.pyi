@@ -77,6 +77,9 @@ def announce_failure(why: str) -> None:
     Does nothing before init(), after shutdown(), and when another rank has failed before.
     """
 
+def announce_exit() -> None:
+    """Tells the launcher that this process ends while the job goes on. shutdown() has to follow."""
+
 def is_initialized() -> bool: ...
 def rank() -> int: ...
 def size() -> int: ...

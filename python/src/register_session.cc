@@ -89,6 +89,13 @@ void announce_failure(const std::string& why) {
   session->announce_failure(why);
 }
 
+void announce_exit() {
+  const std::shared_ptr<Session> session = session_slot().get();
+  if (session == nullptr) return;
+  pybind11::gil_scoped_release release;
+  session->announce_exit();
+}
+
 void shutdown() {
   std::shared_ptr<Session> session = session_slot().take();
   if (session == nullptr) return;
@@ -112,6 +119,7 @@ void register_session(pybind11::module_& module) {
              pybind11::arg("process_sets") = RankLists());
   module.def("shutdown", &shutdown);
   module.def("announce_failure", &announce_failure, pybind11::arg("why"));
+  module.def("announce_exit", &announce_exit);
   module.def("is_initialized", [] { return session_slot().get() != nullptr; });
   def_topology(module, "rank", &JobTopology::rank);
   def_topology(module, "size", &JobTopology::size);

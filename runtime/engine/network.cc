@@ -8,9 +8,9 @@
 #include <sstream>
 #include <utility>
 
-#include "rendezvous/client/failure_notice.h"
 #include "rendezvous/client/job_secret.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/gloo/stock_tcp.h"
 #include "runtime/engine/backend_options.h"
@@ -129,9 +129,10 @@ Result<std::shared_ptr<gloo::Context>> Network::stock_context(const topology::Pr
                 [this, scope](const std::string& key, Deadline deadline) { return client_.wait(scope, key, deadline); }});
 }
 
-Status Network::tell_agent_of_failure() {
-  if (config_.agent_socket.empty()) return Status::ok();
-  return rendezvous::announce_failure_to_agent(config_.agent_socket, config_.rank, Deadline::after(kAgentPatience));
+void Network::notify_agent(rendezvous::AgentNotice kind) {
+  if (config_.agent_socket.empty()) return;
+  const Status told = rendezvous::notify_agent(config_.agent_socket, config_.rank, kind, Deadline::after(kAgentPatience));
+  if (!told.is_ok()) HVD_LOG(kInfo, "the agent was not told how this rank ends", log_field("why", told.message()));
 }
 
 void Network::abort(const Status& why) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <stop_token>
 
+#include "rendezvous/client/agent_notice.h"
 #include "rendezvous/client/client.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"
@@ -26,8 +27,8 @@ class Network {
   transport::Fabric& fabric() { return *fabric_; }
   // Backends on the transport that the configuration names.
   BackendFactory backend_factory();
-  // Tells the agent that started this rank that it goes down; nothing to do without one. Blocks for half a second at most.
-  Status tell_agent_of_failure();
+  // Tells the agent that started this rank how it ends; nothing to do without one. Blocks for half a second at most.
+  void notify_agent(rendezvous::AgentNotice kind);
   // Wakes whoever waits for the store or for data.
   void abort(const Status& why);
 

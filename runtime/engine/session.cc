@@ -128,12 +128,15 @@ class SessionImpl final : public Session {
 
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
-    if (shut_down_ || !connected_ || network_ == nullptr || engine_.stopped().is_set()) return;
+    if (!is_alone_in_leaving()) return;
     // The launcher first: nobody that learns of it from this rank may end before the launcher knows whom to blame.
-    if (const Status told = network_->tell_agent_of_failure(); !told.is_ok()) {
-      HVD_LOG(kInfo, "the agent was not told of the failure", log_field("why", told.message()));
-    }
+    network_->notify_agent(rendezvous::AgentNotice::kFailing);
     engine_.fail(why);
+  }
+
+  void announce_exit() override {
+    std::lock_guard lock(shutdown_mutex_);
+    if (is_alone_in_leaving()) network_->notify_agent(rendezvous::AgentNotice::kLeaving);
   }
 
   void shutdown() override {
@@ -159,6 +162,11 @@ class SessionImpl final : public Session {
   }
 
  private:
+  // The session goes on for the others, as far as this rank knows.
+  bool is_alone_in_leaving() {
+    return !shut_down_ && connected_ && network_ != nullptr && !engine_.stopped().is_set();
+  }
+
   Result<HandlePtr> request(wire::SetChange change) {
     HVD_ASSIGN_OR_RETURN(auto handle, set_changes_.add(std::move(change)));
     engine_.notify();

@@ -122,6 +122,7 @@ class FakeCore:
     failing: dict[str, BaseException] = field(default_factory=dict)
     refusing: dict[str, Exception] = field(default_factory=dict)
     announced: list[str] = field(default_factory=list)
+    exits: int = 0
     sets: dict[int, list[int]] = field(default_factory=dict)
 
     def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
@@ -138,6 +139,9 @@ class FakeCore:
 
     def announce_failure(self, why: str) -> None:
         self.announced.append(why)
+
+    def announce_exit(self) -> None:
+        self.exits += 1
 
     def is_initialized(self) -> bool:
         return self.initialized
@@ -252,7 +256,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"REDUCE_{name}": number for number, name in enumerate(REDUCTIONS)}
     constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
     methods = (
-        "init shutdown announce_failure is_initialized rank size local_rank local_size cross_rank cross_size "
+        "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch "
         "process_sets add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )

@@ -112,6 +112,9 @@ class Session {
   // reason, and the launcher learns whose failure was the first. Does nothing once the session has ended, which means
   // that another rank failed before. shutdown() has to follow.
   virtual void announce_failure(const std::string& why) = 0;
+  // The process ends while the session goes on, by intention or not: the launcher is told, so that it can blame this rank
+  // if its exit code turns out to be an error. Call it before shutdown(), from any thread.
+  virtual void announce_exit() = 0;
 
   // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.
   virtual void shutdown() = 0;

@@ -11,7 +11,7 @@
 #include <set>
 
 #include "launcher/process/main_loop.h"
-#include "rendezvous/client/failure_notice.h"
+#include "rendezvous/client/agent_notice.h"
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
 #include "runtime/loop/timer.h"
@@ -102,16 +102,18 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   CHECK(names.size() == 10);
 }
 
-TEST_CASE("SecretSocket hears of a rank that fails, and answers without the secret", "[agent]") {
+TEST_CASE("SecretSocket hears of ranks that fail or leave, and answers without the secret", "[agent]") {
   MainLoop loop;
-  std::vector<int> failing;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), [&](int rank) { failing.push_back(rank); }).value();
+  using rendezvous::AgentNotice;
+  std::vector<std::pair<int, AgentNotice>> heard;
+  const auto hear = [&](int rank, AgentNotice kind) { heard.emplace_back(rank, kind); };
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), hear).value();
   const std::string notice = std::string(rendezvous::kAgentMagic) + '\x02' + std::string("\x05\x01\x00\x00", 4);
   CHECK(serve(loop, [&] { return ask(socket->name(), notice); }) == std::string(rendezvous::kAgentMagic) + '\0');
-  CHECK(failing == std::vector<int>{261});
+  CHECK(heard == std::vector{std::pair{261, AgentNotice::kFailing}});
   const auto told = serve(loop, [&] {
-    return rendezvous::announce_failure_to_agent(socket->name(), 3, Deadline::after(std::chrono::seconds(5)));
+    return rendezvous::notify_agent(socket->name(), 3, AgentNotice::kLeaving, Deadline::after(std::chrono::seconds(5)));
   });
   CHECK(told.is_ok());
-  CHECK(failing.back() == 3);
+  CHECK(heard.back() == std::pair{3, AgentNotice::kLeaving});
 }

@@ -46,6 +46,10 @@ class Script {
       job_->rank_failing(rank);
       return "ok\n";
     }
+    if (command.name == "leaving") {
+      job_->rank_leaving(rank);
+      return "ok\n";
+    }
     if (command.name == "exited") {
       return to_text(job_->rank_exited(rank, {.code = static_cast<int>(command.number("code", 0)),
                                               .signal = static_cast<int>(command.number("signal", 0))}, now));

@@ -96,6 +96,8 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   CHECK(output.value().bytes == Bytes{0, 255, 10});
 
   CHECK(decode_rank_failing(encode(RankFailingMessage{7})).value().rank == 7);
+  CHECK_FALSE(decode_rank_failing(encode(RankFailingMessage{7})).value().is_leaving);
+  CHECK(decode_rank_failing(encode(RankFailingMessage{7, true})).value().is_leaving);
   CHECK_FALSE(decode_rank_failing(encode(RankFailingMessage{-1})).is_ok());
   const auto exited = decode_rank_exited(encode(RankExitedMessage{1, 0, 9}));
   REQUIRE(exited.is_ok());
