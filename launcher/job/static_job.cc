@@ -102,7 +102,7 @@ void StaticJob::rank_failing(int rank) {
 }
 
 void StaticJob::rank_leaving(int rank) {
-  if (!leaving_ && !failure_ && ranks_[static_cast<std::size_t>(rank)].state == RankState::kRunning) leaving_ = rank;
+  if (!leaving_ && !failing_ && !failure_ && ranks_[static_cast<std::size_t>(rank)].state == RankState::kRunning) leaving_ = rank;
 }
 
 JobActions StaticJob::rank_exited(int rank, const ExitStatus& status, TimePoint now) {

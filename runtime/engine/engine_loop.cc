@@ -179,6 +179,7 @@ void EngineLoop::deliver(const wire::Decision& decision) {
 void EngineLoop::stop(const wire::Stop& reason) {
   if (stop_reason_) return;
   stop_reason_ = reason;
+  stopping_.set();
   timer_->stop();
   lane_grace_->stop();
   on_stop_(reason);

@@ -46,6 +46,8 @@ class EngineLoop final : public transport::ControlHandler {
   // Asks all ranks to stop. `stopped()` is set when they have agreed, or when the session failed.
   void request_shutdown();
   Event& stopped() { return stopped_; }
+  // Set before anything fails because of the stop: whoever has seen that, sees this.
+  const Event& stopping() const { return stopping_; }
 
   // Ends the session of all ranks because this one fails.
   void fail(const std::string& why);
@@ -100,6 +102,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::vector<EntryPtr> lane_failures_;  // wait for the reason
   std::atomic<bool> pump_posted_{false};
   TimePoint last_burst_{};  // when the last pump for submissions ended
+  Event stopping_;
   Event stopped_;
   loop::Loop loop_;  // last: its thread uses everything above
 };

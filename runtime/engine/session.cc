@@ -163,8 +163,8 @@ class SessionImpl final : public Session {
 
  private:
   // The session goes on for the others, as far as this rank knows.
-  bool is_alone_in_leaving() {
-    return !shut_down_ && connected_ && network_ != nullptr && !engine_.stopped().is_set();
+  bool is_alone_in_leaving() const {
+    return !shut_down_ && connected_ && network_ != nullptr && !engine_.stopping().is_set();
   }
 
   Result<HandlePtr> request(wire::SetChange change) {
