@@ -34,7 +34,7 @@ AVERAGE, SUM, ADASUM = basics.Average, basics.Sum, basics.Adasum
 
 def elastic_enabled() -> bool:
     """Whether the number of ranks may change, so that graphs must ask for it when they run."""
-    return (_env.get("HOROVOD_ELASTIC") or "").lower() in ("1", "true", "yes", "on")
+    return _env.is_true("HOROVOD_ELASTIC")
 
 
 def _check_adasum(process_set: ProcessSet, caller: str) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._native import MPI_LIB
+from horovod.tensorflow._native import MPI_LIB, OPS
 from horovod.tensorflow._session import basics, set_id
 from horovod.tensorflow._xla import XLA_OPS
 from horovod.tensorflow._xla_support import in_xla
 from horovod.tensorflow.util import default_name, inner_variable, plain
 
 SUM = basics.Sum
+_MAY_HOLD_OPS = ("If", "Case", "While", "PartitionedCall", "StatefulPartitionedCall")
 
 
 def _ops() -> Any:
@@ -251,9 +252,15 @@ def alltoall(
 def join() -> Any:
     """Says that this rank has no more data; when all have, gives the rank that was the last to say so (int32).
 
-    Meanwhile the others may go on with allreduce on the global set, to which this rank contributes zeros.
+    Meanwhile the others may go on with allreduce on the global set, to which this rank contributes zeros. In a
+    tf.function it comes after the collectives that stand before it there.
     """
-    return _ops().horovod_join()
+    before: list[Any] = []
+    if tf.inside_function() and not in_xla():
+        graph = tf.compat.v1.get_default_graph()
+        before = [op for op in graph.get_operations() if op.type in OPS or op.type in _MAY_HOLD_OPS]
+    with tf.control_dependencies(before):
+        return _ops().horovod_join()
 
 
 # What the session says when the op runs, not when the graph is built.

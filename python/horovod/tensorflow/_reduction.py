@@ -102,10 +102,22 @@ class GradientReduction:
             return allreduce_each(grads, [f"grad_{i}" for i in places], **common)
         result: list[Any] = [None] * len(grads)
         for number, group in enumerate(plan):
-            reduced = grouped_allreduce([grads[i] for i in group], name=f"grad_group_{number}", **common)
-            for i, grad in zip(group, reduced, strict=True):
-                result[i] = grad
+            for kind, members in _alike(grads, group).items():
+                reduced = grouped_allreduce([grads[i] for i in members], name=f"grad_group_{number}_{kind}", **common)
+                for i, grad in zip(members, reduced, strict=True):
+                    result[i] = grad
         return result
+
+
+def _alike(grads: Sequence[Any], group: Sequence[int]) -> dict[str, list[int]]:
+    """The members of a group by their types: an op has tensors of one type."""
+    kinds: dict[str, list[int]] = {}
+    for i in group:
+        kind = str(grads[i].dtype.name)
+        if isinstance(grads[i], tf.IndexedSlices):
+            kind = f"sparse_{kind}_{grads[i].indices.dtype.name}"
+        kinds.setdefault(kind, []).append(i)
+    return kinds
 
 
 _made: dict[Any, GradientReduction] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
+
+import tensorflow as tf
 
 from horovod._common.gradient_options import check_arguments
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -39,27 +40,27 @@ class _DistributedGradientTape:
         output_gradients: Any = None,
         use_generic_names: bool = False,
         **options: Any,
-    ) -> list[Any]:
-        """The gradients of a flat list of sources, reduced over all ranks."""
-        sources = _as_list(sources)
-        grads = self._local_gradients(target, sources, output_gradients, **options)
-        reduced = self._hvd_local.reduce(self._hvd_reduce, grads, sources, use_generic_names=use_generic_names)
+    ) -> Any:
+        """The gradients of a list of sources, reduced over all ranks; of other structures, one of the same structure.
+
+        With `use_generic_names` they are matched without the scopes in which ranks call this.
+        """
+        flat = tf.nest.flatten(sources)
+        grads = self._local_gradients(target, flat, output_gradients, **options)
+        reduced = self._hvd_local.reduce(self._hvd_reduce, grads, flat, use_generic_names=use_generic_names)
         mark_reduced(reduced)
-        return reduced
+        is_flat = isinstance(sources, (list, tuple)) and len(sources) == len(flat)
+        return reduced if is_flat else tf.nest.pack_sequence_as(sources, reduced)
 
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
     ) -> tuple[Pairs, Pairs]:
         """Two lists of (variable, gradient): those that stayed here, and those of all ranks."""
-        sources = _as_list(sources)
+        sources = tf.nest.flatten(sources)
         grads = self.gradient(target, sources, output_gradients, use_generic_names)
         pairs = list(zip(sources, grads, strict=True))
         local = [pair for pair in pairs if pair[0] in self._hvd_local]
         return local, [pair for pair in pairs if pair[0] not in self._hvd_local]
-
-
-def _as_list(sources: Any) -> Sequence[Any]:
-    return list(sources) if isinstance(sources, Sequence) else [sources]
 
 
 def DistributedGradientTape(  # noqa: N802

@@ -147,11 +147,24 @@ def _load(data: Any) -> Any:
     return cloudpickle.loads(np.ascontiguousarray(data).tobytes())
 
 
-def _evaluate(tensor: Any, session: Any) -> Any:
-    """The value of a tensor as an array, in every mode."""
-    if hasattr(tensor, "numpy"):
+def _session_or_default(session: Any, caller: str) -> Any:
+    """The session to run ops in: the given one, the default one, or that of Keras 2."""
+    found = session or tf.compat.v1.get_default_session()
+    if found is not None:
+        return found
+    try:
+        return tf.compat.v1.keras.backend.get_session()
+    except (AttributeError, ImportError):
+        raise ValueError(f"{caller}: there is no default session in this graph; pass session=...") from None
+
+
+def _evaluate(tensor: Any, session: Any, caller: str) -> Any:
+    """The value of a tensor as an array, in every mode. RuntimeError while a tf.function is traced."""
+    if tf.executing_eagerly():
         return tensor.numpy()
-    return (session or tf.compat.v1.keras.backend.get_session()).run(tensor)
+    if tf.inside_function():
+        raise RuntimeError(f"{caller} needs values, not symbols: call it outside of tf.function")
+    return _session_or_default(session, caller).run(tensor)
 
 
 def broadcast_object(
@@ -163,16 +176,17 @@ def broadcast_object(
 ) -> Any:
     """Gives every rank a copy of global rank `root_rank`'s object; the root gets its own back.
 
-    In a graph `session` runs the ops; without one Keras' is used.
+    In a graph `session` runs the ops; without one the default session, or Keras 2's. RuntimeError inside tf.function.
     """
-    name = name or type(obj).__name__
+    caller = "broadcast_object"
+    name = name or caller  # not the type's: ranks without the object may pass None
     is_root = basics.rank() == root_rank
     data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
-    length = np.array([len(data)], dtype=np.int32)
-    length = _evaluate(broadcast(length, root_rank, name=f"{name}.sz", process_set=process_set), session)
+    length = np.array([len(data)], dtype=np.int64)
+    length = _evaluate(broadcast(length, root_rank, name=f"{name}.sz", process_set=process_set), session, caller)
     if not is_root:
         data = np.zeros(int(length[0]), dtype=np.uint8)
-    data = _evaluate(broadcast(data, root_rank, name=f"{name}.t", process_set=process_set), session)
+    data = _evaluate(broadcast(data, root_rank, name=f"{name}.t", process_set=process_set), session, caller)
     return obj if is_root else _load(data)
 
 
@@ -182,18 +196,23 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """A function that broadcasts objects again and again with the ops of one graph."""
+    """A function that broadcasts objects again and again with the ops of one graph.
+
+    RuntimeError in eager mode: broadcast_object() does it there.
+    """
+    if _executing_eagerly():
+        raise RuntimeError("broadcast_object_fn works in TF1 graphs; use broadcast_object() in eager mode")
     name = name or "broadcast_object_fn"
-    size = tf.compat.v1.placeholder(tf.int32, shape=[1], name=f"{name}_size")
+    size = tf.compat.v1.placeholder(tf.int64, shape=[1], name=f"{name}_size")
     bytes_ = tf.compat.v1.placeholder(tf.uint8, shape=[None], name=f"{name}_bytes")
     size_of_root = broadcast(size, root_rank, name=f"{name}.sz", process_set=process_set)
     bytes_of_root = broadcast(bytes_, root_rank, name=f"{name}.t", process_set=process_set)
 
     def run(obj: Any) -> Any:
-        active = session or tf.compat.v1.keras.backend.get_session()
+        active = _session_or_default(session, "broadcast_object_fn")
         is_root = basics.rank() == root_rank
         data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
-        length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int32)})
+        length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int64)})
         if not is_root:
             data = np.zeros(int(length[0]), dtype=np.uint8)
         data = active.run(bytes_of_root, feed_dict={bytes_: data})
@@ -206,10 +225,11 @@ def allgather_object(
     obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
     """The objects of all ranks of the set, in rank order."""
-    name = name or type(obj).__name__
+    caller = "allgather_object"
+    name = name or caller
     data = _dump(obj)
-    length = np.array([len(data)], dtype=np.int32)
-    lengths = _evaluate(allgather(length, name=f"{name}.sz", process_set=process_set), session)
-    gathered = _evaluate(allgather(data, name=f"{name}.t", process_set=process_set), session)
+    length = np.array([len(data)], dtype=np.int64)
+    lengths = _evaluate(allgather(length, name=f"{name}.sz", process_set=process_set), session, caller)
+    gathered = _evaluate(allgather(data, name=f"{name}.t", process_set=process_set), session, caller)
     ends = np.cumsum(lengths)
     return [_load(gathered[end - count : end]) for end, count in zip(ends, lengths, strict=True)]

@@ -32,7 +32,6 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
         if fused in (True, None):
             raise ValueError(f"SyncBatchNormalization does not support fused={fused}")
-        kwargs.setdefault("name", "sync_batch_normalization")
         if hasattr(tf.keras.layers.BatchNormalization, "_calculate_mean_and_var"):
             kwargs["fused"] = False  # Keras 2 has the argument
         super().__init__(**kwargs)
