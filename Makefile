@@ -6,7 +6,7 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow test-matrix setup-demo setup-test install wheel bench lint fuzz clean
+.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow test-matrix setup-demo setup-test install wheel bench lint tidy coverage fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
 	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
+	@echo "make tidy        clang-tidy, a long build    make coverage    lines that the C++ tests run, per folder"
 
 demo: setup-demo $(INSTALLED)
 	$(VENV)/horovodrun -np 2 $(VENV)/python examples/pytorch_digits.py
@@ -49,7 +50,17 @@ bench: setup-test $(INSTALLED)
 	cmake --preset release >/dev/null && cmake --build --preset release
 	$(VENV)/python bench/run.py
 
-fuzz:
+tidy: setup-test
+	scripts/clang.sh clang-14 clang-tidy-14
+	cmake --preset tidy && cmake --build --preset tidy
+
+coverage: setup-test
+	cmake --preset coverage >/dev/null && cmake --build --preset coverage
+	find build/coverage -name '*.gcda' -delete
+	ctest --preset coverage -LE slow
+	$(VENV)/python scripts/coverage.py
+
+fuzz: setup-test
 	scripts/fuzz.sh
 
 wheel: setup-demo

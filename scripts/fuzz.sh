@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# Runs every libFuzzer target for SECONDS_EACH seconds (default 60) on its corpus. Needs clang 14 and its run-time library.
+# Runs every libFuzzer target for SECONDS_EACH seconds (default 60) on its corpus. Installs clang 14 and its run-time
+# library when they are missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${SECONDS_EACH:-60}
-if ! command -v clang++-14 >/dev/null || ! ls /usr/lib/llvm-14/lib/clang/*/lib/linux/libclang_rt.fuzzer-x86_64.a >/dev/null 2>&1; then
-  echo "libFuzzer needs: apt-get install clang-14 libclang-rt-14-dev" >&2
-  exit 1
-fi
+scripts/clang.sh clang-14 libclang-rt-14-dev
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz
 passed=0 failed=0

@@ -176,7 +176,7 @@ TEST_CASE("Worker fails everything that is pending when the session stops, and e
 }
 
 TEST_CASE("Worker reports a coordinator that disagrees with it", "[unit][negotiation]") {
-  const auto message = [](Worker worker, wire::Decision d) { return worker.on_decision(d).status().message(); };
+  const auto message = [](Worker worker, const wire::Decision& d) { return worker.on_decision(d).status().message(); };
   CHECK_THAT(message(worker_with_cached_a(), decision(3, {})), Contains("decision 3 follows 1"));
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {response_to(submitted("z", 1), 0)})),
              Contains("\"z\" is to run, but was not reported"));
