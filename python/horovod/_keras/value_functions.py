@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._keras import Options, distribute_in_place
+from horovod._keras import Options, distribute_in_place, saving
 from horovod.tensorflow import functions
 from horovod.tensorflow._collectives import AVERAGE
 from horovod.tensorflow._collectives import allreduce as tf_allreduce
@@ -67,9 +67,7 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 def load_model(keras: Any, filepath: Any, custom_optimizers: Any, custom_objects: Any, options: Options) -> Any:
     """Loads a model and makes the optimizer that came with it a distributed one, which keeps its variables."""
-    objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or ()}
-    objects.update(custom_objects or {})
-    model = keras.models.load_model(filepath, custom_objects=objects or None)
+    model = saving.load(keras, filepath, custom_optimizers, custom_objects)
     if getattr(model, "optimizer", None) is not None:
         distribute_in_place(model.optimizer, options)
     return model

@@ -48,7 +48,8 @@ class BestModelCheckpoint(_ModelCheckpoint):  # type: ignore[misc]
         save_freq: str | int = "epoch",
     ) -> None:
         super().__init__(
-            filepath="",
+            # Keras 3 refuses other endings here.
+            filepath="best.weights.h5" if save_weights_only else "best.keras",
             monitor=monitor,
             verbose=verbose,
             save_best_only=True,

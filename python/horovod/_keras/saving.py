@@ -1,0 +1,72 @@
+"""Loading saved models whose optimizer is to be a distributed one."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import h5py
+
+_WRAPPER = "'module': 'horovod."  # in the configuration that Keras shows when it does not find a class
+
+
+def _optimizers_of(keras: Any) -> dict[str, Any]:
+    """Keras' own optimizers by their names, which are also those of their distributed ones."""
+    base = keras.optimizers.Optimizer
+    return {
+        name: one for name, one in vars(keras.optimizers).items() if isinstance(one, type) and issubclass(one, base)
+    }
+
+
+def _load_once(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
+    is_open_file = hasattr(filepath, "attrs") and hasattr(filepath, "keys")
+    if not hasattr(keras, "ops") or not (is_open_file or str(filepath).endswith((".h5", ".hdf5"))):
+        return keras.models.load_model(filepath, custom_objects=objects or None)
+    with contextlib.nullcontext(filepath) if is_open_file else h5py.File(filepath, "r") as file:
+        return _load_hdf5(file, objects)
+
+
+def _load_hdf5(file: Any, objects: dict[str, Any]) -> Any:
+    """Keras 3 takes paths only, and loses the state of the optimizer: it builds it for variables it has not got."""
+    from keras.src.legacy.saving import legacy_h5_format
+
+    model = legacy_h5_format.load_model_from_hdf5(file, custom_objects=objects or None)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or "optimizer_weights" not in file:
+        return model
+    fresh = type(optimizer).from_config(optimizer.get_config())
+    fresh.build(model.trainable_variables)
+    values = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
+    if [tuple(variable.shape) for variable in fresh.variables] == [value.shape for value in values]:
+        for variable, value in zip(fresh.variables, values, strict=True):
+            variable.assign(value)
+    else:
+        warnings.warn(f"{file.filename}: the optimizer's state is of another version and was not loaded", stacklevel=4)
+    model.optimizer = fresh
+    return model
+
+
+def load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, custom_objects: Any) -> Any:
+    """The model of a path or of an open h5py.File, as it was saved. ValueError for an optimizer that nobody knows.
+
+    Files may name a distributed optimizer as horovod's own class, where it was made by another version: it is taken for
+    Keras' optimizer of that name.
+    """
+    objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or ()}
+    objects.update(custom_objects or {})
+    try:
+        return _load_once(keras, filepath, objects)
+    except (TypeError, ValueError) as error:
+        if _WRAPPER not in str(error):
+            raise
+    try:
+        return _load_once(keras, filepath, {**_optimizers_of(keras), **objects})
+    except (TypeError, ValueError) as error:
+        if _WRAPPER not in str(error):
+            raise
+        raise ValueError(
+            f"hvd.load_model: {filepath} has a distributed optimizer of a class that is not Keras' own: give the class "
+            f"that was wrapped, custom_optimizers=[TheClass]. {error}"
+        ) from error
