@@ -13,6 +13,7 @@ from horovod._common.keras_checks import ChecksOptimizer
 from horovod._common.learning_rate import Logs
 from horovod._keras.momentum import ChangeableMomentum
 from horovod.tensorflow._collectives import allreduce
+from horovod.tensorflow._xla_support import problem as xla_problem
 from horovod.tensorflow.functions import allgather_object, broadcast_global_variables, broadcast_variables
 from horovod.tensorflow.util import _executing_eagerly, variable_key
 
@@ -34,9 +35,9 @@ class BroadcastGlobalVariables(ChecksOptimizer):
             self.register_local_var(variable)
 
     def set_model(self, model: Any) -> None:
-        """Keeps Keras from compiling the train step, which it would do by itself where there is a GPU."""
+        """Keeps Keras from compiling what XLA cannot compile: on a GPU it would do that by itself."""
         super().set_model(model)  # type: ignore[misc]
-        if getattr(model, "jit_compile", False):
+        if getattr(model, "jit_compile", False) and xla_problem() is not None:
             model.jit_compile = False
 
     def register_local_var(self, var: Any) -> None:

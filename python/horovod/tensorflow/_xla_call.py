@@ -107,7 +107,7 @@ def _token() -> tf.Variable:
 
 
 def _handle_in(graph: Any) -> tf.Tensor:
-    """The token's handle in the graph; branches and loops, whose gradients want it so, take it from the graph around."""
+    """The token's handle in the graph. Branches and loops take it from the graph around, as their gradients expect."""
     from tensorflow.python.ops import control_flow_v2_func_graphs as parts
 
     handle = _token().handle
