@@ -1,6 +1,7 @@
 #include "python/src/tensorflow/definitions.h"
 
 #include <initializer_list>
+#include <string_view>
 
 #include "python/src/tensorflow/c_api.h"
 #include "python/src/tensorflow/collective_kernel.h"
@@ -43,8 +44,10 @@ Status define(const Definition& op) {
   return status.to_status().annotate(op.name);
 }
 
-// For tensors on a GPU, everything is in host memory.
-void use_host_memory(TF_KernelBuilder* builder, Texts arguments) {
+// For tensors on a GPU, everything is in host memory. On a CPU everything is anyway, and saying so would keep kernels from
+// taking over the buffers of their inputs: TensorFlow compares what is said of both.
+void use_host_memory(TF_KernelBuilder* builder, std::string_view device, Texts arguments) {
+  if (device == "CPU") return;
   for (const char* argument : arguments) tf().KernelBuilder_HostMemory(builder, argument);
 }
 
@@ -52,7 +55,7 @@ Status add_kernel(const char* op, const KernelFunctions& kernel, Texts arguments
   for (const char* device : {"CPU", "GPU"}) {
     TF_KernelBuilder* const builder =
         tf().NewAsyncKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
-    use_host_memory(builder, arguments);
+    use_host_memory(builder, device, arguments);
     TfStatus status;
     tf().RegisterKernelBuilder(op, builder, status.get());
     HVD_RETURN_IF_ERROR(status.to_status().annotate(op));
@@ -64,7 +67,7 @@ Status add_query(const char* op, const char* output, const char* spec, Texts att
   HVD_RETURN_IF_ERROR(define({op, attributes, {}, {spec}, &scalar_shape}));
   for (const char* device : {"CPU", "GPU"}) {
     TF_KernelBuilder* const builder = tf().NewKernelBuilder(op, device, kernel.create, kernel.compute, kernel.destroy);
-    use_host_memory(builder, {output});
+    use_host_memory(builder, device, {output});
     TfStatus status;
     tf().RegisterKernelBuilder(op, builder, status.get());
     HVD_RETURN_IF_ERROR(status.to_status().annotate(op));
