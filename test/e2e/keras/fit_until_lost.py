@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 
 import keras
@@ -21,9 +22,19 @@ SIGNALS = {"kill": signal.SIGKILL, "interrupt": signal.SIGINT}
 
 class EndInStep(keras.callbacks.Callback):  # type: ignore[misc]
     def on_train_batch_begin(self, batch: int, logs: object = None) -> None:
-        if batch == END_IN_STEP and hvd.rank() == 1:
-            print("ends", time.time(), flush=True)
-            os.kill(os.getpid(), SIGNALS[sys.argv[1]])
+        if batch != END_IN_STEP:
+            return
+        if sys.argv[1] == "stall":
+            if hvd.rank() == 1:
+                time.sleep(60)
+            threading.Timer(2.0, end_now, [signal.SIGINT]).start()
+        elif hvd.rank() == 1:
+            end_now(SIGNALS[sys.argv[1]])
+
+
+def end_now(number: int) -> None:
+    print("ends", time.time(), flush=True)
+    os.kill(os.getpid(), number)
 
 
 def main() -> int:

@@ -27,3 +27,14 @@ def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, ho
     if own is not None:
         assert own[2] == "KeyboardInterrupt"
         assert float(own[1]) - ended < 2.0
+
+
+@pytest.mark.parametrize("backend", ["torch", "jax"])
+def test_ctrl_c_ends_a_fit_that_waits_for_another_rank(horovodrun: Any, backend: str) -> None:
+    job = horovodrun(2, str(SCRIPT), "stall", env={"KERAS_BACKEND": backend}, deadline_s=120)
+    assert job.code == 130, job.text
+    sent = float(re.search(r"\[0\]<stdout>:ends ([\d.]+)", job.out)[1])
+    heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+)", job.out)
+    assert heard, job.text
+    assert heard[2] == "KeyboardInterrupt"
+    assert float(heard[1]) - sent < 2.0

@@ -12,7 +12,7 @@ RANKS = Path(__file__).parent / "ranks"
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS))
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_keras_ranks_agree(horovodrun: Any, backend: str, ranks: int) -> None:
     job = horovodrun(ranks, *PYTEST, env={"KERAS_BACKEND": backend}, deadline_s=900.0)

@@ -89,6 +89,33 @@ def test_a_broadcast_gives_the_value_of_the_root(dtype: str) -> None:
     assert (array(keras.ops.cast(received, "float32")) == of_rank(root, dtype)).all()
 
 
+@pytest.mark.usefixtures("on_jax")
+@pytest.mark.parametrize("dtype", ["uint32", "complex64", "float8_e4m3fn"])
+def test_types_that_cannot_be_reduced_can_be_moved(dtype: str) -> None:
+    import jax
+
+    own = jax.numpy.asarray(of_rank(hvd.rank(), "float32", (2, 3))).astype(dtype)
+    moved = hvd.broadcast(own, 0)
+    assert moved.dtype == own.dtype
+    expected = [jax.numpy.asarray(of_rank(rank, "float32", (2, 3))).astype(dtype) for rank in range(hvd.size())]
+    assert (np.asarray(moved) == np.asarray(expected[0])).all()
+    gathered = hvd.allgather(own)
+    assert gathered.dtype == own.dtype
+    assert (np.asarray(gathered) == np.concatenate([np.asarray(one) for one in expected])).all()
+    with pytest.raises(ValueError, match=dtype):
+        hvd.allreduce(own)
+    assert_usable()
+
+
+@pytest.mark.usefixtures("on_jax")
+def test_wide_values_are_reduced_before_they_become_narrow() -> None:
+    total = hvd.allreduce(np.array([2**40 + 1, -(2**40)], np.int64).sum(keepdims=True), average=False)
+    assert int(array(total)[0]) == hvd.size()
+    assert float(array(hvd.allreduce(np.array([1e300]), op=hvd.Sum, average=None, prescale_factor=1e-300))[0]) == (
+        pytest.approx(hvd.size())
+    )
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float16", "bfloat16", "float32"])
 def test_each_rank_keeps_its_share_of_a_reduction(dtype: str) -> None:
     rows = 2 * hvd.size() + 1  # the first rank gets one more
