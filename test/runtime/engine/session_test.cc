@@ -34,7 +34,8 @@ TEST_CASE("Sessions sum and average over all ranks", "[multi][engine]") {
       auto handle = session.enqueue(allreduce("grad", data));
       problems.expect_ok(handle.status(), "enqueue");
       problems.expect_ok(wait(handle.value()), "sum");
-      const float expected = static_cast<float>(size * (size + 1) / 2);
+      const int sum = size * (size + 1) / 2;
+      const auto expected = static_cast<float>(sum);
       problems.expect(data == std::vector<float>(1000, expected), "wrong sum " + std::to_string(data[0]));
     }
   });
