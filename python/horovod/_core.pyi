@@ -184,3 +184,23 @@ def add_process_set(ranks: Sequence[int]) -> int:
 def remove_process_set(process_set: int) -> None:
     """Removes a process set. Blocks and raises as add_process_set; ValueError for an unknown id."""
 
+def interrupt_waits() -> None:
+    """Ends the waits of TensorFlow's kernels with an error, and those that begin before the main thread is back.
+
+    Does nothing when the main thread has answered ask_main_thread(). The operations themselves go on.
+    """
+
+def allow_waits() -> None:
+    """Ends what interrupt_waits() has begun, though the main thread is not back."""
+
+def ask_main_thread() -> None:
+    """Asks the main thread whether it executes Python code; main_thread_answers() then tells."""
+
+def main_thread_answers(within_s: float) -> bool:
+    """Blocks without the GIL until the main thread has executed Python code since ask_main_thread(), or for that long."""
+
+def raise_interrupt(signum: int, frame: Any) -> None:
+    """A handler for SIGINT: raises KeyboardInterrupt, or where that would get lost inside TensorFlow, a little later."""
+
+def raised_interrupts() -> int:
+    """How often raise_interrupt() has raised."""

@@ -9,5 +9,6 @@ void register_constants(pybind11::module_& module);
 void register_session(pybind11::module_& module);
 void register_operations(pybind11::module_& module);
 void register_gradients(pybind11::module_& module);
+void register_interrupts(pybind11::module_& module);
 
 }  // namespace hvd::python

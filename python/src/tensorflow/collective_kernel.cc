@@ -73,13 +73,16 @@ void start(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done, int 
     return;
   }
   const auto run = std::make_shared<Execution>(context, std::move(finish).value(), parts, outputs);
+  // On its way out of an interrupted call TensorFlow may start other kernels. Other ranks do not see those.
+  if (python::interrupts().closed()) return run->refuse(TfCode::kCancelled, kInterrupted);
   Status status;
   try {
     status = submit_all(run);
   } catch (const std::exception& error) {
     status = Status::internal(error.what());
   }
-  if (!status.is_ok()) run->refuse(status);
+  if (!status.is_ok()) return run->refuse(status);
+  run->await();
 }
 
 void destroy(void* kernel) { delete static_cast<Attributes*>(kernel); }

@@ -18,15 +18,19 @@ void* data_of(TF_Tensor* tensor) {
 
 }  // namespace
 
+const char* const kInterrupted = "interrupted by Ctrl-C";
+
 Execution::Execution(TF_OpKernelContext* context, std::function<void()> done, int parts, int outputs)
     : context_(context),
       done_(std::move(done)),
       outputs_(static_cast<std::size_t>(outputs), nullptr),
       missing_(parts) {}
 
-Execution::~Execution() {
-  for (TF_Tensor* tensor : inputs_) tf().DeleteTensor(tensor);
-  for (TF_Tensor* tensor : outputs_) {
+Execution::~Execution() { release_tensors(); }
+
+void Execution::release_tensors() {
+  for (TF_Tensor* tensor : std::exchange(inputs_, {})) tf().DeleteTensor(tensor);
+  for (TF_Tensor* tensor : std::exchange(outputs_, {})) {
     if (tensor != nullptr) tf().DeleteTensor(tensor);
   }
 }
@@ -68,11 +72,46 @@ Result<void*> Execution::output_like_input(int index, const Shape& shape) {
 Result<void*> Execution::allocate_output(int index, DataType dtype, const Shape& shape) {
   TfStatus status;
   const std::size_t bytes = static_cast<std::size_t>(num_elements(shape)) * element_size(dtype);
+  std::lock_guard lock(mutex_);
+  if (done_ == nullptr) return memory_for_nobody(bytes);
   TF_Tensor* const tensor = tf().AllocateOutput(context_, index, to_tf(dtype), shape.data(),
                                                 static_cast<int>(shape.size()), bytes, status.get());
   HVD_RETURN_IF_ERROR(status.to_status());
   outputs_[static_cast<std::size_t>(index)] = tensor;
   return data_of(tensor);
+}
+
+void* Execution::memory_for_nobody(std::size_t bytes) {
+  unused_.push_back(std::make_unique<std::byte[]>(bytes + 1));
+  return unused_.back().get();
+}
+
+void Execution::await() {
+  bool allowed = true;
+  {
+    std::lock_guard lock(mutex_);
+    if (done_ != nullptr) allowed = python::interrupts().add(shared_from_this());
+  }
+  if (!allowed) interrupt();
+}
+
+void Execution::interrupt() {
+  const auto done = take_done();
+  if (done == nullptr) return;
+  TfStatus status;
+  tf().SetStatus(status.get(), TfCode::kCancelled, kInterrupted);
+  tf().OpKernelContext_Failure(context_, status.get());
+  done();
+}
+
+std::function<void()> Execution::take_done() {
+  std::function<void()> done;
+  {
+    std::lock_guard lock(mutex_);
+    done.swap(done_);
+  }
+  python::interrupts().remove(this);
+  return done;
 }
 
 void Execution::complete(const Status& status) {
@@ -89,17 +128,16 @@ void Execution::refuse(const Status& status) { finish(to_tf(status.code()), stat
 void Execution::refuse(TfCode code, const std::string& why) { finish(code, why); }
 
 void Execution::finish(TfCode code, const std::string& why) {
+  const auto done = take_done();
+  if (done == nullptr) return;
   // Whoever runs next may want to take over the buffers: no references of ours when it does.
-  for (TF_Tensor* tensor : std::exchange(inputs_, {})) tf().DeleteTensor(tensor);
-  for (TF_Tensor* tensor : std::exchange(outputs_, {})) {
-    if (tensor != nullptr) tf().DeleteTensor(tensor);
-  }
+  release_tensors();
   if (code != TfCode::kOk) {
     TfStatus status;
     tf().SetStatus(status.get(), code, why.c_str());
     tf().OpKernelContext_Failure(context_, status.get());
   }
-  std::exchange(done_, nullptr)();
+  done();
 }
 
 }  // namespace hvd::tensorflow

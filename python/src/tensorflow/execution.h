@@ -7,17 +7,21 @@
 #include <vector>
 
 #include "horovod/session.h"
+#include "python/src/interrupts.h"
 #include "python/src/tensorflow/c_api.h"
 
 namespace hvd::tensorflow {
 
 // One run of an asynchronous kernel, from compute to `done`. Shared by the operations it has submitted, and gone when the
 // last of them has completed. Made on an executor thread; completed on lanes. It does not know what the operations are.
-class Execution : public std::enable_shared_from_this<Execution> {
+//
+// An interrupt ends the run, not the operations: they go on with the tensors, which stay alive for them, and with memory
+// of our own where they ask for more. The context is touched before the end of the run only, under the lock.
+class Execution final : public python::Interruptible, public std::enable_shared_from_this<Execution> {
  public:
   // `parts`: how many operations have to complete.
   Execution(TF_OpKernelContext* context, std::function<void()> done, int parts, int outputs);
-  ~Execution();
+  ~Execution() override;
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
@@ -29,28 +33,39 @@ class Execution : public std::enable_shared_from_this<Execution> {
     void* output;
   };
   Result<InOut> input_and_output(int index);
-  // Any thread, one at a time for each run.
+  // Any thread. After an interrupt: memory that nobody will look at.
   Result<void*> allocate_output(int index, DataType dtype, const Shape& shape);
 
+  // All operations are submitted: from here on Ctrl-C ends the run.
+  void await();
+  void interrupt() override;
   // One operation has ended. The last one ends the run: after that the context is not touched any more.
   void complete(const Status& status);
-  // Nothing was submitted: ends the run.
+  // Nothing was submitted: ends the run. Does nothing after its end.
   void refuse(const Status& status);
   // A failure with a code that no Status has.
   void refuse(TfCode code, const std::string& why);
 
  private:
   Result<void*> output_like_input(int index, const Shape& shape);
+  // Takes `done` out, which only one caller gets: it owns the context from there.
+  std::function<void()> take_done();
+  void release_tensors();
   void finish(TfCode code, const std::string& why);
+  void* memory_for_nobody(std::size_t bytes);
 
   TF_OpKernelContext* context_;
   std::function<void()> done_;
   std::vector<TF_Tensor*> inputs_;
   std::vector<TF_Tensor*> outputs_;
+  std::vector<std::unique_ptr<std::byte[]>> unused_;
   std::mutex mutex_;
   int missing_;
   Status first_error_;
 };
+// What an interrupted run says.
+extern const char* const kInterrupted;
+
 using ExecutionPtr = std::shared_ptr<Execution>;
 
 }  // namespace hvd::tensorflow

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "horovod/session.h"
+#include "python/src/interrupts.h"
 #include "python/src/published_session.h"
 #include "python/src/tensorflow/query_kernel.h"
 #include "python/src/tensorflow/xla_call.h"
@@ -77,10 +78,21 @@ Status attach_tensors(Operation& operation, Part& part, const XlaCall& call, int
   return Status::ok();
 }
 
-// The memory is the program's: there is no way back before the core is done with it.
+// The memory is the program's: there is no way back before the core is done with it. So Ctrl-C ends the session.
+class UntilSessionEnds final : public python::Interruptible {
+ public:
+  void interrupt() override {
+    const auto session = published_session();
+    if (session.is_ok()) session.value()->announce_failure("interrupted by Ctrl-C inside a compiled function");
+  }
+};
+
 void wait(const HandlePtr& handle) {
+  const auto interruptible = std::make_shared<UntilSessionEnds>();
+  if (!handle->done() && !python::interrupts().add(interruptible)) interruptible->interrupt();
   while (!handle->wait_for(kLook)) {
   }
+  python::interrupts().remove(interruptible.get());
 }
 
 Status check_rows(const Part& part, bool equal_rows) {
