@@ -109,6 +109,7 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
 
 // Pointers to the functions above.
 struct TfApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): parts of a declaration
 #define HVD_TF_MEMBER(result, name, arguments) result(*name) arguments = nullptr;
   HVD_TF_FUNCTIONS(HVD_TF_MEMBER)
 #undef HVD_TF_MEMBER

@@ -153,7 +153,7 @@ TEST_CASE("The secret file holds 64 hex digits and at most one newline", "[multi
 
 TEST_CASE("A secret file that others may reach is refused", "[multi][rendezvous]") {
   const std::string hex(64, 'a');
-  for (const mode_t mode : {0640, 0604, 0660, 0620, 0610}) {
+  for (const mode_t mode : {0640U, 0604U, 0660U, 0620U, 0610U}) {
     const TempFile file(hex, mode);
     CHECK_THAT(read_secret_file(file.path).status().message(),
                Catch::Contains(file.path) && Catch::Contains("has mode 06"));
