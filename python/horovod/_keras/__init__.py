@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from horovod._common.gradient_options import check_arguments
 from horovod._common.keras_checks import is_distributed, tolerate_old_compile_argument
-from horovod._keras.loss_scale import loss_scale_class, reduce_before_scaling, share_overflow
+from horovod._keras.loss_scale import reduce_before_scaling, scales, share_overflow
 from horovod._keras.momentum import Momentum
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._collectives import AVERAGE, SUM
@@ -109,6 +109,15 @@ class _Distributed:
         if self.__dict__["_agg_helper"] is not None:
             self.__dict__["_agg_helper"].register_local_var(var)
 
+    def _hvd_finish(self, owner: Any, grads: list[Any], variables: list[Any], apply: Callable[[list[Any]], Any]) -> Any:
+        """Applies reduced gradients; what comes back to this optimizer from there on is not reduced again."""
+        final = share_overflow(grads, variables, self.__dict__["_hvd_local"]) if scales(owner) else grads
+        self.__dict__["_hvd_is_applying"] = True
+        try:
+            return apply(final)
+        finally:
+            self.__dict__["_hvd_is_applying"] = False
+
     def _hvd_reduced(self, grads: Any, variables: Any) -> list[Any]:
         """The gradients of all ranks, or with backward_passes_per_step the sums so far."""
         helper = self.__dict__["_agg_helper"]
@@ -159,13 +168,7 @@ class _Keras3(_Distributed):
             grads = self._hvd_reduced(grads, variables)
 
         def finish() -> None:
-            scales = isinstance(owner, loss_scale_class())
-            final = share_overflow(grads, variables, self.__dict__["_hvd_local"]) if scales else grads
-            self.__dict__["_hvd_is_applying"] = True  # what comes to apply() from here on is reduced
-            try:
-                apply(final, trainable_variables)
-            finally:
-                self.__dict__["_hvd_is_applying"] = False
+            self._hvd_finish(owner, grads, variables, lambda final: apply(final, trainable_variables))
 
         helper = self.__dict__["_agg_helper"]
         if helper is None:
@@ -198,15 +201,30 @@ class _Keras2(_Distributed):
         return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        apply: Callable[..., Any] = super().apply_gradients  # type: ignore[misc]
+        return self._hvd_step(super().apply_gradients, self, grads_and_vars, *args, **kwargs)  # type: ignore[misc]
+
+    def _hvd_step(self, apply: Callable[..., Any], owner: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        """Applies what was reduced. `owner`: this optimizer, or the LossScaleOptimizer around it, which applies."""
         pairs = list(grads_and_vars)
+        if self.__dict__["_hvd_is_applying"]:
+            return apply(pairs, *args, **kwargs)
+        variables = [variable for _, variable in pairs]
+
+        def finish() -> Any:
+            return self._hvd_finish(
+                owner,
+                [grad for grad, _ in pairs],
+                variables,
+                lambda final: apply(list(zip(final, variables, strict=True)), *args, **kwargs),
+            )
+
         helper = self.__dict__["_agg_helper"]
         if helper is None:
-            return apply(pairs, *args, **kwargs)
-        if hasattr(self, "build"):
+            return finish()
+        if hasattr(owner, "build"):
             with tf.init_scope():
-                self.build([variable for _, variable in pairs])
-        return helper.apply_gradients(lambda: apply(pairs, *args, **kwargs), self)
+                owner.build(variables)
+        return helper.apply_gradients(finish, owner)
 
 
 class _Keras2Legacy(_Keras2):
@@ -257,8 +275,8 @@ def _save_as(made: type, base: type) -> None:
 
 def _distributed_class(base: type, options: Options) -> type:
     mixin = _mixin_for(base)
+    reduce_before_scaling()
     if mixin is _Keras3:
-        reduce_before_scaling()
         tolerate_old_compile_argument()
     made = type(base.__name__, (mixin, base), {"__module__": "horovod._keras", "_hvd_options": options})
     _save_as(made, base)

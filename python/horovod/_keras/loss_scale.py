@@ -2,14 +2,16 @@
 
 A LossScaleOptimizer skips the step and halves its scale when a gradient is not finite. Every rank must come to the same
 decision, so it has to look at the reduced gradients: infinities and NaNs survive a sum. Around a distributed optimizer,
-which is how Keras 3 itself wraps one in compile(), it would look at this rank's gradients, and a rank that overflows
-alone would leave the others waiting for it inside the step. Keras offers no hook there: its apply() is replaced by one
-that reduces first, and that does what it did for every other optimizer.
+which is how Keras itself wraps one in compile(), Keras 3's would look at this rank's gradients, and a rank that
+overflows alone would leave the others waiting for it inside the step; Keras 2's would look at this rank's sums while
+passes are added up. Keras offers no hook there: its method is replaced by one that lets the distributed optimizer go
+first, and that does what it did for every other optimizer.
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import tensorflow as tf
@@ -20,31 +22,45 @@ from horovod.tensorflow._local import LocalVariables
 _PATCHED = "_hvd_reduces_first"
 
 
-def loss_scale_class() -> type:
-    """Keras 3's LossScaleOptimizer."""
+def _classes() -> list[tuple[Any, str]]:
+    """Every class of loss scale optimizers that tf.keras and keras have, with the name of its method that steps."""
     import keras
 
-    found: type = keras.optimizers.LossScaleOptimizer
-    return found
+    found: dict[Any, str] = {}
+    for package in (tf.keras, keras):
+        if hasattr(package, "ops"):  # Keras 3
+            found[package.optimizers.LossScaleOptimizer] = "apply"
+            continue
+        # Keras 2 has one for its legacy optimizers, which is public, and one for the others beside it.
+        module = sys.modules[package.mixed_precision.LossScaleOptimizer.__module__]
+        for name in ("LossScaleOptimizer", "LossScaleOptimizerV3"):
+            if hasattr(module, name):
+                found[getattr(module, name)] = "apply_gradients"
+    return list(found.items())
+
+
+def scales(optimizer: Any) -> bool:
+    """Whether it scales losses."""
+    return hasattr(optimizer, "inner_optimizer")
 
 
 def reduce_before_scaling() -> None:
-    """Makes every LossScaleOptimizer of Keras 3 decide by the gradients of all ranks. Does nothing the second time."""
-    scaling: Any = loss_scale_class()
-    if _PATCHED in scaling.__dict__:
-        return
-    plain_apply = scaling.apply
+    """Makes every loss scale optimizer decide by the gradients of all ranks. Does nothing the second time."""
+    for scaling, name in _classes():
+        if _PATCHED not in scaling.__dict__:
+            setattr(scaling, name, _stepping_together(getattr(scaling, name)))
+            setattr(scaling, _PATCHED, True)
 
-    @functools.wraps(plain_apply)
-    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> None:
+
+def _stepping_together(plain_step: Any) -> Any:
+    @functools.wraps(plain_step)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         inner = self.inner_optimizer
-        if hasattr(inner, "_hvd_step"):
-            inner._hvd_step(functools.partial(plain_apply, self), self, grads, trainable_variables)
-        else:
-            plain_apply(self, grads, trainable_variables)
+        if not hasattr(inner, "_hvd_step"):
+            return plain_step(self, *args, **kwargs)
+        return inner._hvd_step(functools.partial(plain_step, self), self, *args, **kwargs)
 
-    scaling.apply = tf.autograph.experimental.do_not_convert(apply)
-    setattr(scaling, _PATCHED, True)
+    return tf.autograph.experimental.do_not_convert(step)
 
 
 def share_overflow(grads: list[Any], variables: list[Any], local: LocalVariables) -> list[Any]:
