@@ -76,7 +76,7 @@ TEST_CASE("PipeWriter tells once that the reader is gone", "[process]") {
   int errors = 0;
   h.pipe.read_end.reset();
   auto writer = PipeWriter::open(h.loop, std::move(h.pipe.write_end),
-                                 {.on_progress = {}, .on_error = [&](Status) { ++errors; h.loop.stop(); }})
+                                 {.on_progress = {}, .on_error = [&](const Status&) { ++errors; h.loop.stop(); }})
                     .value();
   writer->write(Bytes(10));
   writer->write(Bytes(10));
@@ -110,7 +110,7 @@ TEST_CASE("Console writes 10 MB to a slow pipe without blocking and without maki
 TEST_CASE("Console tells once that nobody reads", "[process]") {
   Harness h;
   int errors = 0;
-  Console console(h.loop, h.pipe.write_end.get(), {.on_progress = {}, .on_error = [&](Status) { ++errors; }});
+  Console console(h.loop, h.pipe.write_end.get(), {.on_progress = {}, .on_error = [&](const Status&) { ++errors; }});
   h.pipe.read_end.reset();
   console.write("a");
   console.write("b");
