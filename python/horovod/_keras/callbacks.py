@@ -20,7 +20,16 @@ from horovod.tensorflow.util import _executing_eagerly, variable_key
 __all__ = ["BroadcastGlobalVariables", "LearningRateSchedule", "LearningRateWarmup", "MetricAverage"]
 
 
-class BroadcastGlobalVariables(ChecksOptimizer):
+class LeavesXla:
+    """Mixed into all callbacks: keeps Keras from compiling what cannot be; on a GPU it would do that by itself."""
+
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)  # type: ignore[misc]
+        if getattr(model, "jit_compile", False) and xla_problem() is not None:
+            model.jit_compile = False
+
+
+class BroadcastGlobalVariables(LeavesXla, ChecksOptimizer):
     """Gives all ranks the model and the optimizer of `root_rank`, once: the first batch makes the variables."""
 
     model: Any
@@ -33,12 +42,6 @@ class BroadcastGlobalVariables(ChecksOptimizer):
         self._local: dict[int, Any] = {}
         for variable in _as_variables(local_variables):
             self.register_local_var(variable)
-
-    def set_model(self, model: Any) -> None:
-        """Keeps Keras from compiling what XLA cannot compile: on a GPU it would do that by itself."""
-        super().set_model(model)  # type: ignore[misc]
-        if getattr(model, "jit_compile", False) and xla_problem() is not None:
-            model.jit_compile = False
 
     def register_local_var(self, var: Any) -> None:
         """`var` stays what it is on this rank."""
@@ -80,7 +83,7 @@ def _as_variables(local_variables: Any) -> list[Any]:
     return list(given)
 
 
-class MetricAverage(ChecksOptimizer):
+class MetricAverage(LeavesXla, ChecksOptimizer):
     """Replaces every entry of the logs at the end of an epoch by its average over all ranks."""
 
     def __init__(self, device: str = "") -> None:
@@ -117,9 +120,9 @@ def _value(tensor: Any) -> Any:
     return tf.compat.v1.keras.backend.get_session().run(tensor)
 
 
-class LearningRateSchedule(ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateSchedule):
+class LearningRateSchedule(LeavesXla, ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateSchedule):
     """The learning rate is initial_lr times a multiplier."""
 
 
-class LearningRateWarmup(ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateWarmup):
+class LearningRateWarmup(LeavesXla, ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateWarmup):
     """The learning rate rises to initial_lr over the first epochs."""

@@ -99,11 +99,8 @@ def _layouts(specs: Sequence[Spec]) -> str:
 
 @functools.cache
 def _token() -> tf.Variable:
-    with tf.init_scope():
-        if not tf.executing_eagerly():
-            raise RuntimeError("Horovod's collectives can be compiled in a tf.function, but not in a graph of TF1")
-        with tf.device("/CPU:0"):
-            return tf.Variable(0, dtype=tf.int32, trainable=False, name="horovod_xla_token")
+    with tf.init_scope(), tf.device("/CPU:0"):
+        return tf.Variable(0, dtype=tf.int32, trainable=False, name="horovod_xla_token")
 
 
 def _handle_in(graph: Any) -> tf.Tensor:
@@ -117,8 +114,22 @@ def _handle_in(graph: Any) -> tf.Tensor:
 
 
 def _orders_itself(graph: Any) -> bool:
-    """Whether TensorFlow orders the graph's uses of a variable. It does not in graphs of gradients."""
-    return bool(graph._add_control_dependencies) or not hasattr(graph, "outer_graph")
+    """Whether TensorFlow orders the graph's uses of a variable. It does not in the gradient of a whole function."""
+    return bool(graph._add_control_dependencies)
+
+
+def _check_surroundings(graph: Any) -> None:
+    """RuntimeError where nothing would order this call among those of the graphs around it."""
+    with tf.init_scope():
+        if not tf.executing_eagerly():
+            raise RuntimeError("Horovod's collectives can be compiled in a tf.function, but not in a graph of TF1")
+    while hasattr(outer := graph.outer_graph, "outer_graph"):
+        if not _orders_itself(outer):
+            raise RuntimeError(
+                "XLA cannot compile the gradient of a collective in a branch or a loop when the tape is outside of the "
+                "function that is compiled: move the tape into it, or use jit_compile=False"
+            )
+        graph = outer
 
 
 class _Turn:
@@ -126,11 +137,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self._graph: Any = tf.compat.v1.get_default_graph()
-        if not _orders_itself(self._graph) and not _orders_itself(self._graph.outer_graph):
-            raise RuntimeError(
-                "XLA compiles collectives in branches and loops, but not in the gradients of branches and loops inside "
-                "others: use jit_compile=False"
-            )
+        _check_surroundings(self._graph)
         self._handle = _handle_in(self._graph)
         with tf.control_dependencies(self._handle.consumers()):
             self.token = tf.raw_ops.ReadVariableOp(resource=self._handle, dtype=tf.int32)

@@ -234,11 +234,42 @@ def test_gradients_through_a_loop_and_a_branch() -> None:
 
 @needs_xla
 def test_an_eager_tape_around_a_compiled_function() -> None:
+    """Its gradient is a function of its own, whose calls do not wait for each other either."""
+
+    def run(x: Any) -> Any:
+        return tf.add_n([tf.reduce_sum(hvd.allreduce(x * i, op=hvd.Sum, name=f"t{i}")) for i in range(1, 9)])
+
+    x = tf.ones([3])
+    function = compiled(run)
+    for _ in range(30):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = function(x)
+        same(tape.gradient(loss, x), np.full([3], 36.0 * hvd.size(), np.float32))
+
+
+@needs_xla
+def test_gradients_that_nothing_would_order_are_refused() -> None:
     x = tf.ones([3])
     with tf.GradientTape() as tape:
         tape.watch(x)
-        loss = compiled(lambda x: tf.reduce_sum(hvd.allreduce(x * 2.0, op=hvd.Sum)))(x)
-    same(tape.gradient(loss, x), np.full([3], 2.0 * hvd.size(), np.float32))
+        with pytest.raises(RuntimeError, match=r"move the tape into it.*jit_compile=False"):
+            compiled(lambda x: tf.cond(x[0] > 0, lambda: hvd.allreduce(x), lambda: x))(x)
+
+
+@needs_xla
+def test_a_compiled_function_inside_one_that_is_not() -> None:
+    first = compiled(lambda x: hvd.allreduce(x, op=hvd.Sum, name="first"))
+    second = compiled(lambda x: hvd.allreduce(x * 2.0, op=hvd.Sum, name="second"))
+    function = tf.function(lambda x: (first(x), second(x), hvd.allreduce(x, op=hvd.Sum, name="third")))
+    for _ in range(30):
+        assert [float(array(one)[0]) for one in function(tf.ones([2]))] == [k * hvd.size() for k in (1, 2, 1)]
+
+
+@needs_xla
+def test_a_graph_of_tf1_is_refused() -> None:
+    with tf.Graph().as_default(), pytest.raises(RuntimeError, match="TF1"):
+        compiled(lambda x: hvd.allreduce(x))(tf.ones([2]))  # noqa: PLW0108
 
 
 @needs_xla
@@ -277,7 +308,7 @@ def test_mistakes_are_answered_while_tracing() -> None:
 
 
 @needs_xla
-def test_before_init_is_a_failed_precondition_or_aborted() -> None:
+def test_after_shutdown_it_says_so() -> None:
     function = compiled(lambda x: hvd.allreduce(x))  # noqa: PLW0108
     hvd.shutdown()
     with pytest.raises(tf.errors.UnknownError, match="shut down"):

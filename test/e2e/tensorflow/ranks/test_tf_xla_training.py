@@ -105,12 +105,42 @@ def test_fit_is_compiled_and_learns(options: dict[str, Any]) -> None:
     assert_equal_weights(model)
 
 
-def test_fit_is_not_compiled_where_that_cannot_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keras chooses XLA by itself where there is a GPU."""
+@pytest.mark.parametrize("other", [None, "MetricAverageCallback", "LearningRateWarmupCallback"])
+def test_fit_is_not_compiled_where_that_cannot_work(monkeypatch: pytest.MonkeyPatch, other: str | None) -> None:
+    """Keras chooses XLA by itself where there is a GPU. Any of the callbacks undoes that."""
     monkeypatch.setattr("horovod._keras.callbacks.xla_problem", lambda: "there is a GPU")
     monkeypatch.setattr(_xla_support, "problem", lambda: "there is a GPU")
     model = make_model()
     callback = hvd_tfk.callbacks.BroadcastGlobalVariablesCallback(0)
+    if other is not None:
+        options = {"initial_lr": 0.01} if "Rate" in other else {}
+        callback = getattr(hvd_tfk.callbacks, other)(**options)
     model.fit(*data(), batch_size=35, verbose=0, callbacks=[callback])
     assert not model.jit_compile
-    assert_equal_weights(model)
+    if other is None:
+        assert_equal_weights(model)
+
+
+def test_fit_without_callbacks_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_xla_support, "problem", lambda: "there is a GPU")
+    with pytest.raises(RuntimeError, match=r"there is a GPU.*jit_compile=False"):
+        make_model().fit(*data(), batch_size=35, verbose=0)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+@pytest.mark.parametrize("passes", [1, 2])
+def test_fit_with_loss_scaling_aggregation_and_synchronous_normalisation(policy: str, passes: int) -> None:
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        layers = [tf.keras.layers.Input((8,)), hvd.SyncBatchNormalization(), tf.keras.layers.Dense(1, dtype="float32")]
+        model = tf.keras.Sequential(layers)
+        optimizer = hvd_tfk.DistributedOptimizer(tf.keras.optimizers.SGD(0.01), backward_passes_per_step=passes)
+        model.compile(optimizer, loss="mse", jit_compile=True)
+        callback = hvd_tfk.callbacks.BroadcastGlobalVariablesCallback(0)
+        model.fit(*data(), batch_size=14, epochs=2, verbose=0, callbacks=[callback])
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+    assert model.jit_compile
+    for weight in model.trainable_variables:
+        for one in hvd.allgather(tf.reshape(weight, [1, -1])):
+            same(one, array(weight).reshape(-1))
