@@ -17,7 +17,10 @@ _installed = False
 
 def _describe(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
+    if len(text) <= _MAX_TEXT:
+        return text
+    # Both ends: TensorFlow's errors begin with where and end with why.
+    return f"{text[: _MAX_TEXT // 2]} ... {text[-_MAX_TEXT // 2 :]}"
 
 
 def announce(error: BaseException | None) -> None:
