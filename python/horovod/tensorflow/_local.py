@@ -11,6 +11,11 @@ from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow.util import variable_key
 
 
+def _is_layer(thing: Any) -> bool:
+    """Of any Keras: keras and tf.keras are two packages where TF_USE_LEGACY_KERAS is set."""
+    return hasattr(thing, "trainable_weights") and hasattr(thing, "built")
+
+
 def local_layer_variables(local_layers: Any, caller: str) -> list[Any]:
     """The trainable weights of a Keras layer or of several. ValueError for anything else.
 
@@ -18,9 +23,8 @@ def local_layer_variables(local_layers: Any, caller: str) -> list[Any]:
     """
     if local_layers is None:
         return []
-    layer_class = tf.keras.layers.Layer
-    layers = [local_layers] if isinstance(local_layers, layer_class) else local_layers
-    if not isinstance(layers, Collection) or not all(isinstance(layer, layer_class) for layer in layers):
+    layers = [local_layers] if _is_layer(local_layers) else local_layers
+    if not isinstance(layers, Collection) or not all(_is_layer(layer) for layer in layers):
         raise ValueError(f"{caller}: local_layers must be a Keras layer or a collection of them, got {local_layers!r}")
     return [source for layer in layers for source in (layer.trainable_weights if layer.built else [layer])]
 
@@ -45,7 +49,7 @@ class LocalVariables:
 
     def register(self, source: Any) -> None:
         """A variable, or a layer that has none yet."""
-        if isinstance(source, tf.keras.layers.Layer):
+        if _is_layer(source):
             self._unbuilt.append(source)
         else:
             self._keys[variable_key(source)] = source
