@@ -65,6 +65,11 @@ def fit() -> Any:
     return model.fit(np.ones([64, 3]), np.ones([64, 2]), verbose=0)
 
 
+@tf.function(jit_compile=True)
+def compiled() -> Any:
+    return hvd.allreduce(ONES, name="compiled")
+
+
 class WhenWaiting:
     """Interrupts this process once Horovod has waited for `seconds`, and knows when that was."""
 
@@ -99,6 +104,15 @@ def interrupted(wait: Callable[[], Any]) -> str:
     return "never"
 
 
+def end_of_the_session() -> str:
+    """Rank 1 learns of an interrupt inside XLA, where no operation can go on without its program."""
+    try:
+        meet()
+    except tf.errors.UnknownError as error:
+        return "ended" if "rank 0" in str(error) and "interrupted by Ctrl-C" in str(error) else str(error)
+    return "goes on"
+
+
 def main() -> None:
     hvd.init()
     assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
@@ -118,6 +132,10 @@ def main() -> None:
         time.sleep(2.0)
         meet()
     meet()
+    if tuple(int(part) for part in tf.__version__.split(".")[:2]) >= (2, 18):
+        if hvd.rank() == 0:
+            print(f"compiled: {interrupted(compiled)}", flush=True)
+        print(f"session of rank {hvd.rank()}: {end_of_the_session()}", flush=True)
     hvd.shutdown()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert signal.set_wakeup_fd(-1) == -1
