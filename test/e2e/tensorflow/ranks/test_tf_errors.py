@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
-from tf_world import assert_usable, in_graph
+from tf_world import MODES, assert_usable, in_graph
 
 pytestmark = pytest.mark.usefixtures("several_ranks")
 
@@ -44,6 +44,28 @@ def test_mistakes_of_one_rank_are_invalid_arguments() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         hvd.size_op(99)
     assert_usable()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_class_of_error_in_each_mode(mode: Any) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError, match="root"):
+        mode(lambda: hvd.broadcast(tf.ones([3]), hvd.size() + 5))
+    with pytest.raises(tf.errors.FailedPreconditionError, match=r"rank 0 gave.*rank 1 gave"):
+        mode(lambda: hvd.allreduce(tf.ones([3 + hvd.rank()])))
+    assert_usable()
+    hvd.shutdown()
+    with pytest.raises(tf.errors.UnknownError, match=r"hvd\.init\(\)"):
+        mode(lambda: hvd.allreduce(tf.ones([3])))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rank_that_was_mistaken_tries_again(mode: Any) -> None:
+    """The others wait for it meanwhile."""
+    if hvd.rank() == 0:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="split"):
+            mode(lambda: hvd.alltoall(tf.range(4), splits=[3] * hvd.size()))
+    rows = mode(lambda: hvd.alltoall(tf.ones([hvd.size()]), splits=[1] * hvd.size()))[0]
+    assert rows.tolist() == [1.0] * hvd.size()
 
 
 def test_a_name_that_is_pending_is_an_invalid_argument() -> None:
