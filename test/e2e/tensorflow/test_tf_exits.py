@@ -175,4 +175,4 @@ def test_who_asked_for_signals_before_still_gets_them() -> None:
     job = run_to_end([sys.executable, "-c", program], env=QUIET)
     assert job.code == 0, job.text
     said = [line for line in job.out.splitlines() if line]
-    assert said == ["raised True", "child 1", "[1.]", "given back True True", "ignored True"], job.text
+    assert said == ["raised True", "child -2", "[1.]", "given back True True", "ignored True"], job.text
