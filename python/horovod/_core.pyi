@@ -52,6 +52,12 @@ class Handle:
         Ctrl-C interrupts with KeyboardInterrupt.
         """
 
+    def wait_in_callback(self) -> Any:
+        """wait() for a thread of a framework that the main thread waits for without seeing signals.
+
+        KeyboardInterrupt also after interrupt_waits().
+        """
+
     def output_dlpack(self) -> Any:
         """After wait(): a DLPack capsule of the output that the core allocated (allgather, ...). Only once."""
 

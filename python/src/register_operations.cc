@@ -69,6 +69,7 @@ void register_operations(py::module_& module) {
   py::class_<PyHandle>(module, "Handle")
       .def("done", &PyHandle::done)
       .def("wait", &PyHandle::wait)
+      .def("wait_in_callback", &PyHandle::wait_in_callback)
       .def("output_dlpack", &PyHandle::output_dlpack)
       .def("received_splits", &PyHandle::received_splits)
       .def("value", &PyHandle::value);

@@ -65,6 +65,25 @@ def _movable(array: Array) -> tuple[Array, int]:
     return array.reshape((*array.shape, 1)).view(np.uint8), core.DTYPE_UINT8
 
 
+class _InCallback:
+    """An operation that may be waited for by a thread of the framework, which main waits for in its turn."""
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: Handle) -> None:
+        self._native = native
+
+    def done(self) -> bool:
+        return self._native.done()
+
+    def wait(self) -> None:
+        self._native.wait_in_callback()
+
+
+def _wait_for(started: Sequence[Handle]) -> None:
+    PendingGroup([_InCallback(native) for native in started]).wait()
+
+
 class Exported:
     """What the core allocated, in the form that numpy.from_dlpack() takes."""
 
@@ -114,7 +133,7 @@ class ArrayCollectives:
             full = self._name("allreduce", name, members)
             scales: Any = {"prescale": prescale, "postscale": postscale}
             started.append(self._start(core.OP_ALLREDUCE, full, array, code, members, op=op, **scales))
-        PendingGroup(started).wait()
+        _wait_for(started)
 
     def grouped_allreduce_(
         self, arrays: Sequence[Array], name: str, op: int, prescale: float, postscale: float, members: int
@@ -126,7 +145,7 @@ class ArrayCollectives:
             for i, array in enumerate(arrays)
         ]  # fmt: skip
         started = core.enqueue_group(core.OP_ALLREDUCE, entries, op, prescale, postscale, members, list(arrays))
-        PendingGroup(started).wait()
+        _wait_for(started)
 
     def broadcast_(
         self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, members: int = 0
@@ -137,7 +156,7 @@ class ArrayCollectives:
             sent, code = _movable(array)
             full = self._name("broadcast", name, members)
             started.append(self._start(core.OP_BROADCAST, full, sent, code, members, root_rank=root_rank))
-        PendingGroup(started).wait()
+        _wait_for(started)
 
     def allgather(self, array: Array, name: str | None, members: int = 0) -> Array:
         """The rows of all ranks, in rank order; the number of rows may differ between ranks, nothing else."""
@@ -146,7 +165,7 @@ class ArrayCollectives:
         sent, code = _movable(np.require(array, requirements="C"))
         full = self._name("allgather", name, members)
         native = self._start(core.OP_ALLGATHER, full, sent, code, members, in_place=False)
-        native.wait()
+        native.wait_in_callback()
         gathered = np.from_dlpack(Exported(native))
         return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
 
@@ -160,5 +179,5 @@ class ArrayCollectives:
         sent = np.require(array, requirements="C")
         full = self._name("reducescatter", name, members)
         native = self._start(core.OP_REDUCESCATTER, full, sent, code, members, op=op, in_place=False)
-        native.wait()
+        native.wait_in_callback()
         return Exported(native)

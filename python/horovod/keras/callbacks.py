@@ -40,6 +40,8 @@ class LearningRateWarmupCallback(_shared.LearningRateWarmup, _Callback):  # type
 class BestModelCheckpoint(_ModelCheckpoint):  # type: ignore[misc]
     """ModelCheckpoint that keeps the best model only; whoever uses it sets `filepath`."""
 
+    filepath: Any
+
     def __init__(
         self,
         monitor: str = "val_loss",

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from typing import Any
 
 import keras
 import numpy as np
@@ -37,14 +38,43 @@ def end_now(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def dense() -> Any:
+    """A small model: XLA computes its steps on the main thread."""
+    layers = keras.layers
+    return keras.Sequential([layers.Input((50,)), layers.Dense(20, activation="relu"), layers.Dense(1)]), (50,)
+
+
+def convolutions() -> Any:
+    """A larger one: XLA computes its steps on threads of its own, while the main thread waits for them."""
+    layers = keras.layers
+    shape = (8, 8, 1)
+    return (
+        keras.Sequential(
+            [
+                layers.Input(shape),
+                layers.Conv2D(16, 3, padding="same", activation="relu"),
+                layers.Conv2D(32, 3, padding="same", activation="relu"),
+                layers.Flatten(),
+                layers.Dense(64, activation="relu"),
+                layers.Dense(1),
+            ]
+        ),
+        shape,
+    )
+
+
+MODELS = {"dense": dense, "convolutions": convolutions}
+
+
 def main() -> int:
     hvd.init()
-    layers = keras.layers
-    model = keras.Sequential([layers.Input((50,)), layers.Dense(400, activation="relu"), layers.Dense(1)])
+    model, features = MODELS[sys.argv[2]]()
     model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(1e-4)), loss="mse")
-    rows = np.ones((8 * 10_000, 50), np.float32)
+    rows = np.ones((8 * 10_000, *features), np.float32)
     try:
-        model.fit(rows, rows[:, :1], batch_size=8, epochs=1000, verbose=0, callbacks=[EndInStep()])
+        model.fit(
+            rows, rows.reshape(len(rows), -1)[:, :1], batch_size=8, epochs=1000, verbose=0, callbacks=[EndInStep()]
+        )
     except BaseException as error:
         print("heard", time.time(), type(error).__name__, str(error).splitlines()[:1], flush=True)
         if not isinstance(error, Exception):

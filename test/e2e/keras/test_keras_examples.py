@@ -22,13 +22,13 @@ def assert_trained(out: str, backend: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_digits_are_learned_on_two_ranks(horovodrun: Any, backend: str) -> None:
-    job = horovodrun(2, EXAMPLE, env={"KERAS_BACKEND": backend})
+    job = horovodrun(2, EXAMPLE, env={"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"})
     assert job.code == 0, job.text
     assert_trained(job.out, backend, 2)
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_digits_are_learned_without_a_launcher(backend: str) -> None:
-    job = run_to_end([sys.executable, EXAMPLE], env={"KERAS_BACKEND": backend})
+    job = run_to_end([sys.executable, EXAMPLE], env={"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"})
     assert job.code == 0, job.text
     assert_trained(job.out, backend, 1)

@@ -11,10 +11,18 @@ import pytest
 SCRIPT = Path(__file__).parent / "fit_until_lost.py"
 
 
+CASES = [("torch", "dense"), ("jax", "dense"), ("jax", "convolutions")]
+
+
+def run(horovodrun: Any, backend: str, how: str, model: str) -> Any:
+    env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
+    return horovodrun(2, str(SCRIPT), how, model, env=env)
+
+
 @pytest.mark.parametrize("how", ["kill", "interrupt"])
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, how: str) -> None:
-    job = horovodrun(2, str(SCRIPT), how, env={"KERAS_BACKEND": backend}, deadline_s=120)
+@pytest.mark.parametrize(("backend", "model"), CASES)
+def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, model: str, how: str) -> None:
+    job = run(horovodrun, backend, how, model)
     assert job.code != 0, job.text
     ended = float(re.search(r"\[1\]<stdout>:ends ([\d.]+)", job.out)[1])
     survivor = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+) (.*)", job.out)
@@ -29,9 +37,9 @@ def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, ho
         assert float(own[1]) - ended < 2.0
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_ctrl_c_ends_a_fit_that_waits_for_another_rank(horovodrun: Any, backend: str) -> None:
-    job = horovodrun(2, str(SCRIPT), "stall", env={"KERAS_BACKEND": backend}, deadline_s=120)
+@pytest.mark.parametrize(("backend", "model"), CASES)
+def test_ctrl_c_ends_a_fit_that_waits_for_another_rank(horovodrun: Any, backend: str, model: str) -> None:
+    job = run(horovodrun, backend, "stall", model)
     assert job.code == 130, job.text
     sent = float(re.search(r"\[0\]<stdout>:ends ([\d.]+)", job.out)[1])
     heard = re.search(r"\[0\]<stdout>:heard ([\d.]+) (\w+)", job.out)

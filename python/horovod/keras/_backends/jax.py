@@ -10,7 +10,7 @@ import numpy as np
 
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.native import core
-from horovod.common.basics import HorovodBasics
+from horovod._common.watched_basics import WatchedBasics
 from horovod.common.process_sets import _on_removal, _setup
 from horovod.keras._backends import callbacks as _callbacks
 from horovod.keras._backends import saving
@@ -41,10 +41,12 @@ __all__ = [
 
 jax: Any = importlib.import_module("jax")  # as Any: its types differ from version to version
 
-basics = HorovodBasics(__file__, "mpi_lib")
+basics = WatchedBasics(__file__, "mpi_lib")
 _collectives = ArrayCollectives("jax")
 basics._set_hooks(on_init=_collectives.names.restart, on_shutdown=_collectives.names.restart)
 _setup(basics)
+if basics.is_initialized():  # by another framework's module
+    basics.watch_interrupts()
 _on_removal(_collectives.names.forget)
 
 

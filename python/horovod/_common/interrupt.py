@@ -1,8 +1,8 @@
-"""Ctrl-C while TensorFlow waits for other ranks: see "Interrupts and exits" in docs/design/tensorflow.md.
+"""Ctrl-C while a framework waits for other ranks: see "Interrupts and exits" in docs/design/tensorflow.md.
 
-Python looks at signals between its own instructions. While the main thread is inside TensorFlow there are none, and a
-kernel cannot be cancelled; so a thread learns of the signal and ends the waits of our kernels with an error. Then
-TensorFlow returns, and Python raises KeyboardInterrupt.
+Python looks at signals between its own instructions. While the main thread is inside TensorFlow or JAX there are none,
+and what it waits for there cannot be cancelled; so a thread learns of the signal and ends our own waits with an error.
+Then the framework returns, and Python raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 
 from horovod._common.native import core
 
-# How long the main thread may take to see the signal by itself, as it does unless it is inside TensorFlow.
+# How long the main thread may take to see the signal by itself, as it does unless it is inside the framework.
 _PATIENCE_S = 0.2
 
 _TO_KEYBOARD_INTERRUPT = (core.raise_interrupt, signal.default_int_handler)
@@ -88,7 +88,7 @@ class InterruptWatch:
         if core.main_thread_answers(_PATIENCE_S):
             return
         core.interrupt_waits()
-        # Until it is back, nothing that it starts inside TensorFlow may wait.
+        # Until it is back, nothing that it starts there may wait.
         while not core.main_thread_answers(_PATIENCE_S):
             if self._closing:
                 core.allow_waits()
