@@ -1,0 +1,131 @@
+"""Metrics of an epoch are the averages of those of the ranks, also of the epoch that broadcasts; others see averages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
+
+keras = tf.keras
+callbacks = hvd_keras.callbacks
+
+
+class Seen(keras.callbacks.Callback):  # type: ignore[misc,name-defined]
+    """What a callback after MetricAverageCallback finds in the logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logs: list[dict[str, Any]] = []
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        del epoch
+        self.logs.append(dict(logs))
+
+
+def still(rate: float = 0.0) -> Any:
+    """A model whose outputs are zero; it does not move with a rate of zero."""
+    model = keras.Sequential(
+        [keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+    )
+    model.compile(
+        hvd_keras.DistributedOptimizer(keras.optimizers.SGD(rate)), loss="mean_squared_error", metrics=["mae"]
+    )
+    return model
+
+
+def mean(of_rank: Any) -> float:
+    return float(np.mean([of_rank(rank) for rank in range(hvd.size())]))
+
+
+def test_every_metric_is_averaged_in_every_epoch() -> None:
+    rank, seen = hvd.rank(), Seen()
+    x, y = np.ones((4, 1), np.float32), np.full((4, 1), rank + 1.0, np.float32)
+    history = still().fit(
+        x,
+        y,
+        batch_size=1,
+        epochs=2,
+        verbose=0,
+        validation_data=(x, 2 * y),
+        callbacks=[callbacks.BroadcastGlobalVariablesCallback(0), callbacks.MetricAverageCallback(), seen],
+    )
+    expected = {
+        "loss": mean(lambda r: (r + 1.0) ** 2),
+        "mae": mean(lambda r: r + 1.0),
+        "val_loss": mean(lambda r: 4 * (r + 1.0) ** 2),
+        "val_mae": mean(lambda r: 2 * (r + 1.0)),
+    }
+    for logs in seen.logs:
+        assert {name: logs[name] for name in expected} == pytest.approx(expected)
+    for name, value in expected.items():
+        assert history.history[name] == pytest.approx([value, value])
+
+
+def test_metrics_keep_their_kinds() -> None:
+    callback = callbacks.MetricAverageCallback()
+    callback.set_model(still())
+    logs: dict[str, Any] = {"a": 1.0 * hvd.rank(), "b": np.float32(2.0), "c": np.array([1.0, hvd.rank()]), "d": 3}
+    callback.on_epoch_end(0, logs)
+    assert type(logs["a"]) is float
+    assert logs["a"] == mean(float)
+    assert logs["b"] == 2.0
+    np.testing.assert_allclose(logs["c"], [1.0, mean(float)])
+    assert logs["d"] == 3
+    callback.on_epoch_end(1, None)
+    callback.on_epoch_end(2, {})
+
+
+def test_checkpoints_follow_the_averages(tmp_path: Path) -> None:
+    """Rank 0 alone would keep the first epoch: its own loss gets worse, while the average gets better."""
+    rank = hvd.rank()
+    of_all = [[1.0, 2.0], [9.0, 1.0], [9.0, 1.0]][: hvd.size()]
+    losses = of_all[rank]
+    checkpoint = callbacks.BestModelCheckpoint(monitor="val_loss", mode="min")
+    checkpoint.filepath = str(tmp_path / "best.keras")
+    average, model = callbacks.MetricAverageCallback(), still()
+    for callback in (average, checkpoint):
+        callback.set_model(model)
+        callback.set_params({"epochs": 2})
+    checkpoint.on_train_begin()
+    for epoch, loss in enumerate(losses):
+        logs = {"val_loss": loss}
+        for callback in (average, checkpoint):
+            callback.on_epoch_end(epoch, logs)
+    assert float(checkpoint.best) == pytest.approx(np.mean(of_all, axis=0).min())
+
+
+def test_local_variables_are_left_out_of_the_broadcast() -> None:
+    model = still(rate=0.5)
+    model.set_weights([np.full((1, 1), float(hvd.rank()), np.float32)])
+    other = tf.Variable(1.0)
+    callback = callbacks.BroadcastGlobalVariablesCallback(0, local_variables=[other])
+    callback.register_local_var(model.trainable_variables[0])
+    x = np.ones((2, 1), np.float32)
+    model.optimizer.register_local_var(model.trainable_variables[0])
+    model.fit(x, x * 0, verbose=0, callbacks=[callback])
+    assert callback.broadcast_done
+    # The gradient is 2 * rank, scaled by the number of ranks
+    assert model.get_weights()[0][0, 0] == pytest.approx(hvd.rank() * (1 - 1 / hvd.size()))
+
+
+def test_the_broadcast_takes_the_optimizer_too_and_leaves_dropout_alone() -> None:
+    rank = hvd.rank()
+    keras.utils.set_random_seed(rank + 1)
+    model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+    optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.Adam(0.01 * (rank + 1)))
+    model.compile(optimizer, loss="mean_squared_error")
+    x = np.random.default_rng(rank).normal(size=(4, 8)).astype(np.float32)
+    model.fit(x, x[:, :2], verbose=0, callbacks=[callbacks.BroadcastGlobalVariablesCallback(0)])
+    variables = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
+    mine = [np.asarray(variable).tobytes() for variable in variables] + [w.tobytes() for w in model.get_weights()]
+    of_all = hvd.allgather_object(mine)
+    assert all(other == of_all[0] for other in of_all)
+    assert float(optimizer.learning_rate.numpy()) == pytest.approx(0.01)
+    masks = hvd.allgather_object(np.asarray(model.layers[-2](np.ones((1, 8), np.float32), training=True)).tobytes())
+    assert len(set(masks)) == hvd.size()
