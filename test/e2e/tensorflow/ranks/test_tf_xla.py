@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -95,11 +96,38 @@ def test_buffers_are_laid_out_in_rows() -> None:
 
 @needs_xla
 def test_independent_calls_never_wait_for_each_other() -> None:
-    """XLA starts them in another order each time; without a token two ranks meet in opposite orders and hang."""
+    """XLA may start them in any order; where two ranks meet in opposite ones, both hang."""
     function = compiled(lambda x: [hvd.allreduce(x * i, op=hvd.Sum, name=f"t{i}") for i in range(1, 9)])
     for _ in range(30):
         for i, result in enumerate(function(tf.ones([4])), 1):
             same(result, np.full([4], i * hvd.size(), np.float32))
+
+
+@needs_xla
+def test_the_token_goes_from_call_to_call() -> None:
+    """Whoever uses it, waits for all that have used it before: calls, branches, loops, functions."""
+    inner = tf.function(lambda x: hvd.allreduce(x, name="inner"))
+
+    def run(x: Any) -> Any:
+        made = [hvd.allreduce(x, name="one"), hvd.broadcast(x, 0), inner(x)]
+        made.append(tf.cond(x[0] > 0, lambda: hvd.allreduce(x, name="branch"), lambda: x))
+        made.append(hvd.allgather(x))
+        made += tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, hvd.allreduce(y, name="loop")), (0, x))
+        return [*made, hvd.reducescatter(x)]
+
+    graph = compiled(run).get_concrete_function(tf.ones([6])).graph
+    users = [op for op in graph.get_operations() if any(i.dtype == tf.resource for i in op.inputs)]
+    assert len({id(i) for op in users for i in op.inputs if i.dtype == tf.resource}) == 1
+    one_call = ["ReadVariableOp", "AssignVariableOp"]
+    others = ["PartitionedCall", "If", *one_call, "While"]
+    assert [op.type.removeprefix("Stateful") for op in users] == [*one_call, *one_call, *others, *one_call]
+    for before, after in pairwise(users):
+        if before.type == "ReadVariableOp":  # to the call, and from it
+            assert after.type == "AssignVariableOp"
+            assert after.inputs[1].op.inputs[-1] is before.outputs[0]
+        else:
+            assert before in after.control_inputs, (before.name, after.name)
+    assert users[-1] in graph.control_outputs
 
 
 @needs_xla

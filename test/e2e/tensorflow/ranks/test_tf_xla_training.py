@@ -121,6 +121,7 @@ def test_fit_is_not_compiled_where_that_cannot_work(monkeypatch: pytest.MonkeyPa
         assert_equal_weights(model)
 
 
+@pytest.mark.usefixtures("several_ranks")
 def test_fit_without_callbacks_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_xla_support, "problem", lambda: "there is a GPU")
     with pytest.raises(RuntimeError, match=r"there is a GPU.*jit_compile=False"):
