@@ -67,6 +67,7 @@ def main() -> int:
         optimizer=hvd.DistributedOptimizer(tf.keras.optimizers.Adam(rate)),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
+        experimental_run_tf_function=False,  # scripts of TensorFlow 2.0 have it; it means nothing any more
     )
     callbacks = [
         hvd.callbacks.BroadcastGlobalVariablesCallback(0),

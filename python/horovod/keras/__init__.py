@@ -7,10 +7,12 @@ from typing import Any
 
 import keras as _keras
 
+from horovod._common.keras_checks import tolerate_old_compile_argument
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.keras import _backends
 
 _backend = _backends.load(_keras)
+tolerate_old_compile_argument()  # before a script looks model.compile up
 _basics = _backend.basics
 
 init = _basics.init

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.keras_checks import tolerate_old_compile_argument
 from horovod._keras import create_distributed_optimizer, make_options, value_functions
 from horovod._keras.value_functions import allgather, broadcast, broadcast_global_variables, reducescatter
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
@@ -38,6 +39,10 @@ from horovod.tensorflow.mpi_ops import (
 )
 
 from horovod.tensorflow.keras import callbacks  # isort: skip
+
+# Now, not with the first optimizer: model.compile(hvd.DistributedOptimizer(...)) looks compile up before that exists.
+if str(getattr(tf.keras, "__version__", "")).startswith("3."):
+    tolerate_old_compile_argument()
 
 __all__ = [
     "init",
