@@ -97,6 +97,7 @@ class HorovodBasics:
         # A forked child that ends by sys.exit runs the parent's exit functions; the session is not its to end.
         if os.getpid() == self._init_pid:
             uncaught.announce_last()
+            core.announce_exit()
             self.shutdown()
 
     def is_initialized(self) -> bool:

@@ -129,6 +129,36 @@ def test_an_uncaught_exception_is_named_by_the_others_and_blamed(slow: float, ho
     assert "After that, rank 0 exited with code 3" in job.err, job.text
 
 
+# Rank 1 leaves the job in the middle and takes its time to end; rank 0 fails because of it and exits sooner.
+LEAVING = """
+    import atexit
+    if hvd.rank() == 1:
+        atexit._clear()  # what runs last: the wait below; before it Horovod's own
+        atexit.register(lambda: time.sleep(0.6))
+        atexit.register(hvd.mpi_ops._basics._shutdown_at_exit)
+        sys.exit({code})
+    try:
+        hvd.allreduce(torch.ones(1), name="alone")
+    except hvd.HorovodInternalError as error:
+        sys.exit(3)
+"""
+
+
+def test_a_rank_that_exits_with_an_error_is_blamed_though_others_end_sooner(horovodrun: Any, tmp_path: Path) -> None:
+    job = horovodrun(2, write(tmp_path, LEAVING.format(code=7)), deadline_s=60)
+    assert job.code == 7, job.text
+    assert re.search(r"the job failed: rank 1 on host localhost \(pid \d+\) exited with code 7 first", job.err), (
+        job.text
+    )
+    assert "After that, rank 0 exited with code 3" in job.err, job.text
+
+
+def test_a_rank_that_leaves_without_an_error_is_not_blamed(horovodrun: Any, tmp_path: Path) -> None:
+    job = horovodrun(2, write(tmp_path, LEAVING.format(code=0)), deadline_s=60)
+    assert job.code == 3, job.text
+    assert re.search(r"the job failed: rank 0 on host localhost \(pid \d+\) exited with code 3", job.err), job.text
+
+
 def test_an_exception_beside_a_thread_that_waits_is_no_hang(horovodrun: Any, tmp_path: Path) -> None:
     """The interpreter joins threads before it runs anything at exit: the others have to learn of it before."""
     script = write(
