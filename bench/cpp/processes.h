@@ -15,7 +15,7 @@ class Shared {
  public:
   static constexpr int kMaxRanks = 64;
   static constexpr int kMaxEntries = 4096;
-  static constexpr std::size_t kMaxValue = 12 * 1024;
+  static constexpr std::size_t kMaxValue = std::size_t{12} * 1024;
 
   // Polls with sched_yield, so that all leave within a few microseconds where there are enough cores.
   void barrier(int size);
