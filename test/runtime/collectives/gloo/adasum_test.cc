@@ -185,7 +185,7 @@ TEST_CASE("Hierarchical Adasum averages each host first", "[multi][collectives]"
 }
 
 // Two ranks, two values each; what comes out.
-std::pair<double, double> combine_pair(DataType dtype, Vector a, Vector b) {
+std::pair<double, double> combine_pair(DataType dtype, const Vector& a, const Vector& b) {
   std::vector<Bytes> data = {encode(a, dtype), encode(b, dtype)};
   std::vector<std::string> problems(2);
   run_ranks(2, [&](int rank, GlooBackend& backend) {
