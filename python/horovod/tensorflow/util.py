@@ -68,11 +68,17 @@ def plain(function: Function) -> Function:
     return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 
+def _name_of(tensor: Any) -> str:
+    """What the tensor is called. One that a function took from outside is called by a number that ranks count apart."""
+    name = str(getattr(tensor, "name", "tensor"))
+    return "tensor" if name.partition(":")[0].isdigit() else name
+
+
 def default_name(prefix: str, tensors: Iterable[Any]) -> str | None:
     """What an unnamed op is called in a graph: by its inputs. In eager mode TensorFlow names ops by their type."""
     if _executing_eagerly():
         return None
-    names = [normalize(str(getattr(tensor, "name", "tensor"))) for tensor in tensors]
+    names = [normalize(_name_of(tensor)) for tensor in tensors]
     ends = names[:1] if len(names) == 1 else [names[0], names[-1]]
     return f"{prefix}_{'_'.join(ends)}"
 

@@ -22,9 +22,11 @@ BATCHES = 6
 
 @pytest.fixture(autouse=True)
 def double_precision() -> Iterator[None]:
-    keras.backend.set_floatx("float64")
-    yield
-    keras.backend.set_floatx("float32")
+    for type_ in ("float64", "float32"):
+        keras.backend.set_floatx(type_)
+        keras.mixed_precision.set_global_policy(type_)  # Keras 3 takes it from floatx once, for the first model
+        if type_ == "float64":
+            yield
 
 
 def part(rank: int) -> tuple[Any, Any]:

@@ -270,3 +270,13 @@ def test_inputs_outlive_their_names() -> None:
     first = tf.function(run)().numpy()
     for _ in range(20):
         same(tf.function(run)(), first)
+
+
+def test_a_function_that_uses_a_tensor_from_outside_has_the_same_names_on_all_ranks() -> None:
+    for _ in range(hvd.rank()):
+        tf.ones([1])  # TensorFlow numbers the tensors of a process
+    given = tf.fill([3], float(hvd.rank()))
+    expected = [hvd.size() * (hvd.size() - 1) / 2] * 3
+    first, second = tf.function(lambda: [hvd.allreduce(given, op=hvd.Sum), hvd.allreduce(given, op=hvd.Sum)])()
+    assert first.numpy().tolist() == expected
+    assert second.numpy().tolist() == expected
