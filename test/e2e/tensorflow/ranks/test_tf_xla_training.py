@@ -133,8 +133,9 @@ def test_fit_without_callbacks_says_what_to_set(monkeypatch: pytest.MonkeyPatch)
 def test_fit_with_loss_scaling_aggregation_and_synchronous_normalisation(policy: str, passes: int) -> None:
     tf.keras.mixed_precision.set_global_policy(policy)
     try:
-        layers = [tf.keras.layers.Input((8,)), hvd.SyncBatchNormalization(), tf.keras.layers.Dense(1, dtype="float32")]
-        model = tf.keras.Sequential(layers)
+        normalize = hvd.SyncBatchNormalization(name="normalize")  # matched by names, and ranks have built other models
+        layers = [tf.keras.layers.Input((8,)), normalize, tf.keras.layers.Dense(1, dtype="float32")]
+        model = tf.keras.Sequential(layers, name="model")
         optimizer = hvd_tfk.DistributedOptimizer(tf.keras.optimizers.SGD(0.01), backward_passes_per_step=passes)
         model.compile(optimizer, loss="mse", jit_compile=True)
         callback = hvd_tfk.callbacks.BroadcastGlobalVariablesCallback(0)
