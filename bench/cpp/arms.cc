@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 #include <gloo/allreduce.h>
 #include <gloo/context.h>
@@ -98,8 +99,8 @@ class FabricArm final : public Arm {
     require(shared.put("row/" + std::to_string(rank), fabric_->address_row()));
     require(fabric_->open(1, crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value(), rows_));
     backend_ = std::make_unique<BackendArm>([this, size] {
-      std::vector<int> ranks;
-      for (int r = 0; r < size; ++r) ranks.push_back(r);
+      std::vector<int> ranks(static_cast<std::size_t>(size));
+      std::iota(ranks.begin(), ranks.end(), 0);
       return fabric_->make_context(1, ranks);
     });
   }

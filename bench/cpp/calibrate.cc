@@ -78,7 +78,7 @@ class Calibration {
   }
 
   double flag_ping_pong() {
-    constexpr int kTurns = 1000;
+    constexpr std::int64_t kTurns = 1000;
     std::atomic<std::int64_t>& flag = shared_.cell(2);
     return slowest([&] {
              // Rank 0 writes the odd numbers, rank 1 the even ones. Long polls yield: there may be one core.
