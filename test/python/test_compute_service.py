@@ -95,7 +95,10 @@ def test_a_shutdown_request_reaches_all_who_wait(service: ComputeService, client
 def test_the_end_of_the_service_releases_all_who_wait(service: ComputeService, client: ComputeClient) -> None:
     served = later(client.wait_for_shutdown)
     lost = later(client.wait_for_dispatcher_registration, 0, 60)
-    time.sleep(0.3)  # so that both are there
+    end = time.monotonic() + 10
+    while len(service._waiting) < 1 or len(service._handlers) < 2:  # until the service has both
+        assert time.monotonic() < end
+        time.sleep(0.01)
     start = time.monotonic()
     service.shutdown()
     service.shutdown()
