@@ -71,3 +71,15 @@ MODES = (eagerly, in_function, in_graph)
 def assert_usable() -> None:
     """The session works: a small allreduce gives the right answer."""
     assert hvd.allreduce(tf.constant([1.0]), op=hvd.Sum).numpy()[0] == hvd.size()
+
+
+def node_names(run: Callable[[], Any]) -> list[str]:
+    """The names of Horovod's nodes in the graph of a function."""
+    graph = tf.function(run).get_concrete_function().graph
+    return [op.name for op in graph.get_operations() if op.type.startswith("Horovod")]
+
+
+def slices(rows: int, start: int = 0, value: float = 1.0) -> tf.IndexedSlices:
+    return tf.IndexedSlices(
+        tf.fill([rows, 2], value), tf.range(start, start + rows), dense_shape=tf.constant([10, 2])
+    )
