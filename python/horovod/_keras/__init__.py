@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from horovod._common.keras_checks import is_distributed, tolerate_old_compile_argument
+from horovod._common.keras_checks import is_distributed
 from horovod._keras.loss_scale import reduce_before_scaling
-from horovod._keras.optimizers import Distributed, Keras3, mixin_for
+from horovod._keras.optimizers import Distributed, mixin_for
 from horovod._keras.options import Options, make_options
 
 __all__ = ["Options", "create_distributed_optimizer", "distribute_in_place", "make_options"]
@@ -34,11 +34,8 @@ def _save_as(made: type, base: type) -> None:
 
 
 def _distributed_class(base: type, options: Options) -> type:
-    mixin = mixin_for(base)
     reduce_before_scaling()
-    if mixin is Keras3:
-        tolerate_old_compile_argument()
-    made = type(base.__name__, (mixin, base), {"__module__": "horovod._keras", "_hvd_options": options})
+    made = type(base.__name__, (mixin_for(base), base), {"__module__": "horovod._keras", "_hvd_options": options})
     _save_as(made, base)
     return made
 

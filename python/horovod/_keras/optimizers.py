@@ -19,7 +19,7 @@ from horovod.tensorflow._reduction import _make_allreduce_grads_fn
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.util import all_reduced, mark_reduced, plain
 
-__all__ = ["Distributed", "Keras3", "mixin_for"]
+__all__ = ["Distributed", "mixin_for"]
 
 
 class _CallableList(list[Any]):
