@@ -6,19 +6,24 @@ nothing has failed. Usage: suites.py full|quick|slow|sanitizers|lint|torch|tenso
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 BIN = Path(sys.executable).parent
 TAIL_LINES = 80
+DEADLINE_S = 30 * 60  # of one command: what hangs must not use up the time of the other suites, nor hide where it hangs
+SLOW_DEADLINE_S = 4 * 3600
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,26 @@ SUITES = (
 )
 
 
+def execute(command: Sequence[str], env: dict[str, str], log: TextIO, deadline_s: float) -> int:
+    """The exit code. At the deadline everything the command started is killed, by SIGABRT, at which pytest prints what
+    its threads are doing."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        return process.wait(deadline_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        log.write(f"\nstill running after {deadline_s} s: {' '.join(command)}\n")
+        return -signal.SIGABRT
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def run(suite: Suite) -> tuple[bool, Counts]:
     """Runs the commands of a suite until one fails; prints its summary line."""
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -135,9 +160,7 @@ def run(suite: Suite) -> tuple[bool, Counts]:
         for command in suite.commands:
             log.write(f"$ {' '.join(command)}\n")
             log.flush()
-            code = subprocess.run(
-                command, cwd=ROOT, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, check=False
-            ).returncode
+            code = execute(command, env, log, SLOW_DEADLINE_S if "slow" in suite.kinds else DEADLINE_S)
             log.write(f"step ok: {command[0]}\n" if code == 0 else f"step failed ({code}): {' '.join(command)}\n")
             log.flush()
             ok = ok and code == 0

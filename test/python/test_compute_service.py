@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -22,13 +23,22 @@ KEY = secret.make_secret_key()
 @pytest.fixture
 def service() -> Iterator[ComputeService]:
     made = ComputeService(2, 3, KEY, nics=["lo"])
-    yield made
-    made.shutdown()
+    with ended(made):
+        yield made
 
 
 @pytest.fixture
 def client(service: ComputeService) -> ComputeClient:
     return ComputeClient(service.addresses(), KEY)
+
+
+@contextlib.contextmanager
+def ended(service: ComputeService) -> Iterator[None]:
+    """Ends the service in any case, and so all waits of its clients: threads in them would outlive a failed test."""
+    try:
+        yield
+    finally:
+        service.shutdown()
 
 
 def later(function: Callable[..., Any], *args: Any) -> Any:
@@ -112,22 +122,18 @@ def test_the_end_of_the_service_releases_all_who_wait(service: ComputeService, c
 
 
 def test_hundreds_of_workers() -> None:
+    """Both ends of each connection are in this process, which often may open no more than 1024 files."""
     service = ComputeService(2, 256, KEY, nics=["lo"])
-    try:
+    with ThreadPoolExecutor(256) as waiters, ThreadPoolExecutor(64) as workers, ended(service):
         client = ComputeClient(service.addresses(), KEY)
-        with ThreadPoolExecutor(512) as pool:
-            waiting = [pool.submit(client.wait_for_shutdown) for _ in range(256)]
-            done = [pool.submit(client.register_worker_for_dispatcher, i % 2, i) for i in range(256)]
-            done += [pool.submit(client.register_worker_for_dispatcher, i % 2, i) for i in range(256, 512)]
-            for one in done:
-                one.result(30)
-            for number in (0, 1):
-                client.wait_for_dispatcher_worker_registration(number, 0)
-            client.shutdown()
-            for one in waiting:
-                one.result(30)
-    finally:
-        service.shutdown()
+        waiting = [waiters.submit(client.wait_for_shutdown) for _ in range(256)]
+        for done in [workers.submit(client.register_worker_for_dispatcher, i % 2, i) for i in range(512)]:
+            done.result(30)
+        for number in (0, 1):
+            client.wait_for_dispatcher_worker_registration(number, 0)
+        client.shutdown()
+        for one in waiting:
+            one.result(30)
 
 
 @pytest.mark.parametrize("counts", [(0, 1), (1, 0), (-1, 1)])
@@ -164,11 +170,9 @@ def test_it_listens_where_it_was_told_to(service: ComputeService) -> None:
     assert set(service.addresses()) == {"lo"}
     assert listening() == {"127.0.0.1"}
     everywhere = ComputeService(1, 1, KEY)
-    try:
+    with ended(everywhere):
         assert listening() == set(ipv4_addresses().values())
         assert "0.0.0.0" not in listening()
-    finally:
-        everywhere.shutdown()
 
 
 # Strangers
