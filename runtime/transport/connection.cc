@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -79,19 +80,29 @@ Status Connection::lost() const {
 void Connection::flush() { write_all(false); }
 
 void Connection::write_all(bool socket_has_room) {
-  std::vector<SentMessage> sent;
   do {
-    sent.clear();
-    {
-      const MutexLock lock(mutex_);
-      // When the socket is full, the driver is told when it no longer is.
-      if (socket_has_room || !wants_writable_) write_some(sent);
-    }
-    for (const SentMessage& message : sent) sink_.on_sent(peer_, message);  // which may queue the next message
-  } while (!sent.empty());
+    const MutexLock lock(mutex_);
+    // When the socket is full, the driver is told when it no longer is.
+    if (socket_has_room || !wants_writable_) write_some();
+  } while (report_written());  // which may queue the next message
 }
 
-void Connection::write_some(std::vector<SentMessage>& sent) {
+// What one thread has written another may report: a message is struck off only after its report, and a second report of
+// it finds nothing. So the end of the stream never comes before the report of what the peer has received.
+bool Connection::report_written() {
+  std::vector<SentMessage> reported;
+  {
+    const MutexLock lock(mutex_);
+    reported = written_;
+  }
+  if (reported.empty()) return false;
+  for (const SentMessage& message : reported) sink_.on_sent(peer_, message);
+  const MutexLock lock(mutex_);
+  std::erase_if(written_, [&](const SentMessage& m) { return std::ranges::find(reported, m) != reported.end(); });
+  return true;
+}
+
+void Connection::write_some() {
   if (!stream_.valid() || write_broken_) return;
   iovec parts[kMaxParts];
   for (;;) {
@@ -102,7 +113,7 @@ void Connection::write_some(std::vector<SentMessage>& sent) {
     message.msg_iovlen = count;
     const ssize_t n = sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
-      queue_.advance(static_cast<std::size_t>(n), sent);
+      queue_.advance(static_cast<std::size_t>(n), written_);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return arm_writable(true);
     } else if (errno != EINTR) {
@@ -188,6 +199,7 @@ void Connection::close(const Status& why) {
 void Connection::end(const Status& why) {
   const Status named = describe(why);
   close(named);
+  report_written();  // the peer may have ended because it has received this
   sink_.on_lost(peer_, named);
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
@@ -53,7 +54,9 @@ class Connection final : public FrameSender {
   void end(const Status& why);
   void write_all(bool socket_has_room) HVD_EXCLUDES(mutex_);
   void arm_writable(bool on) HVD_REQUIRES(mutex_);
-  void write_some(std::vector<SentMessage>& sent) HVD_REQUIRES(mutex_);
+  void write_some() HVD_REQUIRES(mutex_);
+  // True when there was something to report.
+  bool report_written() HVD_EXCLUDES(mutex_);
   Status describe(const Status& why) const HVD_EXCLUDES(mutex_);
 
   const int peer_;
@@ -66,6 +69,7 @@ class Connection final : public FrameSender {
   ForkFd stream_;  // set once under mutex_, closed by the driver under mutex_
   std::string host_ HVD_GUARDED_BY(mutex_);
   TxQueue queue_ HVD_GUARDED_BY(mutex_);
+  std::vector<SentMessage> written_ HVD_GUARDED_BY(mutex_);  // in whole, and perhaps not reported yet
   std::size_t eager_outstanding_ HVD_GUARDED_BY(mutex_) = 0;  // <= kEagerBudget: sent and not consumed over there
   std::size_t eager_consumed_ HVD_GUARDED_BY(mutex_) = 0;     // consumed here and not reported yet
   bool wants_writable_ HVD_GUARDED_BY(mutex_) = false;

@@ -6,8 +6,8 @@
 
 namespace hvd::transport {
 
-// Takes what arrives on data connections. Called by the driver only (see Progress). An error means that the peer broke
-// the protocol: the connection is closed.
+// Takes what arrives on data connections. Called by the driver only (see Progress), but on_sent() by any thread that
+// writes. An error means that the peer broke the protocol: the connection is closed.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
@@ -18,8 +18,9 @@ class FrameSink {
   // the receive's context is removed under Progress::exclusive.
   virtual Result<RecvOp*> on_data_begin(int from, const FrameHeader& header) = 0;
   virtual void on_data_end(int from, const FrameHeader& header, RecvOp& op) = 0;
+  // The socket has taken all of the message. May be said again, by another thread and after on_lost() too.
   virtual void on_sent(int to, const SentMessage& message) = 0;
-  // The connection has ended; nothing follows. `why` names the rank.
+  // The connection has ended; nothing new follows. `why` names the rank.
   virtual void on_lost(int peer, const Status& why) = 0;
 };
 

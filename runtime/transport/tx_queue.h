@@ -15,6 +15,7 @@ struct SentMessage {
   std::uint64_t context;
   std::uint64_t slot;
   std::uint64_t op_id;
+  bool operator==(const SentMessage&) const = default;
 };
 
 // What one connection has to write, in the order of writing: single frames as they were queued, and large messages cut

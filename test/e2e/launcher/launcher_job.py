@@ -116,7 +116,7 @@ class RunningJob:
             except ProcessLookupError:
                 continue
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return f"--- stdout\n{self.out[-4000:]}\n--- stderr\n{self.err[-4000:]}"
 
 

@@ -10,14 +10,15 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
-from tf_world import array, assert_usable, same, slices
+from tf_world import KERAS_3, array, assert_usable, same, slices
 
 v1 = tf.compat.v1
 
 
 def test_numpy_lists_variables_and_scalars_are_taken() -> None:
     size = hvd.size()
-    for given in (np.ones([2], np.float32), [1.0, 1.0], tf.Variable([1.0, 1.0]), tf.keras.Variable([1.0, 1.0])):
+    keras_variable = tf.keras.Variable if KERAS_3 else tf.Variable
+    for given in (np.ones([2], np.float32), [1.0, 1.0], tf.Variable([1.0, 1.0]), keras_variable([1.0, 1.0])):
         same(hvd.allreduce(given, op=hvd.Sum), np.full([2], size, np.float32))
         assert array(hvd.allgather(given)).shape == (2 * size,)
     assert float(hvd.allreduce(3.0)) == 3.0

@@ -175,7 +175,7 @@ def test_a_saved_model_is_plain_and_loads_distributed(tmp_path: Any) -> None:
     path = str(tmp_path / "model.keras")
     model.save(path)
     assert type(tf.keras.models.load_model(path).optimizer) is tf.keras.optimizers.Adam
-    loaded = hvd_keras.load_model(path)
+    loaded = hvd_tfk.load_model(path)
     assert type(loaded.optimizer).__module__ == "horovod._keras"
     assert int(loaded.optimizer.iterations.numpy()) == 1
     loaded.fit(*data(hvd.rank()), verbose=0)
