@@ -12,13 +12,21 @@ _OLD_ARGUMENT = "experimental_run_tf_function"
 _PATCHED = "_hvd_takes_old_argument"
 
 
+def _with_inner(optimizer: Any) -> list[Any]:
+    """The optimizer, and that inside it: a LossScaleOptimizer has one."""
+    return [one for one in (optimizer, getattr(optimizer, "inner_optimizer", None)) if one is not None]
+
+
 def is_distributed(optimizer: Any) -> bool:
-    """Whether hvd.DistributedOptimizer made it, or the optimizer inside it (a LossScaleOptimizer has one)."""
-    return any(
-        type(one).__module__.startswith("horovod.")
-        for one in (optimizer, getattr(optimizer, "inner_optimizer", None))
-        if one is not None
-    )
+    """Whether hvd.DistributedOptimizer made it, or the optimizer inside it."""
+    return any(type(one).__module__.startswith("horovod.") for one in _with_inner(optimizer))
+
+
+def expect_plain_gradients(model: Any) -> None:
+    """fit() hands over this rank's gradients, whatever compute_gradients() gave to apply_gradients() before."""
+    for one in _with_inner(getattr(model, "optimizer", None)):
+        if vars(one).get("_hvd_computes"):
+            vars(one)["_hvd_computes"] = False
 
 
 def tolerate_old_compile_argument() -> None:
@@ -74,10 +82,11 @@ def warn_if_not_distributed(model: Any) -> None:
 
 
 class ChecksOptimizer:
-    """Mixed into Horovod's callbacks: the warning comes when training begins."""
+    """Mixed into Horovod's callbacks: looks at the optimizer when training begins."""
 
     model: Any
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         warn_if_not_distributed(self.model)
+        expect_plain_gradients(self.model)
         super().on_train_begin(logs)  # type: ignore[misc]

@@ -6,8 +6,9 @@ import sys
 from typing import Any
 
 from horovod._common.keras_checks import is_distributed
+from horovod._keras.keras2 import Keras2, Keras2Legacy
 from horovod._keras.loss_scale import reduce_before_scaling
-from horovod._keras.optimizers import Distributed, mixin_for
+from horovod._keras.optimizers import Distributed, Keras3
 from horovod._keras.options import Options, make_options
 
 __all__ = ["Options", "create_distributed_optimizer", "distribute_in_place", "make_options"]
@@ -33,9 +34,15 @@ def _save_as(made: type, base: type) -> None:
             table[made] = table[base]
 
 
+def _mixin_for(base: type) -> type[Distributed]:
+    if hasattr(base, "_compute_gradients") and hasattr(base, "get_gradients"):
+        return Keras2Legacy
+    return Keras2 if hasattr(base, "compute_gradients") else Keras3
+
+
 def _distributed_class(base: type, options: Options) -> type:
     reduce_before_scaling()
-    made = type(base.__name__, (mixin_for(base), base), {"__module__": "horovod._keras", "_hvd_options": options})
+    made = type(base.__name__, (_mixin_for(base), base), {"__module__": "horovod._keras", "_hvd_options": options})
     _save_as(made, base)
     return made
 

@@ -14,7 +14,12 @@ from horovod._common.learning_rate import Logs
 from horovod._keras.momentum import ChangeableMomentum
 from horovod.tensorflow._collectives import allreduce
 from horovod.tensorflow._xla_support import problem as xla_problem
-from horovod.tensorflow.functions import allgather_object, broadcast_global_variables, broadcast_variables
+from horovod.tensorflow.functions import (
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_variables,
+    session_or_default,
+)
 from horovod.tensorflow.util import _executing_eagerly, variable_key
 
 __all__ = ["BroadcastGlobalVariables", "LearningRateSchedule", "LearningRateWarmup", "MetricAverage"]
@@ -55,7 +60,7 @@ class BroadcastGlobalVariables(LeavesXla, ChecksOptimizer):
             if _executing_eagerly():
                 broadcast_variables(self._variables(), self.root_rank)
             else:
-                tf.compat.v1.keras.backend.get_session().run(broadcast_global_variables(self.root_rank))
+                session_or_default(None, type(self).__name__).run(broadcast_global_variables(self.root_rank))
         self.broadcast_done = True
 
     on_batch_end = on_train_batch_end
@@ -117,7 +122,7 @@ def _check_same(of_all: list[list[tuple[str, Any]]]) -> None:
 def _value(tensor: Any) -> Any:
     if hasattr(tensor, "numpy"):
         return tensor.numpy()
-    return tf.compat.v1.keras.backend.get_session().run(tensor)
+    return session_or_default(None, "MetricAverageCallback").run(tensor)
 
 
 class LearningRateSchedule(LeavesXla, ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateSchedule):

@@ -1,4 +1,4 @@
-"""What is mixed into the class of a wrapped optimizer, for each kind of Keras.
+"""What is mixed into the class of a wrapped optimizer: for any Keras, and for Keras 3 (keras2.py has the rest).
 
 Keras 3 calls apply() with plain gradients, so it reduces there; Keras 2 asks compute_gradients() for them, as Horovod
 always had it. Gradients that a DistributedGradientTape or compute_gradients() has reduced are not reduced again.
@@ -16,17 +16,34 @@ from horovod._keras.momentum import Momentum
 from horovod._keras.options import Options
 from horovod.tensorflow._local import LocalVariables
 from horovod.tensorflow._reduction import _make_allreduce_grads_fn
+from horovod.tensorflow._session import basics
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.util import all_reduced, mark_reduced, plain
 
-__all__ = ["Distributed", "mixin_for"]
+__all__ = ["CallableList", "Distributed", "Keras3"]
 
 
-class _CallableList(list[Any]):
+class CallableList(list[Any]):
     """A list for those who write optimizer.variables and for those who write optimizer.variables()."""
 
     def __call__(self) -> list[Any]:
         return self
+
+
+def _make_helper(options: Options, reduce: Callable[..., list[Any]], name: str) -> Any:
+    """What sums up the gradients of several passes: for eager mode and tf.function, or for the graph of a session."""
+    passes = (
+        options.backward_passes_per_step,
+        reduce,
+        options.sparse_as_dense,
+        options.average_aggregated_gradients,
+    )
+    local = (options.process_set, options.scale_local_gradients)
+    if tf.compat.v1.executing_eagerly_outside_functions():
+        return LocalGradientAggregationHelperEager(*passes, *local)
+    kind = LocalGradientAggregationHelper._OPTIMIZER_TYPE_KERAS
+    return LocalGradientAggregationHelper(*passes, basics.rank(), kind, *local, name)
 
 
 class Distributed:
@@ -54,19 +71,15 @@ class Distributed:
             options.groups,
             options.process_set,
         )
-        helper = None
-        if options.backward_passes_per_step > 1:
-            helper = LocalGradientAggregationHelperEager(
-                options.backward_passes_per_step,
-                reduce,
-                options.sparse_as_dense,
-                options.average_aggregated_gradients,
-                options.process_set,
-                options.scale_local_gradients,
-            )
+        helper = _make_helper(options, reduce, name) if options.backward_passes_per_step > 1 else None
         local = LocalVariables(options.process_set, options.scale_local_gradients)
         self.__dict__.update(
-            _hvd_name=name, _hvd_reduce=reduce, _hvd_local=local, _agg_helper=helper, _hvd_is_applying=False
+            _name=name,
+            _hvd_reduce=reduce,
+            _hvd_local=local,
+            _agg_helper=helper,
+            _hvd_is_applying=False,
+            _hvd_computes=False,
         )
         for variable in options.local_variables:
             self.register_local_var(variable)
@@ -103,27 +116,45 @@ class Distributed:
         mark_reduced(reduced)
         return reduced
 
+    def _hvd_pairs(self, computed: Any) -> list[tuple[Any, Any]]:
+        pairs = list(computed)
+        grads = self._hvd_reduced([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
-def _plain_gradients(loss: Any, variables: Any, tape: Any) -> list[Any]:
-    """The gradients of a loss, or of what a function computes."""
+
+def _plain_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -> list[Any]:
+    """The gradients of a loss, or of what a function computes; `grad_loss` is the loss' own, ones by default."""
     if callable(loss):
         tape = tape or tf.GradientTape()
         with tape:
             loss = loss()
     elif tape is None:
         raise ValueError("compute_gradients: `tape` is needed when the loss is a tensor")
-    return list(tape.gradient(loss, variables))
+    return list(tape.gradient(loss, variables, output_gradients=grad_loss))
 
 
 class Keras3(Distributed):
-    """Keras 3: train_step hands gradients to apply_gradients(), which calls apply()."""
+    """Keras 3: train_step hands gradients to apply_gradients(), which calls apply().
+
+    Who calls compute_gradients() has reduced gradients from then on, until the next fit() with a Horovod callback. They
+    may reach apply() through a tf.function or clipped, and so as other tensors than those that were marked.
+    """
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
         """The reduced gradients of a loss with their variables; apply_gradients() does not reduce them again."""
-        variables = list(var_list() if callable(var_list) else var_list)
-        return list(zip(self._hvd_reduced(_plain_gradients(loss, variables, tape), variables), variables, strict=True))
+        return self._compute_gradients(loss, var_list, None, tape)
 
-    _compute_gradients = compute_gradients
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        variables = list(var_list() if callable(var_list) else var_list)
+        pairs = zip(_plain_gradients(loss, variables, grad_loss, tape), variables, strict=True)
+        return list(self.aggregate_gradients(pairs))
+
+    def aggregate_gradients(self, grads_and_vars: Any) -> list[tuple[Any, Any]]:
+        """The reduced gradients with their variables, in their order."""
+        self.__dict__["_hvd_computes"] = True
+        return self._hvd_pairs(grads_and_vars)
 
     @plain
     def apply(self, grads: Any, trainable_variables: Any = None) -> None:
@@ -139,7 +170,7 @@ class Keras3(Distributed):
             return
         known: Any = self
         variables = list(trainable_variables) if trainable_variables is not None else known._trainable_variables
-        if not all_reduced(grads):
+        if not self.__dict__["_hvd_computes"] and not all_reduced(grads):
             grads = self._hvd_reduced(grads, variables)
 
         def finish() -> None:
@@ -156,73 +187,6 @@ class Keras3(Distributed):
         helper.apply_gradients(finish, owner)
 
     @property
-    def variables(self) -> _CallableList:
+    def variables(self) -> CallableList:
         """The optimizer's own variables; may be called too."""
-        return _CallableList(super().variables)  # type: ignore[misc]
-
-
-class _Keras2(Distributed):
-    """Keras 2: minimize() takes what compute_gradients() gives to apply_gradients()."""
-
-    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        base: Any = super()
-        if tape is None and callable(loss):
-            tape = tf.GradientTape()
-        return self._hvd_pairs(base.compute_gradients(loss, var_list, tape))
-
-    def _hvd_pairs(self, computed: Any) -> list[tuple[Any, Any]]:
-        pairs = list(computed)
-        grads = self._hvd_reduced([grad for grad, _ in pairs], [variable for _, variable in pairs])
-        return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
-
-    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._hvd_step(super().apply_gradients, self, grads_and_vars, *args, **kwargs)  # type: ignore[misc]
-
-    def _hvd_step(self, apply: Callable[..., Any], owner: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """Applies what was reduced. `owner`: this optimizer, or the LossScaleOptimizer around it, which applies."""
-        pairs = list(grads_and_vars)
-        if self.__dict__["_hvd_is_applying"]:
-            return apply(pairs, *args, **kwargs)
-        variables = [variable for _, variable in pairs]
-
-        def finish() -> Any:
-            return self._hvd_finish(
-                owner,
-                [grad for grad, _ in pairs],
-                variables,
-                lambda final: apply(list(zip(final, variables, strict=True)), *args, **kwargs),
-            )
-
-        helper = self.__dict__["_agg_helper"]
-        if helper is None:
-            return finish()
-        if hasattr(owner, "build"):
-            with tf.init_scope():
-                owner.build(variables)
-        return helper.apply_gradients(finish, owner)
-
-
-class _Keras2Legacy(_Keras2):
-    """OptimizerV2, tf.keras.optimizers.legacy."""
-
-    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        return self._compute_gradients(loss, var_list, None, tape)
-
-    def _compute_gradients(
-        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
-    ) -> list[tuple[Any, Any]]:
-        base: Any = super()
-        if tape is None and not callable(loss):
-            tape = tf.GradientTape()
-        return self._hvd_pairs(base._compute_gradients(loss, var_list, grad_loss, tape))
-
-    def get_gradients(self, loss: Any, params: Any) -> list[Any]:
-        """The reduced gradients, in a graph."""
-        base: Any = super()
-        return self._hvd_reduced(base.get_gradients(loss, params), params)
-
-
-def mixin_for(base: type) -> type[Distributed]:
-    if hasattr(base, "_compute_gradients") and hasattr(base, "get_gradients"):
-        return _Keras2Legacy
-    return _Keras2 if hasattr(base, "compute_gradients") else Keras3
+        return CallableList(super().variables)  # type: ignore[misc]

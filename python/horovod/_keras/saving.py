@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import warnings
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import h5py
+
+from horovod._common.keras_checks import is_distributed
 
 _WRAPPER = "'module': 'horovod."  # in the configuration that Keras shows when it does not find a class
 
@@ -20,8 +24,47 @@ def _optimizers_of(keras: Any) -> dict[str, Any]:
     }
 
 
+def _is_open_file(filepath: Any) -> bool:
+    return hasattr(filepath, "attrs") and hasattr(filepath, "keys")
+
+
+def _saved_optimizer(filepath: Any) -> str | None:
+    """The name of the class of the optimizer in the file; None where it has none, or cannot be told."""
+    try:
+        if not _is_open_file(filepath) and zipfile.is_zipfile(filepath):
+            with zipfile.ZipFile(filepath) as archive:
+                saved = json.loads(archive.read("config.json"))["compile_config"]["optimizer"]
+        else:
+            with contextlib.nullcontext(filepath) if _is_open_file(filepath) else h5py.File(filepath, "r") as file:
+                saved = json.loads(file.attrs["training_config"])["optimizer_config"]
+        return str(saved["class_name"])
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _as_class(name: str, make: Callable[..., Any]) -> type:
+    return type(name, (), {"from_config": classmethod(lambda cls, config: make(**config))})
+
+
+def _load_with_factory(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
+    """Scripts give `lambda **config: hvd.DistributedOptimizer(...)` for the file's optimizer.
+
+    Keras 3 takes classes only, and its own for an optimizer of its own.
+    """
+    name = (_saved_optimizer(filepath) if hasattr(keras, "ops") else None) or ""
+    key = next((key for key in (name, name.lower()) if callable(objects.get(key))), None)
+    if key is None or isinstance(objects[key], type):
+        return _load_once(keras, filepath, objects)
+    make = objects[key]
+    model = _load_once(keras, filepath, {**objects, key: _as_class(key, make)})
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not is_distributed(optimizer):
+        _replace_optimizer(model, make(**optimizer.get_config()), optimizer.variables)
+    return model
+
+
 def _load_once(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
-    is_open_file = hasattr(filepath, "attrs") and hasattr(filepath, "keys")
+    is_open_file = _is_open_file(filepath)
     if not hasattr(keras, "ops") or not (is_open_file or str(filepath).endswith((".h5", ".hdf5"))):
         return keras.models.load_model(filepath, custom_objects=objects or None)
     with contextlib.nullcontext(filepath) if is_open_file else h5py.File(filepath, "r") as file:
@@ -37,15 +80,18 @@ def _load_hdf5(file: Any, objects: dict[str, Any]) -> Any:
     if optimizer is None or "optimizer_weights" not in file:
         return model
     fresh = type(optimizer).from_config(optimizer.get_config())
+    _replace_optimizer(model, fresh, legacy_h5_format.load_optimizer_weights_from_hdf5_group(file))
+    return model
+
+
+def _replace_optimizer(model: Any, fresh: Any, values: Sequence[Any]) -> None:
     fresh.build(model.trainable_variables)
-    values = legacy_h5_format.load_optimizer_weights_from_hdf5_group(file)
-    if [tuple(variable.shape) for variable in fresh.variables] == [value.shape for value in values]:
+    if [tuple(variable.shape) for variable in fresh.variables] == [tuple(value.shape) for value in values]:
         for variable, value in zip(fresh.variables, values, strict=True):
             variable.assign(value)
     else:
-        warnings.warn(f"{file.filename}: the optimizer's state is of another version and was not loaded", stacklevel=4)
+        warnings.warn("the optimizer's state is of another version and was not loaded", stacklevel=5)
     model.optimizer = fresh
-    return model
 
 
 def load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, custom_objects: Any) -> Any:
@@ -57,12 +103,12 @@ def load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, cus
     objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or ()}
     objects.update(custom_objects or {})
     try:
-        return _load_once(keras, filepath, objects)
+        return _load_with_factory(keras, filepath, objects)
     except (TypeError, ValueError) as error:
         if _WRAPPER not in str(error):
             raise
     try:
-        return _load_once(keras, filepath, {**_optimizers_of(keras), **objects})
+        return _load_with_factory(keras, filepath, {**_optimizers_of(keras), **objects})
     except (TypeError, ValueError) as error:
         if _WRAPPER not in str(error):
             raise

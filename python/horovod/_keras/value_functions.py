@@ -21,7 +21,7 @@ def evaluate(tensor: Any) -> Any:
     """The tensor in eager mode, its value in a graph."""
     if _executing_eagerly() or tf.inside_function():
         return tensor
-    return tf.compat.v1.keras.backend.get_session().run(tensor)
+    return functions.session_or_default(None, "hvd").run(tensor)
 
 
 def allreduce(

@@ -47,7 +47,7 @@ broadcast = _backend.broadcast
 broadcast_global_variables = _backend.broadcast_global_variables
 reducescatter = _backend.reducescatter
 
-from horovod.keras import callbacks  # noqa: E402  it asks for the backend again
+from horovod.keras import callbacks, elastic  # noqa: E402  callbacks asks for the backend again
 
 __all__ = [
     "init",
@@ -77,6 +77,7 @@ __all__ = [
     "Adasum",
     "global_process_set",
     "callbacks",
+    "elastic",
     "DistributedOptimizer",
     "PartialDistributedOptimizer",
     "broadcast_global_variables",

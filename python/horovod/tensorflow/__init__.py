@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.util import split_list
+from horovod.tensorflow import elastic
 from horovod.tensorflow._collectives import (
     allreduce,
     grouped_allreduce,
@@ -124,6 +125,7 @@ __all__ = [
     "alltoall",
     "broadcast",
     "broadcast_",
+    "elastic",
     "join",
     "rank_op",
     "local_rank_op",

@@ -147,15 +147,23 @@ def _load(data: Any) -> Any:
     return cloudpickle.loads(np.ascontiguousarray(data).tobytes())
 
 
-def _session_or_default(session: Any, caller: str) -> Any:
-    """The session to run ops in: the given one, the default one, or that of Keras 2."""
+def session_if_any(session: Any = None) -> Any:
+    """The session to run ops in: the given one, the default one, or that of Keras 2. None where there is none."""
     found = session or tf.compat.v1.get_default_session()
     if found is not None:
         return found
     try:
         return tf.compat.v1.keras.backend.get_session()
     except (AttributeError, ImportError):
-        raise ValueError(f"{caller}: there is no default session in this graph; pass session=...") from None
+        return None
+
+
+def session_or_default(session: Any, caller: str) -> Any:
+    """The same. ValueError where there is none."""
+    found = session_if_any(session)
+    if found is None:
+        raise ValueError(f"{caller}: there is no default session in this graph; use it inside `with session:`")
+    return found
 
 
 def _evaluate(tensor: Any, session: Any, caller: str) -> Any:
@@ -164,7 +172,7 @@ def _evaluate(tensor: Any, session: Any, caller: str) -> Any:
         return tensor.numpy()
     if tf.inside_function():
         raise RuntimeError(f"{caller} needs values, not symbols: call it outside of tf.function")
-    return _session_or_default(session, caller).run(tensor)
+    return session_or_default(session, caller).run(tensor)
 
 
 def broadcast_object(
@@ -209,7 +217,7 @@ def broadcast_object_fn(
     bytes_of_root = broadcast(bytes_, root_rank, name=f"{name}.t", process_set=process_set)
 
     def run(obj: Any) -> Any:
-        active = _session_or_default(session, "broadcast_object_fn")
+        active = session_or_default(session, "broadcast_object_fn")
         is_root = basics.rank() == root_rank
         data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
         length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int64)})

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._local import LocalVariables
+from horovod.tensorflow.functions import session_if_any
 from horovod.tensorflow.gradient_aggregation_eager import as_dense, check_passes
 
 __all__ = ["LocalGradientAggregationHelper"]
@@ -57,8 +58,9 @@ class LocalGradientAggregationHelper:
             use_resource=True,
             collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES, *extra],
         )
-        if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS:
-            tf.compat.v1.keras.backend.get_session().run(variable.initializer)
+        session = session_if_any() if self.optimizer_type == self._OPTIMIZER_TYPE_KERAS else None
+        if session is not None:
+            session.run(variable.initializer)  # Keras initialises only variables of its own
         return variable
 
     def _make_variables(self, grads: Sequence[Any]) -> list[Any]:

@@ -53,7 +53,7 @@ def vars_to_refs(variables: Any) -> Any:
     """Variables as hashable references; lists of them as tuples, recursively."""
     if isinstance(variables, Sequence):
         return tuple(vars_to_refs(variable) for variable in variables)
-    return variables.ref()
+    return inner_variable(variables).ref()
 
 
 def refs_to_vars(refs: Any) -> Any:

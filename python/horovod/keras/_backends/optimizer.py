@@ -53,7 +53,7 @@ class Distributed:
         options, backend = self._hvd_options, self._hvd_backend
         name = options.name or f"Distributed{type(self).__name__}"
         self.__dict__.update(
-            _hvd_name=name,
+            _name=name,
             _hvd_gradients=Gradients(options, backend.reducer(name, options)),
             _hvd_is_applying=False,
             _agg_helper=backend.passes(options),

@@ -38,7 +38,7 @@ from horovod.tensorflow.mpi_ops import (
     stop_timeline,
 )
 
-from horovod.tensorflow.keras import callbacks  # isort: skip
+from horovod.tensorflow.keras import callbacks, elastic  # isort: skip
 
 # Now, not with the first optimizer: model.compile(hvd.DistributedOptimizer(...)) looks compile up before that exists.
 if str(getattr(tf.keras, "__version__", "")).startswith("3."):
@@ -74,6 +74,7 @@ __all__ = [
     "add_process_set",
     "remove_process_set",
     "callbacks",
+    "elastic",
     "DistributedOptimizer",
     "broadcast_global_variables",
     "allreduce",

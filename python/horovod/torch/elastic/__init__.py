@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
+
+from horovod._common.not_built import not_built
 
 __all__ = ["ElasticSampler", "TorchState", "run"]
-
-
-def _not_built(name: str) -> NoReturn:
-    raise NotImplementedError(f"horovod.torch.elastic.{name} is not built yet")
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates an elastic training function. Not built yet."""
     del func
-    _not_built("run")
+    not_built("horovod.torch.elastic.run")
 
 
 class TorchState:
@@ -23,7 +21,7 @@ class TorchState:
 
     def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
         del model, optimizer, kwargs
-        _not_built("TorchState")
+        not_built("horovod.torch.elastic.TorchState")
 
 
 class ElasticSampler:
@@ -31,4 +29,4 @@ class ElasticSampler:
 
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
         del dataset, shuffle, seed
-        _not_built("ElasticSampler")
+        not_built("horovod.torch.elastic.ElasticSampler")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import horovod.keras as hvd_keras
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_tfk
 

@@ -1,0 +1,189 @@
+"""Contract 04 as scripts of Keras 2's times use it: gradients taken by the optimizer, sessions, factories, elastic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.keras.optimizer_v2 import gradient_descent as optimizer_v2
+
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
+from tf_world import KERAS_3
+
+keras = tf.keras
+v1 = tf.compat.v1
+
+
+def mean() -> float:
+    """Of the numbers 1 to size."""
+    return (1 + hvd.size()) / 2
+
+
+def after_steps(optimizer: Any, change: Any, steps: int) -> list[float]:
+    """The variable after each of some steps whose gradient is rank + 1; eager, but apply_gradients() in a function."""
+    variable = tf.Variable([0.0])
+
+    @tf.function
+    def apply(grads: Any) -> None:
+        optimizer.apply_gradients(zip(grads, [variable], strict=True))
+
+    values = []
+    for _ in range(steps):
+        ((grad, _),) = optimizer.compute_gradients(lambda: variable * float(hvd.rank() + 1), [variable])
+        apply([change(grad)])
+        values.append(float(variable[0]))
+    return values
+
+
+@pytest.mark.parametrize("change", [lambda g: g, lambda g: tf.clip_by_norm(g, 100.0)], ids=["same", "clipped"])
+def test_computed_gradients_are_reduced_once(change: Any) -> None:
+    optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum)
+    total = mean() * hvd.size()
+    assert after_steps(optimizer, change, 2) == [-total, -2 * total]
+
+
+def test_computed_gradients_are_summed_up_once() -> None:
+    optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    assert after_steps(optimizer, lambda g: g, 4) == [0.0, -2 * mean(), -2 * mean(), -4 * mean()]
+    assert int(optimizer._agg_helper.counter) == 0
+    assert int(optimizer.iterations) == 4
+
+
+def test_fit_reduces_after_computed_gradients() -> None:
+    model = keras.Sequential(
+        [keras.layers.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+    )
+    model.compile(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0)), loss=lambda y, out: tf.reduce_mean(out * y))
+    variables = model.trainable_variables
+    pairs = model.optimizer.compute_gradients(lambda: tf.reduce_sum(model(np.ones((1, 1), np.float32))), variables)
+    model.optimizer.apply_gradients(pairs)
+    broadcast = hvd_keras.callbacks.BroadcastGlobalVariablesCallback(0)
+    target = np.full((1, 1), float(hvd.rank() + 1), np.float32)
+    model.fit(np.ones((1, 1), np.float32), target, verbose=0, callbacks=[broadcast])
+    assert model.get_weights()[0][0, 0] == -1 - mean()
+
+
+def test_the_private_form_takes_the_gradient_of_the_loss() -> None:
+    variable = tf.Variable([2.0])
+    optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0))
+    with tf.GradientTape() as tape:
+        loss = variable * float(hvd.rank() + 1)
+    ((grad, _),) = optimizer._compute_gradients(loss, [variable], None, tape)
+    assert float(grad[0]) == mean()
+    if KERAS_3:
+        with tf.GradientTape() as tape:
+            loss = variable * float(hvd.rank() + 1)
+        ((grad, _),) = optimizer._compute_gradients(loss, [variable], grad_loss=tf.constant([3.0]), tape=tape)
+        assert float(grad[0]) == 3 * mean()
+
+
+@pytest.mark.parametrize("make", [lambda: keras.optimizers.SGD(0.5), lambda: optimizer_v2.SGD(0.5)], ids=["new", "v2"])
+def test_names_and_variables(make: Any) -> None:
+    optimizer = hvd_keras.DistributedOptimizer(make())
+    assert optimizer._name == "DistributedSGD"
+    assert hvd_keras.DistributedOptimizer(make(), name="mine")._name == "mine"
+    assert isinstance(optimizer.variables, list)
+    assert len(optimizer.variables) == len(optimizer.variables())
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_optimizer_v2_in_a_session(passes: int) -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable = v1.get_variable("v", initializer=[0.0], use_resource=True)
+        optimizer = hvd_keras.DistributedOptimizer(optimizer_v2.SGD(1.0), backward_passes_per_step=passes)
+        pairs = optimizer._compute_gradients(lambda: tf.reduce_sum(variable * float(hvd.rank() + 1)), [variable])
+        step = optimizer.apply_gradients(pairs)
+        session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+        values = []
+        for _ in range(4):
+            session.run(step)
+            values.append(float(session.run(variable)[0]))
+        assert values == [-mean() * passes * ((i + 1) // passes) for i in range(4)]
+        assert session.run(optimizer.iterations) == 4
+
+
+def test_values_in_a_session() -> None:
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable = v1.get_variable("v", initializer=[float(hvd.rank() + 1)])
+        session.run(v1.global_variables_initializer())
+        assert hvd_keras.allreduce([float(hvd.rank() + 1)], name="values")[0] == mean()
+        hvd_keras.broadcast_global_variables(0)
+        assert session.run(variable)[0] == 1.0
+    with tf.Graph().as_default(), pytest.raises(ValueError, match="session") if KERAS_3 else tf.Graph().as_default():
+        hvd_keras.allgather([1.0], name="no_session")
+
+
+class OwnOptimizer(keras.optimizers.RMSprop):  # type: ignore[misc,name-defined]
+    """A user's optimizer."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+@pytest.mark.parametrize("name", ["OwnOptimizer", "RMSprop"])
+def test_a_factory_makes_the_optimizer_of_a_file(tmp_path: Path, suffix: str, name: str) -> None:
+    base = {"OwnOptimizer": OwnOptimizer, "RMSprop": keras.optimizers.RMSprop}[name]
+    model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2)])
+    loss = keras.losses.MeanSquaredError()
+    model.compile(hvd_keras.DistributedOptimizer(base(learning_rate=0.25)), loss=loss)
+    model.fit(np.ones((2, 3), np.float32), np.ones((2, 2), np.float32), verbose=0)
+    path = str(tmp_path / f"model{suffix}")
+    model.save(path)
+    made = []
+
+    def make(**config: Any) -> Any:
+        made.append(config)
+        return hvd_keras.DistributedOptimizer(base(**config))
+
+    loaded = hvd_keras.load_model(path, custom_objects={name: make})
+    assert type(loaded.optimizer).__module__ == "horovod._keras"
+    assert type(loaded.optimizer).__name__ == name
+    assert float(loaded.optimizer.learning_rate.numpy()) == 0.25
+    if KERAS_3:
+        assert made
+        for ours, theirs in zip(loaded.optimizer.variables, model.optimizer.variables, strict=True):
+            np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+
+
+# Elastic
+
+
+class State(SimpleNamespace):
+    """What the callbacks need of a state."""
+
+    def commit(self) -> None:
+        self.commits.append((self.epoch, self.batch))
+
+
+def test_the_callbacks_of_elastic_training() -> None:
+    state = State(batch=2, epoch=3, commits=[])
+    elastic = hvd_keras.elastic
+    shortened = elastic.UpdateBatchStateCallback(state)
+    seen = []
+
+    class Steps(keras.callbacks.Callback):  # type: ignore[misc,name-defined]
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            seen.append(shortened.params["steps"])
+
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1)), loss="mse")
+    rows = np.ones((4, 1), np.float32)
+    commits = elastic.CommitStateCallback(state, batches_per_commit=2)
+    epochs = elastic.UpdateEpochStateCallback(state)
+    model.fit(rows, rows, batch_size=1, epochs=2, verbose=0, callbacks=[shortened, Steps(), epochs, commits])
+    assert seen == [2, 4]
+    assert state.commits == [(3, 1), (3, 3), (4, 0), (4, 1), (4, 3), (5, 0)]
+    with pytest.raises(ValueError, match="batches_per_commit"):
+        elastic.CommitStateCallback(state, batches_per_commit=0)
+
+
+@pytest.mark.parametrize("module", [hvd, hvd_keras], ids=["tensorflow", "keras"])
+def test_what_is_not_built_says_so(module: Any) -> None:
+    with pytest.raises(NotImplementedError, match=r"elastic\.run is not built"):
+        module.elastic.run(lambda state: None)
