@@ -1,6 +1,6 @@
 """What the callbacks of elastic training do, for any Keras: mixins that come before that Keras' Callback class.
 
-`state` is any object with `commit()`, `batch` and `epoch`. See contract section 4.5.
+`state` is any object with `commit()`, `batch` and `epoch`.
 """
 
 from __future__ import annotations

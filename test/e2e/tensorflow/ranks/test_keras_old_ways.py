@@ -1,4 +1,4 @@
-"""Contract 04 as scripts of Keras 2's times use it: gradients taken by the optimizer, sessions, factories, elastic."""
+"""What scripts of the times of Keras 2 do: gradients taken by the optimizer, sessions, factories, elastic."""
 
 from __future__ import annotations
 
