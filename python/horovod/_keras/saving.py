@@ -37,7 +37,7 @@ def _saved_optimizer(filepath: Any) -> str | None:
         else:
             with contextlib.nullcontext(filepath) if _is_open_file(filepath) else h5py.File(filepath, "r") as file:
                 saved = json.loads(file.attrs["training_config"])["optimizer_config"]
-        return str(saved["class_name"])
+        return str(saved["class_name"]).rpartition(">")[2]  # Custom>RMSprop: the package it is registered for
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
@@ -49,16 +49,16 @@ def _as_class(name: str, make: Callable[..., Any]) -> type:
 def _load_with_factory(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
     """Scripts give `lambda **config: hvd.DistributedOptimizer(...)` for the file's optimizer.
 
-    Keras 3 takes classes only, and its own for an optimizer of its own.
+    Keras takes classes only, and its own for an optimizer of its own.
     """
-    name = (_saved_optimizer(filepath) if hasattr(keras, "ops") else None) or ""
+    name = _saved_optimizer(filepath) or ""
     key = next((key for key in (name, name.lower()) if callable(objects.get(key))), None)
     if key is None or isinstance(objects[key], type):
         return _load_once(keras, filepath, objects)
     make = objects[key]
     model = _load_once(keras, filepath, {**objects, key: _as_class(key, make)})
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None and not is_distributed(optimizer):
+    optimizer: Any = getattr(model, "optimizer", None)
+    if hasattr(optimizer, "build") and not is_distributed(optimizer):
         _replace_optimizer(model, make(**optimizer.get_config()), optimizer.variables)
     return model
 
