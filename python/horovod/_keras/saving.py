@@ -90,7 +90,8 @@ def _replace_optimizer(model: Any, fresh: Any, values: Sequence[Any]) -> None:
         for variable, value in zip(fresh.variables, values, strict=True):
             variable.assign(value)
     else:
-        warnings.warn("the optimizer's state is of another version and was not loaded", stacklevel=5)
+        name = type(fresh).__name__
+        warnings.warn(f"{model.name}: the state of its {name} is of another version, and was not loaded", stacklevel=5)
     model.optimizer = fresh
 
 

@@ -22,6 +22,8 @@ def test_numpy_lists_variables_and_scalars_are_taken() -> None:
         same(hvd.allreduce(given, op=hvd.Sum), np.full([2], size, np.float32))
         assert array(hvd.allgather(given)).shape == (2 * size,)
     assert float(hvd.allreduce(3.0)) == 3.0
+    (given_back,) = hvd.refs_to_vars(hvd.vars_to_refs([keras_variable([4.0])]))
+    same(given_back, np.array([4.0], np.float32))
     same(hvd.grouped_allreduce([1.0, tf.Variable(2.0)], op=hvd.Sum)[1], np.array(2.0 * size, np.float32))
     assert hvd.grouped_allgather([]) == []
     assert hvd.grouped_reducescatter([]) == []

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import horovod.keras as hvd_keras
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_tfk
+from tf_world import KERAS_3
 
 ROWS = 8
 
@@ -167,14 +169,16 @@ def test_callbacks_broadcast_average_and_warm_up() -> None:
     assert history.history["lr"][0] == pytest.approx(rate * (1 / 2 * (size - 1) + 1) / size)
 
 
-def test_a_saved_model_is_plain_and_loads_distributed(tmp_path: Any) -> None:
+# With Keras 2, tf.keras and the package keras may be two.
+@pytest.mark.parametrize("module", [hvd_tfk, *([hvd_keras] if KERAS_3 else [])], ids=lambda module: module.__name__)
+def test_a_saved_model_is_plain_and_loads_distributed(tmp_path: Any, module: Any) -> None:
     model = net()
     model.compile(hvd_tfk.DistributedOptimizer(tf.keras.optimizers.Adam(0.01)), loss="mse")
     model.fit(*data(hvd.rank()), verbose=0)
     path = str(tmp_path / "model.keras")
     model.save(path)
     assert type(tf.keras.models.load_model(path).optimizer) is tf.keras.optimizers.Adam
-    loaded = hvd_tfk.load_model(path)
+    loaded = module.load_model(path)
     assert type(loaded.optimizer).__module__ == "horovod._keras"
     assert int(loaded.optimizer.iterations.numpy()) == 1
     loaded.fit(*data(hvd.rank()), verbose=0)
