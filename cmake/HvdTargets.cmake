@@ -12,10 +12,13 @@ function(hvd_analyse_alone target)
   endif()
 endfunction()
 
+# A clone at another path finds what the last one compiled: no object holds where its sources lay.
+add_compile_options("-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.")
 find_program(HVD_CCACHE ccache)
 if(HVD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_C_COMPILER_LAUNCHER "${HVD_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${HVD_CCACHE}")
+  set(hvd_ccache "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${HVD_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${hvd_ccache}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${hvd_ccache}")
 endif()
 
 # Compile settings shared by everything of ours; third-party headers are SYSTEM and escape the warnings.
@@ -61,16 +64,18 @@ function(hvd_add_library name)
   add_library(hvd::${name} ALIAS hvd_${name})
 endfunction()
 
-# hvd_add_test(<name> SOURCES a_test.cc ... LIBS targets... [LABELS unit|multi|slow ...])
+# hvd_add_test(<name> SOURCES a_test.cc ... LIBS targets... [LABELS unit|multi|slow ...] [READS_SOURCE_DIR a_test.cc ...])
 # One Catch2 program per test folder. The labels say what it needs; `unit` has no ports, no sleeps and no order.
 function(hvd_add_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS;READS_SOURCE_DIR" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE hvd_options ${ARG_LIBS} hvd_catch_main)
-  target_compile_definitions(${name} PRIVATE HVD_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
+  # Only the files that read beside themselves know where they lie: the others compile to the same anywhere.
+  set_source_files_properties(${ARG_READS_SOURCE_DIR} PROPERTIES
+    COMPILE_DEFINITIONS HVD_TEST_SOURCE_DIR="${CMAKE_CURRENT_SOURCE_DIR}")
   if(HVD_SANITIZE MATCHES "undefined")
     # A fifth of the compile time, and no use in a test: what these find there, AddressSanitizer finds too.
     target_compile_options(${name} PRIVATE -fno-sanitize=null,alignment,object-size,vptr)
