@@ -180,6 +180,9 @@ def gloo_origin() -> str:
 def process_sets() -> dict[int, list[int]]:
     """Process set id -> global ranks, 0 included."""
 
+def pending_operations() -> list[str]:
+    """Names of the operations that this rank submitted and that have not ended, in the order of submission."""
+
 def add_process_set(ranks: Sequence[int]) -> int:
     """Registers a process set and gives its id. Blocks without the GIL until every rank has asked for the same.
 

@@ -1,5 +1,6 @@
 #include "runtime/engine/operation_table.h"
 
+#include <map>
 #include <utility>
 
 #include "runtime/engine/handle_state.h"
@@ -178,6 +179,18 @@ void OperationTable::apply(const std::vector<wire::SetDecision>& decisions) {
       }
     }
   }
+}
+
+std::vector<std::string> OperationTable::pending() const {
+  std::map<std::uint64_t, std::string> names;  // ids count up
+  {
+    const MutexLock lock(mutex_);
+    for (const auto& [id, slot] : slots_) names.emplace(id, slot.entry->operation.name);
+  }
+  std::vector<std::string> ordered;
+  ordered.reserve(names.size());
+  for (auto& [id, name] : names) ordered.push_back(std::move(name));
+  return ordered;
 }
 
 }  // namespace hvd::engine

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +42,8 @@ class OperationTable {
   void close(const Status& why) HVD_EXCLUDES(mutex_);
 
   void apply(const std::vector<wire::SetDecision>& decisions) HVD_EXCLUDES(mutex_);
+  // Names of what is in the table, in the order of submission.
+  std::vector<std::string> pending() const HVD_EXCLUDES(mutex_);
 
  private:
   struct Slot {
@@ -57,7 +60,7 @@ class OperationTable {
 
   recorder::FlightRecorder& recorder_;
   int rank_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   negotiation::TensorQueue queue_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;

@@ -126,6 +126,8 @@ class SessionImpl final : public Session {
     return handles;
   }
 
+  std::vector<std::string> pending() const override { return table_.pending(); }
+
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
     if (!is_alone_in_leaving()) return;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -50,3 +51,13 @@ def run_to_end(
         out, err = process.communicate()
         pytest.fail(f"{' '.join(command)} did not end within {deadline_s} s\n{Job(-1, out, err).text}")
     return Job(process.returncode, out, err)
+
+
+def check_ranks(job: Job, ranks: int) -> None:
+    """A job of pytest: every rank ran the same tests, and all passed."""
+    assert job.code == 0, job.text
+    summaries = re.findall(r"\[(\d+)\]<stdout>:.*?(\d+) passed(?:, (\d+) skipped)?", job.out)
+    assert sorted(int(rank) for rank, _, _ in summaries) == list(range(ranks)), job.text
+    assert len({passed for _, passed, _ in summaries}) == 1, summaries
+    assert int(summaries[0][1]) > 0
+    assert all(skipped == "" for _, _, skipped in summaries), "what does not fit is deselected, with a reason"

@@ -108,6 +108,9 @@ class Session {
   // All or nothing; no member runs before all members are ready on every rank. Requires: one op kind, one process set.
   virtual Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) = 0;
 
+  // Names of what was submitted here and has not ended; for tests and for explaining a hang.
+  virtual std::vector<std::string> pending() const = 0;
+
   // This process goes down because of `why`: what others have pending fails with a text that names this rank and the
   // reason, and the launcher learns whose failure was the first. Does nothing once the session has ended, which means
   // that another rank failed before. shutdown() has to follow.

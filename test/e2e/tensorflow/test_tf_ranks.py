@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-RANKS = Path(__file__).parent / "ranks"
-PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(RANKS))
+from jobs import check_ranks
+
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(__file__).parent / "ranks"))
 
 # Ranks that wait for each other end, and say for what.
 STALLS_END = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "30", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "60"}
@@ -17,10 +17,10 @@ STALLS_END = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "30", "HOROVOD_STALL_SHUTDOWN_
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_tensorflow_ranks_agree(horovodrun: Any, ranks: int) -> None:
-    job = horovodrun(ranks, *PYTEST, env=STALLS_END, deadline_s=900.0)
-    assert job.code == 0, job.text
-    summaries = re.findall(r"\[(\d+)\]<stdout>:.*?(\d+) passed(?:, (\d+) skipped)?", job.out)
-    assert sorted(int(rank) for rank, _, _ in summaries) == list(range(ranks)), job.text
-    assert len({passed for _, passed, _ in summaries}) == 1, summaries
-    assert int(summaries[0][1]) > 0
-    assert all(skipped == "" for _, _, skipped in summaries), "nothing is skipped where there are several ranks"
+    check_ranks(horovodrun(ranks, *PYTEST, env=STALLS_END, deadline_s=900.0), ranks)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_every_test_agrees_on_every_number_of_ranks(horovodrun: Any, ranks: int) -> None:
+    check_ranks(horovodrun(ranks, *PYTEST, env={**STALLS_END, "HVD_EVERY_SIZE": "1"}, deadline_s=1200.0), ranks)

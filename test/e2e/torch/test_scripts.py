@@ -1,4 +1,4 @@
-"""Scripts as users write them, each with what it expects at its end (contract appendix C)."""
+"""Scripts as users write them, each with what it expects at its end (contract appendix C), in one world of two ranks."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Any
 
 import pytest
 
-SCRIPTS = Path(__file__).parent / "scripts"
-# These take several seconds beyond the import of torch, or repeat in another form what ranks/ tests.
-SLOW = {
-    "amp_scaler",
-    "compiled_model",
-    "contrastive",
-    "data_loader_workers",
-    "embedding_exchange",
-    "gan",
-    "local_sgd",
-    "metrics_and_objects",
-    "process_sets",
-    "sessions",
-    "sharded_optimizer",
-    "transfer_learning",
-    "warmup_schedule",
-}
-NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
+FOLDER = Path(__file__).parent
+SCRIPTS = sorted((FOLDER / "scripts").glob("*.py"))
+# These compile, or start other processes, for longer than the others take together.
+SLOW = {"compiled_model", "data_loader_workers"}
 
 
-def marked(name: str) -> Any:
-    return pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else [])
+def world(horovodrun: Any, scripts: list[Path]) -> Any:
+    env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(FOLDER.parent.parent / "support")}
+    return horovodrun(2, str(FOLDER / "run_scripts.py"), *map(str, scripts), env=env)
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in NAMES])
-def test_a_users_script_succeeds(name: str, horovodrun: Any) -> None:
-    job = horovodrun(2, str(SCRIPTS / f"{name}.py"), env={"OMP_NUM_THREADS": "1"}, deadline_s=120)
+def check(job: Any, scripts: list[Path]) -> None:
+    for rank in range(2):
+        ended = [line.rsplit(": ", 1)[1] for line in job.out.splitlines() if line.startswith(f"[{rank}]<stdout>:script ok: ")]
+        assert ended == [script.stem for script in scripts], job.text
     assert job.code == 0, job.text
     assert "Traceback" not in job.err, job.text
 
 
+def test_users_scripts_succeed(horovodrun: Any) -> None:
+    quick = [script for script in SCRIPTS if script.stem not in SLOW]
+    check(world(horovodrun, quick), quick)
+
+
+@pytest.mark.slow
+def test_users_slow_scripts_succeed(horovodrun: Any) -> None:
+    slow = [script for script in SCRIPTS if script.stem in SLOW]
+    check(world(horovodrun, slow), slow)
+
+
 def test_there_are_enough_of_them() -> None:
-    assert len(NAMES) >= 24
-    assert set(NAMES) >= SLOW
+    names = {script.stem for script in SCRIPTS}
+    assert len(names) >= 24
+    assert names >= SLOW

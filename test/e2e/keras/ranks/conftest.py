@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from typing import Any
 
 import pytest
+
+from rank_world import check_nothing_is_left, choose
 
 BACKEND = os.environ.get("KERAS_BACKEND", "")
 OTHERS = {"torch": ("tensorflow", "tf_keras", "jax"), "jax": ("tensorflow", "tf_keras", "torch")}
@@ -44,7 +46,7 @@ if BACKEND in OTHERS:
 
 
 @pytest.fixture(autouse=True)
-def session() -> None:
+def session() -> Iterator[None]:
     """An initialised Horovod, and ranks that draw different numbers."""
     import keras
 
@@ -52,6 +54,8 @@ def session() -> None:
 
     hvd.init()
     keras.utils.set_random_seed(11 + hvd.rank())
+    yield
+    check_nothing_is_left()
 
 
 @pytest.fixture
@@ -69,14 +73,6 @@ def on_torch() -> None:
     """Marks a test of what only torch has."""
 
 
-def _left_out(item: pytest.Item) -> bool:
-    marks = set(getattr(item, "fixturenames", ()))
-    one_rank = int(os.environ.get("HOROVOD_SIZE", "1")) == 1
-    return (one_rank and "several_ranks" in marks) or bool(marks & ({"on_jax", "on_torch"} - {f"on_{BACKEND}"}))
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what does not fit the backend or the number of ranks."""
-    left_out = [item for item in items if _left_out(item)]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    choose(config, items, missing={"on_jax", "on_torch"} - {f"on_{BACKEND}"})

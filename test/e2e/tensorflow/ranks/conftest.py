@@ -8,6 +8,7 @@ Without the launcher they run as a world of one rank. A rank that fails ends (-x
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,13 +17,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from rank_world import check_nothing_is_left, choose
 
 
 @pytest.fixture(autouse=True)
-def session() -> None:
+def session() -> Iterator[None]:
     """An initialised Horovod. A test may shut it down; the next one starts it again."""
     hvd.init()
     tf.random.set_seed(5)
+    yield
+    check_nothing_is_left()
 
 
 @pytest.fixture
@@ -37,11 +41,5 @@ def xla() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A world of one rank leaves out what needs more; test_tf_ranks.py runs that on two and three."""
-    missing = set()
-    if int(os.environ.get("HOROVOD_SIZE", "1")) == 1:
-        missing.add("several_ranks")
-    if tuple(map(int, tf.__version__.split(".")[:2])) < (2, 18):
-        missing.add("xla")
-    left_out = [item for item in items if missing & set(getattr(item, "fixturenames", ()))]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    has_xla = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 18)
+    choose(config, items, missing=[] if has_xla else ["xla"])

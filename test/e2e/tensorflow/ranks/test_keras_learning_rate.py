@@ -13,6 +13,8 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 from horovod._keras.momentum import Momentum
 
+pytestmark = pytest.mark.two_ranks
+
 keras = tf.keras
 callbacks = hvd_keras.callbacks
 BATCHES = 3

@@ -13,6 +13,8 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 from tf_world import KERAS_3
 
+pytestmark = pytest.mark.two_ranks
+
 keras = tf.keras
 
 

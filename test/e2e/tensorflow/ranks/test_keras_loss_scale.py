@@ -13,6 +13,8 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 from tf_world import KERAS_3
 
+pytestmark = pytest.mark.two_ranks
+
 SCALE = 8.0
 STEPS = 6
 STEP = 0.25  # of one rank: times the scale of 2 ** 15 it is a float16 still

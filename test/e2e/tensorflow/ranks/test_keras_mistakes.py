@@ -14,6 +14,8 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 from tf_world import KERAS_3
 
+pytestmark = pytest.mark.two_ranks
+
 keras = tf.keras
 callbacks = hvd_keras.callbacks
 DATA = (np.ones((4, 1), np.float32), np.ones((4, 1), np.float32))

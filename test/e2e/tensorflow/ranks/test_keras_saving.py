@@ -18,6 +18,8 @@ import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 from tf_world import KERAS_3
 
+pytestmark = pytest.mark.two_ranks
+
 keras = tf.keras
 DATA = (np.ones((4, 2), np.float32), np.ones((4, 1), np.float32))
 FORMATS = ("model.keras", "model.h5")

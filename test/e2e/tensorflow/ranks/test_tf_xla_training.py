@@ -14,7 +14,7 @@ from horovod.tensorflow import _xla_support
 from test_tf_xla import calls
 from tf_world import array, same
 
-pytestmark = pytest.mark.usefixtures("xla")
+pytestmark = [pytest.mark.usefixtures("xla"), pytest.mark.two_ranks]
 
 
 def variables() -> list[Any]:

@@ -8,13 +8,13 @@ ends (-x), which fails the others too instead of leaving them waiting.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 import torch
 
 import horovod.torch as hvd
+from rank_world import check_nothing_is_left, choose
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,7 @@ def session() -> Iterator[None]:
     hvd.init()
     torch.set_num_threads(1)
     yield
+    check_nothing_is_left()
     torch.manual_seed(0)
 
 
@@ -33,8 +34,4 @@ def several_ranks() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A world of one rank leaves out what needs more; test_ranks.py runs that on two and three."""
-    if int(os.environ.get("HOROVOD_SIZE", "1")) > 1:
-        return
-    left_out = [item for item in items if "several_ranks" in getattr(item, "fixturenames", ())]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    choose(config, items)

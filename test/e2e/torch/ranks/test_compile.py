@@ -11,6 +11,8 @@ import torch
 import horovod.torch as hvd
 from training import assert_all_ranks_hold, batch, loss, net, wrap
 
+pytestmark = pytest.mark.two_ranks
+
 
 def barrier_between(x: torch.Tensor) -> torch.Tensor:
     y = x * 2

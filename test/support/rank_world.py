@@ -1,0 +1,40 @@
+"""What the conftests of the folders ranks/ share: which tests a world of this size runs, and what none may leave behind.
+
+All ranks of a job run the same tests in the same order, one world for the whole folder. `two_ranks` marks modules that
+two ranks prove enough for `make test`; `make test-slow` runs them on one and three as well (HVD_EVERY_SIZE=1).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import pytest
+
+from horovod import _core
+
+SIZE = int(os.environ.get("HOROVOD_SIZE", "1"))
+EVERY_SIZE = os.environ.get("HVD_EVERY_SIZE") == "1"
+
+
+def choose(config: pytest.Config, items: list[pytest.Item], missing: Iterable[str] = ()) -> None:
+    """Leaves out the tests that ask for a fixture in `missing`, or for more ranks than there are, or for two."""
+    unmet = {*missing, *(["several_ranks"] if SIZE == 1 else [])}
+
+    def fits(item: pytest.Item) -> bool:
+        if unmet & set(getattr(item, "fixturenames", ())):
+            return False
+        return SIZE == 2 or EVERY_SIZE or item.get_closest_marker("two_ranks") is None
+
+    config.hook.pytest_deselected(items=[item for item in items if not fits(item)])
+    items[:] = [item for item in items if fits(item)]
+
+
+def check_nothing_is_left(sets_too: bool = True) -> None:
+    """The session a test leaves to the next one holds no operation and no process set. A session that ended is fine."""
+    if not _core.is_initialized():
+        return
+    left = _core.pending_operations()
+    assert not left, f"the test left operations pending: {left}"
+    sets = {number: ranks for number, ranks in _core.process_sets().items() if number != 0}
+    assert not (sets_too and sets), f"the test left process sets: {sets}"
