@@ -10,9 +10,9 @@ INSTALLED := build/.installed
 
 help:
 	@echo "make demo        train the digits example on two ranks"
-	@echo "make test        run every test suite        make test-quick  the suites that answer in two minutes"
+	@echo "make test        run the test suites         make test-quick  the suites that answer in two minutes"
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
-	@echo "make test-sanitizers  of make test, only the C++ and launcher suites under ASan+UBSan and under TSan"
+	@echo "make test-sanitizers  the C++ and launcher suites under ASan+UBSan and under TSan"
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"

@@ -87,7 +87,7 @@ def run(row: Row, ranks: int) -> Result:
     """The rank tests on so many ranks; their output goes to build/matrix/<row>-np<ranks>.log."""
     command = [str(row.folder / "bin" / "horovodrun"), "-np", str(ranks), str(row.python), "-m", "pytest", "-q"]
     command += ["-x", "-p", "no:cacheprovider", str(RANKS)]
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | dict(row.env)
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | dict(row.env, HVD_EVERY_SIZE="1")
     start = time.monotonic()
     log = WORK / f"{row.name}-np{ranks}.log"
     with log.open("w") as out:

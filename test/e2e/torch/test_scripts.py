@@ -20,7 +20,8 @@ def world(horovodrun: Any, scripts: list[Path]) -> Any:
 
 def check(job: Any, scripts: list[Path]) -> None:
     for rank in range(2):
-        ended = [line.rsplit(": ", 1)[1] for line in job.out.splitlines() if line.startswith(f"[{rank}]<stdout>:script ok: ")]
+        said = f"[{rank}]<stdout>:script ok: "
+        ended = [line.removeprefix(said) for line in job.out.splitlines() if line.startswith(said)]
         assert ended == [script.stem for script in scripts], job.text
     assert job.code == 0, job.text
     assert "Traceback" not in job.err, job.text
