@@ -20,6 +20,8 @@ class HttpReader {
 
   bool started() const { return head_.done() || !head_.text().empty() || problem_; }
   bool head_done() const { return head_.done(); }
+  // Of the body, as the head has it. Requires: head_done() and no problem.
+  std::size_t body_size() const { return body_size_; }
   bool done() const { return head_parsed_ && !problem_ && body_.size() == body_size_; }
   const std::optional<HttpProblem>& problem() const { return problem_; }
 
@@ -40,6 +42,8 @@ class HttpReader {
 
 class RequestReader final : public HttpReader {
  public:
+  // Method, target and authorization. Requires: head_done() and no problem.
+  const HttpRequest& head() const { return request_; }
   // Requires: done(). Once.
   HttpRequest take();
 

@@ -14,6 +14,7 @@ inline constexpr std::uint8_t kProtocolVersion = 1;
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} * 1024;
 inline constexpr std::size_t kMaxHeaderFields = 64;
 inline constexpr std::size_t kMaxTargetBytes = 512;
+inline constexpr std::size_t kMaxSessionBodyBytes = 256;  // all that is read of somebody who has not shown the key
 inline constexpr std::size_t kMaxBodyBytes = std::size_t{1024} * 1024;  // of a request and of a response
 
 // Names
@@ -34,7 +35,8 @@ inline constexpr std::size_t kMaxGroups = 256;
 inline constexpr int kMaxGroupSize = 65536;
 inline constexpr std::size_t kMaxRowBytes = std::size_t{16} * 1024;
 
-// Deadlines, absolute: bytes that trickle in do not extend them.
+// Deadlines, absolute: bytes that trickle in do not extend them. The request that opens a session:
+// admission::kIntroductionDeadline from accept.
 inline constexpr Millis kHeadDeadline{
     2000};  // from accept, or from the first byte of a later request
 inline constexpr Millis kRequestDeadline{5000};   // the same start, until the last byte of the body
@@ -46,19 +48,9 @@ inline constexpr Millis kIdleDeadline{60000};
 inline constexpr Millis kLingerDeadline{
     1000};  // after a refusal: how long what still arrives is read and dropped
 
-// Connections for a job of `num_proc` ranks.
+// Connections for a job of `num_proc` ranks; those of them that have not shown the key: admission::Limits.
 constexpr std::size_t max_connections(int num_proc) {
   return 4 * static_cast<std::size_t>(num_proc) + 64;
-}
-// A connection is unauthenticated until its session is open. At these bounds the oldest such
-// connection of the source is dropped in favour of the new one. All ranks of a host share a source
-// address and start at once, so the bound grows with the job: a fixed 8 would make 64 ranks of one
-// host knock each other out.
-constexpr std::size_t max_unauthenticated_per_source(int num_proc) {
-  return num_proc > 8 ? static_cast<std::size_t>(num_proc) : 8;
-}
-constexpr std::size_t max_unauthenticated(int num_proc) {
-  return num_proc > 32 ? static_cast<std::size_t>(num_proc) : 32;
 }
 
 }  // namespace hvd::rendezvous

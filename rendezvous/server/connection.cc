@@ -25,7 +25,7 @@ void Connection::next_request() {
   state_ = State::kReading;
   reader_.emplace();
   request_start_ = SteadyClock::now();
-  arm(request_start_ + (guard_.authenticated() ? owner_.idle_deadline() : kHeadDeadline));
+  arm(request_start_ + (guard_.authenticated() ? owner_.idle_deadline() : head_limit()));
   if (const std::size_t size = std::exchange(stashed_, 0)) {
     consume(size);
   } else {
@@ -71,8 +71,9 @@ void Connection::consume(std::size_t size) {
     owner_.count(&ServerStats::malformed);
     return refuse(problem->status, problem->reason);
   }
+  if (reader_->head_done() && !guard_.is_open() && refuse_stranger()) return;
   if (!reader_->done()) {
-    arm(request_start_ + (reader_->head_done() ? kRequestDeadline : kHeadDeadline));
+    arm(request_start_ + (reader_->head_done() ? request_limit() : head_limit()));
     return read();
   }
   if (taken < size) {
@@ -82,21 +83,51 @@ void Connection::consume(std::size_t size) {
   dispatch();
 }
 
+Millis Connection::head_limit() const {
+  return guard_.is_open() ? kHeadDeadline : admission::kIntroductionDeadline;
+}
+
+Millis Connection::request_limit() const {
+  return guard_.is_open() ? kRequestDeadline : admission::kIntroductionDeadline;
+}
+
+// Judged by the head: nobody without the key makes the server hold a body.
+bool Connection::refuse_stranger() {
+  const HttpRequest& head = reader_->head();
+  const RouteOrProblem parsed = parse_route(head.method, head.target);
+  if (parsed.problem.status != 0) {
+    refuse_route(parsed.problem, head.method);
+  } else if (parsed.route.action != Action::kSession) {
+    owner_.count(&ServerStats::unauthorized);
+    refuse(401, "not signed with this job's secret");
+  } else if (reader_->body_size() > kMaxSessionBodyBytes) {
+    owner_.count(&ServerStats::malformed);
+    refuse(413, "a session is opened with at most " + std::to_string(kMaxSessionBodyBytes) + " bytes");
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Connection::refuse_route(const HttpProblem& problem, const std::string& method) {
+  owner_.count(problem.status == 400 ? &ServerStats::malformed : &ServerStats::refused_routes);
+  refuse(problem.status, problem.reason, method != "HEAD");
+}
+
 void Connection::dispatch() {
   const HttpRequest request = reader_->take();
   const RouteOrProblem parsed = parse_route(request.method, request.target);
-  if (parsed.problem.status != 0) {
-    owner_.count(parsed.problem.status == 400 ? &ServerStats::malformed
-                                              : &ServerStats::refused_routes);
-    return refuse(parsed.problem.status, parsed.problem.reason, request.method != "HEAD");
-  }
+  if (parsed.problem.status != 0) return refuse_route(parsed.problem, request.method);
   switch (guard_.check(parsed.route, request)) {
     case SessionGuard::Verdict::kRefused:
       owner_.count(&ServerStats::unauthorized);
       return refuse(401, "not signed with this job's secret");
     case SessionGuard::Verdict::kOpensSession: {
       const auto opened = guard_.open(request);
-      if (opened.is_ok()) return write(opened.value());
+      if (opened.is_ok()) {
+        owner_.introduced(id_);
+        return write(opened.value());
+      }
       owner_.count(&ServerStats::malformed);
       return answer({400, encode_error(opened.status())});
     }

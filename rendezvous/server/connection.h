@@ -10,6 +10,7 @@
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/server_stats.h"
 #include "rendezvous/server/session_guard.h"
+#include "runtime/admission/admission.h"
 #include "runtime/base/deadline.h"
 
 namespace hvd::rendezvous {
@@ -21,6 +22,8 @@ class ConnectionOwner {
   // How long an authenticated client may be silent between requests.
   virtual Millis idle_deadline() const = 0;
   virtual void count(std::uint64_t ServerStats::*counter) = 0;
+  // The client's first request was made with the key; it may be a recording.
+  virtual void introduced(ConnectionId connection) = 0;
   // The client has shown the key.
   virtual void authenticated(ConnectionId connection) = 0;
   // The replies go to connections whose requests wait.
@@ -53,9 +56,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void read();
   void on_read(const boost::system::error_code& error, std::size_t size);
   void consume(std::size_t size);
+  // Refuses what is not the request to open a session, while none is; true when it has.
+  bool refuse_stranger();
+  Millis head_limit() const;
+  Millis request_limit() const;
   void dispatch();
   void handle(const Route& route, const HttpRequest& request);
   void answer(const Reply& reply);
+  void refuse_route(const HttpProblem& problem, const std::string& method);
   void refuse(int status, const std::string& reason, bool with_body = true);
   void write(const HttpResponse& response);
   void on_written(const boost::system::error_code& error);

@@ -8,11 +8,11 @@
 #include <unordered_map>
 
 #include "rendezvous/protocol/limits.h"
-#include "rendezvous/server/admission.h"
 #include "rendezvous/server/asio.h"
 #include "rendezvous/server/connection.h"
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/listen_sockets.h"
+#include "runtime/admission/admission.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/thread_annotations.h"
@@ -24,8 +24,6 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-constexpr int kAcceptsPerWakeUp =
-    16;  // so that a flood of connections does not starve those that are there
 constexpr Millis kPauseWithoutDescriptors{50};
 
 void set_option(int fd, int level, int option, int value) {
@@ -42,6 +40,12 @@ void set_socket_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
 }
 
+admission::Limits limits(int num_proc) {
+  admission::Limits all = admission::Limits::for_ranks(num_proc);
+  all.connections = max_connections(num_proc);
+  return all;
+}
+
 }  // namespace
 
 // Everything but stats_ belongs to the server's thread once that runs. Order of the members: what
@@ -51,10 +55,7 @@ class Server::Impl final : public ConnectionOwner {
   explicit Impl(const ServerOptions& options)
       : store_key_(rendezvous::store_key(options.secret)),
         idle_deadline_(options.idle_deadline),
-        admission_(
-            {.connections = max_connections(options.num_proc),
-             .unauthenticated = max_unauthenticated(options.num_proc),
-             .unauthenticated_per_source = max_unauthenticated_per_source(options.num_proc)}) {}
+        admission_(limits(options.num_proc)) {}
 
   ~Impl() {
     io_.stop();
@@ -93,8 +94,9 @@ class Server::Impl final : public ConnectionOwner {
     const MutexLock lock(mutex_);
     ++(stats_.*counter);
   }
+  void introduced(ConnectionId connection) override { evict(admission_.introduce(connection)); }
   void authenticated(ConnectionId connection) override {
-    if (admission_.authenticate(connection)) count(&ServerStats::sessions);
+    if (admission_.prove(connection)) count(&ServerStats::sessions);
   }
   void release(std::vector<std::pair<ConnectionId, Reply>> replies) override {
     for (const auto& [id, reply] : replies) {
@@ -123,12 +125,13 @@ class Server::Impl final : public ConnectionOwner {
 
   // By accept4 and not by Asio, which in this version leaves the socket open in child processes.
   void accept_some(Listener& listener) {
-    for (int i = 0; i < kAcceptsPerWakeUp; ++i) {
+    for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
       Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr,
                     SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (fd.valid()) {
         admit(std::move(fd), listener.is_v6);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        if (evict(admission_.evict_stranger())) continue;  // strangers have the first ones to give back
         count(&ServerStats::turned_away);
         return pause(listener);
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -158,16 +161,20 @@ class Server::Impl final : public ConnectionOwner {
 
     count(&ServerStats::connections);
     const ConnectionId id = ++last_connection_;
-    const Admission::Decision decision =
-        admission_.arrive(id, source_of(peer.address().to_string()));
-    if (decision.evicted) {
-      count(&ServerStats::evicted);
-      connections_.at(*decision.evicted)->close();
-    }
+    const admission::Admission::Decision decision =
+        admission_.arrive(id, admission::source_of(peer.address().to_string()));
+    evict(decision.evicted);
     if (!decision.admitted) return count(&ServerStats::turned_away);
     auto connection = std::make_shared<Connection>(id, std::move(socket), store_key_, *this);
     connections_.emplace(id, connection);
     connection->start();
+  }
+
+  bool evict(std::optional<ConnectionId> connection) {
+    if (!connection) return false;
+    count(&ServerStats::evicted);
+    connections_.at(*connection)->close();
+    return true;
   }
 
   asio::io_context io_{1};
@@ -175,7 +182,7 @@ class Server::Impl final : public ConnectionOwner {
   const Millis idle_deadline_;
   std::uint16_t port_ = 0;
   std::vector<std::unique_ptr<Listener>> listeners_;
-  Admission admission_;
+  admission::Admission admission_;
   Handler handler_;
   ConnectionId last_connection_ = 0;
   std::unordered_map<ConnectionId, std::shared_ptr<Connection>> connections_;

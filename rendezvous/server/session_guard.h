@@ -31,6 +31,8 @@ class SessionGuard {
   Result<HttpResponse> open(const HttpRequest& request);
   void sign(HttpResponse& response) const;
 
+  // Somebody has sent what opens a session; it may have been a recording.
+  bool is_open() const { return open_; }
   bool authenticated() const { return authenticated_; }
   // "rank 3#<instance>": whose keys these are. Empty before the session is open.
   const std::string& owner() const { return owner_; }

@@ -10,6 +10,8 @@ namespace hvd::transport {
 namespace {
 
 constexpr int kRoundsWithoutListener = 3;  // a listener outlives its row: when nobody answers, the process is gone
+// When somebody accepts and hangs up: it is busy (its word for that can be lost), or another program, which never ends.
+constexpr int kRoundsOfHangingUp = 20;
 constexpr Millis kRoundPause{50};
 constexpr Millis kAttemptLimit{1000};  // per round and address, when there is another address to try
 
@@ -42,10 +44,12 @@ Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, co
       if (stream.is_ok()) return stream;
       if (cancel_.cancelled()) return Status::aborted(what + ": the session was aborted");
       reasons += (reasons.empty() ? ": " : "; ") + endpoint.to_string() + ": " + attempt.reason;
-      if (attempt.outcome == Outcome::kGone && code == StatusCode::kTimeout) code = StatusCode::kPeerLost;
+      const bool gone = attempt.outcome == Outcome::kGone || attempt.outcome == Outcome::kHungUp;
+      if (gone && code == StatusCode::kTimeout) code = StatusCode::kPeerLost;
       if (attempt.outcome == Outcome::kRefused) code = StatusCode::kPrecondition;
       again |= attempt.outcome == Outcome::kLater;
       again |= attempt.outcome == Outcome::kGone && round < kRoundsWithoutListener;
+      again |= attempt.outcome == Outcome::kHungUp && round < kRoundsOfHangingUp;
     }
     if (!again) return Status(code, what + reasons);
     if (deadline.expired()) return Status::timeout(what + " in time" + reasons);
@@ -74,8 +78,8 @@ Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   attempt = {Outcome::kLater, shaken.message()};
   if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
   if (shaken.code() == StatusCode::kPeerLost) {
-    attempt = {Outcome::kGone, "during the handshake: " + shaken.message() +
-                                   " (is another program there, or a rank with another secret?)"};
+    attempt = {Outcome::kHungUp, "during the handshake: " + shaken.message() +
+                                     " (is another program there, or a crowd of strangers?)"};
   }
   return shaken;
 }

@@ -24,7 +24,7 @@ class Connector {
 
  private:
   // How a try at one address ended, apart from success.
-  enum class Outcome { kGone, kRefused, kLater };
+  enum class Outcome { kGone, kHungUp, kRefused, kLater };
   struct Attempt {
     Outcome outcome = Outcome::kLater;
     std::string reason;

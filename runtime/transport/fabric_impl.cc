@@ -5,13 +5,11 @@
 #include "runtime/base/log.h"
 #include "runtime/transport/control_links_impl.h"
 #include "runtime/transport/gloo_context.h"
+#include "runtime/transport/listen_sockets.h"
 #include "runtime/transport/route.h"
 
 namespace hvd::transport {
 namespace {
-
-// What the listener may hold unauthenticated: every other rank at once, twice over, and some strangers.
-std::size_t max_pending(int size) { return 64 + 2 * static_cast<std::size_t>(size); }
 
 Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const FabricOptions& options) {
   if (options.loopback_only) return std::vector<InterfaceAddress>{{"lo", SocketAddress::loopback(0), 8}};
@@ -66,7 +64,7 @@ FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector
   parts_->net.post([this, fds] {
     parts_->net_watch = std::make_unique<NetWatch>(parts_->net.uv(), parts_->data->progress());
     parts_->listener =
-        std::make_unique<Listener>(parts_->net.uv(), std::move(*fds), max_pending(options_.size), options_.timeout,
+        std::make_unique<Listener>(parts_->net.uv(), std::move(*fds), options_.size, options_.timeout,
                                    [this](const Hello& hello, ForkFd stream) { on_stream(hello, std::move(stream)); });
   });
 }

@@ -11,12 +11,13 @@ namespace {
 constexpr std::string_view kMagic = "HVDXPORT";
 constexpr std::size_t kMacSize = 32;
 
-// The role is part of what is signed: a peer's MAC cannot be sent back to it.
+// The role is part of what is signed: a peer's MAC cannot be sent back to it. All roles have the same length.
 crypto::Digest sign(const crypto::Secret& key, std::string_view role, ByteSpan hello, ByteSpan nonce) {
   return crypto::hmac_sha256(key, {as_bytes(role), hello, nonce});
 }
 constexpr std::string_view kAcceptorRole = "hvd:acceptor:";
 constexpr std::string_view kConnectorRole = "hvd:connector";
+constexpr std::string_view kIntroduction = "hvd:introduce";
 
 std::string_view refusal_text(Refusal refusal) {
   switch (refusal) {
@@ -24,6 +25,7 @@ std::string_view refusal_text(Refusal refusal) {
     case Refusal::kEpoch: return "it is in another epoch of the job";
     case Refusal::kRank: return "it is another rank than the one wanted";
     case Refusal::kBusy: return "it has too many unfinished connections";
+    case Refusal::kSecret: return "this rank does not hold the secret of its job";
     case Refusal::kNone: break;
   }
   return "an unknown reason";
@@ -58,7 +60,10 @@ Bytes Hello::encode() const {
 }
 
 ConnectorHandshake::ConnectorHandshake(const Hello& hello, const crypto::Secret& key)
-    : key_(key), hello_(hello.encode()), output_(hello_) {}
+    : key_(key), hello_(hello.encode()), output_(hello_) {
+  const crypto::Digest mac = sign(key_, kIntroduction, hello_, {});
+  output_.insert(output_.end(), mac.begin(), mac.end());
+}
 
 Bytes ConnectorHandshake::take_output() { return std::exchange(output_, {}); }
 
@@ -67,11 +72,22 @@ void ConnectorHandshake::feed(ByteSpan input) {
   if (input.empty()) return;
   input_.insert(input_.end(), input.begin(), input.end());
   if (input_.size() < wanted_) return;
-  if (wanted_ == 1) {
-    if (input_[0] != 0) return on_refusal(input_[0]);
-    wanted_ = 1 + kNonceSize + kMacSize;
-    return;
+  switch (state_) {
+    case State::kCode:
+      if (input_[0] != 0) return on_refusal(input_[0]);
+      wanted_ = 1 + kNonceSize + kMacSize;
+      state_ = State::kReply;
+      return;
+    case State::kReply: return check_reply();
+    case State::kWelcome:
+      if (input_[0] != 0) return on_refusal(input_[0]);
+      state_ = State::kDone;
+      return;
+    case State::kDone: return;
   }
+}
+
+void ConnectorHandshake::check_reply() {
   const ByteSpan nonce = ByteSpan(input_).subspan(1, kNonceSize);
   const ByteSpan mac = ByteSpan(input_).subspan(1 + kNonceSize);
   if (!crypto::constant_time_equal(mac, sign(key_, kAcceptorRole, hello_, nonce))) {
@@ -80,11 +96,13 @@ void ConnectorHandshake::feed(ByteSpan input) {
   }
   const crypto::Digest finish = sign(key_, kConnectorRole, hello_, nonce);
   output_.assign(finish.begin(), finish.end());
-  done_ = true;
+  input_.clear();
+  wanted_ = 1;
+  state_ = State::kWelcome;
 }
 
 void ConnectorHandshake::on_refusal(std::uint8_t code) {
-  if (code <= static_cast<std::uint8_t>(Refusal::kBusy)) refusal_ = static_cast<Refusal>(code);
+  if (code <= static_cast<std::uint8_t>(Refusal::kSecret)) refusal_ = static_cast<Refusal>(code);
   error_ = Status::precondition("it refuses: " + std::string(refusal_text(refusal_)));
 }
 
@@ -113,7 +131,7 @@ void AcceptorHandshake::check_prelude() {
   }
   if ((kind != 1 && kind != 2) || zero != 0) return fail("it wants a connection of unknown kind " + std::to_string(kind));
   hello_.kind = static_cast<ConnectionKind>(kind);
-  wanted_ = Hello::kSize;
+  wanted_ = Hello::kSize + kMacSize;
 }
 
 void AcceptorHandshake::parse_hello() {
@@ -132,7 +150,9 @@ void AcceptorHandshake::parse_hello() {
   if (from > kMaxRank || to > kMaxRank) return fail("it names an impossible rank");
   hello_.from_rank = static_cast<int>(from);
   hello_.to_rank = static_cast<int>(to);
+  std::ranges::copy(in.take(kMacSize), hello_mac_.begin());
   hello_bytes_ = std::exchange(input_, {});
+  hello_bytes_.resize(Hello::kSize);
   state_ = State::kNeedIdentity;
 }
 
@@ -148,6 +168,9 @@ void AcceptorHandshake::admit(const AcceptorIdentity& identity) {
                                       std::to_string(identity.rank) + " of " + std::to_string(identity.size));
   }
   const crypto::Secret& key = hello_.kind == ConnectionKind::kControl ? identity.control_key : identity.data_key;
+  if (!crypto::constant_time_equal(hello_mac_, sign(key, kIntroduction, hello_bytes_, {}))) {
+    return refuse(Refusal::kSecret, "it does not hold the secret of this job");
+  }
   const crypto::Digest mac = sign(key, kAcceptorRole, hello_bytes_, nonce_);
   expected_ = sign(key, kConnectorRole, hello_bytes_, nonce_);
   output_.assign(1, static_cast<std::uint8_t>(Refusal::kNone));
@@ -159,7 +182,12 @@ void AcceptorHandshake::admit(const AcceptorIdentity& identity) {
 
 void AcceptorHandshake::check_finish() {
   if (!crypto::constant_time_equal(input_, expected_)) return fail("it does not hold the secret of this job");
+  output_.assign(1, static_cast<std::uint8_t>(Refusal::kNone));
   state_ = State::kDone;
+}
+
+void AcceptorHandshake::turn_out() {
+  if (state_ == State::kHello || state_ == State::kNeedIdentity) refuse(Refusal::kBusy, "others needed its place");
 }
 
 void AcceptorHandshake::fail(std::string why) {

@@ -14,11 +14,13 @@ namespace hvd::transport {
 // The mutual challenge-response at the start of every connection between ranks, as two pure state machines: bytes in,
 // bytes out, no I/O, no clock, no randomness (nonces come in). Grammar and proof sketch: docs/design/transport.md.
 //
-//   connector -> acceptor   hello   who I am, whom I want, for what, in which epoch, nonce
-//   acceptor -> connector   reply   a refusal, or nonce and MAC over hello and nonce
-//   connector -> acceptor   finish  MAC over the same by the other role
+//   connector -> acceptor   hello    who I am, whom I want, for what, in which epoch, nonce; MAC over that
+//   acceptor -> connector   reply    a refusal, or nonce and MAC over hello and nonce
+//   connector -> acceptor   finish   MAC over the same by the other role
+//   acceptor -> connector   welcome  the connector may count on the connection
 //
-// Both sides hold the key; nothing of a user follows before each has seen the other's MAC.
+// Both sides hold the key; nothing of a user follows before each has seen the other's MAC. The MAC of the hello proves
+// little, for it may be a recording, but nobody without the key gets past it.
 
 enum class ConnectionKind : std::uint8_t { kControl = 1, kData = 2 };
 std::string_view connection_kind_name(ConnectionKind kind);
@@ -28,7 +30,7 @@ using Nonce = std::array<std::uint8_t, kNonceSize>;
 Nonce random_nonce();
 
 // Why an acceptor refuses a well-formed hello. Sent in clear to help the error text; nobody trusts it.
-enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank = 3, kBusy = 4 };
+enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank = 3, kBusy = 4, kSecret = 5 };
 
 struct Hello {
   ConnectionKind kind = ConnectionKind::kControl;
@@ -40,7 +42,7 @@ struct Hello {
 
   static constexpr std::size_t kMaxHostName = 64;
   static constexpr std::size_t kPreludeSize = 12;  // magic, version, kind, a zero: enough to know a stranger
-  static constexpr std::size_t kSize = kPreludeSize + 4 + 4 + 8 + kNonceSize + kMaxHostName;
+  static constexpr std::size_t kSize = kPreludeSize + 4 + 4 + 8 + kNonceSize + kMaxHostName;  // without the MAC
   Bytes encode() const;
 };
 
@@ -60,24 +62,26 @@ class ConnectorHandshake {
   // What to write next; empty when nothing is due.
   Bytes take_output();
   // How many bytes to read next; 0 when the handshake has ended. The transport must not read more.
-  std::size_t wanted() const { return failed() || done_ ? 0 : wanted_ - input_.size(); }
+  std::size_t wanted() const { return failed() || done() ? 0 : wanted_ - input_.size(); }
   // Requires: input.size() <= wanted().
   void feed(ByteSpan input);
 
-  bool done() const { return done_; }
+  bool done() const { return state_ == State::kDone; }
   bool failed() const { return !error_.is_ok(); }
   const Status& error() const { return error_; }
   Refusal refusal() const { return refusal_; }
 
  private:
+  enum class State { kCode, kReply, kWelcome, kDone };
   void on_refusal(std::uint8_t code);
+  void check_reply();
 
   crypto::Secret key_;
   Bytes hello_;
   Bytes input_;
   Bytes output_;
+  State state_ = State::kCode;
   std::size_t wanted_ = 1;
-  bool done_ = false;
   Refusal refusal_ = Refusal::kNone;
   Status error_;
 };
@@ -93,8 +97,10 @@ class AcceptorHandshake {
 
   // The hello is complete and the acceptor must say who it is; it may be long before it knows.
   bool needs_identity() const { return state_ == State::kNeedIdentity; }
-  // Requires: needs_identity().
+  // Fails when the hello is for somebody else or was not made with the key. Requires: needs_identity().
   void admit(const AcceptorIdentity& identity);
+  // Tells the connector to try again later, if nothing was answered yet.
+  void turn_out();
 
   bool done() const { return state_ == State::kDone; }
   bool failed() const { return state_ == State::kFailed; }
@@ -117,6 +123,7 @@ class AcceptorHandshake {
   Bytes output_;
   Bytes hello_bytes_;
   Hello hello_;
+  crypto::Digest hello_mac_{};
   crypto::Digest expected_{};
   Status error_;
 };

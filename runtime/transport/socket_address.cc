@@ -62,12 +62,17 @@ bool SocketAddress::is_link_local() const {
   return ip_.size() == 16 && ip_[0] == 0xfe && (ip_[1] & 0xc0) == 0x80;
 }
 
-std::string SocketAddress::to_string() const {
+std::string SocketAddress::ip_text() const {
   if (ip_.empty()) return "(no address)";
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(family(), ip_.data(), text, sizeof(text));
+  return text;
+}
+
+std::string SocketAddress::to_string() const {
+  if (ip_.empty()) return ip_text();
   const std::string port = ":" + std::to_string(port_);
-  return ip_.size() == 16 ? "[" + std::string(text) + "]" + port : text + port;
+  return ip_.size() == 16 ? "[" + ip_text() + "]" + port : ip_text() + port;
 }
 
 socklen_t SocketAddress::to_sockaddr(sockaddr_storage& out) const {

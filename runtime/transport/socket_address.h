@@ -29,6 +29,8 @@ class SocketAddress {
   int family() const;
   bool is_loopback() const;
   bool is_link_local() const;
+  // "10.0.0.1" or "fe80::1".
+  std::string ip_text() const;
   // "10.0.0.1:80" or "[fe80::1]:80".
   std::string to_string() const;
   // Fills `out` and returns the size for bind and connect.

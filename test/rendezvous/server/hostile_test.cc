@@ -6,6 +6,7 @@
 #include "rendezvous/client/client.h"
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server.h"
+#include "runtime/admission/admission.h"
 #include "test/rendezvous/support/raw_client.h"
 #include "test/rendezvous/support/soon.h"
 
@@ -42,10 +43,10 @@ TEST_CASE("200 silent connections do not keep a client from being served", "[mul
   Client after = setup.client();
   CHECK(after.join("world", 0, 1, {}, soon()).is_ok());
   CHECK(SteadyClock::now() - start <
-        Millis(1000));  // under the head deadline: nobody waited for a silent one to time out
+        admission::kIntroductionDeadline);  // nobody waited for a silent one to time out
 
   const ServerStats stats = setup.server->stats();
-  CHECK(stats.evicted >= 200 - max_unauthenticated_per_source(2));
+  CHECK(stats.evicted >= 200 - admission::Limits::for_ranks(2).per_source);
   CHECK_THAT(stats.limits_hit(), Catch::Contains("evicted="));
 }
 

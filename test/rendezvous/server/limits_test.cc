@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "rendezvous/server/server.h"
+#include "runtime/admission/admission.h"
 #include "test/rendezvous/support/raw_client.h"
 
 using namespace hvd;
@@ -95,34 +96,49 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
   CHECK(session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes))->status == 200);
 }
 
-TEST_CASE("A client that trickles its head is closed at the deadline",
-          "[multi][rendezvous][slow]") {
+TEST_CASE("Who has not shown the key is judged by the head, before any body", "[multi][rendezvous]") {
+  LimitsSetup setup;
+  const auto head = [&](const std::string& line, std::size_t length) {
+    return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(length) +
+                           "\r\n\r\n");
+  };
+  CHECK(head("PUT /v1/kv/s/k", kMaxBodyBytes) == 401);
+  CHECK(head("POST /v1/join", 1) == 401);
+  CHECK(head("POST /v1/session", kMaxSessionBodyBytes + 1) == 413);
+  CHECK(setup.server->stats().unauthorized == 2);
+  RawClient late(setup.server->port());
+  late.send("POST /v1/session HTTP/1.1\r\nHost: x\r\nContent-Length: 256\r\n\r\n");
+  CHECK(late.closed_within(admission::kIntroductionDeadline + Millis(1000)));
+  CHECK(setup.server->stats().late == 1);
+}
+
+TEST_CASE("A client that trickles its first head is closed at the deadline", "[multi][rendezvous]") {
   LimitsSetup setup;
   RawClient client(setup.server->port());
   const TimePoint start = SteadyClock::now();
-  // One byte every 200 ms, far more patience than the deadline: bytes must not extend it.
+  // Far more patience than the deadline: bytes must not extend it.
   const std::string head = "GET /v1/kv/s/k HTTP/1.1\r\nHost: x\r\n";
   std::size_t sent = 0;
-  while (sent < head.size() && !client.closed_within(Millis(200)))
+  while (sent < head.size() && !client.closed_within(Millis(50)))
     client.send(head.substr(sent++, 1));
   const auto took = SteadyClock::now() - start;
   CHECK(sent < head.size());
-  CHECK(took >= kHeadDeadline - Millis(50));
-  CHECK(took < kHeadDeadline + Millis(1000));
+  CHECK(took >= admission::kIntroductionDeadline - Millis(50));
+  CHECK(took < admission::kIntroductionDeadline + Millis(1000));
   CHECK(setup.server->stats().late == 1);
 }
 
 TEST_CASE("A client that trickles its body is closed at the deadline",
           "[multi][rendezvous][slow]") {
   LimitsSetup setup;
-  RawClient client(setup.server->port());
+  RawSession session(setup.server->port(), setup.secret);
+  REQUIRE(session.open());
   const TimePoint start = SteadyClock::now();
-  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
-  int sent = 0;
-  while (sent < 100 && !client.closed_within(Millis(200))) {
-    client.send("x");
-    ++sent;
-  }
+  const Bytes request = session.sign(key_route(Action::kPut, "s", "k"), Bytes(1000));
+  std::size_t sent = request.size() - 900;
+  session.raw().send(ByteSpan(request).first(sent));
+  while (sent < request.size() && !session.raw().closed_within(Millis(200)))
+    session.raw().send(ByteSpan(request).subspan(sent++, 1));
   const auto took = SteadyClock::now() - start;
   CHECK(took >= kRequestDeadline - Millis(50));
   CHECK(took < kRequestDeadline + Millis(1000));

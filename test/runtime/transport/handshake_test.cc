@@ -30,6 +30,14 @@ Nonce nonce_of(std::uint8_t fill) {
   return nonce;
 }
 
+// What a holder of data key 2 sends first.
+Bytes first_message(const Hello& hello) { return ConnectorHandshake(hello, secret(2)).take_output(); }
+
+void feed_all(AcceptorHandshake& acceptor, const Bytes& bytes) {
+  acceptor.feed(ByteSpan(bytes).first(12));
+  acceptor.feed(ByteSpan(bytes).subspan(12));
+}
+
 // Moves bytes between the two in pieces of `piece` until neither wants more.
 void exchange(ConnectorHandshake& connector, AcceptorHandshake& acceptor, std::size_t piece,
               const AcceptorIdentity& identity) {
@@ -69,12 +77,52 @@ TEST_CASE("A handshake fails on both sides when the keys differ", "[unit][transp
   ConnectorHandshake connector(make_hello(), secret(77));
   AcceptorHandshake acceptor(nonce_of(4));
   exchange(connector, acceptor, 1000, make_identity());
-  CHECK(connector.failed());
-  CHECK_FALSE(connector.done());
-  CHECK_FALSE(acceptor.done());
-  // A connector that lies on regardless is found out too.
+  CHECK(connector.refusal() == Refusal::kSecret);
+  CHECK(acceptor.failed());
+}
+
+TEST_CASE("Who repeats a recorded hello is told a challenge and no more", "[unit][transport]") {
+  AcceptorHandshake acceptor(nonce_of(4));
+  feed_all(acceptor, first_message(make_hello()));
+  acceptor.admit(make_identity());
+  CHECK(acceptor.take_output().size() == 65);
   acceptor.feed(Bytes(acceptor.wanted(), 0));
   CHECK(acceptor.failed());
+  CHECK(acceptor.take_output().empty());
+}
+
+TEST_CASE("An acceptor that does not hold the key is found out by the connector", "[unit][transport]") {
+  ConnectorHandshake connector(make_hello(), secret(2));
+  connector.feed(Bytes(1, 0));
+  connector.feed(Bytes(connector.wanted(), 0));
+  CHECK(connector.failed());
+}
+
+TEST_CASE("A connection counts for the connector only when the acceptor has counted it", "[unit][transport]") {
+  ConnectorHandshake connector(make_hello(), secret(2));
+  AcceptorHandshake acceptor(nonce_of(4));
+  feed_all(acceptor, connector.take_output());
+  acceptor.admit(make_identity());
+  const Bytes reply = acceptor.take_output();
+  connector.feed(ByteSpan(reply).first(1));
+  connector.feed(ByteSpan(reply).subspan(1));
+  acceptor.feed(connector.take_output());
+  CHECK(acceptor.done());
+  CHECK_FALSE(connector.done());
+  connector.feed(acceptor.take_output());
+  CHECK(connector.done());
+}
+
+TEST_CASE("Who has to make room is told to come again, unless it was answered already", "[unit][transport]") {
+  AcceptorHandshake silent(nonce_of(4));
+  silent.turn_out();
+  CHECK(silent.take_output() == Bytes{static_cast<std::uint8_t>(Refusal::kBusy)});
+  AcceptorHandshake answered(nonce_of(4));
+  feed_all(answered, first_message(make_hello()));
+  answered.admit(make_identity());
+  answered.take_output();
+  answered.turn_out();
+  CHECK(answered.take_output().empty());
 }
 
 TEST_CASE("The key of the other kind of connection does not open this one", "[unit][transport]") {
@@ -141,9 +189,7 @@ TEST_CASE("An acceptor answers strangers with nothing after twelve bytes", "[uni
 TEST_CASE("An acceptor's answer sent back to it does not open the connection", "[unit][transport]") {
   // A reflection: the attacker has no key and returns the acceptor's own MAC.
   AcceptorHandshake acceptor(nonce_of(4));
-  const Bytes hello = make_hello().encode();
-  acceptor.feed(ByteSpan(hello).first(12));
-  acceptor.feed(ByteSpan(hello).subspan(12));
+  feed_all(acceptor, first_message(make_hello()));
   acceptor.admit(make_identity());
   const Bytes reply = acceptor.take_output();
   REQUIRE(reply.size() == 65);
@@ -156,15 +202,14 @@ TEST_CASE("A finish recorded from another handshake does not open this one", "[u
   AcceptorHandshake first(nonce_of(4));
   const Bytes hello = connector.take_output();
   const auto feed_hello = [&](AcceptorHandshake& acceptor) {
-    acceptor.feed(ByteSpan(hello).first(12));
-    acceptor.feed(ByteSpan(hello).subspan(12));
+    feed_all(acceptor, hello);
     acceptor.admit(make_identity());
   };
   feed_hello(first);
   const Bytes reply = first.take_output();
   connector.feed(ByteSpan(reply).first(1));
   connector.feed(ByteSpan(reply).subspan(1));
-  REQUIRE(connector.done());
+  REQUIRE_FALSE(connector.failed());
   const Bytes finish = connector.take_output();
   AcceptorHandshake second(nonce_of(5));
   feed_hello(second);
@@ -177,11 +222,10 @@ TEST_CASE("A finish recorded from another handshake does not open this one", "[u
 TEST_CASE("A host name in a hello is cut to its field and made printable", "[unit][transport]") {
   Hello hello = make_hello();
   hello.host_name = std::string(3, '\n') + std::string(200, 'x');
-  const Bytes bytes = hello.encode();
-  REQUIRE(bytes.size() == Hello::kSize);
+  const Bytes bytes = first_message(hello);
+  REQUIRE(bytes.size() == Hello::kSize + 32);
   AcceptorHandshake acceptor(nonce_of(4));
-  acceptor.feed(ByteSpan(bytes).first(12));
-  acceptor.feed(ByteSpan(bytes).subspan(12));
+  feed_all(acceptor, bytes);
   REQUIRE(acceptor.needs_identity());
   CHECK(acceptor.hello().host_name == "???" + std::string(61, 'x'));
 }
