@@ -11,16 +11,22 @@ import pytest
 SCRIPT = Path(__file__).parent / "fit_until_lost.py"
 
 
-CASES = [("torch", "dense"), ("jax", "dense"), ("jax", "convolutions")]
-
-
 def run(horovodrun: Any, backend: str, how: str, model: str) -> Any:
     env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
     return horovodrun(2, str(SCRIPT), how, model, env=env)
 
 
-@pytest.mark.parametrize("how", ["kill", "interrupt"])
-@pytest.mark.parametrize(("backend", "model"), CASES)
+@pytest.mark.parametrize(
+    ("backend", "model", "how"),
+    [
+        ("torch", "dense", "kill"),
+        ("jax", "convolutions", "kill"),
+        ("jax", "dense", "interrupt"),
+        pytest.param("torch", "dense", "interrupt", marks=pytest.mark.slow),
+        pytest.param("jax", "dense", "kill", marks=pytest.mark.slow),
+        pytest.param("jax", "convolutions", "interrupt", marks=pytest.mark.slow),
+    ],
+)
 def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, model: str, how: str) -> None:
     job = run(horovodrun, backend, how, model)
     assert job.code != 0, job.text
@@ -37,7 +43,10 @@ def test_fit_raises_on_the_ranks_that_are_left(horovodrun: Any, backend: str, mo
         assert float(own[1]) - ended < 2.0
 
 
-@pytest.mark.parametrize(("backend", "model"), CASES)
+@pytest.mark.parametrize(
+    ("backend", "model"),
+    [("torch", "dense"), pytest.param("jax", "dense", marks=pytest.mark.slow), ("jax", "convolutions")],
+)
 def test_ctrl_c_ends_a_fit_that_waits_for_another_rank(horovodrun: Any, backend: str, model: str) -> None:
     job = run(horovodrun, backend, "stall", model)
     assert job.code == 130, job.text

@@ -42,7 +42,7 @@ def train(horovodrun: Any, name: str, folder: Path, *flags: str) -> str:
     return str(job.out)
 
 
-@pytest.mark.parametrize("name", [LOOP, FIT, GRAPH, LAB])
+@pytest.mark.parametrize("name", [LOOP, *(pytest.param(name, marks=pytest.mark.slow) for name in (FIT, GRAPH, LAB))])
 def test_digits_are_learned_without_a_launcher(name: str) -> None:
     job = run_to_end([sys.executable, str(EXAMPLES / name)])
     assert job.code == 0, job.text

@@ -33,7 +33,10 @@ def lose_last_rank(
     return noticed, job.text
 
 
-@pytest.mark.parametrize(("mode", "ranks"), [("eager", 3), ("function", 2), ("session", 2), ("fit", 2)])
+@pytest.mark.parametrize(
+    ("mode", "ranks"),
+    [pytest.param("eager", 3, marks=pytest.mark.slow), ("function", 2), pytest.param("session", 2, marks=pytest.mark.slow), ("fit", 2)],
+)
 def test_a_killed_rank_fails_every_survivors_step(horovodrun: Any, mode: str, ranks: int) -> None:
     noticed, text = lose_last_rank(horovodrun, ranks, mode, "kill", 128 + signal.SIGKILL)
     for after, said in noticed:
@@ -125,7 +128,11 @@ ENDS = {
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+# The others end the interpreter as they do with torch, in test_processes.py.
+OF_TENSORFLOW = ("end of the script", "exception", "pending in a thread")
+
+
+@pytest.mark.parametrize("end", [end if end in OF_TENSORFLOW else pytest.param(end, marks=pytest.mark.slow) for end in ENDS])
 def test_two_ranks_end_cleanly(end: str, horovodrun: Any, tmp_path: Path) -> None:
     """Each way out begins when both have their result: a rank that fails takes the other's from it."""
     body, code = ENDS[end]

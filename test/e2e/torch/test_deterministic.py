@@ -55,7 +55,7 @@ def digests(horovodrun: Any, script: str, ranks: int, seed: int, deterministic: 
     return [found[str(rank)] for rank in range(ranks)]
 
 
-@pytest.mark.parametrize("ranks", [3, 4])
+@pytest.mark.parametrize("ranks", [3, pytest.param(4, marks=pytest.mark.slow)])
 def test_two_runs_give_the_same_bits(horovodrun: Any, script: str, ranks: int) -> None:
     assert digests(horovodrun, script, ranks, 1, True) == digests(horovodrun, script, ranks, 2, True)
 

@@ -24,7 +24,7 @@ def assert_trained(out: str, ranks: int, epochs: int = 10) -> None:
     assert int(last[2]) == ranks
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
 def test_digits_are_learned(horovodrun: Any, ranks: int) -> None:
     job = horovodrun(ranks, str(EXAMPLES / "pytorch_digits.py"))
     assert job.code == 0, job.text
@@ -49,7 +49,7 @@ def test_a_bad_result_is_a_failure(horovodrun: Any) -> None:
     assert "bitwise equal parameters" in job.out
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3])
 def test_adasum_converges_where_others_do_not(horovodrun: Any, ranks: int) -> None:
     job = horovodrun(ranks, str(EXAMPLES / "pytorch_adasum.py"))
     assert job.code == 0, job.text
@@ -58,7 +58,7 @@ def test_adasum_converges_where_others_do_not(horovodrun: Any, ranks: int) -> No
     assert verdicts == {"Average": others, "Sum": others, "Adasum": "converged"}, job.text
 
 
-@pytest.mark.parametrize("flags", [[], ["--fp16-allreduce"]])
+@pytest.mark.parametrize("flags", [pytest.param([], marks=pytest.mark.slow), ["--fp16-allreduce"]])
 def test_the_benchmark_prints_speeds(horovodrun: Any, flags: list[str]) -> None:
     small = ["--model", "small", "--batch-size", "2", "--image-size", "32", "--num-warmup-batches", "1"]
     job = horovodrun(
