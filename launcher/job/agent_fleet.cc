@@ -35,7 +35,11 @@ void AgentFleet::start_one(int agent) {
   if (one.link) retired_.push_back(std::move(one.link));
   one.link = std::make_unique<AgentLink>(loop_, std::move(options), static_cast<AgentLinkEvents&>(*this));
   const Status status = one.link->start();
-  if (!status.is_ok()) agent_lost(agent, "host " + host + ": " + status.message(), false);
+  if (status.is_ok()) return;
+  // Not from here: the news starts the next one, which may fail as well, and so on through all hosts.
+  const std::string reason = "host " + host + ": " + status.message();
+  one.later = std::make_unique<loop::Timer>(loop_.get(), [this, agent, reason] { agent_lost(agent, reason, false); });
+  one.later->start(Millis(0));
 }
 
 void AgentFleet::retry_later(int agent) {
@@ -43,10 +47,10 @@ void AgentFleet::retry_later(int agent) {
   std::array<std::uint8_t, 1> random{};
   crypto::random_bytes(random);
   Member& one = member(agent);
-  one.retry = std::make_unique<loop::Timer>(loop_.get(), [this, agent] {
+  one.later = std::make_unique<loop::Timer>(loop_.get(), [this, agent] {
     if (!stopped_) start_one(agent);
   });
-  one.retry->start(kRetryPause * one.tries + Millis(random[0] * 4));
+  one.later->start(kRetryPause * one.tries + Millis(random[0] * 4));
 }
 
 void AgentFleet::agent_frame(int agent, const Frame& frame) {

@@ -26,7 +26,7 @@ class AgentFleet : private AgentLinkEvents {
   static constexpr std::size_t kMaxConnecting = 64;  // agents that have been started and not heard from
   static constexpr int kMaxTries = 5;
 
-  // `options_of(agent)` is asked for each try, with a fresh cookie each time.
+  // No event comes from inside a call. `options_of(agent)` is asked for each try, with a fresh cookie each time.
   AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events);
 
   void start(std::size_t count);
@@ -44,7 +44,7 @@ class AgentFleet : private AgentLinkEvents {
  private:
   struct Member {
     std::unique_ptr<AgentLink> link;
-    std::unique_ptr<loop::Timer> retry;
+    std::unique_ptr<loop::Timer> later;  // the next try, or the news that the process could not be started
     int tries = 0;
     bool heard = false;  // has sent a frame, or been given up
   };
