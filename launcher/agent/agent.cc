@@ -202,8 +202,8 @@ void Agent::watch_lease() {
     if (name == "SSH_CONNECTION") launchers = value;
   }
   lease_watch_ = std::make_unique<LeaseWatch>(
-      loop_, config::ProcessEnv().get("SSH_CONNECTION"), launchers, [this] { send_sign_of_life(); },
-      [this] { lease_lost(); });
+      loop_, config::ProcessEnv().get("SSH_CONNECTION"), launchers,
+      LeaseWatch::Callbacks{.send_sign = [this] { send_sign_of_life(); }, .on_lost = [this] { lease_lost(); }});
 }
 
 void Agent::send_sign_of_life() {

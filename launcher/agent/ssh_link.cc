@@ -88,6 +88,7 @@ Result<LinkState> state_in(const char* answer, std::size_t size) {
     nlmsgerr error = {};
     if (size < NLMSG_LENGTH(sizeof(error))) return Status::internal("sock_diag: a short error");
     std::memcpy(&error, answer + NLMSG_HDRLEN, sizeof(error));
+    if (error.error == -ENOENT) return Status::peer_lost("sock_diag: there is no such connection");
     return Status::from_errno("sock_diag", -error.error);
   }
   for (std::size_t at = kAttributes; at + sizeof(rtattr) <= size;) {

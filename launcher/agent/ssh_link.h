@@ -26,7 +26,8 @@ struct LinkState {
 // Reads sshd's SSH_CONNECTION: "client-ip client-port server-ip server-port". Pure.
 Result<SshLink> parse_ssh_link(const std::string& text);
 
-// Asks this host's kernel (sock_diag); sends nothing to the network. Fails when there is no such connection here.
+// Asks this host's kernel (sock_diag); sends nothing to the network. Fails with kPeerLost when there is no such
+// connection here.
 Result<LinkState> link_state(const SshLink& link);
 
 }  // namespace hvd::launcher
