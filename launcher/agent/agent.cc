@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -95,6 +96,10 @@ Status Agent::handle(const Frame& frame) {
       signal_ranks(message.signal);
       return Status::ok();
     }
+    case FrameType::kInput: {
+      HVD_ASSIGN_OR_RETURN(InputMessage message, decode_input(frame.payload));
+      return give_input(std::move(message));
+    }
     case FrameType::kShutdown: {
       HVD_ASSIGN_OR_RETURN(const ShutdownMessage message, decode_shutdown(frame.payload));
       // After SIGKILL nothing deserves a grace: what was forked during the kill has only escaped it.
@@ -142,20 +147,26 @@ void Agent::probed(const Result<std::string>& address) {
 
 void Agent::start_ranks(const std::string& address) {
   const config::ProcessEnv own_env;
-  // Two for the output of each rank, and one more while it starts.
-  const std::size_t limit_before = raise_descriptor_limit(3 * launch_->ranks.size());
+  // For each rank two of its output, one of its input, and one more while it starts.
+  const std::size_t limit_before = raise_descriptor_limit(4 * launch_->ranks.size());
   for (const RankSlot& slot : launch_->ranks) {
     ranks_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, static_cast<RankEvents&>(*this)));
     ranks_.back()->start({.argv = launch_->command,
                           .env = rank_environment(own_env, *launch_, slot, secret_socket_->name(), address),
                           .cwd = launch_->cwd,
-                          .descriptor_limit = limit_before});
+                          .descriptor_limit = limit_before,
+                          .ignored_signals = launch_->ignored_signals,
+                          .has_input = std::ranges::count(launch_->input_ranks, slot.rank) > 0});
   }
   launch_->env.clear();  // it holds the user's tokens: not longer than needed
 }
 
 void Agent::signal_ranks(int signal) {
-  if (launch_ && ranks_.empty() && probe_) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) {
+    for (auto& rank : ranks_) rank->kill(signal);
+    return;
+  }
+  if (signal != SIGSTOP && signal != SIGCONT && launch_ && ranks_.empty() && probe_) {
     probe_.reset();  // they were about to start; now they never will
     for (const RankSlot& slot : launch_->ranks) rank_exited(slot.rank, {.code = 0, .signal = signal});
   }
@@ -163,6 +174,15 @@ void Agent::signal_ranks(int signal) {
   if (signal != SIGKILL) return;
   killed_ = true;
   for (int pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
+}
+
+Status Agent::give_input(InputMessage message) {
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (launch_->ranks[i].rank != message.rank) continue;
+    ranks_[i]->write_input(std::move(message.bytes));
+    return Status::ok();
+  }
+  return Status::invalid_argument("an agent got input for rank " + std::to_string(message.rank) + ", which is not there");
 }
 
 void Agent::send_frame(FrameType type, const Bytes& payload) {
@@ -189,6 +209,10 @@ void Agent::rank_exited(int rank, ExitStatus status) {
   send(FrameType::kRankExited, RankExitedMessage{rank, status.code, status.signal});
 }
 
+void Agent::rank_took_input(int rank, std::size_t size) {
+  send(FrameType::kInputTaken, InputTakenMessage{rank, static_cast<std::uint32_t>(size)});
+}
+
 void Agent::apply_backpressure() {
   const bool full = leased_ && output_->queued() > kHighWater;
   if (full == paused_) return;
@@ -212,8 +236,10 @@ void Agent::send_sign_of_life() {
 }
 
 void Agent::lease_lost() {
+  // After the last word a closed lease is how the launcher lets us go; if it has not taken that word, it never will.
+  if (done_sent_) return loop_.stop();
   // Output that still comes is read and dropped, so that no rank waits for it while it ends.
-  leased_ = done_sent_ && leased_;
+  leased_ = false;
   apply_backpressure();
   sweeper_.start(Millis(0));
 }

@@ -38,6 +38,7 @@ class Agent : private RankEvents {
   void probed(const Result<std::string>& address);
   void start_ranks(const std::string& address);
   void signal_ranks(int signal);
+  Status give_input(InputMessage message);
 
   // To the launcher.
   template <typename Message>
@@ -50,6 +51,7 @@ class Agent : private RankEvents {
   void rank_output(int rank, bool is_stderr, ByteSpan bytes) override;
   void rank_output_end(int rank, bool is_stderr) override;
   void rank_exited(int rank, ExitStatus status) override;
+  void rank_took_input(int rank, std::size_t size) override;
   void apply_backpressure();
   void send_sign_of_life();
 

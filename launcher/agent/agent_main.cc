@@ -28,7 +28,7 @@ int run_agent(const std::string& cookie, int guard_pid) {
   if (::getppid() != guard_pid) return 1;
   ::prctl(PR_SET_NAME, "hvd-agent", 0, 0, 0);
   become_subreaper();
-  ignore_sigpipe();
+  ignore_io_signals();
   // Our own copies, and /dev/null in their place, so that nothing else can write into the stream of frames.
   Fd input(::fcntl(0, F_DUPFD_CLOEXEC, 3));
   Fd output(::fcntl(1, F_DUPFD_CLOEXEC, 3));

@@ -47,16 +47,47 @@ Status RankProcess::open_stream(Fd read_end, bool is_stderr) {
   return Status::ok();
 }
 
+Status RankProcess::open_input(Fd write_end) {
+  HVD_ASSIGN_OR_RETURN(stdin_, PipeWriter::open(loop_, std::move(write_end),
+                                                {.on_progress = [this] { input_moved(); },
+                                                 .on_error = [this](const Status&) { input_moved(); }}));
+  return Status::ok();
+}
+
+void RankProcess::write_input(Bytes bytes) {
+  if (bytes.empty()) {
+    input_ended_ = true;
+  } else {
+    input_pending_ += bytes.size();
+    if (stdin_) stdin_->write(std::move(bytes), true);  // it may be a password
+  }
+  input_moved();
+}
+
+void RankProcess::input_moved() {
+  const std::size_t left = stdin_ && !stdin_->broken() ? stdin_->queued() : 0;
+  const std::size_t taken = input_pending_ - left;
+  input_pending_ = left;
+  if (taken > 0) events_.rank_took_input(rank_, taken);
+  if (stdin_ && input_ended_ && left == 0) stdin_->close();
+}
+
 Status RankProcess::try_start(const RankCommand& command) {
   // Real pipes: libuv would make sockets, and then a rank could not open /dev/stdout.
   HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe exec, make_pipe());
+  Pipe in;
+  if (command.has_input) {
+    HVD_ASSIGN_OR_RETURN(in, make_pipe());
+  }
   ChildOptions options;
   options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
-  options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.argv);
+  options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals,
+                                command.argv);
   options.env = command.env;
   options.cwd = command.cwd;
+  options.stdin_fd = in.read_end.get();
   options.stdout_fd = out.write_end.get();
   options.stderr_fd = err.write_end.get();
   options.extra_fd = exec.write_end.get();
@@ -65,6 +96,7 @@ Status RankProcess::try_start(const RankCommand& command) {
                          output_grace_.start(kOutputGrace);
                          maybe_report_exit(false);
                        }));
+  if (command.has_input) HVD_RETURN_IF_ERROR(open_input(std::move(in.write_end)));
   HVD_RETURN_IF_ERROR(open_stream(std::move(out.read_end), false));
   HVD_RETURN_IF_ERROR(open_stream(std::move(err.read_end), true));
   const std::string name = command.argv[0];
@@ -98,6 +130,10 @@ void RankProcess::maybe_report_exit(bool at_last) {
   exit_reported_ = true;
   output_grace_.stop();
   events_.rank_exited(rank_, *status_);
+}
+
+void RankProcess::kill(int signal) {
+  if (child_) child_->kill(signal);
 }
 
 void RankProcess::kill_group(int signal) {

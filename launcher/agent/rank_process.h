@@ -21,17 +21,21 @@ class RankEvents {
   virtual void rank_output(int rank, bool is_stderr, ByteSpan bytes) = 0;
   virtual void rank_output_end(int rank, bool is_stderr) = 0;
   virtual void rank_exited(int rank, ExitStatus status) = 0;
+  // So much of its input has been written to it, or will never be.
+  virtual void rank_took_input(int rank, std::size_t size) = 0;
 };
 
 struct RankCommand {
   std::vector<std::string> argv;
   std::vector<std::string> env;
   std::string cwd;
-  std::size_t descriptor_limit = 0;  // of the agent, before it raised its own
+  std::size_t descriptor_limit = 0;    // of the agent, before it raised its own
+  std::uint64_t ignored_signals = 0;
+  bool has_input = false;  // else its stdin is /dev/null
 };
 
 // One rank of this agent: its process, which leads a session and process group of its own, and the pipes that carry its
-// output. stdin is /dev/null. Owned by the Agent for the whole job; loop-confined. It decides nothing.
+// output and its input. Owned by the Agent for the whole job; loop-confined. It decides nothing.
 class RankProcess {
  public:
   RankProcess(MainLoop& loop, int rank, RankEvents& events);
@@ -39,7 +43,10 @@ class RankProcess {
   void start(const RankCommand& command);
   bool running() const { return child_ && child_->running(); }
   int pid() const { return child_ ? child_->pid() : -1; }
+  void kill(int signal);
   void kill_group(int signal);
+  // For its stdin; without bytes: the end. Its sender keeps what is under way within bounds.
+  void write_input(Bytes bytes);
   void pause_output();
   void resume_output();
   bool output_ended() const;
@@ -48,6 +55,8 @@ class RankProcess {
  private:
   Status try_start(const RankCommand& command);
   Status open_stream(Fd read_end, bool is_stderr);
+  Status open_input(Fd write_end);
+  void input_moved();
   void exec_finished();
   void maybe_report_exit(bool at_last);
 
@@ -57,6 +66,9 @@ class RankProcess {
   std::unique_ptr<Child> child_;
   std::unique_ptr<PipeReader> stdout_;
   std::unique_ptr<PipeReader> stderr_;
+  std::unique_ptr<PipeWriter> stdin_;
+  std::size_t input_pending_ = 0;  // given to stdin_ and not reported as taken
+  bool input_ended_ = false;
   std::unique_ptr<PipeReader> exec_pipe_;
   Bytes exec_error_;  // errno of the exec that failed
   bool exec_done_ = false;

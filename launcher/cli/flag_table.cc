@@ -32,6 +32,12 @@ constexpr FlagRow kRows[] = {
     {.dest = "start_timeout", .on = "--start-timeout", .kind = K::kInteger, .section = S::kGeneral,
      .help = "every host must have answered within this time; default: HOROVOD_START_TIMEOUT, else 30",
      .metavar = "SECONDS", .min = 1, .max = kYear},
+    {.dest = "kill_grace", .on = "--kill-grace", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "how long ranks that are told to end have before they are killed; default: 5 after your signal, 2 after a "
+             "failure", .metavar = "SECONDS", .min = 0, .max = kYear},
+    {.dest = "stdin", .on = "--stdin", .kind = K::kChoice, .section = S::kGeneral,
+     .help = "which ranks read the launcher's standard input: none, rank0 (default) or all", .metavar = "WHO",
+     .choices = "none|rank0|all"},
     {.dest = "network_interfaces", .on = "--network-interfaces", .kind = K::kList, .section = S::kGeneral,
      .help = "network interfaces that may be used, separated by commas; a host uses the first that it has; default: "
              "chosen by route", .metavar = "A,B"},

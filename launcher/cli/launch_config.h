@@ -11,6 +11,7 @@
 namespace hvd::launcher {
 
 enum class SshHostKeys { kStrict, kAcceptNew, kOff };
+enum class InputTo { kNobody, kRank0, kAll };
 
 // Everything the command line, the configuration file and the environment decided, parsed and checked once. Immutable
 // after parsing; the job code sees no argv and calls no getenv for it.
@@ -26,6 +27,9 @@ struct LaunchConfig {
   std::optional<std::string> output_filename;
   std::chrono::seconds start_timeout{30};
   std::vector<std::string> nics;  // --network-interface(s), in the order given, no duplicates
+  std::optional<std::chrono::seconds> kill_grace;  // absent: short after a failure, longer after the user's signal
+  InputTo input_to = InputTo::kRank0;
+  bool input_asked_for = false;  // by --stdin: somebody may wait for a prompt, wherever our output goes
   bool prefix_output_with_timestamp = false;
   bool dry_run = false;
   std::vector<std::string> command;              // argv of every rank; not empty

@@ -115,6 +115,12 @@ SshHostKeys host_keys_of(const FlagValues& values) {
   return policy == "off" ? SshHostKeys::kOff : SshHostKeys::kAcceptNew;
 }
 
+InputTo input_to_of(const FlagValues& values) {
+  const std::string who = values.get<std::string>("stdin").value_or("rank0");
+  if (who == "none") return InputTo::kNobody;
+  return who == "all" ? InputTo::kAll : InputTo::kRank0;
+}
+
 Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env) {
   const FlagValues& values = line.values;
   LaunchConfig config;
@@ -132,6 +138,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.output_filename = values.get<std::string>("output_filename");
   HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.nics, nics_of(values));
+  if (const auto grace = values.get<std::int64_t>("kill_grace")) config.kill_grace = std::chrono::seconds(*grace);
+  config.input_to = input_to_of(values);
+  config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;
   config.prefix_output_with_timestamp = values.is_true("prefix_output_with_timestamp");
   config.dry_run = values.is_true("dry_run");
   config.rank_env = rank_env_of(values);

@@ -1,6 +1,7 @@
 #include "launcher/job/job_driver.h"
 
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -16,6 +17,9 @@ namespace {
 constexpr std::size_t kSummaryLines = 20;
 constexpr int kOutputGone = 128 + SIGPIPE;
 constexpr Millis kMaxLookup{10000};
+constexpr Millis kLastFlush{2000};      // once the user wants us to end, for a reader that does not read
+constexpr Millis kSuspendDelay{100};    // for the agents to stop their ranks, and for what these print to arrive
+constexpr int kLeaveAtOnce = 3;         // signals that say: end
 
 std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
   std::vector<std::string> names;
@@ -27,7 +31,22 @@ std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
 JobTimings timings_of(const LaunchConfig& config) {
   JobTimings timings;
   timings.start = config.start_timeout;
+  if (config.kill_grace) timings.term = timings.interrupt = *config.kill_grace;
   return timings;
+}
+
+std::vector<int> input_ranks(const LaunchConfig& config) {
+  std::vector<int> ranks;
+  if (config.input_to == InputTo::kNobody || is_empty_input(STDIN_FILENO)) return ranks;
+  for (int rank = 0; rank < (config.input_to == InputTo::kAll ? config.num_proc : 1); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+// Those of the signals that we act on which we are not told to ignore.
+std::vector<int> watched_signals(std::uint64_t ignored) {
+  std::vector<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
+  std::erase_if(signals, [ignored](int signal) { return is_in(ignored, signal); });
+  return signals;
 }
 
 // Half of the time to start is for the agents.
@@ -42,15 +61,22 @@ JobDriver::JobDriver(MainLoop& loop, JobInput input)
       input_(std::move(input)),
       secret_(crypto::Secret::random()),
       job_(input_.hosts, timings_of(input_.config), SteadyClock::now()),
-      output_(loop, {.num_proc = input_.config.num_proc, .with_time = input_.config.prefix_output_with_timestamp},
+      output_(loop, {.num_proc = input_.config.num_proc, .with_time = input_.config.prefix_output_with_timestamp,
+                     .prompts = input_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       fleet_(loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
       agent_of_rank_(static_cast<std::size_t>(input_.config.num_proc), -1),
+      input_ranks_(input_ranks(input_.config)),
+      input_forwarder_(loop, input_ranks_,
+                       {.send = [this](int rank, ByteSpan bytes) { send_input(rank, bytes); },
+                        .on_line_typed = [this] { output_.line_was_typed(); }}),
       resolver_(loop, host_names(input_.hosts), input_.config.ssh_program, lookup_patience(input_.config),
                 [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
       timer_(loop.get(), [this] { timer_fired(); }),
-      signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT}, [this](int signal) { signal_received(signal); }) {
+      flush_timer_(loop.get(), [this] { give_up_flushing(); }),
+      suspend_timer_(loop.get(), [this] { suspend(); }),
+      signals_(loop, watched_signals(input_.ignored_signals), [this](int signal) { signal_received(signal); }) {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
     for (const RankSlot& slot : input_.hosts[agent].ranks) {
       agent_of_rank_[static_cast<std::size_t>(slot.rank)] = static_cast<int>(agent);
@@ -71,7 +97,7 @@ int JobDriver::run() {
     resolver_.start();
     arm_timer();
   }
-  while (!exit_code_ || !output_.flushed()) loop_.run();
+  while (!over()) loop_.run();
   return *exit_code_;
 }
 
@@ -125,6 +151,10 @@ void JobDriver::describe_launch(int agent) {
 void JobDriver::launch() {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
     const HostAssignment& host = input_.hosts[agent];
+    std::vector<std::int32_t> with_input;
+    for (const RankSlot& slot : host.ranks) {
+      if (std::ranges::count(input_ranks_, slot.rank) > 0) with_input.push_back(slot.rank);
+    }
     LaunchMessage message{.secret = secret_,
                           .hostname = host.host.name,
                           .cwd = input_.cwd,
@@ -132,7 +162,9 @@ void JobDriver::launch() {
                           .command = input_.config.command,
                           .ranks = host.ranks,
                           .rendezvous_port = server_->port(),
-                          .rendezvous_addresses = plan_.agents[agent].rendezvous_addresses};
+                          .rendezvous_addresses = plan_.agents[agent].rendezvous_addresses,
+                          .ignored_signals = input_.ignored_signals,
+                          .input_ranks = std::move(with_input)};
     Bytes payload = encode(message);
     fleet_.send(static_cast<int>(agent), FrameType::kLaunch, payload, true);
     explicit_bzero(payload.data(), payload.size());
@@ -143,106 +175,52 @@ const std::string& JobDriver::host_name(int agent) const {
   return input_.hosts[static_cast<std::size_t>(agent)].host.name;
 }
 
-void JobDriver::fleet_frame(int agent, const Frame& frame) {
-  const Status status = handle(agent, frame);
-  if (status.is_ok()) return;
-  fleet_.drop(agent);
-  fleet_lost(agent, "host " + host_name(agent) + ": " + status.message());
-}
-
-void JobDriver::fleet_lost(int agent, const std::string& reason) {
-  apply(job_.agent_lost(agent, reason, SteadyClock::now()));
-}
-
-// An agent may speak only of the ranks that it was given.
-Status JobDriver::check_rank(int agent, int rank) const {
-  if (rank >= 0 && static_cast<std::size_t>(rank) < agent_of_rank_.size() &&
-      agent_of_rank_[static_cast<std::size_t>(rank)] == agent) {
-    return Status::ok();
+void JobDriver::signal_received(int signal) {
+  if (signal == SIGTSTP) {
+    fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGSTOP}));
+    return suspend_timer_.start(kSuspendDelay);
   }
-  return Status::invalid_argument("its agent speaks of rank " + std::to_string(rank) + ", which is not there");
+  if (signal == SIGHUP && output_gone_) return;  // see output_broken
+  const JobActions actions = job_.signal_received(signal, SteadyClock::now());
+  if (signal == SIGUSR1 || signal == SIGUSR2) return apply(actions);
+  ++ending_signals_;
+  if (exit_code_) exit_code_ = *exit_code_ != 0 ? *exit_code_ : 128 + signal;  // of the output something will be missing
+  end_wanted(actions);
+  if (ending_signals_ < kLeaveAtOnce) return;
+  fleet_.drop_all();
+  finish(128 + signal);
+  give_up_flushing();
 }
 
-Status JobDriver::handle(int agent, const Frame& frame) {
-  switch (frame.type) {
-    case FrameType::kHello:
-      return handle_hello(agent, frame);
-    case FrameType::kOutput:
-    case FrameType::kOutputEnd:
-      return handle_output(agent, frame);
-    case FrameType::kRankStarted:
-    case FrameType::kRankNotStarted:
-    case FrameType::kRankExited:
-    case FrameType::kRankFailing:
-      return handle_rank(agent, frame);
-    case FrameType::kNotice: {
-      HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
-      output_.message("host " + host_name(agent) + ": " + message.text);
-      return Status::ok();
-    }
-    case FrameType::kError: {
-      HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
-      return Status::internal("its agent says: " + message.text);
-    }
-    case FrameType::kDone:
-      fleet_.close_lease(agent);
-      apply(job_.agent_done(agent, SteadyClock::now()));
-      return Status::ok();
-    default:
-      return Status::invalid_argument("its agent sent a frame that only the launcher sends");
-  }
+// What the user wants is not to be held up by a reader that does not read: neither the news of the agents, nor our end.
+void JobDriver::end_wanted(const JobActions& actions) {
+  output_.stop_waiting_for_readers();
+  fleet_.pause(false);
+  apply(actions);
+  if (exit_code_ && !flush_timer_.active()) flush_timer_.start(kLastFlush);
 }
 
-Status JobDriver::handle_hello(int agent, const Frame& frame) {
-  HVD_ASSIGN_OR_RETURN(const HelloMessage message, decode_hello(frame.payload));
-  if (message.version != HVD_VERSION) {
-    return Status::precondition("the agent there is of version " + message.version + ", this is " + HVD_VERSION +
-                                ": install the same version on all hosts");
-  }
-  apply(job_.agent_ready(agent, SteadyClock::now()));
-  return Status::ok();
+// The terminal's Ctrl-Z reaches us alone. The ranks, whose sessions have no terminal, would not even heed a SIGTSTP.
+void JobDriver::suspend() {
+  signals_.take_default_action(SIGTSTP);
+  fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGCONT}));
 }
 
-Status JobDriver::handle_output(int agent, const Frame& frame) {
-  if (frame.type == FrameType::kOutputEnd) {
-    HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, decode_output_end(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-    output_.output_end(message.rank, message.is_stderr);
-    return Status::ok();
-  }
-  HVD_ASSIGN_OR_RETURN(const OutputMessage message, decode_output(frame.payload));
-  HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-  output_.output(message.rank, message.is_stderr, message.bytes);
-  output_progress();
-  return Status::ok();
-}
-
-Status JobDriver::handle_rank(int agent, const Frame& frame) {
-  const TimePoint now = SteadyClock::now();
-  if (frame.type == FrameType::kRankStarted) {
-    HVD_ASSIGN_OR_RETURN(const RankStartedMessage message, decode_rank_started(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-    apply(job_.rank_started(message.rank, message.pid, now));
-  } else if (frame.type == FrameType::kRankNotStarted) {
-    HVD_ASSIGN_OR_RETURN(const RankNotStartedMessage message, decode_rank_not_started(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-    apply(job_.rank_not_started(message.rank, message.code, message.reason, now));
-  } else if (frame.type == FrameType::kRankFailing) {
-    HVD_ASSIGN_OR_RETURN(const RankFailingMessage message, decode_rank_failing(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-    message.is_leaving ? job_.rank_leaving(message.rank) : job_.rank_failing(message.rank);
-  } else {
-    HVD_ASSIGN_OR_RETURN(const RankExitedMessage message, decode_rank_exited(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
-    apply(job_.rank_exited(message.rank, {.code = message.code, .signal = message.signal}, now));
-  }
-  return Status::ok();
-}
-
-void JobDriver::signal_received(int signal) { apply(job_.signal_received(signal, SteadyClock::now())); }
-
+// Once, and not after the user's signal: a terminal that closes is both, and that is one wish, not two.
 void JobDriver::output_broken(const Status& status) {
-  apply(job_.stop("nobody takes the output any more (" + status.message() + ")", kOutputGone, SteadyClock::now()));
+  if (std::exchange(output_gone_, true) || ending_signals_ > 0) return;
+  end_wanted(job_.stop("nobody takes the output any more (" + status.message() + ")", kOutputGone, SteadyClock::now()));
+}
+
+void JobDriver::give_up_flushing() {
+  flush_given_up_ = true;
+  loop_.stop();
+}
+
+void JobDriver::send_input(int rank, ByteSpan bytes) {
+  Bytes payload = encode(InputMessage{rank, Bytes(bytes.begin(), bytes.end())});
+  fleet_.send(agent_of_rank_[static_cast<std::size_t>(rank)], FrameType::kInput, payload, true);
+  explicit_bzero(payload.data(), payload.size());
 }
 
 void JobDriver::output_progress() {
@@ -293,7 +271,11 @@ void JobDriver::finish(int code) {
       failure ? error_summary(job_, output_.last_stderr_lines(failure->rank, kSummaryLines)) : "";
   if (!summary.empty()) output_.message(summary);
   report_limits_hit(code);
+  if (output_.lost_bytes() > 0) {
+    output_.message(std::to_string(output_.lost_bytes()) + " bytes of the output are lost: see above");
+  }
   timer_.stop();
+  if (ending_signals_ > 0) flush_timer_.start(kLastFlush);
   stop_when_flushed();
 }
 
@@ -305,7 +287,7 @@ void JobDriver::report_limits_hit(int code) {
 }
 
 void JobDriver::stop_when_flushed() {
-  if (exit_code_ && output_.flushed()) loop_.stop();
+  if (over()) loop_.stop();
 }
 
 }  // namespace hvd::launcher

@@ -10,6 +10,7 @@
 #include "launcher/hosts/host_spec.h"
 #include "launcher/job/agent_fleet.h"
 #include "launcher/job/host_resolver.h"
+#include "launcher/job/input_forwarder.h"
 #include "launcher/job/launch_plan.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/static_job.h"
@@ -28,6 +29,7 @@ struct JobInput {
   std::map<std::string, std::string> env;  // that the launcher gives every rank
   std::string cwd;
   std::string self_path;  // of this program
+  std::uint64_t ignored_signals = 0;  // from the start: see ignored_signals()
 };
 
 // Runs one job: looks the hosts up, starts the rendezvous server and the agents, and carries events to StaticJob and its
@@ -55,6 +57,10 @@ class JobDriver : private AgentFleetEvents {
   Status handle_output(int agent, const Frame& frame);
   Status handle_rank(int agent, const Frame& frame);
   void signal_received(int signal);
+  void end_wanted(const JobActions& actions);
+  void give_up_flushing();
+  void send_input(int rank, ByteSpan bytes);
+  void suspend();
   void output_broken(const Status& status);
   void output_progress();
   Status check_rank(int agent, int rank) const;
@@ -68,6 +74,7 @@ class JobDriver : private AgentFleetEvents {
   void finish(int code);
   void report_limits_hit(int code);
   void stop_when_flushed();
+  bool over() const { return exit_code_ && (output_.flushed() || flush_given_up_); }
 
   MainLoop& loop_;
   JobInput input_;
@@ -78,9 +85,16 @@ class JobDriver : private AgentFleetEvents {
   std::unique_ptr<rendezvous::Server> server_;
   AgentFleet fleet_;
   std::vector<int> agent_of_rank_;
+  std::vector<int> input_ranks_;  // that get our stdin
+  InputForwarder input_forwarder_;
   HostResolver resolver_;
   loop::Timer timer_;
+  loop::Timer flush_timer_;    // after the user's signal: how long the last output may take
+  loop::Timer suspend_timer_;  // between the ranks' stop and ours
   SignalWatcher signals_;
+  int ending_signals_ = 0;     // of the user
+  bool output_gone_ = false;
+  bool flush_given_up_ = false;
   std::optional<int> exit_code_;
 };
 

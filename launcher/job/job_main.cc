@@ -35,9 +35,10 @@ std::map<std::string, std::string> launcher_environment(const LaunchConfig& conf
 }  // namespace
 
 int job_main(LaunchConfig config, std::vector<HostAssignment> hosts, const config::EnvReader& env) {
-  ignore_sigpipe();
-  std::error_code error;
   JobInput input;
+  input.ignored_signals = ignored_signals();
+  ignore_io_signals();
+  std::error_code error;
   input.env = launcher_environment(config, env);
   // The logical directory, as `cd` has it: symbolic links may lead elsewhere on another host.
   input.cwd = std::filesystem::current_path(error).string();

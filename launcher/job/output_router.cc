@@ -1,39 +1,30 @@
 #include "launcher/job/output_router.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <filesystem>
 #include <utility>
 
 namespace hvd::launcher {
-namespace {
 
-std::string padded(int rank, int num_proc) {
-  std::string digits = std::to_string(rank);
-  const std::size_t width = std::to_string(num_proc - 1).size();
-  return std::string(width - std::min(width, digits.size()), '0') + digits;
+OutputRouter::Screen OutputRouter::make_screen(MainLoop& loop, int fd, bool prompts, const Callbacks& callbacks) {
+  const std::string name = fd == STDOUT_FILENO ? "stdout" : "stderr";
+  const auto on_loss = [this, name](const Status& status) {
+    message("what the job prints to " + name + " is lost for now (" + status.message() + "); the job goes on");
+  };
+  return {.console = Console(loop, fd, {.on_progress = callbacks.on_progress, .on_gone = callbacks.on_broken,
+                                        .on_loss = on_loss}),
+          .shows_prompts = prompts || ::isatty(fd) == 1};
 }
-
-// mkdir -p, with mode 0700 for what is new.
-Status make_directories(const std::filesystem::path& path) {
-  std::error_code error;
-  if (path.empty() || std::filesystem::is_directory(path, error)) return Status::ok();
-  HVD_RETURN_IF_ERROR(make_directories(path.parent_path()));
-  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return Status::ok();
-  return Status::from_errno("--output-filename: cannot make the directory " + path.string(), errno);
-}
-
-}  // namespace
 
 OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbacks& callbacks)
-    : stdout_(loop, STDOUT_FILENO, {.on_progress = callbacks.on_progress, .on_error = callbacks.on_broken}),
-      stderr_(loop, STDERR_FILENO, {.on_progress = callbacks.on_progress, .on_error = callbacks.on_broken}) {
+    : options_(options),
+      one_screen_(is_same_file(STDOUT_FILENO, STDERR_FILENO)),
+      stdout_(make_screen(loop, STDOUT_FILENO, options.prompts, callbacks)),
+      stderr_(make_screen(loop, STDERR_FILENO, options.prompts, callbacks)),
+      prompt_timer_(loop.get(), [this] { show_prompts(); }) {
   for (int rank = 0; rank < options.num_proc; ++rank) {
-    ranks_.push_back({.streams = {Stream{LinePrefixer(rank_prefix(rank, false, options.with_time)), {}, {}},
-                                  Stream{LinePrefixer(rank_prefix(rank, true, options.with_time)), {}, {}}},
+    ranks_.push_back({.streams = {Stream(rank_prefix(rank, false, options.with_time)),
+                                  Stream(rank_prefix(rank, true, options.with_time))},
                       .stderr_tail = {}});
   }
 }
@@ -41,16 +32,11 @@ OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbac
 Status OutputRouter::open_files(const std::string& directory) {
   const int num_proc = static_cast<int>(ranks_.size());
   for (int rank = 0; rank < num_proc; ++rank) {
-    const std::filesystem::path folder =
-        std::filesystem::path(directory) / ("rank." + padded(rank, num_proc));
-    HVD_RETURN_IF_ERROR(make_directories(folder));
-    for (int i : {0, 1}) {
-      Stream& stream = ranks_[static_cast<std::size_t>(rank)].streams[static_cast<std::size_t>(i)];
-      stream.file_name = (folder / (i == 0 ? "stdout" : "stderr")).string();
-      stream.file = Fd(::open(stream.file_name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-      if (!stream.file.valid()) {
-        return Status::from_errno("--output-filename: cannot open " + stream.file_name, errno);
-      }
+    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(directory, rank, num_proc));
+    for (const bool is_stderr : {false, true}) {
+      Stream& stream = *stream_of(rank, is_stderr);
+      stream.file = std::move(files[is_stderr ? 1 : 0]);
+      stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(rank, is_stderr, options_.with_time));
     }
   }
   return Status::ok();
@@ -63,19 +49,33 @@ OutputRouter::Stream* OutputRouter::stream_of(int rank, bool is_stderr) {
 
 void OutputRouter::output(int rank, bool is_stderr, ByteSpan bytes) {
   Stream* stream = stream_of(rank, is_stderr);
-  if (stream == nullptr) return;
+  if (stream == nullptr || bytes.empty()) return;
   if (is_stderr) ranks_[static_cast<std::size_t>(rank)].stderr_tail.add(bytes);
   std::string text;
+  if (stream->file_prefixer) {
+    stream->file_prefixer->feed(bytes, text);
+    write_file(*stream, std::exchange(text, {}));
+  }
   stream->prefixer.feed(bytes, text);
-  emit(*stream, is_stderr, text);
+  show(*stream, is_stderr, text);
+  if (!stream->prefixer.has_pending()) {
+    stream->pending_since.reset();
+  } else if (screen_of(is_stderr).shows_prompts && !stream->pending_since) {
+    stream->pending_since = SteadyClock::now();
+    if (!prompt_timer_.active()) prompt_timer_.start(kPromptAge);
+  }
 }
 
 void OutputRouter::output_end(int rank, bool is_stderr) {
   Stream* stream = stream_of(rank, is_stderr);
   if (stream == nullptr) return;
   std::string text;
+  if (stream->file_prefixer) {
+    stream->file_prefixer->finish(text);
+    write_file(*stream, std::exchange(text, {}));
+  }
   stream->prefixer.finish(text);
-  emit(*stream, is_stderr, text);
+  show(*stream, is_stderr, text);
 }
 
 void OutputRouter::end_all() {
@@ -85,20 +85,61 @@ void OutputRouter::end_all() {
   }
 }
 
-void OutputRouter::emit(Stream& stream, bool is_stderr, const std::string& text) {
-  if (text.empty()) return;
-  (is_stderr ? stderr_ : stdout_).write(text);
-  if (is_stderr) stderr_line_open_ = text.back() != '\n';
-  if (!stream.file.valid()) return;
-  const Status status = write_all(stream.file.get(), text.data(), text.size());
+void OutputRouter::show(Stream& stream, bool is_stderr, const std::string& text) {
+  if (text.empty() || (discards_ && over_high_water())) return;
+  Screen& screen = screen_of(is_stderr);
+  if (screen.open != nullptr && screen.open != &stream) {
+    screen.open->prefixer.interrupt(true);
+    screen.console.write("\n");
+  }
+  screen.console.write(text);
+  screen.at_line_start = text.back() == '\n';
+  // A progress bar is content to be overwritten.
+  screen.open = screen.at_line_start || text.back() == '\r' ? nullptr : &stream;
+}
+
+void OutputRouter::show_prompts() {
+  const TimePoint now = SteadyClock::now();
+  bool more = false;
+  for (RankStreams& rank : ranks_) {
+    for (const bool is_stderr : {false, true}) {
+      Stream& stream = rank.streams[is_stderr ? 1 : 0];
+      if (!stream.pending_since) continue;
+      if (now - *stream.pending_since < kPromptAge) {
+        more = true;
+        continue;
+      }
+      stream.pending_since.reset();
+      std::string text;
+      stream.prefixer.show_pending(text);
+      show(stream, is_stderr, text);
+    }
+  }
+  if (more) prompt_timer_.start(kPromptAge);
+}
+
+void OutputRouter::line_was_typed() {
+  for (Screen* screen : {&stdout_, &stderr_}) {
+    if (screen->open != nullptr) screen->open->prefixer.interrupt(false);
+    screen->open = nullptr;
+    screen->at_line_start = true;
+  }
+}
+
+void OutputRouter::write_file(Stream& stream, const std::string& text) {
+  if (text.empty() || !stream.file.fd.valid()) return;
+  const Status status = write_all(stream.file.fd.get(), text.data(), text.size());
   if (status.is_ok()) return;
-  stream.file.reset();  // say it once; the job and the console go on
-  message("cannot write to " + stream.file_name + " any more: " + status.message());
+  stream.file.fd.reset();  // say it once; the job and the console go on
+  message("cannot write to " + stream.file.name + " any more: " + status.message());
 }
 
 void OutputRouter::message(std::string_view text) {
-  const char* start = std::exchange(stderr_line_open_, false) ? "\nhorovodrun: " : "horovodrun: ";
-  stderr_.write(start + std::string(text) + "\n");
+  Screen& screen = screen_of(true);
+  if (screen.open != nullptr) screen.open->prefixer.interrupt(true);
+  screen.open = nullptr;
+  const char* start = std::exchange(screen.at_line_start, true) ? "horovodrun: " : "\nhorovodrun: ";
+  screen.console.write(start + std::string(text) + "\n");
 }
 
 std::vector<std::string> OutputRouter::last_stderr_lines(int rank, std::size_t max_lines) const {

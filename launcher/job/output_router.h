@@ -6,25 +6,30 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "launcher/job/output_files.h"
 #include "launcher/process/console.h"
 #include "launcher/process/line_prefixer.h"
 #include "launcher/process/tail_buffer.h"
-#include "runtime/base/fd.h"
+#include "runtime/base/deadline.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
 // Where the output of all ranks goes: lines with their prefix to our stdout and stderr, and the same to a file per rank
-// and stream when asked for. Our own messages go through it too, so that they do not fall into a line. Owned by the
-// JobDriver, loop-confined.
+// and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and stderr are one
+// file there is one writer, and what falls into an unfinished line begins a new one. Owned by the JobDriver, loop-confined.
 class OutputRouter {
  public:
   static constexpr std::size_t kHighWater = std::size_t{4} * 1024 * 1024;  // bytes not yet taken by our stdout or stderr
+  static constexpr Millis kPromptAge{50};  // an unfinished line is shown when it is between once and twice as old
 
   struct Options {
     int num_proc = 1;
     bool with_time = false;
+    bool prompts = false;  // unfinished lines are shown also where stdout or stderr is no terminal
   };
   struct Callbacks {
     std::function<void()> on_progress;       // congested() and flushed() may have changed
@@ -41,29 +46,53 @@ class OutputRouter {
   void end_all();
   // "horovodrun: <text>" on stderr; further lines of the text as they are.
   void message(std::string_view text);
+  // The user has ended a line at the terminal.
+  void line_was_typed();
+  // From now on what a reader does not take is dropped above the high-water mark: nothing is held up for its sake.
+  void stop_waiting_for_readers() { discards_ = true; }
 
-  bool congested() const { return stdout_.queued() > kHighWater || stderr_.queued() > kHighWater; }
-  bool flushed() const { return stdout_.queued() == 0 && stderr_.queued() == 0; }
+  bool congested() const { return !discards_ && over_high_water(); }
+  bool flushed() const { return stdout_.console.queued() == 0 && stderr_.console.queued() == 0; }
+  // What files on a full disk have not taken.
+  std::uint64_t lost_bytes() const { return stdout_.console.lost_bytes() + stderr_.console.lost_bytes(); }
   std::vector<std::string> last_stderr_lines(int rank, std::size_t max_lines) const;
 
  private:
   struct Stream {
+    explicit Stream(LinePrefixer::Prefix prefix) : prefixer(std::move(prefix)) {}
     LinePrefixer prefixer;
-    Fd file;
-    std::string file_name;
+    std::unique_ptr<LinePrefixer> file_prefixer;  // in the file nobody falls into a line
+    OutputFile file;
+    std::optional<TimePoint> pending_since;
   };
   struct RankStreams {
     std::array<Stream, 2> streams;  // stdout, stderr
     TailBuffer stderr_tail;
   };
+  struct Screen {
+    Console console;
+    bool shows_prompts;
+    Stream* open = nullptr;  // whose unfinished line ends the text
+    bool at_line_start = true;
+  };
 
+  Screen make_screen(MainLoop& loop, int fd, bool prompts, const Callbacks& callbacks);
+  bool over_high_water() const {
+    return stdout_.console.queued() > kHighWater || stderr_.console.queued() > kHighWater;
+  }
   Stream* stream_of(int rank, bool is_stderr);
-  void emit(Stream& stream, bool is_stderr, const std::string& text);
+  Screen& screen_of(bool is_stderr) { return is_stderr && !one_screen_ ? stderr_ : stdout_; }
+  void show(Stream& stream, bool is_stderr, const std::string& text);
+  void show_prompts();
+  void write_file(Stream& stream, const std::string& text);
 
-  bool stderr_line_open_ = false;  // the last byte was not the end of a line
-  Console stdout_;
-  Console stderr_;
+  Options options_;
+  bool one_screen_;  // stdout and stderr are the same
+  bool discards_ = false;
+  Screen stdout_;
+  Screen stderr_;
   std::vector<RankStreams> ranks_;
+  loop::Timer prompt_timer_;
 };
 
 }  // namespace hvd::launcher

@@ -193,11 +193,19 @@ JobActions StaticJob::agent_done(int agent, TimePoint now) {
 }
 
 JobActions StaticJob::signal_received(int signal, TimePoint now) {
-  std::string name = signal_name(signal);
-  return stop("got " + name, 128 + signal, now);
+  if (signal == SIGUSR1 || signal == SIGUSR2) {
+    if (state_ != State::kStarting) return {signal_ranks(signal)};
+    return {print("got " + signal_name(signal) + " before all ranks ran: it is not passed on")};
+  }
+  const bool is_gentle = signal == SIGINT || signal == SIGHUP;
+  return end_job("got " + signal_name(signal), 128 + signal, is_gentle ? signal : SIGTERM, now);
 }
 
 JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
+  return end_job(reason, code, SIGTERM, now);
+}
+
+JobActions StaticJob::end_job(const std::string& reason, int code, int first_signal, TimePoint now) {
   JobActions out;
   if (state_ == State::kDone) return out;
   if (stop_code_ == 0) stop_code_ = code;
@@ -211,9 +219,12 @@ JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
     out.push_back(print(reason + ": the job ends before it has begun"));
     finish_agents(now, out);
   } else if (undisturbed()) {
-    out.push_back(print(reason + ": terminating the ranks (SIGKILL in " + in_seconds(timings_.interrupt) +
-                        ", or at once if you signal again)"));
-    out.push_back(signal_ranks(SIGTERM));
+    const std::string term = first_signal == SIGTERM ? "" : "SIGTERM in " + in_seconds(timings_.interrupt) + ", ";
+    const std::string kill = first_signal == SIGTERM ? "SIGKILL in " + in_seconds(timings_.interrupt)
+                                                     : "SIGKILL " + in_seconds(timings_.term) + " later";
+    out.push_back(print(reason + ": terminating the ranks (" + term + kill + ", or at once if you signal again)"));
+    out.push_back(signal_ranks(first_signal));
+    first_signal_ = first_signal;
     state_ = State::kInterrupted;
     deadline_ = now + timings_.interrupt;
   } else {
@@ -221,6 +232,12 @@ JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
     kill_ranks(now, out);
   }
   return out;
+}
+
+void StaticJob::terminate_ranks(TimePoint now, JobActions& out) {
+  out.push_back(signal_ranks(SIGTERM));
+  state_ = State::kTerminating;
+  deadline_ = now + timings_.term;
 }
 
 void StaticJob::kill_ranks(TimePoint now, JobActions& out) {
@@ -272,11 +289,11 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
       start_timed_out(detail, now, out);
       break;
     case State::kGrace:
-      out.push_back(signal_ranks(SIGTERM));
-      state_ = State::kTerminating;
-      deadline_ = now + timings_.term;
+      terminate_ranks(now, out);
       break;
     case State::kInterrupted:
+      first_signal_ == SIGTERM ? kill_ranks(now, out) : terminate_ranks(now, out);
+      break;
     case State::kTerminating:
       kill_ranks(now, out);
       break;

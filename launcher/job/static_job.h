@@ -15,7 +15,7 @@ struct JobTimings {
   Millis start{30000};     // until every rank runs its command
   Millis survivors{1000};  // after the first failure: time to raise and print
   Millis term{2000};       // then SIGTERM, and after this long SIGKILL
-  Millis interrupt{5000};  // after the user's first signal: SIGTERM, and after this long SIGKILL
+  Millis interrupt{5000};  // after the user's first signal, which the ranks get: what is harder
   Millis kill{5000};       // after SIGKILL: a process that the kernel cannot end
   Millis finish{10000};    // for the agents to clean up
 };
@@ -52,7 +52,8 @@ struct JobFailure {
 //
 //   starting -> running -> finishing -> done                     all ranks exit 0
 //   starting | running -> grace -> terminating -> killing        a rank or a host failed
-//   starting | running -> interrupted -> killing                 the user's signal
+//   starting | running -> interrupted -> killing                 the user's SIGTERM
+//   starting | running -> interrupted -> terminating -> killing  the user's SIGINT (Ctrl-C) or SIGHUP, which come first
 // and from each of the latter to finishing as soon as no rank is left.
 class StaticJob {
  public:
@@ -70,8 +71,9 @@ class StaticJob {
   // that failed because of it may exit before.
   void rank_leaving(int rank);
   JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
+  // SIGUSR1 and SIGUSR2 are passed on; any other is the user's wish that the job ends.
   JobActions signal_received(int signal, TimePoint now);
-  // The launcher itself cannot go on (nobody reads its output): like a signal, with a reason of its own.
+  // The launcher itself cannot go on (nobody reads its output): like SIGTERM, with a reason of its own.
   JobActions stop(const std::string& reason, int code, TimePoint now);
   // `detail(agent)` is what is known about an agent that has not answered, for the message; may be "".
   JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail);
@@ -101,11 +103,13 @@ class StaticJob {
   bool any_rank_left() const;
   bool any_agent_left() const;
   std::string name_ranks(RankState state) const;
+  JobActions end_job(const std::string& reason, int code, int first_signal, TimePoint now);
   JobFailure failure_of(int rank, int exit_code, std::string what) const;
   void rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out);
   void fail(JobFailure failure, TimePoint now, JobActions& out);
   void rank_ended(int rank, TimePoint now, JobActions& out);
   void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);
+  void terminate_ranks(TimePoint now, JobActions& out);
   void kill_ranks(TimePoint now, JobActions& out);
   void finish_agents(TimePoint now, JobActions& out);
   void maybe_done(JobActions& out);
@@ -121,6 +125,7 @@ class StaticJob {
   std::optional<int> leaving_;  // the first rank that left before any failure
   std::optional<JobFailure> failure_;
   std::vector<std::string> later_failures_;
+  int first_signal_ = 0;  // that the ranks got in the state kInterrupted
   int stop_code_ = 0;  // of the user's signal, or of stop(); 0: neither
 };
 

@@ -15,6 +15,7 @@ void LinePrefixer::begin_line(std::string& out) {
 
 void LinePrefixer::feed(ByteSpan chunk, std::string& out) {
   std::string_view rest = as_text(chunk);
+  if (!rest.empty() && std::exchange(skip_end_, false) && rest.front() == '\n') rest.remove_prefix(1);
   while (!rest.empty()) {
     if (std::exchange(after_cr_, false) && rest.front() == '\n') {
       out += '\n';
@@ -30,13 +31,20 @@ void LinePrefixer::feed(ByteSpan chunk, std::string& out) {
     rest.remove_prefix(end + 1);
   }
   pending_.append(rest);
-  if (line_open_ || pending_.size() > max_pending_) {
-    if (!pending_.empty()) begin_line(out);
-  }
+  if (line_open_ || pending_.size() > max_pending_) show_pending(out);
+}
+
+void LinePrefixer::show_pending(std::string& out) {
+  if (!pending_.empty()) begin_line(out);
+}
+
+void LinePrefixer::interrupt(bool in_its_place) {
+  skip_end_ = in_its_place && line_open_;
+  line_open_ = false;
 }
 
 void LinePrefixer::finish(std::string& out) {
-  if (!pending_.empty()) begin_line(out);
+  show_pending(out);
   line_open_ = false;
   after_cr_ = false;
 }

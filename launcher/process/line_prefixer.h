@@ -12,6 +12,9 @@ namespace hvd::launcher {
 // end. A line comes out as soon as it is complete; the unterminated rest comes out at finish(), without a newline added.
 // Bytes pass as they are, so UTF-8 that is split over chunks survives.
 //
+// Who shows the text may want a part of a line sooner (a prompt), and may have to end a line that another's text falls into:
+// the rest of that line then gets the prefix again.
+//
 // Bounded: of a line that grows past `max_pending` bytes, what is there comes out (prefix first), and the rest of it
 // follows as it arrives, without a second prefix; lines of other ranks may then fall in between.
 //
@@ -28,6 +31,12 @@ class LinePrefixer {
   // Both append to `out` what is ready to be shown.
   void feed(ByteSpan chunk, std::string& out);
   void finish(std::string& out);
+  // What is there of an unfinished line.
+  void show_pending(std::string& out);
+  bool has_pending() const { return !pending_.empty(); }
+  // What has come out of an unfinished line was followed by an end that is not ours; `in_its_place`: the line's own end, if
+  // nothing more comes before it, is not to come out as well.
+  void interrupt(bool in_its_place);
 
  private:
   void begin_line(std::string& out);
@@ -36,6 +45,7 @@ class LinePrefixer {
   std::size_t max_pending_;
   std::string pending_;     // of the current line, not shown yet
   bool line_open_ = false;  // the prefix of the current line has come out
+  bool skip_end_ = false;   // a \n that comes now has come out already
   bool after_cr_ = false;   // the last byte was \r: a \n that follows belongs to it
 };
 

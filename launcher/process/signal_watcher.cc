@@ -10,25 +10,46 @@ namespace hvd::launcher {
 SignalWatcher::SignalWatcher(MainLoop& loop, const std::vector<int>& signals, std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)) {
   for (int signal : signals) {
-    UvHandle<uv_signal_t>& handle = handles_.emplace_back();
-    int rc = handle.init(this, [&](uv_signal_t* raw) { return uv_signal_init(loop.get(), raw); });
-    if (rc == 0) {
-      rc = uv_signal_start(
-          handle.get(),
-          [](uv_signal_t* raw, int number) {
-            if (auto* self = static_cast<SignalWatcher*>(raw->data)) self->on_signal_(number);
-          },
-          signal);
-    }
+    Watched& watched = watched_.emplace_back(Watched{.signal = signal, .handle = {}});
+    int rc = watched.handle.init(this, [&](uv_signal_t* raw) { return uv_signal_init(loop.get(), raw); });
+    if (rc == 0) rc = start(watched);
     HVD_CHECK(rc == 0, "cannot watch a signal");
-    uv_unref(reinterpret_cast<uv_handle_t*>(handle.get()));
+    uv_unref(reinterpret_cast<uv_handle_t*>(watched.handle.get()));
   }
 }
 
-void ignore_sigpipe() {
+int SignalWatcher::start(const Watched& watched) {
+  return uv_signal_start(
+      watched.handle.get(),
+      [](uv_signal_t* raw, int number) {
+        if (auto* self = static_cast<SignalWatcher*>(raw->data)) self->on_signal_(number);
+      },
+      watched.signal);
+}
+
+void SignalWatcher::take_default_action(int signal) {
+  for (const Watched& watched : watched_) {
+    if (watched.signal != signal) continue;
+    uv_signal_stop(watched.handle.get());  // libuv sets SIG_DFL
+    ::raise(signal);
+    HVD_CHECK(start(watched) == 0, "cannot watch a signal again");
+  }
+}
+
+void ignore_io_signals() {
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, nullptr);
+  for (int signal : {SIGPIPE, SIGXFSZ, SIGTTIN}) sigaction(signal, &ignore, nullptr);
+}
+
+std::uint64_t ignored_signals() {
+  std::uint64_t signals = 0;
+  for (int signal = 1; signal < NSIG && signal < 64; ++signal) {
+    struct sigaction now = {};
+    if (signal == SIGCHLD || sigaction(signal, nullptr, &now) != 0) continue;
+    if (now.sa_handler == SIG_IGN) signals |= std::uint64_t{1} << signal;
+  }
+  return signals;
 }
 
 }  // namespace hvd::launcher

@@ -17,6 +17,7 @@ enum class FrameType : std::uint8_t {
   kLaunch = 1,
   kSignal = 2,
   kShutdown = 3,
+  kInput = 4,
   // agent -> launcher
   kHello = 64,
   kRankStarted = 65,
@@ -28,6 +29,7 @@ enum class FrameType : std::uint8_t {
   kError = 71,
   kDone = 72,
   kRankFailing = 73,
+  kInputTaken = 74,
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;

@@ -50,6 +50,9 @@ void check_launch(const LaunchMessage& message, ByteReader& in) {
   for (const RankSlot& slot : message.ranks) {
     if (!seen.insert(slot.rank).second) in.fail("rank " + std::to_string(slot.rank) + " is there twice");
   }
+  for (const std::int32_t rank : message.input_ranks) {
+    if (!seen.contains(rank)) in.fail("rank " + std::to_string(rank) + " gets input, but is not there");
+  }
   for (const auto& [name, value] : message.env) {
     if (name.empty() || name.find('=') != std::string::npos) in.fail("'" + name + "' is not the name of a variable");
   }
@@ -72,6 +75,9 @@ Bytes encode(const LaunchMessage& message) {
   for (const RankSlot& slot : message.ranks) put_slot(out, slot);
   out.put(message.rendezvous_port);
   put_strings(out, message.rendezvous_addresses);
+  out.put(message.ignored_signals);
+  out.put(static_cast<std::uint32_t>(message.input_ranks.size()));
+  for (const std::int32_t rank : message.input_ranks) out.put(rank);
   return out.take();
 }
 
@@ -81,7 +87,7 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   if (in.failed()) return in.finish("launch frame");
   HVD_ASSIGN_OR_RETURN(crypto::Secret secret, crypto::Secret::from_bytes(secret_bytes));
   LaunchMessage message{.secret = secret, .hostname = {}, .cwd = {}, .env = {}, .command = {}, .ranks = {},
-                        .rendezvous_port = 0, .rendezvous_addresses = {}};
+                        .rendezvous_port = 0, .rendezvous_addresses = {}, .ignored_signals = 0, .input_ranks = {}};
   message.hostname = get_c_string(in);
   message.cwd = get_c_string(in);
   message.env.resize(in.get_count(kMaxEnvironment, 2 * sizeof(std::uint32_t)));
@@ -94,6 +100,9 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   for (RankSlot& slot : message.ranks) slot = get_slot(in);
   message.rendezvous_port = in.get<std::uint16_t>();
   message.rendezvous_addresses = get_strings(in, kMaxAddresses);
+  message.ignored_signals = in.get<std::uint64_t>();
+  message.input_ranks.resize(in.get_count(kMaxRanksPerAgent, sizeof(std::int32_t)));
+  for (std::int32_t& rank : message.input_ranks) rank = in.get<std::int32_t>();
   if (!in.failed()) check_launch(message, in);
   HVD_RETURN_IF_ERROR(in.finish("launch frame"));
   return message;

@@ -60,6 +60,37 @@ Result<ShutdownMessage> decode_shutdown(ByteSpan payload) {
   return finish(in, "shutdown frame", message);
 }
 
+Bytes encode(const InputMessage& message) {
+  ByteWriter out;
+  out.put(message.rank);
+  out.put_bytes(message.bytes);
+  return out.take();
+}
+
+Result<InputMessage> decode_input(ByteSpan payload) {
+  ByteReader in(payload);
+  InputMessage message;
+  message.rank = get_rank(in);
+  const ByteSpan bytes = in.get_bytes(kMaxInputChunk);
+  message.bytes.assign(bytes.begin(), bytes.end());
+  return finish(in, "input frame", std::move(message));
+}
+
+Bytes encode(const InputTakenMessage& message) {
+  ByteWriter out;
+  out.put(message.rank);
+  out.put(message.size);
+  return out.take();
+}
+
+Result<InputTakenMessage> decode_input_taken(ByteSpan payload) {
+  ByteReader in(payload);
+  InputTakenMessage message;
+  message.rank = get_rank(in);
+  message.size = in.get<std::uint32_t>();
+  return finish(in, "input-taken frame", message);
+}
+
 Bytes encode(const HelloMessage& message) {
   ByteWriter out;
   out.put_string(cut(message.version));

@@ -19,6 +19,7 @@ inline constexpr std::size_t kMaxCommandWords = 131072;
 inline constexpr std::size_t kMaxRanksPerAgent = 4096;
 inline constexpr std::size_t kMaxAddresses = 64;
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} * 1024;
+inline constexpr std::size_t kMaxInputChunk = std::size_t{64} * 1024;
 inline constexpr std::size_t kMaxText = std::size_t{64} * 1024;
 
 // Everything an agent needs to start its ranks.
@@ -31,10 +32,26 @@ struct LaunchMessage {
   std::vector<RankSlot> ranks;
   std::uint16_t rendezvous_port = 0;
   std::vector<std::string> rendezvous_addresses;  // numeric; the agent takes the first that it can reach
+  std::uint64_t ignored_signals = 0;              // bits (1 << number): the ranks ignore them from the start
+  std::vector<std::int32_t> input_ranks = {};     // those that get the launcher's stdin; the others' is /dev/null
 };
 
 struct SignalMessage {
-  std::int32_t signal = 0;  // to the process groups of all ranks of the agent; SIGKILL also to what left them
+  // To the process groups of all ranks of the agent; SIGKILL also to what left them; SIGUSR1 and SIGUSR2, which are words
+  // to the program and not to its helpers, to the ranks alone.
+  std::int32_t signal = 0;
+};
+
+// For a rank's stdin; without bytes: its end.
+struct InputMessage {
+  std::int32_t rank = -1;
+  Bytes bytes;
+};
+
+// So many bytes of input more are off the agent's hands: that much more may be sent.
+struct InputTakenMessage {
+  std::int32_t rank = -1;
+  std::uint32_t size = 0;
 };
 
 // The launcher wants no more of this agent: what the ranks left behind is ended, then the agent ends.
@@ -91,6 +108,8 @@ struct TextMessage {
 Bytes encode(const LaunchMessage& message);
 Bytes encode(const SignalMessage& message);
 Bytes encode(const ShutdownMessage& message);
+Bytes encode(const InputMessage& message);
+Bytes encode(const InputTakenMessage& message);
 Bytes encode(const HelloMessage& message);
 Bytes encode(const RankStartedMessage& message);
 Bytes encode(const RankNotStartedMessage& message);
@@ -103,6 +122,8 @@ Bytes encode(const TextMessage& message);
 Result<LaunchMessage> decode_launch(ByteSpan payload);
 Result<SignalMessage> decode_signal(ByteSpan payload);
 Result<ShutdownMessage> decode_shutdown(ByteSpan payload);
+Result<InputMessage> decode_input(ByteSpan payload);
+Result<InputTakenMessage> decode_input_taken(ByteSpan payload);
 Result<HelloMessage> decode_hello(ByteSpan payload);
 Result<RankStartedMessage> decode_rank_started(ByteSpan payload);
 Result<RankNotStartedMessage> decode_rank_not_started(ByteSpan payload);

@@ -39,6 +39,8 @@ void check_message(const Frame& frame) {
     case FrameType::kLaunch: return check_round_trip(decode_launch(payload), payload);
     case FrameType::kSignal: return check_round_trip(decode_signal(payload), payload);
     case FrameType::kShutdown: return check_round_trip(decode_shutdown(payload), payload);
+    case FrameType::kInput: return check_round_trip(decode_input(payload), payload);
+    case FrameType::kInputTaken: return check_round_trip(decode_input_taken(payload), payload);
     case FrameType::kHello: return check_round_trip(decode_hello(payload), payload);
     case FrameType::kRankStarted: return check_round_trip(decode_rank_started(payload), payload);
     case FrameType::kRankNotStarted: return check_round_trip(decode_rank_not_started(payload), payload);

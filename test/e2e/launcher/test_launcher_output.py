@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,68 @@ def test_the_launcher_leaves_the_flags_of_its_stdout_alone(start_job: StartJob, 
     assert os.get_blocking(write_end)
     os.close(read_end)
     os.close(write_end)
+
+
+def test_lines_are_not_torn_where_stdout_and_stderr_are_one(horovodrun_path: str) -> None:
+    """`2>&1 | tee`: a small pipe, so that a line often does not fit at once."""
+    script = (
+        "import os\n"
+        "for i in range(400):\n"
+        "    os.write(1 + i % 2, (f'{i:03d}' + 'xyz'[i % 3] * 500 + f'{i:03d}\\n').encode())\n"
+    )
+    read_end, write_end = os.pipe()
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 4096)
+    job = subprocess.Popen([horovodrun_path, "-np", "2", sys.executable, "-c", script], stdout=write_end, stderr=write_end)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as reader:
+        lines = reader.read().decode().splitlines()
+    assert job.wait(30) == 0
+    pattern = re.compile(r"\[[01]\]<std(out|err)>:(\d{3})(x{500}|y{500}|z{500})\2")
+    assert len(lines) == 800
+    assert [line for line in lines if not pattern.fullmatch(line)] == []
+
+
+def test_a_full_disk_behind_the_output_is_said_once_and_the_job_goes_on(start_job: StartJob, tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        job = start_job("-np", "2", "sh", "-c", f"echo a; echo b; touch {tmp_path}/done.$HOROVOD_RANK", stdout=full.fileno())
+    assert job.wait() == 0
+    assert (tmp_path / "done.0").exists()
+    assert (tmp_path / "done.1").exists()
+    loss = "what the job prints to stdout is lost for now (write: No space left on device); the job goes on\n"
+    assert job.err == f"horovodrun: {loss}horovodrun: {4 * len('[0]<stdout>:a.')} bytes of the output are lost: see above\n"
+
+
+def test_output_files_are_the_users_own(start_job: StartJob, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("keep")
+    plants = {
+        "link": lambda folder: (folder / "rank.0" / "stderr").symlink_to(precious),
+        "hard": lambda folder: (folder / "rank.0" / "stderr").hardlink_to(precious),
+        "fifo": lambda folder: os.mkfifo(folder / "rank.0" / "stderr"),
+        "owner": lambda folder: os.chown(folder / "rank.0", 12345, -1),
+    }
+    says = {
+        "link": "stderr is a symbolic link",
+        "hard": "stderr is not a plain file with one name",
+        "fifo": "cannot open",
+        "owner": "belongs to user 12345, not to you",
+    }
+    if os.geteuid() != 0:
+        del plants["owner"]
+    for kind, plant in plants.items():
+        (tmp_path / kind / "rank.0").mkdir(parents=True)
+        plant(tmp_path / kind)
+        job = start_job("-np", "1", "--output-filename", str(tmp_path / kind), "echo", "x")
+        assert job.wait() == 1
+        assert says[kind] in job.err, kind
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "folder" / "rank.0").symlink_to(tmp_path / "elsewhere")
+    job = start_job("-np", "1", "--output-filename", str(tmp_path / "folder"), "echo", "x")
+    assert job.wait() == 1
+    assert "rank.0 is a link or not a directory" in job.err
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert precious.read_text() == "keep"
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])

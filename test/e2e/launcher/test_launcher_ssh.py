@@ -160,12 +160,12 @@ def test_nothing_is_left_behind_on_a_remote_host(start_job: StartJob, sshd: Sshd
 
 
 def test_an_interrupt_reaches_remote_ranks(start_job: StartJob, sshd: Sshd) -> None:
-    script = "trap 'echo got TERM; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    script = "trap 'echo got INT; exit 0' INT; echo ready; while :; do sleep 0.05; done"
     job = start_job("-np", "1", "-H", "remote-a:1", "--ssh-program", sshd.program, "sh", "-c", script)
     job.wait_for(">:ready\n")
     job.signal(signal.SIGINT)
     assert job.wait(5) == 130
-    assert "[0]<stdout>:got TERM" in job.out
+    assert "[0]<stdout>:got INT" in job.out
 
 
 def failed_start(start_job: StartJob, sshd: Sshd, *flags: str) -> str:

@@ -24,7 +24,7 @@ TEST_CASE("The flag table has every spelling of the contract", "[unit][cli][comp
         "--log-level", "--log-with-timestamp", "--log-without-timestamp", "--log-hide-timestamp",
         "--no-log-hide-timestamp", "-prefix-timestamp", "--prefix-output-with-timestamp", "-H", "--hosts",
         "-hostfile", "--hostfile", "--host-discovery-script", "--gloo", "--mpi", "--jsrun", "--dry-run",
-        "--print-config", "--ssh-host-keys", "--ssh-program", "--agent-path", "-h", "--help"}) {
+        "--print-config", "--kill-grace", "--stdin", "--ssh-host-keys", "--ssh-program", "--agent-path", "-h", "--help"}) {
     INFO(text);
     REQUIRE(find_spelling(text) != nullptr);
   }

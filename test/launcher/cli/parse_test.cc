@@ -39,6 +39,9 @@ TEST_CASE("The simplest command line is a local job with the defaults", "[unit][
   REQUIRE(config.start_timeout == std::chrono::seconds(30));
   REQUIRE(config.nics.empty());
   REQUIRE_FALSE(config.prefix_output_with_timestamp);
+  REQUIRE(config.kill_grace == std::nullopt);
+  REQUIRE(config.input_to == InputTo::kRank0);
+  REQUIRE_FALSE(config.input_asked_for);
   REQUIRE_FALSE(config.dry_run);
   REQUIRE(config.rank_env.empty());
   REQUIRE(config.notices.empty());
@@ -49,7 +52,7 @@ TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
       parse_job({"-H", "a:1,u@b:2222:1", "-p", "2200", "-i", "/k", "--ssh-host-keys", "strict", "--ssh-program",
                  "/opt/ssh", "--agent-path", "/opt/horovodrun", "--verbose", "--output-filename", "out",
                  "--start-timeout", "7", "--network-interfaces", "eth0, lo", "--network-interface", "ib0",
-                 "-prefix-timestamp", "--dry-run", "--disable-cache"});
+                 "-prefix-timestamp", "--kill-grace", "30", "--stdin", "all", "--dry-run", "--disable-cache"});
   REQUIRE(config.hosts.size() == 2);
   REQUIRE(config.hosts[1].user == "u");
   REQUIRE(config.hosts[1].port == 2222);
@@ -63,6 +66,9 @@ TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
   REQUIRE(config.start_timeout == std::chrono::seconds(7));
   REQUIRE(config.nics == Words{"eth0", "lo", "ib0"});
   REQUIRE(config.prefix_output_with_timestamp);
+  REQUIRE(config.kill_grace == std::chrono::seconds(30));
+  REQUIRE(config.input_to == InputTo::kAll);
+  REQUIRE(config.input_asked_for);
   REQUIRE(config.dry_run);
 }
 

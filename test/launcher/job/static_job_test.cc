@@ -72,7 +72,10 @@ class Script {
     REQUIRE(hosts.is_ok());
     int slots = 0;
     for (const HostSpec& host : hosts.value()) slots += host.slots;
-    job_.emplace(allocate(hosts.value(), slots).value(), JobTimings{}, now);
+    JobTimings timings;
+    timings.term = Millis(command.number("grace", timings.term.count()));
+    timings.interrupt = Millis(command.number("grace", timings.interrupt.count()));
+    job_.emplace(allocate(hosts.value(), slots).value(), timings, now);
     if (command.text("state", "") != "running") return "";
     for (int agent = 0; agent < static_cast<int>(hosts.value().size()); ++agent) job_->agent_ready(agent, now);
     for (int rank = 0; rank < slots; ++rank) job_->rank_started(rank, 100 + rank, now);

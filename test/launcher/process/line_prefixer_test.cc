@@ -65,6 +65,42 @@ TEST_CASE("LinePrefixer holds no more of an endless line than its bound", "[unit
   CHECK(out == Texts{"", "[0]<stdout>:12345678", "9\n[0]<stdout>:x\n", ""});
 }
 
+TEST_CASE("LinePrefixer shows a prompt before its line ends, and a line that was interrupted begins anew", "[unit][process]") {
+  LinePrefixer prefixer([] { return std::string("[0]<stdout>:"); });
+  std::string out;
+  prefixer.feed(as_bytes("name? "), out);
+  CHECK(out.empty());
+  CHECK(prefixer.has_pending());
+  prefixer.show_pending(out);
+  CHECK(out == "[0]<stdout>:name? ");
+  CHECK_FALSE(prefixer.has_pending());
+  SECTION("its rest follows without a second prefix") {
+    prefixer.feed(as_bytes("x\n"), out);
+    CHECK(out == "[0]<stdout>:name? x\n");
+  }
+  SECTION("its rest has the prefix when another's line fell in between") {
+    prefixer.interrupt(true);
+    prefixer.feed(as_bytes("x\ny\n"), out);
+    CHECK(out == "[0]<stdout>:name? [0]<stdout>:x\n[0]<stdout>:y\n");
+  }
+  SECTION("the end that the other's line has brought does not come twice") {
+    prefixer.interrupt(true);
+    prefixer.feed(as_bytes("\ny\n"), out);
+    CHECK(out == "[0]<stdout>:name? [0]<stdout>:y\n");
+  }
+  SECTION("an empty line after what was typed is the rank's own") {
+    prefixer.interrupt(false);
+    prefixer.feed(as_bytes("\n"), out);
+    CHECK(out == "[0]<stdout>:name? [0]<stdout>:\n");
+  }
+  SECTION("a line that was not open is not interrupted") {
+    prefixer.feed(as_bytes("x\n"), out);
+    prefixer.interrupt(true);
+    prefixer.feed(as_bytes("\n"), out);
+    CHECK(out == "[0]<stdout>:name? x\n[0]<stdout>:\n");
+  }
+}
+
 TEST_CASE("rank_prefix names rank and stream, with the time first when asked", "[unit][process]") {
   CHECK(rank_prefix(3, false, false)() == "[3]<stdout>:");
   CHECK(rank_prefix(12, true, false)() == "[12]<stderr>:");

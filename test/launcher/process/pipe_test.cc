@@ -1,11 +1,14 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/console.h"
+#include "launcher/process/input_reader.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 #include "runtime/loop/timer.h"
@@ -26,7 +29,7 @@ struct Harness {
   Pipe pipe = make_pipe().value();
   loop::Timer deadline{loop.get(), [this] { loop.stop(); }};
   Harness() {
-    ignore_sigpipe();  // as the product's main does
+    ignore_io_signals();  // as the product's main does
     deadline.start(Millis(20000));
   }
 };
@@ -92,7 +95,7 @@ TEST_CASE("Console writes 10 MB to a slow pipe without blocking and without maki
   Console console(h.loop, h.pipe.write_end.get(), {.on_progress = [&] {
                     if (h.pipe.write_end.valid()) CHECK((::fcntl(h.pipe.write_end.get(), F_GETFL) & O_NONBLOCK) == 0);
                     if (received.size() == sent.size()) h.loop.stop();
-                  }, .on_error = {}});
+                  }, .on_gone = {}, .on_loss = {}});
   console.write(sent);
   CHECK(console.queued() > 0);  // the pipe is full, and we are here
   auto reader = PipeReader::open(h.loop, std::move(h.pipe.read_end),
@@ -110,7 +113,7 @@ TEST_CASE("Console writes 10 MB to a slow pipe without blocking and without maki
 TEST_CASE("Console tells once that nobody reads", "[process]") {
   Harness h;
   int errors = 0;
-  Console console(h.loop, h.pipe.write_end.get(), {.on_progress = {}, .on_error = [&](const Status&) { ++errors; }});
+  Console console(h.loop, h.pipe.write_end.get(), {.on_progress = {}, .on_gone = [&](const Status&) { ++errors; }, .on_loss = {}});
   h.pipe.read_end.reset();
   console.write("a");
   console.write("b");
@@ -127,4 +130,47 @@ TEST_CASE("Console writes to a file at once", "[process]") {
   console.write(pattern(300'000));
   CHECK(console.queued() == 0);
   CHECK(::lseek(file.get(), 0, SEEK_END) == 300'000);
+}
+
+TEST_CASE("Console tells once that a file takes no more, and goes on when it does", "[process]") {
+  Harness h;
+  char name[] = "/tmp/hvd-console-XXXXXX";
+  const Fd file(::mkstemp(name));
+  ::unlink(name);
+  rlimit before = {};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 4;
+  std::vector<std::string> losses;
+  Console console(h.loop, file.get(), {.on_progress = {}, .on_gone = [&](const Status&) { losses.emplace_back("gone"); },
+                                       .on_loss = [&](const Status& status) { losses.push_back(status.message()); }});
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  console.write("ab\ncd\n");
+  console.write("ef\n");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  console.write("gh\n");
+  CHECK(losses == std::vector<std::string>{"write: File too large"});
+  CHECK(console.lost_bytes() == 2 + 4);  // "d\n", and "ef\n" with the end of the line before it
+  char text[32] = {};
+  CHECK(::pread(file.get(), text, sizeof(text), 0) == 8);
+  CHECK(std::string(text) == "ab\nc\ngh\n");
+}
+
+TEST_CASE("InputReader reads as much as it is allowed to, and leaves the flags of what it reads alone", "[process]") {
+  Harness h;
+  std::string received;
+  std::size_t chunks = 0;
+  InputReader reader(h.loop, h.pipe.read_end.get(), {.on_data = [&](ByteSpan bytes) {
+                       received += as_text(bytes);
+                       if (++chunks == 1) h.loop.stop();
+                     }, .on_end = [&] { h.loop.stop(); }});
+  REQUIRE(::write(h.pipe.write_end.get(), "hello", 5) == 5);
+  reader.allow(2);
+  h.loop.run();
+  CHECK(received == "he");
+  CHECK((::fcntl(h.pipe.read_end.get(), F_GETFL) & O_NONBLOCK) == 0);
+  reader.allow(100);
+  h.pipe.write_end.reset();
+  h.loop.run();
+  CHECK(received == "hello");
 }

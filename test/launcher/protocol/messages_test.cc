@@ -17,7 +17,9 @@ LaunchMessage sample() {
           .command = {"python", "train.py", "", "--x='1'"},
           .ranks = {{2, 4, 0, 2, 1, 2}, {3, 4, 1, 2, 1, 2}},
           .rendezvous_port = 4242,
-          .rendezvous_addresses = {"10.0.0.1", "::1"}};
+          .rendezvous_addresses = {"10.0.0.1", "::1"},
+          .ignored_signals = std::uint64_t{1} << 63 | 2,
+          .input_ranks = {3}};
 }
 
 std::string error_of(const LaunchMessage& message) {
@@ -40,6 +42,8 @@ TEST_CASE("The launch message survives the round trip", "[unit][launch_protocol]
   CHECK(got.ranks == sent.ranks);
   CHECK(got.rendezvous_port == sent.rendezvous_port);
   CHECK(got.rendezvous_addresses == sent.rendezvous_addresses);
+  CHECK(got.ignored_signals == sent.ignored_signals);
+  CHECK(got.input_ranks == sent.input_ranks);
 }
 
 TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch_protocol]") {
@@ -71,6 +75,10 @@ TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch
   SECTION("no rendezvous address") {
     message.rendezvous_addresses.clear();
     CHECK(error_of(message) == "launch frame: the launch frame has no rendezvous address");
+  }
+  SECTION("input for a rank that is not there") {
+    message.input_ranks = {0};
+    CHECK(error_of(message) == "launch frame: rank 0 gets input, but is not there");
   }
 }
 
@@ -111,6 +119,20 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   REQUIRE(hello.is_ok());
   CHECK(hello.value().version == "1.2.3");
   CHECK(hello.value().node == "node");
+}
+
+TEST_CASE("Input survives the round trip, its end as well", "[unit][launch_protocol]") {
+  const auto input = decode_input(encode(InputMessage{2, Bytes{0, 255, 10}}));
+  REQUIRE(input.is_ok());
+  CHECK(input.value().rank == 2);
+  CHECK(input.value().bytes == Bytes{0, 255, 10});
+  CHECK(decode_input(encode(InputMessage{2, {}})).value().bytes.empty());
+  CHECK_FALSE(decode_input(encode(InputMessage{-1, {}})).is_ok());
+  CHECK_FALSE(decode_input(encode(InputMessage{0, Bytes(kMaxInputChunk + 1)})).is_ok());
+  const auto taken = decode_input_taken(encode(InputTakenMessage{2, 70000}));
+  REQUIRE(taken.is_ok());
+  CHECK(taken.value().rank == 2);
+  CHECK(taken.value().size == 70000);
 }
 
 TEST_CASE("Messages with values out of range are refused", "[unit][launch_protocol]") {

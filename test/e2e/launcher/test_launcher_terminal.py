@@ -1,0 +1,217 @@
+"""The launcher at a terminal: Ctrl-C, Ctrl-Z, prompts and what the user types."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from launcher_job import eventually
+from terminal import Terminal
+
+PYTHON = sys.executable
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def open_terminal() -> Iterator[Open]:
+    terminals: list[Terminal] = []
+
+    def open_one(*command: str) -> Terminal:
+        terminals.append(Terminal(command))
+        return terminals[-1]
+
+    yield open_one
+    for terminal in terminals:
+        terminal.close()
+
+
+TIDY = """
+import os, time
+try:
+    print("ready", flush=True)
+    time.sleep(1000)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+finally:
+    print("tidy", flush=True)
+"""
+
+
+def test_ctrl_c_is_a_keyboard_interrupt_in_every_rank(open_terminal: Open, horovodrun_path: str) -> None:
+    terminal = open_terminal(horovodrun_path, "-np", "2", PYTHON, "-c", TIDY)
+    terminal.wait_for(":ready\n", 2)
+    terminal.type("\x03")
+    assert terminal.wait() == 130
+    for rank in range(2):
+        assert f"[{rank}]<stdout>:interrupted\n" in terminal.text
+        assert f"[{rank}]<stdout>:tidy\n" in terminal.text
+
+
+def test_a_prompt_is_shown_and_answered(open_terminal: Open, horovodrun_path: str) -> None:
+    script = (
+        "import os, time\n"
+        "if os.environ['HOROVOD_RANK'] == '0':\n"
+        "    print('asked', time.monotonic(), flush=True)\n"
+        "    name = input('name? ')\n"
+        "    print('hello', name)\n"
+        "else:\n"
+        "    print('nothing:', repr(open(0).read()))\n"
+    )
+    terminal = open_terminal(horovodrun_path, "-np", "2", PYTHON, "-c", script)
+    shown = terminal.wait_for("[0]<stdout>:name? ")
+    asked = float(terminal.text.split("asked ")[1].split()[0])
+    assert shown - asked < 0.1 + 0.4  # the limit, and a busy machine
+    terminal.wait_for("[1]<stdout>:nothing: ''\n")
+    terminal.type("you\n")
+    assert terminal.wait() == 0
+    assert "[0]<stdout>:hello you\n" in terminal.text
+
+
+def test_a_line_that_falls_into_another_begins_a_new_one(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    script = (
+        f"if [ $HOROVOD_RANK = 0 ]; then printf 'one '; until [ -e {go} ]; do sleep 0.01; done; sleep 0.1; echo two;"
+        f" else until [ -e {go}.1 ]; do sleep 0.01; done; echo between; touch {go}; fi"
+    )
+    terminal = open_terminal(horovodrun_path, "-np", "2", "--output-filename", str(tmp_path / "logs"), "sh", "-c", script)
+    terminal.wait_for("[0]<stdout>:one ")
+    Path(f"{go}.1").touch()
+    assert terminal.wait() == 0
+    assert terminal.text == "[0]<stdout>:one \n[1]<stdout>:between\n[0]<stdout>:two\n"
+    assert (tmp_path / "logs" / "rank.0" / "stdout").read_text() == "[0]<stdout>:one two\n"
+
+
+DEBUGGED = """
+import os
+x = 41
+breakpoint()
+print("x is", x, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("np", "flags"), [(1, []), (2, ["--stdin", "all"])])
+def test_breakpoint_works(open_terminal: Open, horovodrun_path: str, tmp_path: Path, np: int, flags: list[str]) -> None:
+    script = tmp_path / "debugged.py"
+    script.write_text(DEBUGGED)
+    terminal = open_terminal(horovodrun_path, "-np", str(np), *flags, PYTHON, str(script))
+    terminal.wait_for("(Pdb) ", np)
+    terminal.type("x = 6 * 7\n")
+    terminal.wait_for("(Pdb) ", 2 * np)
+    terminal.type("p x + 1\n")
+    terminal.wait_for(">:43\n", np)
+    terminal.wait_for("(Pdb) ", 3 * np)
+    terminal.type("c\n")
+    assert terminal.wait() == 0
+    for rank in range(np):
+        assert f"[{rank}]<stdout>:x is 42\n" in terminal.text
+
+
+def test_stdin_of_a_pipe_goes_where_it_is_wanted(horovodrun_path: str) -> None:
+    data = bytes(range(256)) * 20_000  # 5 MB: more than pipes and windows hold
+    wanted = hashlib.sha256(data).hexdigest()
+    for flags, receivers in ((["--stdin", "all"], {0, 1}), ([], {0}), (["--stdin", "none"], set())):
+        # Rank 1 ends without reading: nobody waits for it.
+        reads = "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())"
+        done = subprocess.run(
+            [horovodrun_path, "-np", "2", *flags, PYTHON, "-c", reads], input=data, capture_output=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+        empty = hashlib.sha256(b"").hexdigest()
+        assert sorted(done.stdout.decode().splitlines()) == [
+            f"[{rank}]<stdout>:{wanted if rank in receivers else empty}" for rank in range(2)
+        ]
+
+
+def test_a_rank_that_does_not_read_holds_up_neither_the_job_nor_the_others(horovodrun_path: str) -> None:
+    data = b"x" * 3_000_000
+    script = "[ $HOROVOD_RANK = 0 ] && exit 0; wc -c"
+    command = [horovodrun_path, "-np", "2", "--stdin", "all", "sh", "-c", script]
+    done = subprocess.run(command, input=data, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == b"[1]<stdout>:3000000\n"
+    # It runs on while its input waits, and then it ends.
+    done = subprocess.run([horovodrun_path, "-np", "1", "sh", "-c", "echo done"], input=data, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"[0]<stdout>:done\n")
+
+
+def state_of(pid: int) -> str:
+    return (Path("/proc") / str(pid) / "stat").read_text().rsplit(") ", 1)[1][0]
+
+
+def wait_in_front(terminal: Terminal) -> None:
+    """Until the terminal belongs to the job and no longer to the shell: what is typed sooner is for the shell."""
+    eventually(lambda: os.tcgetpgrp(terminal.fd) != terminal.pid, "the job is in front")
+
+
+def test_ctrl_z_stops_the_job_and_fg_goes_on(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    # Not a shell: one that waits for a vfork is neither running nor seen as stopped.
+    script = tmp_path / "counts.py"
+    script.write_text(
+        "import os, time\n"
+        "print(f'pid {os.getpid()}!', flush=True)\n"
+        "with open(f'count.{os.environ[\"HOROVOD_RANK\"]}', 'w') as file:\n"
+        "    while True:\n"
+        "        print('x', file=file, flush=True)\n"
+        "        time.sleep(0.01)\n"
+    )
+    count = tmp_path / "count"
+    terminal = open_terminal("bash", "--norc", "--noprofile", "-i")
+    terminal.type(f"PS1='shell> '; cd {tmp_path}; {horovodrun_path} -np 2 {PYTHON} {script}\n")
+    terminal.wait_for("!\n", 2)
+    pids = [int(pid) for pid in re.findall(r">:pid (\d+)!\n", terminal.text)]
+    assert len(pids) == 2
+    terminal.type("\x1a")
+    terminal.wait_for("Stopped")
+    eventually(lambda: [state_of(pid) for pid in pids] == ["T", "T"], "both ranks are stopped")
+    seen = [os.path.getsize(f"{count}.{rank}") for rank in range(2)]
+    terminal.type("fg\n")
+    eventually(lambda: all(os.path.getsize(f"{count}.{rank}") > seen[rank] for rank in range(2)), "both ranks go on")
+    wait_in_front(terminal)
+    terminal.type("\x1a")
+    terminal.wait_for("Stopped", 2)
+    terminal.type("bg\n")
+    eventually(lambda: not any(state_of(pid) == "T" for pid in pids), "both ranks go on")
+    terminal.type("fg\n")
+    wait_in_front(terminal)
+    terminal.type("\x03")
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), "Ctrl-C ends the ranks")
+    terminal.type("exit\n")
+
+
+def test_a_job_in_the_background_leaves_the_terminal_to_the_shell(open_terminal: Open, horovodrun_path: str) -> None:
+    terminal = open_terminal("bash", "--norc", "--noprofile", "-i")
+    terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 sh -c 'echo up; read line; echo \"read $line\"' &\n")
+    terminal.wait_for("[0]<stdout>:up")
+    terminal.type("echo typed-$((6*7))\n")
+    terminal.wait_for("typed-42\n")  # the shell's, although rank 0 waits for a line
+    terminal.type("jobs\n")
+    terminal.wait_for("Running")
+    terminal.type("fg\n")
+    wait_in_front(terminal)
+    terminal.type("now\n")
+    terminal.wait_for("[0]<stdout>:read now\n")
+    terminal.type("exit\n")
+
+
+def test_stdin_that_is_a_file_or_closed_does_no_harm(horovodrun_path: str, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("line\n")
+    for redirection, wanted in ((f"< {tmp_path}/in", "line"), ("<&-", ""), ("< /dev/null", "")):
+        command = f"exec {horovodrun_path} -np 1 cat {redirection}"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0
+        assert done.stdout == (f"[0]<stdout>:{wanted}\n" if wanted else "")
+
+
+def test_a_terminal_that_closes_ends_the_job(horovodrun_path: str, tmp_path: Path) -> None:
+    terminal = Terminal([horovodrun_path, "-np", "1", "sh", "-c", f"trap 'echo hup > {tmp_path}/hup; exit' HUP; echo up; while :; do sleep 0.02; done"])
+    terminal.wait_for("[0]<stdout>:up")
+    os.close(terminal.fd)
+    assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) in (128 + signal.SIGHUP, 128 + signal.SIGPIPE)
+    assert (tmp_path / "hup").read_text() == "hup\n"
