@@ -7,22 +7,24 @@
 
 #include "horovod/types.h"
 #include "runtime/base/status.h"
+#include "runtime/collectives/kernels/kernels.h"
 
 namespace hvd::collectives {
 
 // One collective over one contiguous piece of memory, agreed on by all members beforehand: same op, dtype, counts and
-// root on every rank (alltoall: what one rank sends to another, that one expects). Scaling and fusion are the caller's
+// root and scaling on every rank (alltoall: what one rank sends to another, that one expects). Fusion is the caller's
 // business. Counts are elements, 64-bit. Nothing is owned.
 struct CollectiveCall {
   OpType op = OpType::kAllreduce;
   DataType dtype = DataType::kFloat32;
   // allreduce: kSum, kMin, kMax, kProduct (Average is Sum + the caller's scaling); reducescatter: the same.
   ReduceOp reduce_op = ReduceOp::kSum;
-  // allreduce, adasum, broadcast: in place on `output`. allgather: `input` of this rank (may be inside `output` at its
+  // allreduce, adasum: `input` is only read; null or `output`: in place. broadcast: in place on `output`. allgather: `input` of this rank (may be inside `output` at its
   // place). reducescatter: `input` is read only; `output` is this rank's part (may be inside `input` at its place).
   // alltoall: `input` and `output` hold the parts for and from each set rank, in set-rank order; they do not overlap.
   const void* input = nullptr;
   void* output = nullptr;
+  kernels::Scaling scaling{};  // allreduce, adasum, reducescatter
   std::int64_t count = 0;  // allreduce, adasum, broadcast: elements; allgather: elements of this rank's input
   // By set rank. allgather: elements contributed by each; reducescatter: elements that each gets; alltoall: elements
   // that this rank sends to each.

@@ -34,30 +34,26 @@ std::vector<std::int64_t> tensor_counts(const Batch& batch, std::size_t element)
 
 Status BatchRunner::reduce(Batch& batch) {
   const bool alone = batch.items.size() == 1 && batch.items.front().entry != nullptr;
-  return alone ? reduce_in_place(batch.items.front()) : reduce_fused(batch);
+  return alone ? reduce_alone(batch.items.front()) : reduce_fused(batch);
 }
 
-Status BatchRunner::reduce_in_place(const BatchItem& item) {
+Status BatchRunner::reduce_alone(const BatchItem& item) {
   const wire::Response& response = *item.response;
   const Operation& operation = item.entry->operation;
-  const std::int64_t n = num_elements(response.shape);
-  item.entry->handle.state().output_shape = response.shape;
-  if (n == 0) return Status::ok();
-  if (operation.output != operation.input.data || response.prescale != 1.0) {
-    kernels::scale_copy(response.dtype, operation.output, operation.input.data, n, response.prescale);
-  }
   collectives::CollectiveCall request = make_call(response);
+  request.input = operation.input.data;
   request.output = operation.output;
-  request.count = n;
-  if (response.op == OpType::kAdasum) request.tensor_counts = {n};
-  HVD_RETURN_IF_ERROR(call(request));
-  scale_result(response, operation.output, operation.output, n);
-  return Status::ok();
+  request.count = num_elements(response.shape);
+  request.scaling = scaling_of(response);
+  if (response.op == OpType::kAdasum) request.tensor_counts = {request.count};
+  item.entry->handle.state().output_shape = response.shape;
+  return request.count == 0 ? Status::ok() : call(request);
 }
 
 Status BatchRunner::reduce_fused(Batch& batch) {
   const wire::Response& first = *batch.items.front().response;
   if (batch.bytes == 0) return Status::ok();
+  const kernels::Scaling scaling = scaling_of(first);
   HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(batch.bytes));
   std::uint64_t filled = 0;
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
@@ -71,7 +67,7 @@ Status BatchRunner::reduce_fused(Batch& batch) {
     if (item.entry == nullptr) {
       std::memset(place, 0, bytes);
     } else if (n > 0) {
-      kernels::scale_copy(first.dtype, place, item.entry->operation.input.data, n, item.response->prescale);
+      kernels::scale_copy(first.dtype, place, item.entry->operation.input.data, n, scaling.before);
     }
   }
   if (batch.bytes > filled) std::memset(buffer.data() + filled, 0, batch.bytes - filled);
@@ -80,14 +76,16 @@ Status BatchRunner::reduce_fused(Batch& batch) {
   request.output = buffer.data();
   request.count = static_cast<std::int64_t>(batch.bytes / element_size(first.dtype));
   if (first.op == OpType::kAdasum) request.tensor_counts = tensor_counts(batch, element_size(first.dtype));
+  // The zeros of a rank that has joined: the others let the collective scale, and what it does is agreed.
+  if (batch.items.size() == 1) request.scaling = scaling;
   HVD_RETURN_IF_ERROR(call(request));
 
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
     const BatchItem& item = batch.items[i];
     if (item.entry == nullptr) continue;
     item.entry->handle.state().output_shape = item.response->shape;
-    scale_result(*item.response, item.entry->operation.output, buffer.data() + batch.offsets[i],
-                 num_elements(item.response->shape));
+    kernels::scale_result(first.dtype, item.entry->operation.output, buffer.data() + batch.offsets[i],
+                          num_elements(item.response->shape), scaling);
   }
   return Status::ok();
 }

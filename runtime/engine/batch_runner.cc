@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runtime/base/event.h"
-#include "runtime/collectives/kernels/divide.h"
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/engine/handle_state.h"
 
@@ -15,6 +14,16 @@ namespace {
 bool is_integer(DataType dtype) {
   return dtype != DataType::kFloat16 && dtype != DataType::kBfloat16 && dtype != DataType::kFloat32 &&
          dtype != DataType::kFloat64;
+}
+
+// A reduction over one rank: the result is its input, scaled.
+void reduce_own(const collectives::CollectiveCall& call) {
+  const bool scatters = call.op == OpType::kReducescatter;
+  if (!scatters && call.op != OpType::kAllreduce && call.op != OpType::kAdasum) return;
+  const std::int64_t n = scatters ? call.rank_counts.front() : call.count;
+  const void* const source = call.input != nullptr ? call.input : call.output;
+  kernels::scale_copy(call.dtype, call.output, source, n, call.scaling.before);
+  kernels::scale_result(call.dtype, call.output, call.output, n, call.scaling);
 }
 
 }  // namespace
@@ -42,7 +51,10 @@ Status BatchRunner::run(Batch& batch) {
 }
 
 Status BatchRunner::call(const collectives::CollectiveCall& call) {
-  if (backend_ == nullptr) return Status::ok();
+  if (backend_ == nullptr) {
+    reduce_own(call);
+    return Status::ok();
+  }
   if (std::string reason = backend_->why_not(call); !reason.empty()) {
     return Status::internal(std::string(backend_->name()) + " can't run this " +
                             std::string(op_type_name(call.op)) + ": " + reason);
@@ -57,16 +69,15 @@ Status BatchRunner::call(const collectives::CollectiveCall& call) {
   return status;
 }
 
-void BatchRunner::scale_result(const wire::Response& response, void* dst, const void* src, std::int64_t n) const {
-  if (n == 0) return;
-  const bool average = response.reduce_op == ReduceOp::kAverage;
-  if (average && is_integer(response.dtype) && response.postscale == 1.0) {
-    if (dst != src) kernels::copy(response.dtype, dst, src, n);
-    kernels::divide_truncate(response.dtype, dst, n, set_.size());
-    return;
+kernels::Scaling BatchRunner::scaling_of(const wire::Response& response) const {
+  kernels::Scaling scaling{response.prescale, response.postscale};
+  if (response.reduce_op != ReduceOp::kAverage) return scaling;
+  if (is_integer(response.dtype) && response.postscale == 1.0) {
+    scaling.divisor = set_.size();
+  } else {
+    scaling.after /= set_.size();
   }
-  const double factor = average ? response.postscale / set_.size() : response.postscale;
-  if (dst != src || factor != 1.0) kernels::scale_copy(response.dtype, dst, src, n, factor);
+  return scaling;
 }
 
 Status BatchRunner::allgather(const BatchItem& item) {

@@ -27,7 +27,8 @@ struct Batch {
   std::uint64_t bytes = 0;
 };
 
-// Runs batches of one process set: copy in with prescale, the collective, copy out with postscale. Owned by a lane and
+// Runs batches of one process set. What travels alone is scaled by the collective, which reads the input and writes the
+// output; several tensors are scaled while they are copied into the fusion buffer and out of it. Owned by a lane and
 // confined to its thread. It completes nothing: the lane does that with the status it returns.
 class BatchRunner {
  public:
@@ -40,7 +41,7 @@ class BatchRunner {
  private:
   // batch_reduce.cc: allreduce and adasum.
   Status reduce(Batch& batch);
-  Status reduce_in_place(const BatchItem& item);
+  Status reduce_alone(const BatchItem& item);
   Status reduce_fused(Batch& batch);
   // batch_scatter.cc
   Status reducescatter(Batch& batch);
@@ -50,8 +51,8 @@ class BatchRunner {
   Status allgather(const BatchItem& item);
   Status broadcast(const BatchItem& item);
   Status call(const collectives::CollectiveCall& call);
-  // `n` elements times what the contract calls postscale, with Average's division folded in.
-  void scale_result(const wire::Response& response, void* dst, const void* src, std::int64_t n) const;
+  // What the contract calls prescale and postscale, with Average's division folded in.
+  kernels::Scaling scaling_of(const wire::Response& response) const;
 
   topology::ProcessSet set_;
   int set_rank_;

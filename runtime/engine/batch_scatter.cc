@@ -27,11 +27,11 @@ std::int64_t elements_of(const Shape& shape, int set_rank, int set_size) {
 }  // namespace
 
 // The input of the collective: all tensors' rows for the first rank, then all rows for the second, and so on. A single
-// tensor looks like that already and needs a copy only to be scaled.
+// tensor looks like that already, and the collective scales it.
 Result<const void*> BatchRunner::pack_for_scatter(const Batch& batch) {
   const wire::Response& first = *batch.items.front().response;
   const std::size_t element = element_size(first.dtype);
-  if (batch.items.size() == 1 && first.prescale == 1.0) {
+  if (batch.items.size() == 1) {
     return static_cast<const void*>(batch.items.front().entry->operation.input.data);
   }
   std::int64_t total = 0;
@@ -79,15 +79,19 @@ Status BatchRunner::reducescatter(Batch& batch) {
   HVD_ASSIGN_OR_RETURN(request.input, pack_for_scatter(batch));
   const auto before = static_cast<std::size_t>(std::accumulate(request.rank_counts.begin(), own, std::int64_t{0}));
   const bool is_packed = request.input != batch.items.front().entry->operation.input.data;
+  const kernels::Scaling scaling = scaling_of(first);
+  if (!is_packed) {
+    request.output = outputs.front();
+    request.scaling = scaling;
+    return call(request);
+  }
   // What is packed is ours: its own part can take the result.
   auto* result = static_cast<std::byte*>(const_cast<void*>(request.input)) + before * element;
-  request.output = is_packed ? result : outputs.front();
+  request.output = result;
   HVD_RETURN_IF_ERROR(call(request));
-
-  if (!is_packed && backend_ != nullptr) result = static_cast<std::byte*>(outputs.front());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::int64_t n = elements_of(batch.items[i].response->shape, set_rank_, set_.size());
-    scale_result(*batch.items[i].response, outputs[i], result, n);
+    kernels::scale_result(first.dtype, outputs[i], result, n, scaling);
     result += static_cast<std::size_t>(n) * element;
   }
   return Status::ok();

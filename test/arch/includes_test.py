@@ -29,7 +29,7 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/negotiation": NEGOTIATION_CORE,
     "runtime/fusion": ["runtime/wire"],
     "runtime/transport": ["runtime/admission", "runtime/crypto", "runtime/loop", "runtime/topology"],
-    "runtime/collectives": ["runtime/topology"],
+    "runtime/collectives": ["runtime/topology", "runtime/collectives/kernels"],
     "runtime/collectives/kernels": [],
     "runtime/collectives/gloo": ["runtime/collectives", "runtime/collectives/kernels", "runtime/transport"],
     "runtime/timeline": [],

@@ -27,6 +27,9 @@ namespace {
 
 std::size_t bytes_of(DataType dtype, std::int64_t count) { return static_cast<std::size_t>(count) * element_size(dtype); }
 
+// What a reduction reads.
+const void* source_of(const CollectiveCall& call) { return call.input != nullptr ? call.input : call.output; }
+
 // Gloo says what happened only in the text.
 Status status_of(const gloo::IoException& e) {
   const std::string text = e.what();
@@ -65,6 +68,7 @@ struct GlooBackend::Impl {
   Status ensure_context();
   void dispatch(const CollectiveCall& call);
   void allreduce(const CollectiveCall& call);
+  void reduce_in_place(const CollectiveCall& call, bool is_small);
   // In place on `data`, with the same bits wherever an element is in it.
   void reduce_by_tree(const CollectiveCall& call, void* data, std::int64_t count);
   void allgather(const CollectiveCall& call);
@@ -195,14 +199,20 @@ void GlooBackend::Impl::dispatch(const CollectiveCall& call) {
 }
 
 void GlooBackend::Impl::allreduce(const CollectiveCall& call) {
-  if (call.count == 0 || context->size == 1) return;
+  if (call.count == 0) return;
+  const bool is_small = bytes_of(call.dtype, call.count) <= ExchangeAllreduce::max_bytes(std::max(context->size, 2));
+  if (!is_small && context->size > 1 && !options.deterministic && options.ring == GlooBackendOptions::Ring::kOurs) {
+    return ring->run({source_of(call), call.output, call.count, call.dtype, call.reduce_op, call.scaling}, next_tag);
+  }
+  // The others work in place: on little memory, or where speed is not what counts.
+  kernels::scale_copy(call.dtype, call.output, source_of(call), call.count, call.scaling.before);
+  if (context->size > 1) reduce_in_place(call, is_small);
+  kernels::scale_result(call.dtype, call.output, call.output, call.count, call.scaling);
+}
+
+void GlooBackend::Impl::reduce_in_place(const CollectiveCall& call, bool is_small) {
   if (options.deterministic) return reduce_by_tree(call, call.output, call.count);
-  if (bytes_of(call.dtype, call.count) <= ExchangeAllreduce::max_bytes(context->size)) {
-    return exchange->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
-  }
-  if (options.ring == GlooBackendOptions::Ring::kOurs) {
-    return ring->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
-  }
+  if (is_small) return exchange->run(call.output, call.count, call.dtype, call.reduce_op, next_tag);
   gloo::AllreduceOptions opts(context);
   set_output(opts, call);
   opts.setTag(next_tag);
@@ -256,25 +266,29 @@ void GlooBackend::Impl::reducescatter(const CollectiveCall& call) {
   if (total == 0) return;
   const bool is_small = bytes_of(call.dtype, total) <= ExchangeAllreduce::max_bytes(std::max(context->size, 2));
   if (context->size > 1 && !is_small && !options.deterministic) {
-    return scatter->run(call.input, call.output, call.rank_counts, call.dtype, call.reduce_op, next_tag);
+    return scatter->run(call, next_tag);
   }
   const auto* reduced = static_cast<const std::uint8_t*>(call.input);
-  if (context->size > 1) {
+  if (context->size > 1 || call.scaling.before != 1.0) {
     whole_input.resize(bytes_of(call.dtype, total));
-    kernels::copy(call.dtype, whole_input.data(), call.input, total);
+    kernels::scale_copy(call.dtype, whole_input.data(), call.input, total, call.scaling.before);
+    reduced = whole_input.data();
+  }
+  if (context->size > 1) {
     if (options.deterministic) {
       reduce_by_tree(call, whole_input.data(), total);
     } else {
       exchange->run(whole_input.data(), total, call.dtype, call.reduce_op, next_tag);
     }
-    reduced = whole_input.data();
   }
-  kernels::copy(call.dtype, call.output, reduced + bytes_of(call.dtype, before), *own);
+  kernels::scale_result(call.dtype, call.output, reduced + bytes_of(call.dtype, before), *own, call.scaling);
 }
 
 void GlooBackend::Impl::adasum(const CollectiveCall& call) {
-  if (call.count == 0 || context->size == 1) return;
-  adasums->run(call.output, call.tensor_counts, call.dtype, next_tag);
+  if (call.count == 0) return;
+  kernels::scale_copy(call.dtype, call.output, source_of(call), call.count, call.scaling.before);
+  if (context->size > 1) adasums->run(call.output, call.tensor_counts, call.dtype, next_tag);
+  kernels::scale_result(call.dtype, call.output, call.output, call.count, call.scaling);
 }
 
 void GlooBackend::Impl::broadcast(const CollectiveCall& call) {

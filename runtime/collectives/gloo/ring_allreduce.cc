@@ -5,8 +5,6 @@
 
 #include <gloo/types.h>
 
-#include "runtime/collectives/kernels/kernels.h"
-
 namespace hvd::collectives {
 namespace {
 
@@ -36,7 +34,9 @@ class Schedule {
   }
   std::int64_t operations() const { return 2 * (size_ - 1) * segments_; }
   std::int64_t segments() const { return segments_; }
+  bool is_first_step(std::int64_t i) const { return i < segments_; }
   bool reduces(std::int64_t i) const { return i < (size_ - 1) * segments_; }
+  bool reduces_last(std::int64_t i) const { return reduces(i) && i >= (size_ - 2) * segments_; }
   Range sent(std::int64_t i) const { return segment(rank_ - i / segments_, i % segments_); }
   Range received(std::int64_t i) const { return segment(rank_ - i / segments_ - 1, i % segments_); }
   // For a receive that distributes: the operation that sent the same elements before they were reduced.
@@ -71,21 +71,24 @@ RingAllreduce::RingAllreduce(std::shared_ptr<gloo::Context> context, Millis wait
 // One call: the operations of the schedule, kWindow receives ahead of the reductions.
 class RingAllreduce::Run {
  public:
-  Run(RingAllreduce& ring, const Schedule& schedule, void* data, std::size_t bytes, std::size_t element, std::uint64_t slot)
-      : ring_(ring), schedule_(schedule), data_(static_cast<std::uint8_t*>(data)), element_(element), slot_(slot),
+  Run(RingAllreduce& ring, const Schedule& schedule, const Call& call, std::uint64_t slot)
+      : ring_(ring), schedule_(schedule), call_(call), element_(element_size(call.dtype)), slot_(slot),
         left_((ring.context_->rank + ring.context_->size - 1) % ring.context_->size),
-        right_((ring.context_->rank + 1) % ring.context_->size),
-        out_(ring.context_->createUnboundBuffer(data, bytes)) {
-    for (Place& place : places_) place.direct = ring.context_->createUnboundBuffer(data, bytes);
+        right_((ring.context_->rank + 1) % ring.context_->size) {
+    const std::size_t bytes = static_cast<std::size_t>(call.count) * element_;
+    // Only read: Gloo's interface knows no memory that is not written.
+    if (!in_place()) own_ = ring.context_->createUnboundBuffer(const_cast<void*>(call.input), bytes);
+    out_ = ring.context_->createUnboundBuffer(call.output, bytes);
+    for (Place& place : places_) place.direct = ring.context_->createUnboundBuffer(call.output, bytes);
   }
 
-  void run(DataType dtype, ReduceOp op) {
+  void run() {
     const std::int64_t end = schedule_.operations();
     for (std::int64_t i = 0; i < std::min(kAhead, end); ++i) post(i);
     for (std::int64_t i = 0; i < end; ++i) {
       // Complete are our own block and what came so far. More than the neighbour's window is pointless to offer.
       send_below(std::min({end, i + schedule_.segments(), i + 2 * kAhead}));
-      receive(i, dtype, op);
+      receive(i);
       if (i + kAhead < end) post(i + kAhead);
     }
     wait_sends(end);
@@ -99,6 +102,11 @@ class RingAllreduce::Run {
     bool in_scratch = true;
   };
 
+  bool in_place() const { return call_.input == call_.output; }
+  // Where operation i sends from: the first step sends the input, later ones what was reduced or came.
+  gloo::transport::UnboundBuffer& source(std::int64_t i) {
+    return schedule_.is_first_step(i) && own_ != nullptr ? *own_ : *out_;
+  }
   std::size_t offset(Range r) const { return static_cast<std::size_t>(r.begin) * element_; }
   std::size_t length(Range r) const { return static_cast<std::size_t>(r.count) * element_; }
   static std::size_t place_of(std::int64_t i) { return static_cast<std::size_t>(i % kAhead); }
@@ -106,12 +114,12 @@ class RingAllreduce::Run {
   void send_below(std::int64_t end) {
     for (; sent_ < end; ++sent_) {
       const Range r = schedule_.sent(sent_);
-      if (r.count != 0) out_->send(right_, slot_, offset(r), length(r));
+      if (r.count != 0) source(sent_).send(right_, slot_, offset(r), length(r));
     }
   }
   void wait_sends(std::int64_t end) {
     for (; send_done_ < end; ++send_done_) {
-      if (schedule_.sent(send_done_).count != 0) out_->waitSend(ring_.wait_timeout_);
+      if (schedule_.sent(send_done_).count != 0) source(send_done_).waitSend(ring_.wait_timeout_);
     }
   }
   // What is received in place must have been sent before. So it has: the reduced block contains our part, so it cannot
@@ -129,37 +137,42 @@ class RingAllreduce::Run {
       place.direct->recv(left_, slot_, offset(r), length(r));
     }
   }
-  void receive(std::int64_t i, DataType dtype, ReduceOp op) {
+  void receive(std::int64_t i) {
     const Range r = schedule_.received(i);
     if (r.count == 0) return;
     const Place& place = places_[place_of(i)];
     const auto& buffer = place.in_scratch ? ring_.scratch_[place_of(i)] : place.direct;
     buffer->waitRecv(ring_.wait_timeout_);
-    std::uint8_t* const at = data_ + offset(r);
-    if (schedule_.reduces(i)) return kernels::reduce(dtype, op, at, at, buffer->ptr, r.count);
+    std::uint8_t* const at = static_cast<std::uint8_t*>(call_.output) + offset(r);
+    if (schedule_.reduces(i)) {
+      // What comes in the first step is the neighbour's input as it is; later it is a sum of scaled elements.
+      const kernels::Meeting meeting{true, schedule_.is_first_step(i), schedule_.reduces_last(i)};
+      const auto* const own = static_cast<const std::uint8_t*>(call_.input) + offset(r);
+      return kernels::reduce_scaled(call_.dtype, call_.op, at, own, buffer->ptr, r.count, call_.scaling, meeting);
+    }
     if (!place.in_scratch) return;
     wait_sends(schedule_.send_of_same_block(i) + 1);  // the memory is still being read
-    kernels::copy(dtype, at, buffer->ptr, r.count);
+    kernels::copy(call_.dtype, at, buffer->ptr, r.count);
   }
 
   RingAllreduce& ring_;
   const Schedule& schedule_;
-  std::uint8_t* const data_;
+  const Call& call_;
   const std::size_t element_;
   const std::uint64_t slot_;
   const int left_;
   const int right_;
+  std::unique_ptr<gloo::transport::UnboundBuffer> own_;  // the input; null when it is the output
   std::unique_ptr<gloo::transport::UnboundBuffer> out_;
   Place places_[kWindow];
   std::int64_t sent_ = 0;       // operations issued
   std::int64_t send_done_ = 0;  // operations waited for
 };
 
-void RingAllreduce::run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag) {
-  const std::size_t element = element_size(dtype);
-  const Schedule schedule(context_->rank, context_->size, count, static_cast<std::int64_t>(kSegmentBytes / element));
-  const std::uint64_t slot = gloo::Slot::build(kRingSlotPrefix, tag);
-  Run(*this, schedule, data, static_cast<std::size_t>(count) * element, element, slot).run(dtype, op);
+void RingAllreduce::run(const Call& call, std::uint32_t tag) {
+  const auto max_segment = static_cast<std::int64_t>(kSegmentBytes / element_size(call.dtype));
+  const Schedule schedule(context_->rank, context_->size, call.count, max_segment);
+  Run(*this, schedule, call, gloo::Slot::build(kRingSlotPrefix, tag)).run();
 }
 
 }  // namespace hvd::collectives

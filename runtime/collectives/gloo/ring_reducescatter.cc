@@ -69,21 +69,20 @@ RingReducescatter::RingReducescatter(std::shared_ptr<gloo::Context> context, Mil
 // i + kWindow is done; the right neighbour has posted the receive of our send i + kWindow long before that.
 class RingReducescatter::Run {
  public:
-  Run(RingReducescatter& ring, const Schedule& schedule, const void* input, void* output, std::size_t input_bytes,
-      std::size_t element, std::uint64_t slot)
-      : ring_(ring), schedule_(schedule), input_(static_cast<const std::uint8_t*>(input)),
-        output_(static_cast<std::uint8_t*>(output)), element_(element), slot_(slot),
+  Run(RingReducescatter& ring, const Schedule& schedule, const CollectiveCall& call, std::size_t input_bytes,
+      std::uint64_t slot)
+      : ring_(ring), schedule_(schedule), call_(call), element_(element_size(call.dtype)), slot_(slot),
         left_((ring.context_->rank + ring.context_->size - 1) % ring.context_->size),
         right_((ring.context_->rank + 1) % ring.context_->size),
         // Only read: Gloo's interface knows no memory that is not written.
-        whole_(ring.context_->createUnboundBuffer(const_cast<void*>(input), input_bytes)) {}
+        whole_(ring.context_->createUnboundBuffer(const_cast<void*>(call.input), input_bytes)) {}
 
-  void run(DataType dtype, ReduceOp op) {
+  void run() {
     const std::int64_t end = schedule_.operations();
     for (std::int64_t i = 0; i < std::min(kAhead, end); ++i) post(i);
     for (std::int64_t i = 0; i < end; ++i) {
       for (; sent_ < std::min(end, i + kAhead); ++sent_) send(sent_);
-      receive(i, dtype, op);
+      receive(i);
       if (i + kAhead < end) post(i + kAhead);
     }
     for (Segment& segment : ring_.segments_) wait_send(segment);
@@ -119,20 +118,26 @@ class RingReducescatter::Run {
     wait_send(segment);
     segment.buffer->recv(left_, slot_, 0, length(r));
   }
-  void receive(std::int64_t i, DataType dtype, ReduceOp op) {
+  void receive(std::int64_t i) {
     const Range r = schedule_.received(i);
     if (r.count == 0) return;
     gloo::transport::UnboundBuffer& buffer = *segment_of(i).buffer;
     buffer.waitRecv(ring_.wait_timeout_);
+    const bool is_last = schedule_.is_last_step(i);
     void* target = buffer.ptr;
-    if (schedule_.is_last_step(i)) target = output_ + static_cast<std::size_t>(r.begin - schedule_.part_begin()) * element_;
-    kernels::reduce(dtype, op, target, buffer.ptr, input_ + offset(r), r.count);
+    if (is_last) {
+      const auto begin = static_cast<std::size_t>(r.begin - schedule_.part_begin());
+      target = static_cast<std::uint8_t*>(call_.output) + begin * element_;
+    }
+    // What comes in the first step is the neighbour's input as it is; later it is a sum of scaled elements.
+    const kernels::Meeting meeting{schedule_.is_first_step(i), true, is_last};
+    const auto* const own = static_cast<const std::uint8_t*>(call_.input) + offset(r);
+    kernels::reduce_scaled(call_.dtype, call_.reduce_op, target, buffer.ptr, own, r.count, call_.scaling, meeting);
   }
 
   RingReducescatter& ring_;
   const Schedule& schedule_;
-  const std::uint8_t* const input_;
-  std::uint8_t* const output_;
+  const CollectiveCall& call_;
   const std::size_t element_;
   const std::uint64_t slot_;
   const int left_;
@@ -142,21 +147,20 @@ class RingReducescatter::Run {
   std::int64_t from_input_ = 0;  // sends from the input that were not waited for
 };
 
-void RingReducescatter::run(const void* input, void* output, const std::vector<std::int64_t>& counts, DataType dtype,
-                            ReduceOp op, std::uint32_t tag) {
+void RingReducescatter::run(const CollectiveCall& call, std::uint32_t tag) {
   if (segments_.empty()) {
     memory_.resize(2 * kWindow * kSegmentBytes);
     for (std::size_t i = 0; i < 2 * kWindow; ++i) {
       segments_.push_back({context_->createUnboundBuffer(memory_.data() + i * kSegmentBytes, kSegmentBytes), false});
     }
   }
-  const std::size_t element = element_size(dtype);
-  const Schedule schedule(context_->rank, counts, static_cast<std::int64_t>(kSegmentBytes / element),
+  const std::size_t element = element_size(call.dtype);
+  const Schedule schedule(context_->rank, call.rank_counts, static_cast<std::int64_t>(kSegmentBytes / element),
                           static_cast<std::int64_t>(kWindow));
   std::int64_t total = 0;
-  for (const std::int64_t count : counts) total += count;
+  for (const std::int64_t count : call.rank_counts) total += count;
   const std::uint64_t slot = gloo::Slot::build(kSlotPrefix, tag);
-  Run(*this, schedule, input, output, static_cast<std::size_t>(total) * element, element, slot).run(dtype, op);
+  Run(*this, schedule, call, static_cast<std::size_t>(total) * element, slot).run();
 }
 
 }  // namespace hvd::collectives

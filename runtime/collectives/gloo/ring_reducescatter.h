@@ -8,14 +8,14 @@
 #include <gloo/context.h>
 #include <gloo/transport/unbound_buffer.h>
 
-#include "horovod/types.h"
 #include "runtime/base/deadline.h"
+#include "runtime/collectives/backend.h"
 
 namespace hvd::collectives {
 
 // Reducescatter around the ring: the partial sum of each rank's part starts at that rank's right neighbour and comes
 // home after N-1 hops, (N-1)/N of the bytes over every link. The input is only read; partial sums live in a window of
-// segments that stays in the second-level cache. Every element is reduced on one rank per hop, in an order fixed by the
+// segments that stays in the second-level cache, and are scaled where they are made. Every element is reduced on one rank per hop, in an order fixed by the
 // ranks. Owned by a GlooBackend, used by one thread. Throws what Gloo throws.
 class RingReducescatter {
  public:
@@ -27,10 +27,8 @@ class RingReducescatter {
   // Requires: context->size > 1.
   RingReducescatter(std::shared_ptr<gloo::Context> context, Millis wait_timeout);
 
-  // `counts`: elements of each rank's part of `input`; `output`: this rank's part, elsewhere or in its place in `input`.
-  // `tag` differs between the calls in a row on one context.
-  void run(const void* input, void* output, const std::vector<std::int64_t>& counts, DataType dtype, ReduceOp op,
-           std::uint32_t tag);
+  // A reducescatter call. `tag` differs between the calls in a row on one context.
+  void run(const CollectiveCall& call, std::uint32_t tag);
 
  private:
   class Run;

@@ -32,6 +32,29 @@ bool can_scale(DataType dtype);
 //    type wraps around like a sum; one outside int64 stops at its ends, and NaN becomes 0.
 void scale_copy(DataType dtype, void* dst, const void* src, std::int64_t n, double factor);
 
+// What is done to the elements of a reduction besides reducing them; nothing by default.
+struct Scaling {
+  double before = 1.0;  // every rank's elements are multiplied with it first
+  double after = 1.0;   // the result is multiplied with it,
+  int divisor = 1;      // and divided by this, truncating, which is for integers alone
+
+  bool changes_result() const { return after != 1.0 || divisor != 1; }
+};
+
+// dst[i] = what `scaling` makes of the result src[i]; dst may be src, otherwise the ranges don't overlap.
+void scale_result(DataType dtype, void* dst, const void* src, std::int64_t n, const Scaling& scaling);
+
+// Where a rank's elements meet those that a ring brings: dst[i] = op(a[i], b[i]), both scaled as far as they have not
+// been, and the result scaled when it is the last. In pieces that stay in the first-level cache, and with the bits that
+// separate passes over the memory give. dst may be a or b; otherwise the ranges don't overlap.
+struct Meeting {
+  bool scale_a = false;
+  bool scale_b = false;
+  bool is_last = false;
+};
+void reduce_scaled(DataType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::int64_t n,
+                   const Scaling& scaling, Meeting meeting);
+
 // dst[i] = src[i].
 void copy(DataType dtype, void* dst, const void* src, std::int64_t n);
 

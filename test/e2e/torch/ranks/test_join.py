@@ -182,3 +182,16 @@ def reference_parameters() -> list[torch.Tensor]:
             (sum(losses(model, rank, step) for rank in active) / hvd.size()).backward()
             optimizer.step()
     return list(model.parameters())
+
+
+def test_factors_of_a_large_tensor_beside_ranks_that_joined(several_ranks: None) -> None:
+    """It runs alone and is scaled on its way through the ranks, also through those that give zeros."""
+    for dtype in (torch.float32, torch.int64):
+        if hvd.rank() == 0:
+            own = torch.arange(1 << 19).to(dtype)
+            factors = {"prescale_factor": 2.0, "postscale_factor": 4.0, "name": "scaled"}
+            assert torch.equal(hvd.allreduce(own, op=hvd.Sum, **factors), own * 8)
+            mean = hvd.allreduce_(own.clone(), name="mean")
+            expected = own / hvd.size() if dtype is torch.float32 else own // hvd.size()
+            assert torch.allclose(mean, expected)
+        hvd.join()
