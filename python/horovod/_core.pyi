@@ -121,6 +121,12 @@ def enqueue(
     the tensors alive; `result` is what wait() gives.
     """
 
+def new_output(shape: Sequence[int], dtype: int) -> Any:
+    """A DLPack capsule over memory of the core for a result; a large one's pages were used before, so they cost nothing.
+
+    Raises HorovodInternalError before init(), MemoryError.
+    """
+
 def enqueue_alltoall(
     name: str,
     data_ptr: int,
@@ -171,6 +177,12 @@ class RepeatedAllreduce:
     def wait(self) -> None:
         """Blocks without the GIL until the last submission ended; raises its error."""
 
+def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
+    """Blocks without the GIL until all have ended; gives what each wait() gives, or raises the first one's error.
+
+    KeyboardInterrupt leaves them in flight: they may be waited for again.
+    """
+
 def built_with() -> dict[str, int]:
     """What this build has: gloo 1, mpi 0, nccl 0, cuda 0, rocm 0, ddl 0, ccl 0."""
 
@@ -182,6 +194,9 @@ def process_sets() -> dict[int, list[int]]:
 
 def pending_operations() -> list[str]:
     """Names of the operations that this rank submitted and that have not ended, in the order of submission."""
+
+def process_set_size(process_set: int) -> int:
+    """The number of its members; 0 when there is no such set."""
 
 def add_process_set(ranks: Sequence[int]) -> int:
     """Registers a process set and gives its id. Blocks without the GIL until every rank has asked for the same.

@@ -1,16 +1,11 @@
 #include "python/src/dlpack.h"
 
 #include <cstdint>
-#include <algorithm>
-#include <cstdlib>
-#include <new>
 #include <utility>
 
 namespace hvd::python {
 
 namespace {
-
-constexpr std::size_t kAlignment = 64;
 
 // The C structures of DLPack's ABI (unversioned form).
 struct DLDevice {
@@ -41,7 +36,7 @@ struct DLManagedTensor {
 struct Export {
   DLManagedTensor managed{};
   Shape shape;
-  std::shared_ptr<CoreBuffer> buffer;
+  std::shared_ptr<void> memory;
 };
 
 DLDataType dl_type(DataType dtype) {
@@ -64,19 +59,12 @@ DLDataType dl_type(DataType dtype) {
 
 }  // namespace
 
-CoreBuffer::CoreBuffer(std::size_t bytes)
-    : data_(std::aligned_alloc(kAlignment, (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment)) {
-  if (data_ == nullptr) throw std::bad_alloc();
-}
-
-CoreBuffer::~CoreBuffer() { std::free(data_); }
-
-pybind11::capsule to_dlpack(std::shared_ptr<CoreBuffer> buffer, const Shape& shape, DataType dtype) {
+pybind11::capsule to_dlpack(std::shared_ptr<void> memory, const Shape& shape, DataType dtype) {
   auto owner = std::make_unique<Export>();
   owner->shape = shape;
-  owner->buffer = std::move(buffer);
+  owner->memory = std::move(memory);
   DLTensor& tensor = owner->managed.dl_tensor;
-  tensor.data = owner->buffer->data();
+  tensor.data = owner->memory.get();
   tensor.device = {1, 0};
   tensor.ndim = static_cast<std::int32_t>(shape.size());
   tensor.dtype = dl_type(dtype);

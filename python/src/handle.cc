@@ -12,14 +12,17 @@ namespace hvd::python {
 
 namespace {
 
+// The threads that would finish it exist only in the process that submitted it.
+void require_same_process(const HandlePtr& handle, const ForkMark& submitted) {
+  if (handle->done() || submitted.same_process()) return;
+  raise_if_error(Status::precondition("submitted before a fork(): only the parent can wait for it"));
+}
+
 // `given_up`: whether to stop waiting; asked between slices.
 template <typename GivenUp>
 void wait_unless(const HandlePtr& handle, const ForkMark& submitted, GivenUp&& given_up) {
   if (!handle->done()) {
-    // The threads that would finish it exist only in the process that submitted it.
-    if (!submitted.same_process()) {
-      raise_if_error(Status::precondition("submitted before a fork(): only the parent can wait for it"));
-    }
+    require_same_process(handle, submitted);
     wait_interruptibly(
         [&](std::chrono::milliseconds slice) { return handle->wait_for(slice) || given_up(); });
   }
@@ -41,6 +44,24 @@ void wait_for_handle_in_callback(const HandlePtr& handle, const ForkMark& submit
   wait_unless(handle, submitted, [] { return interrupts().closed(); });
 }
 
+std::vector<py::object> PyHandle::wait_all(const std::vector<PyHandle>& handles) {
+  for (const PyHandle& each : handles) require_same_process(each.handle_, each.submitted_);
+  std::size_t ended = 0;
+  const auto wait_for = [&](std::chrono::milliseconds slice) {
+    while (ended < handles.size() && handles[ended].handle_->wait_for(slice)) ++ended;
+    return ended == handles.size();
+  };
+  wait_interruptibly(wait_for);
+  release_dropped_objects();
+  std::vector<py::object> results;
+  results.reserve(handles.size());
+  for (const PyHandle& each : handles) {
+    raise_if_error(each.handle_->status());
+    results.push_back(each.result_);
+  }
+  return results;
+}
+
 bool PyHandle::done() const {
   release_dropped_objects();
   return handle_->done();
@@ -48,10 +69,10 @@ bool PyHandle::done() const {
 
 py::capsule PyHandle::output_dlpack() const {
   require_done();
-  if (output_ == nullptr || output_->buffer == nullptr) {
+  if (output_ == nullptr || output_->memory == nullptr) {
     throw py::value_error("this operation has no output of its own: it wrote to the given memory");
   }
-  return to_dlpack(std::exchange(output_->buffer, nullptr), handle_->output_shape(), dtype_);
+  return to_dlpack(std::exchange(output_->memory, nullptr), handle_->output_shape(), dtype_);
 }
 
 std::vector<std::int64_t> PyHandle::received_splits() const {

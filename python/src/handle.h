@@ -14,7 +14,8 @@ namespace hvd::python {
 
 // Receives the memory of a result whose shape only the core knows. Written once, by a lane, before the handle is done.
 struct OutputSlot {
-  std::shared_ptr<CoreBuffer> buffer;
+  std::shared_ptr<PagePool> pages;  // where it comes from
+  std::shared_ptr<void> memory;
 };
 
 // Waits without the GIL until `handle` is done; raises its error, KeyboardInterrupt, or HorovodInternalError in a child
@@ -39,6 +40,8 @@ class PyHandle {
     wait_for_handle_in_callback(handle_, submitted_);
     return result_;
   }
+  // Waits for several with one release of the GIL. Raises the first one's error when all have ended.
+  static std::vector<pybind11::object> wait_all(const std::vector<PyHandle>& handles);
   // These three raise ValueError unless done().
   pybind11::capsule output_dlpack() const;
   std::vector<std::int64_t> received_splits() const;

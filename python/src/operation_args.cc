@@ -1,7 +1,9 @@
 #include "python/src/operation_args.h"
 
-#include <new>
 #include <utility>
+
+#include "python/src/session_slot.h"
+#include "runtime/base/page_pool.h"
 
 namespace hvd::python {
 
@@ -21,12 +23,9 @@ Operation make_operation(TensorArgs tensor, const CommonArgs& common, const std:
   if (tensor.output == 0 && slot != nullptr) {
     const std::size_t item = element_size(operation.input.dtype);
     operation.allocate_output = [slot, item](const Shape& shape) -> Result<void*> {
-      try {
-        slot->buffer = std::make_shared<CoreBuffer>(static_cast<std::size_t>(num_elements(shape)) * item);
-      } catch (const std::bad_alloc&) {
-        return Status::internal("out of memory for an output of shape " + to_string(shape));
-      }
-      return slot->buffer->data();
+      slot->memory = slot->pages->take(static_cast<std::size_t>(num_elements(shape)) * item);
+      if (slot->memory == nullptr) return Status::internal("out of memory for an output of shape " + to_string(shape));
+      return slot->memory.get();
     };
   }
   return operation;
@@ -34,7 +33,8 @@ Operation make_operation(TensorArgs tensor, const CommonArgs& common, const std:
 
 std::shared_ptr<OutputSlot> slot_for(OpType op, std::uintptr_t output) {
   const bool core_allocates = op == OpType::kAllgather || op == OpType::kAlltoall || op == OpType::kReducescatter;
-  return core_allocates && output == 0 ? std::make_shared<OutputSlot>() : nullptr;
+  if (!core_allocates || output != 0) return nullptr;
+  return std::make_shared<OutputSlot>(OutputSlot{session_slot().require_running()->pages(), nullptr});
 }
 
 }  // namespace hvd::python

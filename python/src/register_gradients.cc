@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "horovod/session.h"
 #include "python/src/enqueue.h"
@@ -41,16 +42,26 @@ class RepeatedAllreduce {
     submitted_.emplace(submit(std::move(operation), nullptr));
   }
 
-  void wait() {
+  // A copy: start() may replace it while somebody waits without the GIL.
+  PyHandle submitted() const {
     if (!submitted_) throw py::value_error("nothing was submitted that could be waited for");
-    const PyHandle handle = *submitted_;  // start() may replace it while the GIL is away
-    handle.wait();
+    return *submitted_;
   }
 
  private:
   Operation operation_;  // without memory
   std::optional<PyHandle> submitted_;
 };
+
+std::vector<py::object> wait_all(const std::vector<py::object>& submitted) {
+  std::vector<PyHandle> handles;
+  handles.reserve(submitted.size());
+  for (const py::object& each : submitted) {
+    const bool is_repeated = py::isinstance<RepeatedAllreduce>(each);
+    handles.push_back(is_repeated ? each.cast<const RepeatedAllreduce&>().submitted() : each.cast<const PyHandle&>());
+  }
+  return PyHandle::wait_all(handles);
+}
 
 }  // namespace
 
@@ -59,7 +70,8 @@ void register_gradients(py::module_& module) {
       .def(py::init<std::string, Shape, int, int, double, double, std::int32_t>(), py::arg("name"), py::arg("shape"),
            py::arg("dtype"), py::arg("reduce_op"), py::arg("prescale"), py::arg("postscale"), py::arg("process_set"))
       .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("keep"))
-      .def("wait", &RepeatedAllreduce::wait);
+      .def("wait", [](const RepeatedAllreduce& repeated) { repeated.submitted().wait(); });
+  module.def("wait_all", &wait_all, py::arg("submitted"));
 }
 
 }  // namespace hvd::python

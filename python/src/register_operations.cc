@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include <new>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "python/src/operation_args.h"
 #include "python/src/registration.h"
 #include "python/src/session_slot.h"
+#include "runtime/base/page_pool.h"
 
 namespace py = pybind11;
 
@@ -26,6 +28,15 @@ PyHandle enqueue_alltoall(std::string name, std::uintptr_t data, Shape shape, in
   Operation operation = make_operation({std::move(name), data, 0, std::move(shape), dtype, device}, common, slot);
   operation.splits = std::move(splits);
   return submit(std::move(operation), std::move(slot));
+}
+
+// Memory for a result that the caller gives to the core; see docs/design/output-memory.md.
+py::capsule new_output(const Shape& shape, int dtype) {
+  const auto type = checked<DataType>(dtype, kDataTypeCount, "dtype");
+  const auto bytes = static_cast<std::size_t>(num_elements(shape)) * element_size(type);
+  auto memory = session_slot().require_running()->pages()->take(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return to_dlpack(std::move(memory), shape, type);
 }
 
 using GroupEntry = std::tuple<std::string, std::uintptr_t, std::uintptr_t, Shape, int, int>;
@@ -74,6 +85,7 @@ void register_operations(py::module_& module) {
       .def("received_splits", &PyHandle::received_splits)
       .def("value", &PyHandle::value);
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));
+  module.def("new_output", &new_output, py::arg("shape"), py::arg("dtype"));
   module.def("enqueue_alltoall", &enqueue_alltoall, py::arg("name"), py::arg("data_ptr"), py::arg("shape"),
              py::arg("dtype"), py::arg("device"), py::arg("splits"), py::arg("process_set"), py::arg("keep"));
   module.def("enqueue_group", &enqueue_group, py::arg("op"), py::arg("entries"), py::arg("reduce_op"),

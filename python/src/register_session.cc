@@ -131,6 +131,8 @@ void register_session(pybind11::module_& module) {
   def_topology(module, "epoch", &JobTopology::epoch);
   module.def("process_sets", [] { return session_slot().require_topology()->process_sets(); });
   module.def("pending_operations", [] { return session_slot().require_topology()->pending(); });
+  module.def("process_set_size", [](std::int32_t id) { return session_slot().require_topology()->process_set_size(id); },
+             pybind11::arg("process_set"));
   module.def("add_process_set", &add_process_set, pybind11::arg("ranks"));
   module.def("remove_process_set", &remove_process_set, pybind11::arg("process_set"));
 }

@@ -12,6 +12,7 @@ namespace hvd {
 class HVD_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
  public:
   void lock() HVD_THREAD_ATTRIBUTE(acquire_capability()) { mutex_.lock(); }
+  bool try_lock() HVD_THREAD_ATTRIBUTE(try_acquire_capability(true)) { return mutex_.try_lock(); }
   void unlock() HVD_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   std::mutex& native() { return mutex_; }
 

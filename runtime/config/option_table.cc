@@ -48,6 +48,8 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_ELASTIC", "0", K::kBool, &C::elastic, "elastic mode: ranks may come and go"},
     {"HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
      "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},
+    {"HOROVOD_IDLE_OUTPUT_BYTES", "1073741824", K::kBytes, &C::idle_output_bytes,
+     "most memory of results that are gone that a rank keeps for the next ones, for 10 seconds; 0: none", 0, kMaxBytes},
     {"HOROVOD_CYCLE_TIME", "", K::kReal, &C::cycle_time,
      "longest delay in ms that may be spent on collecting a larger batch; unset: none", 0, 3'600'000},
     {"HOROVOD_CACHE_CAPACITY", "1024", K::kInteger, &C::cache_capacity,

@@ -39,6 +39,7 @@ struct RuntimeConfig {
   // Batching.
   std::int64_t fusion_threshold = 134'217'728;  // bytes; 0: no fusion
   std::optional<std::chrono::duration<double, std::milli>> cycle_time;  // unset: no batching delay
+  std::int64_t idle_output_bytes = 1'073'741'824;  // memory kept for the results to come
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
   bool disable_group_fusion = false;
   bool dynamic_process_sets = false;

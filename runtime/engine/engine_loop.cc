@@ -17,6 +17,9 @@ namespace {
 // was. The engine waits so long for that better reason before it reports its own.
 constexpr Millis kLaneErrorGrace{200};
 
+// How often idle memory is looked at.
+constexpr Millis kIdlePagesPeriod{5000};
+
 // Submissions that follow each other faster than this are a burst.
 constexpr std::chrono::microseconds kBurstGap{20};
 
@@ -44,6 +47,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
     lane_grace_.emplace(loop_.uv(), [this] { lane_grace_over(); });
+    idle_pages_.emplace(loop_.uv(), [this] { options_.pages->release_idle(SteadyClock::now()); });
+    idle_pages_->start_repeating(kIdlePagesPeriod);
   });
 }
 
@@ -299,6 +304,7 @@ void EngineLoop::finish(Deadline deadline) {
     executor_.drop_backends();
     timer_.reset();
     lane_grace_.reset();
+    idle_pages_.reset();
     if (links_ == nullptr) return shared->closed.set();
     links_->close([shared] { shared->closed.set(); });
   });

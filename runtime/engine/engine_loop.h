@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/event.h"
+#include "runtime/base/page_pool.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/set_changes.h"
@@ -24,6 +25,7 @@ struct EngineOptions {
   topology::Membership membership;
   negotiation::CoordinatorOptions coordinator;  // used on rank 0 only
   negotiation::WorkerOptions worker;
+  std::shared_ptr<PagePool> pages;  // its idle memory is given up in time
 };
 
 // The thread hvd-engine: moves operations from the table through negotiation to the executor. It alone touches the control
@@ -98,6 +100,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<wire::Stop> stop_reason_;
   std::optional<loop::Timer> timer_;       // worker's and coordinator's deadlines
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
+  std::optional<loop::Timer> idle_pages_;  // releases memory that nobody used for a while
   std::optional<Status> lane_error_;
   std::vector<EntryPtr> lane_failures_;  // wait for the reason
   std::atomic<bool> pump_posted_{false};

@@ -30,8 +30,16 @@ JobTopology make_topology(const config::RuntimeConfig& config, std::uint64_t epo
   return topology;
 }
 
-engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const JobTopology& job) {
+std::shared_ptr<PagePool> make_pages(const config::RuntimeConfig& config) {
+  PagePool::Limits limits;
+  limits.idle_bytes = static_cast<std::size_t>(config.idle_output_bytes);
+  return PagePool::make(limits);
+}
+
+engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const JobTopology& job,
+                                          std::shared_ptr<PagePool> pages) {
   engine::EngineOptions options;
+  options.pages = std::move(pages);
   options.membership = {job.epoch,      job.rank,       job.size,      job.local_rank,
                         job.local_size, job.cross_rank, job.cross_size};
   options.coordinator.size = job.size;
@@ -53,10 +61,11 @@ class SessionImpl final : public Session {
  public:
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
       : topology_(make_topology(config, network ? network->epoch() : 0)),
+        pages_(make_pages(config)),
         network_(std::move(network)),
         table_(topology_.rank, topology::ProcessSetTable(topology_.size), recorder_),
         set_changes_(topology::ProcessSetTable(topology_.size)),
-        engine_(make_engine_options(config, topology_), table_, set_changes_, recorder_, timeline_,
+        engine_(make_engine_options(config, topology_, pages_), table_, set_changes_, recorder_, timeline_,
                 network_ ? network_->backend_factory() : engine::BackendFactory(),
                 [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
@@ -99,6 +108,8 @@ class SessionImpl final : public Session {
     return set_changes_.sets();
   }
 
+  int process_set_size(std::int32_t id) const override { return set_changes_.set_size(id); }
+
   Result<HandlePtr> add_process_set(std::vector<int> ranks) override {
     wire::SetChange change;
     change.kind = wire::SetChange::Kind::kAdd;
@@ -128,6 +139,8 @@ class SessionImpl final : public Session {
 
   std::vector<std::string> pending() const override { return table_.pending(); }
 
+  std::shared_ptr<PagePool> pages() const override { return pages_; }
+
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
     if (!is_alone_in_leaving()) return;
@@ -156,6 +169,7 @@ class SessionImpl final : public Session {
     }
     engine_.finish(deadline);
     network_.reset();
+    pages_->close();
   }
 
   void abandon_after_fork() override {
@@ -186,6 +200,7 @@ class SessionImpl final : public Session {
   }
 
   const JobTopology topology_;
+  const std::shared_ptr<PagePool> pages_;
   recorder::FlightRecorder recorder_;
   timeline::NullTimelineSink timeline_;
   std::unique_ptr<engine::Network> network_;

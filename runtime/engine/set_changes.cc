@@ -86,6 +86,12 @@ void SetChanges::close(const Status& why) {
   for (const HandlePtr& handle : orphans) handle->state().finish(why);
 }
 
+int SetChanges::set_size(std::int32_t id) const {
+  const MutexLock lock(mutex_);
+  const topology::ProcessSet* const set = table_.find(id);
+  return set == nullptr ? 0 : set->size();
+}
+
 std::map<std::int32_t, std::vector<int>> SetChanges::sets() const {
   const MutexLock lock(mutex_);
   std::map<std::int32_t, std::vector<int>> out;

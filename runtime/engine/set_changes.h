@@ -35,6 +35,8 @@ class SetChanges {
 
   // Process set id -> global ranks.
   std::map<std::int32_t, std::vector<int>> sets() const HVD_EXCLUDES(mutex_);
+  // Members of one set; 0 when there is none.
+  int set_size(std::int32_t id) const HVD_EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;

@@ -111,6 +111,18 @@ class RepeatedAllreduce:
         self._handle.wait()
 
 
+def wait_all(submitted: Sequence[Any]) -> list[Any]:
+    results, error = [], None
+    for each in submitted:
+        try:
+            results.append(each.wait())
+        except Exception as raised:
+            error = error or raised
+    if error is not None:
+        raise error
+    return results
+
+
 @dataclass
 class FakeCore:
     """What the module object below delegates to. Tests read `calls` and set the rest."""
@@ -172,6 +184,12 @@ class FakeCore:
 
     def process_sets(self) -> dict[int, list[int]]:
         return {0: list(range(self._number(self.world))), **self.sets}
+
+    def process_set_size(self, process_set: int) -> int:
+        return len(self.process_sets().get(process_set, ()))
+
+    def new_output(self, shape: Sequence[int], dtype: int) -> Any:
+        return to_dlpack(torch.empty(tuple(shape), dtype=list(DTYPES.values())[dtype]))
 
     def add_process_set(self, ranks: Sequence[int]) -> int:
         if list(ranks) in self.process_sets().values():
@@ -258,10 +276,11 @@ def make_module(core: FakeCore) -> ModuleType:
     methods = (
         "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch "
-        "process_sets add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
+        "process_sets process_set_size new_output add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})
     classes = {"Handle": Handle, "RepeatedAllreduce": repeated}
+    functions["wait_all"] = wait_all
     vars(module).update(constants, **functions, **classes, __version__="0.29.0", __file__="fake_core.so")
     return module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from typing import Any
@@ -286,3 +287,16 @@ def test_operations_add_no_warnings(fake: Any) -> None:
         warnings.simplefilter("error")
         fake.hvd.allgather(torch.tensor([True]))
         fake.hvd.allreduce(torch.ones(2, requires_grad=True)).sum().backward()
+
+
+def test_help_names_every_argument_and_what_is_raised(fake: Any) -> None:
+    hvd = fake.hvd
+    for name in ("allreduce", "grouped_allreduce", "allgather", "broadcast", "alltoall", "reducescatter"):
+        call = getattr(hvd, name)
+        text = inspect.getdoc(call) or ""
+        missing = [argument for argument in inspect.signature(call).parameters if f"{argument}:" not in text]
+        assert not set(missing) - {"average", "prescale_factor", "postscale_factor"}, (name, missing)
+        assert all(word in text for word in (*missing, "ValueError", "HorovodInternalError")), name
+    collectives = hvd.__all__[hvd.__all__.index("allreduce") : hvd.__all__.index("Compression")]
+    short = [name for name in collectives if len((inspect.getdoc(getattr(hvd, name)) or "").split()) < 15]
+    assert short == []

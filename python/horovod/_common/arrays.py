@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from horovod._common.handles import PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
@@ -65,23 +64,16 @@ def _movable(array: Array) -> tuple[Array, int]:
     return array.reshape((*array.shape, 1)).view(np.uint8), core.DTYPE_UINT8
 
 
-class _InCallback:
-    """An operation that may be waited for by a thread of the framework, which main waits for in its turn."""
-
-    __slots__ = ("_native",)
-
-    def __init__(self, native: Handle) -> None:
-        self._native = native
-
-    def done(self) -> bool:
-        return self._native.done()
-
-    def wait(self) -> None:
-        self._native.wait_in_callback()
-
-
 def _wait_for(started: Sequence[Handle]) -> None:
-    PendingGroup([_InCallback(native) for native in started]).wait()
+    """Waits for all, also on a thread of the framework that main waits for; raises the first error."""
+    error: Exception | None = None
+    for native in started:
+        try:
+            native.wait_in_callback()
+        except Exception as raised:
+            error = error or raised
+    if error is not None:
+        raise error
 
 
 class Exported:

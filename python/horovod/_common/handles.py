@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from horovod._common.native import core
+
 if TYPE_CHECKING:
     from horovod._core import Handle
 
@@ -43,32 +45,23 @@ class PendingCall:
 
 
 class PendingGroup:
-    """Several operations with a list of results. All have ended when wait() returns or raises the first error.
+    """Several operations with a list of results, each made by `finish` from its native handle if that is given.
 
-    wait() may be called again after KeyboardInterrupt and goes on with the first member that it has no answer from.
+    All have ended when wait() returns or raises the first error. After KeyboardInterrupt it may be called again.
     """
 
-    __slots__ = ("_error", "_members", "_results")
+    __slots__ = ("_finish", "_natives")
 
-    def __init__(self, members: Sequence[Pending]) -> None:
-        self._members = members
-        self._results: list[Any] = []
-        self._error: Exception | None = None
+    def __init__(self, natives: Sequence[Handle], finish: Callable[[Handle], Any] | None = None) -> None:
+        self._natives = natives
+        self._finish = finish
 
     def done(self) -> bool:
-        return all(member.done() for member in self._members[len(self._results) :])
+        return all(native.done() for native in self._natives)
 
     def wait(self) -> list[Any]:
-        for member in self._members[len(self._results) :]:
-            result = None
-            try:
-                result = member.wait()
-            except Exception as error:
-                self._error = self._error or error
-            self._results.append(result)
-        if self._error is not None:
-            raise self._error
-        return self._results
+        results = core.wait_all(self._natives)
+        return results if self._finish is None else [self._finish(native) for native in self._natives]
 
 
 class HandleTable:

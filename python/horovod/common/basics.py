@@ -101,33 +101,35 @@ class HorovodBasics:
             self.shutdown()
 
     def is_initialized(self) -> bool:
-        """True between init() and shutdown(). Never raises."""
+        """True between init() and shutdown(), also after a failure of the session. Never raises."""
         return core.is_initialized()
 
     # Topology. Each raises ValueError unless initialised.
 
     def rank(self) -> int:
-        """This process' number among all ranks."""
+        """This process' number among all ranks, from 0 to size() - 1. ValueError before init() and after shutdown()."""
         return core.rank()
 
     def size(self) -> int:
-        """The number of ranks."""
+        """The number of ranks: of processes that train together. ValueError before init() and after shutdown()."""
         return core.size()
 
     def local_rank(self) -> int:
-        """This process' number among the ranks of its host."""
+        """This process' number among the ranks of its host, from 0. ValueError before init() and after shutdown()."""
         return core.local_rank()
 
     def local_size(self) -> int:
-        """The number of ranks on this host."""
+        """The number of ranks on this host. ValueError before init() and after shutdown()."""
         return core.local_size()
 
     def cross_rank(self) -> int:
-        """This host's number among the hosts that have a rank with this local rank."""
+        """This host's number among the hosts that have a rank with this local rank. ValueError before init() and after
+        shutdown().
+        """
         return core.cross_rank()
 
     def cross_size(self) -> int:
-        """The number of hosts that have a rank with this local rank."""
+        """The number of hosts that have a rank with this local rank. ValueError before init() and after shutdown()."""
         return core.cross_size()
 
     def is_homogeneous(self) -> bool:
@@ -211,7 +213,7 @@ class HorovodBasics:
         return True
 
     def _process_set_size(self, process_set_id: int) -> int:
-        return len(self._ranks_of_set(process_set_id))
+        return core.process_set_size(process_set_id) or len(self._ranks_of_set(process_set_id))  # which raises
 
     def _process_set_rank(self, process_set_id: int) -> int:
         ranks = self._ranks_of_set(process_set_id)

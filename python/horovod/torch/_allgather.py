@@ -67,7 +67,19 @@ class _Allgather(torch.autograd.Function):
 def allgather(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """Concatenates the tensors of all ranks along dimension 0, in which they may differ. Differentiable."""
+    """Concatenates the tensors of all ranks along dimension 0, in rank order, into a new tensor. Differentiable.
+
+    Arguments:
+        tensor: dense, contiguous, on the CPU, with one or more dimensions. The first may differ between ranks (0 is
+            fine); the others and the type may not.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
+    """
     result: torch.Tensor
     if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
         result = _Allgather.apply(tensor, name, process_set)  # type: ignore[no-untyped-call]
@@ -77,7 +89,11 @@ def allgather(
 
 
 def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
-    """Starts an allgather; synchronize(handle) gives the concatenated tensor."""
+    """Starts an allgather; synchronize(handle) gives the concatenated tensor.
+
+    Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
+    allgather(); what fails between ranks is raised by synchronize().
+    """
     return file(_start_allgather(tensor, name, process_set, _gathered_tensor))
 
 
@@ -99,7 +115,7 @@ def _start_grouped_allgather(
         1.0,
         process_set,
     )
-    return number, PendingGroup([PendingCall(native, finish) for native in natives])
+    return number, PendingGroup(natives, finish)
 
 
 class _GroupedAllgather(torch.autograd.Function):
@@ -126,7 +142,11 @@ class _GroupedAllgather(torch.autograd.Function):
 def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
-    """Allgathers several tensors together. Differentiable."""
+    """Allgathers several tensors together; none before every rank has submitted all. Gives a list. Differentiable.
+
+    Every rank passes as many tensors, each as for allgather(): first dimensions may differ between ranks and within the
+    group. Other arguments and errors as for allgather().
+    """
     if in_autograd(tensors):
         return list(_GroupedAllgather.apply(name, process_set, *tensors))  # type: ignore[no-untyped-call]
     return _start_grouped_allgather(tensors, name, process_set, _gathered_tensor)[1].wait()
@@ -135,7 +155,11 @@ def grouped_allgather(
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Starts a grouped allgather; synchronize(handle) gives the list of concatenated tensors."""
+    """Starts a grouped allgather; synchronize(handle) gives the list of concatenated tensors.
+
+    Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
+    errors as for grouped_allgather().
+    """
     return file(_start_grouped_allgather(tensors, name, process_set, _gathered_tensor))
 
 

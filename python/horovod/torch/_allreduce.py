@@ -9,7 +9,7 @@ import torch
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._session import file, handle_average_backwards_compatibility, submit
-from horovod.torch._tensors import check_op, reducible
+from horovod.torch._tensors import check_op, new_result, reducible
 from horovod.torch.compression import Compression, Compressor
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _start_allreduce(
         check_op(op, process_set, "allreduce")
     dtype = reducible(tensor, op, "allreduce")
     if output is None:
-        output = torch.empty_like(tensor)
+        output = new_result(tensor, dtype)
     return submit(_ALLREDUCE, "allreduce", name, tensor, dtype, output, op, prescale, postscale, 0, process_set)
 
 
@@ -88,7 +88,25 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces `tensor` over all ranks of the set into a new tensor. Differentiable. The default op is Average."""
+    """Reduces `tensor` over all ranks of the set into a new tensor, and waits for it. Differentiable.
+
+    Arguments, the same on all ranks but for the tensor's elements:
+        tensor: dense, contiguous, on the CPU, of one shape and type on all ranks; bool only with Min and Max. It stays
+            as it is, and the result has its shape and type.
+        op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        compression: Compression.fp16 sends floating-point elements as float16.
+        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
+
+    >>> hvd.allreduce(torch.tensor([1.0]), op=hvd.Sum)  # on each of two ranks
+    tensor([2.])
+    """
     op = handle_average_backwards_compatibility(op, average)
     compressed, ctx = compression.compress(tensor)
     reduced = reduce_now(compressed, name, op, prescale_factor, postscale_factor, process_set)
@@ -104,7 +122,11 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an allreduce into a new tensor; synchronize(handle) gives it."""
+    """Starts an allreduce into a new tensor; synchronize(handle) gives it.
+
+    Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and ValueError as for
+    allreduce(); what fails between ranks is raised by synchronize().
+    """
     op = handle_average_backwards_compatibility(op, average)
     return file(_start_allreduce(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
 
@@ -118,7 +140,11 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces `tensor` over all ranks of the set, in place."""
+    """Reduces `tensor` over all ranks of the set, in place, and gives the tensor itself. Not differentiable.
+
+    Arguments, shapes and errors as for allreduce(). Autograd is told of the write: a backward pass that needs the old
+    values raises.
+    """
     op = handle_average_backwards_compatibility(op, average)
     return _finish(_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))
 
@@ -132,6 +158,10 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an allreduce in place; synchronize(handle) gives the tensor itself."""
+    """Starts an allreduce in place; synchronize(handle) gives the tensor itself.
+
+    Returns an int at once. `tensor` must not be read or written until synchronize() has returned. Arguments and errors
+    as for allreduce_(); what fails between ranks is raised by synchronize().
+    """
     op = handle_average_backwards_compatibility(op, average)
     return file(_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))

@@ -117,7 +117,20 @@ def alltoall(
     """Sends the first splits[0] rows to the first rank of the set, the next splits[1] to the second, and so on.
 
     Gives the rows that came from all ranks, in rank order; with `splits` also an int32 tensor of how many came from
-    each, on the device of `splits`. Without `splits` every rank gets an equal share. Differentiable.
+    each, on the device of `splits`. Differentiable.
+
+    Arguments:
+        tensor: dense, contiguous, on the CPU, with one or more dimensions; all but the first, and the type, are the
+            same on all ranks.
+        splits: a list or an int32 tensor with one number of rows for each rank of the set, together no more than there
+            are; without it every rank gets an equal share.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
     """
     output, received = _exchange(tensor, _splits_tensor(splits), name, process_set)
     return output if splits is None else (output, received)
@@ -129,5 +142,9 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an alltoall; synchronize(handle) gives the output and the received splits, always both."""
+    """Starts an alltoall; synchronize(handle) gives the output and the received splits, always both.
+
+    Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
+    alltoall(); what fails between ranks is raised by synchronize().
+    """
     return file(_start_alltoall(tensor, _splits_tensor(splits), name, process_set))

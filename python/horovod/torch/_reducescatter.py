@@ -78,7 +78,7 @@ def _start_grouped_reducescatter(
         postscale,
         process_set,
     )
-    return number, PendingGroup([PendingCall(native, _output) for native in natives])
+    return number, PendingGroup(natives, _output)
 
 
 def _scaled_gradient(grad: torch.Tensor, parameters: tuple[int, float, float, ProcessSet]) -> torch.Tensor:
@@ -144,7 +144,20 @@ def reducescatter(
 ) -> torch.Tensor:
     """Reduces `tensor` over all ranks of the set; each keeps its rows of the result. Differentiable.
 
-    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks one more. Ops are Average and Sum only.
+    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks one more.
+
+    Arguments, the same on all ranks but for the tensor's elements:
+        tensor: dense, contiguous, on the CPU, with one or more dimensions, of one shape and type on all ranks.
+        op: Average (the default) or Sum.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        compression: Compression.fp16 sends floating-point elements as float16.
+        process_set: the ranks that take part, this one among them.
+        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised. Also for another op.
     """
     compressed, ctx = compression.compress(tensor)
     result: torch.Tensor
@@ -163,7 +176,11 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts a reducescatter; synchronize(handle) gives this rank's rows."""
+    """Starts a reducescatter; synchronize(handle) gives this rank's rows.
+
+    Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
+    reducescatter(); what fails between ranks is raised by synchronize().
+    """
     return file(_start_reducescatter(tensor, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -176,7 +193,11 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """Reduces and scatters several tensors together. Differentiable."""
+    """Reduces and scatters several tensors together; none before every rank has submitted all. Differentiable.
+
+    Every rank passes as many tensors, each as for reducescatter(), and gets a list of its rows of each. Other arguments
+    and errors as for reducescatter().
+    """
     pairs = [compression.compress(tensor) for tensor in tensors]
     compressed = [tensor for tensor, _ in pairs]
     results: Sequence[torch.Tensor]
@@ -196,5 +217,9 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts a grouped reducescatter; synchronize(handle) gives the list of this rank's rows of each."""
+    """Starts a grouped reducescatter; synchronize(handle) gives the list of this rank's rows of each.
+
+    Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
+    errors as for grouped_reducescatter().
+    """
     return file(_start_grouped_reducescatter(tensors, name, op, prescale_factor, postscale_factor, process_set))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
+from torch.autograd.graph import increment_version
 
 from horovod._common.handles import HandleTable, Pending
 from horovod._common.names import AutomaticNames
@@ -60,7 +61,8 @@ def submit(
 ) -> tuple[int, Handle]:
     """Submits one tensor under `prefix.name` or an automatic name; gives its number and its native handle.
 
-    The result goes to `output`, which is `tensor` for the forms in place and None when the core allocates.
+    The result goes to `output`, which is `tensor` for the forms in place and None when the core allocates. Autograd is
+    told of what is written in place: a backward pass that needs the old values raises.
     """
     members = set_id(process_set)
     number = handles.next_number()
@@ -87,6 +89,8 @@ def submit(
             names.give_back(members)
         handles.give_back(number)
         raise
+    if output is tensor:
+        increment_version(tensor)
     return number, native
 
 
@@ -128,6 +132,9 @@ def submit_group(
             names.give_back(members)
         handles.give_back(number)
         raise
+    for tensor, output in zip(tensors, outputs, strict=True):
+        if output is tensor:
+            increment_version(tensor)
     return number, natives
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils.dlpack import from_dlpack
 
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
@@ -25,6 +26,8 @@ _CODES: dict[torch.dtype, int] = {
     torch.bool: core.DTYPE_BOOL,
     torch.bfloat16: core.DTYPE_BFLOAT16,
 }
+_LARGE = 1 << 20  # bytes; the core recycles nothing smaller
+_PLAIN = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
 _BOOL = core.DTYPE_BOOL
 _ADASUM = core.REDUCE_ADASUM
 _BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
@@ -68,6 +71,17 @@ def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
     if code == _BOOL and op not in _BOOL_REDUCTIONS:
         raise ValueError(f"{operation}: tensor type torch.bool is not supported with this op; use Min or Max")
     return code
+
+
+def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
+    """Memory for a result of the tensor's shape and type, whose code it is.
+
+    A large one comes from the core, which recycles pages: touching fresh ones costs half as much as reducing them.
+    """
+    if tensor.nbytes < _LARGE or type(tensor) not in _PLAIN:
+        return torch.empty_like(tensor)
+    result: torch.Tensor = from_dlpack(core.new_output(tensor.shape, code))
+    return result
 
 
 def check_op(op: int, process_set: ProcessSet, operation: str) -> None:

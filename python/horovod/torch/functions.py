@@ -121,6 +121,11 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """The objects of all ranks, in rank order."""
+    """The objects of all ranks, in rank order.
+
+    `obj`: anything that pickle takes, of another size and type on every rank. `name` as for allgather().
+    HorovodInternalError:
+    a rank is lost, or Horovod is not initialised.
+    """
     gathered, lengths = gather_with_rows(_dump(obj), f"{name}.t" if name else None, global_process_set)
     return [_load(data) for data in torch.split(gathered, lengths)]

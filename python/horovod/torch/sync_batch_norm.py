@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from horovod.torch.mpi_ops import Sum, allgather_async, allreduce_async, size, synchronize
+from horovod.torch.mpi_ops import Sum, allgather, allreduce_, size
 
 __all__ = ["SyncBatchNorm"]
 
@@ -95,13 +95,10 @@ def _own_statistics(input: torch.Tensor) -> tuple[float, torch.Tensor, torch.Ten
 def _statistics_of_all(input: torch.Tensor, eps: float) -> tuple[float, torch.Tensor, torch.Tensor]:
     """Count, mean and biased variance over the batches of all ranks, in float64."""
     count, mean, variance = _own_statistics(input)
-    sent = {
-        "count": torch.tensor([[count]], dtype=torch.float64, device=input.device),
-        "mean": mean.unsqueeze(0),
-        "invstd": torch.rsqrt(variance + eps).unsqueeze(0),
-    }
-    started = [allgather_async(tensor, f"sync_batch_norm.{name}") for name, tensor in sent.items()]
-    counts, means, inverses = (synchronize(handle) for handle in started)
+    own = torch.cat([mean.new_tensor([count]), mean, torch.rsqrt(variance + eps)]).unsqueeze(0)
+    gathered = allgather(own, "sync_batch_norm.statistics")
+    counts = gathered[:, :1]
+    means, inverses = gathered[:, 1:].chunk(2, dim=1)
     total = float(counts.sum())
     if total <= 1:
         raise ValueError(
@@ -144,9 +141,8 @@ class _Normalise(torch.autograd.Function):
         sum_dy_xmu = (grad_wide * from_mean).sum(dims)
         grad_input = None
         if ctx.needs_input_grad[0]:
-            sums = {"sum_dy": sum_dy.double(), "sum_dy_xmu": sum_dy_xmu.double()}
-            started = [allreduce_async(s, name=f"sync_batch_norm.{name}", op=Sum) for name, s in sums.items()]
-            all_dy, all_dy_xmu = (synchronize(handle) for handle in started)
+            sums = torch.stack([sum_dy.double(), sum_dy_xmu.double()])
+            all_dy, all_dy_xmu = allreduce_(sums, name="sync_batch_norm.gradients", op=Sum)
             slope = (all_dy_xmu / ctx.total * inverse.square()).to(grad_wide.dtype)
             scale = (inverse if weight is None else inverse * weight).to(grad_wide.dtype)
             grad_input = from_mean.mul_(-_per_channel(slope, input)).add_(grad_wide)

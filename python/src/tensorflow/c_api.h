@@ -55,6 +55,7 @@ using CreateFn = void* (*)(TF_OpKernelConstruction*);
 using ComputeFn = void (*)(void*, TF_OpKernelContext*);
 using ComputeAsyncFn = void (*)(void*, TF_OpKernelContext*, TF_AsyncOpKernelDoneCallback*);
 using DeleteFn = void (*)(void*);
+using FreeFn = void (*)(void* data, std::size_t bytes, void* argument);
 using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
 
 // F(result, name without TF_, arguments)
@@ -64,6 +65,7 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
   F(void, SetStatus, (TF_Status*, TfCode, const char*))                                                                \
   F(TfCode, GetCode, (const TF_Status*))                                                                               \
   F(const char*, Message, (const TF_Status*))                                                                          \
+  F(TF_Tensor*, NewTensor, (TfType, const std::int64_t*, int, void*, std::size_t, FreeFn, void*))                      \
   F(void, DeleteTensor, (TF_Tensor*))                                                                                  \
   F(TfType, TensorType, (const TF_Tensor*))                                                                            \
   F(int, NumDims, (const TF_Tensor*))                                                                                  \
@@ -101,6 +103,7 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
   F(void, OpKernelContext_Failure, (TF_OpKernelContext*, TF_Status*))                                                  \
   F(int, NumInputs, (TF_OpKernelContext*))                                                                             \
   F(void, GetInput, (TF_OpKernelContext*, int, TF_Tensor**, TF_Status*))                                               \
+  F(void, SetOutput, (TF_OpKernelContext*, int, const TF_Tensor*, TF_Status*))                                         \
   F(TF_Tensor*, AllocateOutput,                                                                                        \
     (TF_OpKernelContext*, int, TfType, const std::int64_t*, int, std::size_t, TF_Status*))                             \
   F(TF_Tensor*, ForwardInputOrAllocateOutput,                                                                          \

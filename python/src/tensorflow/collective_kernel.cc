@@ -1,5 +1,7 @@
 #include "python/src/tensorflow/collective_kernel.h"
 
+#include <atomic>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
@@ -27,10 +29,16 @@ Operation make_operation(const Attributes& attributes, int index, int count) {
   return operation;
 }
 
+// A node of a graph, or an op with its attributes in eager mode.
+struct Kernel {
+  const Attributes attributes;
+  std::atomic<std::uint64_t> shared_inputs{0};  // see Execution::input_and_output
+};
+
 // Fills in the memory: of the input, and of the output or how to get it.
-Status attach_tensors(Operation& operation, const ExecutionPtr& run, int index) {
+Status attach_tensors(Operation& operation, const ExecutionPtr& run, int index, Kernel& kernel) {
   if (operation.op == OpType::kAllreduce || operation.op == OpType::kBroadcast) {
-    HVD_ASSIGN_OR_RETURN(auto tensors, run->input_and_output(index));
+    HVD_ASSIGN_OR_RETURN(auto tensors, run->input_and_output(index, kernel.shared_inputs));
     operation.input = std::move(tensors.input);
     operation.output = tensors.output;
     return Status::ok();
@@ -44,17 +52,19 @@ Status attach_tensors(Operation& operation, const ExecutionPtr& run, int index) 
 
 bool is_sum(ReduceOp op) { return op == ReduceOp::kAverage || op == ReduceOp::kSum; }
 
-Status submit(const Attributes& attributes, const ExecutionPtr& run, int count) {
+Status submit(Kernel& kernel, const ExecutionPtr& run, int count) {
+  const Attributes& attributes = kernel.attributes;
   if (attributes.op == OpType::kReducescatter && !is_sum(attributes.reduce_op)) {
     run->refuse(TfCode::kAborted, "reducescatter \"" + attributes.name + "\": expected Average or Sum, not " +
                                       std::string(reduce_op_name(attributes.reduce_op)));
     return Status::ok();
   }
   HVD_ASSIGN_OR_RETURN(const auto session, published_session());
+  run->use(session->pages());
   std::vector<Operation> operations;
   for (int i = 0; i < count; ++i) {
     operations.push_back(make_operation(attributes, i, count));
-    HVD_RETURN_IF_ERROR(attach_tensors(operations.back(), run, i));
+    HVD_RETURN_IF_ERROR(attach_tensors(operations.back(), run, i, kernel));
     operations.back().on_done = [run](const Handle& handle) { run->complete(handle.status()); };
   }
   if (attributes.is_grouped) return session->enqueue_group(std::move(operations)).status();
@@ -85,18 +95,18 @@ void start(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done, int 
   run->await();
 }
 
-void destroy(void* kernel) { delete static_cast<Attributes*>(kernel); }
+void destroy(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
 template <OpType kOp, bool kGrouped>
 void* create(TF_OpKernelConstruction* construction) {
   auto attributes = read_attributes(construction, kOp, kGrouped);
-  return attributes ? new Attributes(*std::move(attributes)) : nullptr;
+  return attributes ? new Kernel{*std::move(attributes)} : nullptr;
 }
 
 void compute(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
-  const auto& attributes = *static_cast<const Attributes*>(kernel);
   const int count = tf().NumInputs(context);
-  start(context, done, count, count, [&](const ExecutionPtr& run) { return submit(attributes, run, count); });
+  start(context, done, count, count,
+        [&](const ExecutionPtr& run) { return submit(*static_cast<Kernel*>(kernel), run, count); });
 }
 
 template <OpType kOp, bool kGrouped>
@@ -115,10 +125,11 @@ Status finish_alltoall(const ExecutionPtr& run, const Handle& handle) {
   return Status::ok();
 }
 
-Status submit_alltoall(const Attributes& attributes, const ExecutionPtr& run) {
+Status submit_alltoall(Kernel& kernel, const ExecutionPtr& run) {
   HVD_ASSIGN_OR_RETURN(const auto session, published_session());
-  Operation operation = make_operation(attributes, 0, 1);
-  HVD_RETURN_IF_ERROR(attach_tensors(operation, run, 0));
+  run->use(session->pages());
+  Operation operation = make_operation(kernel.attributes, 0, 1);
+  HVD_RETURN_IF_ERROR(attach_tensors(operation, run, 0, kernel));
   HVD_ASSIGN_OR_RETURN(const TensorRef splits, run->input(1));
   if (splits.shape.size() > 1) {
     return Status::invalid_argument("alltoall \"" + operation.name + "\": splits must have one dimension, not shape " +
@@ -131,8 +142,8 @@ Status submit_alltoall(const Attributes& attributes, const ExecutionPtr& run) {
 }
 
 void compute_alltoall(void* kernel, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
-  const auto& attributes = *static_cast<const Attributes*>(kernel);
-  start(context, done, 1, 2, [&](const ExecutionPtr& run) { return submit_alltoall(attributes, run); });
+  start(context, done, 1, 2,
+        [&](const ExecutionPtr& run) { return submit_alltoall(*static_cast<Kernel*>(kernel), run); });
 }
 
 Status finish_join(const ExecutionPtr& run, const Handle& handle) {

@@ -49,24 +49,46 @@ Result<TensorRef> Execution::input(int index) {
   return TensorRef{data_of(tensor), shape_of(tensor), *dtype, kCpuDevice};
 }
 
-Result<Execution::InOut> Execution::input_and_output(int index) {
+Result<Execution::InOut> Execution::input_and_output(int index, std::atomic<std::uint64_t>& shared) {
+  HVD_ASSIGN_OR_RETURN(TensorRef seen, input(index));
+  const std::uint64_t bit = index < 64 ? std::uint64_t{1} << index : 0;
+  const std::size_t bytes = seen.byte_size();
+  if (bytes >= PagePool::kSmallestBlock && (shared.load(std::memory_order_relaxed) & bit) != 0) {
+    HVD_ASSIGN_OR_RETURN(void* const output, output_from_pool(index, seen.dtype, seen.shape, bytes));
+    return InOut{std::move(seen), output};
+  }
   // A buffer is taken over only while nobody else refers to it, and that includes us.
-  HVD_ASSIGN_OR_RETURN(const TensorRef seen, input(index));
   tf().DeleteTensor(inputs_.back());
   inputs_.pop_back();
-  HVD_ASSIGN_OR_RETURN(void* const output, output_like_input(index, seen.shape));
+  HVD_ASSIGN_OR_RETURN(const auto output, output_like_input(index, seen.shape));
+  if (!output.second) shared.fetch_or(bit, std::memory_order_relaxed);
   HVD_ASSIGN_OR_RETURN(TensorRef tensor, input(index));
-  return InOut{std::move(tensor), output};
+  return InOut{std::move(tensor), output.first};
 }
 
-Result<void*> Execution::output_like_input(int index, const Shape& shape) {
+Result<void*> Execution::output_from_pool(int index, DataType dtype, const Shape& shape, std::size_t bytes) {
+  auto memory = std::make_unique<std::shared_ptr<void>>(pages_->take(bytes));
+  void* const data = memory->get();
+  if (data == nullptr) return Status::internal("out of memory for an output of shape " + to_string(shape));
+  TF_Tensor* const tensor =
+      tf().NewTensor(to_tf(dtype), shape.data(), static_cast<int>(shape.size()), data, bytes,
+                     [](void*, std::size_t, void* taken) { delete static_cast<std::shared_ptr<void>*>(taken); },
+                     memory.release());
+  outputs_[static_cast<std::size_t>(index)] = tensor;
+  TfStatus status;
+  tf().SetOutput(context_, index, tensor, status.get());
+  HVD_RETURN_IF_ERROR(status.to_status());
+  return data_of(tensor);
+}
+
+Result<std::pair<void*, bool>> Execution::output_like_input(int index, const Shape& shape) {
   TfStatus status;
   int forwarded = -1;
   TF_Tensor* const tensor = tf().ForwardInputOrAllocateOutput(
       context_, &index, 1, index, shape.data(), static_cast<int>(shape.size()), &forwarded, status.get());
   HVD_RETURN_IF_ERROR(status.to_status());
   outputs_[static_cast<std::size_t>(index)] = tensor;
-  return data_of(tensor);
+  return std::pair(data_of(tensor), forwarded >= 0);
 }
 
 Result<void*> Execution::allocate_output(int index, DataType dtype, const Shape& shape) {
@@ -74,6 +96,7 @@ Result<void*> Execution::allocate_output(int index, DataType dtype, const Shape&
   const std::size_t bytes = static_cast<std::size_t>(num_elements(shape)) * element_size(dtype);
   std::lock_guard lock(mutex_);
   if (done_ == nullptr) return memory_for_nobody(bytes);
+  if (bytes >= PagePool::kSmallestBlock && pages_ != nullptr) return output_from_pool(index, dtype, shape, bytes);
   TF_Tensor* const tensor = tf().AllocateOutput(context_, index, to_tf(dtype), shape.data(),
                                                 static_cast<int>(shape.size()), bytes, status.get());
   HVD_RETURN_IF_ERROR(status.to_status());

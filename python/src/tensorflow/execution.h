@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -9,6 +11,7 @@
 #include "horovod/session.h"
 #include "python/src/interrupts.h"
 #include "python/src/tensorflow/c_api.h"
+#include "runtime/base/page_pool.h"
 
 namespace hvd::tensorflow {
 
@@ -25,14 +28,18 @@ class Execution final : public python::Interruptible, public std::enable_shared_
   Execution(const Execution&) = delete;
   Execution& operator=(const Execution&) = delete;
 
+  // Where memory for large results comes from; before anything below.
+  void use(std::shared_ptr<PagePool> pages) { pages_ = std::move(pages); }
   // The input's memory, which a reference keeps until `done`.
   Result<TensorRef> input(int index);
-  // The same, and memory for an output of its shape: the input's own when nobody else uses it.
+  // The same, and memory for an output of its shape: the input's own when nobody else uses it. TensorFlow tells that only
+  // by allocating memory, which is never used for the first time for nothing. So `shared`, a bit for each of the first 64
+  // inputs of the kernel, remembers which large ones were used by others: their outputs come from the pool from then on.
   struct InOut {
     TensorRef input;
     void* output;
   };
-  Result<InOut> input_and_output(int index);
+  Result<InOut> input_and_output(int index, std::atomic<std::uint64_t>& shared);
   // Any thread. After an interrupt: memory that nobody will look at.
   Result<void*> allocate_output(int index, DataType dtype, const Shape& shape);
 
@@ -47,7 +54,10 @@ class Execution final : public python::Interruptible, public std::enable_shared_
   void refuse(TfCode code, const std::string& why);
 
  private:
-  Result<void*> output_like_input(int index, const Shape& shape);
+  // The memory, and whether it is the input's.
+  Result<std::pair<void*, bool>> output_like_input(int index, const Shape& shape);
+  // An output whose memory comes from the pool and goes back when TensorFlow is done with the tensor.
+  Result<void*> output_from_pool(int index, DataType dtype, const Shape& shape, std::size_t bytes);
   // Takes `done` out, which only one caller gets: it owns the context from there.
   std::function<void()> take_done();
   void release_tensors();
@@ -56,6 +66,7 @@ class Execution final : public python::Interruptible, public std::enable_shared_
 
   TF_OpKernelContext* context_;
   std::function<void()> done_;
+  std::shared_ptr<PagePool> pages_;
   std::vector<TF_Tensor*> inputs_;
   std::vector<TF_Tensor*> outputs_;
   std::vector<std::unique_ptr<std::byte[]>> unused_;

@@ -19,6 +19,7 @@ struct RuntimeConfig;
 }
 
 class Handle;
+class PagePool;
 
 // What a framework thread asks for. Data first: the memory of `input` and `output` must stay valid until the handle is
 // done; `keep_alive` is released after that, on any thread.
@@ -96,6 +97,9 @@ class Session {
   // Process set id -> global ranks.
   virtual std::map<std::int32_t, std::vector<int>> process_sets() const = 0;
 
+  // The number of its members; 0 when there is no such set.
+  virtual int process_set_size(std::int32_t id) const = 0;
+
   // Changes of process sets happen when every rank of the job, member or not, has asked for the same one; until then the
   // handle is not done, and no call blocks. Ids are the same on all ranks, and those of removed sets are used again.
   // value() of the handle is the id. It fails on all ranks with kInvalidArgument when those ranks are a set already.
@@ -118,6 +122,10 @@ class Session {
   // The process ends while the session goes on, by intention or not: the launcher is told, so that it can blame this rank
   // if its exit code turns out to be an error. Call it before shutdown(), from any thread.
   virtual void announce_exit() = 0;
+
+  // Where the memory of large results comes from, so that the pages of one serve the next. What was taken may outlive the
+  // session.
+  virtual std::shared_ptr<PagePool> pages() const = 0;
 
   // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.
   virtual void shutdown() = 0;

@@ -1,0 +1,120 @@
+"""One rank of the comparison of the usual call, `hvd.allreduce(x)`, with what could be saved of it.
+
+The reference is the sum in place. Beside it in turns: the average in place, a prescaled sum, the average in new memory
+that is dropped at once or kept until the next call, an allgather of as many bytes of output, and TensorFlow's allreduce
+and allgather in eager mode. A sample has wall time, the process's processor time, and its page faults. Started by
+bench/run.py through horovodrun. Arguments: a directory for the results of rank 0, the seconds per size, the sizes, and
+"tensorflow" to have those rows.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import horovod.torch as hvd
+
+Arms = dict[str, Callable[[], Any]]
+WARM_UP = 3
+
+
+def sample(body: Callable[[], Any]) -> tuple[float, float, float]:
+    """Microseconds of wall and processor time, and page faults."""
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    start = time.perf_counter()
+    body()
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wall * 1e6, used * 1e6, after.ru_minflt - before.ru_minflt
+
+
+def in_turns(arms: Arms, prepare: Callable[[], object], seconds: float) -> dict[str, dict[str, float]]:
+    """Medians of each arm. Rank 0's clock decides how many turns there are."""
+    samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in arms}
+    deadline = time.perf_counter() + seconds
+    turns = 0
+    go_on = torch.ones(1)
+    while bool(go_on):
+        for name, body in arms.items():
+            prepare()
+            hvd.barrier()
+            samples[name].append(sample(body))
+        turns += 1
+        enough = turns >= WARM_UP + 5 and time.perf_counter() > deadline
+        go_on = hvd.broadcast(torch.tensor([float(not enough)]), 0, "go_on")
+    columns = {name: list(zip(*rows[WARM_UP:], strict=True)) for name, rows in samples.items()}
+    return {
+        name: dict(zip(("us", "cpu_us", "faults"), map(statistics.median, column), strict=True))
+        for name, column in columns.items()
+    }
+
+
+def torch_arms(tensor: torch.Tensor) -> Arms:
+    share = tensor[: tensor.numel() // hvd.size()]
+    kept: list[torch.Tensor] = []
+
+    def keep() -> None:
+        kept[:] = [hvd.allreduce(tensor, name="kept")]
+
+    return {
+        "in place, Sum": lambda: hvd.allreduce_(tensor, op=hvd.Sum, name="sum"),
+        "in place, Average": lambda: hvd.allreduce_(tensor, name="average"),
+        "in place, prescale": lambda: hvd.allreduce_(tensor, op=hvd.Sum, prescale_factor=0.5, name="prescale"),
+        "new tensor": lambda: hvd.allreduce(tensor, name="new"),
+        "new tensor, kept": keep,
+        "allgather": lambda: hvd.allgather(share, name="gather"),
+    }
+
+
+def tensorflow_arms(tensor: torch.Tensor) -> Arms:
+    import tensorflow as tf
+
+    import horovod.tensorflow as tf_hvd
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    value = tf.constant(tensor.numpy())
+    share = value[: tensor.numel() // hvd.size()]
+    return {
+        "TensorFlow": lambda: tf_hvd.allreduce(value, name="tf"),
+        "TensorFlow, allgather": lambda: tf_hvd.allgather(share, name="tf_gather"),
+    }
+
+
+def measure(size: int, seconds: float, with_tensorflow: bool) -> dict[str, Any]:
+    tensor = torch.empty(size // 4)
+
+    def prepare() -> None:
+        tensor.fill_(float(hvd.rank() + 1))
+
+    prepare()
+    average = hvd.allreduce(tensor)
+    if not bool((average == (hvd.size() + 1) / 2).all()):
+        raise SystemExit(f"wrong average of {size} bytes")
+    arms = torch_arms(tensor)
+    if with_tensorflow:
+        arms.update(tensorflow_arms(tensor))
+    return {"size": size, "np": hvd.size(), "arms": in_turns(arms, prepare, seconds)}
+
+
+def main() -> None:
+    directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
+    sizes = [int(s) for s in sys.argv[3].split(",")]
+    torch.set_num_threads(1)
+    hvd.init()
+    results = {"sizes": [measure(size, seconds, "tensorflow" in sys.argv[4:]) for size in sizes]}
+    if hvd.rank() == 0:
+        (directory / "result.json").write_text(json.dumps(results))
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()
