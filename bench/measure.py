@@ -90,6 +90,12 @@ def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[in
     return _job(programs, np, "allreduce.py", str(seconds), *([",".join(str(s) for s in sizes)] if sizes else []))
 
 
+def default_call(programs: Programs, np: int, seconds: float, sizes: list[int]) -> dict[str, Any]:
+    """hvd.allreduce(x) and its kin beside the sum in place: wall and processor time, and page faults."""
+    arguments = (str(seconds), ",".join(str(s) for s in sizes), "tensorflow")
+    return _job(programs, np, "default_call.py", *arguments)
+
+
 def training_steps(programs: Programs, np: int, seconds: float) -> dict[str, Any]:
     """Steps of an optimizer alone, with our DistributedOptimizer, and in torch's DDP, call by call."""
     return _job(programs, np, "resnet50_gradients.py", str(seconds))

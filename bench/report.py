@@ -5,6 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+IN_PLACE = "in place, Sum"  # what the other large calls are compared with
+# The most that each may cost of it. An allgather of as many bytes moves half of them.
+DEFAULT_CALL_LIMITS = {
+    "in place, Average": 1.02,
+    "in place, prescale": 1.02,
+    "new tensor": 1.1,
+    "new tensor, kept": 1.1,
+    "allgather": 0.55,
+    "TensorFlow": 1.1,
+    "TensorFlow, allgather": 0.55,
+}
+
 
 @dataclass(frozen=True)
 class Goal:
@@ -66,6 +78,18 @@ def python_table(result: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def default_call_table(result: dict[str, Any]) -> str:
+    header = ["large tensors, np=2", "size", "ms", "x in place", "CPU ms", "x in place", "page faults"]
+    rows = []
+    for entry in result["sizes"]:
+        reference = entry["arms"][IN_PLACE]
+        for name, arm in entry["arms"].items():
+            columns = [f"{arm['us'] / 1e3:.1f}", f"{arm['us'] / reference['us']:.2f}"]
+            columns += [f"{arm['cpu_us'] / 1e3:.1f}", f"{arm['cpu_us'] / reference['cpu_us']:.2f}"]
+            rows.append([name, size_name(entry["size"]), *columns, f"{arm['faults']:.0f}"])
+    return table(header, rows)
+
+
 def training_table(result: dict[str, Any]) -> str:
     header = ["training step, np=2", "local ms", "ours ms", "torch DDP ms", "ours - local", "DDP - local"]
     rows = []
@@ -111,6 +135,11 @@ def goals(results: dict[str, Any]) -> list[Goal]:
                 ratio = entry["p50_us"]["ours"] / entry["p50_us"]["torch"]
                 found.append(Goal(f"{size_name(entry['size'])} in Python, np=2, over torch gloo", ratio, 1.0, "x"))
         found.append(Goal("1000 x 4 B, cached, async", python["burst"]["p50_us"]["ours"] / 1e3, 8, "ms"))
+    for entry in results.get("default_call", {}).get("sizes", []):
+        for name, limit in DEFAULT_CALL_LIMITS.items():
+            if name in entry["arms"]:
+                ratio = entry["arms"][name]["us"] / entry["arms"][IN_PLACE]["us"]
+                found.append(Goal(f"{name}, {size_name(entry['size'])}, over the sum in place", ratio, limit, "x"))
     if ddp := results.get("torch_ddp"):
         local, ours, theirs = (ddp["resnet50"][arm]["step_ms"] for arm in ("local", "ours", "ddp"))
         found.append(Goal("ResNet-50 gradients, np=2, over torch DDP", (ours - local) / (theirs - local), 1.0, "x"))

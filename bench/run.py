@@ -23,7 +23,7 @@ from typing import Any
 import measure
 import report
 
-PARTS = ["calibration", "cpp", "python", "torch-ddp", "tensorflow", "init", "launch", "version"]
+PARTS = ["calibration", "cpp", "python", "default-call", "torch-ddp", "tensorflow", "init", "launch", "version"]
 CPP_SIZES = [4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +63,9 @@ def one_round(programs: measure.Programs, parts: list[str], options: argparse.Na
     if "python" in parts:
         python_sizes = [s for s in (4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
         result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
+    if "default-call" in parts:
+        large = [s for s in (16 << 20, 256 << 20) if s <= options.max_size]
+        result["default_call"] = measure.default_call(programs, 2, 5 * options.seconds, large)
     if "torch-ddp" in parts:
         result["torch_ddp"] = measure.training_steps(programs, 2, 5 * options.seconds)
     if "tensorflow" in parts:
@@ -95,6 +98,8 @@ def print_tables(results: dict[str, Any]) -> None:
         print(report.cpp_table(results["cpp"]), end="\n\n")
     if "python" in results:
         print(report.python_table(results["python"]), end="\n\n")
+    if "default_call" in results:
+        print(report.default_call_table(results["default_call"]), end="\n\n")
     if "torch_ddp" in results:
         print(report.training_table(results["torch_ddp"]), end="\n\n")
     if "tensorflow" in results:

@@ -14,7 +14,7 @@ namespace {
 std::size_t round_up(std::size_t n, std::size_t unit) { return (n + unit - 1) / unit * unit; }
 
 // Sizes that blocks come in, so that results of nearly the same size share them: eight between a power of two and the
-// next. What is rounded up is never touched and has no pages.
+// next. What is rounded up is not touched and gets no pages.
 std::size_t block_bytes(std::size_t bytes) {
   std::size_t unit = PagePool::kSmallestBlock;
   while (unit * 8 < bytes) unit *= 2;
@@ -23,7 +23,7 @@ std::size_t block_bytes(std::size_t bytes) {
 
 // Whole huge pages have to begin at a multiple of their size: what is mapped too much goes back.
 void* map(std::size_t bytes) {
-  const std::size_t slack = bytes >= PagePool::kHugePage ? PagePool::kHugePage : 0;
+  const std::size_t slack = bytes >= PagePool::kSmallestHugeBlock ? PagePool::kHugePage : 0;
   void* const mapped = ::mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   if (slack == 0) return mapped;
