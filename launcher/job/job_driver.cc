@@ -19,6 +19,7 @@ constexpr int kOutputGone = 128 + SIGPIPE;
 constexpr Millis kMaxLookup{10000};
 constexpr Millis kLastFlush{2000};      // once the user wants us to end, for a reader that does not read
 constexpr Millis kSuspendDelay{100};    // for the agents to stop their ranks, and for what these print to arrive
+constexpr Millis kSignalMayFollow{100};
 constexpr int kLeaveAtOnce = 3;         // signals that say: end
 
 std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
@@ -76,6 +77,7 @@ JobDriver::JobDriver(MainLoop& loop, JobInput input)
       timer_(loop.get(), [this] { timer_fired(); }),
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
+      broken_timer_(loop.get(), [this] { end_for_output(); }),
       signals_(loop, watched_signals(input_.ignored_signals), [this](int signal) { signal_received(signal); }) {
   for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
     for (const RankSlot& slot : input_.hosts[agent].ranks) {
@@ -180,7 +182,6 @@ void JobDriver::signal_received(int signal) {
     fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGSTOP}));
     return suspend_timer_.start(kSuspendDelay);
   }
-  if (signal == SIGHUP && output_gone_) return;  // see output_broken
   const JobActions actions = job_.signal_received(signal, SteadyClock::now());
   if (signal == SIGUSR1 || signal == SIGUSR2) return apply(actions);
   ++ending_signals_;
@@ -206,10 +207,16 @@ void JobDriver::suspend() {
   fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGCONT}));
 }
 
-// Once, and not after the user's signal: a terminal that closes is both, and that is one wish, not two.
+// A terminal that closes, and Ctrl-C with `| tee`, are a signal as well, which may come a moment later. That is one wish and
+// not two, and the signal says it better.
 void JobDriver::output_broken(const Status& status) {
-  if (std::exchange(output_gone_, true) || ending_signals_ > 0) return;
-  end_wanted(job_.stop("nobody takes the output any more (" + status.message() + ")", kOutputGone, SteadyClock::now()));
+  output_error_ = status.message();
+  broken_timer_.start(kSignalMayFollow);
+}
+
+void JobDriver::end_for_output() {
+  if (ending_signals_ > 0 || std::exchange(ended_for_output_, true)) return;
+  end_wanted(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
 }
 
 void JobDriver::give_up_flushing() {

@@ -62,6 +62,7 @@ class JobDriver : private AgentFleetEvents {
   void send_input(int rank, ByteSpan bytes);
   void suspend();
   void output_broken(const Status& status);
+  void end_for_output();
   void output_progress();
   Status check_rank(int agent, int rank) const;
   const std::string& host_name(int agent) const;
@@ -91,9 +92,11 @@ class JobDriver : private AgentFleetEvents {
   loop::Timer timer_;
   loop::Timer flush_timer_;    // after the user's signal: how long the last output may take
   loop::Timer suspend_timer_;  // between the ranks' stop and ours
+  loop::Timer broken_timer_;   // between the loss of our reader and what follows from it
   SignalWatcher signals_;
   int ending_signals_ = 0;     // of the user
-  bool output_gone_ = false;
+  std::string output_error_;
+  bool ended_for_output_ = false;
   bool flush_given_up_ = false;
   std::optional<int> exit_code_;
 };

@@ -54,6 +54,27 @@ def test_ctrl_c_is_a_keyboard_interrupt_in_every_rank(open_terminal: Open, horov
         assert f"[{rank}]<stdout>:tidy\n" in terminal.text
 
 
+def test_ctrl_c_that_ends_the_reader_too_lets_the_ranks_tidy_up(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    """`| tee` gets the Ctrl-C as well, and its end is often seen first."""
+    script = tmp_path / "chatty.py"
+    script.write_text(
+        "import os, signal\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_IGN)\n"
+        "try:\n"
+        "    while True:\n"
+        "        os.write(1, b'x\\n')\n"
+        "except KeyboardInterrupt:\n"
+        f"    open(os.path.join({str(tmp_path)!r}, 'tidy.' + os.environ['HOROVOD_RANK']), 'w').close()\n"
+    )
+    terminal = open_terminal("bash", "-c", f"set -o pipefail; {horovodrun_path} -np 2 {PYTHON} {script} 2>&1 | tee /dev/null")
+    terminal.wait_for("[0]<stdout>:x")
+    terminal.wait_for("[1]<stdout>:x")
+    terminal.type("\x03")
+    assert terminal.wait() == 130
+    assert (tmp_path / "tidy.0").exists()
+    assert (tmp_path / "tidy.1").exists()
+
+
 def test_a_prompt_is_shown_and_answered(open_terminal: Open, horovodrun_path: str) -> None:
     script = (
         "import os, time\n"
