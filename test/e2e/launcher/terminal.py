@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -65,7 +67,12 @@ class Terminal:
         return self._code
 
     def close(self) -> None:
+        """Ends the whole session, jobs in the background included."""
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                session = stat.read_text().rsplit(") ", 1)[1].split()[3]
+                if int(session) == self.pid:
+                    os.kill(int(stat.parent.name), signal.SIGKILL)
         if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
         os.close(self.fd)
