@@ -156,7 +156,7 @@ def enqueue_group(
 
 @final
 class RepeatedAllreduce:
-    """An allreduce in place that is submitted again and again under one name with one shape: a parameter's gradient.
+    """An allreduce in place that is submitted again and again under one name: a parameter's gradient.
 
     It is its own handle: start(), then wait(), then start() again.
     """
@@ -171,8 +171,8 @@ class RepeatedAllreduce:
         postscale: float,
         process_set: int,
     ) -> None: ...
-    def start(self, data_ptr: int, keep: Any) -> None:
-        """Submits the contiguous memory at `data_ptr`, as enqueue() does."""
+    def start(self, data_ptr: int, shape: tuple[int, ...], keep: Any) -> None:
+        """Submits the contiguous memory at `data_ptr`, as enqueue() does. `shape` may differ from the last one."""
 
     def wait(self) -> None:
         """Blocks without the GIL until the last submission ended; raises its error."""

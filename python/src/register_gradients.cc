@@ -17,9 +17,9 @@ namespace hvd::python {
 
 namespace {
 
-// An allreduce in place that is submitted again and again under one name with one shape: a parameter's gradient. Everything
-// but the memory is known beforehand, which leaves two arguments to convert for each submission. It is its own handle: one
-// submission at a time. Used under the GIL; wait() gives it up.
+// An allreduce in place that is submitted again and again under one name, nearly always with one shape: a parameter's
+// gradient. All but memory and shape is known beforehand, and the shape is compared, not converted. It is its own handle:
+// one submission at a time. Used under the GIL; wait() gives it up.
 class RepeatedAllreduce {
  public:
   RepeatedAllreduce(std::string name, Shape shape, int dtype, int reduce_op, double prescale, double postscale,
@@ -34,7 +34,8 @@ class RepeatedAllreduce {
     operation_.postscale = postscale;
   }
 
-  void start(std::uintptr_t data, py::object keep) {
+  void start(std::uintptr_t data, const py::tuple& shape, py::object keep) {
+    if (!has_shape(shape)) operation_.input.shape = shape.cast<Shape>();
     Operation operation = operation_;
     operation.input.data = reinterpret_cast<void*>(data);
     operation.output = operation.input.data;
@@ -49,6 +50,18 @@ class RepeatedAllreduce {
   }
 
  private:
+  bool has_shape(const py::tuple& shape) const {
+    const Shape& known = operation_.input.shape;
+    if (shape.size() != known.size()) return false;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), static_cast<Py_ssize_t>(i))) != known[i]) {
+        PyErr_Clear();  // what is no integer is refused by the conversion
+        return false;
+      }
+    }
+    return true;
+  }
+
   Operation operation_;  // without memory
   std::optional<PyHandle> submitted_;
 };
@@ -69,7 +82,7 @@ void register_gradients(py::module_& module) {
   py::class_<RepeatedAllreduce>(module, "RepeatedAllreduce")
       .def(py::init<std::string, Shape, int, int, double, double, std::int32_t>(), py::arg("name"), py::arg("shape"),
            py::arg("dtype"), py::arg("reduce_op"), py::arg("prescale"), py::arg("postscale"), py::arg("process_set"))
-      .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("keep"))
+      .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("shape"), py::arg("keep"))
       .def("wait", [](const RepeatedAllreduce& repeated) { repeated.submitted().wait(); });
   module.def("wait_all", &wait_all, py::arg("submitted"));
 }

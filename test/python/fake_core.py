@@ -55,11 +55,13 @@ class Handle:
         self._call = call
         self._keep = keep
         self._result = result
+        self._key = (call.process_set, call.name)
 
     def done(self) -> bool:
         return self._core.everything_done
 
     def wait(self) -> Any:
+        self._core.pending.discard(self._key)
         error = self._core.failing.get(self._call.name)
         if error is not None:
             raise error
@@ -102,10 +104,10 @@ class RepeatedAllreduce:
         process_set: int,
     ) -> None:
         self._before = (0, name)
-        self._after = (shape, dtype, -1, reduce_op, prescale, postscale, 0, process_set)
+        self._after = (dtype, -1, reduce_op, prescale, postscale, 0, process_set)
 
-    def start(self, data_ptr: int, keep: Any) -> None:
-        self._handle = self.core.enqueue(*self._before, data_ptr, data_ptr, *self._after, keep)
+    def start(self, data_ptr: int, shape: Sequence[int], keep: Any) -> None:
+        self._handle = self.core.enqueue(*self._before, data_ptr, data_ptr, shape, *self._after, keep)
 
     def wait(self) -> None:
         self._handle.wait()
@@ -125,7 +127,11 @@ def wait_all(submitted: Sequence[Any]) -> list[Any]:
 
 @dataclass
 class FakeCore:
-    """What the module object below delegates to. Tests read `calls` and set the rest."""
+    """What the module object below delegates to. Tests read `calls` and set the rest.
+
+    An operation is pending until somebody waits for it, the latest that the real core may take; its name is taken for
+    so long.
+    """
 
     world: int = 1
     initialized: bool = False
@@ -135,6 +141,7 @@ class FakeCore:
     refusing: dict[str, Exception] = field(default_factory=dict)
     announced: list[str] = field(default_factory=list)
     exits: int = 0
+    pending: set[tuple[int, str]] = field(default_factory=set)
     sets: dict[int, list[int]] = field(default_factory=dict)
 
     def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
@@ -142,6 +149,7 @@ class FakeCore:
             return
         self.initialized = True
         self.sets = {}
+        self.pending.clear()
         for ranks in process_sets:
             if tuple(ranks) not in map(tuple, self.process_sets().values()):
                 self.sets[len(self.sets) + 1] = list(ranks)
@@ -240,6 +248,9 @@ class FakeCore:
             root_rank,
             process_set,
         )
+        if (process_set, name) in self.pending:
+            raise ValueError(f'an operation named "{name}" is pending already in process set {process_set}')
+        self.pending.add((process_set, name))
         self.calls.append(call)
         return Handle(self, call, keep, result)
 

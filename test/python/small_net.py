@@ -29,8 +29,8 @@ def backward(model: nn.Module) -> None:
 
 
 def sent(core: FakeCore) -> list[Call]:
-    """The submissions of gradients; not the question which of them are sparse, asked in the first step."""
-    return [call for call in core.calls if not call.name.endswith(".gradient_kinds")]
+    """The submissions of gradients; not what ranks tell each other beside them."""
+    return [call for call in core.calls if not call.name.endswith((".presence", ".parameters"))]
 
 
 def sent_names(core: FakeCore) -> list[str]:

@@ -29,7 +29,8 @@ alltoall alltoall_async barrier broadcast broadcast_ broadcast_async broadcast_a
 broadcast_optimizer_state broadcast_parameters ccl_built cross_rank cross_size cuda_built ddl_built elastic
 global_process_set gloo_built gloo_enabled grouped_allgather grouped_allgather_async grouped_allreduce
 grouped_allreduce_ grouped_allreduce_async grouped_allreduce_async_ grouped_reducescatter grouped_reducescatter_async
-init is_initialized join local_rank local_size mpi_built mpi_enabled mpi_threads_supported nccl_built poll rank
+init is_initialized join join_and_broadcast local_rank local_size mpi_built mpi_enabled mpi_threads_supported nccl_built poll
+rank
 reducescatter reducescatter_async remove_process_set rocm_built shutdown size sparse_allreduce_async start_timeline
 stop_timeline synchronize
 """.split()

@@ -23,13 +23,13 @@ def test_the_result_has_the_name_and_type_of_the_wrapped_class(fake_pair: Any) -
     assert optimizer.param_groups[0] is inner.param_groups[0]  # a scheduler of the wrapped one still works
 
 
-def test_state_of_the_wrapped_optimizer_is_not_copied(fake_pair: Any) -> None:
+def test_state_of_the_wrapped_optimizer_is_taken_over(fake_pair: Any) -> None:
     model = net()
     inner = sgd(model, momentum=0.9)
     backward(model)
     inner.step()
     assert inner.state
-    assert not wrap(fake_pair.hvd, model, inner).state
+    assert wrap(fake_pair.hvd, model, inner).state is inner.state
 
 
 @pytest.mark.parametrize(

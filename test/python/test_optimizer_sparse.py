@@ -82,24 +82,28 @@ def test_a_model_may_change_its_type_after_wrapping(fake_pair: Any) -> None:
 
 
 @pytest.mark.parametrize("as_dense", [False, True])
-def test_ranks_tell_each_other_once_which_parameters_are_sparse(fake_pair: Any, as_dense: bool) -> None:
+def test_ranks_tell_each_other_in_each_step_what_they_have(fake_pair: Any, as_dense: bool) -> None:
     model = nn.ModuleDict({"words": nn.Embedding(5, 2, sparse=True), "head": nn.Linear(2, 1)})
     optimizer = wrap(fake_pair.hvd, model, sparse_as_dense=as_dense)
     for _ in range(3):
         model["head"](model["words"](torch.tensor([1]))).sum().backward()
         optimizer.step()
-    asked = [call.name for call in fake_pair.core.calls if call.name.endswith(".gradient_kinds")]
-    assert asked == ([] if as_dense else ["allreduce.head.bias.gradient_kinds"])
+    told = [call for call in fake_pair.core.calls if call.name.endswith(".presence")]
+    assert [(call.name, call.shape) for call in told] == [("allreduce.head.bias.presence", (4, 2))] * 3
 
 
-def test_they_ask_again_while_a_parameter_was_never_used(fake_pair: Any) -> None:
+def test_a_parameter_that_nobody_has_used_yet_waits_for_the_step(fake_pair: Any) -> None:
+    """Other ranks do not expect its first gradient, and do not know its form."""
     model = nn.ModuleDict({"words": nn.Embedding(5, 2, sparse=True), "head": nn.Linear(2, 1)})
     optimizer = wrap(fake_pair.hvd, model)
-    counts = []
+    sent_so_far = []
     for step in range(4):
         rows = torch.ones(1, 2) if step < 2 else model["words"](torch.tensor([1]))
         optimizer.zero_grad()
+        fake_pair.core.calls.clear()
         model["head"](rows).sum().backward()
+        in_backward = len(sent(fake_pair.core))
         optimizer.step()
-        counts.append(len(fake_pair.core.calls) - len(sent(fake_pair.core)))
-    assert counts == [1, 2, 3, 3]
+        sent_so_far.append((in_backward, len(sent(fake_pair.core))))
+        assert (model["words"].weight.grad is None) == (step < 2)
+    assert sent_so_far == [(2, 2), (2, 2), (2, 4), (4, 4)]

@@ -112,6 +112,7 @@ def test_load_state_dict_forgets_what_backward_began(fake_pair: Any) -> None:
     saved = copy.deepcopy(optimizer.state_dict())
     backward(model)
     optimizer.load_state_dict(saved)
+    assert not fake_pair.core.pending
     optimizer.zero_grad()
     backward(model)
     optimizer.step()
@@ -139,10 +140,13 @@ def test_parameters_unfrozen_later_are_reduced_from_their_first_step(fake_pair: 
 def test_parameters_frozen_later_are_submitted_as_zeros(fake_pair: Any) -> None:
     model = net()
     optimizer = wrap(fake_pair.hvd, model)
-    model[0].weight.requires_grad_(False)
-    backward(model)
-    optimizer.step()
-    assert sent_names(fake_pair.core).count("allreduce.0.weight") == 1
+    for step in (1, 2):
+        backward(model)
+        optimizer.step()
+        assert sent_names(fake_pair.core).count("allreduce.0.weight") == step
+        optimizer.zero_grad()
+        model[0].weight.requires_grad_(False)
+    assert model[0].weight.grad is None
 
 
 def test_parameters_added_later_are_reduced(fake_pair: Any) -> None:

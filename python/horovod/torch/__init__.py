@@ -30,6 +30,7 @@ else:
         broadcast_object,
         broadcast_optimizer_state,
         broadcast_parameters,
+        join_and_broadcast,
     )
     from horovod.torch.mpi_ops import (
         Adasum,
@@ -162,5 +163,6 @@ __all__ = [
     "broadcast_object",
     "broadcast_optimizer_state",
     "broadcast_parameters",
+    "join_and_broadcast",
     "elastic",
 ]

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import torch
 from torch.optim import Optimizer
 
+from horovod.common.exceptions import HorovodInternalError
+from horovod.common.process_sets import global_process_set
 from horovod.torch._gradients import TOO_MANY_PASSES
+from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
-    adopt,
-    constructor_arguments,
+    has_stepped,
+    loading,
+    name_added,
     parameters_of,
+    take_over,
 )
 from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
@@ -63,21 +69,20 @@ class AdasumOptimizer(Optimizer):
     """
 
     _parameter_names: dict[torch.Tensor, str]
+    _wrapped: Optimizer | None = None
 
     def __init__(
         self, optimizer: Optimizer, names: dict[torch.Tensor, str], compression: type[Compressor], passes: int
     ) -> None:
-        arguments = constructor_arguments(optimizer)
-        if arguments is None:
-            adopt(self, optimizer)
-        else:
-            super().__init__(optimizer.param_groups, **arguments)
+        take_over(self, optimizer)
+        self._wrapped = optimizer
         self._start(names, compression, passes)
 
     def _start(self, names: dict[torch.Tensor, str], compression: type[Compressor], passes: int) -> None:
         self._parameter_names = names
         self._compression = compression
         self._passes = passes
+        self._check: ParameterCheck | None = ParameterCheck()
         self._movements: dict[int, _Movement] = {}
         self._hooks: list[_Hook] = []
         weakref.finalize(self, _remove_all, self._hooks).atexit = False
@@ -99,20 +104,16 @@ class AdasumOptimizer(Optimizer):
         """Changes backward_passes_per_step, and starts counting anew."""
         if passes <= 0:
             raise ValueError(f"backward_passes_per_step must be > 0, got {passes}")
+        self._drain()
         self._passes = passes
         self._rewind()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters; those added after wrapping get automatic names."""
+        """Adds parameters, which take part; those that `named_parameters` did not name get automatic names."""
         super().add_param_group(param_group)
-        if "_parameter_names" not in self.__dict__:
-            return  # still in the constructor
-        index = len(self.param_groups) - 1
-        for position, parameter in enumerate(self.param_groups[index]["params"]):
-            if parameter not in self._parameter_names:
-                self._parameter_names[parameter] = f"allreduce.noname.{index}.{position}"
-                if parameter.requires_grad:
-                    self._attach(parameter)
+        for parameter in name_added(self, self._parameter_names):
+            if parameter.requires_grad:
+                self._attach(parameter)
 
     # During backward
 
@@ -125,8 +126,10 @@ class AdasumOptimizer(Optimizer):
             self._submit(movement)
 
     def _submit(self, movement: _Movement) -> None:
+        self._send(movement, self._move_one(movement.parameter))
+
+    def _send(self, movement: _Movement, moved: torch.Tensor) -> None:
         movement.left = 0
-        moved = self._move_one(movement.parameter)
         sent, movement.ctx = self._compression.compress(moved)
         movement.sent = sent.contiguous()
         movement.handle = allreduce_async_(movement.sent, name=movement.name, op=Adasum)
@@ -162,6 +165,10 @@ class AdasumOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if self._check is not None and self._check.is_due():
+            named = [(self._parameter_names[parameter], parameter) for parameter in parameters_of(self)]
+            self._check.compare(named, global_process_set)
+        self._check = None  # later steps may be unequal in number, and nothing else is common to them
         error: Exception | None = None
         try:
             self._submit_missing()
@@ -198,6 +205,20 @@ class AdasumOptimizer(Optimizer):
             movement.parameter.add_(self._compression.decompress(movement.sent, movement.ctx))
         return error
 
+    def _drain(self) -> None:
+        """Ends what is in flight, together with ranks that began other parts of it, and forgets the results."""
+        if all(movement.handle is None for movement in self._movements.values()):
+            return
+        with suppress(HorovodInternalError):
+            for movement in self._movements.values():
+                if movement.handle is None:
+                    self._send(movement, torch.zeros_like(movement.parameter))
+        for movement in self._movements.values():
+            if movement.handle is not None:
+                with suppress(HorovodInternalError):
+                    synchronize(movement.handle)
+        self._rewind()
+
     def _rewind(self) -> None:
         for movement in self._movements.values():
             movement.left = self._passes
@@ -205,6 +226,7 @@ class AdasumOptimizer(Optimizer):
 
     def _step_locally(self, closure: Callable[[], Any] | None = None) -> Any:
         """The wrapped optimizer's step alone."""
+        has_stepped(self._wrapped)
         return super().step() if closure is None else super().step(closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -214,9 +236,11 @@ class AdasumOptimizer(Optimizer):
         super().zero_grad(set_to_none)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads a state; what backward began is forgotten."""
+        """Loads a state into the groups that are there; what backward began ends first and is forgotten."""
+        self._drain()
         self._rewind()
-        super().load_state_dict(state_dict)
+        with loading(self):
+            super().load_state_dict(state_dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -7,119 +7,41 @@ thread; autograd never runs both at once. Each parameter goes round: `left` back
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from contextlib import suppress
+from functools import partial
 
 import torch
 
+from horovod import _env
 from horovod._common.native import core
-from horovod.common.process_sets import ProcessSet
-from horovod.torch._allgather import sparse_allreduce_async
-from horovod.torch._allreduce import reduce_now
-from horovod.torch._tensors import CPU, reducible, set_id
-from horovod.torch.compression import Compression, Compressor
-
-RepeatedAllreduce = core.RepeatedAllreduce
-_ALLREDUCE = core.OP_ALLREDUCE
-_MAX = core.REDUCE_MAX
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch._backward_end import BackwardEnd
+from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender, SparseWait
+from horovod.torch._parameter_check import ParameterCheck
+from horovod.torch._presence import Presence, is_usual
 
 TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
     "Increase backward_passes_per_step to accumulate gradients locally."
 )
+_RECIPE = (
+    "Call optimizer.synchronize() before, and step() within optimizer.skip_synchronize(), or pass "
+    "synchronize_in_backward=True to DistributedOptimizer. HOROVOD_ALLOW_CHANGED_GRADIENTS=1 makes this a warning."
+)
+_CHANGED = (
+    "the gradient of {name} was changed after backward() and before its reduction was finished: each rank would train "
+    "another model. "
+)
+_SCALER = (
+    "the step() of a gradient scaler looks at gradients whose reduction is not finished: ranks would skip different "
+    "steps. "
+)
 
 
-@dataclass(frozen=True)
-class ReductionSettings:
-    """How gradients are reduced. `prescale` and `postscale` hold the predivide factor."""
-
-    compression: type[Compressor]
-    op: int
-    prescale: float
-    postscale: float
-    sparse_as_dense: bool
-    process_set: ProcessSet
-
-
-class _Waitable(Protocol):
-    def wait(self) -> None: ...
-
-
-class _SparseWait:
-    """Makes the callable of a sparse allreduce look like a native handle; keeps its result."""
-
-    __slots__ = ("_finish", "result")
-
-    def __init__(self, finish: Callable[[], torch.Tensor]) -> None:
-        self._finish = finish
-        self.result: torch.Tensor | None = None
-
-    def wait(self) -> None:
-        self.result = self._finish()
-
-
-class _Gradient:
-    """The way of one parameter's gradient through a step.
-
-    `target` is the parameter's grad when it was submitted, `sent` the tensor that travels, in place; they are the same
-    object unless the gradient is compressed, sparse or not contiguous. `sparse_dim` > 0: the last gradient was sparse.
-    `dense` submits the gradients of type `dtype`, whose shape is always the parameter's.
-    """
-
-    __slots__ = (
-        "ctx",
-        "dense",
-        "dtype",
-        "group",
-        "left",
-        "name",
-        "parameter",
-        "pending",
-        "sent",
-        "sparse_dim",
-        "target",
-        "wire_name",
-    )
-
-    def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
-        self.parameter = parameter
-        self.name = name
-        self.wire_name = f"allreduce.{name}"
-        self.dtype: torch.dtype | None = None  # of the last gradient that was sent as it is
-        self.dense: RepeatedAllreduce | None = None
-        self.left = passes
-        self.group: _Group | None = None
-        self.pending: _Waitable | None = None
-        self.target: torch.Tensor | None = None
-        self.sent: torch.Tensor | None = None
-        self.ctx: Any = None
-        self.sparse_dim = 0
-
-
-_DENSE = 1
-
-
-def _kind(gradient: _Gradient) -> int:
-    """0: not known yet; 1: dense; 1 + n: sparse with n sparse dimensions."""
-    grad = gradient.parameter.grad
-    if grad is None:
-        return _DENSE + gradient.sparse_dim if gradient.sparse_dim > 0 else 0
-    return _DENSE if grad.layout is torch.strided else _DENSE + grad.sparse_dim()
-
-
-class _Group:
-    """Gradients that are submitted together once all are ready. `missing` counts those that are not."""
-
-    __slots__ = ("members", "missing")
-
-    def __init__(self, members: list[_Gradient]) -> None:
-        self.members = members
-        self.missing = len(members)
-
-
-def _make_hook(reducer: weakref.ref[GradientReducer]) -> Callable[[torch.Tensor], None]:
+def _make_hook(reducer: weakref.ref[GradientReducer], in_backward: bool) -> Callable[[torch.Tensor], None]:
     """The hook of all parameters of a reducer. It holds no parameter: that would be a cycle nobody collects."""
 
     def hook(parameter: torch.Tensor) -> None:
@@ -127,7 +49,19 @@ def _make_hook(reducer: weakref.ref[GradientReducer]) -> Callable[[torch.Tensor]
         if owner is not None:
             owner.ready(parameter)
 
-    return hook
+    def hook_in_backward(parameter: torch.Tensor) -> None:
+        owner = reducer()
+        if owner is not None:
+            owner.expect_end()
+            owner.ready(parameter)
+
+    return hook_in_backward if in_backward else hook
+
+
+def _complain(what: str) -> None:
+    if not _env.is_true("HOROVOD_ALLOW_CHANGED_GRADIENTS"):
+        raise RuntimeError(what + _RECIPE)
+    warnings.warn(what + _RECIPE, stacklevel=5)
 
 
 def _remove_all(hooks: list[torch.utils.hooks.RemovableHandle]) -> None:
@@ -138,17 +72,20 @@ def _remove_all(hooks: list[torch.utils.hooks.RemovableHandle]) -> None:
 class GradientReducer:
     """Submits each gradient when backward has made it, and writes the reduced ones back."""
 
-    def __init__(self, settings: ReductionSettings, passes: int) -> None:
+    def __init__(self, settings: ReductionSettings, passes: int, in_backward: bool) -> None:
         self._settings = settings
-        self._set_id = set_id(settings.process_set)
-        self._plain = settings.compression is Compression.none
+        self._sender = Sender(settings)
         self._passes = passes
-        self._gradients: dict[int, _Gradient] = {}
+        self._gradients: dict[int, Gradient] = {}
         self._frozen: dict[int, tuple[torch.Tensor, str]] = {}
+        self._presence: Presence | None = None
+        self._check = ParameterCheck()
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self._hook = _make_hook(weakref.ref(self))
+        self._hook = _make_hook(weakref.ref(self), in_backward)
+        self._end = BackwardEnd()
+        self._ended_passes = 0
         self._begun = False
-        self._kinds_open = False
+        self.settled = False  # finished by backward itself, and nothing has begun since
         weakref.finalize(self, _remove_all, self._hooks).atexit = False
 
     @property
@@ -160,12 +97,14 @@ class GradientReducer:
 
     def attach(self, parameter: torch.Tensor, name: str) -> None:
         """Watches a parameter from now on; one that is frozen, from when it is not."""
+        if id(parameter) in self._gradients:
+            return
         if not parameter.requires_grad:
             self._frozen[id(parameter)] = (parameter, name)
             return
         self._frozen.pop(id(parameter), None)
-        self._gradients[id(parameter)] = _Gradient(parameter, name, self._passes)
-        self._kinds_open = not self._settings.sparse_as_dense
+        self._gradients[id(parameter)] = Gradient(parameter, name, self._passes)
+        self._presence = None
         hook = parameter.register_post_accumulate_grad_hook(self._hook)  # type: ignore[no-untyped-call]
         self._hooks.append(hook)
 
@@ -174,39 +113,47 @@ class GradientReducer:
         members = [self._gradients[id(p)] for p in parameters if id(p) in self._gradients]
         if len(members) < 2:
             return
-        group = _Group(members)
+        group = Group(members)
         for gradient in members:
             gradient.group = group
 
     def set_passes(self, passes: int) -> None:
         """Changes how many backward passes make a step, and starts counting anew."""
+        self.drain()
         self._passes = passes
-        self.reset()
+        self._reset()
 
-    def reset(self) -> None:
-        """Forgets what is in flight and starts counting anew."""
+    def drain(self) -> None:
+        """Ends what is in flight, together with ranks that began other parts of it, and starts counting anew."""
+        if any(gradient.pending is not None for gradient in self._gradients.values()):
+            with suppress(HorovodInternalError):  # nobody wants the results any more
+                self._finish()
+        self._reset()
+
+    def _reset(self) -> None:
         for gradient in self._gradients.values():
-            self._rewind(gradient)
+            gradient.left = self._passes
+            gradient.pending = gradient.target = gradient.sent = gradient.ctx = None
+            gradient.absent = False
+            if gradient.group is not None:
+                gradient.group.missing = len(gradient.group.members)
         self._begun = False
-
-    def _rewind(self, gradient: _Gradient) -> None:
-        gradient.left = self._passes
-        gradient.pending = gradient.target = gradient.sent = gradient.ctx = None
-        if gradient.group is not None:
-            gradient.group.missing = len(gradient.group.members)
+        self._ended_passes = 0
 
     # During backward
 
     def ready(self, parameter: torch.Tensor) -> None:
         """A backward pass has added to the parameter's grad. Called by the hook; costs a few microseconds.
 
-        The usual case stands here, written out: a call of Python is a tenth of all there is to do.
+        The usual cases stand here, written out: a call of Python is a tenth of all there is to do.
         """
         gradient = self._gradients[id(parameter)]
         left = gradient.left
-        if left <= 0:
-            raise AssertionError(TOO_MANY_PASSES)
         grad = parameter.grad
+        if left <= 0:
+            if grad is not None:
+                gradient.version = grad._version  # this error is enough
+            raise AssertionError(TOO_MANY_PASSES)
         if grad is not None and grad.requires_grad:
             raise AssertionError(f"the gradient of {gradient.name} requires a gradient itself; it cannot be reduced")
         gradient.left = left - 1
@@ -214,108 +161,42 @@ class GradientReducer:
         if left > 1:
             return
         dense = gradient.dense
-        if (
-            dense is not None
-            and gradient.group is None
-            and grad is not None
-            and grad.dtype is gradient.dtype
-            and grad.is_contiguous()  # a sparse tensor is not
-        ):
-            gradient.target = gradient.sent = grad
-            dense.start(grad.data_ptr(), grad)
-            gradient.pending = dense
-            return
-        self._advance(gradient, grad)
+        if dense is not None and grad is not None and grad.dtype is gradient.dtype:
+            sent = gradient.half
+            if sent is None:
+                sent = grad if grad.is_contiguous() else None  # a sparse tensor is not
+            elif sent.shape == grad.shape and grad.layout is torch.strided:
+                sent.copy_(grad)
+            else:
+                sent = None
+            if sent is not None:
+                gradient.target = grad
+                gradient.version = grad._version
+                gradient.sent = sent
+                dense.start(sent.data_ptr(), sent.shape, sent)
+                gradient.pending = dense
+                return
+        self._advance(gradient)
 
-    def _advance(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
+    def expect_end(self) -> None:
+        """Makes the backward() that runs now finish the reduction at its end, if it is the last of the step."""
+        self.settled = False
+        self._end.expect(self._backward_ended)
+
+    def _backward_ended(self) -> None:
+        self._ended_passes += 1
+        if self._ended_passes == self._passes:
+            self.finish()
+            self.settled = True
+
+    def _advance(self, gradient: Gradient) -> None:
         group = gradient.group
-        if group is None:
-            self._submit(gradient, grad)
-            return
-        group.missing -= 1
-        if group.missing == 0:
-            self._submit_group(group)
-
-    # Submitting
-
-    def _prepare(self, gradient: _Gradient) -> torch.Tensor:
-        """Chooses what travels for a gradient that is to be reduced as a dense tensor."""
-        target = gradient.parameter.grad
-        if target is None:
-            target = gradient.parameter.grad = torch.zeros_like(gradient.parameter)
-        sent = target
-        if target.layout is not torch.strided:
-            gradient.sparse_dim = target.sparse_dim()
-            sent = target.to_dense()
-        if not self._plain:
-            sent, gradient.ctx = self._settings.compression.compress(sent)
-        if not sent.is_contiguous():
-            sent = sent.contiguous()
-        gradient.target = target
-        gradient.sent = sent
-        return sent
-
-    def _submit(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
-        settings = self._settings
-        if not settings.sparse_as_dense and self._is_sparse(gradient, grad):
-            self._submit_sparse(gradient, grad)
-            return
-        sent = self._prepare(gradient)
-        dense = gradient.dense
-        if dense is None or sent.dtype is not gradient.dtype:
-            code = reducible(sent, settings.op, "DistributedOptimizer")
-            dense = RepeatedAllreduce(
-                gradient.wire_name,
-                tuple(sent.shape),
-                code,
-                settings.op,
-                settings.prescale,
-                settings.postscale,
-                self._set_id,
-            )
-            if self._plain:
-                gradient.dtype, gradient.dense = sent.dtype, dense
-        dense.start(sent.data_ptr(), sent)
-        gradient.pending = dense
-
-    @staticmethod
-    def _is_sparse(gradient: _Gradient, grad: torch.Tensor | None) -> bool:
-        """Whether the sparse way is taken; a parameter without a gradient in this step keeps the way it took before."""
-        if grad is None:
-            return gradient.sparse_dim > 0
-        return grad.layout is not torch.strided
-
-    def _submit_sparse(self, gradient: _Gradient, grad: torch.Tensor | None) -> None:
-        if grad is None:
-            shape = gradient.parameter.shape
-            values = gradient.parameter.new_empty((0, *shape[gradient.sparse_dim :]))
-            rows = torch.empty((gradient.sparse_dim, 0), dtype=torch.int64)
-            grad = torch.sparse_coo_tensor(rows, values.detach(), shape, check_invariants=False)
-        gradient.sparse_dim = grad.sparse_dim()
-        settings = self._settings
-        finish = sparse_allreduce_async(grad, gradient.name, settings.op, settings.process_set)
-        gradient.pending = _SparseWait(finish)
-
-    def _submit_group(self, group: _Group) -> None:
-        settings = self._settings
-        entries = []
-        for index, gradient in enumerate(group.members):
-            grad = gradient.parameter.grad
-            if not settings.sparse_as_dense and grad is not None and grad.layout is not torch.strided:
-                raise ValueError(
-                    f"DistributedOptimizer: the gradient of {gradient.name} is sparse, which groups cannot reduce; "
-                    "use sparse_as_dense=True or leave the parameter out of the groups"
-                )
-            sent = self._prepare(gradient)
-            dtype = reducible(sent, settings.op, "DistributedOptimizer")
-            name = f"grouped_{group.members[0].wire_name}_{index + 1}of{len(group.members)}"
-            entries.append((name, sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
-        keep = [gradient.sent for gradient in group.members]
-        natives = core.enqueue_group(
-            _ALLREDUCE, entries, settings.op, settings.prescale, settings.postscale, self._set_id, keep
-        )
-        for gradient, native in zip(group.members, natives, strict=True):
-            gradient.pending = native
+        if group is not None:
+            group.missing -= 1
+            if group.missing == 0:
+                self._sender.submit_group(group)
+        elif gradient.form != UNUSED:  # else the other ranks do not expect it
+            self._sender.submit(gradient)
 
     # Finishing
 
@@ -324,67 +205,110 @@ class GradientReducer:
 
         Ends what it began also when an operation failed; the first error is raised then.
         """
+        changed = self._changed()
+        self._finish()
+        if changed is not None:
+            _complain(_CHANGED.format(name=changed))
+
+    def expect_unchanged(self) -> None:
+        """RuntimeError if somebody changed a gradient that is in flight.
+
+        Ranks that did not skip this step, as a gradient scaler does after an overflow, wait in finish(): it ends first.
+        """
+        if self._changed() is not None:
+            self.finish()
+
+    def expect_no_scaler(self) -> None:
+        """RuntimeError while anything is in flight; it ends first."""
+        if self._begun:
+            self.finish()
+            _complain(_SCALER)
+
+    def _changed(self) -> str | None:
+        """The name of a gradient that somebody wrote to, or replaced, while it was in flight."""
+        for gradient in self._gradients.values():
+            target = gradient.target
+            if target is None or gradient.absent:
+                continue
+            if gradient.parameter.grad is not target or target._version != gradient.version:
+                return gradient.name
+        return None
+
+    def _finish(self) -> None:
         error: Exception | None = None
         try:
             self._submit_missing()
         except Exception as raised:
             error = raised
-        for gradient in self._gradients.values():
-            if gradient.pending is None:
-                continue
+        error = self._wait(error)
+        try:
+            if error is not None:
+                raise error
+            self._compare_parameters()
+            self._write_back()
+        finally:
+            self._reset()
+
+    def _wait(self, error: Exception | None) -> Exception | None:
+        """Until all that was submitted has ended; gives the first error."""
+        pending = [gradient.pending for gradient in self._gradients.values() if gradient.pending is not None]
+        sparse = [waitable for waitable in pending if isinstance(waitable, SparseWait)]
+        dense = [waitable for waitable in pending if not isinstance(waitable, SparseWait)]
+        waits: list[Callable[[], object]] = [partial(core.wait_all, dense), *(waitable.wait for waitable in sparse)]
+        if self._presence is not None:
+            waits.append(self._presence.wait)
+        for wait in waits:
             try:
-                gradient.pending.wait()
-                if error is None:
-                    self._write_back(gradient, gradient.pending)
+                wait()
             except Exception as raised:
                 error = error or raised
-            gradient.pending = None
-        self.reset()
-        if error is not None:
-            raise error
+        return error
 
     def _submit_missing(self) -> None:
         for parameter, name in list(self._frozen.values()):
-            self.attach(parameter, name)
+            if parameter.requires_grad:
+                self.attach(parameter, name)
         self._begun = True
-        if self._kinds_open:
-            self._agree_on_kinds()
-        for gradient in self._gradients.values():
+        if not self._gradients:
+            return
+        gradients = list(self._gradients.values())
+        presence = self._presence
+        if presence is None:
+            presence = self._presence = Presence(self._settings, gradients)
+        presence.start([gradient for gradient in gradients if not is_usual(gradient)], self._check.is_due())
+        fresh = [gradient for gradient in gradients if gradient.form == UNKNOWN]
+        if fresh:  # what is sent for a parameter without a gradient has to have the form of the others' gradients
+            presence.wait()
+            presence.learn(fresh)
+        for gradient in gradients:
             if gradient.left > 0:
                 gradient.left = 0
-                self._advance(gradient, gradient.parameter.grad)
+                self._advance(gradient)
+        self._wake(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
 
-    def _agree_on_kinds(self) -> None:
-        """Learns from the other ranks which parameters have sparse gradients.
+    def _wake(self, presence: Presence, unused: list[Gradient]) -> None:
+        """Sends the gradients of parameters that no rank had used before, if now one has."""
+        if not unused:
+            return
+        presence.wait()
+        woken = [gradient for gradient in unused if presence.form(gradient) != UNUSED]
+        presence.learn(woken)
+        for gradient in woken:
+            if gradient.group is None:  # groups are sent as a whole in any case
+                self._sender.submit(gradient)
 
-        A rank that has not used a parameter yet cannot tell, and would submit zeros of the wrong form. Asked in the
-        first step, and as long as there is a parameter that no rank has used.
-        """
-        settings = self._settings
-        if (settings.process_set.size() or 1) == 1 or not self._gradients:
-            self._kinds_open = False
+    def _compare_parameters(self) -> None:
+        if self._presence is None or not self._presence.anyone_asks():
             return
-        ordered = sorted(self._gradients.values(), key=lambda gradient: gradient.name)
-        own = torch.tensor([_kind(gradient) for gradient in ordered], dtype=torch.int32)
-        name = f"{ordered[0].name}.gradient_kinds"
-        kinds = reduce_now(own, name, _MAX, 1.0, 1.0, settings.process_set).tolist()
-        for gradient, kind in zip(ordered, kinds, strict=True):
-            gradient.sparse_dim = max(0, kind - _DENSE)
-        self._kinds_open = 0 in kinds
+        attached = [(gradient.name, gradient.parameter) for gradient in self._gradients.values()]
+        frozen = [(name, parameter) for parameter, name in self._frozen.values()]
+        self._check.compare([*attached, *frozen], self._settings.process_set)
 
-    def _write_back(self, gradient: _Gradient, pending: _Waitable) -> None:
-        parameter = gradient.parameter
-        if isinstance(pending, _SparseWait):
-            parameter.grad = pending.result
-            return
-        target, sent = gradient.target, gradient.sent
-        if target is None or sent is None:
-            raise RuntimeError(f"the gradient of {gradient.name} was submitted without a tensor")
-        result = sent if self._plain else self._settings.compression.decompress(sent, gradient.ctx)
-        if target.layout is not torch.strided:
-            parameter.grad = result.to_sparse(gradient.sparse_dim)
-            return
-        if result is not target:
-            target.copy_(result)
-        if parameter.grad is not target:
-            parameter.grad = target
+    def _write_back(self) -> None:
+        presence = self._presence
+        for gradient in self._gradients.values():
+            target = gradient.target
+            if target is None or (gradient.sent is target and gradient.parameter.grad is target):
+                continue
+            if not gradient.absent or (presence is not None and presence.form(gradient) != UNUSED):
+                self._sender.write_back(gradient)

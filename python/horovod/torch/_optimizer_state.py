@@ -40,50 +40,6 @@ def _travels_in_place(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.is_cpu and value.numel() > 0
 
 
-# Making the state of a fresh optimizer
-
-
-def _sparse_parameters(optimizer: Optimizer, model: torch.nn.Module | None) -> set[int]:
-    """Ids of the parameters whose gradients are sparse."""
-    if isinstance(optimizer, torch.optim.SparseAdam):
-        return {id(parameter) for parameter in _parameters(optimizer)}
-    if model is None:
-        return set()
-    embeddings = (torch.nn.Embedding, torch.nn.EmbeddingBag)
-    return {id(module.weight) for module in model.modules() if isinstance(module, embeddings) and module.sparse}
-
-
-def _zero_gradient(parameter: torch.Tensor, sparse: bool) -> torch.Tensor:
-    if not sparse:
-        return torch.zeros_like(parameter)
-    rows = torch.empty((1, 0), dtype=torch.int64, device=parameter.device)
-    values = torch.empty((0, *parameter.shape[1:]), dtype=parameter.dtype, device=parameter.device)
-    return torch.sparse_coo_tensor(rows, values, parameter.shape, check_invariants=False)
-
-
-def initialise(optimizer: Optimizer, model: torch.nn.Module | None) -> None:
-    """Lets an optimizer without state make it: one local step with zero gradients. Parameters and grads stay."""
-    if optimizer.state:
-        return
-    sparse = _sparse_parameters(optimizer, model)
-    trained = [parameter for parameter in _parameters(optimizer) if parameter.requires_grad]
-    before = [(parameter, parameter.grad, parameter.detach().clone()) for parameter in trained]
-    for parameter in trained:
-        parameter.grad = _zero_gradient(parameter, id(parameter) in sparse)
-    try:
-        # Of the class: a scheduler that watches the instance's step shall not count this one.
-        step = getattr(type(optimizer), "_step_locally", type(optimizer).step)
-        step(optimizer)
-    finally:
-        with torch.no_grad():
-            for parameter, grad, value in before:
-                parameter.grad = grad
-                parameter.copy_(value)  # weight decay moves it even without a gradient
-
-
-# Taking over another's
-
-
 def describe(optimizer: Optimizer) -> Described:
     """The optimizer's options and state, with a TensorSpec for each tensor that follows by itself."""
     parameters = _parameters(optimizer)

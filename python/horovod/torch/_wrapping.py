@@ -1,10 +1,10 @@
-"""What wrapping an optimizer needs: arguments for its constructor, checks of the names and groups of parameters."""
+"""What wrapping an optimizer needs: taking it over, checks of the names and groups of its parameters."""
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -23,30 +23,45 @@ ZERO_GRAD_TOO_EARLY = (
 )
 
 
-def constructor_arguments(optimizer: Optimizer) -> dict[str, Any] | None:
-    """What to call the wrapped class' constructor with besides parameters; None when its needs are not known.
+def take_over(wrapper: Optimizer, optimizer: Optimizer) -> None:
+    """Gives the wrapper all that the optimizer holds: groups, state, hooks, options of its constructor.
 
-    The constructor matters: Adagrad fills its state there.
+    They are the same objects, so that a scheduler of the wrapped optimizer works on.
     """
-    parameters = list(inspect.signature(type(optimizer).__init__).parameters.values())[2:]
-    arguments: dict[str, Any] = {}
-    for parameter in parameters:
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            continue
-        if parameter.name in optimizer.defaults and parameter.kind is not parameter.POSITIONAL_ONLY:
-            arguments[parameter.name] = optimizer.defaults[parameter.name]
-        elif parameter.default is parameter.empty:
-            return None
-    return arguments
+    # A scheduler puts its own `step` into the wrapped object, where it stays.
+    wrapper.__dict__.update((name, value) for name, value in vars(optimizer).items() if name != "step")
 
 
-def adopt(wrapper: Optimizer, optimizer: Optimizer) -> None:
-    """Takes over groups, defaults and own attributes of an optimizer whose constructor cannot be called again."""
-    of_torch = {"defaults", "param_groups", "state", "step"}
-    for name, value in vars(optimizer).items():
-        if name not in of_torch and not name.startswith("_optimizer_"):
-            wrapper.__dict__[name] = value
-    Optimizer.__init__(wrapper, optimizer.param_groups, dict(optimizer.defaults))
+def has_stepped(optimizer: Optimizer | None) -> None:
+    """Tells schedulers of the wrapped optimizer, which look for it, that a step was taken before theirs."""
+    if optimizer is not None:
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+
+
+@contextmanager
+def loading(optimizer: Optimizer) -> Iterator[None]:
+    """What is loaded within goes to the dictionaries that are there: schedulers and the wrapped optimizer hold them."""
+    groups, members, state = optimizer.param_groups, list(optimizer.param_groups), optimizer.state
+    yield
+    for own, loaded in zip(members, optimizer.param_groups, strict=True):
+        if own is not loaded:
+            own.clear()
+            own.update(loaded)
+    groups[:] = members
+    optimizer.param_groups = groups
+    if optimizer.state is not state:
+        state.clear()
+        state.update(optimizer.state)
+        optimizer.state = state
+
+
+def name_added(optimizer: Optimizer, names: dict[torch.Tensor, str]) -> list[torch.Tensor]:
+    """The parameters of the group that was added last; those without a name get one by position."""
+    index = len(optimizer.param_groups) - 1
+    added: list[torch.Tensor] = optimizer.param_groups[index]["params"]
+    for position, parameter in enumerate(added):
+        names.setdefault(parameter, f"allreduce.noname.{index}.{position}")
+    return added
 
 
 def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:

@@ -16,9 +16,16 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _optimizer_state
 from horovod.torch._allgather import gather_with_rows
 from horovod.torch._broadcast import broadcast_, broadcast_async_
+from horovod.torch._join import join
 from horovod.torch._session import handles
 
-__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "join_and_broadcast",
+]
 
 
 def _dump(obj: Any) -> torch.Tensor:
@@ -84,14 +91,12 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
 
 def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch.nn.Module | None = None) -> None:
-    """Gives `optimizer` the state and the options of global rank `root_rank`'s.
+    """Gives `optimizer` the state and the options of global rank `root_rank`'s: none, if that has not stepped yet.
 
-    An optimizer that has no state yet takes one step with zero gradients first, which changes no parameter. `model`
-    tells which parameters have sparse gradients: those of its sparse embeddings.
+    `model` is accepted for Horovod's sake: it took a trial step and needed to know which gradients are sparse.
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast")
-    _optimizer_state.initialise(optimizer, model)
     is_root = core.rank() == root_rank
     described = _optimizer_state.describe(optimizer) if is_root else None
     root_state = broadcast_object(described, root_rank, "broadcast_optimizer_state")
@@ -101,6 +106,19 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch
     for name, tensor in _optimizer_state.tensors(optimizer):
         batch.add(tensor, name)
     batch.finish()
+
+
+def join_and_broadcast(model: torch.nn.Module, optimizer: Optimizer | None = None) -> int:
+    """join(), after which all ranks take over the model, and the optimizer's state, of the rank that joined last.
+
+    Ranks that joined earlier have missed its last steps. Gives that rank. Buffers, such as the running statistics of
+    BatchNorm, are those of that rank too.
+    """
+    last = join()
+    broadcast_parameters(model.state_dict(), last)
+    if optimizer is not None:
+        broadcast_optimizer_state(optimizer, last)
+    return last
 
 
 def broadcast_object(

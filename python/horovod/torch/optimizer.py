@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,17 +15,20 @@ from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
 from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._allreduce import reduce_now
-from horovod.torch._gradients import GradientReducer, ReductionSettings
+from horovod.torch._gradient import ReductionSettings
+from horovod.torch._gradients import GradientReducer
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
     Groups,
     NamedParameters,
-    adopt,
     check_groups,
     check_names,
-    constructor_arguments,
+    has_stepped,
     is_distributed,
+    loading,
+    name_added,
     parameters_of,
+    take_over,
 )
 from horovod.torch.compression import Compression, Compressor
 from horovod.torch.functions import broadcast_object
@@ -47,6 +50,7 @@ class _Settings:
     reduction: ReductionSettings
     passes: int
     groups: Groups | None
+    in_backward: bool
 
 
 class _DistributedOptimizer(Optimizer):
@@ -57,14 +61,12 @@ class _DistributedOptimizer(Optimizer):
 
     _parameter_names: dict[torch.Tensor, str]
     _settings: _Settings
-    _reducer: GradientReducer | None
+    _reducer: GradientReducer | None = None
+    _wrapped: Optimizer | None = None
 
     def __init__(self, optimizer: Optimizer, names: dict[torch.Tensor, str], settings: _Settings) -> None:
-        arguments = constructor_arguments(optimizer)
-        if arguments is None:
-            adopt(self, optimizer)
-        else:
-            super().__init__(optimizer.param_groups, **arguments)
+        take_over(self, optimizer)
+        self._wrapped = optimizer
         self._start(names, settings)
 
     def _start(self, names: dict[torch.Tensor, str], settings: _Settings) -> None:
@@ -74,7 +76,7 @@ class _DistributedOptimizer(Optimizer):
         self._synchronized = False
         self._reducer = None
         if is_distributed(settings.reduction.process_set):
-            self._reducer = GradientReducer(settings.reduction, settings.passes)
+            self._reducer = GradientReducer(settings.reduction, settings.passes, settings.in_backward)
             for parameter in parameters_of(self):
                 self._reducer.attach(parameter, names[parameter])
             for group in self._group_lists():
@@ -99,29 +101,35 @@ class _DistributedOptimizer(Optimizer):
         """How many backward passes are accumulated before gradients are reduced."""
         return self._settings.passes
 
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """The first thing that the step() of torch's gradient scaler asks for: gradients have to be reduced by then."""
+        if self._reducer is not None:
+            self._reducer.expect_no_scaler()
+        return bool(self.__dict__.get("_step_supports_amp_scaling", False))
+
+    @_step_supports_amp_scaling.setter
+    def _step_supports_amp_scaling(self, value: bool) -> None:
+        self.__dict__["_step_supports_amp_scaling"] = value
+
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Changes backward_passes_per_step, and starts counting anew."""
         if passes <= 0:
             raise ValueError(f"backward_passes_per_step must be > 0, got {passes}")
-        self._settings = _Settings(self._settings.reduction, passes, self._settings.groups)
+        self._settings = replace(self._settings, passes=passes)
         if self._reducer is not None:
             self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters; those added after wrapping get automatic names."""
+        """Adds parameters, which are reduced too; those that `named_parameters` did not name get automatic names."""
         super().add_param_group(param_group)
-        if "_parameter_names" not in self.__dict__:
-            return  # still in the constructor
-        index = len(self.param_groups) - 1
-        for position, parameter in enumerate(self.param_groups[index]["params"]):
-            if parameter not in self._parameter_names:
-                self._parameter_names[parameter] = f"allreduce.noname.{index}.{position}"
-                if self._reducer is not None:
-                    self._reducer.attach(parameter, self._parameter_names[parameter])
+        for parameter in name_added(self, self._parameter_names):
+            if self._reducer is not None:
+                self._reducer.attach(parameter, self._parameter_names[parameter])
 
     def synchronize(self) -> None:
         """Waits until the gradients of all parameters are reduced and writes them to `.grad`."""
-        if self._reducer is not None:
+        if self._reducer is not None and not self._reducer.settled:
             self._reducer.finish()
         self._synchronized = True
 
@@ -140,20 +148,31 @@ class _DistributedOptimizer(Optimizer):
         Gradients that `closure` computes are reduced each time it has run, before the wrapped optimizer sees them.
         """
         if self._should_synchronize:
-            if self._synchronized:
-                warnings.warn(_STEP_AFTER_SYNCHRONIZE, stacklevel=2)
-            if closure is None or self._reducer is None or self._reducer.begun:
-                self.synchronize()
+            self._synchronize_in_step(closure is None)
         self._synchronized = False
+        if self._reducer is not None:
+            self._reducer.settled = False
         if closure is None:
             return self._step_locally()
         return self._step_locally(self._reducing(closure))
+
+    def _synchronize_in_step(self, computed: bool) -> None:
+        """`computed`: all gradients of this step are there; else a closure is about to make them."""
+        reducer = self._reducer
+        if reducer is not None and reducer.settled:
+            return
+        begun = reducer is not None and reducer.begun
+        if self._synchronized and not begun and not self._settings.in_backward:
+            warnings.warn(_STEP_AFTER_SYNCHRONIZE, stacklevel=3)
+        if computed or reducer is None or begun:
+            self.synchronize()
 
     # torch wraps the step of every new class to run step hooks; the wrapped class' step does that already.
     step.hooked = True  # type: ignore[attr-defined]
 
     def _step_locally(self, closure: Callable[[], float] | None = None) -> Any:
         """The wrapped optimizer's step alone."""
+        has_stepped(self._wrapped)
         return super().step() if closure is None else super().step(closure)
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
@@ -178,15 +197,17 @@ class _DistributedOptimizer(Optimizer):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients. AssertionError while reduced gradients are still on their way."""
         if self._reducer is not None and self._reducer.begun:
+            self._reducer.expect_unchanged()
             raise AssertionError(ZERO_GRAD_TOO_EARLY)
         super().zero_grad(set_to_none)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads a state; what backward began is forgotten."""
+        """Loads a state into the groups that are there; what backward began ends first and is forgotten."""
         if self._reducer is not None:
-            self._reducer.reset()
+            self._reducer.drain()
         self._synchronized = False
-        super().load_state_dict(state_dict)
+        with loading(self):
+            super().load_state_dict(state_dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -212,11 +233,15 @@ def DistributedOptimizer(
     groups: Groups | None = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
+    synchronize_in_backward: bool = False,
 ) -> Any:
     """Wraps `optimizer`: its gradients are reduced over all ranks of `process_set` before each step.
 
-    The result is an instance of a class with the name and the type of the wrapped one, made from its param_groups;
-    state that the wrapped one has gathered is not copied. Reduction starts parameter by parameter while backward runs.
+    The result is an instance of a class with the name and the type of the wrapped one, and takes over all that it
+    holds: groups, state, hooks, options. Reduction starts parameter by parameter while backward runs, and is finished
+    by step() or synchronize(); with `synchronize_in_backward` by backward() itself, so that gradients may be changed
+    right after it. Then every rank has to call backward() equally often, on a loss that reaches at least one of the
+    parameters, and in the same order as its other collectives.
     """
     if isinstance(optimizer, (_DistributedOptimizer, AdasumOptimizer)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
@@ -247,4 +272,5 @@ def DistributedOptimizer(
         process_set=process_set,
     )
     distributed = type(wrapped.__name__, (_DistributedOptimizer, wrapped), members)
-    return distributed(optimizer, names, _Settings(reduction, backward_passes_per_step, checked_groups))
+    settings = _Settings(reduction, backward_passes_per_step, checked_groups, synchronize_in_backward)
+    return distributed(optimizer, names, settings)

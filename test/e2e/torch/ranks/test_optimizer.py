@@ -194,7 +194,7 @@ def test_parameters_that_another_rank_used_get_its_gradient() -> None:
     assert torch.equal(model.ways[0].bias.grad, torch.full((3,), 2.0))
     if hvd.size() > 1:
         assert torch.equal(model.ways[1].bias.grad, torch.full((3,), 2.0 * (hvd.size() - 1)))
-        assert torch.equal(model.ways[2].bias.grad, torch.zeros(3))
+        assert model.ways[2].bias.grad is None
     with optimizer.skip_synchronize():
         optimizer.step()
 

@@ -1,4 +1,4 @@
-"""Mixed precision with autocast and a gradient scaler."""
+"""Mixed precision with autocast and a gradient scaler; one step overflows on one rank, and is skipped on all."""
 
 import torch
 
@@ -18,7 +18,8 @@ for step in range(40):
     optimizer.zero_grad()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = (model(data) - data.sum(1, keepdim=True)).square().mean()
-    scaler.scale(loss).backward()
+    overflows = step == 7 and hvd.rank() == hvd.size() - 1
+    scaler.scale(loss * float("inf") if overflows else loss).backward()
     optimizer.synchronize()
     scaler.unscale_(optimizer)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
@@ -29,3 +30,4 @@ for step in range(40):
     last = loss.item()
 assert last < first / 2, (first, last)
 assert len(set(hvd.allgather_object(model[0].weight.sum().item()))) == 1
+assert scaler.get_scale() == 512.0

@@ -1,0 +1,221 @@
+"""What is known of one parameter's gradient, and how it travels: whole, compressed, sparse, or with a group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from horovod._common.native import core
+from horovod.common.process_sets import ProcessSet
+from horovod.torch._allgather import sparse_allreduce_async
+from horovod.torch._tensors import CPU, reducible, set_id
+from horovod.torch.compression import Compression, Compressor
+
+if TYPE_CHECKING:
+    from horovod._core import Handle
+
+RepeatedAllreduce = core.RepeatedAllreduce
+_ALLREDUCE = core.OP_ALLREDUCE
+
+# The form of a gradient: 1 + n with n sparse dimensions. UNUSED: no rank has had one yet, so that nobody can tell;
+# UNKNOWN: nobody was asked.
+UNKNOWN = -1
+UNUSED = 0
+DENSE = 1
+
+
+@dataclass(frozen=True)
+class ReductionSettings:
+    """How gradients are reduced. `prescale` and `postscale` hold the predivide factor."""
+
+    compression: type[Compressor]
+    op: int
+    prescale: float
+    postscale: float
+    sparse_as_dense: bool
+    process_set: ProcessSet
+
+
+class SparseWait:
+    """Makes the callable of a sparse allreduce look like a native handle; keeps its result."""
+
+    __slots__ = ("_finish", "result")
+
+    def __init__(self, finish: Callable[[], torch.Tensor]) -> None:
+        self._finish = finish
+        self.result: torch.Tensor | None = None
+
+    def wait(self) -> None:
+        self.result = self._finish()
+
+
+class Gradient:
+    """The way of one parameter's gradient through a step.
+
+    `target` is the parameter's grad when it was submitted, at `version` of its contents, or zeros where it has none
+    (`absent`). `sent` is the tensor that travels, in place: `target` itself unless that is compressed, sparse or not
+    contiguous. `dense` submits tensors of type `code`; the hook may use it by itself for gradients of type `dtype`,
+    through `half` if there is one.
+    """
+
+    __slots__ = (
+        "absent",
+        "code",
+        "ctx",
+        "dense",
+        "dtype",
+        "form",
+        "group",
+        "half",
+        "left",
+        "name",
+        "parameter",
+        "pending",
+        "sent",
+        "target",
+        "version",
+        "wire_name",
+    )
+
+    def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
+        self.parameter = parameter
+        self.name = name
+        self.wire_name = f"allreduce.{name}"
+        self.form = UNKNOWN
+        self.left = passes
+        self.group: Group | None = None
+        self.dense: RepeatedAllreduce | None = None
+        self.code = -1
+        self.dtype: torch.dtype | None = None
+        self.half: torch.Tensor | None = None
+        self.pending: Handle | RepeatedAllreduce | SparseWait | None = None
+        self.target: torch.Tensor | None = None
+        self.sent: torch.Tensor | None = None
+        self.ctx: Any = None
+        self.version = 0
+        self.absent = False
+
+    def own_form(self) -> int:
+        """Of the grad that this rank has sent, or has; UNUSED if there is none."""
+        grad = self.parameter.grad if self.target is None else self.target
+        if grad is None or self.absent:
+            return UNUSED
+        return DENSE if grad.layout is torch.strided else DENSE + grad.sparse_dim()
+
+
+class Group:
+    """Gradients that are submitted together once all are ready. `missing` counts those that are not."""
+
+    __slots__ = ("members", "missing")
+
+    def __init__(self, members: list[Gradient]) -> None:
+        self.members = members
+        self.missing = len(members)
+
+
+class Sender:
+    """Submits gradients and writes results back. It decides nothing about when."""
+
+    def __init__(self, settings: ReductionSettings) -> None:
+        self._settings = settings
+        self._set_id = set_id(settings.process_set)
+        self._plain = settings.compression is Compression.none
+        casts = (Compression.fp16, Compression.bf16)
+        self._wire_type = settings.compression.wire_type if settings.compression in casts else None
+
+    def submit(self, gradient: Gradient) -> None:
+        """Sends a gradient by itself; zeros, or no rows, where the parameter has none."""
+        grad = gradient.parameter.grad
+        form = gradient.form if grad is None else gradient.own_form()
+        if form > DENSE and not self._settings.sparse_as_dense:
+            self._submit_sparse(gradient, form - DENSE)
+            return
+        sent = self._prepare(gradient)
+        settings = self._settings
+        code = reducible(sent, settings.op, "DistributedOptimizer")
+        dense = gradient.dense
+        if dense is None or code != gradient.code:
+            scales = (settings.prescale, settings.postscale)
+            dense = RepeatedAllreduce(gradient.wire_name, tuple(sent.shape), code, settings.op, *scales, self._set_id)
+            gradient.dense, gradient.code = dense, code
+        direct = self._plain or self._wire_type is not None
+        gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
+        dense.start(sent.data_ptr(), sent.shape, sent)
+        gradient.pending = dense
+
+    def submit_group(self, group: Group) -> None:
+        """Sends the gradients of a group together."""
+        settings = self._settings
+        entries = []
+        for index, gradient in enumerate(group.members):
+            if gradient.own_form() > DENSE and not settings.sparse_as_dense:
+                raise ValueError(
+                    f"DistributedOptimizer: the gradient of {gradient.name} is sparse, which groups cannot reduce; "
+                    "use sparse_as_dense=True or leave the parameter out of the groups"
+                )
+            sent = self._prepare(gradient)
+            dtype = reducible(sent, settings.op, "DistributedOptimizer")
+            name = f"grouped_{group.members[0].wire_name}_{index + 1}of{len(group.members)}"
+            entries.append((name, sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
+        keep = [gradient.sent for gradient in group.members]
+        natives = core.enqueue_group(
+            _ALLREDUCE, entries, settings.op, settings.prescale, settings.postscale, self._set_id, keep
+        )
+        for gradient, native in zip(group.members, natives, strict=True):
+            gradient.pending = native
+
+    def _prepare(self, gradient: Gradient) -> torch.Tensor:
+        """Chooses what travels for a gradient that is reduced as a dense tensor."""
+        grad = gradient.parameter.grad
+        gradient.absent = grad is None
+        target = torch.zeros_like(gradient.parameter) if grad is None else grad
+        gradient.target, gradient.version, gradient.half = target, target._version, None
+        sent = target if target.layout is torch.strided else target.to_dense()
+        if self._wire_type is not None:
+            if sent.is_floating_point() and sent.dtype is not self._wire_type:
+                half = gradient.half = torch.empty(sent.shape, dtype=self._wire_type)
+                sent = half.copy_(sent.detach())
+        elif not self._plain:
+            sent, gradient.ctx = self._settings.compression.compress(sent)
+        if not sent.is_contiguous():
+            sent = sent.contiguous()
+        gradient.sent = sent
+        return sent
+
+    def _submit_sparse(self, gradient: Gradient, sparse_dim: int) -> None:
+        grad = gradient.parameter.grad
+        gradient.absent = grad is None
+        if grad is None:
+            shape = gradient.parameter.shape
+            values = gradient.parameter.new_empty((0, *shape[sparse_dim:]))
+            rows = torch.empty((sparse_dim, 0), dtype=torch.int64)
+            grad = torch.sparse_coo_tensor(rows, values.detach(), shape, check_invariants=False)
+        gradient.target, gradient.version = grad, grad._version
+        settings = self._settings
+        finish = sparse_allreduce_async(grad, gradient.name, settings.op, settings.process_set)
+        gradient.pending = SparseWait(finish)
+
+    def write_back(self, gradient: Gradient) -> None:
+        """Makes the result the parameter's grad."""
+        parameter, pending = gradient.parameter, gradient.pending
+        if isinstance(pending, SparseWait):
+            parameter.grad = pending.result
+            return
+        target, sent = gradient.target, gradient.sent
+        if target is None or sent is None:
+            raise RuntimeError(f"the gradient of {gradient.name} was submitted without a tensor")
+        result = sent
+        if not self._plain and self._wire_type is None:
+            result = self._settings.compression.decompress(sent, gradient.ctx)
+        if target.layout is not torch.strided:
+            parameter.grad = result.to(target.dtype).to_sparse(target.sparse_dim())
+            return
+        if result is not target:
+            target.copy_(result)
+        if gradient.absent and gradient.form > DENSE:
+            target = target.to_sparse(gradient.form - DENSE)
+        if parameter.grad is not target:
+            parameter.grad = target

@@ -1,0 +1,91 @@
+"""What ranks tell each other in every step: which parameters have a gradient, and in which form.
+
+A rank that has none sends zeros, or no rows, for another that has one. Only together they know whether anybody had one:
+if not, the parameter keeps its None and the wrapped optimizer leaves it alone, as in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from horovod._common.native import core
+from horovod.torch._gradient import DENSE, UNKNOWN, UNUSED, Gradient, ReductionSettings, RepeatedAllreduce
+from horovod.torch._tensors import set_id
+
+_SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
+
+
+class Presence:
+    """One small allreduce a step. Made anew when parameters are added.
+
+    Two numbers for each parameter, added up over the ranks: 1 where it has a gradient, and the number of its sparse
+    dimensions there; before them one that asks the others to compare their parameters. A rank that has joined adds
+    zeros: it has none. Sent as the gradients usually are, so that the core puts it into one buffer with them.
+    """
+
+    def __init__(self, settings: ReductionSettings, gradients: Iterable[Gradient]) -> None:
+        # Ranks may hold their parameters in another order.
+        self._gradients: Sequence[Gradient] = sorted(gradients, key=lambda gradient: gradient.name)
+        self._positions = {id(gradient): position for position, gradient in enumerate(self._gradients, 1)}
+        self._usual = torch.zeros(1 + len(self._gradients), 2)
+        self._rows = torch.zeros_like(self._usual)
+        self._answer: list[list[float]] | None = None
+        self._process_set = settings.process_set
+        self._alone = True
+        summed = settings.op in _SUMS
+        self._allreduce = RepeatedAllreduce(
+            f"allreduce.{self._gradients[0].name}.presence",
+            tuple(self._rows.shape),
+            core.DTYPE_FLOAT32,
+            settings.op if summed else core.REDUCE_SUM,
+            settings.prescale if summed else 1.0,
+            settings.postscale if summed else 1.0,
+            set_id(settings.process_set),
+        )
+
+    def start(self, unusual: Sequence[Gradient], asks: bool) -> None:
+        """Tells the other ranks of this step. `unusual` are those for which is_usual() is false."""
+        self._answer = None
+        self._rows.copy_(self._usual)
+        if asks:
+            self._rows[0, 0] = 1.0
+        if unusual:
+            positions = [self._positions[id(gradient)] for gradient in unusual]
+            self._rows[positions] = torch.tensor([_row(gradient.own_form()) for gradient in unusual])
+        self._alone = self._process_set.size() == 1
+        if not self._alone:
+            self._allreduce.start(self._rows.data_ptr(), self._rows.shape, self._rows)
+
+    def wait(self) -> None:
+        """Until all ranks have told theirs. May be called again."""
+        if not self._alone:
+            self._allreduce.wait()
+
+    def anyone_asks(self) -> bool:
+        """Whether a rank wants parameters to be compared. Requires: wait() has returned."""
+        return bool(self._rows[0, 0] > 0)
+
+    def form(self, gradient: Gradient) -> int:
+        """The gradient's form on the ranks that have one; UNUSED if none has. Requires: wait() has returned."""
+        if self._answer is None:
+            self._answer = self._rows.tolist()
+        has, sparse_dims = self._answer[self._positions[id(gradient)]]
+        return DENSE + round(sparse_dims / has) if has > 0 else UNUSED
+
+    def learn(self, gradients: Iterable[Gradient]) -> None:
+        """Notes the forms that ranks have told as those to expect from now on."""
+        for gradient in gradients:
+            gradient.form = self.form(gradient)
+            self._usual[self._positions[id(gradient)]] = torch.tensor(_row(gradient.form))
+
+
+def is_usual(gradient: Gradient) -> bool:
+    """Whether this rank has a gradient of the parameter if ranks have had one before."""
+    has_none = gradient.target is None and gradient.parameter.grad is None
+    return gradient.form != UNKNOWN and has_none is (gradient.form == UNUSED)
+
+
+def _row(form: int) -> tuple[float, float]:
+    return (0.0, 0.0) if form == UNUSED else (1.0, float(form - DENSE))

@@ -1,0 +1,135 @@
+"""Training equals one process that sees all batches, also at the start and where parameters are not used (contract 02 §2.6)."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import horovod.torch as hvd
+from training import assert_all_ranks_hold, assert_close, batch, wrap
+
+SPARSE = ("SparseAdam",)
+APART = ("Optimizer", "LBFGS")  # LBFGS asks for a closure and has tests of its own
+CLASSES = sorted(
+    name
+    for name, value in vars(torch.optim).items()
+    if isinstance(value, type) and issubclass(value, torch.optim.Optimizer) and name not in (*APART, *SPARSE)
+)
+
+
+class Parts(nn.Module):
+    """Matrices that are used by all ranks, by one rank, at times, from some step on, never; a frozen one; one frozen later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        names = ("always", "one_rank", "at_times", "later", "never", "frozen", "frozen_later")
+        self.parts = nn.ModuleDict({name: nn.Linear(4, 3, bias=False) for name in names}).double()
+        self.parts["frozen"].requires_grad_(False)
+
+    def forward(self, data: torch.Tensor, rank: int, step: int) -> torch.Tensor:
+        used = ["always", "frozen", "frozen_later"]
+        used += ["one_rank"] if rank == hvd.size() - 1 else []
+        used += ["at_times"] if (rank + step) % 3 == 0 else []
+        used += ["later"] if step >= 2 else []
+        return torch.stack([self.parts[name](data).tanh() for name in used]).sum(0)
+
+
+def losses(model: Parts, rank: int, step: int) -> torch.Tensor:
+    data = batch(rank, step)
+    return (model(data, rank, step) - data[:, :3]).square().mean()
+
+
+def make(name: str, model: nn.Module) -> torch.optim.Optimizer:
+    chosen = getattr(torch.optim, name)
+    options: dict[str, Any] = {"lr": 0.05, "weight_decay": 0.1, "momentum": 0.9}
+    known = inspect.signature(chosen).parameters
+    return chosen(model.parameters(), **{key: value for key, value in options.items() if key in known})
+
+
+def none_grads(model: nn.Module) -> list[str]:
+    return [name for name, parameter in model.named_parameters() if parameter.grad is None]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"groups": 2}, {"synchronize_in_backward": True}], ids=["", "groups", "backward"]
+)
+@pytest.mark.parametrize("name", CLASSES)
+def test_each_optimizer_trains_as_in_one_process(name: str, options: dict[str, Any]) -> None:
+    model, twin = Parts(), Parts()
+    optimizer, twin_optimizer = wrap(model, make(name, model), **options), make(name, twin)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for step in range(5):
+        for using, own in ((optimizer, model), (twin_optimizer, twin)):
+            using.zero_grad()
+            own.parts["frozen_later"].requires_grad_(step < 3)
+        losses(model, hvd.rank(), step).backward()
+        (sum(losses(twin, rank, step) for rank in range(hvd.size())) / hvd.size()).backward()
+        optimizer.step()
+        twin_optimizer.step()
+        assert none_grads(model) == none_grads(twin)
+        assert_close(model, twin, rtol=1e-8, atol=1e-10)
+    assert "parts.never.weight" in none_grads(model)
+    assert_all_ranks_hold(model)
+
+
+@pytest.mark.parametrize("as_dense", [False, True])
+def test_sparse_adam_trains_as_in_one_process(as_dense: bool) -> None:
+    """With embeddings that one rank uses, that ranks use later, and that nobody uses."""
+
+    def embeddings() -> nn.ModuleList:
+        torch.manual_seed(3)
+        return nn.ModuleList(nn.Embedding(5, 2, sparse=True) for _ in range(4)).double()
+
+    def loss_of(model: nn.ModuleList, rank: int, step: int) -> torch.Tensor:
+        used = [0] + ([1] if rank == 0 else []) + ([2] if step == 2 else [])
+        return sum(model[i](torch.tensor([rank % 5, (rank + step) % 5])).square().sum() for i in used)
+
+    model, twin = embeddings(), embeddings()
+    optimizer = wrap(model, torch.optim.SparseAdam(model.parameters(), lr=0.1), sparse_as_dense=as_dense)
+    twin_optimizer = torch.optim.SparseAdam(twin.parameters(), lr=0.1)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    for step in range(4):
+        optimizer.zero_grad()
+        twin_optimizer.zero_grad()
+        loss_of(model, hvd.rank(), step).backward()
+        (sum(loss_of(twin, rank, step) for rank in range(hvd.size())) / hvd.size()).backward()
+        optimizer.step()
+        twin_optimizer.step()
+        assert none_grads(model) == none_grads(twin)
+        if not as_dense:  # rows that are zero in a dense gradient need not come back
+            assert_close(model, twin, rtol=1e-8, atol=1e-10)
+    assert_all_ranks_hold(model)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+    """Notes the blocking reductions of the optimizer."""
+    from horovod.torch import _gradients
+
+    def count(method: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(self: Any, gradients: Any) -> Any:
+            calls.extend(gradient.name for gradient in gradients)
+            return method(self, gradients)
+
+        return noting
+
+    monkeypatch.setattr(_gradients.Presence, "learn", count(_gradients.Presence.learn))
+
+
+def test_ranks_ask_once_about_a_parameter_that_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.ModuleDict({name: nn.Linear(4, 3, bias=False) for name in ("used", "never")}).double()
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    asked: list[str] = []
+    counted(monkeypatch, asked)
+    for step in range(4):
+        optimizer.zero_grad()
+        model["used"](batch(hvd.rank(), step)).square().mean().backward()
+        optimizer.step()
+    assert sorted(set(asked)) == sorted(asked) == (["never.weight", "used.weight"] if hvd.size() > 1 else [])
