@@ -1,6 +1,6 @@
 #include "runtime/config/option_table.h"
 
-#include <array>
+#include <utility>
 
 namespace hvd::config {
 
@@ -45,7 +45,7 @@ constexpr OptionRow kRows[] = {
      kInf, "gloo"},
     {"HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
      "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors", -kInf, kInf, "gloo"},
-    {"HOROVOD_ELASTIC", "0", K::kBool, &C::elastic, "elastic mode: ranks may come and go"},
+    {"HOROVOD_ELASTIC", "0", K::kBool, kNoField, "elastic mode: ranks may come and go"},
     {"HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
      "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},
     {"HOROVOD_IDLE_OUTPUT_BYTES", "1073741824", K::kBytes, &C::idle_output_bytes,
@@ -56,28 +56,28 @@ constexpr OptionRow kRows[] = {
      "entries of the response cache; 0 disables it", 0, kMaxEntries},
     {"HOROVOD_DISABLE_GROUP_FUSION", "0", K::kBool, &C::disable_group_fusion,
      "never fuse tensors of a group with others"},
-    {"HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, &C::dynamic_process_sets,
+    {"HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, kNoField,
      "allow process sets to be added and removed after init"},
     {"HOROVOD_DETERMINISTIC", "0", K::kBool, &C::deterministic,
      "bitwise equal results from run to run: what is fused with what has no influence on them"},
     {"HOROVOD_HIERARCHICAL_ALLREDUCE", "0", K::kBool, &C::hierarchical_allreduce,
      "reduce inside hosts first, then between hosts"},
-    {"HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, &C::hierarchical_allgather,
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, kNoField,
      "gather inside hosts first, then between hosts"},
-    {"HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, &C::torus_allreduce, "two-dimensional allreduce on GPUs"},
-    {"HOROVOD_AUTOTUNE", "0", K::kBool, &C::autotune, "tune batching while the job runs"},
-    {"HOROVOD_AUTOTUNE_LOG", "", K::kText, &C::autotune_log, "CSV file of the tuning steps, written by rank 0"},
-    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "3", K::kInteger, &C::autotune_warmup_samples,
+    {"HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, kNoField, "two-dimensional allreduce on GPUs"},
+    {"HOROVOD_AUTOTUNE", "0", K::kBool, kNoField, "tune batching while the job runs"},
+    {"HOROVOD_AUTOTUNE_LOG", "", K::kText, kNoField, "CSV file of the tuning steps, written by rank 0"},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "3", K::kInteger, kNoField,
      "samples thrown away before tuning", 0, kIntMax},
-    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", K::kInteger, &C::autotune_steps_per_sample, "steps per sample", 0,
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", K::kInteger, kNoField, "steps per sample", 0,
      kIntMax},
-    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", K::kInteger, &C::autotune_bayes_opt_max_samples,
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", K::kInteger, kNoField,
      "samples after which tuning ends", 0, kIntMax},
-    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.8", K::kReal, &C::autotune_gaussian_process_noise,
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.8", K::kReal, kNoField,
      "noise of a sample, 0 to 1", 0, 1},
-    {"HOROVOD_TIMELINE", "", K::kText, &C::timeline,
+    {"HOROVOD_TIMELINE", "", K::kText, kNoField,
      "file for the timeline of rank 0, or `DYNAMIC`: only `start_timeline` starts it"},
-    {"HOROVOD_TIMELINE_MARK_CYCLES", "0", K::kBool, &C::timeline_mark_cycles, "mark cycles in the timeline"},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", "0", K::kBool, kNoField, "mark cycles in the timeline"},
     {"HOROVOD_STALL_CHECK_DISABLE", "0", K::kBool, &C::stall_check_disable,
      "no warning about tensors that some ranks do not submit"},
     {"HOROVOD_STALL_CHECK_TIME_SECONDS", "60", K::kInteger, &C::stall_check_time,
@@ -90,12 +90,12 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_LOG_LEVEL", "warning", K::kLogLevel, &C::log_level, "least severe message that is printed", -kInf, kInf,
      "trace|debug|info|warning|error|fatal"},
     {"HOROVOD_LOG_HIDE_TIME", "0", K::kBool, &C::log_hide_time, "no date and time in log lines"},
-    {"HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, &C::num_nccl_streams, "NCCL streams per GPU", 0, 256},
-    {"HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, &C::batch_d2d_memcopies,
+    {"HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, kNoField, "NCCL streams per GPU", 0, 256},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, kNoField,
      "copy many small GPU tensors with one kernel"},
-    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, &C::enable_async_completion,
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, kNoField,
      "GPU results are handed over before the GPU has finished them"},
-    {"HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, &C::disable_nvtx_ranges, "no NVTX ranges for profilers"},
+    {"HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, kNoField, "no NVTX ranges for profilers"},
     {"HOROVOD_CHECK_PARAMETERS", "", K::kInteger, kNoField,
      "PyTorch: compare parameters between ranks before every n-th step; 0: never; unset: before the first", 0, kIntMax},
     {"HOROVOD_ALLOW_CHANGED_GRADIENTS", "0", K::kBool, kNoField,
@@ -118,6 +118,31 @@ constexpr OptionRow kRows[] = {
      "use the local rank instead of the GPU that Spark assigned", -kInf, kInf, "", OptionReader::kSpark},
 };
 
+// Variables of what is not built yet: they are checked, and do nothing.
+constexpr std::pair<std::string_view, std::string_view> kUnbuilt[] = {
+    {"HOROVOD_ELASTIC", "elastic jobs"},
+    {"HOROVOD_ELASTIC_TIMEOUT", "elastic jobs"},
+    {"HOROVOD_HIERARCHICAL_ALLGATHER", "hierarchical allgather"},
+    {"HOROVOD_TORUS_ALLREDUCE", "torus allreduce"},
+    {"HOROVOD_AUTOTUNE", "autotuning"},
+    {"HOROVOD_AUTOTUNE_LOG", "autotuning"},
+    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "autotuning"},
+    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "autotuning"},
+    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "autotuning"},
+    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "autotuning"},
+    {"HOROVOD_TIMELINE", "timeline"},
+    {"HOROVOD_TIMELINE_MARK_CYCLES", "timeline"},
+    {"HOROVOD_THREAD_AFFINITY", "pinning of threads to cores"},
+    {"HOROVOD_NUM_NCCL_STREAMS", "collectives on GPUs"},
+    {"HOROVOD_BATCH_D2D_MEMCOPIES", "collectives on GPUs"},
+    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "collectives on GPUs"},
+    {"HOROVOD_DISABLE_NVTX_RANGES", "NVTX ranges"},
+    {"HOROVOD_SPARK_START_TIMEOUT", "Spark jobs"},
+    {"HOROVOD_SPARK_PYTHONPATH", "Spark jobs"},
+    {"HOROVOD_SPARK_WORK_DIR", "Spark jobs"},
+    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "Spark jobs"},
+};
+
 constexpr std::string_view kBuildNames[] = {
     "HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_PYTORCH",
     "HOROVOD_WITH_MXNET", "HOROVOD_WITHOUT_MXNET", "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_GLOO", "HOROVOD_WITH_MPI",
@@ -131,6 +156,14 @@ constexpr std::string_view kBuildNames[] = {
 }  // namespace
 
 std::span<const OptionRow> option_table() { return kRows; }
+
+std::string_view unbuilt_feature(std::string_view variable) {
+  for (const auto& [name, feature] : kUnbuilt) {
+    if (name == variable) return feature;
+  }
+  return "";
+}
+
 std::span<const std::string_view> build_variable_names() { return kBuildNames; }
 
 }  // namespace hvd::config

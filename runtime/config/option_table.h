@@ -47,6 +47,8 @@ struct OptionRow {
 };
 
 std::span<const OptionRow> option_table();
+// What the variable is for, when that is not built yet and the variable has no effect; else empty.
+std::string_view unbuilt_feature(std::string_view variable);
 // Names that mean something to a build or a test run only: known, but in no row.
 std::span<const std::string_view> build_variable_names();
 

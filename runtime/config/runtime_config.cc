@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <type_traits>
 #include <variant>
@@ -182,6 +183,29 @@ void warn_unknown_names(const EnvReader& env, RuntimeConfig& config) {
   }
 }
 
+bool is_default(const OptionRow& row, const std::string& text) {
+  if (text.empty() || text == row.default_text) return true;
+  if (row.kind != OptionKind::kBool) return false;
+  const Result<bool> wish = parse_bool(text);
+  return wish.is_ok() && wish.value() == (row.default_text == "1");
+}
+
+// One warning for each thing that somebody asks for and that is not built, with all its variables. On rank 0 alone,
+// because all ranks are asked for the same.
+void warn_unbuilt(const EnvReader& env, RuntimeConfig& config) {
+  if (config.rank != 0) return;
+  std::map<std::string_view, std::string> asked;
+  for (const OptionRow& row : option_table()) {
+    const std::string_view feature = unbuilt_feature(row.name);
+    if (feature.empty() || is_default(row, env.get(row.name).value_or(""))) continue;
+    std::string& names = asked[feature];
+    names += (names.empty() ? "" : ", ") + std::string(row.name);
+  }
+  for (const auto& [feature, names] : asked) {
+    config.warnings.push_back(names + ": no effect, because this Horovod has no " + std::string(feature) + " yet");
+  }
+}
+
 }  // namespace
 
 Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
@@ -195,6 +219,7 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
   default_timeout_for_zero(config);
   ignore_unusable(config);
   warn_unknown_names(env, config);
+  warn_unbuilt(env, config);
   return config;
 }
 

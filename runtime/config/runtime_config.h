@@ -34,7 +34,6 @@ struct RuntimeConfig {
   std::string secret_file;
   std::chrono::seconds gloo_timeout{30};
   GlooTransport gloo_transport = GlooTransport::kOwn;
-  bool elastic = false;
 
   // Batching.
   std::int64_t fusion_threshold = 134'217'728;  // bytes; 0: no fusion
@@ -42,35 +41,17 @@ struct RuntimeConfig {
   std::int64_t idle_output_bytes = 1'073'741'824;  // memory kept for the results to come
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
   bool disable_group_fusion = false;
-  bool dynamic_process_sets = false;
   bool deterministic = false;
   bool hierarchical_allreduce = false;
-  bool hierarchical_allgather = false;
-  bool torus_allreduce = false;
-
-  // Autotuning.
-  bool autotune = false;
-  std::string autotune_log;
-  int autotune_warmup_samples = 3;
-  int autotune_steps_per_sample = 10;
-  int autotune_bayes_opt_max_samples = 20;
-  double autotune_gaussian_process_noise = 0.8;
 
   // What the user sees.
-  std::string timeline;  // a path, "DYNAMIC", or "" for none
-  bool timeline_mark_cycles = false;
   bool stall_check_disable = false;
   std::chrono::seconds stall_check_time{60};
   std::chrono::seconds stall_shutdown_time{0};  // 0: never; otherwise >= stall_check_time
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
 
-  // Threads and GPUs.
   std::vector<int> thread_affinity;  // core ids, one per local rank; empty: no pinning
-  int num_nccl_streams = 1;
-  bool batch_d2d_memcopies = true;
-  bool enable_async_completion = false;
-  bool disable_nvtx_ranges = false;
 
   // Things worth telling the user once: unknown HOROVOD_* names, values that were ignored.
   std::vector<std::string> warnings;

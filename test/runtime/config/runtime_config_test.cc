@@ -77,12 +77,8 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
                                      {"HOROVOD_CACHE_CAPACITY", "0"},
                                      {"HOROVOD_GLOO_TIMEOUT_SECONDS", "7"},
                                      {"HOROVOD_GLOO_TRANSPORT", "TCP"},
-                                     {"HOROVOD_ELASTIC", "1"},
                                      {"HOROVOD_DETERMINISTIC", "true"},
-                                     {"HOROVOD_BATCH_D2D_MEMCOPIES", "0"},
-                                     {"HOROVOD_TIMELINE", "DYNAMIC"},
                                      {"HOROVOD_LOG_LEVEL", "DEBUG"},
-                                     {"HOROVOD_THREAD_AFFINITY", "2,3"},
                                      {"HOROVOD_STALL_CHECK_TIME_SECONDS", "5"},
                                      {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "9"},
                                      {"HOROVOD_CONTROLLER", "Gloo"},
@@ -93,12 +89,8 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
   REQUIRE(config.cache_capacity == 0);
   REQUIRE(config.gloo_timeout == std::chrono::seconds(7));
   REQUIRE(config.gloo_transport == GlooTransport::kTcp);
-  REQUIRE(config.elastic);
   REQUIRE(config.deterministic);
-  REQUIRE_FALSE(config.batch_d2d_memcopies);
-  REQUIRE(config.timeline == "DYNAMIC");
   REQUIRE(config.log_level == LogLevel::kDebug);
-  REQUIRE(config.thread_affinity == std::vector<int>{2, 3});
   REQUIRE(config.stall_check_time == std::chrono::seconds(5));
   REQUIRE(config.stall_shutdown_time == std::chrono::seconds(9));
   REQUIRE(config.warnings.empty());
@@ -160,7 +152,7 @@ TEST_CASE("What the contract wants ignored is ignored with a warning", "[unit][c
     REQUIRE(config.warnings[0].find("'loud'") != std::string::npos);
   }
   SECTION("a bad core list") {
-    const RuntimeConfig config = load({{"HOROVOD_THREAD_AFFINITY", "0,x"}}).value();
+    const RuntimeConfig config = load(with(kRank3of4, "HOROVOD_THREAD_AFFINITY", "0,x")).value();
     REQUIRE(config.thread_affinity.empty());
     REQUIRE(config.warnings.size() == 1);
   }
@@ -186,6 +178,19 @@ TEST_CASE("Unknown HOROVOD names are warnings with the nearest known name", "[un
   REQUIRE(config.warnings ==
           std::vector<std::string>{"unknown variable HOROVOD_FUSION_TRESHOLD; did you mean HOROVOD_FUSION_THRESHOLD?",
                                    "unknown variable HOROVOD_UNHEARD_OF_THINGS_HERE"});
+}
+
+TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing", "[unit][config]") {
+  const MapEnv::Map asked = {{"HOROVOD_TIMELINE", "DYNAMIC"},    {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+                             {"HOROVOD_AUTOTUNE", "yes"},         {"HOROVOD_AUTOTUNE_LOG", ""},
+                             {"HOROVOD_ELASTIC", "0"},            {"HOROVOD_BATCH_D2D_MEMCOPIES", "true"},
+                             {"HOROVOD_NUM_NCCL_STREAMS", "1"}};
+  CHECK(load(asked).value().warnings ==
+        std::vector<std::string>{
+            "HOROVOD_AUTOTUNE: no effect, because this Horovod has no autotuning yet",
+            "HOROVOD_TIMELINE, HOROVOD_TIMELINE_MARK_CYCLES: no effect, because this Horovod has no timeline yet"});
+  CHECK(load(with(kRank3of4, "HOROVOD_TIMELINE", "x")).value().warnings.empty());
+  CHECK_FALSE(load({{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "7"}}).is_ok());  // checked all the same
 }
 
 }  // namespace hvd::config
