@@ -44,7 +44,7 @@ Status BatchRunner::run(Batch& batch) {
     case OpType::kAdasum: return reduce(batch);
     case OpType::kReducescatter: return reducescatter(batch);
     case OpType::kAlltoall: return alltoall(batch.items.front());
-    case OpType::kAllgather: return allgather(batch.items.front());
+    case OpType::kAllgather: return batch.items.size() > 1 ? allgather_fused(batch) : allgather(batch.items.front());
     case OpType::kBroadcast: return broadcast(batch.items.front());
     default: return Status::internal("no " + std::string(op_type_name(op)) + " operation enabled");
   }

@@ -48,6 +48,9 @@ class BatchRunner {
   Result<const void*> pack_for_scatter(const Batch& batch);
   Status alltoall(const BatchItem& item);
 
+  // batch_gather.cc
+  Status allgather_fused(const Batch& batch);
+
   Status allgather(const BatchItem& item);
   Status broadcast(const BatchItem& item);
   Status call(const collectives::CollectiveCall& call);

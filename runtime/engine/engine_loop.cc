@@ -37,6 +37,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
       set_changes_(set_changes),
       on_stop_(std::move(on_stop)),
       worker_(options.worker, topology::ProcessSetTable(options.membership.size)),
+      router_(plan_, options.membership.rank),
       executor_(options.membership.rank, table, recorder, timeline, std::move(backend_factory), executor_events()),
       loop_("hvd-engine") {
   if (is_root()) {
@@ -140,16 +141,16 @@ void EngineLoop::move_reports() {
   while (worker_.has_report(now)) {
     wire::Report report = worker_.take_report(now);
     const Status added =
-        is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report));
+        is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report), now);
     if (!added.is_ok()) return report_lost(rank, added.message());
   }
-  while (relay_ && relay_->has_report()) links_->send(plan_.parent(rank), wire::encode(relay_->take_report()));
+  while (relay_ && relay_->has_report(now)) links_->send(plan_.parent(rank), wire::encode(relay_->take_report(now)));
 }
 
 void EngineLoop::take_decisions() {
   if (!is_root()) return;
   while (auto decision = coordinator_->step(SteadyClock::now())) {
-    deliver(*decision);
+    deliver(std::move(*decision));
     if (stop_reason_) break;
     // The decision may have freed this rank's own worker to report more (an evicted bit).
     move_reports();
@@ -163,11 +164,10 @@ void EngineLoop::take_decisions() {
   }
 }
 
-void EngineLoop::deliver(const wire::Decision& decision) {
-  const auto children = plan_.children(options_.membership.rank);
-  if (!children.empty()) {
-    const Bytes encoded = wire::encode(decision);
-    for (const int child : children) links_->send(child, encoded);
+void EngineLoop::deliver(wire::Decision decision) {
+  if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(options_.membership.rank, s.message());
+  for (const auto& outgoing : router_.route(decision)) {
+    for (const int child : outgoing.children) links_->send(child, outgoing.message);
   }
   if (relay_) {
     if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(options_.membership.rank, s.message());
@@ -214,14 +214,14 @@ void EngineLoop::handle_report(int from_rank, ByteSpan message) {
   auto report = wire::decode_report(message);
   if (!report.is_ok()) return report_lost(from_rank, report.status().message());
   const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), SteadyClock::now())
-                                 : relay_->add_report(from_rank, std::move(report).value());
+                                 : relay_->add_report(from_rank, std::move(report).value(), SteadyClock::now());
   if (!added.is_ok()) report_lost(from_rank, added.message());
 }
 
 void EngineLoop::handle_decision(ByteSpan message) {
   auto decision = wire::decode_decision(message);
   if (!decision.is_ok()) return report_lost(plan_.parent(options_.membership.rank), decision.status().message());
-  deliver(decision.value());
+  deliver(std::move(decision).value());
 }
 
 void EngineLoop::on_control_lost(int rank, const Status& why) {
@@ -275,10 +275,8 @@ void EngineLoop::lane_grace_over() {
 
 void EngineLoop::arm_timer() {
   std::optional<TimePoint> next = worker_.next_deadline();
-  if (coordinator_) {
-    const auto other = coordinator_->next_deadline();
-    if (other && (!next || *other < *next)) next = other;
-  }
+  const auto other = is_root() ? coordinator_->next_deadline() : relay_->next_deadline();
+  if (other && (!next || *other < *next)) next = other;
   if (!next) return timer_->stop();
   const auto wait = std::chrono::ceil<Millis>(*next - SteadyClock::now());
   timer_->start(std::max(wait, Millis(0)));

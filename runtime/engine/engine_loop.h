@@ -14,6 +14,7 @@
 #include "runtime/loop/loop.h"
 #include "runtime/loop/timer.h"
 #include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/decision_router.h"
 #include "runtime/negotiation/relay.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/topology/membership.h"
@@ -73,7 +74,7 @@ class EngineLoop final : public transport::ControlHandler {
   void submit_fresh();
   void move_reports();
   void take_decisions();
-  void deliver(const wire::Decision& decision);
+  void deliver(wire::Decision decision);
   void stop(const wire::Stop& reason);
   void handle_report(int from_rank, ByteSpan message);
   void handle_decision(ByteSpan message);
@@ -93,6 +94,7 @@ class EngineLoop final : public transport::ControlHandler {
   negotiation::Worker worker_;
   std::optional<negotiation::Coordinator> coordinator_;  // rank 0
   std::optional<negotiation::Relay> relay_;              // all others
+  negotiation::DecisionRouter router_;
   Executor executor_;
   std::unique_ptr<transport::ControlLinks> links_;
   std::vector<EarlyMessage> early_;

@@ -24,8 +24,7 @@ bool is_reduction(OpType op) {
 
 bool can_fuse(const Response& r, const FusionLimits& limits, std::uint64_t alone_bytes) {
   if (r.is_error() || limits.threshold == 0) return false;
-  if (is_reduction(r.op)) return fused_bytes(r, limits.padding) < alone_bytes;
-  return r.op == OpType::kAllgather && limits.fuse_allgather;
+  return (is_reduction(r.op) || r.op == OpType::kAllgather) && fused_bytes(r, limits.padding) < alone_bytes;
 }
 
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }

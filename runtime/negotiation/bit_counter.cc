@@ -1,6 +1,7 @@
 #include "runtime/negotiation/bit_counter.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <variant>
 
@@ -51,14 +52,21 @@ Status BitCounter::add_bit(CacheBit bit, std::int32_t process_set) {
 Status BitCounter::check_senders(int from_rank, const wire::Report& report) const {
   const std::optional<int> unit = unit_of(from_rank);
   if (!unit) return Status::internal("a report of rank " + std::to_string(from_rank) + ", which is not below rank " + std::to_string(rank_));
-  const auto check = [&](int rank) {
-    if (unit_of(rank) == unit) return Status::ok();
+  const auto refuse = [&](int rank) {
     return Status::internal("rank " + std::to_string(from_rank) + " reported for rank " + std::to_string(rank) +
                             ", which is not below it");
   };
-  for (const auto& request : report.requests) HVD_RETURN_IF_ERROR(check(request.rank));
+  const auto check = [&](int rank) { return unit_of(rank) == unit ? Status::ok() : refuse(rank); };
+  const auto check_runs = [&](const wire::RankRuns& runs) {
+    for (const wire::RankRun& run : runs) {
+      const bool own = from_rank == rank_;
+      if (own ? run.first != rank_ || run.count != 1 : !plan_.has_run(from_rank, run.first, run.count)) return refuse(run.first);
+    }
+    return Status::ok();
+  };
+  for (const auto& request : report.requests) HVD_RETURN_IF_ERROR(check_runs(request.ranks));
   for (const auto& join : report.joins) HVD_RETURN_IF_ERROR(check(join.rank));
-  for (const auto& change : report.set_changes) HVD_RETURN_IF_ERROR(check(change.rank));
+  for (const auto& change : report.set_changes) HVD_RETURN_IF_ERROR(check_runs(change.ranks));
   for (const int rank : report.shutdown_ranks) HVD_RETURN_IF_ERROR(check(rank));
   return Status::ok();  // a lost rank may be anybody's neighbour
 }
@@ -123,6 +131,16 @@ std::vector<CacheBit> BitCounter::join(std::int32_t process_set, int rank) {
   }
   std::sort(complete.begin(), complete.end());
   return complete;
+}
+
+int BitCounter::members(std::int32_t process_set) const {
+  const auto at = sets_.find(process_set);
+  return at == sets_.end() ? 0 : std::accumulate(at->second.members.begin(), at->second.members.end(), 0);
+}
+
+bool BitCounter::any_joined(std::int32_t process_set) const {
+  const auto at = sets_.find(process_set);
+  return at != sets_.end() && std::any_of(at->second.joined.begin(), at->second.joined.end(), [](int n) { return n > 0; });
 }
 
 void BitCounter::clear_joins(std::int32_t process_set) {

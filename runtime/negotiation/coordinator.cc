@@ -1,10 +1,13 @@
 #include "runtime/negotiation/coordinator.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/negotiation/agenda.h"
 #include "runtime/negotiation/set_negotiation.h"
+#include "runtime/wire/codec.h"
 #include "runtime/wire/limits.h"
 
 namespace hvd::negotiation {
@@ -22,6 +25,11 @@ struct Coordinator::Impl {
   void look_for_stalls(TimePoint now);
   void tell(StallVerdict verdict);
   void release_ready(TimePoint now, std::size_t& room, wire::Decision& decision);
+  bool release_before_removal(const wire::SetChange& change, TimePoint now, std::size_t& room, wire::Decision& decision);
+  void follow(std::int32_t id, const std::vector<wire::DecisionItem>& items, std::size_t from);
+  void warn_of_full_cache(std::int32_t id, SetNegotiation& set);
+  SetNegotiation* touch(std::int32_t id);
+  void refile();
   std::optional<wire::Decision> finish(wire::Decision decision);
   std::optional<wire::Decision> step(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
@@ -32,6 +40,11 @@ struct Coordinator::Impl {
   StallInspector change_stall;  // of requests to change the process sets
   BitCounter bits;
   std::map<std::int32_t, SetNegotiation> sets;
+  // There may be thousands of sets, and most have nothing to do: a step looks at those alone that do.
+  std::vector<std::int32_t> touched;  // changed since refile(); with repetitions
+  std::set<std::int32_t> ready;       // sets that have something to release
+  Agenda releases;
+  Agenda stalls;
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit;  // the live bits
   std::deque<CacheBit> evicted;                                // to announce in the next step
   std::uint64_t next_bit = 1;
@@ -47,19 +60,40 @@ Coordinator::Impl::Impl(const CoordinatorOptions& o)
   sets.try_emplace(kGlobalProcessSet, *registry.table().find(kGlobalProcessSet), options);
 }
 
+SetNegotiation* Coordinator::Impl::touch(std::int32_t id) {
+  const auto set = sets.find(id);
+  if (set == sets.end()) return nullptr;
+  if (touched.empty() || touched.back() != id) touched.push_back(id);
+  return &set->second;
+}
+
+void Coordinator::Impl::refile() {
+  for (const std::int32_t id : std::exchange(touched, {})) {
+    const auto set = sets.find(id);
+    const bool gone = set == sets.end();
+    releases.put(id, gone ? std::nullopt : set->second.release_deadline());
+    stalls.put(id, gone ? std::nullopt : set->second.stall_deadline());
+    if (!gone && set->second.has_ready()) {
+      ready.insert(id);
+    } else {
+      ready.erase(id);
+    }
+  }
+}
+
 Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, TimePoint now) {
   HVD_RETURN_IF_ERROR(bits.check_senders(from_rank, report));
   for (const CacheBit bit : report.stale_bits) evict(bit);
-  for (const wire::Request& request : report.requests) {
+  for (const wire::MergedRequest& merged : report.requests) {
     // An unknown set was removed while the request was on its way; its rank has failed the operation already.
-    const auto set = sets.find(request.process_set);
-    if (set != sets.end()) HVD_RETURN_IF_ERROR(set->second.add_request(request, now));
+    SetNegotiation* set = touch(merged.request.process_set);
+    if (set != nullptr) HVD_RETURN_IF_ERROR(set->add_request(merged, now));
   }
   for (const wire::Report::Join& join : report.joins) {
-    const auto set = sets.find(join.process_set);
-    if (set == sets.end()) continue;
+    SetNegotiation* set = touch(join.process_set);
+    if (set == nullptr) continue;
     // The join comes before the bits that it completes, because some of them cannot run with joined ranks.
-    HVD_RETURN_IF_ERROR(set->second.add_join(join.rank, now));
+    HVD_RETURN_IF_ERROR(set->add_join(join.rank, now));
     for (const CacheBit bit : bits.join(join.process_set, join.rank)) add_ready_bit(bit, now);
   }
   // After the joins, which may be what made these bits complete in the sender's subtree. No rank joins with a bit
@@ -68,17 +102,18 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
   for (const CacheBit bit : report.ready_bits) {
     if (bits.report(bit, unit)) add_ready_bit(bit, now);
   }
-  for (const wire::SetChange& change : report.set_changes) registry.add(change, now);
+  for (const wire::MergedChange& merged : report.set_changes) registry.add(merged, now);
   if (!report.shutdown_ranks.empty() && !stop_wanted) {
     const int rank = report.shutdown_ranks.front();
     stop_wanted = wire::Stop{wire::Stop::Kind::kShutdown, rank,
                              "Horovod has been shut down: rank " + std::to_string(rank) + " called shutdown() or ended."};
   }
+  refile();
   return Status::ok();
 }
 
 void Coordinator::Impl::add_ready_bit(CacheBit bit, TimePoint now) {
-  if (!sets.at(set_of_bit.at(value(bit))).add_ready_bit(bit, now)) evict(bit);
+  if (!touch(set_of_bit.at(value(bit)))->add_ready_bit(bit, now)) evict(bit);
 }
 
 // At once, not at the next step: the report that carries a stale bit may also carry a join of the same rank, which must
@@ -97,30 +132,45 @@ void Coordinator::Impl::announce_evictions(std::vector<wire::DecisionItem>& item
   }
 }
 
+// What is ready leaves before its set does. False when there was no room for all of it: the removal waits then.
+bool Coordinator::Impl::release_before_removal(const wire::SetChange& change, TimePoint now, std::size_t& room,
+                                               wire::Decision& decision) {
+  SetNegotiation* set = change.kind == wire::SetChange::Kind::kRemove ? touch(change.set_id) : nullptr;
+  if (set == nullptr) return true;
+  const std::size_t before = decision.items.size();
+  set->release(now, true, next_bit, room, decision.items);
+  follow(change.set_id, decision.items, before);
+  return !set->has_ready();
+}
+
 void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire::Decision& decision) {
-  while (std::optional<wire::SetDecision> change = registry.next()) {
+  while (decision.items.size() < wire::kMaxItems) {
+    const wire::SetChange* agreed = registry.agreed();
+    // The global set is not removed: that is an error, and its operations go on.
+    if (agreed != nullptr && agreed->set_id != kGlobalProcessSet && !release_before_removal(*agreed, now, room, decision)) return;
+    std::optional<wire::SetDecision> change = decision.items.size() < wire::kMaxItems ? registry.next() : std::nullopt;
+    if (!change) return;
     for (const wire::SetDecision::Entry& entry : change->entries) {
       if (change->kind == wire::SetChange::Kind::kRemove) {
-        // What is ready leaves before its set does.
-        if (const auto set = sets.find(entry.id); set != sets.end()) {
-          set->second.release(now, true, next_bit, room, decision.items);
-          sets.erase(set);
-          std::erase_if(set_of_bit, [&](const auto& bit) { return bit.second == entry.id; });
-        }
+        touch(entry.id);
+        sets.erase(entry.id);
+        std::erase_if(set_of_bit, [&](const auto& bit) { return bit.second == entry.id; });
       } else if (!entry.existed) {
         sets.try_emplace(entry.id, *registry.table().find(entry.id), options);
       }
     }
+    const std::size_t size = wire::encoded_size_bound(*change);
     decision.items.emplace_back(std::move(*change));
+    if (size >= room) return;  // the next one goes into another message
+    room -= size;
   }
 }
 
 void Coordinator::Impl::look_for_stalls(TimePoint now) {
   const auto is_due = [now](std::optional<TimePoint> due) { return due && *due <= now; };
   if (is_due(change_stall.next_deadline(registry.oldest()))) tell(change_stall.look(registry.waiting(), now));
-  for (auto& [id, set] : sets) {
-    if (is_due(set.stall_deadline())) tell(set.look_for_stalls(now));
-  }
+  for (const std::int32_t id : stalls.due(now)) tell(touch(id)->look_for_stalls(now));
+  refile();
 }
 
 void Coordinator::Impl::tell(StallVerdict verdict) {
@@ -131,15 +181,31 @@ void Coordinator::Impl::tell(StallVerdict verdict) {
 }
 
 void Coordinator::Impl::release_ready(TimePoint now, std::size_t& room, wire::Decision& decision) {
-  for (auto& [id, set] : sets) {
+  const bool flush = stop_wanted.has_value();
+  for (const std::int32_t id : flush ? std::vector(ready.begin(), ready.end()) : releases.due(now)) {
     const std::size_t before = decision.items.size();
-    set.release(now, stop_wanted.has_value(), next_bit, room, decision.items);
-    for (std::size_t i = before; i < decision.items.size(); ++i) {
-      if (const auto* gone = std::get_if<wire::Evict>(&decision.items[i])) set_of_bit.erase(value(gone->bit));
-      const auto* response = std::get_if<wire::Response>(&decision.items[i]);
-      if (response != nullptr && response->bit != CacheBit::kNone) set_of_bit[value(response->bit)] = id;
-    }
+    touch(id)->release(now, flush, next_bit, room, decision.items);
+    follow(id, decision.items, before);
   }
+}
+
+// Enters what a set released: the bits that it gave out and took back.
+void Coordinator::Impl::follow(std::int32_t id, const std::vector<wire::DecisionItem>& items, std::size_t from) {
+  for (std::size_t i = from; i < items.size(); ++i) {
+    if (const auto* gone = std::get_if<wire::Evict>(&items[i])) set_of_bit.erase(value(gone->bit));
+    const auto* response = std::get_if<wire::Response>(&items[i]);
+    if (response != nullptr && response->bit != CacheBit::kNone) set_of_bit[value(response->bit)] = id;
+  }
+  warn_of_full_cache(id, sets.at(id));
+}
+
+void Coordinator::Impl::warn_of_full_cache(std::int32_t id, SetNegotiation& set) {
+  if (!set.take_cache_full()) return;
+  notes.push_back({Note::Level::kWarning,
+                   "The response cache of process set " + std::to_string(id) + " is full with " +
+                       std::to_string(options.cache_capacity) +
+                       " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
+                       "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});
 }
 
 std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
@@ -157,7 +223,8 @@ std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
     release_ready(now, room, decision);
     apply_set_changes(now, room, decision);
   }
-  const bool drained = evicted.empty() && std::none_of(sets.begin(), sets.end(), [](const auto& set) { return set.second.has_ready(); });
+  refile();
+  const bool drained = evicted.empty() && ready.empty();
   if (stop_wanted && drained) decision.stop = std::move(stop_wanted);
   if (decision.items.empty() && !decision.stop) return std::nullopt;
   return finish(std::move(decision));
@@ -178,10 +245,8 @@ std::optional<TimePoint> Coordinator::Impl::next_deadline() const {
     if (when && (!next || *when < *next)) next = when;
   };
   consider(change_stall.next_deadline(registry.oldest()));
-  for (const auto& [id, set] : sets) {
-    consider(set.release_deadline());
-    consider(set.stall_deadline());
-  }
+  consider(releases.next());
+  consider(stalls.next());
   return next;
 }
 
@@ -203,7 +268,8 @@ void Coordinator::on_rank_lost(int rank, std::string why) {
 }
 
 void Coordinator::on_batch_done(std::int32_t process_set) {
-  if (const auto set = impl_->sets.find(process_set); set != impl_->sets.end()) set->second.on_batch_done();
+  if (SetNegotiation* set = impl_->touch(process_set)) set->on_batch_done();
+  impl_->refile();
 }
 
 std::optional<wire::Decision> Coordinator::step(TimePoint now) { return impl_->step(now); }

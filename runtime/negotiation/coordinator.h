@@ -24,7 +24,7 @@ namespace hvd::negotiation {
 class NegotiationObserver {
  public:
   virtual ~NegotiationObserver() = default;
-  virtual void on_request(const wire::Request& request) = 0;        // a rank reported a tensor in full
+  virtual void on_request(const wire::MergedRequest& merged) = 0;   // some ranks reported a tensor in full
   virtual void on_ready(std::int32_t process_set, const std::string& name) = 0;  // all ranks have it
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/negotiation/set_registry.h"
 #include "runtime/wire/codec.h"
 #include "runtime/wire/limits.h"
 
@@ -16,27 +17,53 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 
+bool overlap(const wire::RankRuns& a, const wire::RankRuns& b) {
+  wire::RankRuns all = a;
+  return !wire::merge_runs(all, b);
+}
+
 }  // namespace
 
-Relay::Relay(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets) : bits_(plan, rank, sets) {
+Relay::Relay(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets)
+    : subtree_size_(plan.subtree_size(rank)), bits_(plan, rank, sets), requests_(bits_) {
   HVD_CHECK(rank > 0, "the root is a coordinator, not a relay");
 }
 
-Status Relay::add_report(int from_rank, wire::Report report) {
+Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
   HVD_RETURN_IF_ERROR(bits_.check_senders(from_rank, report));
   const int unit = *bits_.unit_of(from_rank);
   append(out_.stale_bits, std::move(report.stale_bits));
-  requests_.insert(requests_.end(), std::make_move_iterator(report.requests.begin()),
-                   std::make_move_iterator(report.requests.end()));
+  for (wire::MergedRequest& merged : report.requests) HVD_RETURN_IF_ERROR(requests_.add(std::move(merged), now));
   for (const wire::CacheBit bit : report.ready_bits) {
     if (bits_.report(bit, unit)) out_.ready_bits.push_back(bit);
   }
-  for (const auto& join : report.joins) append(out_.ready_bits, bits_.join(join.process_set, join.rank));
+  for (const auto& join : report.joins) {
+    requests_.flush(join.process_set);
+    append(out_.ready_bits, bits_.join(join.process_set, join.rank));
+  }
   append(out_.joins, std::move(report.joins));
-  for (wire::SetChange& change : report.set_changes) set_changes_.push_back(std::move(change));
+  for (wire::MergedChange& merged : report.set_changes) HVD_RETURN_IF_ERROR(add_change(std::move(merged), now));
   append(out_.shutdown_ranks, std::move(report.shutdown_ranks));
   for (wire::LostRank& lost : report.lost_ranks) add_lost(lost.rank, std::move(lost.message));
   return Status::ok();
+}
+
+// Joins the youngest equal change, unless that would overtake another one of the same ranks.
+Status Relay::add_change(wire::MergedChange merged, TimePoint now) {
+  if (merged.change.kind == wire::SetChange::Kind::kRemove) requests_.flush(merged.change.set_id);
+  for (auto held = changes_.rbegin(); held != changes_.rend(); ++held) {
+    if (overlap(held->merged.ranks, merged.ranks)) break;
+    if (!same_change(held->merged.change, merged.change)) continue;
+    HVD_CHECK(wire::merge_runs(held->merged.ranks, merged.ranks), "runs that overlap were sorted out");
+    if (merged.change.rank < held->merged.change.rank) held->merged.change.rank = merged.change.rank;
+    return Status::ok();
+  }
+  changes_.push_back({std::move(merged), now});
+  return Status::ok();
+}
+
+bool Relay::may_leave(const HeldChange& held, TimePoint now) const {
+  return wire::count_ranks(held.merged.ranks) >= subtree_size_ || held.since + RequestMerger::kHold <= now;
 }
 
 void Relay::add_lost(int rank, std::string message) {
@@ -45,35 +72,63 @@ void Relay::add_lost(int rank, std::string message) {
   out_.lost_ranks.push_back({rank, std::move(message)});
 }
 
-bool Relay::has_report() const { return !requests_.empty() || !set_changes_.empty() || !out_.empty(); }
+bool Relay::has_report(TimePoint now) const {
+  if (!requests_.ready().empty() || !out_.empty()) return true;
+  if (!changes_.empty() && may_leave(changes_.front(), now)) return true;
+  const auto due = requests_.next_deadline();
+  return due && *due <= now;
+}
 
-// Nothing overtakes the requests: a join or a bit says something about the requests before it.
-wire::Report Relay::take_report() {
+std::optional<TimePoint> Relay::next_deadline() const {
+  std::optional<TimePoint> next = requests_.next_deadline();
+  if (!changes_.empty()) {
+    const TimePoint due = changes_.front().since + RequestMerger::kHold;
+    if (!next || due < *next) next = due;
+  }
+  return next;
+}
+
+// False when the report is full and requests are left.
+bool Relay::take_requests(wire::Report& report, std::size_t& room) {
+  for (auto& ready = requests_.ready(); !ready.empty(); ready.pop_front()) {
+    const std::size_t most = wire::encoded_size_bound(ready.front());
+    if (room < most && !report.requests.empty()) return false;
+    room -= std::min(room, most);
+    report.requests.push_back(std::move(ready.front()));
+  }
+  return true;
+}
+
+// Nothing overtakes the requests that are to leave: a join or a change says something about those before it.
+wire::Report Relay::take_report(TimePoint now) {
   wire::Report report;
   std::size_t room = wire::kMessageByteBudget;
-  while (!requests_.empty()) {
-    const std::size_t most = wire::encoded_size_bound(requests_.front());
-    if (room < most) {
-      report.stale_bits = std::exchange(out_.stale_bits, {});
-      return report;
-    }
-    room -= most;
-    report.requests.push_back(std::move(requests_.front()));
-    requests_.pop_front();
+  requests_.flush_due(now);
+  if (!take_requests(report, room)) {
+    report.stale_bits = std::exchange(out_.stale_bits, {});
+    return report;
   }
-  std::vector<wire::Request> requests = std::move(report.requests);
+  std::vector<wire::MergedRequest> requests = std::move(report.requests);
   report = std::exchange(out_, {});
   report.requests = std::move(requests);
-  while (!set_changes_.empty()) {
-    const std::size_t most = wire::encoded_size_bound(set_changes_.front());
+  while (!changes_.empty() && may_leave(changes_.front(), now)) {
+    const std::size_t most = wire::encoded_size_bound(changes_.front().merged);
     if (room < most && !report.set_changes.empty()) break;
     room -= std::min(room, most);
-    report.set_changes.push_back(std::move(set_changes_.front()));
-    set_changes_.pop_front();
+    report.set_changes.push_back(std::move(changes_.front().merged));
+    changes_.pop_front();
   }
   return report;
 }
 
-Status Relay::on_decision(const wire::Decision& decision) { return bits_.on_decision(decision); }
+Status Relay::on_decision(const wire::Decision& decision) {
+  for (const wire::DecisionItem& item : decision.items) {
+    if (const auto* response = std::get_if<wire::Response>(&item)) requests_.forget(response->process_set, response->name);
+    const auto* change = std::get_if<wire::SetDecision>(&item);
+    if (change == nullptr || change->kind != wire::SetChange::Kind::kRemove) continue;
+    for (const auto& entry : change->entries) requests_.drop(entry.id);
+  }
+  return bits_.on_decision(decision);
+}
 
 }  // namespace hvd::negotiation

@@ -1,9 +1,12 @@
 #pragma once
 
-#include <deque>
+#include <list>
+#include <optional>
 
+#include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 #include "runtime/negotiation/bit_counter.h"
+#include "runtime/negotiation/request_merger.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/topology/tree_plan.h"
 #include "runtime/wire/messages.h"
@@ -16,25 +19,39 @@ class Relay {
  public:
   // Requires: rank > 0.
   Relay(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets);
+  Relay(const Relay&) = delete;
+  Relay& operator=(const Relay&) = delete;
 
   // A report of this rank's worker (from_rank == own rank) or of a child. kInternal when it speaks for ranks that are
-  // not below the sender; nothing of it is used then, and the session has to end.
-  Status add_report(int from_rank, wire::Report report);
+  // not below the sender; the session has to end.
+  Status add_report(int from_rank, wire::Report report, TimePoint now);
   // A neighbour's connection ended.
   void add_lost(int rank, std::string message);
 
-  bool has_report() const;
-  // Bounded by wire::kMessageByteBudget: call it until has_report() is false.
-  wire::Report take_report();
+  bool has_report(TimePoint now) const;
+  // Bounded by wire::kMessageByteBudget (one giant may exceed it alone): call it until has_report() is false.
+  wire::Report take_report(TimePoint now);
+  // When has_report() will become true by itself; nullopt: never.
+  std::optional<TimePoint> next_deadline() const;
 
   // Must see every decision before the worker's and the children's next reports.
   Status on_decision(const wire::Decision& decision);
 
  private:
+  // A change of process sets that the rest of the subtree has not asked for yet, as far as kHold allows.
+  struct HeldChange {
+    wire::MergedChange merged;
+    TimePoint since;
+  };
+  Status add_change(wire::MergedChange merged, TimePoint now);
+  bool may_leave(const HeldChange& held, TimePoint now) const;
+  bool take_requests(wire::Report& report, std::size_t& room);
+
+  int subtree_size_;
   BitCounter bits_;
+  RequestMerger requests_;
   wire::Report out_;
-  std::deque<wire::Request> requests_;
-  std::deque<wire::SetChange> set_changes_;
+  std::list<HeldChange> changes_;  // they leave in this order
 };
 
 }  // namespace hvd::negotiation

@@ -20,15 +20,6 @@ bool is_cached_kind(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAllgather || op == OpType::kAdasum || op == OpType::kAlltoall;
 }
 
-// A sum of these over the ranks does not depend on their order; CPU everywhere gives 0.
-std::uint64_t device_hash(int set_rank, int device) {
-  if (device == kCpuDevice) return 0;
-  std::uint64_t x = (static_cast<std::uint64_t>(set_rank) << 20) + static_cast<std::uint64_t>(device) + 1;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;  // the finaliser of splitmix64
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
 // Adds the request to the class it agrees with, represented by its lowest rank, or opens a class.
 void classify(std::vector<RequestClass>& classes, const wire::Request& request) {
   for (RequestClass& c : classes) {
@@ -50,30 +41,39 @@ SetNegotiation::SetNegotiation(topology::ProcessSet set, const CoordinatorOption
       cache_(options.cache_capacity),
       stall_(options.stall) {}
 
-Status SetNegotiation::add_request(const wire::Request& request, TimePoint now) {
-  const auto member = set_.set_rank(request.rank);
-  if (!member) {
-    return Status::internal("rank " + std::to_string(request.rank) + " reported \"" + request.name +
-                            "\" for process set " + std::to_string(set_.id) + ", of which it is not a member");
-  }
-  const int set_rank = topology::index(*member);
+Status SetNegotiation::add_request(const wire::MergedRequest& merged, TimePoint now) {
+  const wire::Request& request = merged.request;
   auto at = by_name_.find(request.name);
   if (at == by_name_.end()) {
     Pending fresh{request.name, now, topology::RankSet(set_.size()), {}, {}, 0};
     at = by_name_.emplace(request.name, pending_.insert(pending_.end(), std::move(fresh))).first;
   }
   Pending& pending = *at->second;
-  if (!pending.reported.insert(set_rank)) {
-    return Status::internal("rank " + std::to_string(request.rank) + " reported \"" + request.name + "\" twice");
-  }
+  HVD_RETURN_IF_ERROR(enter_ranks(pending, merged));
   classify(pending.classes, request);
-  pending.devices_key += device_hash(set_rank, request.device);
-  if (request.op == OpType::kAllgather && !request.shape.empty()) {
-    pending.first_dims.resize(static_cast<std::size_t>(set_.size()));
-    pending.first_dims[static_cast<std::size_t>(set_rank)] = request.shape.front();
-  }
-  if (observer_ != nullptr) observer_->on_request(request);
+  pending.devices_key += merged.devices_key;
+  if (observer_ != nullptr) observer_->on_request(merged);
   if (is_ready(pending)) finish(at->second, now);
+  return Status::ok();
+}
+
+Status SetNegotiation::enter_ranks(Pending& pending, const wire::MergedRequest& merged) {
+  const bool with_dims = wire::has_first_dims(merged.request);
+  if (with_dims) pending.first_dims.resize(static_cast<std::size_t>(set_.size()));
+  for (const wire::RankRun& run : merged.ranks) {
+    const auto first = set_.set_rank(run.first);
+    const auto last = set_.set_rank(run.first + run.count - 1);
+    const auto refuse = [&](const std::string& why) {
+      return Status::internal("rank " + std::to_string(run.first) + (run.count > 1 ? " or one of the next" : "") + " reported \"" +
+                              pending.name + "\"" + why);
+    };
+    if (!first || !last || topology::index(*last) - topology::index(*first) != run.count - 1) {
+      return refuse(" for process set " + std::to_string(set_.id) + ", of which it is not a member");
+    }
+    const int begin = topology::index(*first);
+    if (!pending.reported.insert_run(begin, run.count)) return refuse(" twice");
+    if (with_dims) std::fill_n(pending.first_dims.begin() + begin, run.count, run.first_dim);
+  }
   return Status::ok();
 }
 
@@ -231,6 +231,7 @@ void SetNegotiation::emit(Response response, std::uint64_t& next_bit, std::vecto
   if (is_cached_kind(response.op) && !response.is_error() && response.joined.empty() && cache_.capacity() > 0) {
     response.bit = CacheBit{next_bit};
     const auto inserted = cache_.insert(response);
+    cache_was_full_ |= inserted.full;
     for (const CacheBit old : inserted.evicted) items.emplace_back(wire::Evict{old});
     if (inserted.stored) {
       ++next_bit;
@@ -245,6 +246,12 @@ void SetNegotiation::emit(CacheBit bit, std::vector<wire::DecisionItem>& items) 
   cache_.set_pinned(bit, false);
   cache_.touch(bit);
   items.emplace_back(wire::CacheHit{bit});
+}
+
+bool SetNegotiation::take_cache_full() {
+  if (!cache_was_full_ || cache_full_told_) return false;
+  cache_full_told_ = true;
+  return true;
 }
 
 std::optional<TimePoint> SetNegotiation::stall_deadline() const {

@@ -29,7 +29,7 @@ class SetNegotiation {
  public:
   SetNegotiation(topology::ProcessSet set, const CoordinatorOptions& options);
 
-  Status add_request(const wire::Request& request, TimePoint now);
+  Status add_request(const wire::MergedRequest& merged, TimePoint now);
   // Every member that has not joined has reported the bit. False when it cannot run because ranks have joined (allgather,
   // alltoall); evict it, then the members resubmit in full and the validator words the error.
   bool add_ready_bit(wire::CacheBit bit, TimePoint now);
@@ -42,6 +42,8 @@ class SetNegotiation {
   // of releases in flight and without delay. Bits are numbered from `next_bit`, which it advances.
   void release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room, std::vector<wire::DecisionItem>& items);
   bool has_ready() const { return !ready_.empty(); }
+  // Whether the cache had no room for a response, for the first time; says so once.
+  bool take_cache_full();
   // When release() will have something to do without further input.
   std::optional<TimePoint> release_deadline() const;
 
@@ -61,6 +63,8 @@ class SetNegotiation {
   struct Tombstone {};
   using Ready = std::variant<wire::Response, wire::CacheBit, Tombstone>;
 
+  // Enters the ranks of a merged request. Not ok when one is not a member or has reported the tensor before.
+  Status enter_ranks(Pending& pending, const wire::MergedRequest& merged);
   bool is_ready(const Pending& pending) const;
   void finish(std::list<Pending>::iterator pending, TimePoint now);
   wire::Response make_response(Pending& pending) const;
@@ -81,6 +85,8 @@ class SetNegotiation {
   JoinTracker joins_;
   bool join_ready_ = false;  // all have joined; the join's response is among ready_
   response_cache::CoordinatorCache cache_;
+  bool cache_was_full_ = false;
+  bool cache_full_told_ = false;
   StallInspector stall_;
   std::deque<Ready> ready_;
   TimePoint ready_since_{};  // when ready_ stopped being empty

@@ -74,6 +74,11 @@ Status Worker::request_set_change(wire::SetChange change) {
   if (change.kind == wire::SetChange::Kind::kRemove) {
     if (const auto at = states_.find(change.set_id); at != states_.end()) at->second.leaving = true;
   }
+  if (change.kind == wire::SetChange::Kind::kStatic) {
+    for (const auto& ranks : change.rank_lists) change.digests.push_back(wire::digest_of(ranks));
+    static_lists_.push_back(change.rank_lists);
+    if (options_.rank != 0) change.rank_lists.clear();  // the root has its own
+  }
   change.rank = options_.rank;
   set_changes_.push_back(std::move(change));
   return Status::ok();

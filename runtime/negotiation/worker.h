@@ -81,6 +81,9 @@ class Worker {
   // When has_report() will become true by itself; nullopt: never.
   std::optional<TimePoint> next_deadline() const;
 
+  // Puts back what the wire leaves out of a decision: the ranks of the sets given to init(), which this rank gave, too.
+  // Before anybody on this rank reads the decision.
+  Status restore(wire::Decision& decision) const;
   // Applies one decision. An error means that the coordinator and this rank disagree (our bug, or a hostile peer): the
   // session has to end with it.
   Result<WorkerOutput> on_decision(const wire::Decision& decision);
@@ -145,6 +148,7 @@ class Worker {
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;  // every live bit, also of other sets
   std::list<BitWait> waiting_;                                  // oldest first
   std::deque<wire::SetChange> set_changes_;
+  std::deque<std::vector<std::vector<int>>> static_lists_;  // of the kStatic changes that are not decided yet
   bool shutdown_wanted_ = false;
   bool shutdown_sent_ = false;
   std::uint64_t last_sequence_ = 0;

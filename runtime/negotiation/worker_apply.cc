@@ -136,7 +136,21 @@ Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
   return Status::ok();
 }
 
+Status Worker::restore(wire::Decision& decision) const {
+  auto lists = static_lists_.begin();
+  for (wire::DecisionItem& item : decision.items) {
+    auto* change = std::get_if<wire::SetDecision>(&item);
+    if (change == nullptr || change->kind != wire::SetChange::Kind::kStatic) continue;
+    const bool known = lists != static_lists_.end() && (change->error != StatusCode::kOk || change->entries.size() == lists->size());
+    if (!known) return disagree(options_.rank, "process sets are registered that this rank did not give to init()");
+    for (std::size_t i = 0; i < change->entries.size(); ++i) change->entries[i].ranks = (*lists)[i];
+    ++lists;
+  }
+  return Status::ok();
+}
+
 Status Worker::apply(const wire::SetDecision& decision, WorkerOutput& out) {
+  if (decision.kind == wire::SetChange::Kind::kStatic && !static_lists_.empty()) static_lists_.pop_front();
   for (const wire::SetDecision::Entry& entry : decision.entries) {
     if (decision.kind == wire::SetChange::Kind::kRemove) {
       const topology::ProcessSet* gone = sets_.find(entry.id);

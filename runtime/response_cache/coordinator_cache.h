@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <list>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -10,15 +12,34 @@
 
 namespace hvd::response_cache {
 
+// When names that are not cached were used last, for so many names; the longest unused is forgotten first.
+class UseHistory {
+ public:
+  static constexpr std::size_t kNames = 1u << 16;
+  void put(const std::string& name, std::uint64_t when);
+  std::optional<std::uint64_t> take(const std::string& name);
+
+ private:
+  struct Use {
+    std::uint64_t when = 0;
+    std::size_t name = 0;  // its hash: two names of one hash are a pity, not an error
+  };
+  std::deque<Use> uses_;  // in order; those that last_ contradicts mean nothing any more
+  std::unordered_map<std::size_t, std::uint64_t> last_;
+};
+
 // The coordinator's cache of one process set: which responses have a bit, least recently used first. It decides what is
 // evicted; every rank follows (WorkerCache). Pure, externally synchronised.
+// A name that comes back evicts the least recently used entry only if that has not been used since the name was: a step
+// with more names than there is room for then keeps most of them, where plain LRU would evict each right before its use.
 // Invariant: size() <= capacity. Entries that are pinned (ready, not emitted yet) are never evicted.
 class CoordinatorCache {
  public:
   explicit CoordinatorCache(std::size_t capacity) : capacity_(capacity) {}
 
   struct Inserted {
-    bool stored = false;               // false: capacity 0, or everything is pinned
+    bool stored = false;               // false: capacity 0, or everything is pinned or in more use than the newcomer
+    bool full = false;                 // there was no free room
     std::vector<wire::CacheBit> evicted;  // to announce before the response
   };
   // Stores `response` under response.bit as the most recently used. An entry of the same name is evicted.
@@ -37,14 +58,19 @@ class CoordinatorCache {
  private:
   struct Entry {
     wire::Response response;
+    std::uint64_t used = 0;
     bool pinned = false;
   };
   using Order = std::list<Entry>;
+  // Frees room for `name`; false when there is nothing to evict.
+  bool make_room(const std::string& name, Inserted& result);
 
   std::size_t capacity_;
   Order order_;  // least recently used first
   std::unordered_map<std::uint64_t, Order::iterator> entries_;
   std::unordered_map<std::string, wire::CacheBit> by_name_;
+  std::uint64_t uses_ = 0;  // counts them: the clock
+  UseHistory history_;      // of names that were full's victims
 };
 
 }  // namespace hvd::response_cache

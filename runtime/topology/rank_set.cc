@@ -24,6 +24,23 @@ bool RankSet::insert(int index) {
   return true;
 }
 
+bool RankSet::insert_run(int first, int count) {
+  HVD_CHECK(first >= 0 && count > 0 && count <= capacity_ - first, "ranks outside of the set's capacity");
+  const auto last = static_cast<std::size_t>(word_of(first + count - 1));
+  const auto mask = [&](std::size_t word) {
+    std::uint64_t bits = ~std::uint64_t{0};
+    if (word == word_of(first)) bits &= ~(mask_of(first) - 1);
+    if (word == last) bits &= mask_of(first + count - 1) | (mask_of(first + count - 1) - 1);
+    return bits;
+  };
+  for (std::size_t word = word_of(first); word <= last; ++word) {
+    if ((words_[word] & mask(word)) != 0) return false;
+  }
+  for (std::size_t word = word_of(first); word <= last; ++word) words_[word] |= mask(word);
+  count_ += count;
+  return true;
+}
+
 bool RankSet::contains(int index) const {
   return index >= 0 && index < capacity_ && (words_[word_of(index)] & mask_of(index)) != 0;
 }

@@ -15,6 +15,8 @@ class RankSet {
 
   // True when `index` was not in the set before. Requires: 0 <= index < capacity().
   bool insert(int index);
+  // The same for `count` consecutive numbers; false when one of them was in the set, which is unchanged then.
+  bool insert_run(int first, int count);
   bool contains(int index) const;
   void clear();
 

@@ -33,6 +33,20 @@ int TreePlan::child_towards(int root, int rank) const {
   return -1;
 }
 
+bool TreePlan::has_run(int root, int first, int count) const {
+  const std::int64_t end = std::int64_t{first} + count;
+  if (first < root || end > size_) return false;
+  std::int64_t next = first;  // of the run, not found yet
+  std::int64_t low = root;
+  std::int64_t high = root;  // one level of the subtree is the ranks low .. high
+  while (low < size_ && next < end && next >= low) {
+    if (next <= high) next = high + 1;
+    low = low * radix_ + 1;
+    high = high * radix_ + radix_;
+  }
+  return next >= end;
+}
+
 int TreePlan::subtree_size(int root) const {
   std::int64_t count = 0;
   std::int64_t first = root;

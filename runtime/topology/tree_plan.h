@@ -23,6 +23,8 @@ class TreePlan {
   // The child of `root` through which `rank` is reached; -1 when `rank` is `root` or is not below it.
   int child_towards(int root, int rank) const;
   int subtree_size(int root) const;
+  // Whether the ranks first .. first + count - 1 all lie in the subtree of `root`. Costs the depth of the tree.
+  bool has_run(int root, int first, int count) const;
 
  private:
   int size_;

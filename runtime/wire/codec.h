@@ -16,8 +16,10 @@ Bytes encode(const Decision& decision);
 Result<Decision> decode_decision(ByteSpan bytes);
 
 // About how many bytes these take when encoded; never less than they do. For splitting at kMessageByteBudget.
-std::size_t encoded_size_bound(const Request& request);
+std::size_t encoded_size_bound(const Request& request);  // of one rank
+std::size_t encoded_size_bound(const MergedRequest& merged);
 std::size_t encoded_size_bound(const Response& response);
-std::size_t encoded_size_bound(const SetChange& change);
+std::size_t encoded_size_bound(const MergedChange& merged);
+std::size_t encoded_size_bound(const SetDecision& decision);
 
 }  // namespace hvd::wire

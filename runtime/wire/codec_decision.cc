@@ -16,16 +16,14 @@ constexpr std::size_t kMinPartBytes = 10;
 void put_limits(ByteWriter& out, const FusionLimits& limits) {
   out.put(limits.threshold);
   out.put(limits.padding);
-  out.put(static_cast<std::uint8_t>((limits.groups_only ? 1 : 0) | (limits.fuse_allgather ? 2 : 0)));
+  out.put(static_cast<std::uint8_t>(limits.groups_only ? 1 : 0));
 }
 
 FusionLimits get_limits(ByteReader& in) {
   FusionLimits limits;
   limits.threshold = in.get<std::uint64_t>();
   limits.padding = in.get<std::uint32_t>();
-  const auto flags = get_enum<std::uint8_t>(in, 3, "fusion flags");
-  limits.groups_only = (flags & 1) != 0;
-  limits.fuse_allgather = (flags & 2) != 0;
+  limits.groups_only = get_bool(in, "flag for groups only");
   if (limits.padding == 0) in.fail("padding 0: expected 1 or more");
   return limits;
 }
@@ -37,7 +35,7 @@ void put_set_decision(ByteWriter& out, const SetDecision& decision) {
     out.put(entry.id);
     out.put(entry.context_id);
     out.put(static_cast<std::uint8_t>(entry.existed ? 1 : 0));
-    put_ranks(out, entry.ranks);
+    if (decision.kind == SetChange::Kind::kAdd) put_ranks(out, entry.ranks);
   }
   out.put(static_cast<std::uint8_t>(decision.error));
   out.put_string(decision.error_message);
@@ -46,13 +44,15 @@ void put_set_decision(ByteWriter& out, const SetDecision& decision) {
 SetDecision get_set_decision(ByteReader& in) {
   SetDecision decision;
   decision.kind = get_enum<SetChange::Kind>(in, static_cast<int>(SetChange::Kind::kRemove), "kind of process set change");
-  for (std::uint32_t n = in.get_count(kMaxSetChanges, 17); n > 0 && !in.failed(); --n) {
+  for (std::uint32_t n = in.get_count(kMaxSetChanges, 13); n > 0 && !in.failed(); --n) {
     SetDecision::Entry entry;
     entry.id = get_process_set(in);
     entry.context_id = in.get<std::uint64_t>();
     entry.existed = get_bool(in, "existed flag");
-    entry.ranks = get_ranks(in, "rank of a process set");
-    if (entry.ranks.empty() && decision.kind != SetChange::Kind::kRemove) in.fail("an empty process set");
+    if (decision.kind == SetChange::Kind::kAdd) {
+      entry.ranks = get_ranks(in, "rank of a process set");
+      if (entry.ranks.empty()) in.fail("an empty process set");
+    }
     decision.entries.push_back(std::move(entry));
   }
   decision.error = get_enum<StatusCode>(in, kStatusCodeMax, "status code");

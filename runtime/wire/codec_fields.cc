@@ -118,87 +118,31 @@ std::int32_t get_process_set(ByteReader& in) {
   return id;
 }
 
-void put_ranks(ByteWriter& out, const std::vector<int>& ranks) {
-  out.put(static_cast<std::uint32_t>(ranks.size()));
-  for (const int rank : ranks) out.put(static_cast<std::int32_t>(rank));
+void put_request(ByteWriter& out, const MergedRequest& merged) {
+  out.put(static_cast<std::int32_t>(merged.request.device));
+  out.put(merged.devices_key);
+  put_common(out, merged.request);
+  put_rank_runs(out, merged.ranks, has_first_dims(merged.request));
 }
 
-std::vector<int> get_ranks(ByteReader& in, const char* what) {
-  std::vector<int> ranks(in.get_count(kMaxRanks, sizeof(std::int32_t)));
-  int previous = -1;
-  for (int& rank : ranks) {
-    rank = get_rank(in, 0, what);
-    if (rank <= previous) in.fail(std::string(what) + " " + std::to_string(rank) + ": not ascending");
-    if (in.failed()) return {};
-    previous = rank;
-  }
-  return ranks;
-}
-
-void put_run(ByteWriter& out, Run run) {
-  out.put(run.start);
-  out.put(run.length);
-}
-
-Run get_run(ByteReader& in, std::size_t max_length) {
-  Run run{in.get<std::uint64_t>(), in.get<std::uint32_t>()};
-  if (in.failed()) return {};
-  if (run.start == 0 || run.length == 0 || run.length > max_length ||
-      run.start > std::numeric_limits<std::uint64_t>::max() - run.length) {
-    in.fail("run of " + std::to_string(run.length) + " bits from " + std::to_string(run.start) + ": expected 1 .. " +
-            std::to_string(max_length) + " bits from 1 on");
-    return {};
-  }
-  return run;
-}
-
-void put_bits(ByteWriter& out, std::vector<CacheBit> bits) {
-  std::sort(bits.begin(), bits.end());
-  bits.erase(std::unique(bits.begin(), bits.end()), bits.end());
-  std::vector<Run> runs;
-  for (const CacheBit bit : bits) {
-    if (!runs.empty() && value(bit) == runs.back().start + runs.back().length) {
-      ++runs.back().length;
-    } else {
-      runs.push_back({value(bit), 1});
-    }
-  }
-  out.put(static_cast<std::uint32_t>(runs.size()));
-  for (const Run& run : runs) put_run(out, run);
-}
-
-std::vector<CacheBit> get_bits(ByteReader& in, const char* what) {
-  std::vector<CacheBit> bits;
-  const std::uint32_t count = in.get_count(kMaxBits, kRunBytes);
-  std::uint64_t end = 0;  // one past the run before
-  for (std::uint32_t i = 0; i < count; ++i) {
-    const Run run = get_run(in, kMaxBits - bits.size());
-    if (!in.failed() && run.start <= end) {
-      in.fail(std::string(what) + ": run at " + std::to_string(run.start) + " after one that ends at " + std::to_string(end));
-    }
-    if (in.failed()) return {};
-    for (std::uint32_t k = 0; k < run.length; ++k) bits.push_back(CacheBit{run.start + k});
-    end = run.start + run.length;
-  }
-  return bits;
-}
-
-void put_request(ByteWriter& out, const Request& request) {
-  out.put(static_cast<std::int32_t>(request.rank));
-  out.put(static_cast<std::int32_t>(request.device));
-  put_common(out, request);
-}
-
-Request get_request(ByteReader& in) {
-  Request request;
-  request.rank = get_rank(in, 0, "requesting rank");
+MergedRequest get_request(ByteReader& in) {
+  MergedRequest merged;
+  Request& request = merged.request;
   request.device = in.get<std::int32_t>();
   if (request.device < kCpuDevice || request.device > kMaxDevice) {
     in.fail("device " + std::to_string(request.device) + ": expected -1 .. " + std::to_string(kMaxDevice));
   }
+  merged.devices_key = in.get<std::uint64_t>();
   get_common(in, request);
   if (request.op == OpType::kJoin) in.fail("a join among the requests");
-  return request;
+  merged.ranks = get_rank_runs(in, has_first_dims(request), "requesting rank");
+  if (in.failed()) return merged;
+  request.rank = merged.ranks.front().first;
+  if (has_first_dims(request) && request.shape.front() != merged.ranks.front().first_dim) {
+    in.fail("first dimension " + std::to_string(request.shape.front()) + " of a request whose lowest rank has " +
+            std::to_string(merged.ranks.front().first_dim));
+  }
+  return merged;
 }
 
 void put_response(ByteWriter& out, const Response& response) {
@@ -241,7 +185,7 @@ constexpr std::size_t kFixedPart = 160;  // more than all fields of constant siz
 }
 
 std::size_t encoded_size_bound(const Request& request) {
-  return kFixedPart + 8 * request.shape.size() + request.name.size();
+  return kFixedPart + 16 + 8 * request.shape.size() + request.name.size();
 }
 
 std::size_t encoded_size_bound(const Response& response) {
@@ -249,9 +193,19 @@ std::size_t encoded_size_bound(const Response& response) {
          4 * response.joined.size() + response.error_message.size();
 }
 
-std::size_t encoded_size_bound(const SetChange& change) {
-  std::size_t size = kFixedPart;
-  for (const auto& ranks : change.rank_lists) size += 4 + 4 * ranks.size();
+std::size_t encoded_size_bound(const MergedRequest& merged) {
+  return encoded_size_bound(merged.request) + 16 * merged.ranks.size();
+}
+
+std::size_t encoded_size_bound(const MergedChange& merged) {
+  std::size_t size = kFixedPart + 8 * merged.ranks.size() + 8 * merged.change.digests.size();
+  for (const auto& ranks : merged.change.rank_lists) size += 4 + 4 * ranks.size();
+  return size;
+}
+
+std::size_t encoded_size_bound(const SetDecision& decision) {
+  std::size_t size = kFixedPart + decision.error_message.size();
+  for (const auto& entry : decision.entries) size += 17 + 4 * entry.ranks.size();
   return size;
 }
 

@@ -49,8 +49,12 @@ void put_run(ByteWriter& out, Run run);
 Run get_run(ByteReader& in, std::size_t max_length);
 inline constexpr std::size_t kRunBytes = 12;
 
-void put_request(ByteWriter& out, const Request& request);
-Request get_request(ByteReader& in);
+// Runs of ranks in their one form; never empty. `with_dims`: each carries its first dimension.
+void put_rank_runs(ByteWriter& out, const RankRuns& runs, bool with_dims);
+RankRuns get_rank_runs(ByteReader& in, bool with_dims, const char* what);
+
+void put_request(ByteWriter& out, const MergedRequest& merged);
+MergedRequest get_request(ByteReader& in);
 void put_response(ByteWriter& out, const Response& response);
 Response get_response(ByteReader& in);
 

@@ -7,30 +7,40 @@ namespace {
 
 using namespace fields;
 
-constexpr std::size_t kMinRequestBytes = 60;
-constexpr std::size_t kMinChangeBytes = 13;
+constexpr std::size_t kMinRequestBytes = 69;  // a name of one byte, no dimensions, one run of ranks
+constexpr std::size_t kMinChangeBytes = 17;
 
-void put_change(ByteWriter& out, const SetChange& change) {
-  out.put(static_cast<std::int32_t>(change.rank));
+void put_change(ByteWriter& out, const MergedChange& merged) {
+  const SetChange& change = merged.change;
   out.put(static_cast<std::uint8_t>(change.kind));
   out.put(change.set_id);
-  out.put(static_cast<std::uint32_t>(change.rank_lists.size()));
-  for (const auto& ranks : change.rank_lists) put_ranks(out, ranks);
+  if (change.kind == SetChange::Kind::kStatic) {
+    out.put(static_cast<std::uint32_t>(change.digests.size()));
+    for (const std::uint64_t digest : change.digests) out.put(digest);
+  }
+  if (change.kind == SetChange::Kind::kAdd) {
+    HVD_CHECK(change.rank_lists.size() == 1, "one process set is added at a time");
+    put_ranks(out, change.rank_lists.front());
+  }
+  put_rank_runs(out, merged.ranks, false);
 }
 
-SetChange get_change(ByteReader& in) {
-  SetChange change;
-  change.rank = get_rank(in, 0, "rank of a process set change");
+MergedChange get_change(ByteReader& in) {
+  MergedChange merged;
+  SetChange& change = merged.change;
   change.kind = get_enum<SetChange::Kind>(in, static_cast<int>(SetChange::Kind::kRemove), "kind of process set change");
   change.set_id = get_process_set(in);
-  const std::uint32_t lists = in.get_count(kMaxSetChanges, 8);  // a list has a count and at least one rank
-  for (std::uint32_t i = 0; i < lists && !in.failed(); ++i) {
+  if (change.kind == SetChange::Kind::kStatic) {
+    change.digests.resize(in.get_count(kMaxSetChanges, sizeof(std::uint64_t)));
+    for (std::uint64_t& digest : change.digests) digest = in.get<std::uint64_t>();
+  }
+  if (change.kind == SetChange::Kind::kAdd) {
     change.rank_lists.push_back(get_ranks(in, "rank of a process set"));
     if (change.rank_lists.back().empty()) in.fail("an empty process set");
   }
-  if (change.kind == SetChange::Kind::kAdd && lists != 1) in.fail("adding " + std::to_string(lists) + " process sets at once");
-  if (change.kind == SetChange::Kind::kRemove && lists != 0) in.fail("a removal with rank lists");
-  return change;
+  merged.ranks = get_rank_runs(in, false, "rank of a process set change");
+  if (!in.failed()) change.rank = merged.ranks.front().first;
+  return merged;
 }
 
 }  // namespace
@@ -40,7 +50,7 @@ Bytes encode(const Report& report) {
   put_header(out, MessageKind::kReport);
   put_bits(out, report.stale_bits);
   out.put(static_cast<std::uint32_t>(report.requests.size()));
-  for (const Request& request : report.requests) put_request(out, request);
+  for (const MergedRequest& merged : report.requests) put_request(out, merged);
   put_bits(out, report.ready_bits);
   out.put(static_cast<std::uint32_t>(report.joins.size()));
   for (const Report::Join& join : report.joins) {
@@ -48,7 +58,7 @@ Bytes encode(const Report& report) {
     out.put(static_cast<std::int32_t>(join.rank));
   }
   out.put(static_cast<std::uint32_t>(report.set_changes.size()));
-  for (const SetChange& change : report.set_changes) put_change(out, change);
+  for (const MergedChange& merged : report.set_changes) put_change(out, merged);
   out.put(static_cast<std::uint32_t>(report.shutdown_ranks.size()));
   for (const int rank : report.shutdown_ranks) out.put(static_cast<std::int32_t>(rank));
   out.put(static_cast<std::uint32_t>(report.lost_ranks.size()));

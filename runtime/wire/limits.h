@@ -7,7 +7,7 @@ namespace hvd::wire {
 
 // The bounds of docs/design/wire.md. A message that exceeds one is refused on decode; what a user could exceed is
 // refused earlier with a message of its own (TensorQueue).
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kMaxMessageBytes = 64u << 20;  // == transport::ControlLinks::kMaxControlMessage
 inline constexpr std::size_t kMessageByteBudget = 8u << 20;  // senders start a new message beyond this
 inline constexpr std::size_t kMaxNameBytes = 4096;

@@ -1,6 +1,62 @@
 #include "runtime/wire/messages.h"
 
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
 namespace hvd::wire {
+namespace {
+
+std::uint64_t mix(std::uint64_t x) {  // the finaliser of splitmix64
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// A sum of these over the ranks does not depend on their order.
+std::uint64_t device_hash(int rank, int device) {
+  if (device == kCpuDevice) return 0;
+  return mix((static_cast<std::uint64_t>(rank) << 20) + static_cast<std::uint64_t>(device) + 1);
+}
+
+}  // namespace
+
+int count_ranks(const RankRuns& runs) {
+  return std::accumulate(runs.begin(), runs.end(), 0, [](int sum, const RankRun& run) { return sum + run.count; });
+}
+
+bool merge_runs(RankRuns& into, const RankRuns& other) {
+  RankRuns all;
+  all.reserve(into.size() + other.size());
+  std::merge(into.begin(), into.end(), other.begin(), other.end(), std::back_inserter(all),
+             [](const RankRun& a, const RankRun& b) { return a.first < b.first; });
+  RankRuns merged;
+  for (const RankRun& run : all) {
+    const int end = merged.empty() ? -1 : merged.back().first + merged.back().count;
+    if (run.first < end) return false;
+    if (run.first == end && run.first_dim == merged.back().first_dim) {
+      merged.back().count += run.count;
+    } else {
+      merged.push_back(run);
+    }
+  }
+  into = std::move(merged);
+  return true;
+}
+
+bool has_first_dims(const Request& request) { return request.op == OpType::kAllgather && !request.shape.empty(); }
+
+MergedRequest::MergedRequest(Request one) : request(std::move(one)), devices_key(device_hash(request.rank, request.device)) {
+  ranks.push_back({request.rank, 1, has_first_dims(request) ? request.shape.front() : 0});
+}
+
+MergedChange::MergedChange(SetChange one) : change(std::move(one)) { ranks.push_back({change.rank, 1, 0}); }
+
+std::uint64_t digest_of(const std::vector<int>& ranks) {
+  std::uint64_t digest = ranks.size();
+  for (const int rank : ranks) digest = mix(digest * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(rank) + 1);
+  return digest;
+}
 
 Status Stop::status() const {
   switch (kind) {

@@ -37,6 +37,33 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
+// Consecutive ranks that say the same.
+struct RankRun {
+  int first = 0;
+  int count = 1;
+  std::int64_t first_dim = 0;  // allgather: dimension 0 on each of these ranks; else 0
+
+  bool operator==(const RankRun&) const = default;
+};
+// Ascending; of two that touch, the first dimensions differ.
+using RankRuns = std::vector<RankRun>;
+int count_ranks(const RankRuns& runs);
+// False when a rank is in both; `into` is unchanged then.
+bool merge_runs(RankRuns& into, const RankRuns& other);
+
+// One tensor that is ready on some ranks, which agree in all that must agree: relays merge what ranks below them ask for.
+struct MergedRequest {
+  MergedRequest() = default;
+  MergedRequest(Request one);  // NOLINT(google-explicit-constructor): one rank's request is the simplest of them
+  Request request;             // that of the lowest rank
+  RankRuns ranks;              // not empty
+  std::uint64_t devices_key = 0;  // sum of a hash of each rank and its device; 0: all on the CPU
+
+  bool operator==(const MergedRequest&) const = default;
+};
+// Whether the runs carry first dimensions.
+bool has_first_dims(const Request& request);
+
 // A rank asks to change the table of process sets. Every rank of the job must ask for the same change.
 struct SetChange {
   enum class Kind : std::uint8_t {
@@ -48,8 +75,21 @@ struct SetChange {
   Kind kind = Kind::kAdd;
   std::int32_t set_id = 0;
   std::vector<std::vector<int>> rank_lists;  // each normalised (ProcessSetTable::normalise)
+  // kStatic: digest_of() each list. Only these travel: every rank has the lists, and the root compares the digests.
+  std::vector<std::uint64_t> digests;
 
   bool operator==(const SetChange&) const = default;
+};
+std::uint64_t digest_of(const std::vector<int>& ranks);
+
+// The same change, asked for by some ranks.
+struct MergedChange {
+  MergedChange() = default;
+  MergedChange(SetChange one);  // NOLINT(google-explicit-constructor): like MergedRequest
+  SetChange change;             // that of the lowest rank
+  RankRuns ranks;               // not empty; without first dimensions
+
+  bool operator==(const MergedChange&) const = default;
 };
 
 struct LostRank {
@@ -62,7 +102,7 @@ struct LostRank {
 struct Report {
   // Bits that should be forgotten everywhere: their parameters changed on some rank, or they wait for too long.
   std::vector<CacheBit> stale_bits;
-  std::vector<Request> requests;
+  std::vector<MergedRequest> requests;
   // Cached tensors that are ready on every rank of the sender's subtree that is in the set and has not joined. A set:
   // the codec sorts them.
   std::vector<CacheBit> ready_bits;
@@ -72,7 +112,7 @@ struct Report {
     bool operator==(const Join&) const = default;
   };
   std::vector<Join> joins;
-  std::vector<SetChange> set_changes;
+  std::vector<MergedChange> set_changes;
   std::vector<int> shutdown_ranks;  // ranks that want everybody to stop
   std::vector<LostRank> lost_ranks;  // neighbours whose connection ended without a goodbye
 
@@ -129,7 +169,7 @@ struct SetDecision {
     std::int32_t id = 0;
     std::uint64_t context_id = 0;
     bool existed = false;  // these ranks are registered already, under `id`; nothing was changed
-    std::vector<int> ranks;  // empty for kRemove
+    std::vector<int> ranks;  // empty for kRemove; left out of messages for kStatic (Worker::restore puts them back)
     bool operator==(const Entry&) const = default;
   };
   std::vector<Entry> entries;  // one per requested list, in order; kRemove: the removed id
@@ -145,7 +185,6 @@ struct FusionLimits {
   std::uint64_t threshold = 64u << 20;  // bytes; 0: no fusion
   std::uint32_t padding = 1;            // every tensor takes a multiple of this many bytes in the buffer; >= 1
   bool groups_only = false;             // only members of one group fuse (HOROVOD_DISABLE_GROUP_FUSION)
-  bool fuse_allgather = false;
   bool operator==(const FusionLimits&) const = default;
 };
 
@@ -166,7 +205,9 @@ struct Stop {
 
 // What every rank does next, in this order, the same on all ranks.
 struct Decision {
-  std::uint64_t sequence = 0;  // 1, 2, ... without gaps; 0: made by a neighbour (only with `stop`)
+  // 1, 2, ... without gaps on each link: a decision goes only where it concerns somebody. 0: made by a neighbour (only
+  // with `stop`).
+  std::uint64_t sequence = 0;
   FusionLimits limits;
   std::vector<DecisionItem> items;
   std::optional<Stop> stop;  // after the items

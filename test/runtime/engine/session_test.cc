@@ -115,6 +115,52 @@ TEST_CASE("Allgather concatenates uneven first dimensions", "[multi][engine]") {
   CHECK(problems.text() == "");
 }
 
+TEST_CASE("Allgathers of one group fuse, with uneven and empty first dimensions", "[multi][engine]") {
+  constexpr int kSize = 3;
+  constexpr std::size_t kTensors = 4;
+  // Rows of each rank, and columns.
+  const std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>> shapes{
+      {{0, 1, 2}, 2}, {{2, 0, 5}, 3}, {{0, 0, 0}, 4}, {{1, 1, 1}, 1}};
+  const auto value = [](std::size_t rank, std::size_t tensor, std::int64_t i) {
+    return static_cast<float>(1 + i) + 100.0F * static_cast<float>(tensor) + 1000.0F * static_cast<float>(rank);
+  };
+  JobFixture job(kSize);
+  Problems problems;
+  job.run([&](Session& session) {
+    const auto rank = static_cast<std::size_t>(session.topology().rank);
+    std::vector<std::vector<float>> mine(kTensors);
+    std::vector<std::vector<float>> all(kTensors);
+    std::vector<Operation> group;
+    bool one_by_one = false;
+    for (std::size_t t = 0; t < kTensors; ++t) {
+      const auto& [rows, columns] = shapes[t];
+      for (std::int64_t i = 0; i < rows[rank] * columns; ++i) mine[t].push_back(value(rank, t, i));
+      // One collective for all: nothing has arrived yet when the last output is allocated.
+      group.push_back(allgather("g" + std::to_string(t), mine[t], all[t], kGlobalProcessSet, [&] {
+        one_by_one |= !all[0].empty() && all[0][0] != 0;
+      }));
+      group.back().input.shape = {rows[rank], columns};
+    }
+    auto handles = session.enqueue_group(std::move(group));
+    problems.expect_ok(handles.status(), "enqueue");
+    for (std::size_t t = 0; handles.is_ok() && t < kTensors; ++t) {
+      const auto& [rows, columns] = shapes[t];
+      problems.expect_ok(wait(handles.value()[t]), "allgather");
+      std::vector<float> expected;
+      std::int64_t total = 0;
+      for (std::size_t r = 0; r < kSize; ++r) {
+        for (std::int64_t i = 0; i < rows[r] * columns; ++i) expected.push_back(value(r, t, i));
+        total += rows[r];
+      }
+      problems.expect(all[t] == expected, "content of tensor " + std::to_string(t));
+      problems.expect(handles.value()[t]->output_shape() == Shape{total, columns}, "shape of tensor " + std::to_string(t));
+      problems.expect(handles.value()[t]->received_splits() == rows, "splits of tensor " + std::to_string(t));
+    }
+    problems.expect(!one_by_one, "they did not fuse");
+  });
+  CHECK(problems.text() == "");
+}
+
 TEST_CASE("Broadcast copies the root's tensor from every root", "[multi][engine]") {
   JobFixture job(3);
   Problems problems;

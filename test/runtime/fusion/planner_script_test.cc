@@ -1,6 +1,6 @@
 // Golden scripts of the FusionPlanner: testdata/*.txt.
 //   item name=a [op=] [dtype=] [elements=n | rows=1,2 row=n] [reduce=] [prescale=] [postscale=] [set=] [devices=] [group=]
-//   plan threshold=n [padding=n] [groups_only] [fuse_allgather]: prints the batches of the items so far and forgets them
+//   plan threshold=n [padding=n] [groups_only]: prints the batches of the items so far and forgets them
 #include <catch2/catch.hpp>
 #include <algorithm>
 #include <limits>
@@ -69,7 +69,6 @@ class Script {
     limits.threshold = static_cast<std::uint64_t>(c.number("threshold", 100));
     limits.padding = static_cast<std::uint32_t>(c.number("padding", 1));
     limits.groups_only = std::count(c.words.begin(), c.words.end(), "groups_only") > 0;
-    limits.fuse_allgather = std::count(c.words.begin(), c.words.end(), "fuse_allgather") > 0;
     std::string text;
     const auto alone = static_cast<std::uint64_t>(c.number("alone", std::numeric_limits<std::int64_t>::max()));
     for (const Batch& batch : plan(pointers(items_), limits, alone)) {
@@ -115,7 +114,6 @@ TEST_CASE("FusionPlanner: every response is in exactly one batch, and batches re
     wire::FusionLimits limits;
     limits.threshold = random() % 400;
     limits.padding = random() % 2 == 0 ? 1 : 16;
-    limits.fuse_allgather = random() % 2 == 0;
     const auto batches = plan(pointers(items), limits);
     std::vector<int> seen(items.size());
     for (const Batch& batch : batches) {

@@ -7,7 +7,7 @@
 namespace hvd::negotiation::test {
 
 Cluster::Node::Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options)
-    : queue(rank, topology::ProcessSetTable(plan.size())), worker(options, topology::ProcessSetTable(plan.size())) {
+    : queue(rank, topology::ProcessSetTable(plan.size())), worker(options, topology::ProcessSetTable(plan.size())), router(plan, rank) {
   if (rank > 0) relay = std::make_unique<Relay>(plan, rank, topology::ProcessSetTable(plan.size()));
 }
 
@@ -27,13 +27,13 @@ bool Cluster::work(int rank) {
   while (n.worker.has_report(now_)) {
     worked = true;
     wire::Report report = n.worker.take_report(now_);
-    const Status taken = rank == 0 ? coordinator_.add_report(0, report, now_) : n.relay->add_report(rank, std::move(report));
+    const Status taken = rank == 0 ? coordinator_.add_report(0, report, now_) : n.relay->add_report(rank, std::move(report), now_);
     REQUIRE(taken.to_string() == "ok");
   }
   if (rank > 0) {
-    while (n.relay->has_report()) {
+    while (n.relay->has_report(now_)) {
       worked = true;
-      n.up.push_back(wire::encode(n.relay->take_report()));
+      n.up.push_back(wire::encode(n.relay->take_report(now_)));
       bytes_up_ += n.up.back().size();
       ++messages_;
     }
@@ -69,12 +69,13 @@ Status Cluster::request_set_change(int rank, wire::SetChange change) {
 }
 
 void Cluster::send_down(int rank, const wire::Decision& decision) {
-  const Bytes bytes = wire::encode(decision);
-  for (const int child : plan_.children(rank)) {
-    if (dead_[static_cast<std::size_t>(child)]) continue;
-    node(child).down.push_back(bytes);
-    bytes_down_ += bytes.size();
-    ++messages_;
+  for (const auto& outgoing : node(rank).router.route(decision)) {
+    for (const int child : outgoing.children) {
+      if (dead_[static_cast<std::size_t>(child)]) continue;
+      node(child).down.push_back(outgoing.message);
+      bytes_down_ += outgoing.message.size();
+      ++messages_;
+    }
   }
 }
 
@@ -86,7 +87,7 @@ bool Cluster::deliver_up(int rank) {
   REQUIRE(report.status().to_string() == "ok");
   const int parent = plan_.parent(rank);
   const Status taken = parent == 0 ? coordinator_.add_report(rank, report.value(), now_)
-                                   : node(parent).relay->add_report(rank, std::move(report).value());
+                                   : node(parent).relay->add_report(rank, std::move(report).value(), now_);
   REQUIRE(taken.to_string() == "ok");
   return true;
 }
@@ -94,9 +95,10 @@ bool Cluster::deliver_up(int rank) {
 bool Cluster::deliver_down(int rank) {
   Node& n = node(rank);
   if (n.down.empty() || dead_[static_cast<std::size_t>(rank)]) return false;
-  const Result<wire::Decision> decision = wire::decode_decision(n.down.front());
+  Result<wire::Decision> decision = wire::decode_decision(n.down.front());
   n.down.pop_front();
   REQUIRE(decision.status().to_string() == "ok");
+  REQUIRE(n.worker.restore(decision.value()).to_string() == "ok");
   REQUIRE(n.relay->on_decision(decision.value()).to_string() == "ok");
   send_down(rank, decision.value());
   apply(rank, decision.value());

@@ -10,6 +10,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/decision_router.h"
 #include "runtime/negotiation/relay.h"
 #include "runtime/negotiation/tensor_queue.h"
 #include "runtime/negotiation/worker.h"
@@ -41,6 +42,7 @@ class Cluster {
     TensorQueue queue;
     Worker worker;
     std::unique_ptr<Relay> relay;  // none at the root
+    DecisionRouter router;
     std::deque<Bytes> up;          // from this node to its parent
     std::deque<Bytes> down;        // from the parent to this node
     std::map<std::int32_t, std::deque<Executed>> lanes;  // ready, not executed

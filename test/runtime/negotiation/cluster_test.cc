@@ -164,14 +164,20 @@ TEST_CASE("Cluster: a report for ranks that are not below its sender is refused"
   const topology::TreePlan plan(7, 2);
   Relay relay(plan, 1, topology::ProcessSetTable(7));
   wire::Report report;
-  report.requests.emplace_back();
-  report.requests.back().name = "a";
-  report.requests.back().rank = 4;
-  CHECK_THAT(relay.add_report(3, report).message(), Contains("rank 3 reported for rank 4"));
-  CHECK_THAT(relay.add_report(2, report).message(), Contains("rank 2, which is not below rank 1"));
-  CHECK_FALSE(relay.has_report());
-  CHECK(relay.add_report(4, report).is_ok());
-  CHECK(relay.has_report());
+  wire::Request request;
+  request.name = "a";
+  request.rank = 4;
+  report.requests.emplace_back(request);
+  const TimePoint now{std::chrono::hours(1)};
+  CHECK_THAT(relay.add_report(3, report, now).message(), Contains("rank 3 reported for rank 4"));
+  CHECK_THAT(relay.add_report(2, report, now).message(), Contains("rank 2, which is not below rank 1"));
+  CHECK_FALSE(relay.next_deadline());
+  CHECK(relay.add_report(4, report, now).is_ok());
+  CHECK(relay.next_deadline());
+  report.requests.back().ranks = {{4, 2, 0}};
+  CHECK_THAT(relay.add_report(4, report, now).message(), Contains("rank 4 reported for rank 4"));
+  report.requests.back().ranks = {{4, 1, 0}};
+  CHECK_THAT(relay.add_report(4, report, now).message(), Contains("reported \"a\" twice"));
 }
 
 TEST_CASE("Cluster: reports larger than the budget are split and lose nothing", "[unit][negotiation]") {
@@ -187,6 +193,126 @@ TEST_CASE("Cluster: reports larger than the budget are split and lose nothing", 
     CHECK(cluster.node(rank).log.back().op == OpType::kJoin);
   }
   CHECK(cluster.messages() > 2 * 3);
+}
+
+TEST_CASE("Cluster: equal requests of many ranks travel as one", "[unit][negotiation]") {
+  constexpr std::size_t kCount = 50;
+  constexpr std::size_t kLinks = 39;
+  Cluster cluster(job_of(40, 3));
+  run_step(cluster, static_cast<int>(kCount));
+  // A request of 25 bytes of name takes 110 bytes and 8 for each level of the tree below.
+  CHECK(cluster.bytes_up() <= kLinks * (40 + kCount * 150));
+}
+
+TEST_CASE("Cluster: a tensor that one rank deep in the tree never submits is known to the root", "[unit][negotiation]") {
+  CoordinatorOptions options = job_of(15);
+  options.stall.check_time = Millis(1000);
+  Cluster cluster(options);
+  for (int rank = 0; rank < 15; ++rank) {
+    if (rank != 8) submit(cluster, rank, "a");  // below 3, below 1
+  }
+  for (int level = 0; level < 3; ++level) {
+    cluster.settle();
+    cluster.advance(RequestMerger::kHold);
+  }
+  cluster.settle();
+  REQUIRE(cluster.coordinator().next_deadline());
+  cluster.advance(std::chrono::milliseconds(1000));
+  cluster.settle();
+  const auto notes = cluster.coordinator().take_notes();
+  REQUIRE(notes.size() == 1);
+  CHECK_THAT(notes[0].text, Catch::EndsWith("\n8: [a]"));
+  submit(cluster, 8, "a");
+  cluster.settle();  // whoever completes a subtree waits nowhere
+  for (int rank = 0; rank < 15; ++rank) CHECK(cluster.take_log(rank).size() == 1);
+}
+
+void register_sets(Cluster& cluster, const std::vector<std::vector<int>>& sets) {
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    wire::SetChange change;
+    change.kind = wire::SetChange::Kind::kStatic;
+    change.rank_lists = sets;
+    REQUIRE(cluster.request_set_change(rank, change).is_ok());
+  }
+  cluster.settle();
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const topology::ProcessSet* set = cluster.node(rank).worker.sets().find(static_cast<std::int32_t>(i) + 1);
+      REQUIRE(set != nullptr);
+      REQUIRE(set->ranks == sets[i]);
+    }
+  }
+}
+
+TEST_CASE("Cluster: what a process set runs is told only where its members are", "[unit][negotiation]") {
+  Cluster cluster(job_of(15));
+  register_sets(cluster, {{7, 8}, {4, 5, 6}, {0}});
+  const auto messages_of = [&](std::int32_t set, const std::vector<int>& members) {
+    const std::size_t before = cluster.messages();
+    for (const int rank : members) {
+      Submission s;
+      s.request.process_set = set;
+      s.request.name = "a";
+      s.entry = EntryId{next_entry++};
+      REQUIRE(cluster.node(rank).queue.add({s}).is_ok());
+    }
+    cluster.settle();
+    for (const int rank : members) CHECK(cluster.take_log(rank).size() == 1);
+    return cluster.messages() - before;
+  };
+  for (int step = 0; step < 3; ++step) {  // in full, then as bits
+    INFO("step " << step);
+    CHECK(messages_of(1, {7, 8}) == 8);         // two to 3, then 1, then 0, and back
+    CHECK(messages_of(2, {4, 5, 6}) == 10);     // 4 to 1 to 0; 5 and 6 to 2, then 0; and back
+    CHECK(messages_of(3, {0}) == 0);
+  }
+  run_step(cluster, 2);  // and what concerns everybody still arrives in order everywhere
+  CHECK(messages_of(1, {7, 8}) == 8);
+}
+
+TEST_CASE("Cluster: process sets given to init travel as digests", "[unit][negotiation]") {
+  constexpr std::size_t kLinks = 14;
+  Cluster cluster(job_of(15));
+  std::vector<std::vector<int>> sets;
+  for (int without = 0; without < 15; ++without) {
+    sets.emplace_back();
+    for (int rank = 0; rank < 15; ++rank) {
+      if (rank != without) sets.back().push_back(rank);
+    }
+  }
+  register_sets(cluster, sets);
+  CHECK(cluster.bytes_up() <= kLinks * (100 + 8 * sets.size()));  // the ranks alone would be 56 bytes a set
+  CHECK(cluster.bytes_down() <= kLinks * (100 + 13 * sets.size()));
+}
+
+TEST_CASE("Cluster: what a removed set has ready runs, also when one message cannot hold it", "[unit][negotiation]") {
+  CoordinatorOptions options = job_of(2);
+  options.max_in_flight = 1;
+  Cluster cluster(options);
+  wire::SetChange change;
+  change.rank_lists = {{1}};
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(cluster.request_set_change(rank, change).is_ok());
+  cluster.settle();
+  constexpr std::size_t kCount = 6000;  // 3000 bytes of name each: three messages
+  Submission s;
+  s.request.process_set = 1;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    s.request.name = std::string(3000, 'n') + std::to_string(i);
+    s.entry = EntryId{next_entry++};
+    REQUIRE(cluster.node(1).queue.add({s}).is_ok());
+  }
+  change.kind = wire::SetChange::Kind::kRemove;
+  change.set_id = 1;
+  change.rank_lists.clear();
+  for (int rank = 0; rank < 2; ++rank) REQUIRE(cluster.request_set_change(rank, change).is_ok());
+  while (cluster.work(1)) {
+  }
+  while (cluster.deliver_up(1)) {
+  }
+  cluster.settle();
+  CHECK(cluster.node(1).failed.empty());
+  CHECK(cluster.node(1).log.size() == kCount);
+  CHECK(cluster.node(1).worker.sets().find(1) == nullptr);
 }
 
 }  // namespace

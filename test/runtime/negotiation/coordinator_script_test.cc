@@ -174,6 +174,9 @@ class Script {
                                    : kind == "add" ? wire::SetChange::Kind::kAdd : wire::SetChange::Kind::kRemove;
     change.set_id = static_cast<std::int32_t>(c.number("id", 0));
     for (const std::string& ranks : split(c.text("ranks", ""), ';')) change.rank_lists.push_back(ints(ranks));
+    if (change.kind == wire::SetChange::Kind::kStatic) {
+      for (const auto& ranks : change.rank_lists) change.digests.push_back(wire::digest_of(ranks));
+    }
     return change;
   }
 

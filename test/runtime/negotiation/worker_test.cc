@@ -68,7 +68,7 @@ TEST_CASE("Worker resubmits in full when its bit is evicted", "[unit][negotiatio
   REQUIRE(worker.on_decision(decision(2, {wire::Evict{wire::CacheBit{1}}})).value().ready.empty());
   const wire::Report report = worker.take_report(kStart);
   REQUIRE(report.requests.size() == 1);
-  CHECK(report.requests[0].name == "a");
+  CHECK(report.requests[0].request.name == "a");
   CHECK(report.stale_bits.empty());
 }
 
@@ -196,9 +196,9 @@ TEST_CASE("Worker sends changes of process sets one by one, and refuses one that
   REQUIRE(worker.request_set_change(change).is_ok());
   change.rank_lists = {{1}};
   REQUIRE(worker.request_set_change(change).is_ok());
-  CHECK(worker.take_report(kStart).set_changes.at(0).rank_lists[0] == std::vector<int>{0});
+  CHECK(worker.take_report(kStart).set_changes.at(0).change.rank_lists[0] == std::vector<int>{0});
   CHECK(worker.has_report(kStart));
-  CHECK(worker.take_report(kStart).set_changes.at(0).rank_lists[0] == std::vector<int>{1});
+  CHECK(worker.take_report(kStart).set_changes.at(0).change.rank_lists[0] == std::vector<int>{1});
   CHECK_FALSE(worker.has_report(kStart));
   change.rank_lists.assign(2, std::vector<int>((1u << 19) + 1));
   CHECK_THAT(worker.request_set_change(change).message(), Contains("1048578 ranks in all"));
@@ -242,7 +242,7 @@ TEST_CASE("Worker asks for a removal only when nothing of the set is outstanding
   REQUIRE(worker.on_decision(decision(3, {wire::Evict{wire::CacheBit{1}}})).is_ok());
   report = worker.take_report(kStart);
   REQUIRE(report.requests.size() == 1);
-  CHECK(report.requests[0].name == "a");
+  CHECK(report.requests[0].request.name == "a");
   CHECK(report.set_changes.size() == 1);
 
   wire::SetDecision removed;

@@ -52,6 +52,39 @@ TEST_CASE("CoordinatorCache never evicts what is pinned", "[unit][response_cache
   CHECK(cache.size() == 1);
 }
 
+TEST_CASE("CoordinatorCache keeps most of a step with more names than it has room for", "[unit][response_cache]") {
+  CoordinatorCache cache(100);
+  std::vector<CacheBit> bits(103, CacheBit::kNone);
+  std::uint64_t next = 1;
+  const auto use = [&](std::size_t i) {  // true: the bit says it all
+    if (cache.find(bits[i]) != nullptr) return cache.touch(bits[i]), true;
+    bits[i] = CacheBit{next++};
+    const auto inserted = cache.insert(response(value(bits[i]), "name" + std::to_string(i)));
+    CHECK(inserted.full == (cache.size() == 100 && next > 101));
+    if (!inserted.stored) bits[i] = CacheBit::kNone;
+    return false;
+  };
+  for (int step = 0; step < 5; ++step) {
+    int hits = 0;
+    for (std::size_t i = 0; i < bits.size(); ++i) hits += use(i) ? 1 : 0;
+    if (step > 0) CHECK(hits == 100);
+  }
+  // Other names take their place when these are not used any more: LRU for those that were never seen.
+  for (std::size_t i = 0; i < 100; ++i) REQUIRE(cache.insert(response(1000 + i, "other" + std::to_string(i))).stored);
+}
+
+TEST_CASE("UseHistory remembers the last use, of a bounded number of names", "[unit][response_cache]") {
+  UseHistory history;
+  history.put("a", 1);
+  history.put("b", 2);
+  history.put("a", 3);
+  CHECK(history.take("a") == 3u);
+  CHECK_FALSE(history.take("a"));
+  for (std::size_t i = 0; i < UseHistory::kNames; ++i) history.put("c" + std::to_string(i % 10), 4 + i);
+  CHECK_FALSE(history.take("b"));
+  CHECK(history.take("c9"));
+}
+
 TEST_CASE("CoordinatorCache replaces an entry of the same name", "[unit][response_cache]") {
   CoordinatorCache cache(4);
   REQUIRE(cache.insert(response(1, "a")).stored);

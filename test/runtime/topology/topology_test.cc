@@ -112,5 +112,37 @@ TEST_CASE("Membership checks its invariants and states the numbers", "[unit][top
   CHECK_FALSE((Membership{1, 0, 2, 0, 3, 0, 1}.validate().is_ok()));
 }
 
+TEST_CASE("TreePlan knows which runs of ranks lie in a subtree, as walking each of them tells", "[unit][topology]") {
+  for (const auto& [size, radix] : {std::pair{40, 2}, {40, 3}, {12, 1}, {80, 8}}) {
+    const TreePlan plan(size, radix);
+    for (int root = 0; root < size; root += 1 + root / 3) {
+      for (int first = 0; first < size; ++first) {
+        bool all = true;
+        for (int count = 1; count < 20; ++count) {
+          all = all && first + count <= size && plan.in_subtree(root, first + count - 1);
+          INFO("size " << size << " radix " << radix << " root " << root << " run " << first << "+" << count);
+          REQUIRE(plan.has_run(root, first, count) == all);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("RankSet takes runs at once, all or none", "[unit][topology]") {
+  RankSet set(300);
+  CHECK(set.insert_run(3, 200));
+  CHECK(set.count() == 200);
+  CHECK_FALSE(set.contains(2));
+  CHECK(set.contains(3));
+  CHECK(set.contains(202));
+  CHECK_FALSE(set.contains(203));
+  CHECK_FALSE(set.insert_run(202, 2));
+  CHECK_FALSE(set.contains(203));
+  CHECK(set.insert_run(64 * 4, 44));
+  CHECK(set.insert_run(203, 53));
+  CHECK(set.insert_run(0, 3));
+  CHECK(set.full());
+}
+
 }  // namespace
 }  // namespace hvd::topology

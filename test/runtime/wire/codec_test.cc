@@ -29,17 +29,30 @@ Request full_request() {
   return r;
 }
 
+// An allgather of ranks whose first dimensions differ.
+MergedRequest merged_request() {
+  Request first = full_request();
+  first.rank = 2;
+  first.op = OpType::kAllgather;
+  first.shape = {6, 3};
+  MergedRequest merged(first);
+  merged.ranks = {{2, 3, 6}, {5, 1, 0}, {7, 20, 0}};
+  return merged;
+}
+
 Report full_report() {
   Report report;
   report.stale_bits = {CacheBit{4}};
-  report.requests = {full_request(), full_request()};
-  report.requests[1].shape.clear();
-  report.requests[1].name = std::string("\0\xff", 2);
+  Request odd = full_request();
+  odd.shape.clear();
+  odd.name = std::string("\0\xff", 2);
+  report.requests = {full_request(), odd, merged_request()};
   report.ready_bits = {CacheBit{1}, CacheBit{2}, CacheBit{3}, CacheBit{9}, CacheBit{~std::uint64_t{0} - 5}};
   report.joins = {{0, 3}, {2, 1}};
-  report.set_changes.resize(2);
-  report.set_changes[0] = {1, SetChange::Kind::kStatic, 0, {{0, 1}, {2}}};
-  report.set_changes[1] = {1, SetChange::Kind::kRemove, 3, {}};
+  report.set_changes = {SetChange{1, SetChange::Kind::kStatic, 0, {}, {digest_of({0, 1}), digest_of({2})}},
+                        SetChange{4, SetChange::Kind::kAdd, 0, {{0, 3}}, {}},
+                        SetChange{1, SetChange::Kind::kRemove, 3, {}, {}}};
+  report.set_changes[2].ranks = {{1, 5, 0}, {8, 1, 0}};
   report.shutdown_ranks = {8, 2};
   report.lost_ranks = {{6, "connection reset"}};
   return report;
@@ -68,7 +81,7 @@ Response full_response() {
 Decision full_decision() {
   Decision d;
   d.sequence = 17;
-  d.limits = {123, 16, true, true};
+  d.limits = {123, 16, true};
   Response error = full_response();
   error.bit = CacheBit::kNone;
   error.joined = {2, 9};
@@ -76,7 +89,7 @@ Decision full_decision() {
   error.error_message = "they differ";
   SetDecision sets;
   sets.kind = SetChange::Kind::kStatic;
-  sets.entries = {{1, 1, false, {0, 1}}, {0, 0, true, {0, 1, 2}}};
+  sets.entries = {{1, 1, false, {}}, {0, 0, true, {}}};  // every rank knows what it gave to init()
   SetDecision removed;
   removed.kind = SetChange::Kind::kRemove;
   removed.entries = {{1, 0, false, {}}};
@@ -144,7 +157,7 @@ TEST_CASE("Codec: magic, version and kind are checked and named", "[unit][wire]"
   CHECK_THAT(decode_report(bad).status().message(), Contains("magic"));
   bad = bytes;
   bad[2] = 9;
-  CHECK_THAT(decode_report(bad).status().message(), Contains("protocol version 9, this rank speaks 1"));
+  CHECK_THAT(decode_report(bad).status().message(), Contains("protocol version 9, this rank speaks 2"));
   CHECK_THAT(decode_decision(bytes).status().message(), Contains("message kind 1, expected 2"));
 }
 
@@ -152,8 +165,9 @@ TEST_CASE("Codec: magic, version and kind are checked and named", "[unit][wire]"
 template <typename Change>
 std::string refusal(Change change) {
   Report report;
-  report.requests = {full_request()};
-  change(report.requests[0]);
+  Request request = full_request();
+  change(request);
+  report.requests = {request};
   return decode_report(encode(report)).status().message();
 }
 
@@ -176,6 +190,49 @@ TEST_CASE("Codec: each field of a request has its range", "[unit][wire]") {
   CHECK_THAT(refusal([](Request& r) { r.group_key = 0; }), Contains("key 0"));
   CHECK_THAT(refusal([](Request& r) { r.group_size = kMaxGroupSize + 1; }), Contains("group of 1048577"));
   CHECK(refusal([](Request& r) { r.prescale = std::nan(""); }).empty());
+}
+
+// Encodes changed runs of ranks, of an allgather or of a broadcast, and returns the decoder's message.
+std::string refusal_of_runs(RankRuns runs, bool with_dims) {
+  MergedRequest merged = with_dims ? merged_request() : MergedRequest(full_request());
+  merged.ranks = std::move(runs);
+  Report report;
+  report.requests = {merged};
+  return decode_report(encode(report)).status().message();
+}
+
+TEST_CASE("Codec: runs of ranks have one form and stay within bounds", "[unit][wire]") {
+  const int most = static_cast<int>(kMaxRanks);
+  CHECK(refusal_of_runs({{0, most, 0}}, false).empty());
+  CHECK(refusal_of_runs({{2, 1, 6}, {3, 1, 5}}, true).empty());
+  CHECK_THAT(refusal_of_runs({}, false), Contains("requesting rank: none"));
+  CHECK_THAT(refusal_of_runs({{1, most, 0}}, false), Contains("1048576 ranks from 1"));
+  CHECK_THAT(refusal_of_runs({{1, 0, 0}}, false), Contains("0 ranks from 1"));
+  CHECK_THAT(refusal_of_runs({{1, 2, 0}, {3, 1, 0}}, false), Contains("requesting rank 3: not ascending, or part of the run before"));
+  CHECK_THAT(refusal_of_runs({{1, 2, 0}, {2, 1, 0}}, false), Contains("requesting rank 2: not ascending"));
+  CHECK_THAT(refusal_of_runs({{2, 1, 6}, {3, 1, 6}}, true), Contains("requesting rank 3: not ascending, or part"));
+  CHECK_THAT(refusal_of_runs({{2, 1, 6}, {3, 1, -1}}, true), Contains("first dimension -1"));
+  CHECK_THAT(refusal_of_runs({{2, 1, 5}}, true), Contains("first dimension 6 of a request whose lowest rank has 5"));
+}
+
+TEST_CASE("Codec: many of the shortest requests are a good report", "[unit][wire]") {
+  Request shortest;
+  shortest.name = "a";
+  Report report;
+  report.requests.assign(1000, shortest);
+  CHECK(decode_report(encode(report)).value() == report);
+}
+
+TEST_CASE("Runs of ranks merge to the fewest, and never twice", "[unit][wire]") {
+  RankRuns runs = {{1, 1, 0}, {9, 2, 0}};
+  REQUIRE(merge_runs(runs, {{2, 1, 0}, {11, 5, 0}, {20, 1, 0}}));
+  CHECK(runs == RankRuns{{1, 2, 0}, {9, 7, 0}, {20, 1, 0}});
+  CHECK(count_ranks(runs) == 10);
+  CHECK_FALSE(merge_runs(runs, {{15, 1, 0}}));
+  CHECK_FALSE(merge_runs(runs, {{0, 2, 0}}));
+  CHECK(count_ranks(runs) == 10);
+  REQUIRE(merge_runs(runs, {{3, 1, 7}}));  // touches, but has another first dimension
+  CHECK(runs.size() == 4);
 }
 
 TEST_CASE("Codec: consecutive bits take the room of one, whatever their number", "[unit][wire]") {
@@ -258,6 +315,15 @@ TEST_CASE("Codec: the size bounds hold", "[unit][wire]") {
     Report report;
     report.requests = {request};
     CHECK(encode(report).size() - empty_report <= encoded_size_bound(request));
+    MergedRequest merged = merged_request();
+    merged.ranks.resize(1);
+    for (std::size_t i = 0; i < extra; ++i) merged.ranks.push_back({10 + static_cast<int>(i), 1, static_cast<int>(i)});
+    MergedChange change(SetChange{1, SetChange::Kind::kAdd, 0, {{0, 3}}, {}});
+    change.change.rank_lists[0].resize(2 + extra);
+    for (std::size_t i = 0; i < 2 + extra; ++i) change.change.rank_lists[0][i] = static_cast<int>(i);
+    report.requests = {merged};
+    report.set_changes = {change};
+    CHECK(encode(report).size() - empty_report <= encoded_size_bound(merged) + encoded_size_bound(change));
     Response response = full_response();
     response.bit = CacheBit::kNone;
     response.joined.resize(extra);
@@ -268,6 +334,9 @@ TEST_CASE("Codec: the size bounds hold", "[unit][wire]") {
     decision.sequence = 1;
     decision.items = {response};
     CHECK(encode(decision).size() <= encoded_size_bound(response));
+    SetDecision added{SetChange::Kind::kAdd, {{1, 1, false, change.change.rank_lists[0]}}, {}, ""};
+    decision.items = {added};
+    CHECK(encode(decision).size() <= encoded_size_bound(added));
   }
 }
 
