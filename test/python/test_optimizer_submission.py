@@ -127,6 +127,24 @@ def test_compressed_gradients_come_back_in_their_own_type(fake_pair: Any) -> Non
     assert torch.equal(grad, expected)
 
 
+@pytest.mark.parametrize("compression", ["fp16", "bf16"])
+def test_buffers_of_compressed_gradients_are_kept(fake_pair: Any, compression: str) -> None:
+    hvd, model = fake_pair.hvd, net()
+    optimizer = wrap(hvd, model, compression=getattr(hvd.Compression, compression))
+    buffers = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        fake_pair.core.calls.clear()
+        backward(model)
+        expected = model[0].weight.grad.to(hvd.Compression.__dict__[compression].wire_type).float()
+        optimizer.synchronize()
+        assert torch.equal(model[0].weight.grad, expected)
+        buffers.append({call.name: (call.data_ptr, call.dtype) for call in sent(fake_pair.core)})
+        with optimizer.skip_synchronize():
+            optimizer.step()
+    assert buffers[0] == buffers[1] == buffers[2]
+
+
 def test_gradients_with_other_strides_are_reduced(fake_pair: Any) -> None:
     model = nn.Conv2d(2, 3, 3).to(memory_format=torch.channels_last)
     optimizer = wrap(fake_pair.hvd, model)
