@@ -7,7 +7,6 @@ thread; autograd never runs both at once. Each parameter goes round: `left` back
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -15,29 +14,17 @@ from functools import partial
 
 import torch
 
-from horovod import _env
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender, SparseWait
+from horovod.torch._in_flight import CHANGED, SCALER, complain, first_changed
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._presence import Presence, is_usual
 
 TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
     "Increase backward_passes_per_step to accumulate gradients locally."
-)
-_RECIPE = (
-    "Call optimizer.synchronize() before, and step() within optimizer.skip_synchronize(), or pass "
-    "synchronize_in_backward=True to DistributedOptimizer. HOROVOD_ALLOW_CHANGED_GRADIENTS=1 makes this a warning."
-)
-_CHANGED = (
-    "the gradient of {name} was changed after backward() and before its reduction was finished: each rank would train "
-    "another model. "
-)
-_SCALER = (
-    "the step() of a gradient scaler looks at gradients whose reduction is not finished: ranks would skip different "
-    "steps. "
 )
 
 
@@ -56,12 +43,6 @@ def _make_hook(reducer: weakref.ref[GradientReducer], in_backward: bool) -> Call
             owner.ready(parameter)
 
     return hook_in_backward if in_backward else hook
-
-
-def _complain(what: str) -> None:
-    if not _env.is_true("HOROVOD_ALLOW_CHANGED_GRADIENTS"):
-        raise RuntimeError(what + _RECIPE)
-    warnings.warn(what + _RECIPE, stacklevel=5)
 
 
 def _remove_all(hooks: list[torch.utils.hooks.RemovableHandle]) -> None:
@@ -205,34 +186,24 @@ class GradientReducer:
 
         Ends what it began also when an operation failed; the first error is raised then.
         """
-        changed = self._changed()
+        changed = first_changed(self._gradients.values())
         self._finish()
         if changed is not None:
-            _complain(_CHANGED.format(name=changed))
+            complain(CHANGED.format(name=changed))
 
     def expect_unchanged(self) -> None:
         """RuntimeError if somebody changed a gradient that is in flight.
 
         Ranks that did not skip this step, as a gradient scaler does after an overflow, wait in finish(): it ends first.
         """
-        if self._changed() is not None:
+        if first_changed(self._gradients.values()) is not None:
             self.finish()
 
     def expect_no_scaler(self) -> None:
         """RuntimeError while anything is in flight; it ends first."""
         if self._begun:
             self.finish()
-            _complain(_SCALER)
-
-    def _changed(self) -> str | None:
-        """The name of a gradient that somebody wrote to, or replaced, while it was in flight."""
-        for gradient in self._gradients.values():
-            target = gradient.target
-            if target is None or gradient.absent:
-                continue
-            if gradient.parameter.grad is not target or target._version != gradient.version:
-                return gradient.name
-        return None
+            complain(SCALER)
 
     def _finish(self) -> None:
         error: Exception | None = None

@@ -1,0 +1,40 @@
+"""What must not happen to gradients whose reduction is running, and what is said of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+
+from horovod import _env
+from horovod.torch._gradient import Gradient
+
+_RECIPE = (
+    "Call optimizer.synchronize() before, and step() within optimizer.skip_synchronize(), or pass "
+    "synchronize_in_backward=True to DistributedOptimizer. HOROVOD_ALLOW_CHANGED_GRADIENTS=1 makes this a warning."
+)
+CHANGED = (
+    "the gradient of {name} was changed after backward() and before its reduction was finished: each rank would train "
+    "another model. "
+)
+SCALER = (
+    "the step() of a gradient scaler looks at gradients whose reduction is not finished: ranks would skip different "
+    "steps. "
+)
+
+
+def first_changed(gradients: Iterable[Gradient]) -> str | None:
+    """The name of a gradient that somebody wrote to, or replaced, while it was in flight."""
+    for gradient in gradients:
+        target = gradient.target
+        if target is None or gradient.absent:
+            continue
+        if gradient.parameter.grad is not target or target._version != gradient.version:
+            return gradient.name
+    return None
+
+
+def complain(what: str) -> None:
+    """Raises RuntimeError, or warns if that is asked for."""
+    if not _env.is_true("HOROVOD_ALLOW_CHANGED_GRADIENTS"):
+        raise RuntimeError(what + _RECIPE)
+    warnings.warn(what + _RECIPE, stacklevel=5)
