@@ -45,8 +45,9 @@ struct Scaling {
 void scale_result(DataType dtype, void* dst, const void* src, std::int64_t n, const Scaling& scaling);
 
 // Where a rank's elements meet those that a ring brings: dst[i] = op(a[i], b[i]), both scaled as far as they have not
-// been, and the result scaled when it is the last. In pieces that stay in the first-level cache, and with the bits that
-// separate passes over the memory give. dst may be a or b; otherwise the ranges don't overlap.
+// been, and the result scaled when it is the last. In one loop for sums of float32 and float64, else in pieces that stay in
+// the first-level cache; with the bits that separate passes over the memory give. dst may be a or b; otherwise the ranges
+// don't overlap.
 struct Meeting {
   bool scale_a = false;
   bool scale_b = false;

@@ -4,6 +4,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/collectives/kernels/kernels.h"
+#include "runtime/collectives/kernels/table.h"
 
 namespace hvd::kernels {
 namespace {
@@ -54,6 +55,11 @@ void reduce_scaled(DataType dtype, ReduceOp op, void* dst, const void* a, const 
   const bool scale_b = meeting.scale_b && scaling.before != 1.0;
   const bool finish = meeting.is_last && scaling.changes_result();
   if (!scale_a && !scale_b && !finish) return reduce(dtype, op, dst, a, b, n);
+  const ScaledSumFunction sum = best_table().scaled_sum[static_cast<std::size_t>(dtype)];
+  if (op == ReduceOp::kSum && sum != nullptr && scaling.divisor == 1) {
+    const double after = finish ? scaling.after : 1.0;
+    return sum(dst, a, b, n, scale_a ? scaling.before : 1.0, scale_b ? scaling.before : 1.0, after);
+  }
   alignas(64) std::byte scaled_a[kPieceBytes];
   alignas(64) std::byte scaled_b[kPieceBytes];
   const auto element = static_cast<std::int64_t>(element_size(dtype));

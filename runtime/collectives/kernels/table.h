@@ -11,6 +11,9 @@ namespace hvd::kernels {
 
 using ReduceFunction = void (*)(void* dst, const void* a, const void* b, std::int64_t n);
 using ScaleFunction = void (*)(void* dst, const void* src, std::int64_t n, double factor);
+// dst[i] = (a[i] * fa + b[i] * fb) * after, rounded after every operation.
+using ScaledSumFunction = void (*)(void* dst, const void* a, const void* b, std::int64_t n, double fa, double fb,
+                                   double after);
 // Adds to sums[0..5]; see adasum.h.
 using DotsFunction = void (*)(const void* a, const void* b, std::int64_t n, double* sums);
 using CombineFunction = void (*)(void* dst, const void* a, const void* b, std::int64_t n, double ca, double cb);
@@ -22,6 +25,7 @@ struct Table {
   ScaleFunction scale[kDataTypeCount];
   DotsFunction dots[kDataTypeCount];
   CombineFunction combine[kDataTypeCount];
+  ScaledSumFunction scaled_sum[kDataTypeCount];  // float32 and float64
 };
 
 extern const Table kBaselineTable;

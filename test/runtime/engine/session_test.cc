@@ -3,6 +3,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 
+#include "runtime/base/page_pool.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
 
@@ -18,8 +19,12 @@ TEST_CASE("A session of one rank runs every operation without a launcher", "[mul
   REQUIRE(handle.is_ok());
   CHECK(wait(handle.value()).is_ok());
   CHECK(data == std::vector<float>{1, 2, 3});
+  const auto pages = session.value()->pages();
+  pages->take(PagePool::kSmallestBlock).reset();
+  CHECK(pages->idle_bytes() == PagePool::kSmallestBlock);
   session.value()->shutdown();
   session.value()->shutdown();
+  CHECK(pages->idle_bytes() == 0);
   CHECK(session.value()->enqueue(allreduce("x", data)).status().code() == StatusCode::kAborted);
 }
 

@@ -10,6 +10,12 @@
 namespace hvd::collectives {
 namespace {
 
+#ifdef HVD_SANITIZED  // slow there: only one that is small and one for the ring
+constexpr std::int64_t kCounts[] = {3, 140003};
+#else
+constexpr std::int64_t kCounts[] = {3, 5001, 140003};
+#endif
+
 struct Case {
   DataType dtype;
   kernels::Scaling scaling;
@@ -101,12 +107,12 @@ class Rank {
 };
 
 TEST_CASE("Scaling inside a reduction gives the bits of separate passes and leaves the input alone", "[multi][collectives]") {
-  const int size = GENERATE(1, 2, 3, 5);
+  const int size = GENERATE(rank_counts({1, 2, 3, 5}));
   const bool deterministic = GENERATE(false, true);
   std::vector<std::string> problems(static_cast<std::size_t>(size));
   run_ranks(size, [&](int rank, GlooBackend& backend) {
     std::string& problem = problems[static_cast<std::size_t>(rank)];
-    for (const std::int64_t count : {3, 5001, 140003}) {
+    for (const std::int64_t count : kCounts) {
       for (const Case& c : kCases) {
         const Rank mine(c, rank, count);
         std::string found = mine.allreduce(backend);
