@@ -38,16 +38,21 @@ def sample(body: Callable[[], Any]) -> tuple[float, float, float]:
 
 
 def in_turns(arms: Arms, prepare: Callable[[], object], seconds: float) -> dict[str, dict[str, float]]:
-    """Medians of each arm. Rank 0's clock decides how many turns there are."""
+    """Medians of each arm. Rank 0's clock decides how many turns there are; each begins with another arm.
+
+    Where an arm stands in a turn matters on a machine that does other things.
+    """
+    names = list(arms)
     samples: dict[str, list[tuple[float, float, float]]] = {name: [] for name in arms}
     deadline = time.perf_counter() + seconds
     turns = 0
     go_on = torch.ones(1)
     while bool(go_on):
-        for name, body in arms.items():
+        first = turns % len(names)
+        for name in names[first:] + names[:first]:
             prepare()
             hvd.barrier()
-            samples[name].append(sample(body))
+            samples[name].append(sample(arms[name]))
         turns += 1
         enough = turns >= WARM_UP + 5 and time.perf_counter() > deadline
         go_on = hvd.broadcast(torch.tensor([float(not enough)]), 0, "go_on")
