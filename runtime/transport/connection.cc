@@ -113,6 +113,7 @@ void Connection::write_some() {
     message.msg_iovlen = count;
     const ssize_t n = sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n >= 0) {
+      written_bytes_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
       queue_.advance(static_cast<std::size_t>(n), written_);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return arm_writable(true);

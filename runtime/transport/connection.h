@@ -34,6 +34,8 @@ class Connection final : public FrameSender {
                     std::string_view text) override HVD_EXCLUDES(mutex_);
   void consumed_eager(std::size_t size) override HVD_EXCLUDES(mutex_);
   Status lost() const override HVD_EXCLUDES(mutex_);
+  std::uint64_t bytes_written() const override { return written_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t bytes_read() const override { return reader_.bytes_read(); }
 
   // Writes what the socket takes. Requires: no context's mutex held.
   void flush() HVD_EXCLUDES(mutex_);
@@ -76,6 +78,7 @@ class Connection final : public FrameSender {
   bool write_broken_ HVD_GUARDED_BY(mutex_) = false;  // the reading side tells why and ends the connection
   Status lost_ HVD_GUARDED_BY(mutex_);
   std::atomic<bool> attached_{false};
+  std::atomic<std::uint64_t> written_bytes_{0};  // changed under mutex_
 };
 
 }  // namespace hvd::transport

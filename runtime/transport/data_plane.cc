@@ -134,6 +134,16 @@ void DataPlane::remove_context(const std::shared_ptr<MessageContext>& context) {
   });
 }
 
+ContextProgress DataPlane::progress_of(std::uint64_t context_id) {
+  std::shared_ptr<MessageContext> context;
+  {
+    const MutexLock lock(contexts_mutex_);
+    const auto found = contexts_.find(context_id);
+    if (found != contexts_.end()) context = found->second;
+  }
+  return context ? context->progress() : ContextProgress{};
+}
+
 void DataPlane::cancel(MessageContext& context, const Completions& owner) {
   if (generation_ != fork_generation()) return;
   progress_.exclusive([&] {

@@ -51,6 +51,7 @@ class DataPlane final : public FrameSink, public IoHandler {
 
   Result<std::shared_ptr<MessageContext>> add_context(std::uint64_t id) HVD_EXCLUDES(contexts_mutex_);
   void remove_context(const std::shared_ptr<MessageContext>& context) HVD_EXCLUDES(contexts_mutex_);
+  ContextProgress progress_of(std::uint64_t context_id) HVD_EXCLUDES(contexts_mutex_);
   // Forgets the pending operations of a buffer.
   void cancel(MessageContext& context, const Completions& owner);
 

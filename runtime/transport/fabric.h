@@ -57,6 +57,13 @@ class ControlLinks {
   virtual void close(std::function<void()> closed) = 0;
 };
 
+// How the messages of one context stand. While operations wait and nothing of theirs moves, two looks are equal.
+struct ContextProgress {
+  std::uint64_t moved = 0;       // grows with every event of the context and every byte of its messages
+  std::vector<int> waits_for{};  // global ranks, ascending: those that some operation needs to go on
+  bool operator==(const ContextProgress&) const = default;
+};
+
 // Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net with
 // its libuv loop, the authenticated connections. Owned by the Session; nothing of it survives its destructor. Public calls are thread-safe.
 class Fabric {
@@ -82,6 +89,9 @@ class Fabric {
   // A Gloo context over our transport for the given global ranks (in set-rank order, containing this rank). Connections are
   // made when first used. `context_id` is agreed by all members and never reused in the epoch.
   virtual Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) = 0;
+
+  // Of a context that make_context() gave; nothing waits in one that is gone.
+  virtual ContextProgress progress(std::uint64_t context_id) = 0;
 
   // Every present and future wait on data connections fails with `why`, promptly. Thread-safe, idempotent (the first wins).
   virtual void abort(const Status& why) = 0;

@@ -156,6 +156,11 @@ Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t co
   return make_gloo_context(parts_->data, context_id, std::move(ranks));
 }
 
+ContextProgress FabricImpl::progress(std::uint64_t context_id) {
+  if (!usable().is_ok()) return {};
+  return parts_->data->progress_of(context_id);
+}
+
 void FabricImpl::abort(const Status& why) {
   if (!usable().is_ok()) return;
   parts_->data->abort(why);

@@ -40,6 +40,7 @@ FrameReader::Outcome FrameReader::read_from(int fd) {
     return Outcome::kFailed;
   }
   const auto got = static_cast<std::size_t>(n);
+  bytes_read_.fetch_add(got, std::memory_order_relaxed);
   const std::size_t direct = std::min(got, piece_asked);
   stage_end_ += got - direct;
   if (direct > 0) piece_received(direct);

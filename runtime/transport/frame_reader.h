@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "runtime/transport/frame_sink.h"
@@ -23,6 +24,8 @@ class FrameReader {
   void forget_target(const RecvOp* op) {
     if (target_ == op) target_ = nullptr;
   }
+  // Since the beginning. Any thread.
+  std::uint64_t bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
   // Bytes that the peer got back from its budget since the last call.
   std::size_t take_returned_budget() { return std::exchange(returned_budget_, 0); }
 
@@ -48,6 +51,7 @@ class FrameReader {
   std::size_t piece_left_ = 0;   // of a data frame's payload
   RecvOp* target_ = nullptr;     // where the piece goes; null: nowhere
   std::size_t returned_budget_ = 0;
+  std::atomic<std::uint64_t> bytes_read_{0};
   Status error_;
 };
 

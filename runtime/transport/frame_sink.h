@@ -38,6 +38,9 @@ class FrameSender {
   virtual void consumed_eager(std::size_t size) = 0;
   // OK while the connection can be used or may still come.
   virtual Status lost() const = 0;
+  // Bytes that this connection's socket has taken and given since its beginning.
+  virtual std::uint64_t bytes_written() const = 0;
+  virtual std::uint64_t bytes_read() const = 0;
 };
 
 }  // namespace hvd::transport

@@ -6,6 +6,7 @@ namespace hvd::transport {
 
 Status MessageContext::send(SendOp op) {
   const MutexLock lock(mutex_);
+  ++events_;
   if (!failed_.is_ok()) return failed_;
   HVD_RETURN_IF_ERROR(senders_(op.to).lost());
   op.id = next_op_id_++;
@@ -49,6 +50,7 @@ bool MessageContext::take_credit(Slot& slot, const SendOp& op) {
 
 Status MessageContext::recv(RecvOp op) {
   const MutexLock lock(mutex_);
+  ++events_;
   if (!failed_.is_ok()) return failed_;
   Slot& slot = slots_[op.slot];
   const auto arrival =
@@ -103,6 +105,7 @@ void MessageContext::give_credit(RecvOp& op) {
 
 Status MessageContext::on_eager(int from, const FrameHeader& header, ByteSpan payload) {
   const MutexLock lock(mutex_);
+  ++events_;
   if (!failed_.is_ok()) {
     senders_(from).consumed_eager(payload.size());
     return Status::ok();
@@ -129,6 +132,7 @@ Status MessageContext::on_eager(int from, const FrameHeader& header, ByteSpan pa
 
 Status MessageContext::on_request(int from, const FrameHeader& header) {
   const MutexLock lock(mutex_);
+  ++events_;
   if (!failed_.is_ok()) return Status::ok();
   Slot& slot = slots_[header.slot];
   const auto found =
@@ -150,6 +154,7 @@ Status MessageContext::on_request(int from, const FrameHeader& header) {
 
 Status MessageContext::on_credit(int from, const FrameHeader& header) {
   const MutexLock lock(mutex_);
+  ++events_;
   if (!failed_.is_ok()) return Status::ok();
   Slot& slot = slots_[header.slot];
   const auto found = std::find_if(slot.sends.begin(), slot.sends.end(), [&](const auto& op) {
@@ -190,6 +195,7 @@ Result<RecvOp*> MessageContext::on_data_begin(int from, const FrameHeader& heade
 
 void MessageContext::on_data_end(int from, const FrameHeader& header, RecvOp& op) {
   const MutexLock lock(mutex_);
+  ++events_;
   op.received += header.length;
   if (op.received < op.size) return;
   if (op.completions != nullptr) op.completions->complete_recv(from);
@@ -200,6 +206,7 @@ void MessageContext::on_data_end(int from, const FrameHeader& header, RecvOp& op
 
 void MessageContext::on_sent(int to, const SentMessage& message) {
   const MutexLock lock(mutex_);
+  ++events_;
   const auto found = slots_.find(message.slot);
   if (found == slots_.end()) return;
   auto& sends = found->second.sends;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/base/mutex.h"
+#include "runtime/transport/fabric.h"
 #include "runtime/transport/frame_sink.h"
 
 namespace hvd::transport {
@@ -45,6 +46,10 @@ class MessageContext {
   void fail(const Status& why) HVD_EXCLUDES(mutex_);
   // Ends the operations that need this rank.
   void fail_peer(int rank, const Status& why) HVD_EXCLUDES(mutex_);
+
+  // Counts as movement: every operation posted or ended, every request, credit and piece of a message; and the bytes of a
+  // connection while it owes this context a message that both ends have agreed on. What only other contexts move does not.
+  ContextProgress progress() HVD_EXCLUDES(mutex_);
 
   // Forgets the operations of a buffer that goes. Requires: nobody drives I/O (Progress::exclusive). `cancel_queued`
   // takes a send back from its connection. A receive is forgotten silently; a send that is not complete breaks the
@@ -86,6 +91,7 @@ class MessageContext {
   std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
   std::size_t unmatched_ HVD_GUARDED_BY(mutex_) = 0;
   std::uint64_t next_op_id_ HVD_GUARDED_BY(mutex_) = 1;
+  std::uint64_t events_ HVD_GUARDED_BY(mutex_) = 0;  // see progress()
   Status failed_ HVD_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,6 @@
-// How a MessageContext ends: mismatches, lost peers, buffers that go early.
+// How a MessageContext ends: mismatches, lost peers, buffers that go early. And how to tell that it does not.
+#include <algorithm>
+
 #include "runtime/transport/message_context.h"
 
 namespace hvd::transport {
@@ -75,6 +77,31 @@ void MessageContext::for_each_recv(const std::function<void(const RecvOp&)>& fn)
   for (const auto& [id, slot] : slots_) {
     for (const auto& op : slot.recvs) fn(*op);
   }
+}
+
+ContextProgress MessageContext::progress() {
+  const MutexLock lock(mutex_);
+  ContextProgress now{events_, {}};
+  const auto needs = [&now](int rank) {
+    const auto at = std::lower_bound(now.waits_for.begin(), now.waits_for.end(), rank);
+    if (at == now.waits_for.end() || *at != rank) now.waits_for.insert(at, rank);
+  };
+  for (const auto& [id, slot] : slots_) {
+    for (const auto& op : slot.sends) {
+      needs(op->to);
+      if (op->state == SendOp::State::kQueued) now.moved += senders_(op->to).bytes_written();
+    }
+    for (const auto& op : slot.recvs) {
+      if (op->completions == nullptr) continue;  // its buffer is gone
+      if (op->from < 0) {
+        for (const int source : op->sources) needs(source);
+        continue;
+      }
+      needs(op->from);
+      if (op->started) now.moved += senders_(op->from).bytes_read();
+    }
+  }
+  return now;
 }
 
 }  // namespace hvd::transport

@@ -27,8 +27,12 @@ class Wire final : public FrameSender {
   }
   void consumed_eager(std::size_t size) override { consumed += size; }
   Status lost() const override { return end; }
+  std::uint64_t bytes_written() const override { return written; }
+  std::uint64_t bytes_read() const override { return read; }
 
   std::deque<Frame> frames;
+  std::uint64_t written = 0;
+  std::uint64_t read = 0;
   std::size_t budget = kMaxEager;
   std::size_t consumed = 0;
   Status end;
@@ -119,6 +123,36 @@ TEST_CASE("A large message needs only the credit that its receive gave in advanc
   CHECK(two.deliver(0) == FrameType::kData);
   CHECK(received.recv_ready());
   CHECK(in == out);
+}
+
+TEST_CASE("Only what moves this context's messages is its progress", "[unit][transport]") {
+  Two two;
+  Completions sent;
+  Completions received;
+  const Bytes out(100000, 9);
+  Bytes in(100000);
+  CHECK(two.context[0].progress() == ContextProgress{});
+  two.send(0, 5, out, sent);  // no credit yet
+  const ContextProgress asked = two.context[0].progress();
+  CHECK(asked.waits_for == std::vector<int>{1});
+  two.from[0].written = 1000;  // of other contexts
+  two.from[0].read = 1000;
+  CHECK(two.context[0].progress() == asked);
+  two.recv(1, 5, in, received);
+  const ContextProgress posted = two.context[1].progress();
+  CHECK(posted.waits_for == std::vector<int>{0});
+  two.from[1].read = 1000;
+  CHECK(two.context[1].progress() == posted);
+  two.deliver(1);  // the credit: the message is in the connection's hands
+  const ContextProgress credited = two.context[0].progress();
+  CHECK(credited.moved > asked.moved);
+  two.from[0].written = 1001;
+  CHECK(two.context[0].progress().moved == credited.moved + 1);
+  two.deliver(0);  // the request, which crossed the credit
+  two.deliver(0);
+  CHECK(received.recv_ready());
+  CHECK(two.context[0].progress().waits_for.empty());
+  CHECK(two.context[1].progress().waits_for.empty());
 }
 
 TEST_CASE("Request and credit that cross on the way stand for one message", "[unit][transport]") {
