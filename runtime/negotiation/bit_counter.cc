@@ -68,6 +68,9 @@ Status BitCounter::check_senders(int from_rank, const wire::Report& report) cons
   for (const auto& join : report.joins) HVD_RETURN_IF_ERROR(check(join.rank));
   for (const auto& change : report.set_changes) HVD_RETURN_IF_ERROR(check_runs(change.ranks));
   for (const int rank : report.shutdown_ranks) HVD_RETURN_IF_ERROR(check(rank));
+  for (const auto& wait : report.waits) {
+    for (const int rank : wait.ranks) HVD_RETURN_IF_ERROR(check(rank));
+  }
   return Status::ok();  // a lost rank may be anybody's neighbour
 }
 

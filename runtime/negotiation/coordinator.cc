@@ -7,6 +7,7 @@
 #include "runtime/base/check.h"
 #include "runtime/negotiation/agenda.h"
 #include "runtime/negotiation/set_negotiation.h"
+#include "runtime/negotiation/wait_board.h"
 #include "runtime/wire/codec.h"
 #include "runtime/wire/limits.h"
 
@@ -38,6 +39,7 @@ struct Coordinator::Impl {
   CoordinatorOptions options;
   SetRegistry registry;
   StallInspector change_stall;  // of requests to change the process sets
+  WaitBoard board;
   BitCounter bits;
   std::map<std::int32_t, SetNegotiation> sets;
   // There may be thousands of sets, and most have nothing to do: a step looks at those alone that do.
@@ -55,7 +57,7 @@ struct Coordinator::Impl {
 };
 
 Coordinator::Impl::Impl(const CoordinatorOptions& o)
-    : options(o), registry(o.size), change_stall(o.stall), bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
+    : options(o), registry(o.size), change_stall(o.stall), board(o.size, o.stall), bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
   HVD_CHECK(o.max_in_flight >= 1, "max_in_flight: expected 1 or more");
   sets.try_emplace(kGlobalProcessSet, *registry.table().find(kGlobalProcessSet), options);
 }
@@ -103,6 +105,9 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
     if (bits.report(bit, unit)) add_ready_bit(bit, now);
   }
   for (const wire::MergedChange& merged : report.set_changes) registry.add(merged, now);
+  for (const wire::Wait& wait : report.waits) {
+    if (sets.contains(wait.process_set)) board.add(wait, now);
+  }
   if (!report.shutdown_ranks.empty() && !stop_wanted) {
     const int rank = report.shutdown_ranks.front();
     stop_wanted = wire::Stop{wire::Stop::Kind::kShutdown, rank,
@@ -171,13 +176,15 @@ void Coordinator::Impl::look_for_stalls(TimePoint now) {
   if (is_due(change_stall.next_deadline(registry.oldest()))) tell(change_stall.look(registry.waiting(), now));
   for (const std::int32_t id : stalls.due(now)) tell(touch(id)->look_for_stalls(now));
   refile();
+  tell(board.look_at_collectives(now));
+  if (ready.empty() && board.every_rank_waits(next_sequence - 1)) tell({.warning = board.deadlock()});
 }
 
 void Coordinator::Impl::tell(StallVerdict verdict) {
   if (!verdict.warning.empty()) notes.push_back({Note::Level::kWarning, std::move(verdict.warning)});
   if (verdict.shutdown.empty()) return;
   notes.push_back({Note::Level::kError, verdict.shutdown});
-  if (!stop_wanted) stop_wanted = wire::Stop{wire::Stop::Kind::kStall, -1, std::move(verdict.shutdown)};
+  if (!stop_wanted) stop_wanted = wire::Stop{wire::Stop::Kind::kStall, verdict.rank, std::move(verdict.shutdown)};
 }
 
 void Coordinator::Impl::release_ready(TimePoint now, std::size_t& room, wire::Decision& decision) {
@@ -247,6 +254,7 @@ std::optional<TimePoint> Coordinator::Impl::next_deadline() const {
   consider(change_stall.next_deadline(registry.oldest()));
   consider(releases.next());
   consider(stalls.next());
+  consider(board.next_deadline());
   return next;
 }
 

@@ -45,6 +45,7 @@ Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
   for (wire::MergedChange& merged : report.set_changes) HVD_RETURN_IF_ERROR(add_change(std::move(merged), now));
   append(out_.shutdown_ranks, std::move(report.shutdown_ranks));
   for (wire::LostRank& lost : report.lost_ranks) add_lost(lost.rank, std::move(lost.message));
+  for (wire::Wait& wait : report.waits) add_wait(std::move(wait));
   return Status::ok();
 }
 
@@ -70,6 +71,13 @@ void Relay::add_lost(int rank, std::string message) {
   if (out_.lost_ranks.size() >= wire::kMaxLostRanks) return;
   message.resize(std::min(message.size(), wire::kMaxTextBytes));
   out_.lost_ranks.push_back({rank, std::move(message)});
+}
+
+void Relay::add_wait(wire::Wait wait) {
+  for (wire::Wait& other : out_.waits) {
+    if (other.same_wait(wait)) return other.merge(wait);
+  }
+  if (out_.waits.size() < wire::kMaxWaits) out_.waits.push_back(std::move(wait));
 }
 
 bool Relay::has_report(TimePoint now) const {

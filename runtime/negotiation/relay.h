@@ -38,6 +38,7 @@ class Relay {
   Status on_decision(const wire::Decision& decision);
 
  private:
+  void add_wait(wire::Wait wait);
   // A change of process sets that the rest of the subtree has not asked for yet, as far as kHold allows.
   struct HeldChange {
     wire::MergedChange merged;

@@ -7,12 +7,6 @@ namespace {
 
 constexpr std::size_t kRanksPerWarning = 64;
 
-std::string seconds(Millis span) {
-  const auto ms = span.count();
-  if (ms % 1000 == 0) return std::to_string(ms / 1000) + " s";
-  return std::to_string(ms) + " ms";
-}
-
 struct MissingRank {
   std::vector<std::string> names;
   std::size_t more = 0;
@@ -38,6 +32,27 @@ std::string list_ranks(const std::map<int, MissingRank>& missing) {
 }
 
 }  // namespace
+
+std::string seconds_text(Millis span) {
+  const auto ms = span.count();
+  if (ms % 1000 == 0) return std::to_string(ms / 1000) + " s";
+  return std::to_string(ms) + " ms";
+}
+
+ProgressLimits progress_limits(const StallOptions& options) {
+  ProgressLimits limits;
+  if (options.no_progress.count() > 0) {
+    limits.end = options.no_progress;
+    limits.variable = "HOROVOD_GLOO_TIMEOUT_SECONDS";
+  }
+  if (!options.enabled) return limits;
+  limits.warn = options.check_time;
+  if (options.shutdown_time.count() > 0 && (!limits.end || options.shutdown_time <= *limits.end)) {
+    limits.end = options.shutdown_time;
+    limits.variable = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+  }
+  return limits;
+}
 
 std::optional<TimePoint> StallInspector::next_deadline(std::optional<TimePoint> oldest) const {
   if (!options_.enabled || !oldest) return std::nullopt;
@@ -65,12 +80,12 @@ StallVerdict StallInspector::look(const std::vector<WaitingTensor>& waiting, Tim
   }
   StallVerdict verdict;
   if (missing.empty()) return verdict;
-  verdict.warning = "Stalled: some ranks have waited for more than " + seconds(options_.check_time) +
+  verdict.warning = "Stalled: some ranks have waited for more than " + seconds_text(options_.check_time) +
                     " for tensors that other ranks did not submit. Do all ranks submit the same tensors? Missing ranks "
                     "and their tensors:" +
                     list_ranks(missing);
   if (hopeless != nullptr) {
-    verdict.shutdown = "Stalled for more than " + seconds(options_.shutdown_time) + ": rank " +
+    verdict.shutdown = "Stalled for more than " + seconds_text(options_.shutdown_time) + ": rank " +
                        std::to_string(hopeless->missing.front()) + " did not submit \"" + hopeless->name +
                        "\"; shutting down (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
   }

@@ -13,7 +13,19 @@ struct StallOptions {
   bool enabled = true;          // !HOROVOD_STALL_CHECK_DISABLE
   Millis check_time{60000};     // HOROVOD_STALL_CHECK_TIME_SECONDS; > 0 when enabled
   Millis shutdown_time{0};      // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never, else >= check_time
+  Millis no_progress{300000};   // HOROVOD_GLOO_TIMEOUT_SECONDS, if set: of a collective that runs; 0: never
 };
+
+// How long a collective that runs may make no progress.
+struct ProgressLimits {
+  std::optional<Millis> warn;  // then it is reported
+  std::optional<Millis> end;   // then the session ends
+  const char* variable = "";   // where `end` comes from
+};
+ProgressLimits progress_limits(const StallOptions& options);
+
+// "5 s", "300 ms".
+std::string seconds_text(Millis span);
 
 // A tensor that some ranks have submitted and others have not.
 struct WaitingTensor {
@@ -23,8 +35,9 @@ struct WaitingTensor {
 };
 
 struct StallVerdict {
-  std::string warning;   // empty: nothing to say
-  std::string shutdown;  // not empty: the job has to end, with this reason
+  std::string warning{};   // empty: nothing to say
+  std::string shutdown{};  // not empty: the job has to end, with this reason
+  int rank = -1;           // whose fault that is; -1: nobody's in particular
 };
 
 // Decides what to say about tensors that some ranks wait for, and when to give up (contract/08 §8.6). Looks once per

@@ -92,6 +92,8 @@ class Worker {
 
   const topology::ProcessSetTable& sets() const { return sets_; }
   bool stopped() const { return stopped_.has_value(); }
+  // The number of the last decision that was applied.
+  std::uint64_t last_sequence() const { return last_sequence_; }
 
  private:
   enum class State { kQueued, kSentFull, kSentBit };

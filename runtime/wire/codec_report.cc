@@ -9,6 +9,7 @@ using namespace fields;
 
 constexpr std::size_t kMinRequestBytes = 69;  // a name of one byte, no dimensions, one run of ranks
 constexpr std::size_t kMinChangeBytes = 17;
+constexpr std::size_t kMinWaitBytes = 42;
 
 void put_change(ByteWriter& out, const MergedChange& merged) {
   const SetChange& change = merged.change;
@@ -43,6 +44,35 @@ MergedChange get_change(ByteReader& in) {
   return merged;
 }
 
+void put_wait(ByteWriter& out, const Wait& wait) {
+  out.put(static_cast<std::uint8_t>(wait.kind));
+  out.put(wait.process_set);
+  out.put(static_cast<std::uint8_t>(wait.op));
+  out.put_string(wait.name);
+  out.put(wait.fused);
+  out.put(wait.turn);
+  out.put(wait.millis);
+  put_ranks(out, wait.ranks);
+  put_ranks(out, wait.peers);
+  out.put_string(wait.history);
+}
+
+Wait get_wait(ByteReader& in) {
+  Wait wait;
+  wait.kind = get_enum<Wait::Kind>(in, static_cast<int>(Wait::Kind::kOverdue), "kind of wait");
+  wait.process_set = get_process_set(in);
+  wait.op = get_enum<OpType>(in, kOpTypeCount - 1, "operation");
+  wait.name = in.get_string(kMaxNameBytes);
+  wait.fused = in.get<std::uint32_t>();
+  wait.turn = in.get<std::uint64_t>();
+  wait.millis = in.get<std::uint32_t>();
+  wait.ranks = get_ranks(in, "rank that waits");
+  if (wait.ranks.empty()) in.fail("nobody waits");
+  wait.peers = get_ranks(in, "rank that is waited for");
+  wait.history = in.get_string(kMaxHistoryBytes);
+  return wait;
+}
+
 }  // namespace
 
 Bytes encode(const Report& report) {
@@ -66,6 +96,8 @@ Bytes encode(const Report& report) {
     out.put(static_cast<std::int32_t>(lost.rank));
     out.put_string(lost.message);
   }
+  out.put(static_cast<std::uint32_t>(report.waits.size()));
+  for (const Wait& wait : report.waits) put_wait(out, wait);
   HVD_CHECK(out.size() <= kMaxMessageBytes, "report over the size limit: it should have been split");
   return out.take();
 }
@@ -96,6 +128,9 @@ Result<Report> decode_report(ByteSpan bytes) {
     lost.rank = get_rank(in, 0, "lost rank");
     lost.message = in.get_string(kMaxTextBytes);
     report.lost_ranks.push_back(std::move(lost));
+  }
+  for (std::uint32_t n = in.get_count(kMaxWaits, kMinWaitBytes); n > 0 && !in.failed(); --n) {
+    report.waits.push_back(get_wait(in));
   }
   HVD_RETURN_IF_ERROR(in.finish("report"));
   return report;

@@ -21,6 +21,8 @@ inline constexpr std::size_t kMaxGroupSize = 1u << 20;
 inline constexpr std::size_t kMaxSetChanges = 1u << 16;  // rank lists of one change
 inline constexpr std::size_t kMaxListedRanks = 1u << 20;  // ranks in all lists of one change
 inline constexpr std::size_t kMaxLostRanks = 16;         // per report; the first is what matters
+inline constexpr std::size_t kMaxWaits = 64;             // per report; more are not told
+inline constexpr std::size_t kMaxHistoryBytes = 1024;
 // A response lists a number per rank; kMaxRanks * 8 bytes must fit beside everything else it holds.
 static_assert(kMessageByteBudget + kMaxRanks * 16 < kMaxMessageBytes);
 

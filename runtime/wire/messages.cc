@@ -1,6 +1,7 @@
 #include "runtime/wire/messages.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -56,6 +57,22 @@ std::uint64_t digest_of(const std::vector<int>& ranks) {
   std::uint64_t digest = ranks.size();
   for (const int rank : ranks) digest = mix(digest * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(rank) + 1);
   return digest;
+}
+
+namespace {
+
+void add_ranks(std::vector<int>& ranks, const std::vector<int>& more) {
+  std::vector<int> both;
+  std::set_union(ranks.begin(), ranks.end(), more.begin(), more.end(), std::back_inserter(both));
+  ranks = std::move(both);
+}
+
+}  // namespace
+
+void Wait::merge(const Wait& other) {
+  add_ranks(ranks, other.ranks);
+  add_ranks(peers, other.peers);
+  millis = std::max(millis, other.millis);
 }
 
 Status Stop::status() const {

@@ -98,6 +98,32 @@ struct LostRank {
   bool operator==(const LostRank&) const = default;
 };
 
+// Ranks that have waited for a while, and what for. Equal waits are one on the way up, with the ranks of all.
+struct Wait {
+  enum class Kind : std::uint8_t {
+    kSubmitted = 0,  // a thread of each rank waits for a tensor that no decision has released
+    kRunning = 1,    // a released collective has made no progress for the stall check time
+    kOverdue = 2,    // the same, for so long that the session has to end
+  };
+  Kind kind = Kind::kSubmitted;
+  std::int32_t process_set = kGlobalProcessSet;
+  OpType op = OpType::kAllreduce;
+  std::string name;
+  std::uint32_t fused = 0;    // running: so many more tensors are part of the collective
+  std::uint64_t turn = 0;     // submitted: the last decision that the ranks have seen; running: the batch's number in its set
+  std::uint32_t millis = 0;   // running: the longest time without progress
+  std::vector<int> ranks;     // who waits; ascending, not empty
+  std::vector<int> peers;     // running: without whom it does not go on; ascending
+  std::string history;        // running: the last operations of one of `ranks`, which it names
+
+  bool same_wait(const Wait& other) const {
+    return kind == other.kind && process_set == other.process_set && turn == other.turn && name == other.name;
+  }
+  // Requires: same_wait(). Takes the ranks, peers and time of `other` in.
+  void merge(const Wait& other);
+  bool operator==(const Wait&) const = default;
+};
+
 // The receiver handles the fields in this order, but joins before ready bits; within a field, in the order given.
 struct Report {
   // Bits that should be forgotten everywhere: their parameters changed on some rank, or they wait for too long.
@@ -115,10 +141,11 @@ struct Report {
   std::vector<MergedChange> set_changes;
   std::vector<int> shutdown_ranks;  // ranks that want everybody to stop
   std::vector<LostRank> lost_ranks;  // neighbours whose connection ended without a goodbye
+  std::vector<Wait> waits;           // no two of them the same; for explanations only
 
   bool empty() const {
     return stale_bits.empty() && requests.empty() && ready_bits.empty() && joins.empty() && set_changes.empty() &&
-           shutdown_ranks.empty() && lost_ranks.empty();
+           shutdown_ranks.empty() && lost_ranks.empty() && waits.empty();
   }
   bool operator==(const Report&) const = default;
 };

@@ -118,6 +118,7 @@ class Script {
     options.stall.enabled = c.number("stall", 60000) > 0;
     options.stall.check_time = Millis(c.number("stall", 60000));
     options.stall.shutdown_time = Millis(c.number("stall_shutdown", 0));
+    options.stall.no_progress = Millis(c.number("no_progress", 300000));
     coordinator_ = std::make_unique<Coordinator>(options);
     return "";
   }
@@ -158,11 +159,31 @@ class Script {
       report.shutdown_ranks.push_back(rank);
     } else if (c.name == "sets") {
       report.set_changes.push_back(set_change(c, rank));
+    } else if (c.name == "wait") {
+      report.waits.push_back(wait(c, rank));
     } else {
       FAIL("unknown command " << c.name);
     }
     const Status status = coordinator_->add_report(static_cast<int>(c.number("from", rank)), report, now_);
     return status.is_ok() ? "" : status.to_string() + "\n";
+  }
+
+  // wait rank=0 blocked|running|overdue name=a turn=1 peers=1,2 ms=1000
+  static wire::Wait wait(const GoldenCommand& c, int rank) {
+    wire::Wait wait;
+    const std::string& kind = c.words.at(0);
+    wait.kind = kind == "blocked"   ? wire::Wait::Kind::kSubmitted
+                : kind == "running" ? wire::Wait::Kind::kRunning
+                                    : wire::Wait::Kind::kOverdue;
+    wait.process_set = static_cast<std::int32_t>(c.number("set", 0));
+    wait.name = c.text("name", "a");
+    wait.fused = static_cast<std::uint32_t>(c.number("fused", 0));
+    wait.turn = static_cast<std::uint64_t>(c.number("turn", 1));
+    wait.millis = static_cast<std::uint32_t>(c.number("ms", 0));
+    wait.ranks = {rank};
+    wait.peers = ints(c.text("peers", ""));
+    wait.history = c.text("history", "");
+    return wait;
   }
 
   // sets rank=0 static|add|remove ranks=0,1;2,3 id=1

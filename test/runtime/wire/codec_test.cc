@@ -55,6 +55,9 @@ Report full_report() {
   report.set_changes[2].ranks = {{1, 5, 0}, {8, 1, 0}};
   report.shutdown_ranks = {8, 2};
   report.lost_ranks = {{6, "connection reset"}};
+  report.waits.resize(2);
+  report.waits[0] = {Wait::Kind::kSubmitted, 2, OpType::kJoin, "join", 0, 17, 0, {3, 8}, {}, ""};
+  report.waits[1] = {Wait::Kind::kOverdue, 0, OpType::kAlltoall, "a2a", 5, 1ULL << 40, 61000, {0}, {1, 2}, "started a2a"};
   return report;
 }
 

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/negotiation/stall_inspector.h"
+#include "runtime/topology/rank_set.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::negotiation {
+
+// What ranks have said about their waiting (wire::Wait), and what follows from all of it: that a collective does not move
+// and because of whom, that it has to be given up, or that the job is in a deadlock. Owned by the coordinator; pure.
+class WaitBoard {
+ public:
+  // Ranks that wait for the same collective say so at slightly different times.
+  static constexpr Millis kGather{1000};
+
+  WaitBoard(int world_size, const StallOptions& options);
+
+  void add(const wire::Wait& wait, TimePoint now);
+
+  // When look_at_collectives() has something to say.
+  std::optional<TimePoint> next_deadline() const;
+  StallVerdict look_at_collectives(TimePoint now);
+
+  // Every rank waits for a tensor and has seen decision `sequence`, the last one; when nothing is ready to be released
+  // either, nothing will ever be. False once that was told.
+  bool every_rank_waits(std::uint64_t sequence) const {
+    return enabled_ && blocked_.full() && blocked_at_ == sequence && told_at_ != sequence;
+  }
+  // What to log then. Requires: every_rank_waits().
+  std::string deadlock();
+
+ private:
+  // The reports of one batch.
+  struct Stuck {
+    wire::Wait wait;
+    TimePoint since;  // of the first report
+    TimePoint heard;  // of the last report
+  };
+  // The batches of one set: ranks that are done with one wait in the next.
+  struct SetStuck {
+    std::map<std::uint64_t, Stuck> turns;
+    std::optional<TimePoint> warn_at;
+    std::optional<TimePoint> end_at;
+    std::uint64_t warned_turn = 0;  // 0: none
+  };
+  static wire::Wait merged(const SetStuck& set);
+  void forget_old(SetStuck& set, TimePoint now) const;
+
+  const ProgressLimits limits_;
+  const bool enabled_;
+  std::map<std::int32_t, SetStuck> sets_;
+
+  // Waits for tensors, of those ranks that have seen decision `blocked_at_`; older ones mean nothing.
+  std::uint64_t blocked_at_ = 0;
+  topology::RankSet blocked_;
+  std::vector<wire::Wait> blocked_on_;
+  std::optional<std::uint64_t> told_at_;
+};
+
+// A collective that does not move, and who holds it up: those that others wait for and that do not wait themselves.
+std::string stuck_text(const wire::Wait& wait);
+// The decision of a rank that waits in vain for the root's.
+wire::Decision make_stall(const wire::Wait& wait, const ProgressLimits& limits);
+
+}  // namespace hvd::negotiation
