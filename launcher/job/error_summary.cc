@@ -7,6 +7,9 @@ std::string error_summary(const StaticJob& job, const std::vector<std::string>& 
   const JobFailure& first = *job.failure();
   std::string text = "the job failed: rank " + std::to_string(first.rank) + " on host " + first.host + " (pid " +
                      std::to_string(first.pid) + ") " + first.what + " first";
+  if (const auto left = job.left_before_failure()) {
+    text += ", after rank " + std::to_string(*left) + " had left the job (unequal numbers of steps? see hvd.join())";
+  }
   if (last_stderr_lines.empty()) {
     text += "; it wrote nothing to stderr";
   } else {

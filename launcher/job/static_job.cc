@@ -105,6 +105,11 @@ void StaticJob::rank_leaving(int rank) {
   if (!leaving_ && !failing_ && !failure_ && ranks_[static_cast<std::size_t>(rank)].state == RankState::kRunning) leaving_ = rank;
 }
 
+std::optional<int> StaticJob::left_before_failure() const {
+  const bool known = failure_ && leaving_ && *leaving_ != failure_->rank;
+  return known ? leaving_ : std::nullopt;
+}
+
 JobActions StaticJob::rank_exited(int rank, const ExitStatus& status, TimePoint now) {
   JobActions out;
   if (ranks_[static_cast<std::size_t>(rank)].state == RankState::kEnded) return out;

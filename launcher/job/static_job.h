@@ -83,6 +83,8 @@ class StaticJob {
   const std::optional<JobFailure>& failure() const { return failure_; }
   // Ranks that failed by themselves after the first failure: "rank 0 (exited with code 1)".
   const std::vector<std::string>& later_failures() const { return later_failures_; }
+  // The first rank that had left while the job went on, when it was another that failed after that.
+  std::optional<int> left_before_failure() const;
 
  private:
   enum class State { kStarting, kRunning, kGrace, kInterrupted, kTerminating, kKilling, kFinishing, kDone };

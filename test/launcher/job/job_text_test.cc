@@ -8,12 +8,14 @@ using namespace hvd::launcher;
 
 namespace {
 
-StaticJob failed_job() {
+StaticJob failed_job(bool other_had_left = false) {
   StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 2}, .ranks = {{0, 2, 0, 2, 0, 1}, {1, 2, 1, 2, 0, 1}}}},
                 {}, TimePoint());
   job.agent_ready(0, TimePoint());
   job.rank_started(0, 100, TimePoint());
   job.rank_started(1, 101, TimePoint());
+  if (other_had_left) job.rank_leaving(0);
+  if (other_had_left) job.rank_exited(0, {.code = 0, .signal = 0}, TimePoint());
   job.rank_exited(1, {.code = 0, .signal = 11}, TimePoint());
   job.rank_exited(0, {.code = 1, .signal = 0}, TimePoint());
   return job;
@@ -28,6 +30,7 @@ TEST_CASE("The error summary names the first failure, its last lines, and who fo
         "After that, rank 0 exited with code 1\n"
         "Process name: 1\nExit code: 139");
   CHECK(error_summary(failed_job(), {}).find("it wrote nothing to stderr") != std::string::npos);
+  CHECK(error_summary(failed_job(true), {}).find("first, after rank 0 had left the job (") != std::string::npos);
 }
 
 TEST_CASE("The error summary is empty when no rank failed", "[unit][job]") {
