@@ -19,6 +19,7 @@ struct AbortOutcome {
 AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
   AbortOutcome outcome;
   std::promise<GlooBackend*> waiting;
+  std::promise<void> aborted_twice;
   std::promise<void> finished;
   std::shared_future<void> finish = finished.get_future().share();
   TimePoint aborted_at;
@@ -27,6 +28,7 @@ AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
     aborted_at = Clock::now();
     backend->abort(Status::peer_lost("rank 1 on host b is gone"));
     backend->abort(Status::aborted("a later reason"));
+    aborted_twice.set_value();
   });
   run_ranks(size, [&](int rank, GlooBackend& backend) {
     if (!run_call(backend, {.op = OpType::kBarrier}).is_ok()) return;
@@ -35,6 +37,8 @@ AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
     outcome.first = run_call(backend, call);
     outcome.woken_after = std::chrono::duration_cast<Millis>(Clock::now() - aborted_at);
     outcome.second = run_call(backend, {.op = OpType::kBarrier});
+    // The first abort may end both calls before the second has come: whoever aborts keeps the backend, as the engine does.
+    aborted_twice.get_future().wait();
     finished.set_value();
   }, {.over = over});
   return outcome;
