@@ -37,6 +37,13 @@ struct CollectiveCall {
 // Called exactly once per started call, on any thread.
 using Completion = std::function<void(Status)>;
 
+// How the running call stands. While it waits for peers and nothing moves, two looks are equal.
+struct PeerProgress {
+  std::uint64_t moved = 0;
+  std::vector<int> waits_for{};  // global ranks, ascending; empty: no peer holds the call up
+  bool operator==(const PeerProgress&) const = default;
+};
+
 // Moves the bytes of collectives for the members of one process set. One lane thread calls it, one call after another;
 // abort() may come from any thread. An exception never leaves it. After a failure every later call fails with the first
 // error (sticky).
@@ -48,8 +55,11 @@ class CollectiveBackend {
   virtual std::string why_not(const CollectiveCall& call) const = 0;
   // Starts the call; `done` reports the end. The memory of the call stays valid until then.
   virtual void start(const CollectiveCall& call, Completion done) = 0;
-  // Makes the running call and all later ones fail with `why` (which names the peer). Thread-safe, idempotent.
+  // Makes the running call and all later ones fail with `why` (which names the peer). Thread-safe, idempotent. Whoever
+  // calls it holds the backend: a lane may end because of it and let go of its own.
   virtual void abort(const Status& why) = 0;
+  // Thread-safe, cheap. A backend that bounds its waits by itself may say nothing.
+  virtual PeerProgress progress() const { return {}; }
 };
 
 }  // namespace hvd::collectives

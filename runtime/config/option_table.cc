@@ -33,7 +33,8 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", "", K::kInteger, &C::rendezvous_port, "port of the rendezvous store", 1, 65535},
     {"HOROVOD_GLOO_IFACE", "", K::kText, &C::iface, "network interface for connections; unset: chosen by route"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
-     "how long a rank waits for the others to join or connect; 0 stands for the default", 0, kMaxSeconds},
+     "how long a rank waits for the others to join or connect, and, if set (else 300 s), how long a running collective may "
+     "make no progress; 0 stands for the default", 0, kMaxSeconds},
     {"HOROVOD_GLOO_TRANSPORT", "hvd", K::kChoice, &C::gloo_transport,
      "`hvd`: the authenticated transport of this product; `tcp`: Gloo's stock transport, for comparison", -kInf, kInf,
      "hvd|tcp"},

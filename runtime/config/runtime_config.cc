@@ -148,6 +148,13 @@ Status check_consistency(const RuntimeConfig& config) {
   return check_rendezvous(config);
 }
 
+// The variable bounds connecting and running alike. Only its default is too short for the latter: it would end jobs that
+// somebody has stopped to look at.
+void set_progress_limit(const EnvReader& env, RuntimeConfig& config) {
+  if (env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty() || config.gloo_timeout.count() == 0) return;
+  config.no_progress_limit = config.gloo_timeout;
+}
+
 // The launcher's flag takes 0 as well. A wait without end would hang, one of no time could never succeed.
 void default_timeout_for_zero(RuntimeConfig& config) {
   if (config.gloo_timeout.count() == 0) config.gloo_timeout = RuntimeConfig{}.gloo_timeout;
@@ -215,6 +222,7 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
     const std::optional<std::string> text = env.get(row.name);
     if (text && !text->empty()) HVD_RETURN_IF_ERROR(parse_row(row, *text, config));
   }
+  set_progress_limit(env, config);
   HVD_RETURN_IF_ERROR(check_consistency(config));
   default_timeout_for_zero(config);
   ignore_unusable(config);

@@ -33,6 +33,7 @@ struct RuntimeConfig {
   std::string agent_socket;
   std::string secret_file;
   std::chrono::seconds gloo_timeout{30};
+  std::chrono::seconds no_progress_limit{300};  // gloo_timeout where that was given
   GlooTransport gloo_transport = GlooTransport::kOwn;
 
   // Batching.

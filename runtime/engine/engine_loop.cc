@@ -13,17 +13,11 @@ namespace hvd::engine {
 
 namespace {
 
-// A collective that fails because of a peer's death usually fails a moment before the control tree tells whose death it
-// was. The engine waits so long for that better reason before it reports its own.
-constexpr Millis kLaneErrorGrace{200};
-
 // How often idle memory is looked at.
 constexpr Millis kIdlePagesPeriod{5000};
 
 // Submissions that follow each other faster than this are a burst.
 constexpr std::chrono::microseconds kBurstGap{20};
-
-std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 }  // namespace
 
@@ -39,6 +33,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
       worker_(options.worker, topology::ProcessSetTable(options.membership.size)),
       router_(plan_, options.membership.rank),
       executor_(options.membership.rank, table, recorder, timeline, std::move(backend_factory), executor_events()),
+      recorder_(recorder),
+      watch_(options.membership.rank, options.coordinator.stall),
       loop_("hvd-engine") {
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);
@@ -47,6 +43,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
   }
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
+    watch_timer_.emplace(loop_.uv(), [this] { watch(); });
     lane_grace_.emplace(loop_.uv(), [this] { lane_grace_over(); });
     idle_pages_.emplace(loop_.uv(), [this] { options_.pages->release_idle(SteadyClock::now()); });
     idle_pages_->start_repeating(kIdlePagesPeriod);
@@ -75,8 +72,12 @@ void EngineLoop::attach(std::unique_ptr<transport::ControlLinks> links) {
   loop_.post([this, holder] {
     links_ = std::move(*holder);
     attached_ = true;
-    for (const EarlyMessage& message : std::exchange(early_, {})) {
-      on_control_message(message.from_rank, message.bytes);
+    for (const Early& early : std::exchange(early_, {})) {
+      if (early.lost) {
+        on_control_lost(early.rank, *early.lost);
+      } else {
+        on_control_message(early.rank, early.message);
+      }
     }
     pump();
   });
@@ -100,20 +101,6 @@ void EngineLoop::request_shutdown() {
   });
 }
 
-void EngineLoop::fail(const std::string& why) {
-  loop_.post([this, why] {
-    if (attached_) report_lost(options_.membership.rank, why);
-  });
-}
-
-void EngineLoop::force_stop(const wire::Stop& reason) {
-  loop_.post([this, reason] {
-    const auto dropped = worker_.fail_all(reason.status());
-    stop(reason);
-    for (const auto& failed : dropped) table_.complete(failed.entry, failed.status);
-  });
-}
-
 void EngineLoop::pump() {
   if (!attached_ || stop_reason_) return;
   submit_fresh();
@@ -126,7 +113,9 @@ void EngineLoop::submit_fresh() {
   // Changes first: an operation that was added before a set's removal was asked for is then among those submitted here,
   // and a worker reports operations before changes.
   std::vector<wire::SetChange> changes = set_changes_.fetch();
-  for (const auto& failed : worker_.submit(table_.fetch())) {
+  std::vector<negotiation::Submission> fresh = table_.fetch();
+  if (!fresh.empty()) start_watch();
+  for (const auto& failed : worker_.submit(std::move(fresh))) {
     table_.complete(failed.entry, failed.status);
   }
   for (wire::SetChange& change : changes) {
@@ -139,12 +128,17 @@ void EngineLoop::move_reports() {
   const TimePoint now = SteadyClock::now();
   const int rank = options_.membership.rank;
   while (worker_.has_report(now)) {
-    wire::Report report = worker_.take_report(now);
-    const Status added =
-        is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report), now);
-    if (!added.is_ok()) return report_lost(rank, added.message());
+    if (!add_own_report(worker_.take_report(now), now)) return;
   }
   while (relay_ && relay_->has_report(now)) links_->send(plan_.parent(rank), wire::encode(relay_->take_report(now)));
+}
+
+bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
+  const int rank = options_.membership.rank;
+  const Status added =
+      is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report), now);
+  if (!added.is_ok()) report_lost(rank, added.message());
+  return added.is_ok();
 }
 
 void EngineLoop::take_decisions() {
@@ -181,24 +175,9 @@ void EngineLoop::deliver(wire::Decision decision) {
   set_changes_.apply(output.value().set_decisions);  // last: whoever waits for a change finds it in force
 }
 
-void EngineLoop::stop(const wire::Stop& reason) {
-  if (stop_reason_) return;
-  stop_reason_ = reason;
-  stopping_.set();
-  timer_->stop();
-  lane_grace_->stop();
-  on_stop_(reason);
-  // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
-  if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
-  table_.close(reason.status());
-  set_changes_.close(reason.status());
-  table_.complete(std::exchange(lane_failures_, {}), reason.status());
-  stopped_.set();
-}
-
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
   if (!attached_) {
-    early_.push_back({from_rank, Bytes(message.begin(), message.end())});
+    early_.push_back({from_rank, Bytes(message.begin(), message.end()), std::nullopt});
     return;
   }
   if (stop_reason_) return;
@@ -224,53 +203,12 @@ void EngineLoop::handle_decision(ByteSpan message) {
   deliver(std::move(decision).value());
 }
 
-void EngineLoop::on_control_lost(int rank, const Status& why) {
-  if (stop_reason_) return;
-  report_lost(rank, why.message());
-}
-
-void EngineLoop::report_lost(int rank, const std::string& why) {
-  if (stop_reason_) return;
-  const std::string text = rank_text(rank) + ": " + why;
-  if (is_root()) {
-    coordinator_->on_rank_lost(rank, why);
-    take_decisions();
-  } else if (rank == plan_.parent(options_.membership.rank)) {
-    // The way to the root is cut: decide for everybody below.
-    deliver(negotiation::make_abort(rank, why));
-  } else {
-    relay_->add_lost(rank, why);
-    move_reports();
-  }
-  HVD_LOG(kInfo, "lost", log_field("what", text));
-}
-
 void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id) {
   // The lane of a removed set may end when its id belongs to another set already.
   const topology::ProcessSet* set = worker_.sets().find(process_set);
   if (set == nullptr || set->context_id != context_id) return;
   coordinator_->on_batch_done(process_set);
   pump();
-}
-
-void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& entries) {
-  if (stop_reason_) return table_.complete(entries, stop_reason_->status());
-  const bool is_first = !lane_error_;
-  if (is_first) lane_error_ = why;
-  const bool may_be_explained = why.code() == StatusCode::kPeerLost && (is_first || lane_grace_->active());
-  if (may_be_explained) {
-    lane_failures_.insert(lane_failures_.end(), entries.begin(), entries.end());
-    if (is_first) lane_grace_->start(kLaneErrorGrace);
-  } else {
-    table_.complete(entries, why);
-    if (is_first) report_lost(options_.membership.rank, why.message());
-  }
-}
-
-void EngineLoop::lane_grace_over() {
-  report_lost(options_.membership.rank, lane_error_->message());
-  // Others may need long to answer when the network is cut: the user does not wait for them.
-  table_.complete(std::exchange(lane_failures_, {}), *lane_error_);
 }
 
 void EngineLoop::arm_timer() {
@@ -280,34 +218,6 @@ void EngineLoop::arm_timer() {
   if (!next) return timer_->stop();
   const auto wait = std::chrono::ceil<Millis>(*next - SteadyClock::now());
   timer_->start(std::max(wait, Millis(0)));
-}
-
-void EngineLoop::finish(Deadline deadline) {
-  struct Shared {
-    std::vector<std::unique_ptr<Lane>> lanes;
-    Event taken;
-    Event closed;
-  };
-  const auto shared = std::make_shared<Shared>();
-  loop_.post([this, shared, deadline] {
-    shared->lanes = executor_.take_lanes();
-    // A lane may wait for a peer that has vanished without a trace; the timer frees it.
-    timer_.emplace(loop_.uv(), [this] { executor_.abort(Status::timeout("shutdown: a collective did not end in time")); });
-    timer_->start(deadline.remaining());
-    shared->taken.set();
-  });
-  shared->taken.wait();
-  shared->lanes.clear();
-  loop_.post([this, shared] {
-    executor_.drop_backends();
-    timer_.reset();
-    lane_grace_.reset();
-    idle_pages_.reset();
-    if (links_ == nullptr) return shared->closed.set();
-    links_->close([shared] { shared->closed.set(); });
-  });
-  while (!shared->closed.is_set() && !deadline.expired()) shared->closed.wait_for(deadline.remaining());
-  loop_.stop_and_join();
 }
 
 }  // namespace hvd::engine

@@ -10,6 +10,7 @@
 #include "runtime/base/page_pool.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/operation_table.h"
+#include "runtime/engine/progress_watch.h"
 #include "runtime/engine/set_changes.h"
 #include "runtime/loop/loop.h"
 #include "runtime/loop/timer.h"
@@ -24,7 +25,7 @@ namespace hvd::engine {
 
 struct EngineOptions {
   topology::Membership membership;
-  negotiation::CoordinatorOptions coordinator;  // used on rank 0 only
+  negotiation::CoordinatorOptions coordinator;  // rank 0; the others use its limits of time
   negotiation::WorkerOptions worker;
   std::shared_ptr<PagePool> pages;  // its idle memory is given up in time
 };
@@ -41,7 +42,7 @@ class EngineLoop final : public transport::ControlHandler {
   ~EngineLoop() override;  // Requires: finish() was called
 
   loop::Loop& loop() { return loop_; }
-  // Gives the engine its connections; messages that came in earlier are handled now. Once, before the first notify().
+  // Gives the engine its connections; what came from them earlier is handled now. Once, before the first notify().
   void attach(std::unique_ptr<transport::ControlLinks> links);
 
   // Operations have been added to the table, or changes of process sets.
@@ -58,21 +59,26 @@ class EngineLoop final : public transport::ControlHandler {
   // Ends this rank's part without asking anybody.
   void force_stop(const wire::Stop& reason);
 
-  // After stopped(): waits for the lanes (until `deadline`, then aborts them), says goodbye, ends the thread. Blocks.
-  void finish(Deadline deadline);
+  // After stopped(): waits for the lanes, says goodbye, ends the thread. Blocks. At `deadline` the lanes are aborted and
+  // `give_up` is called on the engine's thread: it has to end what else they may wait for, such as connections.
+  void finish(Deadline deadline, std::function<void()> give_up);
 
   void on_control_message(int from_rank, ByteSpan message) override;
   void on_control_lost(int rank, const Status& why) override;
 
  private:
-  struct EarlyMessage {
-    int from_rank;
-    Bytes bytes;
+  // What came of a neighbour before attach().
+  struct Early {
+    int rank;
+    Bytes message;
+    std::optional<Status> lost;  // then no message
   };
   bool is_root() const { return options_.membership.rank == 0; }
   void pump();
   void submit_fresh();
   void move_reports();
+  // To the coordinator or up the tree. False when the session ends because of it.
+  bool add_own_report(wire::Report report, TimePoint now);
   void take_decisions();
   void deliver(wire::Decision decision);
   void stop(const wire::Stop& reason);
@@ -86,6 +92,14 @@ class EngineLoop final : public transport::ControlHandler {
   void lane_grace_over();
   void arm_timer();
 
+  // engine_loop_watch.cc: what nobody else would notice.
+  void start_watch();
+  void watch();
+  void report_waits(std::vector<ProgressWatch::Said> waits, TimePoint now);
+  void give_up(wire::Wait wait);
+  bool depends_on_ancestor(const wire::Wait& wait) const;
+  std::string history(TimePoint now) const;
+
   EngineOptions options_;
   topology::TreePlan plan_;
   OperationTable& table_;
@@ -96,11 +110,14 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<negotiation::Relay> relay_;              // all others
   negotiation::DecisionRouter router_;
   Executor executor_;
+  const recorder::FlightRecorder& recorder_;
+  ProgressWatch watch_;
   std::unique_ptr<transport::ControlLinks> links_;
-  std::vector<EarlyMessage> early_;
+  std::vector<Early> early_;
   bool attached_ = false;
   std::optional<wire::Stop> stop_reason_;
   std::optional<loop::Timer> timer_;       // worker's and coordinator's deadlines
+  std::optional<loop::Timer> watch_timer_;
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
   std::optional<loop::Timer> idle_pages_;  // releases memory that nobody used for a while
   std::optional<Status> lane_error_;

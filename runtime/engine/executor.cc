@@ -80,6 +80,7 @@ void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<
   responses.reserve(ops.size());
   for (const auto& op : ops) responses.push_back(op.response.get());
   LaneJob job;
+  job.released = SteadyClock::now();
   for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set.size()))) {
     Batch batch;
     batch.offsets = planned.offsets;
@@ -109,6 +110,22 @@ void Executor::abort(const Status& why) {
   for (const auto& [context_id, weak] : backends_) {
     if (const auto backend = weak.lock()) backend->abort(why);
   }
+}
+
+std::vector<RunningBatch> Executor::running() const {
+  std::vector<RunningBatch> all;
+  const auto add = [&](const Lane& lane) {
+    const auto backend = backends_.find(lane.set().context_id);
+    if (backend == backends_.end()) return;  // a set of one rank waits for nobody
+    auto batch = lane.running();
+    const auto alive = backend->second.lock();
+    if (!batch || !alive) return;
+    batch->progress = alive->progress();
+    all.push_back(std::move(*batch));
+  };
+  for (const auto& [id, lane] : lanes_) add(*lane);
+  for (const auto& lane : retired_) add(*lane);
+  return all;
 }
 
 std::vector<std::unique_ptr<Lane>> Executor::take_lanes() {

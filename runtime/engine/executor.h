@@ -30,6 +30,8 @@ class Executor {
   // the table after the decision. The lane of a set that the decision removes runs what it has, then ends.
   void execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets);
   void abort(const Status& why);
+  // What the lanes are running now.
+  std::vector<RunningBatch> running() const;
   // The lane of a removed set has ended: lets it and its connections go.
   void reap(std::uint64_t context_id);
   // Gives the lanes away, closed: each still runs what is queued, and its destructor waits for that, which must not happen

@@ -6,7 +6,13 @@ Handle::Handle() : state_(std::make_unique<State>()) {}
 Handle::~Handle() = default;
 
 bool Handle::done() const { return state_->event.is_set(); }
-bool Handle::wait_for(std::chrono::milliseconds limit) { return state_->event.wait_for(limit); }
+bool Handle::wait_for(std::chrono::milliseconds limit) {
+  if (done()) return true;
+  state_->waiters.fetch_add(1, std::memory_order_relaxed);
+  const bool done = state_->event.wait_for(limit);
+  state_->waiters.fetch_sub(1, std::memory_order_relaxed);
+  return done;
+}
 
 const Status& Handle::status() const { return state_->status; }
 const Shape& Handle::output_shape() const { return state_->output_shape; }

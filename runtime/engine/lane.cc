@@ -23,17 +23,31 @@ Lane::~Lane() {
 
 void Lane::run() {
   while (auto job = jobs_.pop()) {
-    for (Batch& batch : job->batches) run_batch(batch);
+    for (Batch& batch : job->batches) run_batch(batch, job->released);
     events_.job_done();
   }
   backend_.reset();
   events_.ended();
 }
 
-void Lane::run_batch(Batch& batch) {
+std::optional<RunningBatch> Lane::running() const {
+  const MutexLock lock(mutex_);
+  return running_;
+}
+
+void Lane::run_batch(Batch& batch, TimePoint released) {
   const wire::Response& first = *batch.items.front().response;
+  {
+    const MutexLock lock(mutex_);
+    running_.emplace(RunningBatch{set_.id, set_.context_id, ++turns_, first.op, first.name,
+                                  static_cast<std::uint32_t>(batch.items.size() - 1), released});
+  }
   recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name);
   const Status status = runner_.run(batch);
+  {
+    const MutexLock lock(mutex_);
+    running_.reset();
+  }
   std::vector<EntryPtr> entries;
   entries.reserve(batch.items.size());
   for (BatchItem& item : batch.items) {

@@ -2,9 +2,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "runtime/base/deadline.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/work_queue.h"
 #include "runtime/collectives/backend.h"
 #include "runtime/engine/batch_runner.h"
@@ -15,6 +19,19 @@ namespace hvd::engine {
 // What one decision asks of one process set, in order.
 struct LaneJob {
   std::vector<Batch> batches;
+  TimePoint released;
+};
+
+// The batch that a lane is running.
+struct RunningBatch {
+  std::int32_t process_set = 0;
+  std::uint64_t context_id = 0;
+  std::uint64_t turn = 0;  // 1, 2, … in the order of running, which is the same on all members
+  OpType op = OpType::kAllreduce;
+  std::string name;         // of its first tensor
+  std::uint32_t fused = 0;  // so many more tensors
+  TimePoint released;
+  collectives::PeerProgress progress{};
 };
 
 // Runs the batches of one process set one after another on a thread of its own (hvd-lane-N), so that a slow set delays
@@ -36,12 +53,14 @@ class Lane {
 
   const topology::ProcessSet& set() const { return set_; }
   void push(LaneJob job) { jobs_.push(std::move(job)); }
+  // From any thread, without the progress; nothing while no batch runs.
+  std::optional<RunningBatch> running() const HVD_EXCLUDES(mutex_);
   // No more jobs; those queued still run.
   void close() { jobs_.close(); }
 
  private:
   void run();
-  void run_batch(Batch& batch);
+  void run_batch(Batch& batch, TimePoint released);
 
   const topology::ProcessSet set_;
   std::shared_ptr<collectives::CollectiveBackend> backend_;  // the executor holds a weak one, to abort it
@@ -50,6 +69,9 @@ class Lane {
   Events events_;
   BatchRunner runner_;
   WorkQueue<LaneJob> jobs_;
+  mutable Mutex mutex_;
+  std::optional<RunningBatch> running_ HVD_GUARDED_BY(mutex_);
+  std::uint64_t turns_ = 0;  // lane only
   std::jthread thread_;  // last: it uses everything above
 };
 

@@ -111,7 +111,10 @@ std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topo
     return std::make_shared<collectives::GlooBackend>([this, set] { return stock_context(set); }, options);
   }
   return std::make_shared<collectives::GlooBackend>(
-      [this, set] { return fabric_->make_context(set.context_id, set.ranks); }, options);
+      [this, set] { return fabric_->make_context(set.context_id, set.ranks); }, options, [this, id = set.context_id] {
+        transport::ContextProgress now = fabric_->progress(id);
+        return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
+      });
 }
 
 Result<std::shared_ptr<gloo::Context>> Network::stock_context(const topology::ProcessSet& set) {

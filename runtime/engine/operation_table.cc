@@ -82,6 +82,7 @@ negotiation::Submission OperationTable::submission_of(Entry& entry) {
 
 HandlePtr OperationTable::keep(EntryPtr entry) {
   const Operation& operation = entry->operation;
+  entry->submitted = SteadyClock::now();
   entry->set_context = queue_.context_of(operation.process_set);
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
   const auto id = static_cast<std::uint64_t>(entry->id);
@@ -155,7 +156,7 @@ void OperationTable::complete(negotiation::EntryId id, const Status& status) {
   if (EntryPtr entry = find(id)) complete({std::move(entry)}, status);
 }
 
-void OperationTable::close(const Status& why) {
+void OperationTable::close(const Status& why, const std::string& hint) {
   std::vector<EntryPtr> orphans;
   {
     const MutexLock lock(mutex_);
@@ -164,7 +165,30 @@ void OperationTable::close(const Status& why) {
       if (!slot.running) orphans.push_back(slot.entry);
     }
   }
-  complete(orphans, why);
+  if (hint.empty()) return complete(orphans, why);
+  for (const EntryPtr& entry : orphans) {
+    const Operation& operation = entry->operation;
+    complete({entry}, Status(why.code(), why.message() + " " + std::string(op_type_name(operation.op)) + " \"" +
+                                             operation.name + "\" was waiting for it. " + hint));
+  }
+}
+
+std::optional<BlockedOn> OperationTable::blocked(TimePoint then) {
+  const MutexLock lock(mutex_);
+  const Entry* oldest = nullptr;
+  for (const auto& [id, slot] : slots_) {
+    if (slot.running || slot.entry->submitted > then) continue;
+    if (slot.entry->handle.state().waiters.load(std::memory_order_relaxed) == 0) continue;
+    if (oldest == nullptr || slot.entry->id < oldest->id) oldest = slot.entry.get();
+  }
+  if (oldest == nullptr) return std::nullopt;
+  const Operation& operation = oldest->operation;
+  return BlockedOn{operation.process_set, operation.op, operation.name};
+}
+
+bool OperationTable::empty() {
+  const MutexLock lock(mutex_);
+  return slots_.empty();
 }
 
 void OperationTable::apply(const std::vector<wire::SetDecision>& decisions) {

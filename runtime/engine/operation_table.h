@@ -13,6 +13,13 @@
 
 namespace hvd::engine {
 
+// An operation that a thread of this rank waits for and that no decision has released.
+struct BlockedOn {
+  std::int32_t process_set = 0;
+  OpType op = OpType::kAllreduce;
+  std::string name;
+};
+
 // Every operation that users have enqueued and that is not complete. The only mutex between framework threads and the
 // engine. Thread-safe; owned by the session. After fail_all() it is closed: every later add returns the same error.
 // Invariant: each entry is completed exactly once, its name freed before its handle is done.
@@ -38,8 +45,13 @@ class OperationTable {
 
   void complete(const std::vector<EntryPtr>& entries, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::EntryId id, const Status& status) HVD_EXCLUDES(mutex_);
-  // Refuses everything from now on with `why` (the first reason stays) and completes what no lane is running.
-  void close(const Status& why) HVD_EXCLUDES(mutex_);
+  // The oldest operation that a thread waits for, that no lane runs, and that was added before `then`.
+  std::optional<BlockedOn> blocked(TimePoint then) HVD_EXCLUDES(mutex_);
+  bool empty() HVD_EXCLUDES(mutex_);
+
+  // Refuses everything from now on with `why` (the first reason stays) and completes what no lane is running. With a
+  // `hint` their errors say which operation waited, and the hint.
+  void close(const Status& why, const std::string& hint = "") HVD_EXCLUDES(mutex_);
 
   void apply(const std::vector<wire::SetDecision>& decisions) HVD_EXCLUDES(mutex_);
   // Names of what is in the table, in the order of submission.

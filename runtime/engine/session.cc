@@ -1,5 +1,6 @@
 #include "horovod/session.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -14,8 +15,11 @@ namespace hvd {
 
 namespace {
 
-// How long leaving a job may take before the rank goes without a goodbye.
+// How long leaving a job may take before the rank goes without a goodbye; when its user has interrupted init(), others may
+// not even be there.
 constexpr Millis kShutdownLimit{10000};
+constexpr Millis kInterruptedLimit{1000};
+constexpr Millis kInterruptSlice{100};
 
 JobTopology make_topology(const config::RuntimeConfig& config, std::uint64_t epoch) {
   JobTopology topology;
@@ -50,7 +54,8 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
   if (config.cycle_time) {
     options.coordinator.batching_delay = std::chrono::duration_cast<std::chrono::microseconds>(*config.cycle_time);
   }
-  options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time};
+  options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time,
+                               config.no_progress_limit};
   options.worker.rank = job.rank;
   options.worker.cached_wait_limit =
       config.stall_check_disable ? std::nullopt : std::optional<Millis>(config.stall_check_time);
@@ -72,7 +77,10 @@ class SessionImpl final : public Session {
   ~SessionImpl() override { shutdown(); }
 
   // Connects the control tree. On failure the session is only good for destruction.
-  Status connect(Deadline deadline) {
+  Status connect(Deadline deadline, const std::stop_token& stop) {
+    const std::stop_callback cancel(stop, [this] {
+      if (network_ != nullptr) network_->abort(Status::aborted("interrupted"));
+    });
     const topology::TreePlan plan(topology_.size);
     std::unique_ptr<transport::ControlLinks> links;
     if (network_ != nullptr) {
@@ -95,11 +103,13 @@ class SessionImpl final : public Session {
     change.kind = wire::SetChange::Kind::kStatic;
     change.rank_lists = std::move(lists);
     HVD_ASSIGN_OR_RETURN(const HandlePtr handle, request(std::move(change)));
-    // All ranks are connected: they can be told, and so can this one.
-    const std::stop_callback cancel(stop, [this] { engine_.request_shutdown(); });
     while (!handle->done()) {
       if (deadline.expired()) return Status::timeout("not every rank came to register its process sets");
-      handle->wait_for(deadline.remaining());
+      if (stop.stop_requested()) {
+        shutdown_limit_ = kInterruptedLimit;
+        return Status::aborted("interrupted");
+      }
+      handle->wait_for(std::min(deadline.remaining(), kInterruptSlice));
     }
     return handle->status().annotate("registering the process sets given to init()");
   }
@@ -157,7 +167,7 @@ class SessionImpl final : public Session {
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (std::exchange(shut_down_, true)) return;
-    const Deadline deadline = Deadline::after(kShutdownLimit);
+    const Deadline deadline = Deadline::after(shutdown_limit_);
     const wire::Stop local{wire::Stop::Kind::kShutdown, topology_.rank, "shut down"};
     if (connected_) {
       engine_.request_shutdown();
@@ -167,7 +177,9 @@ class SessionImpl final : public Session {
       engine_.force_stop(local);
       engine_.stopped().wait();
     }
-    engine_.finish(deadline);
+    engine_.finish(deadline, [this] {
+      if (network_ != nullptr) network_->abort(Status::timeout("the session was shut down"));
+    });
     network_.reset();
     pages_->close();
   }
@@ -210,6 +222,7 @@ class SessionImpl final : public Session {
   std::mutex shutdown_mutex_;
   bool connected_ = false;
   bool shut_down_ = false;
+  Millis shutdown_limit_ = kShutdownLimit;
 };
 
 }  // namespace
@@ -224,7 +237,7 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
     HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, deadline, stop));
   }
   auto session = std::make_unique<SessionImpl>(config, std::move(network));
-  HVD_RETURN_IF_ERROR(session->connect(deadline));
+  HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
   return std::unique_ptr<Session>(std::move(session));
 }

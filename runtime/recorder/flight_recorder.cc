@@ -6,6 +6,7 @@ namespace hvd::recorder {
 
 namespace {
 constexpr std::size_t kNameLimit = 63;
+constexpr std::ptrdiff_t kHistory = 6;
 }
 
 std::string_view phase_name(Phase phase) {
@@ -36,6 +37,17 @@ std::vector<Record> FlightRecorder::snapshot() const {
   const std::uint64_t first = next_ > kCapacity ? next_ - kCapacity : 0;
   for (std::uint64_t i = first; i < next_; ++i) out.push_back(ring_[i % kCapacity]);
   return out;
+}
+
+std::string FlightRecorder::history(TimePoint now) const {
+  const std::vector<Record> records = snapshot();
+  std::string text;
+  for (auto at = records.rbegin(); at != records.rend() && at - records.rbegin() < kHistory; ++at) {
+    const auto tenths = std::chrono::duration_cast<std::chrono::milliseconds>(now - at->when).count() / 100;
+    text += (text.empty() ? "" : ", ") + std::string(phase_name(at->phase)) + " " + std::string(op_type_name(at->op)) +
+            " \"" + at->name + "\" " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s ago";
+  }
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace hvd::recorder

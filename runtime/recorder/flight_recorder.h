@@ -31,6 +31,8 @@ class FlightRecorder {
   void record(Phase phase, OpType op, std::int32_t process_set, std::string_view name);
   // Oldest first.
   std::vector<Record> snapshot() const;
+  // The last few, newest first, for an error message.
+  std::string history(TimePoint now) const;
 
  private:
   mutable Mutex mutex_;

@@ -62,7 +62,8 @@ class ReduceCombiner final : public TreeAllreduce::Combiner {
 }  // namespace
 
 struct GlooBackend::Impl {
-  Impl(ContextFactory f, GlooBackendOptions o) : factory(std::move(f)), options(o) {}
+  Impl(ContextFactory f, GlooBackendOptions o, ProgressSource p)
+      : factory(std::move(f)), options(o), progress(std::move(p)) {}
 
   Status run(const CollectiveCall& call);
   Status ensure_context();
@@ -90,6 +91,7 @@ struct GlooBackend::Impl {
 
   ContextFactory factory;
   const GlooBackendOptions options;
+  const ProgressSource progress;  // may be empty
 
   // Lane thread only. Every call takes a new tag, and all members make the same calls in the same order, so a message
   // can never be taken for one of another call; within a call Gloo keeps the order per peer and slot.
@@ -107,8 +109,8 @@ struct GlooBackend::Impl {
   std::shared_ptr<AbortableContext> abort_target HVD_GUARDED_BY(mutex);  // the context, for abort()
 };
 
-GlooBackend::GlooBackend(ContextFactory factory, GlooBackendOptions options)
-    : impl_(std::make_unique<Impl>(std::move(factory), options)) {}
+GlooBackend::GlooBackend(ContextFactory factory, GlooBackendOptions options, ProgressSource progress)
+    : impl_(std::make_unique<Impl>(std::move(factory), options, std::move(progress))) {}
 
 GlooBackend::~GlooBackend() = default;
 
@@ -146,6 +148,8 @@ void GlooBackend::abort(const Status& why) {
   }
   if (context) context->abort(first.message());
 }
+
+PeerProgress GlooBackend::progress() const { return impl_->progress ? impl_->progress() : PeerProgress{}; }
 
 Status GlooBackend::Impl::run(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(failed());

@@ -35,13 +35,17 @@ class GlooBackend final : public CollectiveBackend {
   // Makes the context at the first call that needs it (so on the lane's thread). Called at most once.
   using ContextFactory = std::function<Result<std::shared_ptr<gloo::Context>>()>;
 
-  explicit GlooBackend(ContextFactory factory, GlooBackendOptions options = {});
+  // How the context stands, for progress(). Thread-safe; may be asked before the context is made.
+  using ProgressSource = std::function<PeerProgress()>;
+
+  explicit GlooBackend(ContextFactory factory, GlooBackendOptions options = {}, ProgressSource progress = {});
   ~GlooBackend() override;  // Requires: no call is running
 
   std::string_view name() const override { return "gloo"; }
   std::string why_not(const CollectiveCall& call) const override;
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
+  PeerProgress progress() const override;
 
  private:
   struct Impl;

@@ -216,6 +216,8 @@ def test_an_exit_in_the_middle_of_an_epoch(horovodrun: Any, tmp_path: Path) -> N
     job = horovodrun(2, script, deadline_s=60)
     assert job.code == 1, job.text
     assert "rank 1 called shutdown() or ended" in job.err, job.text
+    assert 'allreduce "allreduce.gradient" was waiting for it' in job.err, job.text
+    assert re.search(r"the job failed: rank 0 .* first, after rank 1 had left the job", job.err), job.text
 
 
 def test_a_killed_rank_is_an_error_for_the_others(horovodrun: Any, tmp_path: Path) -> None:

@@ -68,7 +68,9 @@ TEST_CASE("A rank's place and its way to the job are read", "[unit][config]") {
 }
 
 TEST_CASE("A timeout of 0 seconds stands for the default", "[unit][config]") {
-  REQUIRE(load({{"HOROVOD_GLOO_TIMEOUT_SECONDS", "0"}}).value().gloo_timeout == RuntimeConfig{}.gloo_timeout);
+  const RuntimeConfig config = load({{"HOROVOD_GLOO_TIMEOUT_SECONDS", "0"}}).value();
+  REQUIRE(config.gloo_timeout == RuntimeConfig{}.gloo_timeout);
+  REQUIRE(config.no_progress_limit == std::chrono::seconds(300));  // longer than for connecting
 }
 
 TEST_CASE("Settings of every kind are read", "[unit][config]") {
@@ -88,6 +90,7 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
   REQUIRE(config.cycle_time->count() == 2.5);
   REQUIRE(config.cache_capacity == 0);
   REQUIRE(config.gloo_timeout == std::chrono::seconds(7));
+  REQUIRE(config.no_progress_limit == std::chrono::seconds(7));
   REQUIRE(config.gloo_transport == GlooTransport::kTcp);
   REQUIRE(config.deterministic);
   REQUIRE(config.log_level == LogLevel::kDebug);

@@ -1,0 +1,128 @@
+// How an EngineLoop ends: by agreement, because a rank or a collective is lost, or by itself.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/engine_loop.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// A collective that fails because of a peer's death usually fails a moment before the control tree tells whose death it
+// was. The engine waits so long for that better reason before it reports its own.
+constexpr Millis kLaneErrorGrace{200};
+
+constexpr const char* kUnequalSteps =
+    "Do ranks run unequal numbers of steps? A rank that has no more data calls hvd.join().";
+
+std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+void EngineLoop::fail(const std::string& why) {
+  loop_.post([this, why] {
+    if (attached_) report_lost(options_.membership.rank, why);
+  });
+}
+
+void EngineLoop::force_stop(const wire::Stop& reason) {
+  loop_.post([this, reason] {
+    const auto dropped = worker_.fail_all(reason.status());
+    stop(reason);
+    for (const auto& failed : dropped) table_.complete(failed.entry, failed.status);
+  });
+}
+
+void EngineLoop::stop(const wire::Stop& reason) {
+  if (stop_reason_) return;
+  stop_reason_ = reason;
+  stopping_.set();
+  timer_->stop();
+  watch_timer_->stop();
+  lane_grace_->stop();
+  on_stop_(reason);
+  // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
+  if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
+  const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != options_.membership.rank;
+  table_.close(reason.status(), left_alone ? kUnequalSteps : "");
+  set_changes_.close(reason.status());
+  table_.complete(std::exchange(lane_failures_, {}), reason.status());
+  stopped_.set();
+}
+
+void EngineLoop::on_control_lost(int rank, const Status& why) {
+  if (stop_reason_) return;
+  if (!attached_) return early_.push_back({rank, {}, why});
+  report_lost(rank, why.message());
+}
+
+void EngineLoop::report_lost(int rank, const std::string& why) {
+  if (stop_reason_) return;
+  const std::string text = rank_text(rank) + ": " + why;
+  if (is_root()) {
+    coordinator_->on_rank_lost(rank, why);
+    take_decisions();
+  } else if (rank == plan_.parent(options_.membership.rank)) {
+    // The way to the root is cut: decide for everybody below.
+    deliver(negotiation::make_abort(rank, why));
+  } else {
+    relay_->add_lost(rank, why);
+    move_reports();
+  }
+  HVD_LOG(kInfo, "lost", log_field("what", text));
+}
+
+void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& entries) {
+  if (stop_reason_) return table_.complete(entries, stop_reason_->status());
+  const bool is_first = !lane_error_;
+  if (is_first) lane_error_ = why;
+  const bool may_be_explained = why.code() == StatusCode::kPeerLost && (is_first || lane_grace_->active());
+  if (may_be_explained) {
+    lane_failures_.insert(lane_failures_.end(), entries.begin(), entries.end());
+    if (is_first) lane_grace_->start(kLaneErrorGrace);
+  } else {
+    table_.complete(entries, why);
+    if (is_first) report_lost(options_.membership.rank, why.message());
+  }
+}
+
+void EngineLoop::lane_grace_over() {
+  report_lost(options_.membership.rank, lane_error_->message());
+  // Others may need long to answer when the network is cut: the user does not wait for them.
+  table_.complete(std::exchange(lane_failures_, {}), *lane_error_);
+}
+
+void EngineLoop::finish(Deadline deadline, std::function<void()> give_up) {
+  struct Shared {
+    std::vector<std::unique_ptr<Lane>> lanes;
+    Event taken;
+    Event closed;
+  };
+  const auto shared = std::make_shared<Shared>();
+  loop_.post([this, shared, deadline, give_up = std::move(give_up)] {
+    shared->lanes = executor_.take_lanes();
+    // A lane may wait for a peer that has vanished without a trace; the timer frees it.
+    timer_.emplace(loop_.uv(), [this, give_up] {
+      executor_.abort(Status::timeout("shutdown: a collective did not end in time"));
+      give_up();
+    });
+    timer_->start(deadline.remaining());
+    shared->taken.set();
+  });
+  shared->taken.wait();
+  shared->lanes.clear();
+  loop_.post([this, shared] {
+    executor_.drop_backends();
+    timer_.reset();
+    watch_timer_.reset();
+    lane_grace_.reset();
+    idle_pages_.reset();
+    if (links_ == nullptr) return shared->closed.set();
+    links_->close([shared] { shared->closed.set(); });
+  });
+  while (!shared->closed.is_set() && !deadline.expired()) shared->closed.wait_for(deadline.remaining());
+  loop_.stop_and_join();
+}
+
+}  // namespace hvd::engine

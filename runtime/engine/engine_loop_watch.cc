@@ -1,0 +1,62 @@
+// The part of EngineLoop that notices when nothing moves.
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/engine/engine_loop.h"
+#include "runtime/negotiation/wait_board.h"
+#include "runtime/wire/limits.h"
+
+namespace hvd::engine {
+
+void EngineLoop::start_watch() {
+  if (options_.membership.size > 1 && !watch_timer_->active()) watch_timer_->start(ProgressWatch::kPeriod);
+}
+
+void EngineLoop::watch() {
+  if (!attached_ || stop_reason_) return;
+  const TimePoint now = SteadyClock::now();
+  ProgressWatch::Findings found = watch_.look(executor_.running(), table_.blocked(now - ProgressWatch::kBlockedFor),
+                                              worker_.last_sequence(), now);
+  if (found.forsaken && !is_root()) return give_up(std::move(*found.forsaken));
+  if (!found.waits.empty()) report_waits(std::move(found.waits), now);
+  if (!stop_reason_ && !table_.empty()) start_watch();
+}
+
+void EngineLoop::report_waits(std::vector<ProgressWatch::Said> waits, TimePoint now) {
+  wire::Report report;
+  for (auto& [wait, is_new] : waits) {
+    if (wait.kind != wire::Wait::Kind::kSubmitted) {
+      wait.history = history(now);
+      // The root would say it, but what does not move may be what leads to the root.
+      if (is_new && depends_on_ancestor(wait)) HVD_LOG(kWarning, "Stalled: " + negotiation::stuck_text(wait));
+    }
+    report.waits.push_back(std::move(wait));
+  }
+  add_own_report(std::move(report), now);
+  move_reports();
+  take_decisions();
+  if (!stop_reason_) arm_timer();
+}
+
+std::string EngineLoop::history(TimePoint now) const {
+  std::string text = "rank " + std::to_string(options_.membership.rank) + ": " + recorder_.history(now);
+  text.resize(std::min(text.size(), wire::kMaxHistoryBytes));
+  return text;
+}
+
+bool EngineLoop::depends_on_ancestor(const wire::Wait& wait) const {
+  for (int rank = options_.membership.rank; rank > 0;) {
+    rank = plan_.parent(rank);
+    if (std::binary_search(wait.peers.begin(), wait.peers.end(), rank)) return true;
+  }
+  return false;
+}
+
+// The root has been told and does not answer: this rank decides for everybody below.
+void EngineLoop::give_up(wire::Wait wait) {
+  wait.history = history(SteadyClock::now());
+  deliver(negotiation::make_stall(wait, watch_.limits()));
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,67 @@
+"""Nothing moves and nobody has died: a stopped rank, ranks that wait for different tensors."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+START = """
+import os, signal, sys, threading
+import torch
+import horovod.torch as hvd
+
+hvd.init()
+torch.set_num_threads(1)
+"""
+
+STOPPED = """
+x = torch.ones(8_000_000)
+hvd.allreduce_(x, name="x")
+stopped = int(sys.argv[1])
+if hvd.rank() == stopped:
+    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()
+try:
+    while True:
+        hvd.allreduce_(x, name="x", op=hvd.Min)
+except hvd.HorovodInternalError as error:
+    print("heard", str(error).replace(chr(10), " "), flush=True)
+    raise
+"""
+
+DIFFERENT = """
+hvd.allreduce(torch.ones(1), name=f"half.{hvd.rank()}")
+"""
+
+
+@pytest.mark.parametrize("stopped", [0, 1], ids=["the root", "another"])
+def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "stopped.py"
+    script.write_text(START + STOPPED)
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+    job = horovodrun(2, str(script), str(stopped), env=limits, deadline_s=90)
+    assert job.code != 0, job.text
+    heard = re.findall(r"heard (.*)", job.out)
+    assert len(heard) == 1, job.text
+    blames = f"rank {stopped}, which does not move"
+    assert 'Stalled: allreduce "allreduce.x" has not moved for ' in heard[0], job.text
+    for part in (blames, "Last operations of rank", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"):
+        assert part in heard[0], job.text
+    said = [line for line in job.err.splitlines() if line.startswith("[") and "Stalled: " in line and blames in line]
+    warnings = [line for line in said if ": W " in line]
+    assert len(warnings) == 1, job.text
+
+
+def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "different.py"
+    script.write_text(START + DIFFERENT)
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "3", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "3"}
+    job = horovodrun(2, str(script), env=limits, deadline_s=90)
+    assert "Deadlock: every rank waits for a tensor" in job.err, job.text
+    assert job.err.index("Deadlock: ") < job.err.index("Stalled: "), job.text
+    assert job.err.count("Deadlock: ") == 1, job.text
+    for rank in (0, 1):
+        assert f'rank {rank}: allreduce "allreduce.half.{rank}"' in job.err, job.text
+    assert "Do ranks run unequal numbers of steps? A rank that has no more data calls hvd.join()." in job.err, job.text

@@ -1,0 +1,133 @@
+// The engine with control links that exist in this test only.
+#include "runtime/engine/engine_loop.h"
+
+#include <sched.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/wire/codec.h"
+#include "test/runtime/engine/session_support.h"
+
+namespace hvd::engine {
+namespace {
+
+using SentTo = std::vector<std::pair<int, Bytes>>;
+
+// Keeps what is sent. Its messages are read after the engine's thread has ended.
+class KeptLinks final : public transport::ControlLinks {
+ public:
+  explicit KeptLinks(std::shared_ptr<SentTo> sent) : sent_(std::move(sent)) {}
+  void send(int to_rank, Bytes message) override { sent_->emplace_back(to_rank, std::move(message)); }
+  void close(std::function<void()> closed) override { closed(); }
+
+ private:
+  std::shared_ptr<SentTo> sent_;
+};
+
+// An engine of rank `rank` among `size`.
+struct Rank {
+  Rank(int rank, int size, BackendFactory backends = {})
+      : table(rank, topology::ProcessSetTable(size), recorder),
+        changes(topology::ProcessSetTable(size)),
+        engine(options(rank, size), table, changes, recorder, timeline, std::move(backends),
+               [this](const wire::Stop& stop) { reason = stop.message; }) {}
+  ~Rank() {
+    engine.force_stop({wire::Stop::Kind::kShutdown, -1, "the end of the test"});
+    end();
+  }
+  static EngineOptions options(int rank, int size) {
+    EngineOptions options;
+    options.membership = {1, rank, size, rank, size, 0, 1};
+    options.coordinator.size = size;
+    options.worker.rank = rank;
+    options.pages = PagePool::make({});
+    return options;
+  }
+  void end() {
+    if (!std::exchange(ended, true)) engine.finish(Deadline::after(Millis(10000)), [] {});
+  }
+
+  recorder::FlightRecorder recorder;
+  timeline::NullTimelineSink timeline;
+  OperationTable table;
+  SetChanges changes;
+  std::string reason;
+  std::shared_ptr<SentTo> sent = std::make_shared<SentTo>();
+  EngineLoop engine;
+  bool ended = false;
+};
+
+// Waits in its first call as one does that connects: no abort ends it.
+class ConnectingBackend final : public collectives::CollectiveBackend {
+ public:
+  ConnectingBackend(Event& started, const Event& given_up) : started_(started), given_up_(given_up) {}
+  std::string_view name() const override { return "connecting"; }
+  std::string why_not(const collectives::CollectiveCall&) const override { return ""; }
+  void start(const collectives::CollectiveCall&, collectives::Completion done) override {
+    started_.set();
+    const Deadline patience = Deadline::after(Millis(20000));
+    while (!given_up_.is_set() && !patience.expired()) ::sched_yield();
+    done(Status::timeout("given up"));
+  }
+  void abort(const Status&) override {}
+
+ private:
+  Event& started_;
+  const Event& given_up_;
+};
+
+TEST_CASE("The end of a session does not wait for a lane that connects", "[engine]") {
+  Event started;
+  Event given_up;
+  std::vector<float> data(1);
+  Rank rank(1, 2, [&](const topology::ProcessSet&) { return std::make_shared<ConnectingBackend>(started, given_up); });
+  rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
+  const auto handle = rank.table.add(test::allreduce("x", data));
+  REQUIRE(handle.is_ok());
+  rank.engine.notify();
+  wire::Decision decision;
+  decision.sequence = 1;
+  wire::Response response;
+  response.name = "x";
+  response.shape = {1};
+  decision.items.emplace_back(response);
+  rank.engine.loop().post([&] { rank.engine.on_control_message(0, wire::encode(decision)); });
+  REQUIRE(started.wait_for(Millis(20000)));
+  rank.engine.force_stop({wire::Stop::Kind::kShutdown, 0, "enough"});
+  rank.engine.stopped().wait();
+  const TimePoint before = SteadyClock::now();
+  rank.engine.finish(Deadline::after(Millis(50)), [&] { given_up.set(); });
+  rank.ended = true;
+  CHECK(SteadyClock::now() - before < Millis(5000));
+  CHECK(handle.value()->status().message() == "enough");
+}
+
+TEST_CASE("A neighbour that dies before the engine has its links is lost all the same", "[engine]") {
+  const Status gone = Status::peer_lost("connection reset");
+  SECTION("a child of the root, the parent of a rank") {
+    const int rank = GENERATE(0, 1);
+    Rank one(rank, 2);
+    one.engine.loop().post([&] { one.engine.on_control_lost(1 - rank, gone); });
+    one.engine.attach(std::make_unique<KeptLinks>(one.sent));
+    one.engine.stopped().wait();
+    one.end();
+    CHECK(one.reason == "rank " + std::to_string(1 - rank) + " is lost: connection reset");
+    CHECK(one.sent->size() == (rank == 0 ? 1U : 0U));  // the root says so to everybody, the dead rank too
+  }
+  SECTION("a child of a rank that is not the root") {
+    Rank relay(1, 12);  // its children are 9, 10 and 11
+    relay.engine.loop().post([&] { relay.engine.on_control_lost(9, gone); });
+    relay.engine.attach(std::make_unique<KeptLinks>(relay.sent));
+    relay.engine.force_stop({wire::Stop::Kind::kShutdown, -1, "enough"});
+    relay.engine.stopped().wait();
+    relay.end();
+    REQUIRE(relay.sent->size() == 1);
+    CHECK(relay.sent->front().first == 0);
+    const auto report = wire::decode_report(relay.sent->front().second);
+    REQUIRE(report.is_ok());
+    CHECK(report.value().lost_ranks == std::vector<wire::LostRank>{{9, "connection reset"}});
+  }
+}
+
+}  // namespace
+}  // namespace hvd::engine

@@ -1,0 +1,90 @@
+#include "runtime/engine/progress_watch.h"
+
+#include <catch2/catch.hpp>
+
+namespace hvd::engine {
+namespace {
+
+using wire::Wait;
+
+// Looks every half second, as the engine does.
+struct Watched {
+  ProgressWatch watch;
+  RunningBatch batch;
+  std::optional<BlockedOn> blocked{};
+  std::uint64_t seen = 1;
+  TimePoint now{std::chrono::hours(1)};
+
+  explicit Watched(const negotiation::StallOptions& options) : watch(3, options) {
+    batch.process_set = 2;
+    batch.context_id = 7;
+    batch.turn = 1;
+    batch.name = "x";
+    batch.progress = {100, {1, 4}};
+  }
+  // What it says within `span`, with the seconds since the beginning.
+  std::string said(Millis span, Millis period = ProgressWatch::kPeriod) {
+    std::string text;
+    for (const TimePoint end = now + span; now < end;) {
+      now += period;
+      const auto found = watch.look({batch}, blocked, seen, now);
+      for (const auto& [wait, is_new] : found.waits) text += word(wait) + (is_new ? " " : "+ ");
+      if (found.forsaken) text += "forsaken ";
+    }
+    return text;
+  }
+  static std::string word(const Wait& wait) {
+    if (wait.kind == Wait::Kind::kSubmitted) return "blocked:" + wait.name + "@" + std::to_string(wait.turn);
+    return (wait.kind == Wait::Kind::kRunning ? "stuck:" : "overdue:") + std::to_string(wait.millis / 1000);
+  }
+};
+
+TEST_CASE("A collective that waits and does not move is reported, then overdue, then forsaken", "[engine]") {
+  Watched job({.check_time = Millis(2000), .shutdown_time = Millis(5000)});
+  CHECK(job.said(Millis(2000)) == "");
+  CHECK(job.said(Millis(2000)) == "stuck:2 ");
+  CHECK(job.said(Millis(2000)) == "stuck:4+ overdue:5+ ");
+  job.batch.progress.moved++;
+  CHECK(job.said(Millis(2000)) == "");
+  job.batch.turn++;
+  job.batch.progress.waits_for.clear();  // busy by itself, or a peer's turn
+  CHECK(job.said(Millis(20000)) == "");
+  job.batch.progress.waits_for = {1};
+  CHECK(job.said(Millis(7500)) == "stuck:2 stuck:4+ overdue:5+ overdue:7+ ");
+  CHECK(job.said(Millis(1000)) == "forsaken ");
+}
+
+TEST_CASE("A link that moves a byte now and then is healthy, and a stopped process does not blame its peers", "[engine]") {
+  Watched job({.check_time = Millis(2000), .shutdown_time = Millis(5000)});
+  for (int i = 0; i < 20; ++i) {
+    CHECK(job.said(Millis(1500)) == "");
+    ++job.batch.progress.moved;
+  }
+  CHECK(job.said(Millis(1500)) == "");
+  CHECK(job.said(Millis(60000), Millis(60000)) == "");  // one look, a minute late
+  CHECK(job.said(Millis(1000)) == "stuck:2 ");
+}
+
+TEST_CASE("The limit of a connection ends a collective without the stall check, and 0 never does", "[engine]") {
+  Watched alone({.enabled = false, .shutdown_time = Millis(0), .no_progress = Millis(3000)});
+  alone.blocked = {0, OpType::kAllreduce, "y"};
+  CHECK(alone.said(Millis(5000)) == "overdue:3 ");
+  Watched never({.enabled = false, .no_progress = Millis(0)});
+  CHECK(never.said(Millis(3600 * 1000)) == "");
+}
+
+TEST_CASE("A blocked rank says what it waits for once per decision", "[engine]") {
+  Watched job({});
+  job.batch.progress.waits_for.clear();
+  job.blocked = {0, OpType::kAllreduce, "y"};
+  CHECK(job.said(Millis(3000)) == "blocked:y@1 ");
+  ++job.seen;
+  CHECK(job.said(Millis(3000)) == "blocked:y@2 ");
+  job.blocked->name = "z";
+  CHECK(job.said(Millis(3000)) == "blocked:z@2 ");
+  job.blocked.reset();
+  CHECK(job.said(Millis(3000)) == "");
+}
+
+}  // namespace
+}  // namespace hvd::engine
