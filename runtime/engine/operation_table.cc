@@ -49,9 +49,10 @@ Result<HandlePtr> OperationTable::add(Operation operation) {
 
 Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> operations) {
   if (operations.empty()) return Status::invalid_argument("an empty group of tensors");
+  for (Operation& operation : operations) HVD_RETURN_IF_ERROR(prepare(operation));
+  HVD_RETURN_IF_ERROR(check_group(operations));
   std::vector<EntryPtr> entries;
   for (Operation& operation : operations) {
-    HVD_RETURN_IF_ERROR(prepare(operation));
     entries.push_back(std::make_shared<Entry>());
     entries.back()->operation = std::move(operation);
   }

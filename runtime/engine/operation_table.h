@@ -29,7 +29,7 @@ class OperationTable {
 
   // Class A errors, or the sticky error.
   Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
-  // The same for a group: all or none. Requires: one process set; no join.
+  // The same for a group: all or none.
   Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
 
   // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no such

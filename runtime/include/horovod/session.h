@@ -109,7 +109,8 @@ class Session {
 
   // Submits; never blocks on the network. kInvalidArgument: the caller's mistake, nothing was submitted.
   virtual Result<HandlePtr> enqueue(Operation operation) = 0;
-  // All or nothing; no member runs before all members are ready on every rank. Requires: one op kind, one process set.
+  // All or nothing; no member runs before all members are ready on every rank. Operations on tensors, of one kind and in
+  // one process set.
   virtual Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) = 0;
 
   // Names of what was submitted here and has not ended; for tests and for explaining a hang.
