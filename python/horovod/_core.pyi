@@ -97,6 +97,9 @@ def is_homogeneous() -> bool: ...
 def epoch() -> int:
     """Number of the session in this job: 1, 2, ... (0 in a world of size 1 without a launcher)."""
 
+def joins() -> int:
+    """How often all ranks have joined in this session; 0 without one."""
+
 def enqueue(
     op: int,
     name: str,

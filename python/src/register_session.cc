@@ -129,6 +129,10 @@ void register_session(pybind11::module_& module) {
   def_topology(module, "cross_size", &JobTopology::cross_size);
   def_topology(module, "is_homogeneous", &JobTopology::is_homogeneous);
   def_topology(module, "epoch", &JobTopology::epoch);
+  module.def("joins", [] {
+    const auto session = session_slot().get();
+    return session == nullptr ? std::uint64_t{0} : session->joins();
+  });
   module.def("process_sets", [] { return session_slot().require_topology()->process_sets(); });
   module.def("pending_operations", [] { return session_slot().require_topology()->pending(); });
   module.def("process_set_size", [](std::int32_t id) { return session_slot().require_topology()->process_set_size(id); },

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -57,6 +58,9 @@ class OperationTable {
   // Names of what is in the table, in the order of submission.
   std::vector<std::string> pending() const HVD_EXCLUDES(mutex_);
 
+  // How many joins of the global set have completed well.
+  std::uint64_t joins() const { return joins_; }
+
  private:
   struct Slot {
     EntryPtr entry;
@@ -76,6 +80,7 @@ class OperationTable {
   negotiation::TensorQueue queue_ HVD_GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
+  std::atomic<std::uint64_t> joins_{0};
   std::optional<Status> closed_ HVD_GUARDED_BY(mutex_);
 };
 

@@ -120,6 +120,8 @@ class SessionImpl final : public Session {
 
   int process_set_size(std::int32_t id) const override { return set_changes_.set_size(id); }
 
+  std::uint64_t joins() const override { return table_.joins(); }
+
   Result<HandlePtr> add_process_set(std::vector<int> ranks) override {
     wire::SetChange change;
     change.kind = wire::SetChange::Kind::kAdd;

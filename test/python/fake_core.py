@@ -142,6 +142,7 @@ class FakeCore:
     announced: list[str] = field(default_factory=list)
     exits: int = 0
     pending: set[tuple[int, str]] = field(default_factory=set)
+    joins_so_far: int = 0
     sets: dict[int, list[int]] = field(default_factory=dict)
 
     def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
@@ -189,6 +190,9 @@ class FakeCore:
 
     def epoch(self) -> int:
         return self._number(1)
+
+    def joins(self) -> int:
+        return self.joins_so_far
 
     def process_sets(self) -> dict[int, list[int]]:
         return {0: list(range(self._number(self.world))), **self.sets}
@@ -286,7 +290,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
     methods = (
         "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
-        "is_homogeneous epoch "
+        "is_homogeneous epoch joins "
         "process_sets process_set_size new_output add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}

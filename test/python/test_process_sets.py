@@ -128,6 +128,30 @@ def test_each_set_counts_its_own_operations(three_ranks: Any) -> None:
     assert core.names[-1] == "allreduce.noname.1"
 
 
+def test_the_global_set_counts_anew_after_each_join(three_ranks: Any) -> None:
+    hvd, core = three_ranks.hvd, three_ranks.core
+    hvd.init(process_sets="dynamic")
+    some = hvd.add_process_set([0])
+    for joins in range(3):
+        core.joins_so_far = joins
+        for process_set in (hvd.global_process_set, some, hvd.global_process_set):
+            hvd.allreduce(torch.ones(1), process_set=process_set)
+    assert core.names == [
+        f"allreduce.noname.{number}" for number in (1, 1, 2, "join1.1", 2, "join1.2", "join2.1", 3, "join2.2")
+    ]
+    core.refusing["allreduce.noname.join2.3"] = ValueError("refused")
+    with pytest.raises(ValueError, match="refused"):
+        hvd.allreduce(torch.ones(1))
+    core.refusing.clear()
+    hvd.allreduce(torch.ones(1))
+    assert core.names[-1] == "allreduce.noname.join2.3"
+    hvd.shutdown()
+    core.joins_so_far = 0
+    hvd.init()
+    hvd.allreduce(torch.ones(1))
+    assert core.names[-1] == "allreduce.noname.1"
+
+
 def test_names_restart_and_are_given_back() -> None:
     names = AutomaticNames()
     assert [names.make("x", 0), names.make("y", 0), names.make("x", 5)] == ["x.noname.1", "y.noname.2", "x.noname.1"]

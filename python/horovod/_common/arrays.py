@@ -96,18 +96,23 @@ class ArrayCollectives:
         self._label = label
         self.names = AutomaticNames()
 
-    def _name(self, operation: str, name: str | None, members: int) -> str:
-        return f"{operation}.{name}" if name else self.names.make(f"{operation}.{self._label}", members)
-
     def _start(
-        self, operation: int, name: str, array: Array, code: int, members: int, *, op: int = 0, root_rank: int = 0,
-        prescale: float = 1.0, postscale: float = 1.0, in_place: bool = True,
+        self, operation: int, prefix: str, name: str | None, array: Array, code: int, members: int, *, op: int = 0,
+        root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, in_place: bool = True,
     ) -> Handle:  # fmt: skip
+        """Submits an array under `prefix.name` or an automatic name."""
         data = array.ctypes.data
         output = data if in_place else 0
-        return core.enqueue(
-            operation, name, data, output, array.shape, code, _CPU, op, prescale, postscale, root_rank, members, array
-        )
+        full = f"{prefix}.{name}" if name else self.names.make(f"{prefix}.{self._label}", members)
+        try:
+            return core.enqueue(
+                operation, full, data, output, array.shape, code, _CPU, op, prescale, postscale, root_rank, members,
+                array,
+            )  # fmt: skip
+        except BaseException:
+            if not name:
+                self.names.give_back(members)
+            raise
 
     def allreduce_(
         self,
@@ -122,9 +127,8 @@ class ArrayCollectives:
         codes = [_reducible(array, op, "allreduce") for array in arrays]
         started = []
         for array, name, code in zip(arrays, names, codes, strict=True):
-            full = self._name("allreduce", name, members)
             scales: Any = {"prescale": prescale, "postscale": postscale}
-            started.append(self._start(core.OP_ALLREDUCE, full, array, code, members, op=op, **scales))
+            started.append(self._start(core.OP_ALLREDUCE, "allreduce", name, array, code, members, op=op, **scales))
         _wait_for(started)
 
     def grouped_allreduce_(
@@ -146,8 +150,7 @@ class ArrayCollectives:
         started = []
         for array, name in zip(arrays, names, strict=True):
             sent, code = _movable(array)
-            full = self._name("broadcast", name, members)
-            started.append(self._start(core.OP_BROADCAST, full, sent, code, members, root_rank=root_rank))
+            started.append(self._start(core.OP_BROADCAST, "broadcast", name, sent, code, members, root_rank=root_rank))
         _wait_for(started)
 
     def allgather(self, array: Array, name: str | None, members: int = 0) -> Array:
@@ -155,8 +158,7 @@ class ArrayCollectives:
         if array.ndim == 0:
             raise ValueError("allgather: a value without dimensions has no rows to gather; pass a list of one")
         sent, code = _movable(np.require(array, requirements="C"))
-        full = self._name("allgather", name, members)
-        native = self._start(core.OP_ALLGATHER, full, sent, code, members, in_place=False)
+        native = self._start(core.OP_ALLGATHER, "allgather", name, sent, code, members, in_place=False)
         native.wait_in_callback()
         gathered = np.from_dlpack(Exported(native))
         return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
@@ -169,7 +171,6 @@ class ArrayCollectives:
             raise ValueError("reducescatter: a value without dimensions has no rows to scatter")
         code = _reducible(array, op, "reducescatter")
         sent = np.require(array, requirements="C")
-        full = self._name("reducescatter", name, members)
-        native = self._start(core.OP_REDUCESCATTER, full, sent, code, members, op=op, in_place=False)
+        native = self._start(core.OP_REDUCESCATTER, "reducescatter", name, sent, code, members, op=op, in_place=False)
         native.wait_in_callback()
         return Exported(native)

@@ -112,18 +112,18 @@ def submit_group(
     if not tensors:
         return number, []
     base = f"{prefix}.{name}" if name else names.make(prefix, members)
-    entries = [
-        (
-            f"{base}_{index + 1}of{len(tensors)}",
-            tensor.data_ptr(),
-            0 if output is None else output.data_ptr(),
-            tensor.shape,
-            dtype,
-            CPU,
-        )
-        for index, (tensor, output, dtype) in enumerate(zip(tensors, outputs, dtypes, strict=True))
-    ]
     try:
+        entries = [
+            (
+                f"{base}_{index + 1}of{len(tensors)}",
+                tensor.data_ptr(),
+                0 if output is None else output.data_ptr(),
+                tensor.shape,
+                dtype,
+                CPU,
+            )
+            for index, (tensor, output, dtype) in enumerate(zip(tensors, outputs, dtypes, strict=True))
+        ]
         natives = core.enqueue_group(
             operation, entries, op, prescale, postscale, members, (tensors, outputs), outputs
         )

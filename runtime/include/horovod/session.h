@@ -96,6 +96,9 @@ class Session {
   virtual const JobTopology& topology() const = 0;
   // Process set id -> global ranks.
   virtual std::map<std::int32_t, std::vector<int>> process_sets() const = 0;
+  // How often all ranks have joined. Grows before the handle of a join is done, on all ranks at the same place in the order
+  // of operations: what counts calls begins anew with it, because ranks make different calls before they meet.
+  virtual std::uint64_t joins() const = 0;
 
   // The number of its members; 0 when there is no such set.
   virtual int process_set_size(std::int32_t id) const = 0;

@@ -56,6 +56,7 @@ TEST_CASE("Ranks with more data go on with those that joined, who count as zeros
         }
       }
       problems.expect(join(session, problems) == size - 1, "the rank that joined last");
+      problems.expect(session.joins() == static_cast<std::uint64_t>(epoch) + 1, "joins: " + std::to_string(session.joins()));
     }
   });
   for (const std::string& error : job.errors()) CHECK(error == "");

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import horovod.keras as hvd
+from horovod._common.native import core
 from keras_world import BACKEND, array, assert_usable
 
 TYPES = ["uint8", "int8", "int16", "int32", "float16", "bfloat16", "float32"]
@@ -133,6 +134,17 @@ def test_values_without_rows_are_refused() -> None:
     with pytest.raises(ValueError, match="no rows to scatter"):
         hvd.reducescatter(3.0)
     assert_usable()
+
+
+def test_unnamed_values_match_again_after_a_refusal_and_after_a_join() -> None:
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match="root rank 99"):
+            hvd.broadcast([1.0], 99)
+    assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
+    for _ in range(hvd.rank()):  # the others have joined on the way
+        hvd.allreduce([1.0])
+    core.enqueue(core.OP_JOIN, "join.noname", 0, 0, (), core.DTYPE_UINT8, -1, 0, 1.0, 1.0, 0, 0, None).wait()
+    assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
 
 
 def test_global_variables_are_refused_with_what_to_use() -> None:

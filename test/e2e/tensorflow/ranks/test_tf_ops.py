@@ -136,7 +136,13 @@ def test_join_lets_the_others_go_on() -> None:
     for step in range(rank):  # rank 0 joins at once, rank 1 after one step, ...
         found = float(hvd.allreduce(tf.constant([1.0]), op=hvd.Sum)[0])
         assert size - 1 - step <= found <= size  # those that have joined give zeros
+    if rank == size - 1 > 0:
+        for call in (hvd.allgather, lambda one: hvd.broadcast(one, rank)):
+            with pytest.raises(tf.errors.FailedPreconditionError, match="has joined"):
+                call(tf.constant([1.0]))
     last = int(hvd.join())
+    assert hvd.allgather_object(rank) == list(range(size))  # unnamed calls match again
+    assert hvd.broadcast_object(rank, size - 1) == size - 1
     assert 0 <= last < size
     same(hvd.allreduce(tf.constant([last]), op=hvd.Max), np.array([last], np.int32))
 

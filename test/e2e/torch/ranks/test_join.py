@@ -118,6 +118,28 @@ def test_what_was_submitted_before_the_join_counts() -> None:
 
 
 @pytest.mark.usefixtures("several_ranks")
+def test_unnamed_calls_match_again_after_a_join() -> None:
+    """Ranks with more data make unnamed calls that the others never make, some of which fail."""
+    data = torch.ones(2)
+    for epoch in range(2):
+        for _ in range(1 + hvd.rank()):
+            hvd.allreduce(data, op=hvd.Sum)
+            hvd.grouped_allreduce([data, data], op=hvd.Sum)
+        with pytest.raises(ValueError, match="add up to 5"):
+            hvd.alltoall(data, splits=[5] + [0] * (hvd.size() - 1))
+        early = hvd.allreduce_async(data, op=hvd.Sum)  # not waited for before the join
+        if hvd.rank() == joins_last():
+            for call in (hvd.allgather, hvd.allgather_object, lambda one: hvd.broadcast_object(one, hvd.rank())):
+                with pytest.raises(hvd.HorovodInternalError, match="has joined"):
+                    call(data)
+        assert hvd.join() == joins_last()
+        assert hvd.allgather_object((hvd.rank(), epoch)) == [(rank, epoch) for rank in range(hvd.size())]
+        assert hvd.broadcast_object(hvd.rank(), 1) == 1
+        assert hvd.allreduce(data, op=hvd.Sum).tolist() == [hvd.size()] * 2
+        hvd.synchronize(early)
+
+
+@pytest.mark.usefixtures("several_ranks")
 def test_sets_are_not_concerned_by_a_join_of_the_world() -> None:
     """All ranks but the first go on in a set of their own, with operations that joined ranks would forbid."""
     others = hvd.ProcessSet(range(1, hvd.size()))
