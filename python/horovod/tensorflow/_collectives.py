@@ -57,8 +57,10 @@ def _finish_sparse(given: Any, values: Any, indices: Any, op: int, process_set: 
     if op == AVERAGE:
         known = set_size(process_set, "allreduce") if not elastic_enabled() else None
         size = known if known is not None else size_op(set_id(process_set, "allreduce"))
-        count = tf.cast(size, values.dtype)
-        values = values / count if values.dtype.is_floating else tf.truncatediv(values, count)
+        # Of integers too: rows of one index are added up later, and until then halves count. A small integer type may
+        # not hold the number of ranks, so it is left first, for the type that TensorFlow's `/` gives.
+        wide = values if values.dtype.is_floating else values / tf.ones([], values.dtype)
+        values = wide / tf.cast(size, wide.dtype)
     return tf.IndexedSlices(values, indices, dense_shape=given.dense_shape)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -36,12 +37,18 @@ def _reduction(op: Op) -> dict[str, Any]:
     }
 
 
+def _of_one_type(op: Op, grads: Sequence[Any]) -> list[Any]:
+    """The gradients of a group's results in the group's type: what comes next may give some in another float type."""
+    dtype = tf.as_dtype(op.get_attr("T"))
+    return [grad if grad.dtype == dtype else tf.cast(grad, dtype) for grad in grads]
+
+
 def _of_allreduce(op: Op, grad: Any) -> Any:
     return _allreduce(grad, **_reduction(op))
 
 
 def _of_grouped_allreduce(op: Op, *grads: Any) -> Any:
-    return _grouped_allreduce(list(grads), **_reduction(op))
+    return _grouped_allreduce(_of_one_type(op, grads), **_reduction(op))
 
 
 def _own_rows(gathered: Any, given: Any, process_set: ProcessSet) -> Any:
@@ -66,7 +73,8 @@ def _of_allgather(op: Op, grad: Any) -> Any:
 def _of_grouped_allgather(op: Op, *grads: Any) -> Any:
     process_set = _set_of(op)
     scope = op.get_attr("ignore_name_scope")
-    reduced = _grouped_allreduce(list(grads), op=basics.Average, ignore_name_scope=scope, process_set=process_set)
+    same = _of_one_type(op, grads)
+    reduced = _grouped_allreduce(same, op=basics.Average, ignore_name_scope=scope, process_set=process_set)
     return [_own_rows(one, given, process_set) for one, given in zip(reduced, op.inputs, strict=True)]
 
 
@@ -106,7 +114,7 @@ def _gather_shares(op: Op, share: Any, given: Any) -> Any:
 
 
 def _of_grouped_reducescatter(op: Op, *grads: Any) -> Any:
-    scaled = [_scaled_like_reducescatter(op, grad) for grad in grads]
+    scaled = [_scaled_like_reducescatter(op, grad) for grad in _of_one_type(op, grads)]
     if in_xla():
         return [_gather_shares(op, one, given) for one, given in zip(scaled, op.inputs, strict=True)]
     return grouped_allgather(scaled, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=_set_of(op))

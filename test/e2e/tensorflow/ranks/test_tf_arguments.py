@@ -77,8 +77,21 @@ def test_a_group_may_hold_dense_and_sparse() -> None:
     same(results[2], np.full([2, 2], size, np.float32))
     assert array(results[1].indices).tolist() == list(range(size))
     assert array(results[3].values).shape == (size * (size + 1) // 2, 2)
-    whole = hvd.allreduce(tf.IndexedSlices(tf.constant([[5, 3]]), tf.constant([0])), op=hvd.Average)
-    same(whole.values, np.array([[5 // size, 3 // size]] * size, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "quotients"), [("int8", "float32"), ("int32", "float64"), ("int64", "float64"), ("float16", "float16")]
+)
+def test_the_average_of_sparse_integers_loses_no_halves(dtype: str, quotients: str) -> None:
+    """As TensorFlow's `/`: rows of one index are added up after the division."""
+    size = hvd.size()
+    given = tf.IndexedSlices(tf.constant([[5, 3]], dtype), tf.constant([0]))
+    for reduce in (hvd.allreduce, lambda one: hvd.grouped_allreduce([one])[0]):
+        for run in (reduce, tf.function(reduce)):
+            mean = run(given)
+            same(mean.values, np.array([[5, 3]] * size, quotients) / np.array(size, quotients))
+            whole = array(tf.math.unsorted_segment_sum(mean.values, mean.indices, 1))
+            np.testing.assert_allclose(whole, [[5.0, 3.0]], rtol=1e-3)
 
 
 # Variables and objects

@@ -60,6 +60,24 @@ def test_grouped_allgather() -> None:
     np.testing.assert_allclose(found, np.ones([hvd.rank() + 1]))
 
 
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def with_wide_gradient(x: Any) -> Any:
+    return tf.identity(x), lambda upstream: tf.cast(upstream, tf.float64)
+
+
+@pytest.mark.parametrize("group", ["grouped_allreduce", "grouped_allgather", "grouped_reducescatter"])
+def test_gradients_of_a_group_may_be_of_another_float_type(group: str) -> None:
+    """One of the results has a gradient of float64; those of the group are of float32."""
+
+    def run(x: Any) -> Any:
+        first, second = getattr(hvd, group)([x, 2.0 * x])
+        return tf.add_n([tf.reduce_sum(with_wide_gradient(first)), tf.reduce_sum(second)])
+
+    found = gradient(run, np.ones([hvd.size(), 2], np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.full([hvd.size(), 2], 3.0))
+
+
 def test_broadcast_has_a_gradient_at_the_root_only() -> None:
     found = gradient(lambda x: hvd.broadcast(x, 0), np.ones([2], np.float32), float(hvd.rank() + 1))
     expected = sum(range(1, hvd.size() + 1)) / hvd.size() if hvd.rank() == 0 else 0.0
