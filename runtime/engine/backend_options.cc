@@ -4,28 +4,31 @@ namespace hvd::engine {
 
 namespace {
 
-bool has_hierarchy(const config::RuntimeConfig& config) {
-  return config.hierarchical_allreduce && config.local_size > 1 && config.cross_size > 1 &&
-         config.size == config.local_size * config.cross_size;
+bool has_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
+  return config.hierarchical_allreduce && hosts.hosts() > 1 && hosts.is_homogeneous() && hosts.ranks_on(0).size() > 1;
 }
 
 }  // namespace
 
-collectives::GlooBackendOptions backend_options(const config::RuntimeConfig& config, const topology::ProcessSet& set) {
+collectives::GlooBackendOptions backend_options(const config::RuntimeConfig& config, const topology::ProcessSet& set,
+                                               const topology::HostMap& hosts) {
   collectives::GlooBackendOptions options;
   if (config.gloo_transport == config::GlooTransport::kTcp) options.wait_timeout = config.gloo_timeout;
-  if (set.id == kGlobalProcessSet && has_hierarchy(config)) options.adasum_local_size = config.local_size;
+  if (set.id == kGlobalProcessSet && has_hierarchy(config, hosts)) {
+    options.adasum_local_size = static_cast<int>(hosts.ranks_on(0).size());
+  }
   options.deterministic = config.deterministic;
   return options;
 }
 
-Status check_hierarchy(const config::RuntimeConfig& config) {
-  const int expected = config.cross_rank * config.local_size + config.local_rank;
-  if (!has_hierarchy(config) || config.rank == expected) return Status::ok();
+Status check_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
+  if (!has_hierarchy(config, hosts) || hosts.is_host_by_host()) return Status::ok();
+  int rank = 1;
+  while (hosts.host_of(rank) >= hosts.host_of(rank - 1)) ++rank;
   return Status::invalid_argument(
-      "HOROVOD_HIERARCHICAL_ALLREDUCE needs ranks that are numbered host by host, equally many on each: local rank " +
-      std::to_string(config.local_rank) + " of host " + std::to_string(config.cross_rank) + " is rank " +
-      std::to_string(config.rank) + ", expected " + std::to_string(expected));
+      "HOROVOD_HIERARCHICAL_ALLREDUCE needs ranks that are numbered host by host: rank " + std::to_string(rank) +
+      " is on the host of rank " + std::to_string(hosts.ranks_on(hosts.host_of(rank)).front()) + ", rank " +
+      std::to_string(rank - 1) + " between them is on another");
 }
 
 }  // namespace hvd::engine

@@ -3,8 +3,11 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <fstream>
 #include <sstream>
 #include <utility>
 
@@ -13,7 +16,9 @@
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/gloo/stock_tcp.h"
+#include "runtime/crypto/hash.h"
 #include "runtime/engine/backend_options.h"
+#include "runtime/topology/rank_row.h"
 
 namespace hvd::engine {
 
@@ -21,6 +26,10 @@ namespace {
 
 // The group that all ranks of the job join, once per init().
 constexpr const char* kWorldGroup = "world";
+
+// Where rank 0 files who shares a host, once in each epoch.
+constexpr const char* kHostsScope = "hosts";
+constexpr const char* kHostsKey = "map";
 
 // An agent answers within a millisecond; one that does not must not hold up a rank that goes down.
 constexpr Millis kAgentPatience{500};
@@ -31,6 +40,41 @@ Result<crypto::Secret> job_secret(const config::RuntimeConfig& config, Deadline 
   return Status::invalid_argument(
       "HOROVOD_GLOO_RENDEZVOUS_ADDR is set, but neither HOROVOD_AGENT (set by horovodrun) nor HOROVOD_SECRET_FILE is: "
       "the job secret can't be had");
+}
+
+// "net:[4026531840]"; empty when the system does not tell.
+std::string read_link(const char* path) {
+  char target[128] = {};
+  const ssize_t size = ::readlink(path, target, sizeof(target) - 1);
+  return size > 0 ? std::string(target, static_cast<std::size_t>(size)) : std::string();
+}
+
+// The same on processes that run on one machine, can share memory and a network there, and were started for a host of one
+// name, so that one machine can play several. A MAC: it says nothing to whoever has not got the secret.
+std::string host_identity(const std::string& name, const crypto::Secret& secret) {
+  std::string boot_id;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, boot_id);
+  ByteWriter text;
+  for (const std::string& part : {boot_id, read_link("/proc/self/ns/net"), read_link("/proc/self/ns/ipc"),
+                                  read_link("/proc/self/ns/mnt")}) {
+    if (part.empty()) {  // what the system does not tell matches nothing
+      std::array<std::uint8_t, sizeof(crypto::Digest)> own{};
+      crypto::random_bytes(own);
+      return std::string(as_text(own));
+    }
+    text.put_string(part);
+  }
+  text.put_string(name);
+  return std::string(as_text(crypto::hmac_sha256(secret.derive("host", 0), {text.bytes()})));
+}
+
+topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses) {
+  const auto flag = [](bool value) { return value ? "1" : "0"; };
+  return {host_identity(config.hostname, secret),
+          {{"HOROVOD_HIERARCHICAL_ALLREDUCE", flag(config.hierarchical_allreduce)},
+           {"HOROVOD_DETERMINISTIC", flag(config.deterministic)}},
+          std::move(addresses)};
 }
 
 bool is_loopback(const std::string& address) { return address == "::1" || address.rfind("127.", 0) == 0; }
@@ -81,7 +125,6 @@ Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secr
 
 Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, Deadline deadline,
                                                const std::stop_token& stop) {
-  HVD_RETURN_IF_ERROR(check_hierarchy(config));
   HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, job_secret(config, deadline));
   std::unique_ptr<Network> network(new Network(config, secret));
   const std::stop_callback cancel(stop, [&] { network->client_.cancel(); });
@@ -94,11 +137,28 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   options.rendezvous_addr = config.rendezvous_addr;
   options.timeout = config.gloo_timeout;
   HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(options));
-  HVD_ASSIGN_OR_RETURN(network->epoch_, network->client_.join(kWorldGroup, config.rank, config.size,
-                                                              network->fabric_->address_row(), deadline));
+  const topology::RankRow row = make_row(config, secret, network->fabric_->address_row());
+  HVD_ASSIGN_OR_RETURN(network->epoch_,
+                       network->client_.join(kWorldGroup, config.rank, config.size, row.encode(), deadline));
   network->rows_.set_epoch(network->epoch_);
   HVD_RETURN_IF_ERROR(network->fabric_->open(network->epoch_, secret, network->rows_));
+  HVD_RETURN_IF_ERROR(network->agree_on_hosts(deadline));
+  HVD_RETURN_IF_ERROR(check_hierarchy(config, network->hosts_));
   return network;
+}
+
+// Rank 0 reads the rows, and the others its conclusion: nobody else parses as many rows as there are ranks.
+Status Network::agree_on_hosts(Deadline deadline) {
+  const std::string scope = rendezvous::scope_of_epoch(epoch_, kHostsScope);
+  if (config_.rank != 0) {
+    HVD_ASSIGN_OR_RETURN(const Bytes answer, client_.wait(scope, kHostsKey, deadline));
+    HVD_ASSIGN_OR_RETURN(hosts_, topology::decode_agreement(answer, config_.size));
+    return Status::ok();
+  }
+  auto hosts = rows_.agree(config_.size, deadline);
+  HVD_RETURN_IF_ERROR(client_.put(scope, kHostsKey, topology::encode_agreement(hosts), deadline));
+  HVD_ASSIGN_OR_RETURN(hosts_, std::move(hosts));
+  return Status::ok();
 }
 
 BackendFactory Network::backend_factory() {
@@ -106,7 +166,7 @@ BackendFactory Network::backend_factory() {
 }
 
 std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topology::ProcessSet& set) {
-  const collectives::GlooBackendOptions options = backend_options(config_, set);
+  const collectives::GlooBackendOptions options = backend_options(config_, set, hosts_);
   if (config_.gloo_transport == config::GlooTransport::kTcp) {
     return std::make_shared<collectives::GlooBackend>([this, set] { return stock_context(set); }, options);
   }

@@ -10,6 +10,7 @@
 #include "runtime/crypto/secret.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/store_rows.h"
+#include "runtime/topology/host_map.h"
 #include "runtime/transport/fabric.h"
 
 namespace hvd::engine {
@@ -24,6 +25,8 @@ class Network {
                                                const std::stop_token& stop);
 
   std::uint64_t epoch() const { return epoch_; }
+  // The same on every rank.
+  const topology::HostMap& hosts() const { return hosts_; }
   transport::Fabric& fabric() { return *fabric_; }
   // Backends on the transport that the configuration names.
   BackendFactory backend_factory();
@@ -34,6 +37,7 @@ class Network {
 
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
+  Status agree_on_hosts(Deadline deadline);
   std::shared_ptr<collectives::CollectiveBackend> make_backend(const topology::ProcessSet& set);
   // Gloo's own TCP transport (HOROVOD_GLOO_TRANSPORT=tcp), for comparison.
   Result<std::shared_ptr<gloo::Context>> stock_context(const topology::ProcessSet& set);
@@ -43,6 +47,7 @@ class Network {
   rendezvous::Client client_;
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
+  topology::HostMap hosts_ = topology::HostMap::one_host(1);  // until join() knows
   std::unique_ptr<transport::Fabric> fabric_;  // last: it uses rows_
 };
 

@@ -21,7 +21,7 @@ constexpr Millis kShutdownLimit{10000};
 constexpr Millis kInterruptedLimit{1000};
 constexpr Millis kInterruptSlice{100};
 
-JobTopology make_topology(const config::RuntimeConfig& config, std::uint64_t epoch) {
+JobTopology make_topology(const config::RuntimeConfig& config, const engine::Network* network) {
   JobTopology topology;
   topology.rank = config.rank;
   topology.size = config.size;
@@ -29,8 +29,10 @@ JobTopology make_topology(const config::RuntimeConfig& config, std::uint64_t epo
   topology.local_size = config.local_size;
   topology.cross_rank = config.cross_rank;
   topology.cross_size = config.cross_size;
-  topology.is_homogeneous = config.size == config.local_size * config.cross_size;
-  topology.epoch = epoch;
+  if (network != nullptr) {
+    topology.is_homogeneous = network->hosts().is_homogeneous();
+    topology.epoch = network->epoch();
+  }
   return topology;
 }
 
@@ -41,7 +43,7 @@ std::shared_ptr<PagePool> make_pages(const config::RuntimeConfig& config) {
 }
 
 engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const JobTopology& job,
-                                          std::shared_ptr<PagePool> pages) {
+                                          const topology::HostMap& hosts, std::shared_ptr<PagePool> pages) {
   engine::EngineOptions options;
   options.pages = std::move(pages);
   options.membership = {job.epoch,      job.rank,       job.size,      job.local_rank,
@@ -49,7 +51,8 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
   options.coordinator.size = job.size;
   options.coordinator.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.coordinator.limits.threshold = fusion::round_threshold(
-      static_cast<std::uint64_t>(config.fusion_threshold), job.local_size, job.is_homogeneous);
+      static_cast<std::uint64_t>(config.fusion_threshold), static_cast<int>(hosts.ranks_on(0).size()),
+      hosts.is_homogeneous());
   options.coordinator.limits.groups_only = config.disable_group_fusion;
   if (config.cycle_time) {
     options.coordinator.batching_delay = std::chrono::duration_cast<std::chrono::microseconds>(*config.cycle_time);
@@ -65,12 +68,14 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
 class SessionImpl final : public Session {
  public:
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
-      : topology_(make_topology(config, network ? network->epoch() : 0)),
+      : topology_(make_topology(config, network.get())),
         pages_(make_pages(config)),
         network_(std::move(network)),
         table_(topology_.rank, topology::ProcessSetTable(topology_.size), recorder_),
         set_changes_(topology::ProcessSetTable(topology_.size)),
-        engine_(make_engine_options(config, topology_, pages_), table_, set_changes_, recorder_, timeline_,
+        engine_(make_engine_options(config, topology_, network_ ? network_->hosts() : topology::HostMap::one_host(1),
+                                    pages_),
+                table_, set_changes_, recorder_, timeline_,
                 network_ ? network_->backend_factory() : engine::BackendFactory(),
                 [this](const wire::Stop& reason) { on_stop(reason); }) {}
 

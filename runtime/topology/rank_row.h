@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+#include "runtime/topology/host_map.h"
+
+namespace hvd::topology {
+
+// What a rank says of itself when it joins: opaque to the store. A value. Grammar: docs/design/001-job-bootstrap.md.
+struct RankRow {
+  struct Option {
+    std::string name;
+    std::string value;
+    bool operator==(const Option&) const = default;
+  };
+  std::string host;             // the same bytes on the ranks of one host, and on no others
+  std::vector<Option> options;  // that must be the same on all ranks
+  Bytes addresses;              // the transport's part
+
+  Bytes encode() const;
+  static Result<RankRow> decode(ByteSpan bytes);
+};
+
+// Who shares a host, from the rows of all ranks in rank order. kInvalidArgument names the first option that differs, with
+// both ranks and both values. Pure.
+Result<HostMap> agree(const std::vector<RankRow>& rows);
+
+// The conclusion, or why there is none, as rank 0 files it for the others.
+Bytes encode_agreement(const Result<HostMap>& hosts);
+Result<HostMap> decode_agreement(ByteSpan bytes, int size);
+
+}  // namespace hvd::topology
