@@ -10,7 +10,7 @@
 
 #include "bench/cpp/tcp_ring.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
-#include "runtime/collectives/gloo/stock_tcp.h"
+#include "bench/cpp/stock_tcp.h"
 #include "runtime/transport/fabric.h"
 
 namespace hvd::bench {
@@ -22,7 +22,7 @@ namespace {
 }
 
 std::shared_ptr<gloo::Context> stock_context(const std::string& prefix, int rank, int size, Shared& shared) {
-  auto made = collectives::make_stock_tcp_context({rank, size, "127.0.0.1", prefix, Millis(60000)}, shared.store());
+  auto made = make_stock_tcp_context({rank, size, "127.0.0.1", prefix, Millis(60000)}, shared.store());
   if (!made.is_ok()) die(made.status().to_string());
   return std::move(made).value();
 }

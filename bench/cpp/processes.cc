@@ -45,7 +45,7 @@ Result<Bytes> Shared::wait(const std::string& key, Deadline deadline) {
   return Status::timeout("nobody put " + key);
 }
 
-collectives::StockTcpStore Shared::store() {
+StockTcpStore Shared::store() {
   return {[this](const std::string& key, const Bytes& value) { return put(key, value); },
           [this](const std::string& key, Deadline deadline) { return wait(key, deadline); }};
 }

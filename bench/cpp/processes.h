@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "runtime/collectives/gloo/stock_tcp.h"
+#include "bench/cpp/stock_tcp.h"
 
 namespace hvd::bench {
 
@@ -24,7 +24,7 @@ class Shared {
   // A key-value store for bringing up connections.
   Status put(const std::string& key, const Bytes& value);
   Result<Bytes> wait(const std::string& key, Deadline deadline);
-  collectives::StockTcpStore store();
+  StockTcpStore store();
 
  private:
   struct Entry {

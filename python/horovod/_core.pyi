@@ -201,6 +201,14 @@ def pending_operations() -> list[str]:
 def process_set_size(process_set: int) -> int:
     """The number of its members; 0 when there is no such set."""
 
+def seal_payload(purpose: str, payload: memoryview) -> bytes:
+    """What to send behind the contiguous bytes of `payload`, so that receivers know them for this rank's. For one use."""
+
+def open_payload(sender: int, purpose: str, sealed: memoryview) -> int:
+    """How many of these bytes are the payload; the rest is its seal. HorovodInternalError when global rank `sender` did not
+    make them for this purpose, or when they were here before.
+    """
+
 def add_process_set(ranks: Sequence[int]) -> int:
     """Registers a process set and gives its id. Blocks without the GIL until every rank has asked for the same.
 

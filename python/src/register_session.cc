@@ -8,6 +8,7 @@
 #include "python/src/gil.h"
 #include "python/src/registration.h"
 #include "python/src/session_slot.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/event.h"
 #include "runtime/base/thread.h"
 #include "runtime/config/runtime_config.h"
@@ -96,6 +97,37 @@ void announce_exit() {
   session->announce_exit();
 }
 
+ByteSpan bytes_of(const pybind11::buffer_info& info) {
+  if (info.ndim != 1 || info.itemsize != 1 || info.strides[0] != 1) {
+    raise_value_error(Status::invalid_argument("expected a buffer of contiguous bytes"));
+  }
+  return {static_cast<const std::uint8_t*>(info.ptr), static_cast<std::size_t>(info.size)};
+}
+
+pybind11::bytes seal_payload(const std::string& purpose, const pybind11::buffer& payload) {
+  const std::shared_ptr<Session> session = session_slot().require_running();
+  const pybind11::buffer_info info = payload.request();
+  const ByteSpan bytes = bytes_of(info);
+  std::vector<std::uint8_t> seal;
+  {
+    const pybind11::gil_scoped_release release;
+    seal = session->seal_payload(purpose, bytes);
+  }
+  return {reinterpret_cast<const char*>(seal.data()), seal.size()};
+}
+
+std::size_t open_payload(int sender, const std::string& purpose, const pybind11::buffer& sealed) {
+  const std::shared_ptr<Session> session = session_slot().require_running();
+  const pybind11::buffer_info info = sealed.request();
+  const ByteSpan bytes = bytes_of(info);
+  const auto opened = [&] {
+    const pybind11::gil_scoped_release release;
+    return session->open_payload(sender, purpose, bytes);
+  }();
+  raise_if_error(opened.status());
+  return opened.value();
+}
+
 void shutdown() {
   std::shared_ptr<Session> session = session_slot().take();
   if (session == nullptr) return;
@@ -137,6 +169,8 @@ void register_session(pybind11::module_& module) {
   module.def("pending_operations", [] { return session_slot().require_topology()->pending(); });
   module.def("process_set_size", [](std::int32_t id) { return session_slot().require_topology()->process_set_size(id); },
              pybind11::arg("process_set"));
+  module.def("seal_payload", &seal_payload, pybind11::arg("purpose"), pybind11::arg("payload"));
+  module.def("open_payload", &open_payload, pybind11::arg("sender"), pybind11::arg("purpose"), pybind11::arg("sealed"));
   module.def("add_process_set", &add_process_set, pybind11::arg("ranks"));
   module.def("remove_process_set", &remove_process_set, pybind11::arg("process_set"));
 }

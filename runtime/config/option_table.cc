@@ -35,9 +35,6 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 300 s), how long a running collective may "
      "make no progress; 0 stands for the default", 0, kMaxSeconds},
-    {"HOROVOD_GLOO_TRANSPORT", "hvd", K::kChoice, &C::gloo_transport,
-     "`hvd`: the authenticated transport of this product; `tcp`: Gloo's stock transport, for comparison", -kInf, kInf,
-     "hvd|tcp"},
     {"HOROVOD_AGENT", "", K::kText, &C::agent_socket,
      "abstract socket of the agent that serves the job secret; set by the agent"},
     {"HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,

@@ -12,8 +12,6 @@
 
 namespace hvd::config {
 
-enum class GlooTransport { kOwn, kTcp };
-
 // Everything a rank learns from its environment, parsed and checked once, when a session begins; immutable afterwards.
 // The defaults here are those of option_table.cc (a test compares them). docs/env.md describes every variable.
 struct RuntimeConfig {
@@ -34,7 +32,6 @@ struct RuntimeConfig {
   std::string secret_file;
   std::chrono::seconds gloo_timeout{30};
   std::chrono::seconds no_progress_limit{300};  // gloo_timeout where that was given
-  GlooTransport gloo_transport = GlooTransport::kOwn;
 
   // Batching.
   std::int64_t fusion_threshold = 134'217'728;  // bytes; 0: no fusion

@@ -13,7 +13,6 @@ bool has_hierarchy(const config::RuntimeConfig& config, const topology::HostMap&
 collectives::GlooBackendOptions backend_options(const config::RuntimeConfig& config, const topology::ProcessSet& set,
                                                const topology::HostMap& hosts) {
   collectives::GlooBackendOptions options;
-  if (config.gloo_transport == config::GlooTransport::kTcp) options.wait_timeout = config.gloo_timeout;
   if (set.id == kGlobalProcessSet && has_hierarchy(config, hosts)) {
     options.adasum_local_size = static_cast<int>(hosts.ranks_on(0).size());
   }

@@ -1,21 +1,15 @@
 #include "runtime/engine/network.h"
 
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "rendezvous/client/job_secret.h"
-#include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
-#include "runtime/collectives/gloo/stock_tcp.h"
 #include "runtime/crypto/hash.h"
 #include "runtime/engine/backend_options.h"
 #include "runtime/topology/rank_row.h"
@@ -79,32 +73,6 @@ topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Se
 
 bool is_loopback(const std::string& address) { return address == "::1" || address.rfind("127.", 0) == 0; }
 
-// The numeric address of this host on the route to `host`:`port`. Sends nothing: connecting a datagram socket only looks the
-// route up.
-Result<std::string> local_address_towards(const std::string& host, int port) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    return Status::invalid_argument("not a numeric address: " + host);
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, ::freeaddrinfo);
-  const Fd probe(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage local{};
-  socklen_t size = sizeof(local);
-  if (!probe.valid() || ::connect(probe.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      ::getsockname(probe.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
-    return Status::from_errno("no route to " + host, errno);
-  }
-  char text[NI_MAXHOST];
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&local), size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) !=
-      0) {
-    return Status::internal("getnameinfo failed for the local address towards " + host);
-  }
-  return std::string(text);
-}
-
 std::vector<std::string> split_commas(const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream in(text);
@@ -167,29 +135,11 @@ BackendFactory Network::backend_factory() {
 
 std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topology::ProcessSet& set) {
   const collectives::GlooBackendOptions options = backend_options(config_, set, hosts_);
-  if (config_.gloo_transport == config::GlooTransport::kTcp) {
-    return std::make_shared<collectives::GlooBackend>([this, set] { return stock_context(set); }, options);
-  }
   return std::make_shared<collectives::GlooBackend>(
       [this, set] { return fabric_->make_context(set.context_id, set.ranks); }, options, [this, id = set.context_id] {
         transport::ContextProgress now = fabric_->progress(id);
         return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
       });
-}
-
-Result<std::shared_ptr<gloo::Context>> Network::stock_context(const topology::ProcessSet& set) {
-  collectives::StockTcpOptions options;
-  options.rank = topology::index(set.set_rank(config_.rank).value());
-  options.size = set.size();
-  HVD_ASSIGN_OR_RETURN(options.address, local_address_towards(config_.rendezvous_addr, config_.rendezvous_port));
-  options.key_prefix = "set." + std::to_string(set.context_id) + ".";
-  options.timeout = config_.gloo_timeout;
-  const std::string scope = rendezvous::scope_of_epoch(epoch_, "gloo");
-  return collectives::make_stock_tcp_context(
-      options, {[this, scope](const std::string& key, const Bytes& value) {
-                  return client_.put(scope, key, value, Deadline::after(config_.gloo_timeout));
-                },
-                [this, scope](const std::string& key, Deadline deadline) { return client_.wait(scope, key, deadline); }});
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

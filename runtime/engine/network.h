@@ -27,8 +27,9 @@ class Network {
   std::uint64_t epoch() const { return epoch_; }
   // The same on every rank.
   const topology::HostMap& hosts() const { return hosts_; }
+  // The key for the seals of objects in this epoch.
+  crypto::Secret object_key() const { return secret_.derive("py", epoch_); }
   transport::Fabric& fabric() { return *fabric_; }
-  // Backends on the transport that the configuration names.
   BackendFactory backend_factory();
   // Tells the agent that started this rank how it ends; nothing to do without one. Blocks for half a second at most.
   void notify_agent(rendezvous::AgentNotice kind);
@@ -39,8 +40,6 @@ class Network {
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
   Status agree_on_hosts(Deadline deadline);
   std::shared_ptr<collectives::CollectiveBackend> make_backend(const topology::ProcessSet& set);
-  // Gloo's own TCP transport (HOROVOD_GLOO_TRANSPORT=tcp), for comparison.
-  Result<std::shared_ptr<gloo::Context>> stock_context(const topology::ProcessSet& set);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;

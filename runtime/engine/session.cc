@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/origin.h"
+#include "runtime/crypto/payload_seals.h"
 #include "runtime/engine/engine_loop.h"
 #include "runtime/engine/network.h"
 #include "runtime/fusion/fusion_planner.h"
@@ -71,6 +72,7 @@ class SessionImpl final : public Session {
       : topology_(make_topology(config, network.get())),
         pages_(make_pages(config)),
         network_(std::move(network)),
+        seals_(network_ ? network_->object_key() : crypto::Secret::random(), topology_.rank),
         table_(topology_.rank, topology::ProcessSetTable(topology_.size), recorder_),
         set_changes_(topology::ProcessSetTable(topology_.size)),
         engine_(make_engine_options(config, topology_, network_ ? network_->hosts() : topology::HostMap::one_host(1),
@@ -158,6 +160,14 @@ class SessionImpl final : public Session {
 
   std::shared_ptr<PagePool> pages() const override { return pages_; }
 
+  std::vector<std::uint8_t> seal_payload(std::string_view purpose, std::span<const std::uint8_t> payload) override {
+    return seals_.seal(purpose, payload);
+  }
+
+  Result<std::size_t> open_payload(int sender, std::string_view purpose, std::span<const std::uint8_t> sealed) override {
+    return seals_.open(sender, purpose, sealed);
+  }
+
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
     if (!is_alone_in_leaving()) return;
@@ -223,6 +233,7 @@ class SessionImpl final : public Session {
   recorder::FlightRecorder recorder_;
   timeline::NullTimelineSink timeline_;
   std::unique_ptr<engine::Network> network_;
+  crypto::PayloadSeals seals_;
   engine::OperationTable table_;
   engine::SetChanges set_changes_;
   engine::EngineLoop engine_;

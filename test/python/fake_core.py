@@ -213,6 +213,12 @@ class FakeCore:
     def remove_process_set(self, process_set: int) -> None:
         del self.sets[process_set]
 
+    def seal_payload(self, purpose: str, payload: Any) -> bytes:
+        return b"seal"
+
+    def open_payload(self, sender: int, purpose: str, sealed: Any) -> int:
+        return len(sealed) - len(b"seal")
+
     def built_with(self) -> dict[str, int]:
         return {"gloo": 1, "mpi": 0, "nccl": 0, "cuda": 0, "rocm": 0, "ddl": 0, "ccl": 0}
 
@@ -290,7 +296,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
     methods = (
         "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
-        "is_homogeneous epoch joins "
+        "is_homogeneous epoch joins seal_payload open_payload "
         "process_sets process_set_size new_output add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}

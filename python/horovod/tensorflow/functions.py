@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import tensorflow as tf
 
+from horovod._common import objects
+from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import allgather, broadcast
-from horovod.tensorflow._session import basics
+from horovod.tensorflow._session import basics, set_id
 from horovod.tensorflow.util import _executing_eagerly, inner_variable, normalize, plain, variable_name
 
 __all__ = [
@@ -137,14 +137,12 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
 # Objects travel as bytes: first their number, then themselves.
 
 
-def _dump(obj: Any) -> Any:
-    buffer = io.BytesIO()
-    cloudpickle.dump(obj, buffer)
-    return np.frombuffer(buffer.getvalue(), dtype=np.uint8)
+def _dump(obj: Any, purpose: str) -> Any:
+    return np.frombuffer(objects.dump(obj, purpose), dtype=np.uint8)
 
 
-def _load(data: Any) -> Any:
-    return cloudpickle.loads(np.ascontiguousarray(data).tobytes())
+def _load(data: Any, sender: int, purpose: str) -> Any:
+    return objects.load(np.ascontiguousarray(data).data, sender, purpose)
 
 
 def session_if_any(session: Any = None) -> Any:
@@ -188,14 +186,15 @@ def broadcast_object(
     """
     caller = "broadcast_object"
     name = name or caller  # not the type's: ranks without the object may pass None
+    purpose = objects.purpose(caller, name, process_set.process_set_id)
     is_root = basics.rank() == root_rank
-    data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
+    data = _dump(obj, purpose) if is_root else np.zeros(0, dtype=np.uint8)
     length = np.array([len(data)], dtype=np.int64)
     length = _evaluate(broadcast(length, root_rank, name=f"{name}.sz", process_set=process_set), session, caller)
     if not is_root:
         data = np.zeros(int(length[0]), dtype=np.uint8)
     data = _evaluate(broadcast(data, root_rank, name=f"{name}.t", process_set=process_set), session, caller)
-    return obj if is_root else _load(data)
+    return obj if is_root else _load(data, root_rank, purpose)
 
 
 def broadcast_object_fn(
@@ -218,13 +217,14 @@ def broadcast_object_fn(
 
     def run(obj: Any) -> Any:
         active = session_or_default(session, "broadcast_object_fn")
+        purpose = objects.purpose("broadcast_object_fn", name, process_set.process_set_id)
         is_root = basics.rank() == root_rank
-        data = _dump(obj) if is_root else np.zeros(0, dtype=np.uint8)
+        data = _dump(obj, purpose) if is_root else np.zeros(0, dtype=np.uint8)
         length = active.run(size_of_root, feed_dict={size: np.array([len(data)], dtype=np.int64)})
         if not is_root:
             data = np.zeros(int(length[0]), dtype=np.uint8)
         data = active.run(bytes_of_root, feed_dict={bytes_: data})
-        return obj if is_root else _load(data)
+        return obj if is_root else _load(data, root_rank, purpose)
 
     return run
 
@@ -235,9 +235,14 @@ def allgather_object(
     """The objects of all ranks of the set, in rank order."""
     caller = "allgather_object"
     name = name or caller
-    data = _dump(obj)
+    purpose = objects.purpose(caller, name, process_set.process_set_id)
+    data = _dump(obj, purpose)
     length = np.array([len(data)], dtype=np.int64)
     lengths = _evaluate(allgather(length, name=f"{name}.sz", process_set=process_set), session, caller)
     gathered = _evaluate(allgather(data, name=f"{name}.t", process_set=process_set), session, caller)
     ends = np.cumsum(lengths)
-    return [_load(gathered[end - count : end]) for end, count in zip(ends, lengths, strict=True)]
+    senders = core.process_sets()[set_id(process_set, caller)]
+    return [
+        _load(gathered[end - count : end], sender, purpose)
+        for sender, end, count in zip(senders, ends, lengths, strict=True)
+    ]

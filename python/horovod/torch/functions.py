@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any
 
-import cloudpickle
 import torch
 from torch.optim import Optimizer
 
+from horovod._common import objects
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch import _optimizer_state
@@ -28,14 +27,12 @@ __all__ = [
 ]
 
 
-def _dump(obj: Any) -> torch.Tensor:
-    buffer = io.BytesIO()
-    cloudpickle.dump(obj, buffer)
-    return torch.frombuffer(buffer.getbuffer(), dtype=torch.uint8)
+def _dump(obj: Any, purpose: str) -> torch.Tensor:
+    return torch.frombuffer(objects.dump(obj, purpose), dtype=torch.uint8)
 
 
-def _load(data: torch.Tensor) -> Any:
-    return cloudpickle.loads(data.numpy().data)
+def _load(data: torch.Tensor, sender: int, purpose: str) -> Any:
+    return objects.load(data.numpy().data, sender, purpose)
 
 
 class _InPlaceBroadcasts:
@@ -129,13 +126,14 @@ def broadcast_object(
     Without a name an automatic one is used, so that the other ranks may pass anything, None for example.
     """
     is_root = core.rank() == root_rank
-    data = _dump(obj) if is_root else torch.empty(0, dtype=torch.uint8)
+    purpose = objects.purpose("broadcast_object", name, process_set.process_set_id)
+    data = _dump(obj, purpose) if is_root else torch.empty(0, dtype=torch.uint8)
     length = torch.tensor([data.numel()], dtype=torch.int64)
     broadcast_(length, root_rank, f"{name}.sz" if name else None, process_set)
     if not is_root:
         data = torch.empty(int(length.item()), dtype=torch.uint8)
     broadcast_(data, root_rank, f"{name}.t" if name else None, process_set)
-    return obj if is_root else _load(data)
+    return obj if is_root else _load(data, root_rank, purpose)
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
@@ -145,5 +143,6 @@ def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
     HorovodInternalError:
     a rank is lost, or Horovod is not initialised.
     """
-    gathered, lengths = gather_with_rows(_dump(obj), f"{name}.t" if name else None, global_process_set)
-    return [_load(data) for data in torch.split(gathered, lengths)]
+    purpose = objects.purpose("allgather_object", name, 0)
+    gathered, lengths = gather_with_rows(_dump(obj, purpose), f"{name}.t" if name else None, global_process_set)
+    return [_load(data, rank, purpose) for rank, data in enumerate(torch.split(gathered, lengths))]

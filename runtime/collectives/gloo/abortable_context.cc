@@ -43,7 +43,7 @@ class AbortGate {
     }
   }
   // Runs one operation of a buffer on the lane. When it fails, what is still under way must end before the buffers are
-  // unwound: stock Gloo's thread would go on using them.
+  // unwound: whoever reads the sockets would go on using them.
   template <typename Operation>
   void guard(Operation operation) {
     try {

@@ -5,8 +5,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "horovod/status.h"
@@ -118,6 +120,13 @@ class Session {
 
   // Names of what was submitted here and has not ended; for tests and for explaining a hang.
   virtual std::vector<std::string> pending() const = 0;
+
+  // For bytes that their receiver will do more with than compute, because they become objects: the transport authenticates
+  // connections, not what passes later. A seal to be sent behind `payload`; it holds for `purpose` and for one use.
+  virtual std::vector<std::uint8_t> seal_payload(std::string_view purpose, std::span<const std::uint8_t> payload) = 0;
+  // `sealed` is a payload of global rank `sender` and its seal; gives the size of the payload. An error when that rank
+  // did not make it for this purpose, or when it was here before.
+  virtual Result<std::size_t> open_payload(int sender, std::string_view purpose, std::span<const std::uint8_t> sealed) = 0;
 
   // This process goes down because of `why`: what others have pending fails with a text that names this rank and the
   // reason, and the launcher learns whose failure was the first. Does nothing once the session has ended, which means

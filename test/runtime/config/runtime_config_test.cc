@@ -78,7 +78,6 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
                                      {"HOROVOD_CYCLE_TIME", "2.5"},
                                      {"HOROVOD_CACHE_CAPACITY", "0"},
                                      {"HOROVOD_GLOO_TIMEOUT_SECONDS", "7"},
-                                     {"HOROVOD_GLOO_TRANSPORT", "TCP"},
                                      {"HOROVOD_DETERMINISTIC", "true"},
                                      {"HOROVOD_LOG_LEVEL", "DEBUG"},
                                      {"HOROVOD_STALL_CHECK_TIME_SECONDS", "5"},
@@ -91,7 +90,6 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
   REQUIRE(config.cache_capacity == 0);
   REQUIRE(config.gloo_timeout == std::chrono::seconds(7));
   REQUIRE(config.no_progress_limit == std::chrono::seconds(7));
-  REQUIRE(config.gloo_transport == GlooTransport::kTcp);
   REQUIRE(config.deterministic);
   REQUIRE(config.log_level == LogLevel::kDebug);
   REQUIRE(config.stall_check_time == std::chrono::seconds(5));
@@ -114,7 +112,6 @@ TEST_CASE("A bad value is an error with variable, value and syntax", "[unit][con
           "HOROVOD_CYCLE_TIME: '(None,)' is not a number from 0 to 3600000");
   REQUIRE(error_of({{"HOROVOD_ELASTIC", "maybe"}}) ==
           "HOROVOD_ELASTIC: 'maybe' is not a truth value (1, 0, true or false)");
-  REQUIRE(error_of({{"HOROVOD_GLOO_TRANSPORT", "ib"}}).find("'ib' is not one of: hvd, tcp") != std::string::npos);
 }
 
 TEST_CASE("Controllers that are not there are named in the error", "[unit][config][compat]") {

@@ -207,21 +207,6 @@ TEST_CASE("A second pending operation of one name is refused at the call", "[mul
   CHECK(problems.text() == "");
 }
 
-TEST_CASE("Sessions run over Gloo's own TCP transport when told to", "[multi][engine]") {
-  JobFixture job(3);
-  Problems problems;
-  job.run(
-      [&](Session& session) {
-        std::vector<float> data(70000, static_cast<float>(session.topology().rank));
-        auto handle = session.enqueue(allreduce("x", data));
-        problems.expect_ok(wait(handle.value()), "sum");
-        problems.expect(data == std::vector<float>(70000, 3.0F), "content");
-      },
-      [](config::RuntimeConfig& config) { config.gloo_transport = config::GlooTransport::kTcp; });
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
-}
-
 TEST_CASE("A rank that never comes is named in the error of those that wait", "[multi][engine]") {
   JobFixture job(2);
   const auto start = std::chrono::steady_clock::now();

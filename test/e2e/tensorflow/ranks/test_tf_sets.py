@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_tfk
+from horovod._common import objects
 from tf_world import MODES, array, assert_usable, eagerly, in_function, of_rank, same, total
 
 pytestmark = pytest.mark.usefixtures("several_ranks")
@@ -189,6 +190,18 @@ def test_objects_and_variables(sets: Sets) -> None:
         assert hvd.broadcast_object(hvd.rank(), root, session, process_set=sets.mine) == root
         assert hvd.broadcast_object_fn(root, session, process_set=sets.mine)([hvd.rank()]) == [root]
         assert hvd.allgather_object(hvd.rank(), session, process_set=sets.mine) == sets.ranks
+
+
+def test_an_object_whose_seal_is_wrong_is_not_unpickled() -> None:
+    """As somebody on the path would change what rank 0 sends."""
+    if hvd.rank() == 0:
+        for payload in (b"cos\nabort\n(tR.", bytes(objects.dump("x", "another purpose"))):
+            hvd.broadcast(np.array([len(payload)], dtype=np.int64), 0, name="sealed.sz")
+            hvd.broadcast(np.frombuffer(payload, dtype=np.uint8), 0, name="sealed.t")
+    else:
+        for _ in range(2):
+            with pytest.raises(hvd.HorovodInternalError, match=r"from rank 0 .*seal"):
+                hvd.broadcast_object(None, 0, name="sealed")
 
 
 @pytest.mark.parametrize("traced", [False, True])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 from typing import Any
 
+import cloudpickle
 import pytest
 import torch
 from torch import nn
 
 import horovod.torch as hvd
+from horovod._common import objects
+from horovod.torch._allgather import gather_with_rows
 from world import assert_same, assert_usable
 
 
@@ -281,3 +285,48 @@ def test_restoring_a_checkpoint_of_rank_0() -> None:
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     assert_same_nest(dict(model.state_dict()), dict(checkpoint["model"]))
     assert_same_nest(optimizer.state_dict()["state"], checkpoint["optimizer"]["state"])
+
+
+# What is unpickled has a seal
+
+
+class Trap:
+    """Sets a mark in the process that unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("import builtins; builtins.hvd_trapped = True",))
+
+
+def send_as_object(payload: bytes, name: str) -> None:
+    """What rank 0's broadcast_object(name=name) sends, with other bytes: as somebody on the path would change them."""
+    hvd.broadcast(torch.tensor([len(payload)]), 0, name=f"{name}.sz")
+    hvd.broadcast(torch.tensor(list(payload), dtype=torch.uint8), 0, name=f"{name}.t")
+
+
+@pytest.mark.skipif("hvd.size() == 1")
+def test_an_object_whose_seal_is_wrong_is_not_unpickled() -> None:
+    trap = cloudpickle.dumps(Trap())
+    purpose = objects.purpose("broadcast_object", "sealed", 0)
+    if hvd.rank() == 0:
+        good = bytes(objects.dump("good", purpose))
+        elsewhere = bytes(objects.dump(Trap(), objects.purpose("broadcast_object", "other", 0)))
+        changed = bytearray(objects.dump(Trap(), purpose))
+        changed[5] ^= 1
+        for payload in (trap, b"", trap + good[-40:], elsewhere, bytes(changed), good, good):
+            send_as_object(payload, "sealed")
+    else:
+        for _ in range(5):
+            with pytest.raises(hvd.HorovodInternalError, match=r"from rank 0 .*seal"):
+                hvd.broadcast_object(None, 0, "sealed")
+        assert hvd.broadcast_object(None, 0, "sealed") == "good"
+        with pytest.raises(hvd.HorovodInternalError, match="from rank 0 is a repetition of an earlier message"):
+            hvd.broadcast_object(None, 0, "sealed")
+    assert not hasattr(builtins, "hvd_trapped")
+    # One bad part of an allgather is enough.
+    if hvd.rank() == 1:
+        gather_with_rows(torch.frombuffer(bytearray(trap), dtype=torch.uint8), "all.t", hvd.global_process_set)
+    else:
+        with pytest.raises(hvd.HorovodInternalError, match=r"from rank 1 .*seal"):
+            hvd.allgather_object("mine", name="all")
+    assert not hasattr(builtins, "hvd_trapped")
+    assert_usable()

@@ -122,7 +122,6 @@ struct Case {
   DataType dtype;
   Counts layers;
   int local_size = 1;
-  Over over = Over::kFabric;
 };
 
 // Runs it on threads; the ranks' results, equal to the bit, decoded.
@@ -140,7 +139,7 @@ Vector run_adasum(const Case& c) {
     call.count = static_cast<std::int64_t>(data.size() / element_size(c.dtype));
     problems[static_cast<std::size_t>(rank)] = run_call(backend, call).message();
     results[static_cast<std::size_t>(rank)] = std::move(data);
-  }, {.over = c.over, .adasum_local_size = c.local_size});
+  }, {.adasum_local_size = c.local_size});
   for (const std::string& problem : problems) CHECK(problem == "");
   for (const Bytes& result : results) CHECK((result == results.front()));
   return decode(results.front(), c.dtype);
@@ -164,7 +163,7 @@ TEST_CASE("Adasum equals the reference in float64, layer by layer, for any numbe
   const DataType dtype = GENERATE(DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64);
   const Counts layers = GENERATE(Counts{1}, Counts{7, 1, 0, 30, 2}, Counts{40001}, Counts{30000, 5, 25001});
   INFO(size << " ranks, " << data_type_name(dtype) << ", " << layers.size() << " layers from " << layers[0]);
-  check_against_reference({size, dtype, layers, 1, size == 3 ? Over::kStockTcp : Over::kFabric});
+  check_against_reference({size, dtype, layers, 1});
 }
 
 // Ranks, and ranks on each host; two shapes under a sanitizer.

@@ -135,17 +135,15 @@ RankResult run_all(const std::vector<Case>& cases, int rank, GlooBackend& backen
 
 TEST_CASE("Allreduce equals the reference for every type, reduction, size and number of ranks", "[multi][collectives]") {
   using Ring = GlooBackendOptions::Ring;
-  const auto [size, over, ring] = GENERATE(table<int, Over, Ring>(
-      {{1, Over::kFabric, Ring::kOurs}, {2, Over::kFabric, Ring::kOurs}, {3, Over::kFabric, Ring::kOurs},
-       {4, Over::kFabric, Ring::kOurs}, {5, Over::kFabric, Ring::kOurs}, {6, Over::kFabric, Ring::kOurs},
-       {7, Over::kFabric, Ring::kOurs}, {8, Over::kFabric, Ring::kOurs}, {3, Over::kFabric, Ring::kGloo},
-       {2, Over::kStockTcp, Ring::kOurs}, {5, Over::kStockTcp, Ring::kOurs}}));
+  const auto [size, ring] = GENERATE(table<int, Ring>({{1, Ring::kOurs}, {2, Ring::kOurs}, {3, Ring::kOurs},
+                                                       {4, Ring::kOurs}, {5, Ring::kOurs}, {6, Ring::kOurs},
+                                                       {7, Ring::kOurs}, {8, Ring::kOurs}, {3, Ring::kGloo}}));
   const std::vector<Case> cases = all_cases();
   std::vector<RankResult> results(static_cast<std::size_t>(size));
   const auto body = [&](int rank, GlooBackend& backend) {
     results[static_cast<std::size_t>(rank)] = run_all(cases, rank, backend);
   };
-  run_ranks(size, body, {.over = over, .ring = ring});
+  run_ranks(size, body, {.ring = ring});
   for (const RankResult& r : results) REQUIRE(r.error.empty());
   for (std::size_t i = 0; i < cases.size(); ++i) {
     INFO(size << " ranks, " << describe(cases[i]));
@@ -162,7 +160,6 @@ TEST_CASE("Allreduce equals the reference for every type, reduction, size and nu
 
 TEST_CASE("All ranks get the same bits though float addition depends on the order", "[multi][collectives]") {
   const int size = GENERATE(2, 3, 4, 5, 7, 8);
-  const Over over = GENERATE(Over::kFabric, Over::kStockTcp);
   const std::size_t count = GENERATE(5U, 4000U, 100000U);
   std::vector<std::vector<float>> outputs(static_cast<std::size_t>(size));
   run_ranks(size, [&](int rank, GlooBackend& backend) {
@@ -171,14 +168,13 @@ TEST_CASE("All ranks get the same bits though float addition depends on the orde
     for (float& x : data) x = std::ldexp(static_cast<float>(random()), static_cast<int>(random() % 40) - 20);
     CollectiveCall call{.output = data.data(), .count = static_cast<std::int64_t>(count)};
     if (run_call(backend, call).is_ok()) outputs[static_cast<std::size_t>(rank)] = data;
-  }, {.over = over});
+  });
   REQUIRE(outputs[0].size() == count);
   for (const auto& output : outputs) CHECK(std::memcmp(output.data(), outputs[0].data(), 4 * count) == 0);
 }
 
 TEST_CASE("Calls in a row do not mix, however far one rank runs ahead", "[multi][collectives]") {
   const int size = GENERATE(2, 3, 5);
-  const Over over = GENERATE(Over::kFabric, Over::kStockTcp);
   std::vector<int> wrong(static_cast<std::size_t>(size));
   run_ranks(size, [&](int rank, GlooBackend& backend) {
     for (int i = 0; i < 500; ++i) {
@@ -188,7 +184,7 @@ TEST_CASE("Calls in a row do not mix, however far one rank runs ahead", "[multi]
       const std::int64_t sum = std::int64_t{i} * size * (size + 1) / 2;
       if (!is_ok || value[0] != sum || value[1] != (i % 2 == 0 ? i : i * size)) ++wrong[static_cast<std::size_t>(rank)];
     }
-  }, {.over = over});
+  });
   for (const int w : wrong) CHECK(w == 0);
 }
 

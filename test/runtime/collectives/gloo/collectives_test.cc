@@ -40,7 +40,6 @@ TEST_CASE("Allgather concatenates what the ranks contribute, in rank order", "[m
   const std::string shape = GENERATE("equal", "uneven", "only the first", "only the last", "large", "empty");
   const DataType dtype = GENERATE(DataType::kUint8, DataType::kBool, DataType::kFloat32, DataType::kInt64);
   const bool is_in_place = GENERATE(false, true);
-  const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
   const std::vector<std::int64_t> counts = counts_for(shape, size);
   const Bytes expected = concatenation(counts, element_size(dtype));
   std::vector<Bytes> outputs(static_cast<std::size_t>(size));
@@ -58,7 +57,7 @@ TEST_CASE("Allgather concatenates what the ranks contribute, in rank order", "[m
     call.output = output.data();
     results[r] = run_call(backend, call);
     outputs[r] = std::move(output);
-  }, {.over = over});
+  });
   INFO(size << " ranks, " << shape << " " << data_type_name(dtype) << (is_in_place ? " in place" : ""));
   for (std::size_t r = 0; r < outputs.size(); ++r) {
     CHECK(results[r].to_string() == "ok");
@@ -68,7 +67,6 @@ TEST_CASE("Allgather concatenates what the ranks contribute, in rank order", "[m
 
 TEST_CASE("Broadcast gives everybody the root's bytes, from every root", "[multi][collectives]") {
   const int size = GENERATE(rank_counts({1, 2, 3, 4, 5, 8}));
-  const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
   const std::vector<std::size_t> lengths = {0, 1, 13, 4096, 300001};
   std::vector<int> wrong(static_cast<std::size_t>(size));
   run_ranks(size, [&](int rank, GlooBackend& backend) {
@@ -85,13 +83,12 @@ TEST_CASE("Broadcast gives everybody the root's bytes, from every root", "[multi
         if (!run_call(backend, call).is_ok() || data != expected) ++wrong[static_cast<std::size_t>(rank)];
       }
     }
-  }, {.over = over});
+  });
   for (const int w : wrong) CHECK(w == 0);
 }
 
 TEST_CASE("Nobody leaves a barrier before everybody has entered it", "[multi][collectives]") {
   const int size = GENERATE(rank_counts({1, 2, 3, 5, 8}));
-  const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
   std::atomic<int> entered{0};
   std::atomic<int> wrong{0};
   run_ranks(size, [&](int, GlooBackend& backend) {
@@ -100,7 +97,7 @@ TEST_CASE("Nobody leaves a barrier before everybody has entered it", "[multi][co
       if (!run_call(backend, {.op = OpType::kBarrier}).is_ok()) ++wrong;
       if (entered.load() < round * size) ++wrong;
     }
-  }, {.over = over});
+  });
   CHECK(wrong == 0);
 }
 

@@ -16,7 +16,7 @@ struct AbortOutcome {
   Millis woken_after{0};
 };
 
-AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
+AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
   AbortOutcome outcome;
   std::promise<GlooBackend*> waiting;
   std::promise<void> aborted_twice;
@@ -40,13 +40,12 @@ AbortOutcome abort_rank_zero(int size, Over over, const CollectiveCall& call) {
     // The first abort may end both calls before the second has come: whoever aborts keeps the backend, as the engine does.
     aborted_twice.get_future().wait();
     finished.set_value();
-  }, {.over = over});
+  });
   return outcome;
 }
 
 TEST_CASE("Abort from another thread makes the running call fail with its reason", "[multi][collectives]") {
   const int size = GENERATE(2, 3, 5);
-  const Over over = GENERATE(Over::kFabric, Over::kStockTcp);
   std::vector<float> data(GENERATE(1U, 5000U, 1000000U));
   const OpType op = GENERATE(OpType::kAllreduce, OpType::kBroadcast, OpType::kBarrier, OpType::kAllgather,
                              OpType::kAlltoall, OpType::kReducescatter, OpType::kAdasum);
@@ -66,7 +65,7 @@ TEST_CASE("Abort from another thread makes the running call fail with its reason
     call.output = other.data();
   }
   INFO(size << " ranks, " << op_type_name(op) << " of " << data.size());
-  const AbortOutcome outcome = abort_rank_zero(size, over, call);
+  const AbortOutcome outcome = abort_rank_zero(size, call);
   CHECK(outcome.first.code() == StatusCode::kPeerLost);
   CHECK(outcome.first.message() == "rank 1 on host b is gone");
   CHECK(outcome.second.message() == "rank 1 on host b is gone");
@@ -82,25 +81,6 @@ TEST_CASE("A backend aborted before its first call never makes a context", "[mul
   backend.abort(Status::aborted("shut down"));
   CHECK(run_call(backend, {.op = OpType::kBarrier}).to_string() == "aborted: shut down");
   CHECK_FALSE(made);
-}
-
-TEST_CASE("Over stock Gloo a peer that never comes is a timeout, and the failure is sticky", "[multi][collectives]") {
-  std::vector<Status> first(2);
-  Status second;
-  run_ranks(
-      2,
-      [&](int rank, GlooBackend& backend) {
-        first[static_cast<std::size_t>(rank)] = run_call(backend, {.op = OpType::kBarrier});
-        if (rank == 1) return;
-        std::int32_t value = 1;
-        const CollectiveCall call{.dtype = DataType::kInt32, .output = &value, .count = 1};
-        first[0] = run_call(backend, call);
-        second = run_call(backend, call);
-      },
-      {Over::kStockTcp, Millis(300)});
-  CHECK(first[1].is_ok());
-  CHECK(first[0].code() == StatusCode::kTimeout);
-  CHECK(second.to_string() == first[0].to_string());
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 
 #include "runtime/base/thread.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
-#include "runtime/collectives/gloo/stock_tcp.h"
 #include "runtime/crypto/secret.h"
 #include "runtime/transport/fabric.h"
 
@@ -31,10 +30,6 @@ inline auto rank_counts(std::vector<int> all) {
 // A store in memory for N ranks in one process.
 class MemoryStore {
  public:
-  StockTcpStore view() {
-    return {[this](const std::string& key, const Bytes& value) { return put(key, value); },
-            [this](const std::string& key, Deadline deadline) { return wait(key, deadline); }};
-  }
   Status put(const std::string& key, const Bytes& value) {
     const std::lock_guard lock(mutex_);
     values_[key] = value;
@@ -54,8 +49,6 @@ class MemoryStore {
   std::condition_variable changed_;
   std::map<std::string, Bytes> values_;
 };
-
-enum class Over { kFabric, kStockTcp };  // our transport, or Gloo's
 
 // The address rows of our transport, from the store.
 class StoredRows final : public transport::RowSource {
@@ -77,13 +70,9 @@ class StoredRows final : public transport::RowSource {
 // What one rank's backend gets its context from. Outlives the backend.
 class ContextSource {
  public:
-  ContextSource(Over over, int rank, int size, MemoryStore& store, Millis timeout)
-      : over_(over), rank_(rank), size_(size), store_(store), timeout_(timeout), rows_(store) {}
+  ContextSource(int rank, int size, MemoryStore& store) : rank_(rank), size_(size), store_(store), rows_(store) {}
 
   Result<std::shared_ptr<gloo::Context>> make() {
-    if (over_ == Over::kStockTcp) {
-      return make_stock_tcp_context({rank_, size_, "127.0.0.1", "test", timeout_}, store_.view());
-    }
     transport::FabricOptions fabric_options;
     fabric_options.rank = rank_;
     fabric_options.size = size_;
@@ -97,18 +86,14 @@ class ContextSource {
   }
 
  private:
-  Over over_;
   int rank_;
   int size_;
   MemoryStore& store_;
-  Millis timeout_;
   StoredRows rows_;
   std::unique_ptr<transport::Fabric> fabric_;
 };
 
 struct RunOptions {
-  Over over = Over::kFabric;
-  Millis timeout{20000};
   GlooBackendOptions::Ring ring = GlooBackendOptions::Ring::kOurs;
   int adasum_local_size = 1;
   bool deterministic = false;
@@ -123,10 +108,12 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
   std::vector<std::jthread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](const std::stop_token&) {
-      ContextSource source(options.over, rank, size, store, options.timeout);
+      ContextSource source(rank, size, store);
       {
-        const GlooBackendOptions backend_options{options.timeout, options.ring, options.adasum_local_size,
-                                                 options.deterministic};
+        GlooBackendOptions backend_options;
+        backend_options.ring = options.ring;
+        backend_options.adasum_local_size = options.adasum_local_size;
+        backend_options.deterministic = options.deterministic;
         GlooBackend backend([&] { return source.make(); }, backend_options);
         body(rank, backend);
         all_done.arrive_and_wait();

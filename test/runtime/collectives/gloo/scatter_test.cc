@@ -46,7 +46,6 @@ TEST_CASE("Alltoall brings every part to its rank", "[multi][collectives]") {
   const std::string shape = GENERATE("one each", "rank + 1 each", "a rank sends nothing", "a rank receives nothing",
                                      "large", "nothing");
   const DataType dtype = GENERATE(DataType::kBool, DataType::kInt16, DataType::kFloat64);
-  const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
   const std::size_t element = element_size(dtype);
   std::vector<std::string> problems(static_cast<std::size_t>(size));
   run_ranks(size, [&](int rank, GlooBackend& backend) {
@@ -66,7 +65,7 @@ TEST_CASE("Alltoall brings every part to its rank", "[multi][collectives]") {
     output.pop_back();
     if (output != expected) problem += " wrong output";
     if (input != before) problem += " changed the input";
-  }, {.over = over});
+  });
   INFO(size << " ranks, " << shape << ", " << data_type_name(dtype));
   for (const std::string& problem : problems) CHECK(problem == "");
 }
@@ -98,7 +97,7 @@ std::vector<T> input_of(int rank, std::int64_t count) {
 }
 
 template <typename T>
-void check_reducescatter(int size, const Counts& counts, DataType dtype, ReduceOp op, Over over, bool in_place) {
+void check_reducescatter(int size, const Counts& counts, DataType dtype, ReduceOp op, bool in_place) {
   std::vector<std::string> problems(static_cast<std::size_t>(size));
   std::vector<T> expected = input_of<T>(0, sum(counts));
   for (int rank = 1; rank < size; ++rank) {
@@ -118,7 +117,7 @@ void check_reducescatter(int size, const Counts& counts, DataType dtype, ReduceO
     problem += status.message();
     if (!std::equal(output, output + own, expected.begin() + static_cast<std::ptrdiff_t>(before))) problem += " wrong";
     if (!in_place && (elsewhere.back() != T{99} || input != unchanged)) problem += " wrote elsewhere";
-  }, {.over = over});
+  });
   for (const std::string& problem : problems) CHECK(problem == "");
 }
 
@@ -132,17 +131,16 @@ TEST_CASE("Reducescatter gives each rank its part of the reduction", "[multi][co
   if (size > 3 && (shape == "many rounds" || op == ReduceOp::kMax || size == 5 || size == 7)) return;
 #endif
   INFO(size << " ranks, " << shape << ", " << reduce_op_name(op) << (in_place ? ", in place" : ""));
-  const Over over = size == 3 ? Over::kStockTcp : Over::kFabric;
-  check_reducescatter<float>(size, parts_for(shape, size), DataType::kFloat32, op, over, in_place);
+  check_reducescatter<float>(size, parts_for(shape, size), DataType::kFloat32, op, in_place);
 }
 
 TEST_CASE("Reducescatter knows the integer types", "[multi][collectives]") {
   const int size = GENERATE(2, 3, 4);
   const std::string shape = GENERATE("one more for the first", "large");
   const Counts counts = parts_for(shape, size);
-  check_reducescatter<std::uint8_t>(size, counts, DataType::kUint8, ReduceOp::kProduct, Over::kFabric, false);
-  check_reducescatter<std::int32_t>(size, counts, DataType::kInt32, ReduceOp::kSum, Over::kFabric, true);
-  check_reducescatter<std::int64_t>(size, counts, DataType::kInt64, ReduceOp::kMin, Over::kFabric, false);
+  check_reducescatter<std::uint8_t>(size, counts, DataType::kUint8, ReduceOp::kProduct, false);
+  check_reducescatter<std::int32_t>(size, counts, DataType::kInt32, ReduceOp::kSum, true);
+  check_reducescatter<std::int64_t>(size, counts, DataType::kInt64, ReduceOp::kMin, false);
 }
 
 TEST_CASE("Counts that do not fit the ranks are an error, not a wait", "[multi][collectives]") {

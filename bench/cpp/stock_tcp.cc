@@ -1,4 +1,4 @@
-#include "runtime/collectives/gloo/stock_tcp.h"
+#include "bench/cpp/stock_tcp.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -18,7 +18,7 @@
 #include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 
-namespace hvd::collectives {
+namespace hvd::bench {
 namespace {
 
 // Our store in Gloo's clothes; an error becomes the exception that make_stock_tcp_context catches.
@@ -149,4 +149,4 @@ Result<std::shared_ptr<gloo::Context>> make_stock_tcp_context(const StockTcpOpti
   }
 }
 
-}  // namespace hvd::collectives
+}  // namespace hvd::bench
