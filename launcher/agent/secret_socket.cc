@@ -17,6 +17,8 @@
 namespace hvd::launcher {
 namespace {
 
+constexpr Millis kAcceptPause{50};
+
 std::string random_name() {
   std::array<std::uint8_t, rendezvous::kAgentSocketRandomBytes> raw;
   crypto::random_bytes(raw);
@@ -119,7 +121,8 @@ class SecretSocket::Client {
 
 SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name,
                            OnNotice on_notice)
-    : loop_(loop), secret_(secret), name_(std::move(name)), on_notice_(std::move(on_notice)) {}
+    : loop_(loop), secret_(secret), name_(std::move(name)), on_notice_(std::move(on_notice)),
+      resume_(loop.get(), [this] { watch(); }) {}
 SecretSocket::~SecretSocket() = default;
 
 Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& secret,
@@ -142,7 +145,12 @@ void SecretSocket::watch() {
 void SecretSocket::accept_all() {
   while (clients_.size() < kMaxClients) {
     Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.valid()) return;
+    if (!fd.valid() && (errno == EINTR || errno == ECONNABORTED)) continue;
+    if (!fd.valid() && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    if (!fd.valid()) {  // out of descriptors: the client stays in the backlog, and watching it on would spin
+      uv_poll_stop(poll_.get());
+      return resume_.start(kAcceptPause);
+    }
     if (!same_uid(fd.get())) continue;
     auto client = std::make_unique<Client>(*this, std::move(fd));
     if (client->start()) clients_.push_back(std::move(client));

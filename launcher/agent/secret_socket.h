@@ -46,6 +46,7 @@ class SecretSocket {
   Fd listener_;
   UvHandle<uv_poll_t> poll_;
   std::vector<std::unique_ptr<Client>> clients_;
+  loop::Timer resume_;  // accepting again after the process ran out of descriptors
 };
 
 }  // namespace hvd::launcher

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -63,6 +64,17 @@ Status finish_connect(const Fd& fd, const Deadline& deadline, int wake_fd) {
   return error == 0 ? Status::ok() : socket_error("connect", error);
 }
 
+// Anybody can listen under an abstract name that is free.
+Status check_peer(const Fd& fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return Status::from_errno("SO_PEERCRED", errno);
+  if (peer.uid == geteuid()) return Status::ok();
+  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) +
+                              ", this process under uid " + std::to_string(geteuid()));
+}
+
 }  // namespace
 
 Status wait_for(int fd, short events, const Deadline& deadline, int wake_fd) {
@@ -117,6 +129,7 @@ Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, i
     if (Status woken = wait_for(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout)
       return woken;
   }
+  HVD_RETURN_IF_ERROR(check_peer(fd));
   return fd;
 }
 

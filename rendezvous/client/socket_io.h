@@ -18,7 +18,7 @@ namespace hvd::rendezvous {
 // `host` is a numeric address. TCP_NODELAY is set.
 Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline,
                        int wake_fd);
-// `name` without the leading NUL byte.
+// `name` without the leading NUL byte. The listener runs under our own uid, else kPrecondition.
 Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, int wake_fd);
 
 Status send_all(const Fd& fd, ByteSpan bytes, const Deadline& deadline, int wake_fd);

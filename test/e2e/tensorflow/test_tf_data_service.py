@@ -73,7 +73,7 @@ def test_dispatchers_run_on_the_training_side(
 
 
 ONE_PROCESS = """
-import sys, threading
+import os, sys, threading
 import pytest
 import tensorflow as tf
 import horovod.tensorflow as hvd
@@ -100,8 +100,19 @@ with pytest.raises(ValueError, match="multiple"):
     main(2, "compute", sys.argv[2], 30)
 with open(sys.argv[2], "w") as file:
     file.write("{}")
+for mode in (0o640, 0o604, 0o620):
+    os.chmod(sys.argv[2], mode)
+    with pytest.raises(ValueError, match=f"has mode {mode:04o}, expected no permission for others"):
+        TfDataServiceConfig.read(sys.argv[2])
+os.chmod(sys.argv[2], 0o600)
 with pytest.raises(ValueError, match="no configuration"):
     TfDataServiceConfig.read(sys.argv[2])
+os.symlink(sys.argv[1], sys.argv[2] + ".link")
+with pytest.raises(ValueError, match="symbolic link"):
+    TfDataServiceConfig.read(sys.argv[2] + ".link")
+os.mkfifo(sys.argv[2] + ".pipe", 0o600)
+with pytest.raises(ValueError, match="not a regular file"):
+    TfDataServiceConfig.read(sys.argv[2] + ".pipe")
 
 # main() runs in a thread and leaves Horovod alone.
 hvd.init()

@@ -1,12 +1,15 @@
 #include "launcher/agent/secret_socket.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <array>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <future>
 #include <set>
 
@@ -92,6 +95,32 @@ TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[a
   for (std::size_t i = 0; i < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
   // All places are taken: this one is served only when they have been freed.
   CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
+}
+
+TEST_CASE("SecretSocket does not spin while the process is out of descriptors, and serves afterwards", "[agent]") {
+  MainLoop loop;
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  const Fd waiting = connect_to(socket->name());
+  REQUIRE(write_all(waiting.get(), kRequest.data(), kRequest.size()).is_ok());
+  loop::Timer stop(loop.get(), [&] { loop.stop(); });
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const int next = ::dup(waiting.get());  // the lowest free number: no descriptor can be made from here on
+  ::close(next);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  const std::clock_t start = std::clock();
+  stop.start(Millis(200));
+  loop.run();
+  const double busy = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(busy < 0.1);
+  const auto answer = serve(loop, [&] {
+    std::array<char, rendezvous::kAgentAnswerBytes> bytes{};
+    return ::recv(waiting.get(), bytes.data(), bytes.size(), MSG_WAITALL);
+  });
+  CHECK(answer == static_cast<ssize_t>(rendezvous::kAgentAnswerBytes));
 }
 
 TEST_CASE("SecretSocket names are random", "[agent]") {

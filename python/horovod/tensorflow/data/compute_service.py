@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -85,14 +87,37 @@ class TfDataServiceConfig:
 
     @staticmethod
     def read(filename: str, wait_for_file_creation: bool = False) -> TfDataServiceConfig:
-        """Reads what write() wrote; may wait, for ever, until there is such a file. ValueError for another file."""
+        """Reads what write() wrote; may wait, for ever, until there is such a file.
+
+        ValueError for another file, and for one that somebody else may have written or read: its key opens the service.
+        """
         while wait_for_file_creation and not os.path.exists(filename):
             time.sleep(_POLL_S)
-        text = Path(filename).read_text()
+        text = _read_private(filename)
         try:
             return TfDataServiceConfig.from_dict(json.loads(text))
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{filename} is no configuration of a compute service: {error!r}") from error
+
+
+def _read_private(filename: str) -> str:
+    """The text of a file of this user that others may not touch, as for HOROVOD_SECRET_FILE. ValueError for another."""
+    try:  # O_NONBLOCK: opening a pipe must not wait for its writer
+        descriptor = os.open(filename, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{filename} is a symbolic link, expected a regular file") from error
+        raise
+    with os.fdopen(descriptor) as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError(f"{filename} is not a regular file")
+        if status.st_uid != os.geteuid():
+            raise ValueError(f"{filename} belongs to uid {status.st_uid}, expected the own uid {os.geteuid()}")
+        if status.st_mode & 0o077:
+            mode = stat.S_IMODE(status.st_mode)
+            raise ValueError(f"{filename} has mode {mode:04o}, expected no permission for others (chmod 600)")
+        return file.read()
 
 
 def _start_dispatcher(client: ComputeClient, number: int) -> Any:

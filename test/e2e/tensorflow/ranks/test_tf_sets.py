@@ -14,6 +14,7 @@ import tensorflow as tf
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_tfk
 from horovod._common import objects
+from horovod.common.exceptions import HorovodInternalError
 from tf_world import MODES, array, assert_usable, eagerly, in_function, of_rank, same, total
 
 pytestmark = pytest.mark.usefixtures("several_ranks")
@@ -200,7 +201,7 @@ def test_an_object_whose_seal_is_wrong_is_not_unpickled() -> None:
             hvd.broadcast(np.frombuffer(payload, dtype=np.uint8), 0, name="sealed.t")
     else:
         for _ in range(2):
-            with pytest.raises(hvd.HorovodInternalError, match=r"from rank 0 .*seal"):
+            with pytest.raises(HorovodInternalError, match=r"from rank 0 .*seal"):
                 hvd.broadcast_object(None, 0, name="sealed")
 
 
