@@ -19,7 +19,7 @@ Status too_few_slots(const std::vector<HostSpec>& hosts, int needed, std::int64_
   std::string list = host_list_text(hosts);
   if (list.size() > kMaxListed) list = list.substr(0, kMaxListed) + "...";
   return Status::invalid_argument("the job needs " + count_text(needed, "slot") + " but the hosts have " +
-                                  std::to_string(slots) + ": " + list);
+                                  std::to_string(slots) + " (name:N gives a host N of them): " + list);
 }
 
 // Fills in local and cross numbers of hosts that already know how many ranks each holds. For the ranks of one local

@@ -130,7 +130,8 @@ Result<int> parse_port(std::string_view text) { return parse_number(text, "port"
 Result<HostSpec> parse_entry(std::string_view text) {
   HVD_ASSIGN_OR_RETURN(PlaceText place, parse_place(text));
   if (place.first_number.empty()) {
-    return Status::invalid_argument("the number of slots is missing (write " + place.host.name + ":1 for one)");
+    place.host.slots = 1;
+    return place.host;
   }
   const bool has_port = !place.second_number.empty();
   if (has_port) {
@@ -138,6 +139,27 @@ Result<HostSpec> parse_entry(std::string_view text) {
   }
   HVD_ASSIGN_OR_RETURN(place.host.slots, parse_slots(has_port ? place.second_number : place.first_number));
   return place.host;
+}
+
+Status HostTable::add(const HostSpec& host) {
+  const auto [known, is_new] = index_.emplace(host.name, hosts_.size());
+  if (is_new) {
+    if (hosts_.size() == kMaxHosts) return Status::invalid_argument("more than 65536 hosts");
+    hosts_.push_back(host);
+    return Status::ok();
+  }
+  HostSpec& first = hosts_[known->second];
+  if (first.user != host.user || first.port != host.port) {
+    return Status::invalid_argument("host " + quoted(host.name) +
+                                    " was named before with another user or port; name it with the same ones");
+  }
+  if (first.slots + host.slots > kMaxSlotsPerHost) {
+    return Status::invalid_argument("host " + quoted(host.name) + " has " + std::to_string(first.slots + host.slots) +
+                                    " slots with its earlier mentions; the limit is " +
+                                    std::to_string(kMaxSlotsPerHost));
+  }
+  first.slots += host.slots;
+  return Status::ok();
 }
 
 }  // namespace hvd::launcher

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "launcher/hosts/host_spec.h"
 #include "runtime/base/status.h"
@@ -22,7 +26,20 @@ Result<PlaceText> parse_place(std::string_view text);
 Result<int> parse_slots(std::string_view text);  // 1..4096
 Result<int> parse_port(std::string_view text);   // 1..65535
 
-// An entry that ends in its slots: `place[:port]:slots`.
+// `place[:port]:slots`, or a place alone, which has one slot.
 Result<HostSpec> parse_entry(std::string_view text);
+
+// The hosts in the order in which they are first named. A host that is named again adds its slots to the first mention,
+// because its name is the key by which ranks find their host. Externally synchronised.
+class HostTable {
+ public:
+  // An error when two mentions of one host give it different users or ports, or when there are too many hosts or slots.
+  Status add(const HostSpec& host);
+  const std::vector<HostSpec>& hosts() const { return hosts_; }
+
+ private:
+  std::vector<HostSpec> hosts_;
+  std::unordered_map<std::string, std::size_t> index_;  // of each name in hosts_
+};
 
 }  // namespace hvd::launcher

@@ -1,7 +1,5 @@
 #include "launcher/hosts/host_list.h"
 
-#include <unordered_map>
-
 #include "launcher/hosts/host_grammar.h"
 #include "runtime/config/parse_value.h"
 
@@ -9,25 +7,19 @@ namespace hvd::launcher {
 
 Result<std::vector<HostSpec>> parse_host_list(std::string_view text) {
   if (text.size() > kMaxHostTextBytes) return Status::invalid_argument("the host list is longer than 4 MiB");
-  std::vector<HostSpec> hosts;
-  std::unordered_map<std::string, std::size_t> seen;  // name -> number of its entry, from 1
+  HostTable table;
+  std::size_t number = 0;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(',', at), text.size());
     const std::string_view entry = config::trim(text.substr(at, end - at));
     at = end + 1;
-    const std::string where = "host list, entry " + std::to_string(hosts.size() + 1) + " " + config::quoted(entry);
-    if (hosts.size() == kMaxHosts) return Status::invalid_argument(where + ": more than 65536 hosts");
+    const std::string where = "host list, entry " + std::to_string(++number) + " " + config::quoted(entry);
     if (entry.empty()) return Status::invalid_argument(where + ": empty; expected name:slots");
-    Result<HostSpec> host = parse_entry(entry);
-    if (!host.is_ok()) return host.status().annotate(where);
-    const auto [first, is_new] = seen.emplace(host.value().name, hosts.size() + 1);
-    if (!is_new) {
-      return Status::invalid_argument(where + ": the host is entry " + std::to_string(first->second) +
-                                      " already; add up its slots in one entry");
-    }
-    hosts.push_back(std::move(host).value());
+    const Result<HostSpec> host = parse_entry(entry);
+    const Status added = host.is_ok() ? table.add(host.value()) : host.status();
+    if (!added.is_ok()) return added.annotate(where);
   }
-  return hosts;
+  return table.hosts();
 }
 
 std::string host_list_text(const std::vector<HostSpec>& hosts) {

@@ -17,9 +17,10 @@ inline constexpr std::size_t kMaxHostTextBytes = 4u << 20;
 // Grammar (docs/design/hosts-and-command-line.md):
 //   place   = [user "@"] host
 //   host    = name | IPv4 | "[" IPv6 "]"         (the brackets are syntax: HostSpec::name is without them)
-//   entry   = place [":" port] ":" slots         (-H, separated by commas; also a line of a hostfile)
-//   line    = place [":" port] {blank "slots=" N | blank "port=" P}      ("slots" is required, each at most once)
-// So the last `:number` is the slots unless `slots=` gives them, and a number before it is the ssh port.
+//   entry   = place [[":" port] ":" slots]       (-H, separated by commas; also a line of a hostfile)
+//   line    = place [":" port] {blank "slots=" N | blank "port=" P | blank "max_slots=" N}       (each at most once)
+// So the last `:number` is the slots unless a key follows, and a number before it is the ssh port. Without a number of
+// slots there is one, and a host that is named again adds its slots to the first mention, as in Open MPI.
 // Nothing that could be an ssh option, a shell word or a control character passes: names are what ssh sees.
 
 // The value of -H. Errors name the entry.

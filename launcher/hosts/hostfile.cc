@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <unordered_map>
 
 #include "launcher/hosts/host_grammar.h"
 #include "launcher/hosts/host_list.h"
@@ -42,17 +41,14 @@ Status parse_key(std::string_view word, HostSpec& host) {
   const std::string_view value = equals == std::string_view::npos ? "" : word.substr(equals + 1);
   if (equals != std::string_view::npos && key == "slots") return set_once(host.slots, key, parse_slots(value));
   if (equals != std::string_view::npos && key == "port") return set_once(host.port, key, parse_port(value));
+  // Open MPI's limit for more processes than slots, which are never started here.
+  if (key == "max_slots" || key == "max-slots") return parse_slots(value).status();
   return Status::invalid_argument("unexpected " + config::quoted(word) + "; a line is `name slots=N [port=P]`");
 }
 
 Result<HostSpec> parse_line(std::string_view line) {
   const std::string first = take_word(line);
-  if (line.empty()) {
-    if (first.find(':') == std::string::npos && first.find('=') == std::string::npos) {
-      return Status::invalid_argument("the number of slots is missing; a line is `name slots=N [port=P]`");
-    }
-    return parse_entry(first);  // name:slots, as in -H
-  }
+  if (line.empty()) return parse_entry(first);  // name or name:slots, as in -H
   HVD_ASSIGN_OR_RETURN(const PlaceText place, parse_place(first));
   HostSpec host = place.host;
   if (!place.second_number.empty()) {
@@ -65,7 +61,7 @@ Result<HostSpec> parse_line(std::string_view line) {
     const std::string word = take_word(line);
     HVD_RETURN_IF_ERROR(parse_key(word, host));
   }
-  if (host.slots == 0) return Status::invalid_argument("slots=N is missing");
+  if (host.slots == 0) host.slots = 1;
   return host;
 }
 
@@ -74,8 +70,7 @@ Result<HostSpec> parse_line(std::string_view line) {
 Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_view file) {
   if (text.size() > kMaxHostTextBytes) return Status::invalid_argument(std::string(file) + ": longer than 4 MiB");
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the byte order mark of Windows editors
-  std::vector<HostSpec> hosts;
-  std::unordered_map<std::string, std::size_t> seen;  // name -> its line
+  HostTable table;
   std::size_t number = 0;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -85,19 +80,12 @@ Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_
     ++number;
     if (line.empty()) continue;
     const std::string where = std::string(file) + ":" + std::to_string(number);
-    if (hosts.size() == kMaxHosts) return Status::invalid_argument(where + ": more than 65536 hosts");
-    Result<HostSpec> host = parse_line(line);
-    if (!host.is_ok()) return host.status().annotate(where);
-    const auto [first, is_new] = seen.emplace(host.value().name, number);
-    if (!is_new) {
-      return Status::invalid_argument(where + ": host " + config::quoted(host.value().name) +
-                                      " is on line " + std::to_string(first->second) +
-                                      " already; add up its slots in one line");
-    }
-    hosts.push_back(std::move(host).value());
+    const Result<HostSpec> host = parse_line(line);
+    const Status added = host.is_ok() ? table.add(host.value()) : host.status();
+    if (!added.is_ok()) return added.annotate(where);
   }
-  if (hosts.empty()) return Status::invalid_argument(std::string(file) + ": no host in it");
-  return hosts;
+  if (table.hosts().empty()) return Status::invalid_argument(std::string(file) + ": no host in it");
+  return table.hosts();
 }
 
 Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {

@@ -57,9 +57,9 @@ TEST_CASE("Every rank carries the size of the job", "[unit][hosts]") {
 }
 
 TEST_CASE("Too few slots is an error with both numbers and the hosts", "[unit][hosts]") {
-  REQUIRE(placed("a:2,u@b:1", 4) == "error: the job needs 4 slots but the hosts have 3: a:2,u@b:1");
+  REQUIRE(placed("a:2,u@b:1", 4) == "error: the job needs 4 slots but the hosts have 3 (name:N gives a host N of them): a:2,u@b:1");
   REQUIRE(placed("a:2", 0) == "error: the number of processes must be at least 1, not 0");
-  REQUIRE(allocate({}, 1).status().message() == "the job needs 1 slot but the hosts have 0: ");
+  REQUIRE(allocate({}, 1).status().message() == "the job needs 1 slot but the hosts have 0 (name:N gives a host N of them): ");
 }
 
 TEST_CASE("A long host list is cut in the error", "[unit][hosts]") {

@@ -35,6 +35,13 @@ TEST_CASE("A host list gives every host its name, user, port and slots", "[unit]
   REQUIRE(parse_host_list("my_node:1").value() == std::vector<HostSpec>{host("my_node", 1)});
 }
 
+TEST_CASE("A host without slots has one, and a host that is named again adds up", "[unit][hosts]") {
+  REQUIRE(parse_host_list("a,u@b,[::1]").value() ==
+          std::vector<HostSpec>{host("a", 1), host("b", 1, "u"), host("::1", 1)});
+  REQUIRE(parse_host_list("a,b:2,a,a:3").value() == std::vector<HostSpec>{host("a", 5), host("b", 2)});
+  REQUIRE(parse_host_list("u@a:22:1,u@a:22:2").value() == std::vector<HostSpec>{host("a", 3, "u", 22)});
+}
+
 TEST_CASE("host_list_text is read back as the same hosts", "[unit][hosts]") {
   const std::vector<HostSpec> hosts{host("a", 2), host("::1", 4096, "u.v", 65535), host("10.0.0.1", 1, "", 22)};
   REQUIRE(host_list_text(hosts) == "a:2,u.v@[::1]:65535:4096,10.0.0.1:22:1");
@@ -42,14 +49,15 @@ TEST_CASE("host_list_text is read back as the same hosts", "[unit][hosts]") {
 }
 
 TEST_CASE("A malformed host list is an error that names the entry", "[unit][hosts]") {
-  REQUIRE(error_of("a") == "host list, entry 1 'a': the number of slots is missing (write a:1 for one)");
   REQUIRE(error_of("a:2,b:x") == "host list, entry 2 'b:x': 'x' is not a number of slots from 1 to 4096");
   REQUIRE(error_of("").find("entry 1 ''") != std::string::npos);
   REQUIRE(error_of("a:2,,b:1").find("entry 2 ''") != std::string::npos);
   REQUIRE(error_of("a:2,").find("entry 2 ''") != std::string::npos);
-  REQUIRE(error_of("a:1,b:1,a:3").find("entry 3 'a:3': the host is entry 1 already") != std::string::npos);
+  REQUIRE(error_of("a:1,b:1,u@a:3") ==
+          "host list, entry 3 'u@a:3': host 'a' was named before with another user or port; name it with the same ones");
+  REQUIRE(error_of("a:4096,b,a").ends_with("host 'a' has 4097 slots with its earlier mentions; the limit is 4096"));
   for (const char* bad : {"a:0", "a:4097", "a:-1", "a:+1", "a: 1", "a:", ":2", "a:1:2:3", "a::2", "a:0:2", "a:65536:2",
-                          "10.0.0.256:1", "1.2.3:1", "[::1:2", "[::1]", "[::g]:1", "[10.0.0.1]:1", "[::1]x:1", "@a:1",
+                          "10.0.0.256:1", "1.2.3:1", "[::1:2", "[::g]:1", "[10.0.0.1]:1", "[::1]x:1", "@a:1",
                           "a@b@c:1", "a.:1", ".a:1", "a..b:1", "-a:1", "a-:1"}) {
     error_of(bad);
   }
