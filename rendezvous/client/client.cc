@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "rendezvous/client/caller.h"
 #include "rendezvous/protocol/bodies.h"
@@ -15,8 +16,8 @@ namespace {
 constexpr Millis kShortestPoll{20};
 
 // How long the server shall wait, so that its answer arrives before the deadline.
-Millis poll_length(const Deadline& deadline) {
-  return std::clamp(deadline.remaining() - kShortestPoll, Millis(0), kMaxLongPoll);
+Millis poll_length(const Deadline& deadline, Millis longest) {
+  return std::clamp(deadline.remaining() - kShortestPoll, Millis(0), longest);
 }
 
 Result<Route> key_route(Action action, const std::string& scope, const std::string& key) {
@@ -32,10 +33,10 @@ Route fixed_route(Action action) { return {.action = action, .scope = "", .key =
 // The calls, their polls and their parts, on top of what Caller does for each. Thread-safe.
 class Client::Impl {
  public:
-  explicit Impl(const ClientOptions& options) : caller_(options) {}
+  explicit Impl(const ClientOptions& options) : caller_(options), long_poll_(options.long_poll) {}
 
   Caller& caller() { return caller_; }
-  Result<std::uint64_t> join(JoinBody body, const Deadline& deadline);
+  Result<std::uint64_t> join(JoinBody body, const Deadline& deadline, OnSlow on_slow);
   Status change(const Route& route, ByteSpan value, const Deadline& deadline);
   Result<Bytes> wait(Route route, const Deadline& deadline);
   Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope,
@@ -44,20 +45,25 @@ class Client::Impl {
 
  private:
   Caller caller_;
+  const Millis long_poll_;
 };
 
-Result<std::uint64_t> Client::Impl::join(JoinBody body, const Deadline& deadline) {
+Result<std::uint64_t> Client::Impl::join(JoinBody body, const Deadline& deadline, OnSlow on_slow) {
   const Route route = fixed_route(Action::kJoin);
   HVD_ASSIGN_OR_RETURN(Caller::Lease lease, caller_.take(Caller::Lane::kLong, route, deadline));
   const TimePoint start = SteadyClock::now();
   while (true) {
-    body.wait = poll_length(deadline);
+    body.wait = poll_length(deadline, long_poll_);
     const auto answer = caller_.call(lease, route, encode_join(body), body.wait, deadline);
     if (answer.is_ok() && answer.value().status == 200) return decode_epoch(answer.value().body);
-    if (answer.is_ok() && deadline.remaining() > kShortestPoll) continue;
+    const auto not_yet = answer.is_ok() ? decode_not_yet(answer.value().body) : answer.status();
+    if (not_yet.is_ok() && deadline.remaining() > kShortestPoll) {
+      if (on_slow && not_yet.value().first_rank == body.rank) std::exchange(on_slow, {})(not_yet.value().missing);
+      continue;
+    }
     lease.hang_up();  // whatever the server holds of this join, nobody waits for it any more
-    if (!answer.is_ok()) return answer.status();
-    return Status::timeout(caller_.place(route) + ": " + std::string(as_text(answer.value().body)) +
+    if (!not_yet.is_ok()) return not_yet.status();
+    return Status::timeout(caller_.place(route) + ": " + not_yet.value().missing +
                            " (tried for " + seconds_text(SteadyClock::now() - start) + ")");
   }
 }
@@ -71,7 +77,7 @@ Result<Bytes> Client::Impl::wait(Route route, const Deadline& deadline) {
   HVD_ASSIGN_OR_RETURN(Caller::Lease lease, caller_.take(Caller::Lane::kLong, route, deadline));
   const TimePoint start = SteadyClock::now();
   while (true) {
-    route.wait = poll_length(deadline);
+    route.wait = poll_length(deadline, long_poll_);
     HVD_ASSIGN_OR_RETURN(HttpResponse answer, caller_.call(lease, route, {}, route.wait, deadline));
     if (answer.status == 200) return std::move(answer.body);
     if (deadline.remaining() <= kShortestPoll) {
@@ -107,7 +113,7 @@ Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>(opti
 Client::~Client() = default;
 
 Result<std::uint64_t> Client::join(const std::string& group, int rank, int size, ByteSpan row,
-                                   Deadline deadline) {
+                                   Deadline deadline, const OnSlow& on_slow) {
   HVD_RETURN_IF_ERROR(impl_->caller().check_usable());
   HVD_RETURN_IF_ERROR(check_label("group", group));
   if (row.size() > kMaxRowBytes) {
@@ -120,7 +126,7 @@ Result<std::uint64_t> Client::join(const std::string& group, int rank, int size,
                       .size = size,
                       .nonce = random_nonce(),
                       .row = Bytes(row.begin(), row.end())},
-                     deadline);
+                     deadline, on_slow);
 }
 
 Status Client::put(const std::string& scope, const std::string& key, ByteSpan value,

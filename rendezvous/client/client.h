@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "rendezvous/protocol/limits.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
@@ -19,6 +21,7 @@ struct ClientOptions {
   crypto::Secret secret;  // the job secret; the client derives its own key
   std::string name;  // "rank 3", for the server's messages; at most kMaxClientNameBytes printable
                      // characters
+  Millis long_poll = kMaxLongPoll;  // the longest wait of one request
 };
 
 // A rank's access to the rendezvous store. Owned by the Session; thread-safe. It has two
@@ -40,8 +43,11 @@ class Client {
 
   // Brings `row` to the group and waits until all `size` ranks are there; every one gets the same
   // new epoch. The rows are then under scope_of_epoch(epoch), key std::to_string(rank).
+  // `on_slow(missing)`: called once when a long poll has ended without the others, in the process
+  // of the lowest rank that waits; the text says who is missing.
+  using OnSlow = std::function<void(const std::string&)>;
   Result<std::uint64_t> join(const std::string& group, int rank, int size, ByteSpan row,
-                             Deadline deadline);
+                             Deadline deadline, const OnSlow& on_slow = {});
 
   // Keys are write-once: the same value again succeeds, another one is kPrecondition.
   Status put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline);

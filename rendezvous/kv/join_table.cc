@@ -159,6 +159,10 @@ std::string JoinTable::describe_missing(MemberId member) const {
   return text;
 }
 
+int JoinTable::first_rank(MemberId member) const {
+  return *groups_.at(members_.at(member).first).seen.begin();
+}
+
 bool JoinTable::is_current(std::uint64_t epoch) const {
   return epoch != 0 && std::ranges::any_of(groups_, [epoch](const auto& entry) {
            return entry.second.epoch == epoch;

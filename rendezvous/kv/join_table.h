@@ -74,6 +74,9 @@ class JoinTable {
   // joined: 1, 3". Empty when the member waits in no group.
   std::string describe_missing(MemberId member) const;
 
+  // The lowest rank that has joined the member's open round. Requires: the member waits in a group.
+  int first_rank(MemberId member) const;
+
   // True while `epoch` is the latest of its group.
   bool is_current(std::uint64_t epoch) const;
   std::uint64_t last_epoch() const { return last_epoch_; }

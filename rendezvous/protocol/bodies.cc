@@ -94,6 +94,22 @@ Result<std::uint64_t> decode_epoch(ByteSpan bytes) {
   return epoch;
 }
 
+Bytes encode_not_yet(const NotYetBody& body) {
+  ByteWriter writer;
+  writer.put_string(body.missing);
+  writer.put<std::int32_t>(body.first_rank);
+  return writer.take();
+}
+
+Result<NotYetBody> decode_not_yet(ByteSpan bytes) {
+  ByteReader reader(bytes);
+  NotYetBody body;
+  body.missing = reader.get_string(kMaxBodyBytes);
+  body.first_rank = reader.get<std::int32_t>();
+  HVD_RETURN_IF_ERROR(reader.finish("join answer"));
+  return body;
+}
+
 Bytes encode_get_many(const GetManyBody& body) {
   ByteWriter writer;
   writer.put_string(body.scope);

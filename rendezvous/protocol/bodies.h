@@ -27,8 +27,8 @@ Bytes encode_session(const SessionBody& body);
 Result<SessionBody> decode_session(ByteSpan bytes);
 Result<Nonce> decode_session_answer(ByteSpan bytes);
 
-// POST /v1/join. Answered 200 with the epoch (u64), 202 with a text (who is missing) when `wait`
-// was not enough, or an error.
+// POST /v1/join. Answered 200 with the epoch (u64), 202 with a NotYetBody when `wait` was not
+// enough, or an error.
 struct JoinBody {
   std::string group;
   int rank = 0;
@@ -41,6 +41,12 @@ Bytes encode_join(const JoinBody& body);
 Result<JoinBody> decode_join(ByteSpan bytes);
 Bytes encode_epoch(std::uint64_t epoch);
 Result<std::uint64_t> decode_epoch(ByteSpan bytes);
+struct NotYetBody {
+  int first_rank = -1;  // the lowest that has joined: one rank may speak for all that wait
+  std::string missing;  // for people
+};
+Bytes encode_not_yet(const NotYetBody& body);
+Result<NotYetBody> decode_not_yet(ByteSpan bytes);
 
 // POST /v1/mget. The answer holds values for the first so many keys, as many as fit into a body and
 // at least one; the client asks again for the rest.

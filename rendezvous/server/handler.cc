@@ -164,11 +164,11 @@ void Handler::file_rows(const JoinOutcome& joined, Outcome& outcome) {
 }
 
 Reply Handler::expire(ConnectionId connection) {
-  const std::string missing = joins_.describe_missing(connection);
+  NotYetBody body{.missing = joins_.describe_missing(connection)};
+  if (!body.missing.empty()) body.first_rank = joins_.first_rank(connection);
   forget(connection);
-  if (missing.empty()) return {kNotThere, {}};
-  const ByteSpan text = as_bytes(missing);
-  return {kNotYet, Bytes(text.begin(), text.end())};
+  if (body.missing.empty()) return {kNotThere, {}};
+  return {kNotYet, encode_not_yet(body)};
 }
 
 void Handler::forget(ConnectionId connection) {

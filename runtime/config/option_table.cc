@@ -35,6 +35,9 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 300 s), how long a running collective may "
      "make no progress; 0 stands for the default", 0, kMaxSeconds},
+    {"HOROVOD_START_TIMEOUT", "", K::kInteger, &C::start_timeout,
+     "seconds until every host must have answered the launcher (unset: 30), and that ranks wait for each other in "
+     "init() (unset: HOROVOD_GLOO_TIMEOUT_SECONDS when that is set, else 600; never less than that)", 1, kMaxSeconds},
     {"HOROVOD_AGENT", "", K::kText, &C::agent_socket,
      "abstract socket of the agent that serves the job secret; set by the agent"},
     {"HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,
@@ -43,6 +46,9 @@ constexpr OptionRow kRows[] = {
      kInf, "gloo"},
     {"HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
      "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors", -kInf, kInf, "gloo"},
+    {"HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,
+     "no error when mpirun, mpiexec, srun, jsrun or torchrun started this process as one of several: each is a world of "
+     "size 1"},
     {"HOROVOD_ELASTIC", "0", K::kBool, kNoField, "elastic mode: ranks may come and go"},
     {"HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
      "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},
@@ -102,8 +108,6 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_CCL_CACHE", "", K::kText, kNoField, "oneCCL only; no effect"},
     {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "MPI only; no effect"},
     {"HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
-    {"HOROVOD_START_TIMEOUT", "30", K::kInteger, kNoField, "seconds until every host must have answered", 1,
-     kMaxSeconds, "", OptionReader::kLauncher},
     {"HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, kNoField, "seconds to wait for enough slots", 1, kMaxSeconds, "",
      OptionReader::kLauncher},
     {"HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField, "seconds to wait for Spark tasks", 0, kMaxSeconds,

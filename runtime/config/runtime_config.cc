@@ -16,6 +16,8 @@ namespace hvd::config {
 
 namespace {
 
+constexpr std::int64_t kMaxTasks = 1 << 30;
+
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 std::int64_t integer_bound(double bound) {
@@ -137,6 +139,40 @@ Status check_rendezvous(const RuntimeConfig& config) {
   return Status::ok();
 }
 
+// What a starter of processes sets for each of its tasks, and only for these: the number of tasks. Two of them need care:
+// a batch shell has SLURM_NTASKS, but only a task of srun has the step's; torchrun's WORLD_SIZE is a common name, but
+// TORCHELASTIC_RUN_ID is its own.
+struct Starter {
+  std::string_view program;
+  std::string_view size_variable;
+  std::string_view own_variable;
+};
+constexpr Starter kStarters[] = {
+    {"mpirun (Open MPI)", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+    {"mpirun (MVAPICH)", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"},
+    {"mpiexec (PMI)", "PMI_SIZE", "PMI_SIZE"},
+    {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS"},
+    {"torchrun", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+};
+
+// One of N processes of another starter would be a world of its own: N trainings that know nothing of each other.
+Status check_starter(const EnvReader& env, const RuntimeConfig& config) {
+  if (!config.rendezvous_addr.empty() || config.size > 1 || config.ignore_starter) return Status::ok();
+  for (const Starter& starter : kStarters) {
+    if (!env.get(starter.own_variable)) continue;
+    const Result<std::int64_t> size = parse_integer(env.get(starter.size_variable).value_or(""), 1, kMaxTasks);
+    if (!size.is_ok() || size.value() == 1) continue;
+    const std::string count = std::to_string(size.value());
+    return Status::invalid_argument(
+        std::string(starter.size_variable) + "=" + count + " says that " + std::string(starter.program) +
+        " started this process as one of " + count + ", but this Horovod is started by horovodrun only: " + count +
+        " trainings would run that know nothing of each other. Use `horovodrun -np " + count +
+        " -H host:slots,... python ...` instead, or set HOROVOD_IGNORE_STARTER=1 if separate trainings are what you want");
+  }
+  return Status::ok();
+}
+
 Status check_consistency(const RuntimeConfig& config) {
   HVD_RETURN_IF_ERROR(check_place("HOROVOD_RANK", config.rank, "HOROVOD_SIZE", config.size));
   HVD_RETURN_IF_ERROR(
@@ -158,6 +194,15 @@ void set_progress_limit(const EnvReader& env, RuntimeConfig& config) {
 // The launcher's flag takes 0 as well. A wait without end would hang, one of no time could never succeed.
 void default_timeout_for_zero(RuntimeConfig& config) {
   if (config.gloo_timeout.count() == 0) config.gloo_timeout = RuntimeConfig{}.gloo_timeout;
+}
+
+// Ranks may reach init() minutes apart, from importing over a slow file system or reading data, and a rank that died will
+// be missed by the launcher at once. Who sets one of the two times means it.
+void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
+  constexpr std::chrono::seconds kPatience{600};
+  const bool has_gloo_timeout = !env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty();
+  const bool has_none = config.start_timeout.count() == 0 && !has_gloo_timeout;
+  config.join_timeout = has_none ? kPatience : std::max(config.start_timeout, config.gloo_timeout);
 }
 
 // What the contract wants ignored with a word, not refused.
@@ -224,7 +269,9 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
   }
   set_progress_limit(env, config);
   HVD_RETURN_IF_ERROR(check_consistency(config));
+  HVD_RETURN_IF_ERROR(check_starter(env, config));
   default_timeout_for_zero(config);
+  choose_join_timeout(env, config);
   ignore_unusable(config);
   warn_unknown_names(env, config);
   warn_unbuilt(env, config);

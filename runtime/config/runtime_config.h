@@ -32,6 +32,9 @@ struct RuntimeConfig {
   std::string secret_file;
   std::chrono::seconds gloo_timeout{30};
   std::chrono::seconds no_progress_limit{300};  // gloo_timeout where that was given
+  std::chrono::seconds start_timeout{0};  // as given; 0: not
+  std::chrono::seconds join_timeout{0};   // made of these two: for the others to reach init(); 0: as gloo_timeout
+  bool ignore_starter = false;
 
   // Batching.
   std::int64_t fusion_threshold = 134'217'728;  // bytes; 0: no fusion

@@ -25,6 +25,8 @@ constexpr const char* kWorldGroup = "world";
 constexpr const char* kHostsScope = "hosts";
 constexpr const char* kHostsKey = "map";
 
+constexpr const char* kHowToWaitLonger = "--start-timeout or HOROVOD_START_TIMEOUT sets another time";
+
 // An agent answers within a millisecond; one that does not must not hold up a rank that goes down.
 constexpr Millis kAgentPatience{500};
 
@@ -91,8 +93,9 @@ Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secr
                "rank " + std::to_string(config.rank)}),
       rows_(client_) {}
 
-Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, Deadline deadline,
-                                               const std::stop_token& stop) {
+Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, const std::stop_token& stop) {
+  const auto patience = config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout;
+  const Deadline deadline = Deadline::after(patience);
   HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, job_secret(config, deadline));
   std::unique_ptr<Network> network(new Network(config, secret));
   const std::stop_callback cancel(stop, [&] { network->client_.cancel(); });
@@ -106,11 +109,20 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   options.timeout = config.gloo_timeout;
   HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(options));
   const topology::RankRow row = make_row(config, secret, network->fabric_->address_row());
-  HVD_ASSIGN_OR_RETURN(network->epoch_,
-                       network->client_.join(kWorldGroup, config.rank, config.size, row.encode(), deadline));
+  const std::string until = std::to_string(patience.count()) + " s (" + kHowToWaitLonger + ")";
+  const auto epoch = network->client_.join(
+      kWorldGroup, config.rank, config.size, row.encode(), deadline, [&](const std::string& missing) {
+        HVD_LOG(kWarning, "init() waits for other ranks: ", missing, "; it gives up after ", until);
+      });
+  if (!epoch.is_ok() && epoch.status().code() == StatusCode::kTimeout) {
+    return Status::timeout("init() waited for other ranks for " + until + ": " + epoch.status().message());
+  }
+  HVD_ASSIGN_OR_RETURN(network->epoch_, epoch);
   network->rows_.set_epoch(network->epoch_);
+  HVD_LOG(kDebug, "joined", log_field("epoch", network->epoch_), log_field("rendezvous", config.rendezvous_addr),
+          log_field("port", config.rendezvous_port));
   HVD_RETURN_IF_ERROR(network->fabric_->open(network->epoch_, secret, network->rows_));
-  HVD_RETURN_IF_ERROR(network->agree_on_hosts(deadline));
+  HVD_RETURN_IF_ERROR(network->agree_on_hosts(Deadline::after(config.gloo_timeout)));
   HVD_RETURN_IF_ERROR(check_hierarchy(config, network->hosts_));
   return network;
 }

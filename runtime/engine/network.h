@@ -19,10 +19,9 @@ namespace hvd::engine {
 // which destroys it after the engine.
 class Network {
  public:
-  // Opens the listener, brings this rank's row to the store and waits for all others. Blocks until `deadline`; `stop`
-  // interrupts it.
-  static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, Deadline deadline,
-                                               const std::stop_token& stop);
+  // Opens the listener, brings this rank's row to the store and waits for all others, for the join_timeout; `stop`
+  // interrupts it. When they take long, the lowest rank that waits logs who is missing.
+  static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop);
 
   std::uint64_t epoch() const { return epoch_; }
   // The same on every rank.

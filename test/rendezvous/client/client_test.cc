@@ -8,6 +8,7 @@
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
 #include "rendezvous/server/server.h"
+#include "runtime/base/event.h"
 #include "test/rendezvous/support/soon.h"
 
 using namespace hvd;
@@ -23,12 +24,13 @@ struct Job {
                 {.secret = secret, .listen_addresses = std::move(addresses), .num_proc = num_proc})
                 .value()) {}
 
-  Client client(int rank, const std::string& host = "127.0.0.1") {
-    return Client({.host = host,
-                   .port = server->port(),
-                   .secret = secret,
-                   .name = "rank " + std::to_string(rank)});
+  ClientOptions options(int rank, const std::string& host = "127.0.0.1") const {
+    return {.host = host,
+            .port = server->port(),
+            .secret = secret,
+            .name = "rank " + std::to_string(rank)};
   }
+  Client client(int rank, const std::string& host = "127.0.0.1") { return Client(options(rank, host)); }
 
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server;
@@ -138,6 +140,32 @@ TEST_CASE("A join that nobody completes ends at its deadline and names who is mi
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("/v1/join") && Catch::Contains("1 of 3") &&
                                   Catch::Contains("never joined: 0, 2"));
+}
+
+TEST_CASE("Of all ranks that wait long for others, the lowest says once who is missing",
+          "[multi][rendezvous]") {
+  Job job(4);
+  const auto waiting = [&](int rank) {
+    ClientOptions options = job.options(rank);
+    options.long_poll = Millis(30);
+    return options;
+  };
+  Client first(waiting(1));
+  std::vector<std::string> said;
+  Event spoken;
+  std::jthread rank_1([&] {
+    const auto on_slow = [&](const std::string& missing) { said.push_back(missing), spoken.set(); };
+    CHECK(first.join("world", 1, 4, {}, soon(), on_slow).status().code() == StatusCode::kAborted);
+  });
+  spoken.wait();
+  Client second(waiting(2));
+  const auto too_high = [&](const std::string& missing) { FAIL_CHECK("rank 2 said: " << missing); };
+  CHECK(second.join("world", 2, 4, {}, Deadline::after(Millis(200)), too_high).status().code() ==
+        StatusCode::kTimeout);
+  first.cancel();
+  rank_1.join();
+  REQUIRE(said.size() == 1);
+  CHECK_THAT(said[0], Catch::Contains("never joined: 0, 2, 3"));
 }
 
 TEST_CASE("A rank that went away while it waited is not part of the next epoch",
