@@ -1,8 +1,24 @@
 #include "runtime/base/status.h"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <system_error>
 
 namespace hvd {
+
+namespace {
+
+// What the user can do about an error of the operating system; "" where nothing is known.
+std::string hint_of(int err) {
+  if (err == ENFILE) return " (the whole system is out of file descriptors: see /proc/sys/fs/file-nr)";
+  rlimit limit = {};
+  if (err != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
+  return " (this process may open " + std::to_string(limit.rlim_cur) + "; `ulimit -n` raises that up to " +
+         (limit.rlim_max == RLIM_INFINITY ? "any number" : std::to_string(limit.rlim_max)) + ")";
+}
+
+}  // namespace
 
 std::string_view status_code_name(StatusCode code) {
   switch (code) {
@@ -20,7 +36,7 @@ std::string_view status_code_name(StatusCode code) {
 
 Status Status::from_errno(std::string_view what, int err) {
   // std::generic_category: thread-safe, unlike strerror.
-  return internal(std::string(what) + ": " + std::generic_category().message(err));
+  return internal(std::string(what) + ": " + std::generic_category().message(err) + hint_of(err));
 }
 
 Status Status::annotate(std::string_view context) const {

@@ -184,6 +184,7 @@ class SessionImpl final : public Session {
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (std::exchange(shut_down_, true)) return;
+    HVD_LOG(kInfo, "session ends");
     const Deadline deadline = Deadline::after(shutdown_limit_);
     const wire::Stop local{wire::Stop::Kind::kShutdown, topology_.rank, "shut down"};
     if (connected_) {
@@ -212,6 +213,16 @@ class SessionImpl final : public Session {
     return !shut_down_ && connected_ && network_ != nullptr && !engine_.stopping().is_set();
   }
 
+  void log_stop(const wire::Stop& reason) const {
+    // A rank that prints a traceback need not be quoted by all others; their pending operations fail with this text.
+    const bool has_traceback = reason.message.find(": uncaught exception ") != std::string::npos;
+    if (has_traceback || reason.rank == topology_.rank) {
+      HVD_LOG(kInfo, reason.message);
+    } else {
+      HVD_LOG(kError, reason.message);
+    }
+  }
+
   Result<HandlePtr> request(wire::SetChange change) {
     HVD_ASSIGN_OR_RETURN(auto handle, set_changes_.add(std::move(change)));
     engine_.notify();
@@ -224,7 +235,7 @@ class SessionImpl final : public Session {
 
   void on_stop(const wire::Stop& reason) {
     if (reason.kind == wire::Stop::Kind::kShutdown) return;
-    HVD_LOG(kError, reason.message);
+    log_stop(reason);
     if (network_ != nullptr) network_->abort(reason.status());
   }
 
@@ -249,14 +260,17 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
                                                 std::vector<std::vector<int>> process_sets) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
-  const Deadline deadline = Deadline::after(config.gloo_timeout);
   std::unique_ptr<engine::Network> network;
   if (config.size > 1) {
-    HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, deadline, stop));
+    HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, stop));
   }
+  const Deadline deadline = Deadline::after(config.gloo_timeout);
   auto session = std::make_unique<SessionImpl>(config, std::move(network));
   HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
+  HVD_LOG(kInfo, "session started", log_field("rank", config.rank), log_field("size", config.size),
+          log_field("local_rank", config.local_rank), log_field("host", config.hostname),
+          log_field("epoch", session->topology().epoch));
   return std::unique_ptr<Session>(std::move(session));
 }
 

@@ -55,7 +55,9 @@ Status TensorQueue::check(const wire::Request& request) const {
   if (state.names.contains(request.name)) {
     return Status::invalid_argument("an operation named \"" + request.name + "\" is pending already in process set " +
                                     std::to_string(request.process_set) +
-                                    "; wait for it, or give each pending operation a name of its own");
+                                    "; wait for it, or give each pending operation a name of its own (two wrapped models or "
+                                    "optimizers whose parameters have the same names: put a prefix before those of one, "
+                                    "[(\"second.\" + name, parameter) for name, parameter in model.named_parameters()])");
   }
   if (request.op == OpType::kBroadcast && !state.set.contains(request.root_rank)) {
     return Status::invalid_argument("broadcast \"" + request.name + "\": root rank " + std::to_string(request.root_rank) +

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/base/log.h"
+
 namespace hvd::recorder {
 
 namespace {
@@ -20,6 +22,7 @@ std::string_view phase_name(Phase phase) {
 }
 
 void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, std::string_view name) {
+  HVD_LOG(kTrace, phase_name(phase), " ", op_type_name(op), " \"", name, "\"", log_field("set", process_set));
   const TimePoint now = SteadyClock::now();
   const MutexLock lock(mutex_);
   Record& slot = ring_[next_ % kCapacity];

@@ -24,7 +24,7 @@ struct Record {
 };
 
 // The last kCapacity things that happened to operations, always on, for the explanation of a failure. Thread-safe; one
-// short critical section per record. Owned by the session.
+// short critical section per record. With HOROVOD_LOG_LEVEL=trace it logs each of them too. Owned by the session.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 256;

@@ -35,4 +35,7 @@ TEST_CASE("Status::annotate puts context before the message and keeps the code",
 
 TEST_CASE("Status::from_errno names the errno in words", "[unit][base]") {
   CHECK(Status::from_errno("open f", ENOENT).message() == "open f: No such file or directory");
+  const std::string full = Status::from_errno("accept", EMFILE).message();
+  CHECK(full.find("accept: Too many open files (this process may open ") == 0);
+  CHECK(full.find("`ulimit -n` raises that up to ") != std::string::npos);
 }
