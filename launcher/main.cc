@@ -1,10 +1,15 @@
 // horovodrun: the composition root. The same binary is the launcher, the agent that it starts on each host, and the first
 // step of every rank.
+#include <sys/random.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -12,10 +17,20 @@
 #include "launcher/agent/exec_rank.h"
 #include "launcher/cli/dry_run.h"
 #include "launcher/cli/parse.h"
+#include "launcher/cli/python_script.h"
 #include "launcher/hosts/allocate.h"
 #include "launcher/job/job_main.h"
 #include "launcher/process/descriptors.h"
 #include "runtime/config/env_reader.h"
+
+// The static libstdc++ brings along std::random_device, which nothing here uses and which needs glibc's arc4random. That came
+// with 2.36: without a definition of our own the program would not start on Ubuntu 22.04.
+extern "C" std::uint32_t arc4random() noexcept {
+  std::uint32_t value = 0;
+  while (::getrandom(&value, sizeof(value), 0) != sizeof(value)) {
+  }
+  return value;
+}
 
 namespace hvd::launcher {
 namespace {
@@ -25,11 +40,17 @@ int print(const ExitText& exit) {
   return exit.code;
 }
 
+std::string own_directory() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
 int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
   LaunchConfig config = std::get<LaunchConfig>(std::move(outcome));
+  use_python_for_script(config, env, own_directory());
   auto hosts = allocate(config.hosts, config.num_proc);
   if (!hosts.is_ok()) {
     std::fprintf(stderr, "horovodrun: %s\n", hosts.status().message().c_str());

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "launcher/agent/descendants.h"
@@ -149,10 +151,18 @@ void Agent::start_ranks(const std::string& address) {
   const config::ProcessEnv own_env;
   // For each rank two of its output, one of its input, and one more while it starts.
   const std::size_t limit_before = raise_descriptor_limit(4 * launch_->ranks.size());
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // of our affinity
+  const std::optional<int> threads = threads_per_rank(own_env, *launch_, cores);
+  if (threads && launch_->ranks.front().rank == 0) {
+    send(FrameType::kNotice,
+         TextMessage{"OMP_NUM_THREADS=" + std::to_string(*threads) + " for each of its " +
+                     std::to_string(launch_->ranks.size()) + " ranks, their share of " + std::to_string(cores) +
+                     " cores; set OMP_NUM_THREADS to choose another number"});
+  }
   for (const RankSlot& slot : launch_->ranks) {
     ranks_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, static_cast<RankEvents&>(*this)));
     ranks_.back()->start({.argv = launch_->command,
-                          .env = rank_environment(own_env, *launch_, slot, secret_socket_->name(), address),
+                          .env = rank_environment(own_env, *launch_, slot, secret_socket_->name(), address, threads),
                           .cwd = launch_->cwd,
                           .descriptor_limit = limit_before,
                           .ignored_signals = launch_->ignored_signals,

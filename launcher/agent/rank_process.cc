@@ -14,8 +14,9 @@ namespace {
 constexpr Millis kOutputGrace{50};
 
 std::string exec_failure(const std::string& command, int error) {
-  if (error == ENOENT) return "command not found: " + command;
-  return "cannot execute " + command + ": " + std::strerror(error);
+  const std::string hint = command.ends_with(".py") ? " (python " + command + "?)" : "";
+  if (error == ENOENT) return "command not found: " + command + hint;
+  return "cannot execute " + command + ": " + std::strerror(error) + hint;
 }
 
 }  // namespace

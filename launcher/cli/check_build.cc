@@ -14,7 +14,7 @@ struct Item {
 };
 
 constexpr Item kItems[] = {
-    {"Frameworks", "TensorFlow", false, "horovod.tensorflow is not built yet"},
+    {"Frameworks", "TensorFlow", true, ""},
     {"Frameworks", "PyTorch", true, ""},
     {"Frameworks", "MXNet", false, "horovod.mxnet is not built yet"},
     {"Controllers", "MPI", false, "this Horovod needs no MPI and has none"},
@@ -41,7 +41,7 @@ std::string check_build_text(bool verbose) {
   for (const Item& item : kItems) {
     if (!item.available) out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
   }
-  return out + "A framework must also be installed: python -c \"import horovod.torch\" tells.\n";
+  return out + "A framework must also be installed: python -c \"import horovod.torch\" or \"import horovod.tensorflow\" tells.\n";
 }
 
 }  // namespace hvd::launcher

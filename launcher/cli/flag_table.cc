@@ -19,7 +19,7 @@ constexpr FlagRow kRows[] = {
     {.dest = "version", .on = "-v|--version", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "print the version and exit"},
     {.dest = "help", .on = "-h|--help", .kind = K::kSwitch, .section = S::kGeneral, .help = "print this text and exit"},
-    {.dest = "num_proc", .on = "-np|--num-proc", .kind = K::kInteger, .section = S::kGeneral,
+    {.dest = "num_proc", .on = "-np|-n|--num-proc", .kind = K::kInteger, .section = S::kGeneral,
      .help = "number of processes to start; required", .metavar = "N", .min = 1, .max = 1 << 20},
     {.dest = "check_build", .on = "-cb|--check-build", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "list what this build supports and exit"},
@@ -30,8 +30,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "disable_cache", .on = "--disable-cache", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "accepted for old command lines: nothing is cached between launches"},
     {.dest = "start_timeout", .on = "--start-timeout", .kind = K::kInteger, .section = S::kGeneral,
-     .help = "every host must have answered within this time; default: HOROVOD_START_TIMEOUT, else 30",
-     .metavar = "SECONDS", .min = 1, .max = kYear},
+     .help = "every host must have answered within this time, and ranks wait that long for each other in init(); default: "
+             "HOROVOD_START_TIMEOUT, else 30 for hosts and 600 for ranks",
+     .metavar = "SECONDS", .env = "HOROVOD_START_TIMEOUT", .export_as = E::kPlain, .min = 1, .max = kYear},
     {.dest = "kill_grace", .on = "--kill-grace", .kind = K::kInteger, .section = S::kGeneral,
      .help = "how long ranks that are told to end have before they are killed; default: 5 after your signal, 2 after a "
              "failure", .metavar = "SECONDS", .min = 0, .max = kYear},
@@ -182,12 +183,12 @@ constexpr FlagRow kRows[] = {
      .export_as = E::kInverseBit, .yaml = "logging.with_timestamp"},
 
     {.dest = "hosts", .on = "-H|--hosts", .kind = K::kText, .section = S::kHosts,
-     .help = "hosts and their slots: [user@]host[:port]:slots,...; default: localhost", .metavar = "HOSTS",
+     .help = "hosts and their slots: [user@]host[[:port]:slots],...; without slots one; default: localhost", .metavar = "HOSTS",
      .group = "hosts"},
     {.dest = "hostfile", .on = "-hostfile|--hostfile", .kind = K::kText, .section = S::kHosts,
-     .help = "file with a host per line: host slots=N [port=P]", .metavar = "FILE", .group = "hosts"},
+     .help = "file with a host per line: host [slots=N] [port=P]", .metavar = "FILE", .group = "hosts"},
     {.dest = "host_discovery_script", .on = "--host-discovery-script", .kind = K::kText, .section = S::kHosts,
-     .help = "program that prints the hosts of an elastic job", .metavar = "FILE", .group = "hosts",
+     .help = "program that prints the hosts of an elastic job; not built yet", .metavar = "FILE", .group = "hosts",
      .feature = Feature::kDiscovery},
 
     {.dest = "use_gloo", .on = "--gloo", .kind = K::kSwitch, .section = S::kController,

@@ -1,5 +1,7 @@
 #include "launcher/cli/normalise.h"
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "launcher/cli/flag_table.h"
@@ -16,10 +18,44 @@ struct FlagWord {
   std::optional<std::string> value;  // of --flag=value, -f=value or -fvalue
 };
 
+// Flags of mpirun that old command lines bring along, and what is done instead.
+struct ForeignFlag {
+  std::string_view name;
+  std::string_view instead;
+};
+constexpr ForeignFlag kForeignFlags[] = {
+    {"-x", "ranks get the whole environment of horovodrun: leave -x NAME out, and for -x NAME=VALUE write `NAME=VALUE "
+           "horovodrun ...`; a choice of variables is not built yet"},
+    {"-genv", "ranks get the whole environment of horovodrun: write `NAME=VALUE horovodrun ...`"},
+    {"-c", "the number of processes is -np N"},
+    {"-mca", "it is for MPI, and there is none: leave it and its values out"},
+    {"--mca", "it is for MPI, and there is none: leave it and its values out"},
+    {"-bind-to", "processes are not bound to cores: leave it and its value out"},
+    {"--bind-to", "processes are not bound to cores: leave it and its value out"},
+    {"-map-by", "hosts are filled in the order listed: leave it and its value out"},
+    {"--map-by", "hosts are filled in the order listed: leave it and its value out"},
+    {"--oversubscribe", "a host has as many slots as -H or the hostfile says: leave it out"},
+    {"--allow-run-as-root", "root may run horovodrun: leave it out"},
+};
+
+const ForeignFlag* find_foreign(std::string_view name) {
+  const auto* flag = std::find_if(std::begin(kForeignFlags), std::end(kForeignFlags),
+                                  [&](const ForeignFlag& one) { return one.name == name; });
+  return flag == std::end(kForeignFlags) ? nullptr : flag;
+}
+
 Status unknown_flag(const std::string& name) {
+  if (const ForeignFlag* flag = find_foreign(name)) {
+    return Status::invalid_argument(name + " is a flag of mpirun; " + std::string(flag->instead));
+  }
   std::vector<std::string_view> known;
   for (const FlagSpelling& spelling : flag_spellings()) known.push_back(spelling.text);
   return Status::invalid_argument("unknown flag " + config::quoted(name) + config::did_you_mean(name, known));
+}
+
+// -p22 and -Ha:1, but -nq is a mistyped -np.
+bool may_be_glued(const FlagRow& row, char first) {
+  return value_count(row.kind) == 1 && (row.kind != FlagKind::kInteger || (first >= '0' && first <= '9'));
 }
 
 Result<FlagWord> read_flag(const std::string& word) {
@@ -30,9 +66,9 @@ Result<FlagWord> read_flag(const std::string& word) {
     if (equals != std::string::npos) flag.value = word.substr(equals + 1);
     return flag;
   }
-  const bool glued = word.size() > 2 && word[1] != '-';
+  const bool glued = word.size() > 2 && word[1] != '-' && find_foreign(name) == nullptr;
   const FlagSpelling* letter = glued ? find_spelling(std::string_view(word).substr(0, 2)) : nullptr;
-  if (letter != nullptr && value_count(letter->row->kind) == 1) return FlagWord{letter, word.substr(2)};
+  if (letter != nullptr && may_be_glued(*letter->row, word[2])) return FlagWord{letter, word.substr(2)};
   return unknown_flag(name);
 }
 

@@ -91,6 +91,11 @@ Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, int num_proc) {
     return hosts;
   }
   if (const auto file = values.get<std::string>("hostfile")) return read_hostfile(*file);
+  if (const FlagValues::Entry* script = values.find("host_discovery_script")) {
+    return Status::invalid_argument(script->source + ": elastic jobs are not built yet, and all " +
+                                    std::to_string(num_proc) +
+                                    " ranks would run on this host; name the hosts with -H or --hostfile");
+  }
   HostSpec local;
   local.name = "localhost";
   local.slots = std::min(num_proc, kMaxSlotsPerHost);
@@ -129,6 +134,10 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   if (line.command.empty()) return Status::invalid_argument("the command to run is missing");
   config.num_proc = static_cast<int>(*num_proc);
   HVD_ASSIGN_OR_RETURN(config.hosts, hosts_of(values, config.num_proc));
+  if (!values.has("hosts") && !values.has("hostfile")) {
+    const std::string notice = unused_nodes_notice(env, config.num_proc);
+    if (!notice.empty()) line.notices.push_back(notice);
+  }
   if (const auto port = values.get<std::int64_t>("ssh_port")) config.ssh_port = static_cast<int>(*port);
   config.ssh_identity_file = values.get<std::string>("ssh_identity_file");
   config.ssh_host_keys = host_keys_of(values);

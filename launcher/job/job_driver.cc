@@ -15,6 +15,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t kSummaryLines = 20;
+constexpr std::size_t kLinesInSight = 20;  // that came after the failed rank's own: a screen still shows both
 constexpr int kOutputGone = 128 + SIGPIPE;
 constexpr Millis kMaxLookup{10000};
 constexpr Millis kLastFlush{2000};      // once the user wants us to end, for a reader that does not read
@@ -274,9 +275,12 @@ void JobDriver::finish(int code) {
   exit_code_ = code;
   output_.end_all();
   const auto& failure = job_.failure();
-  const std::string summary =
-      failure ? error_summary(job_, output_.last_stderr_lines(failure->rank, kSummaryLines)) : "";
-  if (!summary.empty()) output_.message(summary);
+  if (failure) {
+    const bool are_in_sight = output_.lines_after_stderr(failure->rank) <= kLinesInSight;
+    const std::string summary =
+        error_summary(job_, output_.last_stderr_lines(failure->rank, kSummaryLines), are_in_sight);
+    if (!summary.empty()) output_.message(summary);
+  }
   report_limits_hit(code);
   if (output_.lost_bytes() > 0) {
     output_.message(std::to_string(output_.lost_bytes()) + " bytes of the output are lost: see above");

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::launcher {
@@ -58,6 +59,7 @@ void OutputRouter::output(int rank, bool is_stderr, ByteSpan bytes) {
   }
   stream->prefixer.feed(bytes, text);
   show(*stream, is_stderr, text);
+  if (is_stderr) ranks_[static_cast<std::size_t>(rank)].last_line = lines_;
   if (!stream->prefixer.has_pending()) {
     stream->pending_since.reset();
   } else if (screen_of(is_stderr).shows_prompts && !stream->pending_since) {
@@ -93,6 +95,7 @@ void OutputRouter::show(Stream& stream, bool is_stderr, const std::string& text)
     screen.console.write("\n");
   }
   screen.console.write(text);
+  lines_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   screen.at_line_start = text.back() == '\n';
   // A progress bar is content to be overwritten.
   screen.open = screen.at_line_start || text.back() == '\r' ? nullptr : &stream;
@@ -140,6 +143,11 @@ void OutputRouter::message(std::string_view text) {
   screen.open = nullptr;
   const char* start = std::exchange(screen.at_line_start, true) ? "horovodrun: " : "\nhorovodrun: ";
   screen.console.write(start + std::string(text) + "\n");
+}
+
+std::size_t OutputRouter::lines_after_stderr(int rank) const {
+  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size()) return 0;
+  return lines_ - ranks_[static_cast<std::size_t>(rank)].last_line;
 }
 
 std::vector<std::string> OutputRouter::last_stderr_lines(int rank, std::size_t max_lines) const {

@@ -56,6 +56,8 @@ class OutputRouter {
   // What files on a full disk have not taken.
   std::uint64_t lost_bytes() const { return stdout_.console.lost_bytes() + stderr_.console.lost_bytes(); }
   std::vector<std::string> last_stderr_lines(int rank, std::size_t max_lines) const;
+  // Lines that went to our stdout and stderr after the rank's last on stderr.
+  std::size_t lines_after_stderr(int rank) const;
 
  private:
   struct Stream {
@@ -68,6 +70,7 @@ class OutputRouter {
   struct RankStreams {
     std::array<Stream, 2> streams;  // stdout, stderr
     TailBuffer stderr_tail;
+    std::size_t last_line = 0;  // lines_ after its last output on stderr
   };
   struct Screen {
     Console console;
@@ -91,6 +94,7 @@ class OutputRouter {
   bool discards_ = false;
   Screen stdout_;
   Screen stderr_;
+  std::size_t lines_ = 0;  // of output that was written so far
   std::vector<RankStreams> ranks_;
   loop::Timer prompt_timer_;
 };

@@ -48,7 +48,19 @@ Finding finding_of(const SshFailure& failure) {
   return {};
 }
 
-std::string quoted(const std::string& line) { return line.empty() ? "" : " (ssh said: " + line + ")"; }
+// All that ssh said when it is short: which file has the offending key, say, stands in another line than what is wrong.
+constexpr std::size_t kMaxQuoted = 15;
+
+std::string quoted(const SshFailure& failure, const std::string& line) {
+  std::vector<std::string> lines = failure.stderr_lines;
+  std::erase_if(lines, [](const std::string& one) { return one.find("Permanently added") != std::string::npos; });
+  if (line.empty() || lines.size() <= 1 || lines.size() > kMaxQuoted) {
+    return line.empty() ? "" : " (ssh said: " + line + ")";
+  }
+  std::string text = "; ssh said:";
+  for (const std::string& one : lines) text += "\n    " + one;
+  return text;
+}
 
 }  // namespace
 
@@ -64,7 +76,7 @@ bool is_transient(const SshFailure& failure) {
 
 std::string explain(const SshFailure& failure) {
   const std::string where = "host " + failure.host + ": ";
-  const std::string last = quoted(failure.stderr_lines.empty() ? "" : failure.stderr_lines.back());
+  const std::string last = quoted(failure, failure.stderr_lines.empty() ? "" : failure.stderr_lines.back());
   if (failure.status.signal == 0 && failure.status.code == 127) {
     return where + "there is no " + failure.agent_path + "; install the same version there, or name it with --agent-path" +
            last;
@@ -74,7 +86,7 @@ std::string explain(const SshFailure& failure) {
   }
   if (failure.status.signal == 0 && failure.status.code == 255) {
     const Finding found = finding_of(failure);
-    if (!found.meaning.empty()) return where + found.meaning + quoted(found.line);
+    if (!found.meaning.empty()) return where + found.meaning + quoted(failure, found.line);
   }
   return where + failure.program + " " + describe(failure.status) + " before the agent answered" + last;
 }

@@ -14,7 +14,7 @@ def start_job(horovodrun_path: str, tmp_path: Path) -> Iterator[StartJob]:
     """start_job("-np", "2", ...) starts the launcher with these arguments; the test's end ends what is left."""
     jobs: list[RunningJob] = []
 
-    def start(*arguments: str, env: Mapping[str, str] | None = None, stdout: int | None = None, cwd: Path = tmp_path) -> RunningJob:
+    def start(*arguments: str, env: Mapping[str, str | None] | None = None, stdout: int | None = None, cwd: Path = tmp_path) -> RunningJob:
         jobs.append(RunningJob([horovodrun_path, *arguments], tmp_path, env or {}, stdout, cwd))
         return jobs[-1]
 

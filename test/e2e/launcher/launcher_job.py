@@ -27,7 +27,11 @@ def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.
 class RunningJob:
     """A launcher that was started, and everything that it has started: found by a marker in their environment."""
 
-    def __init__(self, command: Sequence[str], folder: Path, env: Mapping[str, str], stdout: int | None, cwd: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, env: Mapping[str, str | None], stdout: int | None, cwd: Path
+    ) -> None:
+        # Who has chosen a number of threads is not told one.
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", **env}
         self.marker = uuid.uuid4().hex
         self.out_path = folder / f"{self.marker}.out"
         self.err_path = folder / f"{self.marker}.err"
@@ -35,7 +39,7 @@ class RunningJob:
             self.process = subprocess.Popen(
                 command,
                 cwd=cwd,
-                env={**os.environ, **env, MARKER: self.marker},
+                env={name: value for name, value in variables.items() if value is not None} | {MARKER: self.marker},
                 stdin=subprocess.DEVNULL,
                 stdout=out if stdout is None else stdout,
                 stderr=err,

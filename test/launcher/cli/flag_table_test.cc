@@ -9,7 +9,7 @@ namespace hvd::launcher {
 
 TEST_CASE("The flag table has every spelling of the contract", "[unit][cli][compat]") {
   for (const char* text :
-       {"-v", "--version", "-np", "--num-proc", "-cb", "--check-build", "--disable-cache", "--start-timeout",
+       {"-v", "--version", "-np", "-n", "--num-proc", "-cb", "--check-build", "--disable-cache", "--start-timeout",
         "--network-interfaces", "--network-interface", "--output-filename", "--verbose", "--config-file", "-p",
         "--ssh-port", "-i", "--ssh-identity-file", "--fusion-threshold-mb", "--cycle-time-ms", "--cache-capacity",
         "--hierarchical-allreduce", "--no-hierarchical-allreduce", "--hierarchical-allgather",

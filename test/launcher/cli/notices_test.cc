@@ -27,8 +27,6 @@ TEST_CASE("A flag whose feature is not built yet says so once", "[unit][cli]") {
               .notices ==
           Lines{"--min-np, --max-np, --slots-per-host, --elastic-timeout, --reset-limit, --blacklist-cooldown-range: "
                 "elastic jobs are not built yet; no effect"});
-  REQUIRE(parse_job({"--host-discovery-script", "./d.sh"}).notices ==
-          Lines{"--host-discovery-script: host discovery is not built yet; no effect, the job runs on localhost"});
   REQUIRE(parse_job({"--timeline-filename", "t.json"}).notices.size() == 1);
   REQUIRE(parse_job({"--hierarchical-allreduce", "--torus-allreduce"}).notices.size() == 1);
   REQUIRE(parse_job({"--num-nccl-streams", "2"}).notices.size() == 1);

@@ -93,6 +93,34 @@ TEST_CASE("The start timeout comes from the flag, then the environment, then the
           "HOROVOD_START_TIMEOUT: 'soon' is not an integer from 1 to 31536000");
 }
 
+TEST_CASE("-n is -np", "[unit][cli]") {
+  for (const Words& flags : {Words{"-n", "3"}, Words{"-n3"}, Words{"-n=3"}}) {
+    Words args = flags;
+    args.emplace_back("true");
+    REQUIRE(std::get<LaunchConfig>(parse(args)).num_proc == 3);
+  }
+}
+
+TEST_CASE("Nodes of a batch system that the job would leave idle are mentioned", "[unit][cli]") {
+  const config::MapEnv::Map slurm{{"SLURM_JOB_NUM_NODES", "4"}};
+  const Words notices = parse_job({}, slurm).notices;
+  REQUIRE(notices.size() == 1);
+  REQUIRE(notices[0].starts_with("this is a Slurm allocation of 4 nodes (SLURM_JOB_NUM_NODES=4), but all 2 ranks run "
+                                 "on this one; name the nodes with -H or --hostfile"));
+  REQUIRE(parse_job({"-H", "localhost:2"}, slurm).notices.empty());
+  REQUIRE(parse_job({}, {{"SLURM_JOB_NUM_NODES", "1"}}).notices.empty());
+  REQUIRE(parse_job({}, {{"PE_HOSTFILE", "/x"}, {"NHOSTS", "2"}}).notices.size() == 1);
+  REQUIRE(parse_job({}, {{"LSB_MCPU_HOSTS", "a 4 b 4"}}).notices.size() == 1);
+  REQUIRE(parse_job({}, {{"LSB_MCPU_HOSTS", "a 8"}}).notices.empty());
+  char path[] = "/tmp/hvd-nodes-XXXXXX";
+  REQUIRE(::mkstemp(path) >= 0);
+  std::ofstream(path) << "a\na\nb\nb\n";
+  REQUIRE(parse_job({}, {{"PBS_NODEFILE", path}}).notices.size() == 1);
+  std::ofstream(path) << "a\na\n";
+  REQUIRE(parse_job({}, {{"PBS_NODEFILE", path}}).notices.empty());
+  std::remove(path);
+}
+
 TEST_CASE("A hostfile gives the hosts", "[unit][cli]") {
   char path[] = "/tmp/hvd-hosts-XXXXXX";
   REQUIRE(::mkstemp(path) >= 0);
@@ -132,8 +160,16 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
        "--network-interfaces: '../x' is not the name of a network interface"},
       {{"-np", "2", "--blacklist-cooldown-range", "1", "x", "true"},
        "--blacklist-cooldown-range: 'x' is not an integer from 0 to 31536000"},
-      {{"-np", "2", "-H", "a", "true"},
-       "-H: host list, entry 1 'a': the number of slots is missing (write a:1 for one)"},
+      {{"-np", "2", "-H", "a:x", "true"}, "-H: host list, entry 1 'a:x': 'x' is not a number of slots from 1 to 4096"},
+      {{"-n", "0", "true"}, "-n: '0' is not an integer from 1 to 1048576"},
+      {{"-np", "64", "--host-discovery-script", "./d.sh", "true"},
+       "--host-discovery-script: elastic jobs are not built yet, and all 64 ranks would run on this host; name the "
+       "hosts with -H or --hostfile"},
+      {{"-np", "2", "-x", "PATH", "true"},
+       "-x is a flag of mpirun; ranks get the whole environment of horovodrun: leave -x NAME out, and for -x "
+       "NAME=VALUE write `NAME=VALUE horovodrun ...`; a choice of variables is not built yet"},
+      {{"-np", "2", "-bind-to", "none", "true"},
+       "-bind-to is a flag of mpirun; processes are not bound to cores: leave it and its value out"},
   };
   for (const auto& entry : kCases) {
     INFO(Catch::Detail::stringify(entry.args));

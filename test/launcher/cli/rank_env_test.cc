@@ -56,6 +56,7 @@ const Case kCases[] = {
     {{"--num-nccl-streams", "2"}, {{"HOROVOD_NUM_NCCL_STREAMS", "2"}}},
     {{"--thread-affinity", "1"}, {{"HOROVOD_THREAD_AFFINITY", "1"}}},
     {{"--gloo-timeout-seconds", "60"}, {{"HOROVOD_GLOO_TIMEOUT_SECONDS", "60"}}},
+    {{"--start-timeout", "60"}, {{"HOROVOD_START_TIMEOUT", "60"}}},
     {{"--log-level", "INFO"}, {{"HOROVOD_LOG_LEVEL", "INFO"}}},
     {{"--log-level", "debug"}, {{"HOROVOD_LOG_LEVEL", "DEBUG"}}},
     {{"--log-with-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "0"}}},

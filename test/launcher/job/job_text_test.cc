@@ -33,6 +33,21 @@ TEST_CASE("The error summary names the first failure, its last lines, and who fo
   CHECK(error_summary(failed_job(true), {}).find("first, after rank 0 had left the job (") != std::string::npos);
 }
 
+TEST_CASE("The error summary does not repeat lines that still stand on the screen", "[unit][job]") {
+  const std::string text = error_summary(failed_job(), {"Traceback", "ValueError: x"}, true);
+  CHECK(text.find("; its last lines on stderr stand above, behind [1]<stderr>:\nAfter that") != std::string::npos);
+  CHECK(text.find("Traceback") == std::string::npos);
+}
+
+TEST_CASE("The error summary mentions memory where a rank was killed", "[unit][job]") {
+  StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 1}, .ranks = {{0, 1, 0, 1, 0, 1}}}}, {}, TimePoint());
+  job.agent_ready(0, TimePoint());
+  job.rank_started(0, 100, TimePoint());
+  job.rank_exited(0, {.code = 0, .signal = 9}, TimePoint());
+  CHECK(error_summary(job, {}).find("(SIGKILL) first (when memory runs out") != std::string::npos);
+  CHECK(error_summary(failed_job(), {}).find("memory") == std::string::npos);
+}
+
 TEST_CASE("The error summary is empty when no rank failed", "[unit][job]") {
   CHECK(error_summary(StaticJob({}, {}, TimePoint()), {}).empty());
 }

@@ -94,6 +94,7 @@ TEST_CASE("explain tells a changed host key from an unknown one", "[unit][ssh]")
   const std::string text = explained(255, {"@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "Offending key in x:1",
                                            "Host key verification failed."});
   CHECK(contains(text, "its host key has changed"));
+  CHECK(contains(text, "; ssh said:\n    @ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n    Offending key in x:1\n"));
 }
 
 TEST_CASE("is_transient knows a crowded sshd from a closed one", "[unit][ssh]") {
@@ -107,12 +108,14 @@ TEST_CASE("is_transient knows a crowded sshd from a closed one", "[unit][ssh]") 
 }
 
 TEST_CASE("explain quotes the line that says what is wrong, not what start-up files print after it", "[unit][ssh]") {
-  CHECK(contains(explained(255, {"me@b: Permission denied (publickey).", "welcome!"}),
-                 "(ssh said: me@b: Permission denied (publickey).)"));
+  std::vector<std::string> lines(20, "welcome!");
+  lines.front() = "me@b: Permission denied (publickey).";
+  CHECK(contains(explained(255, lines), "(ssh said: me@b: Permission denied (publickey).)"));
 }
 
-TEST_CASE("explain quotes the last line that ssh said", "[unit][ssh]") {
-  CHECK(contains(explained(255, {"something new", "in ssh"}), "(ssh said: in ssh)"));
+TEST_CASE("explain passes on what ssh said", "[unit][ssh]") {
+  CHECK(contains(explained(255, {"in ssh"}), "(ssh said: in ssh)"));
+  CHECK(contains(explained(255, {"something new", "in ssh"}), "ssh said:\n    something new\n    in ssh"));
 }
 
 TEST_CASE("hostname_in finds what ssh -G makes of an alias", "[unit][ssh]") {

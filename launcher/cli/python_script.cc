@@ -1,0 +1,60 @@
+#include "launcher/cli/python_script.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string_view>
+
+namespace hvd::launcher {
+
+namespace {
+
+bool is_file(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool is_program(const std::string& path) { return is_file(path) && ::access(path.c_str(), X_OK) == 0; }
+
+// The first program of that name in PATH; "" without one.
+std::string found_in_path(const std::string& name, const config::EnvReader& env) {
+  const std::string path = env.get("PATH").value_or("");
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find(':', at), path.size());
+    const std::string directory = path.substr(at, end - at);
+    at = end + 1;
+    if (!directory.empty() && is_program(directory + "/" + name)) return directory + "/" + name;
+  }
+  return "";
+}
+
+// Without `#!` execvp would give the file to /bin/sh, which makes nonsense of it.
+bool names_its_interpreter(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return file.get() == '#' && file.get() == '!';
+}
+
+bool can_be_executed(const std::string& word, const config::EnvReader& env) {
+  if (word.find('/') == std::string::npos) return !found_in_path(word, env).empty();
+  return is_program(word) && names_its_interpreter(word);
+}
+
+std::string find_python(const config::EnvReader& env, const std::string& program_directory) {
+  if (is_program(program_directory + "/python")) return program_directory + "/python";
+  const std::string python = found_in_path("python", env);
+  return python.empty() ? found_in_path("python3", env) : python;
+}
+
+}  // namespace
+
+void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory) {
+  const std::string script = config.command.front();
+  if (!script.ends_with(".py") || !is_file(script) || can_be_executed(script, env)) return;
+  const std::string python = find_python(env, program_directory);
+  if (python.empty()) return;  // the start of the ranks will say what is wrong
+  config.command.insert(config.command.begin(), python);
+  config.notices.push_back(script + " is not an executable program; running it as `" + python + " " + script + "`");
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,69 @@
+#include "launcher/cli/python_script.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace hvd::launcher {
+
+namespace {
+
+// A fresh directory that is removed at the end.
+class Folder {
+ public:
+  Folder() {
+    char name[] = "/tmp/hvd-script-XXXXXX";
+    REQUIRE(::mkdtemp(name) != nullptr);
+    path_ = name;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { std::filesystem::remove_all(path_); }
+
+  std::string add(const std::string& name, const std::string& text, mode_t mode) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path) << text;
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    return path;
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+LaunchConfig command_of(const std::vector<std::string>& command, const std::string& path, const std::string& beside) {
+  LaunchConfig config;
+  config.command = command;
+  use_python_for_script(config, config::MapEnv({{"PATH", path}}), beside);
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("A Python file that is no program runs under Python", "[unit][cli]") {
+  const Folder folder;
+  const std::string script = folder.add("train.py", "import os\n", 0644);
+  const std::string python = folder.add("python", "#!/bin/sh\n", 0755);
+  const std::string program = folder.add("tool.py", "#!/usr/bin/env python3\n", 0755);
+  const std::string without_line = folder.add("marked.py", "import os\n", 0755);
+
+  const LaunchConfig config = command_of({script, "--epochs", "3"}, folder.path(), "/nonexistent");
+  REQUIRE(config.command == std::vector<std::string>{python, script, "--epochs", "3"});
+  REQUIRE(config.notices ==
+          std::vector<std::string>{script + " is not an executable program; running it as `" + python + " " + script + "`"});
+  REQUIRE(command_of({script}, "", folder.path()).command == std::vector<std::string>{python, script});
+  REQUIRE(command_of({without_line}, folder.path(), "").command == std::vector<std::string>{python, without_line});
+
+  REQUIRE(command_of({program}, folder.path(), "").command == std::vector<std::string>{program});
+  REQUIRE(command_of({"tool.py"}, "/usr/bin::" + folder.path(), "").command == std::vector<std::string>{"tool.py"});
+  REQUIRE(command_of({folder.path() + "/none.py"}, folder.path(), "").notices.empty());
+  REQUIRE(command_of({script}, "", "").command == std::vector<std::string>{script});
+  REQUIRE(command_of({folder.path() + "/python"}, "", "").notices.empty());
+}
+
+}  // namespace hvd::launcher
