@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from horovod import _missing
 from horovod._run import run
 
 __all__ = ["__version__", "run"]
 
 __version__ = "0.29.0"
+
+_missing.install()

@@ -126,3 +126,14 @@ def test_options_of_the_constructor_are_kept(fake_pair: Any) -> None:
     inner = torch.optim.Adagrad(model.parameters(), lr=0.5, initial_accumulator_value=3.0)
     optimizer = wrap(fake_pair.hvd, model, inner)
     assert optimizer.state[model[0].weight]["sum"].eq(3.0).all()
+
+
+def test_parameters_on_another_device_are_refused_at_the_wrapping(fake_pair: Any) -> None:
+    model = net().to("meta")
+    with pytest.raises(NotImplementedError, match=r"shape .* is on 'meta', but collectives on devices"):
+        wrap(fake_pair.hvd, model, sgd(model))
+
+
+def test_a_single_process_may_train_on_any_device(fake: Any) -> None:
+    model = net().to("meta")
+    assert wrap(fake.hvd, model, sgd(model)).param_groups

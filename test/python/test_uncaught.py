@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -68,3 +69,26 @@ def test_at_exit_the_last_exception_counts(fake: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "last_value", RuntimeError("late"), raising=False)
     basics._shutdown_at_exit()
     assert fake.core.announced == ["uncaught exception RuntimeError: late"]
+
+
+def test_the_echo_of_another_ranks_exception_is_one_line(
+    hook: list[BaseException], fake: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raised(text: str) -> BaseException:
+        try:
+            raise fake.hvd.HorovodInternalError(text)
+        except fake.hvd.HorovodInternalError as error:
+            return error
+
+    echo = raised("node x: rank 3 is lost: uncaught exception KeyError: 'a'")
+    sys.excepthook(type(echo), echo, echo.__traceback__)
+    assert hook == []
+    printed = capsys.readouterr().err
+    where = rf"stopped at {__file__}:\d+, in raised: HorovodInternalError: "
+    assert re.fullmatch(where + r"rank 3 is lost: uncaught exception KeyError: 'a'\n", printed), printed
+    monkeypatch.setenv("HOROVOD_LOG_LEVEL", "DEBUG")
+    sys.excepthook(type(echo), echo, echo.__traceback__)
+    monkeypatch.delenv("HOROVOD_LOG_LEVEL")
+    other = raised("rank 3 is lost: its process ended")
+    sys.excepthook(type(other), other, other.__traceback__)
+    assert hook == [echo, other]

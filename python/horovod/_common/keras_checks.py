@@ -12,6 +12,16 @@ _OLD_ARGUMENT = "experimental_run_tf_function"
 _PATCHED = "_hvd_takes_old_argument"
 
 
+def require_tensorflow_backend(keras: Any) -> None:
+    """ImportError that names the right module, when tf.keras is a Keras 3 that computes with something else."""
+    backend = keras.backend.backend() if hasattr(keras.backend, "backend") else "tensorflow"
+    if backend != "tensorflow":
+        raise ImportError(
+            f"horovod.tensorflow.keras is for Keras on TensorFlow, but Keras computes with {backend!r} here "
+            "(KERAS_BACKEND, or ~/.keras/keras.json); use `import horovod.keras as hvd`, which works on every backend"
+        )
+
+
 def _with_inner(optimizer: Any) -> list[Any]:
     """The optimizer, and that inside it: a LossScaleOptimizer has one."""
     return [one for one in (optimizer, getattr(optimizer, "inner_optimizer", None)) if one is not None]

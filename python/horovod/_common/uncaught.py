@@ -1,16 +1,25 @@
-"""Tells the other ranks when this one goes down because of an uncaught exception.
+"""Tells the other ranks when this one goes down because of an uncaught exception, and prints their echoes in one line.
 
 At the end of the traceback, not at the end of the process: until then threads may be joined, and the others would wait.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+import traceback
 from types import TracebackType
 
+from horovod import _env
 from horovod._common.native import core
 
 _MAX_TEXT = 500
+
+# What an exception says that is only the echo of another rank's, which prints a traceback of its own.
+_ECHO = re.compile(r"rank \d+ is lost: uncaught exception .*")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _installed = False
 
@@ -21,6 +30,24 @@ def _describe(error: BaseException) -> str:
         return text
     # Both ends: TensorFlow's errors begin with where and end with why.
     return f"{text[: _MAX_TEXT // 2]} ... {text[-_MAX_TEXT // 2 :]}"
+
+
+def _is_of_the_program(frame: traceback.FrameSummary) -> bool:
+    return not frame.filename.startswith(_PACKAGE) and not any(part in frame.filename for part in _LIBRARIES)
+
+
+def _echo_line(error: BaseException, trace: TracebackType | None) -> str | None:
+    """One line instead of a traceback, when `error` only says that another rank has raised; None otherwise.
+
+    With HOROVOD_LOG_LEVEL=info and below everything is printed.
+    """
+    echo = _ECHO.search(str(error))
+    if echo is None or (_env.get("HOROVOD_LOG_LEVEL") or "").lower() in ("trace", "debug", "info"):
+        return None
+    frames = traceback.extract_tb(trace)
+    own = [frame for frame in frames if _is_of_the_program(frame)] or frames
+    where = f" at {own[-1].filename}:{own[-1].lineno}, in {own[-1].name}" if own else ""
+    return f"stopped{where}: {type(error).__name__}: {echo[0]}"
 
 
 def announce(error: BaseException | None) -> None:
@@ -45,7 +72,11 @@ def install() -> None:
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         try:
-            print_as_before(kind, error, trace)
+            line = _echo_line(error, trace)
+            if line is None:
+                print_as_before(kind, error, trace)
+            else:
+                print(line, file=sys.stderr, flush=True)
         finally:
             announce(error)
 

@@ -24,6 +24,7 @@ local_rank = _basics.local_rank
 local_size = _basics.local_size
 cross_rank = _basics.cross_rank
 cross_size = _basics.cross_size
+is_homogeneous = _basics.is_homogeneous
 mpi_threads_supported = _basics.mpi_threads_supported
 mpi_enabled = _basics.mpi_enabled
 mpi_built = _basics.mpi_built
@@ -58,6 +59,7 @@ __all__ = [
     "rank",
     "local_rank",
     "cross_rank",
+    "is_homogeneous",
     "is_initialized",
     "start_timeline",
     "stop_timeline",

@@ -104,6 +104,19 @@ def check_names(optimizer: Optimizer, named_parameters: NamedParameters | None) 
     return names
 
 
+def check_devices(optimizer: Optimizer, process_set: ProcessSet) -> None:
+    """NotImplementedError, at the wrapping, for parameters whose gradients could not be reduced."""
+    if not is_distributed(process_set):
+        return
+    for parameter in parameters_of(optimizer):
+        if not parameter.is_cpu:
+            raise NotImplementedError(
+                f"DistributedOptimizer: a parameter of shape {list(parameter.shape)} is on '{parameter.device}', but "
+                "collectives on devices other than the CPU are not built yet; keep the model on the CPU (model.cpu() "
+                "before the optimizer is made)"
+            )
+
+
 def check_groups(optimizer: Optimizer, groups: Any) -> Groups | None:
     """`groups` in a usable form. ValueError for anything else than None, an int > 0 or lists of own parameters."""
     if groups is None:

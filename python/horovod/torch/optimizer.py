@@ -21,6 +21,7 @@ from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
     Groups,
     NamedParameters,
+    check_devices,
     check_groups,
     check_names,
     has_stepped,
@@ -254,6 +255,7 @@ def DistributedOptimizer(
     if num_groups != 0:
         warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
+    check_devices(optimizer, process_set)
     names = check_names(optimizer, named_parameters)
     checked_groups = check_groups(optimizer, groups)
     wrapped = type(optimizer)

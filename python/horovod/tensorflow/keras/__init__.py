@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.keras_checks import tolerate_old_compile_argument
+from horovod._common.keras_checks import require_tensorflow_backend, tolerate_old_compile_argument
 from horovod._keras import create_distributed_optimizer, make_options, value_functions
 from horovod._keras.value_functions import allgather, broadcast, broadcast_global_variables, reducescatter
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
@@ -23,6 +23,7 @@ from horovod.tensorflow.mpi_ops import (
     gloo_built,
     gloo_enabled,
     init,
+    is_homogeneous,
     is_initialized,
     local_rank,
     local_size,
@@ -40,6 +41,7 @@ from horovod.tensorflow.mpi_ops import (
 
 from horovod.tensorflow.keras import callbacks, elastic  # isort: skip
 
+require_tensorflow_backend(tf.keras)
 # Now, not with the first optimizer: model.compile(hvd.DistributedOptimizer(...)) looks compile up before that exists.
 if str(getattr(tf.keras, "__version__", "")).startswith("3."):
     tolerate_old_compile_argument()
@@ -53,6 +55,7 @@ __all__ = [
     "rank",
     "local_rank",
     "cross_rank",
+    "is_homogeneous",
     "is_initialized",
     "start_timeline",
     "stop_timeline",

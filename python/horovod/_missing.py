@@ -1,0 +1,49 @@
+"""Modules of Horovod 0.28 that are not there yet: importing one says so, and what to do instead."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+_ELASTIC = "elastic jobs are not built yet"
+_LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun; horovod.run() is not built yet"
+
+# By module; a module stands for all below it too.
+_REASONS = {
+    "horovod.spark": "Horovod on Spark is not built yet; start the script with horovodrun",
+    "horovod.ray": "Horovod on Ray is not built yet; start the script with horovodrun",
+    "horovod.mxnet": "MXNet is not supported yet; there are horovod.torch, horovod.tensorflow and horovod.keras",
+    "horovod.jax": "there is no module for JAX yet; Keras on JAX works with horovod.keras",
+    "horovod.data": "the asynchronous data loaders are not built yet; a torch DataLoader with num_workers loads ahead",
+    "horovod.common.elastic": _ELASTIC,
+    "horovod.runner.elastic": _ELASTIC,
+    "horovod.runner": _LAUNCHER,
+    "horovod.run": _LAUNCHER,
+}
+
+
+def _reason_for(name: str) -> str | None:
+    while name:
+        if name in _REASONS:
+            return _REASONS[name]
+        name = name.rpartition(".")[0]
+    return None
+
+
+class MissingModules(MetaPathFinder):
+    """Comes last in sys.meta_path, so it is asked only for what nobody else has found."""
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        reason = _reason_for(name) if name.startswith("horovod.") else None
+        if reason is not None:
+            raise ModuleNotFoundError(f"{name}: {reason}", name=name)
+        return None
+
+
+def install() -> None:
+    """Adds the finder, once per process, also when the package is imported anew."""
+    if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
+        sys.meta_path.append(MissingModules())

@@ -1,0 +1,55 @@
+"""Names of Horovod 0.28 that are not built say so when they are imported, and nothing else is disturbed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import horovod
+from horovod import _missing
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("horovod.spark", r"^horovod\.spark: Horovod on Spark is not built yet; start the script with horovodrun$"),
+        ("horovod.ray", "Horovod on Ray is not built yet"),
+        ("horovod.mxnet", r"MXNet is not supported yet; there are horovod\.torch"),
+        ("horovod.jax", r"horovod\.keras"),
+        ("horovod.data", "data loaders are not built yet"),
+        ("horovod.common.elastic", "elastic jobs are not built yet"),
+        ("horovod.runner.elastic.discovery", "elastic jobs are not built yet"),
+        ("horovod.runner.launch", "start jobs with horovodrun"),
+        ("horovod.runner.common.util.hosts", "start jobs with horovodrun"),
+    ],
+)
+def test_importing_what_is_not_built_says_so(name: str, reason: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=reason):
+        importlib.import_module(name)
+
+
+def test_other_names_are_missing_as_ever() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'horovod\.nonsense'"):
+        importlib.import_module("horovod.nonsense")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'sparkling'"):
+        importlib.import_module("sparkling")
+
+
+def test_the_finder_is_there_once_and_last() -> None:
+    importlib.reload(horovod)
+    assert [type(finder).__module__ for finder in sys.meta_path].count(_missing.__name__) == 1
+
+
+@pytest.mark.parametrize(("backend", "is_refused"), [("torch", True), ("jax", True), ("tensorflow", False)])
+def test_the_tf_keras_module_names_the_right_one_for_other_backends(fake: Any, backend: str, is_refused: bool) -> None:
+    checks = importlib.import_module("horovod._common.keras_checks")
+    keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: backend))
+    if is_refused:
+        with pytest.raises(ImportError, match=rf"computes with '{backend}' here .*`import horovod\.keras as hvd`"):
+            checks.require_tensorflow_backend(keras)
+    else:
+        checks.require_tensorflow_backend(keras)
