@@ -49,6 +49,23 @@ def test_a_bad_result_is_a_failure(horovodrun: Any) -> None:
     assert "bitwise equal parameters" in job.out
 
 
+def test_a_real_training_script_stops_and_resumes_on_another_number_of_ranks(horovodrun: Any, tmp_path: Path) -> None:
+    script, checkpoint = str(EXAMPLES / "pytorch_training.py"), tmp_path / "digits.pt"
+    first = horovodrun(2, script, "--checkpoint", str(checkpoint), "--stop-after", "4", "--epochs", "8")
+    assert first.code == 0, first.text
+    assert "Warning" not in first.err, first.text
+    assert "ended after epoch 4: best validation loss" in first.out
+    assert [path.name for path in tmp_path.iterdir()] == ["digits.pt"]
+    rest = run_to_end([sys.executable, script, "--checkpoint", str(checkpoint), "--epochs", "8"])
+    assert rest.code == 0, rest.text
+    lines = rest.out.strip().splitlines()
+    assert lines[0] == f"resuming after epoch 4 from {checkpoint}"
+    assert lines[1].startswith("epoch 5/8: "), rest.text
+    reached = re.search(r"epoch 8/8: .*accuracy (0\.\d+)", rest.out)
+    assert reached, rest.text
+    assert float(reached[1]) > 0.9
+
+
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3])
 def test_adasum_converges_where_others_do_not(horovodrun: Any, ranks: int) -> None:
     job = horovodrun(ranks, str(EXAMPLES / "pytorch_adasum.py"))
