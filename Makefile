@@ -76,7 +76,7 @@ setup-test:
 
 $(INSTALLED): $(SOURCES)
 	@mkdir -p build
-	$(VENV)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
+	@scripts/progress.sh "Horovod's package" $(VENV)/pip install -v --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall .
 	@touch $@
 
 clean:

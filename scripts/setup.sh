@@ -43,8 +43,9 @@ if [ "${#missing[@]}" -gt 0 ]; then
     exit 1
   fi
   echo "installing: ${missing[*]}"
-  "${sudo[@]}" apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  scripts/progress.sh "Package lists" "${sudo[@]}" apt-get update
+  scripts/progress.sh "Debian packages" "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}"
 fi
 
 # TensorFlow, Keras and JAX are for their tests only: the demo does without them.
@@ -54,7 +55,7 @@ requirements=(scripts/requirements-dev.txt)
 for file in "${requirements[@]}"; do
   stamp=.venv/.$(basename "$file")
   cmp -s "$file" "$stamp" && continue
-  echo "installing the Python packages of $file into .venv"
-  .venv/bin/pip install --quiet --disable-pip-version-check -r "$file"
+  scripts/progress.sh "Python packages of $(basename "$file")" \
+    .venv/bin/pip install --progress-bar off --disable-pip-version-check -r "$file"
   cp "$file" "$stamp"
 done

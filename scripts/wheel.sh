@@ -4,6 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 raw=build/wheel-raw
 rm -rf "$raw"
-.venv/bin/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps -w "$raw" .
+scripts/progress.sh "The wheel" .venv/bin/pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps -w "$raw" .
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/auditwheel repair -w dist "$raw"/horovod_gloo-*.whl
 ls -1t dist/*.whl | head -1
