@@ -9,6 +9,12 @@ import pytest
 from launcher_job import RunningJob, StartJob
 
 
+@pytest.fixture(autouse=True)
+def chosen_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has chosen a number of threads is not told one, and the launcher is silent where nothing happens."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 @pytest.fixture
 def start_job(horovodrun_path: str, tmp_path: Path) -> Iterator[StartJob]:
     """start_job("-np", "2", ...) starts the launcher with these arguments; the test's end ends what is left."""

@@ -30,8 +30,7 @@ class RunningJob:
     def __init__(
         self, command: Sequence[str], folder: Path, env: Mapping[str, str | None], stdout: int | None, cwd: Path
     ) -> None:
-        # Who has chosen a number of threads is not told one.
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", **env}
+        variables = {**os.environ, **env}
         self.marker = uuid.uuid4().hex
         self.out_path = folder / f"{self.marker}.out"
         self.err_path = folder / f"{self.marker}.err"
