@@ -12,7 +12,7 @@ using namespace hvd::rendezvous;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const ByteSpan bytes(data + 1, size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
       if (const auto body = decode_session(bytes); body.is_ok()) {
         HVD_CHECK(std::ranges::equal(encode_session(body.value()), bytes), "one encoding");
@@ -23,9 +23,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         HVD_CHECK(std::ranges::equal(encode_join(body.value()), bytes), "one encoding");
       }
       break;
-    default:
+    case 2:
       if (const auto body = decode_get_many(bytes); body.is_ok()) {
         HVD_CHECK(std::ranges::equal(encode_get_many(body.value()), bytes), "one encoding");
+      }
+      break;
+    default:
+      if (const auto body = decode_not_yet(bytes); body.is_ok()) {
+        HVD_CHECK(std::ranges::equal(encode_not_yet(body.value()), bytes), "one encoding");
       }
   }
   return 0;

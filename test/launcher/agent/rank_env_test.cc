@@ -71,10 +71,10 @@ TEST_CASE("A rank's environment has each name once and no secret of an outer job
 
 TEST_CASE("Ranks of one host share its cores, unless the user chose", "[unit][agent]") {
   LaunchMessage launch = message_for({{0, 4, 0, 2, 0, 2}, {1, 4, 1, 2, 0, 2}});
-  const config::MapEnv nothing({});
+  const config::MapEnv nothing;
   CHECK(threads_per_rank(nothing, launch, 9) == 4);
   CHECK(threads_per_rank(nothing, launch, 1) == 1);
-  CHECK(threads_per_rank(config::MapEnv({{"OMP_NUM_THREADS", "3"}}), launch, 8) == std::nullopt);
+  CHECK(threads_per_rank(config::MapEnv(config::MapEnv::Map{{"OMP_NUM_THREADS", "3"}}), launch, 8) == std::nullopt);
   CHECK(threads_per_rank(nothing, message_for({{0, 1, 0, 1, 0, 1}}), 8) == std::nullopt);
   launch.env.emplace_back("OMP_NUM_THREADS", "");
   CHECK(threads_per_rank(nothing, launch, 8) == std::nullopt);
@@ -86,5 +86,5 @@ TEST_CASE("A crash in native code shows where Python was, unless the user chose"
   CHECK(has(sample(), "PYTHONFAULTHANDLER=1"));
   LaunchMessage launch = message_for({{0, 1, 0, 1, 0, 1}});
   launch.env.emplace_back("PYTHONFAULTHANDLER", "");
-  CHECK(has(rank_environment(config::MapEnv({}), launch, launch.ranks[0], "", "", std::nullopt), "PYTHONFAULTHANDLER="));
+  CHECK(has(rank_environment(config::MapEnv(), launch, launch.ranks[0], "", "", std::nullopt), "PYTHONFAULTHANDLER="));
 }

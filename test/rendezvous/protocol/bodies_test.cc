@@ -56,6 +56,11 @@ TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
   check_exact(encode_epoch(7), decode_epoch);
   CHECK(decode_epoch(encode_epoch(7)).value() == 7);
 
+  const Bytes not_yet = encode_not_yet({.first_rank = 3, .missing = "never joined: 0"});
+  CHECK(decode_not_yet(not_yet).value().first_rank == 3);
+  CHECK(decode_not_yet(not_yet).value().missing == "never joined: 0");
+  check_exact(not_yet, decode_not_yet);
+
   JoinBody long_wait = sent;
   long_wait.wait = Millis(30001);
   CHECK_THAT(decode_join(encode_join(long_wait)).status().message(), Catch::Contains("30001"));
