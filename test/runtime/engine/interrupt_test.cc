@@ -21,7 +21,7 @@ class Deaf final : public transport::ControlHandler {
 // Comes to the store, perhaps connects, and then says nothing until `end`.
 void half_a_rank(const config::RuntimeConfig& config, bool connects, Event& there, Event& end) {
   const Deadline deadline = Deadline::after(kLimit);
-  const auto network = engine::Network::join(config, deadline, {});
+  const auto network = engine::Network::join(config, {});
   if (!network.is_ok()) return there.set();
   loop::Loop loop("half");
   Deaf handler;
