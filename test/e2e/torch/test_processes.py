@@ -123,9 +123,9 @@ def test_an_uncaught_exception_is_named_by_the_others_and_blamed(slow: float, ho
     assert noticed, job.text
     assert float(noticed[1]) - float(raised[1]) < 1.0
     assert "KeyError: 'oops'" in job.err
-    assert re.search(r"the job failed: rank 1 on host localhost \(pid \d+\) exited with code 1 first", job.err), (
-        job.text
-    )
+    # A rank that takes longer to end than the survivors' grace, as on a busy machine, is ended before it has a code.
+    how = "(exited with code 1|failed with an uncaught exception)"
+    assert re.search(rf"the job failed: rank 1 on host localhost \(pid \d+\) {how} first", job.err), job.text
     assert "After that, rank 0 exited with code 3" in job.err, job.text
 
 
