@@ -176,7 +176,7 @@ class GradientReducer:
             group.missing -= 1
             if group.missing == 0:
                 self._sender.submit_group(group)
-        elif gradient.form != UNUSED:  # else the other ranks do not expect it
+        elif gradient.form != UNUSED:  # else it takes all ranks to tell whether anybody expects it
             self._sender.submit(gradient)
 
     # Finishing
@@ -258,7 +258,7 @@ class GradientReducer:
         self._wake(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
 
     def _wake(self, presence: Presence, unused: list[Gradient]) -> None:
-        """Sends the gradients of parameters that no rank had used before, if now one has."""
+        """Sends the gradients of parameters that this rank knew no use of, if now a rank has or expects them."""
         if not unused:
             return
         presence.wait()
@@ -281,5 +281,5 @@ class GradientReducer:
             target = gradient.target
             if target is None or (gradient.sent is target and gradient.parameter.grad is target):
                 continue
-            if not gradient.absent or (presence is not None and presence.form(gradient) != UNUSED):
+            if not gradient.absent or (presence is not None and presence.is_used(gradient)):
                 self._sender.write_back(gradient)
