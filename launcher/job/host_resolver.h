@@ -25,6 +25,10 @@ class HostResolver {
   HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience, OnDone on_done);
   ~HostResolver();
   void start();
+  // This process did not run for a while, nor did what it looks up: its time begins anew.
+  void was_stopped() {
+    if (deadline_.active()) deadline_.start(patience_);
+  }
 
  private:
   struct Lookup;

@@ -183,12 +183,12 @@ void JobDriver::signal_received(int signal) {
     fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGSTOP}));
     return suspend_timer_.start(kSuspendDelay);
   }
+  const int before = job_.wishes_to_end();
   const JobActions actions = job_.signal_received(signal, SteadyClock::now());
-  if (signal == SIGUSR1 || signal == SIGUSR2) return apply(actions);
-  ++ending_signals_;
+  if (job_.wishes_to_end() == before) return apply(actions);
   if (exit_code_) exit_code_ = *exit_code_ != 0 ? *exit_code_ : 128 + signal;  // of the output something will be missing
   end_wanted(actions);
-  if (ending_signals_ < kLeaveAtOnce) return;
+  if (job_.wishes_to_end() < kLeaveAtOnce) return;
   fleet_.drop_all();
   finish(128 + signal);
   give_up_flushing();
@@ -204,7 +204,12 @@ void JobDriver::end_wanted(const JobActions& actions) {
 
 // The terminal's Ctrl-Z reaches us alone. The ranks, whose sessions have no terminal, would not even heed a SIGTSTP.
 void JobDriver::suspend() {
+  const TimePoint before = SteadyClock::now();
   signals_.take_default_action(SIGTSTP);
+  job_.was_stopped(SteadyClock::now() - before);
+  resolver_.was_stopped();
+  if (flush_timer_.active()) flush_timer_.start(kLastFlush);
+  arm_timer();
   fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGCONT}));
 }
 
@@ -216,7 +221,7 @@ void JobDriver::output_broken(const Status& status) {
 }
 
 void JobDriver::end_for_output() {
-  if (ending_signals_ > 0 || std::exchange(ended_for_output_, true)) return;
+  if (job_.wishes_to_end() > 0 || std::exchange(ended_for_output_, true)) return;
   end_wanted(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
 }
 
@@ -286,7 +291,7 @@ void JobDriver::finish(int code) {
     output_.message(std::to_string(output_.lost_bytes()) + " bytes of the output are lost: see above");
   }
   timer_.stop();
-  if (ending_signals_ > 0) flush_timer_.start(kLastFlush);
+  if (job_.wishes_to_end() > 0) flush_timer_.start(kLastFlush);
   stop_when_flushed();
 }
 

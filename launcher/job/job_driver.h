@@ -94,7 +94,6 @@ class JobDriver : private AgentFleetEvents {
   loop::Timer suspend_timer_;  // between the ranks' stop and ours
   loop::Timer broken_timer_;   // between the loss of our reader and what follows from it
   SignalWatcher signals_;
-  int ending_signals_ = 0;     // of the user
   std::string output_error_;
   bool ended_for_output_ = false;
   bool flush_given_up_ = false;

@@ -202,12 +202,20 @@ JobActions StaticJob::signal_received(int signal, TimePoint now) {
     if (state_ != State::kStarting) return {signal_ranks(signal)};
     return {print("got " + signal_name(signal) + " before all ranks ran: it is not passed on")};
   }
+  // A shell passes the hang-up of its terminal on to its jobs, and the kernel tells those in front again when the shell has
+  // ended: the same wish.
+  if (signal == SIGHUP && std::exchange(hung_up_, true)) return {};
+  ++wishes_to_end_;
   const bool is_gentle = signal == SIGINT || signal == SIGHUP;
   return end_job("got " + signal_name(signal), 128 + signal, is_gentle ? signal : SIGTERM, now);
 }
 
 JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
   return end_job(reason, code, SIGTERM, now);
+}
+
+void StaticJob::was_stopped(SteadyClock::duration span) {
+  if (deadline_) *deadline_ += span;
 }
 
 JobActions StaticJob::end_job(const std::string& reason, int code, int first_signal, TimePoint now) {

@@ -71,15 +71,20 @@ class StaticJob {
   // that failed because of it may exit before.
   void rank_leaving(int rank);
   JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
-  // SIGUSR1 and SIGUSR2 are passed on; any other is the user's wish that the job ends.
+  // SIGUSR1 and SIGUSR2 are passed on; any other is the user's wish that the job ends, where SIGHUP counts once.
   JobActions signal_received(int signal, TimePoint now);
   // The launcher itself cannot go on (nobody reads its output): like SIGTERM, with a reason of its own.
   JobActions stop(const std::string& reason, int code, TimePoint now);
   // `detail(agent)` is what is known about an agent that has not answered, for the message; may be "".
   JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail);
 
+  // The launcher and its ranks did not run for so long (Ctrl-Z): that time is nobody's.
+  void was_stopped(SteadyClock::duration span);
+
   // When to call timer_fired.
   std::optional<TimePoint> deadline() const { return deadline_; }
+  // How often the user's signals have said so.
+  int wishes_to_end() const { return wishes_to_end_; }
   const std::optional<JobFailure>& failure() const { return failure_; }
   // Ranks that failed by themselves after the first failure: "rank 0 (exited with code 1)".
   const std::vector<std::string>& later_failures() const { return later_failures_; }
@@ -127,6 +132,8 @@ class StaticJob {
   std::optional<int> leaving_;  // the first rank that left before any failure
   std::optional<JobFailure> failure_;
   std::vector<std::string> later_failures_;
+  int wishes_to_end_ = 0;
+  bool hung_up_ = false;  // got SIGHUP
   int first_signal_ = 0;  // that the ranks got in the state kInterrupted
   int stop_code_ = 0;  // of the user's signal, or of stop(); 0: neither
 };

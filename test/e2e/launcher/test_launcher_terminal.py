@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -176,8 +177,8 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(open_terminal: Open, horovodrun_pat
     script = tmp_path / "counts.py"
     script.write_text(
         "import os, time\n"
-        "print(f'pid {os.getpid()}!', flush=True)\n"
         "with open(f'count.{os.environ[\"HOROVOD_RANK\"]}', 'w') as file:\n"
+        "    print(f'pid {os.getpid()}!', flush=True)\n"
         "    while True:\n"
         "        print('x', file=file, flush=True)\n"
         "        time.sleep(0.01)\n"
@@ -236,3 +237,50 @@ def test_a_terminal_that_closes_ends_the_job(horovodrun_path: str, tmp_path: Pat
     os.close(terminal.fd)
     assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) in (128 + signal.SIGHUP, 128 + signal.SIGPIPE)
     assert (tmp_path / "hup").read_text() == "hup\n"
+
+
+def test_a_terminal_that_closes_leaves_the_ranks_time_to_tidy_up(horovodrun_path: str, tmp_path: Path) -> None:
+    """An interactive shell passes the hang-up on, and the kernel tells the job again when the shell has ended."""
+    script = tmp_path / "tidy.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGHUP, lambda *_: sys.exit(0))\n"
+        "try:\n"
+        "    print(f'pid {os.getpid()}!', flush=True)\n"
+        "    time.sleep(1000)\n"
+        "finally:\n"
+        "    time.sleep(0.5)  # a checkpoint\n"
+        f"    open({str(tmp_path / 'tidy')!r}, 'w').close()\n"
+    )
+    terminal = Terminal(["bash", "--norc", "--noprofile", "-i"])
+    terminal.type(f"{horovodrun_path} -np 1 {PYTHON} {script}\n")
+    terminal.wait_for("!\n")
+    pid = re.findall(r">:pid (\d+)!\n", terminal.text)[0]
+    os.close(terminal.fd)
+    os.waitpid(terminal.pid, 0)
+    eventually(lambda: not Path(f"/proc/{pid}").exists(), "the rank ends")
+    assert (tmp_path / "tidy").exists()
+
+
+def test_the_time_in_ctrl_z_does_not_count_as_time_to_start(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    ssh = tmp_path / "slow_ssh"
+    ssh.write_text(
+        "#!/bin/sh\n"
+        'for word in "$@"; do [ "$word" = -G ] && exit 1; done\n'
+        'while [ "$1" != "--" ]; do shift; done\n'
+        f"echo $$ > {tmp_path}/asked; until [ -e {tmp_path}/go ]; do sleep 0.02; done\n"
+        'exec sh -c "$3"\n'
+    )
+    ssh.chmod(0o755)
+    terminal = open_terminal("bash", "--norc", "--noprofile", "-i")
+    terminal.type(f"PS1='shell> '; {horovodrun_path} -np 1 --start-timeout 3 --ssh-program {ssh} -H far-away:1 echo started-$((6*7))\n")
+    eventually((tmp_path / "asked").exists, "the launcher asks the host")
+    wait_in_front(terminal)
+    terminal.type("\x1a")
+    terminal.wait_for("Stopped")
+    time.sleep(3.1)  # longer than the time to start
+    terminal.type("fg\n")
+    wait_in_front(terminal)
+    (tmp_path / "go").touch()
+    terminal.wait_for("started-42\n")
+    terminal.type("exit\n")

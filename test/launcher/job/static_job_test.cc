@@ -42,6 +42,11 @@ class Script {
     if (command.name == "started") return to_text(job_->rank_started(rank, static_cast<int>(command.number("pid", 0)), now));
     if (command.name == "not_started") return to_text(job_->rank_not_started(rank, 127, "command not found: x", now));
     if (command.name == "signal") return to_text(job_->signal_received(static_cast<int>(command.number("number", 0)), now));
+    if (command.name == "stopped") {
+      job_->was_stopped(Millis(command.number("for", 0)));
+      return "ok\n";
+    }
+    if (command.name == "wishes") return std::to_string(job_->wishes_to_end()) + "\n";
     if (command.name == "failing") {
       job_->rank_failing(rank);
       return "ok\n";
