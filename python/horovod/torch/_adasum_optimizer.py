@@ -14,10 +14,13 @@ from typing import Any, NoReturn
 import torch
 from torch.optim import Optimizer
 
+from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.torch._gradients import TOO_MANY_PASSES
+from horovod.torch._hooks import Hooks
 from horovod.torch._parameter_check import ParameterCheck
+from horovod.torch._session import session_number
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
     has_stepped,
@@ -29,13 +32,11 @@ from horovod.torch._wrapping import (
 from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
 
-_Hook = torch.utils.hooks.RemovableHandle
-
 
 class _Movement:
-    """The way of one parameter through a step: `left` passes to go, then `sent` travels under `handle`."""
+    """The way of one parameter through a step: `left` passes to go, `sent` travels under `handle`, it is `applied`."""
 
-    __slots__ = ("ctx", "handle", "left", "name", "parameter", "sent")
+    __slots__ = ("applied", "ctx", "handle", "left", "name", "parameter", "sent")
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
         self.parameter = parameter
@@ -44,10 +45,11 @@ class _Movement:
         self.handle: int | None = None
         self.sent: torch.Tensor | None = None
         self.ctx: Any = None
+        self.applied = False
 
 
 def _make_hook(optimizer: weakref.ref[AdasumOptimizer]) -> Callable[[torch.Tensor], None]:
-    """The hook of all parameters. It holds no parameter: that would be a cycle nobody collects."""
+    """The hook of all parameters."""
 
     def hook(parameter: torch.Tensor) -> None:
         owner = optimizer()
@@ -55,11 +57,6 @@ def _make_hook(optimizer: weakref.ref[AdasumOptimizer]) -> Callable[[torch.Tenso
             owner._ready(parameter)
 
     return hook
-
-
-def _remove_all(hooks: list[_Hook]) -> None:
-    for hook in hooks:
-        hook.remove()
 
 
 class AdasumOptimizer(Optimizer):
@@ -84,16 +81,17 @@ class AdasumOptimizer(Optimizer):
         self._passes = passes
         self._check: ParameterCheck | None = ParameterCheck()
         self._movements: dict[int, _Movement] = {}
-        self._hooks: list[_Hook] = []
-        weakref.finalize(self, _remove_all, self._hooks).atexit = False
+        self._hooks = Hooks(self, _make_hook(weakref.ref(self)))
+        self._joins = core.joins()
+        self._session = -1  # the one in which the latest gradient was made
+        self._error: Exception | None = None
         for parameter in parameters_of(self):
             if parameter.requires_grad:
                 self._attach(parameter)
 
     def _attach(self, parameter: torch.Tensor) -> None:
         self._movements[id(parameter)] = _Movement(parameter, self._parameter_names[parameter], self._passes)
-        hook = _make_hook(weakref.ref(self))
-        self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+        self._hooks.add(parameter)
 
     @property
     def backward_passes_per_step(self) -> int:
@@ -122,6 +120,7 @@ class AdasumOptimizer(Optimizer):
         if movement.left <= 0:
             raise AssertionError(TOO_MANY_PASSES)
         movement.left -= 1
+        self._session = session_number()
         if movement.left == 0:
             self._submit(movement)
 
@@ -160,22 +159,23 @@ class AdasumOptimizer(Optimizer):
         raise AssertionError("skip_synchronize() is not supported with op=Adasum: the reduction is part of the step")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Waits for the movements of all parameters and applies them."""
+        """Waits for the movements of all parameters and applies them. Goes on after KeyboardInterrupt."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        if self._check is not None and self._check.is_due():
+        # Ranks without data had joined during the first step of others, who do not compare again.
+        if self._check is not None and core.joins() == self._joins and self._check.is_due():
             named = [(self._parameter_names[parameter], parameter) for parameter in parameters_of(self)]
             self._check.compare(named, global_process_set)
         self._check = None  # later steps may be unequal in number, and nothing else is common to them
-        error: Exception | None = None
         try:
             self._submit_missing()
         except Exception as raised:
-            error = raised
+            self._error = self._error or raised
         for movement in self._movements.values():
-            error = self._apply(movement, error)
+            self._apply(movement)
+        error = self._error
         self._rewind()
         if error is not None:
             raise error
@@ -189,29 +189,30 @@ class AdasumOptimizer(Optimizer):
             if parameter.requires_grad and id(parameter) not in self._movements:
                 self._attach(parameter)
         for movement in self._movements.values():
-            if movement.handle is None:
+            if movement.handle is None and not movement.applied:
                 self._submit(movement)
 
     @torch.no_grad()
-    def _apply(self, movement: _Movement, error: Exception | None) -> Exception | None:
-        """Waits for one movement; gives the first error there was."""
-        if movement.handle is None:
-            return error
+    def _apply(self, movement: _Movement) -> None:
+        """Waits for one movement; notes the first error there was."""
+        if movement.handle is None or movement.applied:
+            return
         try:
             synchronize(movement.handle)
         except Exception as raised:
-            return error or raised
-        if error is None and movement.sent is not None:
+            self._error = self._error or raised
+        if self._error is None and movement.sent is not None:
             movement.parameter.add_(self._compression.decompress(movement.sent, movement.ctx))
-        return error
+        movement.applied = True
 
     def _drain(self) -> None:
         """Ends what is in flight, together with ranks that began other parts of it, and forgets the results."""
-        if all(movement.handle is None for movement in self._movements.values()):
+        begun = any(movement.left < self._passes for movement in self._movements.values())
+        if not begun or self._session != session_number():
             return
         with suppress(HorovodInternalError):
             for movement in self._movements.values():
-                if movement.handle is None:
+                if movement.handle is None and not movement.applied:
                     self._send(movement, torch.zeros_like(movement.parameter))
         for movement in self._movements.values():
             if movement.handle is not None:
@@ -223,6 +224,8 @@ class AdasumOptimizer(Optimizer):
         for movement in self._movements.values():
             movement.left = self._passes
             movement.handle = movement.sent = movement.ctx = None
+            movement.applied = False
+        self._error = None
 
     def _step_locally(self, closure: Callable[[], Any] | None = None) -> Any:
         """The wrapped optimizer's step alone."""

@@ -168,6 +168,7 @@ def sparse_allreduce_async(
 ) -> Callable[[], torch.Tensor]:
     """Starts the reduction of a sparse COO tensor; calling the result waits and gives the sparse tensor.
 
+    After KeyboardInterrupt it may be called again.
     Two allgathers: entries with the same index stay separate until the tensor is coalesced, which adds them up.
     """
     if op == Adasum:
@@ -185,9 +186,14 @@ def sparse_allreduce_async(
     indices_handle = allgather_async(rows, f"{name}.indices" if name else None, process_set)
     values_handle = allgather_async(values, f"{name}.values" if name else None, process_set)
 
+    waiting = [indices_handle, values_handle]
+    gathered: list[torch.Tensor] = []
+
     def finish() -> torch.Tensor:
-        all_rows = handles.synchronize(indices_handle)
-        all_values = handles.synchronize(values_handle)
+        while waiting:
+            gathered.append(handles.synchronize(waiting[0]))
+            del waiting[0]
+        all_rows, all_values = gathered
         if op == Average:
             members = process_set.size() or 1
             rounding = None if all_values.is_floating_point() else "trunc"

@@ -49,7 +49,8 @@ class SparseWait:
         self.result: torch.Tensor | None = None
 
     def wait(self) -> None:
-        self.result = self._finish()
+        if self.result is None:
+            self.result = self._finish()
 
 
 class Gradient:

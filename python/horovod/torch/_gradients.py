@@ -18,9 +18,11 @@ from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender, SparseWait
+from horovod.torch._hooks import Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, complain, first_changed
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._presence import Presence, is_usual
+from horovod.torch._session import session_number
 
 TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
@@ -29,7 +31,7 @@ TOO_MANY_PASSES = (
 
 
 def _make_hook(reducer: weakref.ref[GradientReducer], in_backward: bool) -> Callable[[torch.Tensor], None]:
-    """The hook of all parameters of a reducer. It holds no parameter: that would be a cycle nobody collects."""
+    """The hook of all parameters of a reducer."""
 
     def hook(parameter: torch.Tensor) -> None:
         owner = reducer()
@@ -45,11 +47,6 @@ def _make_hook(reducer: weakref.ref[GradientReducer], in_backward: bool) -> Call
     return hook_in_backward if in_backward else hook
 
 
-def _remove_all(hooks: list[torch.utils.hooks.RemovableHandle]) -> None:
-    for hook in hooks:
-        hook.remove()
-
-
 class GradientReducer:
     """Submits each gradient when backward has made it, and writes the reduced ones back."""
 
@@ -61,13 +58,13 @@ class GradientReducer:
         self._frozen: dict[int, tuple[torch.Tensor, str]] = {}
         self._presence: Presence | None = None
         self._check = ParameterCheck()
-        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self._hook = _make_hook(weakref.ref(self), in_backward)
+        self._hooks = Hooks(self, _make_hook(weakref.ref(self), in_backward))
         self._end = BackwardEnd()
         self._ended_passes = 0
         self._begun = False
+        self._session = -1  # the one in which it was begun
+        self._error: Exception | None = None
         self.settled = False  # finished by backward itself, and nothing has begun since
-        weakref.finalize(self, _remove_all, self._hooks).atexit = False
 
     @property
     def begun(self) -> bool:
@@ -85,9 +82,10 @@ class GradientReducer:
             return
         self._frozen.pop(id(parameter), None)
         self._gradients[id(parameter)] = Gradient(parameter, name, self._passes)
+        if self._presence is not None and self._presence.running:  # step() was interrupted
+            self.drain()
         self._presence = None
-        hook = parameter.register_post_accumulate_grad_hook(self._hook)  # type: ignore[no-untyped-call]
-        self._hooks.append(hook)
+        self._hooks.add(parameter)
 
     def group(self, parameters: Sequence[torch.Tensor]) -> None:
         """Makes attached parameters travel together; frozen ones are left out."""
@@ -105,8 +103,11 @@ class GradientReducer:
         self._reset()
 
     def drain(self) -> None:
-        """Ends what is in flight, together with ranks that began other parts of it, and starts counting anew."""
-        if any(gradient.pending is not None for gradient in self._gradients.values()):
+        """Ends what was begun, together with ranks that began other parts of it, and starts counting anew.
+
+        A session that is over took its operations with it; ranks need not agree on what they had begun in it.
+        """
+        if self._begun and self._session == session_number():
             with suppress(HorovodInternalError):  # nobody wants the results any more
                 self._finish()
         self._reset()
@@ -118,8 +119,15 @@ class GradientReducer:
             gradient.absent = False
             if gradient.group is not None:
                 gradient.group.missing = len(gradient.group.members)
+        if self._presence is not None:
+            self._presence.end()
+        self._error = None
         self._begun = False
         self._ended_passes = 0
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._session = session_number()
 
     # During backward
 
@@ -138,7 +146,8 @@ class GradientReducer:
         if grad is not None and grad.requires_grad:
             raise AssertionError(f"the gradient of {gradient.name} requires a gradient itself; it cannot be reduced")
         gradient.left = left - 1
-        self._begun = True
+        if not self._begun:
+            self._begin()
         if left > 1:
             return
         dense = gradient.dense
@@ -184,7 +193,8 @@ class GradientReducer:
     def finish(self) -> None:
         """Submits what backward did not reach, waits for everything and writes the results to the grads.
 
-        Ends what it began also when an operation failed; the first error is raised then.
+        Ends what it began also when an operation failed; the first error is raised then. After KeyboardInterrupt all
+        is still in flight: what is called next, this or drain(), goes on waiting.
         """
         changed = first_changed(self._gradients.values())
         self._finish()
@@ -206,22 +216,21 @@ class GradientReducer:
             complain(SCALER)
 
     def _finish(self) -> None:
-        error: Exception | None = None
         try:
             self._submit_missing()
         except Exception as raised:
-            error = raised
-        error = self._wait(error)
+            self._error = self._error or raised
+        self._wait()
         try:
-            if error is not None:
-                raise error
+            if self._error is not None:
+                raise self._error
             self._compare_parameters()
             self._write_back()
         finally:
             self._reset()
 
-    def _wait(self, error: Exception | None) -> Exception | None:
-        """Until all that was submitted has ended; gives the first error."""
+    def _wait(self) -> None:
+        """Until all that was submitted has ended; notes the first error."""
         pending = [gradient.pending for gradient in self._gradients.values() if gradient.pending is not None]
         sparse = [waitable for waitable in pending if isinstance(waitable, SparseWait)]
         dense = [waitable for waitable in pending if not isinstance(waitable, SparseWait)]
@@ -232,21 +241,15 @@ class GradientReducer:
             try:
                 wait()
             except Exception as raised:
-                error = error or raised
-        return error
+                self._error = self._error or raised
 
     def _submit_missing(self) -> None:
-        for parameter, name in list(self._frozen.values()):
-            if parameter.requires_grad:
-                self.attach(parameter, name)
-        self._begun = True
-        if not self._gradients:
+        if not self._begun:
+            self._begin()
+        presence = self._start_presence()
+        if presence is None:
             return
         gradients = list(self._gradients.values())
-        presence = self._presence
-        if presence is None:
-            presence = self._presence = Presence(self._settings, gradients)
-        presence.start([gradient for gradient in gradients if not is_usual(gradient)], self._check.is_due())
         fresh = [gradient for gradient in gradients if gradient.form == UNKNOWN]
         if fresh:  # what is sent for a parameter without a gradient has to have the form of the others' gradients
             presence.wait()
@@ -256,6 +259,23 @@ class GradientReducer:
                 gradient.left = 0
                 self._advance(gradient)
         self._wake(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
+
+    def _start_presence(self) -> Presence | None:
+        """None without parameters. Goes on with one that was interrupted."""
+        presence = self._presence
+        if presence is not None and presence.running:
+            return presence
+        for parameter, name in list(self._frozen.values()):
+            if parameter.requires_grad:
+                self.attach(parameter, name)
+        gradients = list(self._gradients.values())
+        if not gradients:
+            return None
+        if self._presence is None:
+            self._presence = Presence(self._settings, gradients)
+        unusual = [gradient for gradient in gradients if not is_usual(gradient)]
+        self._presence.start(unusual, self._check.is_due())
+        return self._presence
 
     def _wake(self, presence: Presence, unused: list[Gradient]) -> None:
         """Sends the gradients of parameters that this rank knew no use of, if now a rank has or expects them."""

@@ -39,6 +39,11 @@ handle_average_backwards_compatibility = util.get_average_backwards_compatibilit
 _enqueue = core.enqueue
 
 
+def session_number() -> int:
+    """Of the session that runs now, in this job; -1 without one. What another one began is over."""
+    return core.epoch() if core.is_initialized() else -1
+
+
 def file(started: tuple[int, Pending]) -> int:
     """Makes an operation that was started known under its number, its public handle."""
     number, pending = started

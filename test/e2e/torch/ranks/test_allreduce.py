@@ -366,3 +366,13 @@ def test_compressed_allreduce_is_differentiable() -> None:
     assert_same(y.detach(), torch.tensor([1.0, 2.0, 3.0]) * hvd.size())
     y.sum().backward()
     assert_same(x.grad, torch.full((3,), float(hvd.size())))
+
+
+def test_tensors_of_inference_mode_are_written_in_place() -> None:
+    with torch.inference_mode():
+        tensors = [torch.ones(3) for _ in range(4)]
+    hvd.allreduce_(tensors[0], op=hvd.Sum)
+    hvd.grouped_allreduce_(tensors[1:3], op=hvd.Sum)
+    assert all(tensor.tolist() == [hvd.size()] * 3 for tensor in tensors[:3])
+    hvd.broadcast_parameters([("buffer", tensors[3])], root_rank=0)
+    assert_usable()

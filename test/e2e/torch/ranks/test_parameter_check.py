@@ -89,3 +89,14 @@ def test_one_call_makes_ranks_equal_after_uneven_epochs(monkeypatch: pytest.Monk
         momentum = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
         for tensor in momentum:
             assert all(torch.equal(other, tensor) for other in hvd.allgather(tensor.unsqueeze(0)))
+
+
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Adasum], ids=["Average", "Adasum"])
+def test_ranks_whose_first_epoch_is_empty_compare_nothing_alone(op: int) -> None:
+    model = net()
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), op=op)
+    for epoch in range(2):
+        for number in range(2 if epoch > 0 else hvd.rank() == 0):
+            assert step(model, optimizer, number) == []
+        hvd.join_and_broadcast(model, optimizer)
+        assert_all_ranks_hold(model)

@@ -1,0 +1,28 @@
+"""The hooks that an optimizer has on its parameters; they call it after a gradient was accumulated."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import torch
+
+
+class Hooks:
+    """They go when their owner goes. `hook` must hold neither it nor a parameter: nobody collects such a cycle."""
+
+    __slots__ = ("_added", "_hook")
+
+    def __init__(self, owner: object, hook: Callable[[torch.Tensor], None]) -> None:
+        self._hook = hook
+        self._added: list[torch.utils.hooks.RemovableHandle] = []
+        weakref.finalize(owner, _remove_all, self._added).atexit = False
+
+    def add(self, parameter: torch.Tensor) -> None:
+        hook = parameter.register_post_accumulate_grad_hook(self._hook)  # type: ignore[no-untyped-call]
+        self._added.append(hook)
+
+
+def _remove_all(hooks: list[torch.utils.hooks.RemovableHandle]) -> None:
+    for hook in hooks:
+        hook.remove()
