@@ -1,5 +1,6 @@
 #include "launcher/agent/agent.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -9,7 +10,6 @@
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "launcher/agent/descendants.h"
@@ -151,7 +151,10 @@ void Agent::start_ranks(const std::string& address) {
   const config::ProcessEnv own_env;
   // For each rank two of its output, one of its input, and one more while it starts.
   const std::size_t limit_before = raise_descriptor_limit(4 * launch_->ranks.size());
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // of our affinity
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  // More processors than the set has room for: too many to share badly.
+  const int cores = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : CPU_SETSIZE;
   const std::optional<int> threads = threads_per_rank(own_env, *launch_, cores);
   if (threads && launch_->ranks.front().rank == 0) {
     send(FrameType::kNotice,

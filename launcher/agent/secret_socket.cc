@@ -138,12 +138,16 @@ Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const c
 
 void SecretSocket::watch() {
   uv_poll_start(poll_.get(), UV_READABLE, [](uv_poll_t* raw, int, int) {
-    if (auto* self = static_cast<SecretSocket*>(raw->data)) self->accept_all();
+    if (auto* self = static_cast<SecretSocket*>(raw->data)) self->accept_some();
   });
 }
 
-void SecretSocket::accept_all() {
-  while (clients_.size() < kMaxClients) {
+void SecretSocket::accept_some() {
+  for (int turn = 0; turn < kAcceptsPerTurn; ++turn) {
+    if (clients_.size() >= kMaxClients) {
+      uv_poll_stop(poll_.get());  // the rest waits in the backlog until a request is done
+      return;
+    }
     Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd.valid() && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (!fd.valid() && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
@@ -155,7 +159,6 @@ void SecretSocket::accept_all() {
     auto client = std::make_unique<Client>(*this, std::move(fd));
     if (client->start()) clients_.push_back(std::move(client));
   }
-  uv_poll_stop(poll_.get());  // the rest waits in the backlog until a request is done
 }
 
 void SecretSocket::forget(Client* client) {

@@ -35,7 +35,9 @@ class SecretSocket {
   class Client;
 
   SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, OnNotice on_notice);
-  void accept_all();
+  // A crowd at the door must not keep the loop from everything else.
+  static constexpr int kAcceptsPerTurn = 16;
+  void accept_some();
   void watch();
   void forget(Client* client);
 

@@ -39,6 +39,15 @@ Status check_owner(const struct stat& info, const std::string& name) {
                               std::to_string(::geteuid()) + ")");
 }
 
+// Who owns the directory, or the link that stands for it, decides what is in it.
+Status check_place(const std::string& directory) {
+  struct stat info = {};
+  for (const auto look : {&::lstat, &::stat}) {
+    if (look(directory.c_str(), &info) == 0 && info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, directory));
+  }
+  return Status::ok();
+}
+
 Result<Fd> open_folder(const std::string& name) {
   Fd folder(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!folder.valid()) return refuse_link(name, errno);
@@ -67,6 +76,7 @@ Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name
 
 Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc) {
   const std::string folder_name = (std::filesystem::path(directory) / ("rank." + padded(rank, num_proc))).string();
+  HVD_RETURN_IF_ERROR(check_place(directory));
   HVD_RETURN_IF_ERROR(make_directories(folder_name));
   HVD_ASSIGN_OR_RETURN(const Fd folder, open_folder(folder_name));
   std::array<OutputFile, 2> files;

@@ -33,7 +33,7 @@ constexpr OptionRow kRows[] = {
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", "", K::kInteger, &C::rendezvous_port, "port of the rendezvous store", 1, 65535},
     {"HOROVOD_GLOO_IFACE", "", K::kText, &C::iface, "network interface for connections; unset: chosen by route"},
     {"HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
-     "how long a rank waits for the others to join or connect, and, if set (else 300 s), how long a running collective may "
+     "how long a rank waits for the others to join or connect, and, if set (else 600 s), how long a running collective may "
      "make no progress; 0 stands for the default", 0, kMaxSeconds},
     {"HOROVOD_START_TIMEOUT", "", K::kInteger, &C::start_timeout,
      "seconds until every host must have answered the launcher (unset: 30), and that ranks wait for each other in "

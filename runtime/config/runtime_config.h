@@ -31,7 +31,7 @@ struct RuntimeConfig {
   std::string agent_socket;
   std::string secret_file;
   std::chrono::seconds gloo_timeout{30};
-  std::chrono::seconds no_progress_limit{300};  // gloo_timeout where that was given
+  std::chrono::seconds no_progress_limit{600};  // gloo_timeout where that was given
   std::chrono::seconds start_timeout{0};  // as given; 0: not
   std::chrono::seconds join_timeout{0};   // made of these two: for the others to reach init(); 0: as gloo_timeout
   bool ignore_starter = false;

@@ -15,6 +15,8 @@ void EngineLoop::start_watch() {
 
 void EngineLoop::watch() {
   if (!attached_ || stop_reason_) return;
+  pump();  // what a thread has added is on its way before it is said that the thread waits
+  if (stop_reason_) return;
   const TimePoint now = SteadyClock::now();
   ProgressWatch::Findings found = watch_.look(executor_.running(), table_.blocked(now - ProgressWatch::kBlockedFor),
                                               worker_.last_sequence(), now);

@@ -159,6 +159,7 @@ void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire
       if (change->kind == wire::SetChange::Kind::kRemove) {
         touch(entry.id);
         sets.erase(entry.id);
+        board.forget(entry.id);
         std::erase_if(set_of_bit, [&](const auto& bit) { return bit.second == entry.id; });
       } else if (!entry.existed) {
         sets.try_emplace(entry.id, *registry.table().find(entry.id), options);

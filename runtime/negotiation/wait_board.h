@@ -21,6 +21,8 @@ class WaitBoard {
   WaitBoard(int world_size, const StallOptions& options);
 
   void add(const wire::Wait& wait, TimePoint now);
+  // The set is gone; its id may name another one soon, whose turns count from the start.
+  void forget(std::int32_t process_set) { sets_.erase(process_set); }
 
   // When look_at_collectives() has something to say.
   std::optional<TimePoint> next_deadline() const;

@@ -40,7 +40,7 @@ Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, co
       Attempt attempt;
       const Deadline limit =
           candidates.size() == 1 ? deadline : earlier(deadline, Deadline::after(kAttemptLimit * round));
-      auto stream = try_endpoint(endpoint, hello, key, limit, attempt);
+      auto stream = try_endpoint(endpoint, hello, key, limit, deadline, attempt);
       if (stream.is_ok()) return stream;
       if (cancel_.cancelled()) return Status::aborted(what + ": the session was aborted");
       reasons += (reasons.empty() ? ": " : "; ") + endpoint.to_string() + ": " + attempt.reason;
@@ -62,8 +62,8 @@ Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, co
 }
 
 Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
-                                       Deadline deadline, Attempt& attempt) const {
-  auto stream = connect_stream(endpoint.address, deadline, cancel_);
+                                       Deadline attempt_limit, Deadline deadline, Attempt& attempt) const {
+  auto stream = connect_stream(endpoint.address, attempt_limit, cancel_);
   if (!stream.is_ok()) {
     const bool gone = stream.status().code() == StatusCode::kPeerLost;
     attempt = {gone ? Outcome::kGone : Outcome::kLater, stream.status().message()};
@@ -73,7 +73,7 @@ Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   hello.nonce = random_nonce();
   ConnectorHandshake handshake(hello, key);
   Status shaken = configure_stream(stream.value().get(), liveness);
-  if (shaken.is_ok()) shaken = shake_hands(stream.value().get(), handshake, deadline);
+  if (shaken.is_ok()) shaken = shake_hands(stream.value().get(), handshake, attempt_limit, deadline);
   if (shaken.is_ok()) return stream;
   attempt = {Outcome::kLater, shaken.message()};
   if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
@@ -84,13 +84,15 @@ Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   return shaken;
 }
 
-Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline deadline) const {
+// Once the peer can count this connection as made, another one would be a second: no attempt's limit ends it then.
+Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline attempt_limit, Deadline deadline) const {
   for (;;) {
+    const Deadline limit = handshake.awaits_welcome() ? deadline : attempt_limit;
     const Bytes output = handshake.take_output();
-    HVD_RETURN_IF_ERROR(send_all(fd, output.data(), output.size(), deadline, cancel_));
+    HVD_RETURN_IF_ERROR(send_all(fd, output.data(), output.size(), limit, cancel_));
     if (handshake.done()) return Status::ok();
     Bytes input(handshake.wanted());
-    HVD_RETURN_IF_ERROR(receive_exactly(fd, input.data(), input.size(), deadline, cancel_));
+    HVD_RETURN_IF_ERROR(receive_exactly(fd, input.data(), input.size(), limit, cancel_));
     handshake.feed(input);
     if (handshake.failed()) return handshake.error();
   }

@@ -29,9 +29,9 @@ class Connector {
     Outcome outcome = Outcome::kLater;
     std::string reason;
   };
-  Result<ForkFd> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline deadline,
-                              Attempt& attempt) const;
-  Status shake_hands(int fd, ConnectorHandshake& handshake, Deadline deadline) const;
+  Result<ForkFd> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline attempt_limit,
+                              Deadline deadline, Attempt& attempt) const;
+  Status shake_hands(int fd, ConnectorHandshake& handshake, Deadline attempt_limit, Deadline deadline) const;
 
   HostIdentity self_;
   const Cancel& cancel_;

@@ -68,6 +68,8 @@ class ConnectorHandshake {
 
   bool done() const { return state_ == State::kDone; }
   bool failed() const { return !error_.is_ok(); }
+  // The acceptor is told all, and counts the connection as made as soon as it has read that.
+  bool awaits_welcome() const { return state_ == State::kWelcome; }
   const Status& error() const { return error_; }
   Refusal refusal() const { return refusal_; }
 

@@ -39,7 +39,7 @@ def _reduction(op: Op) -> dict[str, Any]:
 
 def _of_one_type(op: Op, grads: Sequence[Any]) -> list[Any]:
     """The gradients of a group's results in the group's type: what comes next may give some in another float type."""
-    dtype = tf.as_dtype(op.get_attr("T"))
+    dtype = op.inputs[0].dtype
     return [grad if grad.dtype == dtype else tf.cast(grad, dtype) for grad in grads]
 
 

@@ -27,6 +27,10 @@ namespace {
 
 std::size_t bytes_of(DataType dtype, std::int64_t count) { return static_cast<std::size_t>(count) * element_size(dtype); }
 
+// Gloo hands a message on when all of it is there. In pieces the levels of its tree work at the same time, and the last
+// rank sees the first bytes soon: a rank that sees none for long counts as held up.
+constexpr std::size_t kBroadcastSegment = std::size_t{8} << 20;
+
 // What a reduction reads.
 const void* source_of(const CollectiveCall& call) { return call.input != nullptr ? call.input : call.output; }
 
@@ -297,11 +301,14 @@ void GlooBackend::Impl::adasum(const CollectiveCall& call) {
 
 void GlooBackend::Impl::broadcast(const CollectiveCall& call) {
   if (call.count == 0 || context->size == 1) return;
-  gloo::BroadcastOptions opts(context);
-  opts.setOutput(static_cast<std::uint8_t*>(call.output), bytes_of(call.dtype, call.count));
-  opts.setRoot(call.root);
-  opts.setTag(next_tag);
-  gloo::broadcast(opts);
+  const std::size_t total = bytes_of(call.dtype, call.count);
+  for (std::size_t begin = 0; begin < total; begin += kBroadcastSegment) {
+    gloo::BroadcastOptions opts(context);
+    opts.setOutput(static_cast<std::uint8_t*>(call.output) + begin, std::min(kBroadcastSegment, total - begin));
+    opts.setRoot(call.root);
+    opts.setTag(next_tag);
+    gloo::broadcast(opts);
+  }
 }
 
 void GlooBackend::Impl::barrier() {

@@ -196,15 +196,17 @@ def test_output_files_are_the_users_own(start_job: StartJob, tmp_path: Path) -> 
         "hard": lambda folder: (folder / "rank.0" / "stderr").hardlink_to(precious),
         "fifo": lambda folder: os.mkfifo(folder / "rank.0" / "stderr"),
         "owner": lambda folder: os.chown(folder / "rank.0", 12345, -1),
+        "place": lambda folder: os.chown(folder, 12345, -1),
     }
     says = {
         "link": "stderr is a symbolic link",
         "hard": "stderr is not a plain file with one name",
         "fifo": "cannot open",
         "owner": "belongs to user 12345, not to you",
+        "place": "belongs to user 12345, not to you",
     }
     if os.geteuid() != 0:
-        del plants["owner"]
+        del plants["owner"], plants["place"]
     for kind, plant in plants.items():
         (tmp_path / kind / "rank.0").mkdir(parents=True)
         plant(tmp_path / kind)

@@ -303,7 +303,7 @@ def send_as_object(payload: bytes, name: str) -> None:
     hvd.broadcast(torch.tensor(list(payload), dtype=torch.uint8), 0, name=f"{name}.t")
 
 
-@pytest.mark.skipif("hvd.size() == 1")
+@pytest.mark.usefixtures("several_ranks")
 def test_an_object_whose_seal_is_wrong_is_not_unpickled() -> None:
     trap = cloudpickle.dumps(Trap())
     purpose = objects.purpose("broadcast_object", "sealed", 0)

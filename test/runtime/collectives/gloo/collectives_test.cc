@@ -87,6 +87,25 @@ TEST_CASE("Broadcast gives everybody the root's bytes, from every root", "[multi
   for (const int w : wrong) CHECK(w == 0);
 }
 
+TEST_CASE("A broadcast of many pieces gives everybody all of them, twice", "[multi][collectives]") {
+  constexpr std::size_t kLength = 2 * (std::size_t{8} << 20) + 3;
+  std::vector<int> wrong(3);
+  run_ranks(3, [&](int rank, GlooBackend& backend) {
+    for (const int root : {1, 2}) {
+      Bytes data(kLength);
+      Bytes expected(kLength);
+      for (std::size_t i = 0; i < kLength; ++i) {
+        data[i] = pattern(rank, i);
+        expected[i] = pattern(root, i);
+      }
+      const CollectiveCall call{.op = OpType::kBroadcast, .dtype = DataType::kUint8, .output = data.data(),
+                                .count = kLength, .root = root};
+      if (!run_call(backend, call).is_ok() || data != expected) ++wrong[static_cast<std::size_t>(rank)];
+    }
+  });
+  for (const int w : wrong) CHECK(w == 0);
+}
+
 TEST_CASE("Nobody leaves a barrier before everybody has entered it", "[multi][collectives]") {
   const int size = GENERATE(rank_counts({1, 2, 3, 5, 8}));
   std::atomic<int> entered{0};
