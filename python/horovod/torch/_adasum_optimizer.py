@@ -6,7 +6,6 @@ is how far each parameter moved. Adasum adds movements that are orthogonal and a
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -48,17 +47,6 @@ class _Movement:
         self.applied = False
 
 
-def _make_hook(optimizer: weakref.ref[AdasumOptimizer]) -> Callable[[torch.Tensor], None]:
-    """The hook of all parameters."""
-
-    def hook(parameter: torch.Tensor) -> None:
-        owner = optimizer()
-        if owner is not None:
-            owner._ready(parameter)
-
-    return hook
-
-
 class AdasumOptimizer(Optimizer):
     """The methods that an Adasum optimizer has above those of the class it wraps, which super() means here.
 
@@ -81,7 +69,7 @@ class AdasumOptimizer(Optimizer):
         self._passes = passes
         self._check: ParameterCheck | None = ParameterCheck()
         self._movements: dict[int, _Movement] = {}
-        self._hooks = Hooks(self, _make_hook(weakref.ref(self)))
+        self._hooks = Hooks(self, AdasumOptimizer._ready)
         self._joins = core.joins()
         self._session = -1  # the one in which the latest gradient was made
         self._error: Exception | None = None

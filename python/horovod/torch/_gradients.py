@@ -7,7 +7,6 @@ thread; autograd never runs both at once. Each parameter goes round: `left` back
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -19,7 +18,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender, SparseWait
 from horovod.torch._hooks import Hooks
-from horovod.torch._in_flight import CHANGED, SCALER, complain, first_changed
+from horovod.torch._in_flight import CHANGED, SCALER, Reduced, complain, first_changed
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._presence import Presence, is_usual
 from horovod.torch._session import session_number
@@ -28,23 +27,6 @@ TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
     "Increase backward_passes_per_step to accumulate gradients locally."
 )
-
-
-def _make_hook(reducer: weakref.ref[GradientReducer], in_backward: bool) -> Callable[[torch.Tensor], None]:
-    """The hook of all parameters of a reducer."""
-
-    def hook(parameter: torch.Tensor) -> None:
-        owner = reducer()
-        if owner is not None:
-            owner.ready(parameter)
-
-    def hook_in_backward(parameter: torch.Tensor) -> None:
-        owner = reducer()
-        if owner is not None:
-            owner.expect_end()
-            owner.ready(parameter)
-
-    return hook_in_backward if in_backward else hook
 
 
 class GradientReducer:
@@ -58,13 +40,14 @@ class GradientReducer:
         self._frozen: dict[int, tuple[torch.Tensor, str]] = {}
         self._presence: Presence | None = None
         self._check = ParameterCheck()
-        self._hooks = Hooks(self, _make_hook(weakref.ref(self), in_backward))
+        self._hooks = Hooks(self, GradientReducer.ready_in_backward if in_backward else GradientReducer.ready)
         self._end = BackwardEnd()
         self._ended_passes = 0
         self._begun = False
         self._session = -1  # the one in which it was begun
         self._error: Exception | None = None
-        self.settled = False  # finished by backward itself, and nothing has begun since
+        self.settled = False  # reduced before step(), and nothing has begun since
+        self._reduced = Reduced()
 
     @property
     def begun(self) -> bool:
@@ -111,6 +94,12 @@ class GradientReducer:
             with suppress(HorovodInternalError):  # nobody wants the results any more
                 self._finish()
         self._reset()
+        self.unsettle()
+
+    def unsettle(self) -> None:
+        """What was reduced is used, or given up: backward may add to it."""
+        self.settled = False
+        self._reduced.clear()
 
     def _reset(self) -> None:
         for gradient in self._gradients.values():
@@ -128,6 +117,7 @@ class GradientReducer:
     def _begin(self) -> None:
         self._begun = True
         self._session = session_number()
+        self.settled = False
 
     # During backward
 
@@ -168,16 +158,19 @@ class GradientReducer:
                 return
         self._advance(gradient)
 
-    def expect_end(self) -> None:
-        """Makes the backward() that runs now finish the reduction at its end, if it is the last of the step."""
-        self.settled = False
+    def ready_in_backward(self, parameter: torch.Tensor) -> None:
+        """ready(); the backward() that runs now finishes the reduction at its end, if it is the last of the step."""
+        if self._reduced.was_changed(parameter):
+            raise AssertionError(TOO_MANY_PASSES)
         self._end.expect(self._backward_ended)
+        self.ready(parameter)
 
     def _backward_ended(self) -> None:
         self._ended_passes += 1
         if self._ended_passes == self._passes:
             self.finish()
             self.settled = True
+            self._reduced.note(self._gradients.values())
 
     def _advance(self, gradient: Gradient) -> None:
         group = gradient.group
@@ -202,7 +195,7 @@ class GradientReducer:
             complain(CHANGED.format(name=changed))
 
     def expect_unchanged(self) -> None:
-        """RuntimeError if somebody changed a gradient that is in flight.
+        """RuntimeError if somebody changed a gradient that is in flight; if that only warns, nothing is in flight then.
 
         Ranks that did not skip this step, as a gradient scaler does after an overflow, wait in finish(): it ends first.
         """
@@ -210,9 +203,10 @@ class GradientReducer:
             self.finish()
 
     def expect_no_scaler(self) -> None:
-        """RuntimeError while anything is in flight; it ends first."""
+        """RuntimeError while anything is in flight; it ends first, and a step() that follows takes it as it is."""
         if self._begun:
             self.finish()
+            self.settled = True
             complain(SCALER)
 
     def _finish(self) -> None:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
+_Owner = TypeVar("_Owner")
+
 
 class Hooks:
-    """They go when their owner goes. `hook` must hold neither it nor a parameter: nobody collects such a cycle."""
+    """They go when their owner goes, and hold neither it nor a parameter: nobody collects such a cycle."""
 
     __slots__ = ("_added", "_hook")
 
-    def __init__(self, owner: object, hook: Callable[[torch.Tensor], None]) -> None:
+    def __init__(self, owner: _Owner, ready: Callable[[_Owner, torch.Tensor], None]) -> None:
+        """`ready` is a method of the owner's class, not bound to it."""
+        reference = weakref.ref(owner)
+
+        def hook(parameter: torch.Tensor) -> None:
+            alive = reference()
+            if alive is not None:
+                ready(alive, parameter)
+
         self._hook = hook
         self._added: list[torch.utils.hooks.RemovableHandle] = []
         weakref.finalize(owner, _remove_all, self._added).atexit = False

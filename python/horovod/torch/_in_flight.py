@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 
+import torch
+
 from horovod import _env
 from horovod.torch._gradient import Gradient
 
@@ -31,6 +33,31 @@ def first_changed(gradients: Iterable[Gradient]) -> str | None:
         if gradient.parameter.grad is not target or target._version != gradient.version:
             return gradient.name
     return None
+
+
+class Reduced:
+    """Gradients that backward itself has reduced. Until the step, no other backward may add this rank's own to them.
+
+    Whoever sets them to None instead of stepping gives them up. They are not kept alive: memory of new gradients may be
+    at the same place, but those have seen fewer writes.
+    """
+
+    __slots__ = ("_grads",)
+
+    def __init__(self) -> None:
+        self._grads: dict[int, tuple[int, int]] = {}
+
+    def note(self, gradients: Iterable[Gradient]) -> None:
+        grads = ((id(gradient.parameter), gradient.parameter.grad) for gradient in gradients)
+        self._grads = {key: (id(grad), grad._version) for key, grad in grads if grad is not None}
+
+    def clear(self) -> None:
+        self._grads = {}
+
+    def was_changed(self, parameter: torch.Tensor) -> bool:
+        """Whether its gradient still is the reduced one, and was written to, as by the backward pass that runs."""
+        noted, grad = self._grads.get(id(parameter)), parameter.grad
+        return noted is not None and grad is not None and id(grad) == noted[0] and grad._version > noted[1]
 
 
 def complain(what: str) -> None:

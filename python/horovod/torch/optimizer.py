@@ -152,7 +152,7 @@ class _DistributedOptimizer(Optimizer):
             self._synchronize_in_step(closure is None)
         self._synchronized = False
         if self._reducer is not None:
-            self._reducer.settled = False
+            self._reducer.unsettle()
         if closure is None:
             return self._step_locally()
         return self._step_locally(self._reducing(closure))
@@ -188,6 +188,7 @@ class _DistributedOptimizer(Optimizer):
             loss = closure()
             if reducer.begun:
                 reducer.finish()
+            reducer.unsettle()
             if decides_by_loss:
                 own = torch.as_tensor(loss).detach().double().reshape(1)
                 loss = reduce_now(own, "DistributedOptimizer.loss", Average, 1.0, 1.0, self._process_set)
@@ -199,8 +200,11 @@ class _DistributedOptimizer(Optimizer):
         """Clears the gradients. AssertionError while reduced gradients are still on their way."""
         if self._reducer is not None and self._reducer.begun:
             self._reducer.expect_unchanged()
-            raise AssertionError(ZERO_GRAD_TOO_EARLY)
+            if self._reducer.begun:
+                raise AssertionError(ZERO_GRAD_TOO_EARLY)
         super().zero_grad(set_to_none)
+        if self._reducer is not None:
+            self._reducer.unsettle()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads a state into the groups that are there; what backward began ends first and is forgotten."""

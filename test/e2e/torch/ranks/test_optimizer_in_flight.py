@@ -163,3 +163,76 @@ def test_an_error_of_the_reduction_comes_out_of_backward() -> None:
         parameter.sum().backward()
     optimizer.zero_grad()
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def give_up(model: nn.Module, optimizer: Any) -> None:
+    model.zero_grad()  # without a step, as after an overflow
+
+
+def take_step(model: nn.Module, optimizer: Any) -> None:
+    optimizer.step()
+
+
+def clear_in_place(model: nn.Module, optimizer: Any) -> None:
+    optimizer.zero_grad(set_to_none=False)
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("then", [give_up, take_step, clear_in_place])
+def test_a_pass_too_many_after_backward_has_finished_is_an_error(
+    then: Callable[[nn.Module, Any], None], passes: int
+) -> None:
+    """It would add this rank's own gradients to reduced ones, and reduce the sum again."""
+    model = net()
+    options = {"op": hvd.Sum, "backward_passes_per_step": passes, "synchronize_in_backward": True}
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.01), **options)
+    for step in range(3):
+        for part in range(passes):
+            loss(model, batch(hvd.rank(), part)).backward()
+        if step == 1:
+            clip(model)
+        if step == 2:
+            with pytest.raises(AssertionError, match="backward_passes_per_step"):
+                loss(model, batch(hvd.rank(), 0)).backward()
+            optimizer.zero_grad()
+        else:
+            then(model, optimizer)
+    loss(model, batch(hvd.rank(), 0)).backward()
+
+
+@pytest.mark.usefixtures("several_ranks")
+@pytest.mark.parametrize("unscale", [False, True])
+def test_a_scaler_that_is_only_warned_of_uses_gradients_that_are_reduced_once(
+    unscale: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one rank alone skips, as it has looked at gradients of its own, the others do not wait for it."""
+    monkeypatch.setenv("HOROVOD_ALLOW_CHANGED_GRADIENTS", "1")
+    model, twin = net(torch.float32), net(torch.float32)
+    optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), op=hvd.Sum)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    value = loss(model, batch(hvd.rank(), 0, torch.float32))
+    overflows = unscale and hvd.rank() == 0
+    scaler.scale(value * float("inf") if overflows else value).backward()
+    if unscale:
+        scaler.unscale_(optimizer)
+    with pytest.warns(UserWarning, match=RECIPE):
+        scaler.step(optimizer)
+    scaler.update()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+    if overflows:
+        assert_close(model, twin, rtol=0.0, atol=0.0)
+    if not unscale:
+        sum(loss(twin, batch(rank, 0, torch.float32)) for rank in range(hvd.size())).backward()
+        torch.optim.SGD(twin.parameters(), lr=0.1).step()
+        assert_close(model, twin)
+    model.load_state_dict(net(torch.float32).state_dict())
+    optimizer.zero_grad()
+    loss(model, batch(hvd.rank(), 0, torch.float32)).backward()
+    clear(model)
+    with pytest.warns(UserWarning, match=RECIPE):
+        optimizer.zero_grad()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    loss(model, batch(hvd.rank(), 0, torch.float32)).backward()
+    optimizer.step()
+    assert_all_ranks_hold(model)
