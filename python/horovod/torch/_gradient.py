@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -198,6 +199,13 @@ class Sender:
         settings = self._settings
         finish = sparse_allreduce_async(grad, gradient.name, settings.op, settings.process_set)
         gradient.pending = SparseWait(finish)
+
+    def waits(self, gradients: Iterable[Gradient]) -> list[Callable[[], object]]:
+        """What to call, one after another, to wait for all of them; each raises an error of its own part."""
+        pending = [gradient.pending for gradient in gradients if gradient.pending is not None]
+        sparse = [waitable for waitable in pending if isinstance(waitable, SparseWait)]
+        dense = [waitable for waitable in pending if not isinstance(waitable, SparseWait)]
+        return [partial(core.wait_all, dense), *(waitable.wait for waitable in sparse)]
 
     def write_back(self, gradient: Gradient) -> None:
         """Makes the result the parameter's grad."""

@@ -7,16 +7,14 @@ thread; autograd never runs both at once. Each parameter goes round: `left` back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 
 import torch
 
-from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
-from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender, SparseWait
+from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender
 from horovod.torch._hooks import Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, complain, first_changed
 from horovod.torch._parameter_check import ParameterCheck
@@ -63,11 +61,11 @@ class GradientReducer:
         if not parameter.requires_grad:
             self._frozen[id(parameter)] = (parameter, name)
             return
-        self._frozen.pop(id(parameter), None)
-        self._gradients[id(parameter)] = Gradient(parameter, name, self._passes)
-        if self._presence is not None and self._presence.running:  # step() was interrupted
+        if self._presence is not None and self._presence.running:  # step() was interrupted, which knows nothing of it
             self.drain()
         self._presence = None
+        self._frozen.pop(id(parameter), None)
+        self._gradients[id(parameter)] = Gradient(parameter, name, self._passes)
         self._hooks.add(parameter)
 
     def group(self, parameters: Sequence[torch.Tensor]) -> None:
@@ -225,10 +223,7 @@ class GradientReducer:
 
     def _wait(self) -> None:
         """Until all that was submitted has ended; notes the first error."""
-        pending = [gradient.pending for gradient in self._gradients.values() if gradient.pending is not None]
-        sparse = [waitable for waitable in pending if isinstance(waitable, SparseWait)]
-        dense = [waitable for waitable in pending if not isinstance(waitable, SparseWait)]
-        waits: list[Callable[[], object]] = [partial(core.wait_all, dense), *(waitable.wait for waitable in sparse)]
+        waits = self._sender.waits(self._gradients.values())
         if self._presence is not None:
             waits.append(self._presence.wait)
         for wait in waits:

@@ -132,3 +132,26 @@ def test_an_interrupted_step_goes_on_when_it_is_called_again(
     for one, expected in zip(model.parameters(), twin.parameters(), strict=True):
         assert torch.equal(one, expected)
     assert_all_ranks_hold(model)
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_parameter_may_be_added_after_an_interrupted_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step is given up on the rank that was interrupted; the others have it."""
+    from horovod.torch import _gradients
+
+    model = Layers()
+    optimizer = wrap(model, torch.optim.SGD(model.ways[:2].parameters(), lr=0.1))
+    model.loss([0, 1]).backward()
+    if hvd.rank() == 0:
+        with monkeypatch.context() as patch:
+            patch.setattr(_gradients.Presence, "wait", interrupting(_gradients.Presence.wait, 0, []))
+            with pytest.raises(KeyboardInterrupt):
+                optimizer.step()
+    else:
+        optimizer.step()
+    optimizer.add_param_group({"params": model.ways[2].parameters()})
+    hvd.broadcast_parameters(model.state_dict(), root_rank=1)
+    optimizer.zero_grad()
+    model.loss([0, 1, 2]).backward()
+    optimizer.step()
+    assert_all_ranks_hold(model)
