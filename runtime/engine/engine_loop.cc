@@ -125,7 +125,7 @@ void EngineLoop::submit_fresh() {
 }
 
 void EngineLoop::move_reports() {
-  const TimePoint now = SteadyClock::now();
+  const TimePoint now = run_time();
   const int rank = options_.membership.rank;
   while (worker_.has_report(now)) {
     if (!add_own_report(worker_.take_report(now), now)) return;
@@ -143,7 +143,7 @@ bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
 
 void EngineLoop::take_decisions() {
   if (!is_root()) return;
-  while (auto decision = coordinator_->step(SteadyClock::now())) {
+  while (auto decision = coordinator_->step(run_time())) {
     deliver(std::move(*decision));
     if (stop_reason_) break;
     // The decision may have freed this rank's own worker to report more (an evicted bit).
@@ -192,8 +192,8 @@ void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
 void EngineLoop::handle_report(int from_rank, ByteSpan message) {
   auto report = wire::decode_report(message);
   if (!report.is_ok()) return report_lost(from_rank, report.status().message());
-  const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), SteadyClock::now())
-                                 : relay_->add_report(from_rank, std::move(report).value(), SteadyClock::now());
+  const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), run_time())
+                                 : relay_->add_report(from_rank, std::move(report).value(), run_time());
   if (!added.is_ok()) report_lost(from_rank, added.message());
 }
 
@@ -216,8 +216,8 @@ void EngineLoop::arm_timer() {
   const auto other = is_root() ? coordinator_->next_deadline() : relay_->next_deadline();
   if (other && (!next || *other < *next)) next = other;
   if (!next) return timer_->stop();
-  const auto wait = std::chrono::ceil<Millis>(*next - SteadyClock::now());
-  timer_->start(std::max(wait, Millis(0)));
+  const auto wait = std::chrono::ceil<Millis>(*next - run_time());
+  timer_->start(std::clamp(wait, Millis(0), RunClock::kPeriod));
 }
 
 }  // namespace hvd::engine

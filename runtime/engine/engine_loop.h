@@ -93,12 +93,13 @@ class EngineLoop final : public transport::ControlHandler {
   void arm_timer();
 
   // engine_loop_watch.cc: what nobody else would notice.
+  TimePoint run_time() { return clock_.read(SteadyClock::now()); }  // what negotiation goes by
   void start_watch();
   void watch();
-  void report_waits(std::vector<ProgressWatch::Said> waits, TimePoint now);
+  void report_waits(std::vector<ProgressWatch::Said> waits);
   void give_up(wire::Wait wait);
   bool depends_on_ancestor(const wire::Wait& wait) const;
-  std::string history(TimePoint now) const;
+  std::string history() const;
 
   EngineOptions options_;
   topology::TreePlan plan_;
@@ -112,6 +113,7 @@ class EngineLoop final : public transport::ControlHandler {
   Executor executor_;
   const recorder::FlightRecorder& recorder_;
   ProgressWatch watch_;
+  RunClock clock_;
   std::unique_ptr<transport::ControlLinks> links_;
   std::vector<Early> early_;
   bool attached_ = false;

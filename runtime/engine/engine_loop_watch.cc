@@ -10,39 +10,38 @@
 namespace hvd::engine {
 
 void EngineLoop::start_watch() {
-  if (options_.membership.size > 1 && !watch_timer_->active()) watch_timer_->start(ProgressWatch::kPeriod);
+  if (options_.membership.size > 1 && !watch_timer_->active()) watch_timer_->start(RunClock::kPeriod);
 }
 
 void EngineLoop::watch() {
   if (!attached_ || stop_reason_) return;
   pump();  // what a thread has added is on its way before it is said that the thread waits
   if (stop_reason_) return;
-  const TimePoint now = SteadyClock::now();
-  ProgressWatch::Findings found = watch_.look(executor_.running(), table_.blocked(now - ProgressWatch::kBlockedFor),
-                                              worker_.last_sequence(), now);
+  const auto blocked = table_.blocked(SteadyClock::now() - ProgressWatch::kBlockedFor);
+  ProgressWatch::Findings found = watch_.look(executor_.running(), blocked, worker_.last_sequence(), run_time());
   if (found.forsaken && !is_root()) return give_up(std::move(*found.forsaken));
-  if (!found.waits.empty()) report_waits(std::move(found.waits), now);
+  if (!found.waits.empty()) report_waits(std::move(found.waits));
   if (!stop_reason_ && !table_.empty()) start_watch();
 }
 
-void EngineLoop::report_waits(std::vector<ProgressWatch::Said> waits, TimePoint now) {
+void EngineLoop::report_waits(std::vector<ProgressWatch::Said> waits) {
   wire::Report report;
   for (auto& [wait, is_new] : waits) {
     if (wait.kind != wire::Wait::Kind::kSubmitted) {
-      wait.history = history(now);
+      wait.history = history();
       // The root would say it, but what does not move may be what leads to the root.
       if (is_new && depends_on_ancestor(wait)) HVD_LOG(kWarning, "Stalled: " + negotiation::stuck_text(wait));
     }
     report.waits.push_back(std::move(wait));
   }
-  add_own_report(std::move(report), now);
+  add_own_report(std::move(report), run_time());
   move_reports();
   take_decisions();
   if (!stop_reason_) arm_timer();
 }
 
-std::string EngineLoop::history(TimePoint now) const {
-  std::string text = "rank " + std::to_string(options_.membership.rank) + ": " + recorder_.history(now);
+std::string EngineLoop::history() const {
+  std::string text = "rank " + std::to_string(options_.membership.rank) + ": " + recorder_.history(SteadyClock::now());
   text.resize(std::min(text.size(), wire::kMaxHistoryBytes));
   return text;
 }
@@ -57,7 +56,7 @@ bool EngineLoop::depends_on_ancestor(const wire::Wait& wait) const {
 
 // The root has been told and does not answer: this rank decides for everybody below.
 void EngineLoop::give_up(wire::Wait wait) {
-  wait.history = history(SteadyClock::now());
+  wait.history = history();
   deliver(negotiation::make_stall(wait, watch_.limits()));
 }
 

@@ -9,17 +9,12 @@ using wire::Wait;
 ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& running,
                                             const std::optional<BlockedOn>& blocked, std::uint64_t seen,
                                             TimePoint now) {
-  const auto gap = last_look_ ? now - *last_look_ : SteadyClock::duration(0);
-  const auto lost = gap > 2 * kPeriod ? gap - kPeriod : SteadyClock::duration(0);
-  last_look_ = now;
   Findings findings;
   std::erase_if(tracks_, [&](const auto& track) {
     return std::ranges::none_of(running, [&](const RunningBatch& batch) { return batch.context_id == track.first; });
   });
   for (const RunningBatch& batch : running) {
-    Track& track = tracks_[batch.context_id];
-    track.since += lost;
-    look_at(batch, track, now, findings);
+    look_at(batch, tracks_[batch.context_id], now, findings);
   }
   if (!proves_deadlocks_ || !blocked) {
     told_block_.reset();

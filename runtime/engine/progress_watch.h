@@ -12,12 +12,29 @@
 
 namespace hvd::engine {
 
-// What this rank has to say about its waiting (wire::Wait), found by looking now and then. Owned by the engine loop; pure.
-// A batch is stuck while it waits for peers and two looks at its progress are equal. Time in which this process did not
-// run, because it was stopped or the machine slept, does not count.
+// The time by which this rank and the ranks that report to it are waited for. It stands still while this process does not
+// run, because it was stopped (Ctrl-Z) or the machine slept: a gap between two readings says so. A gap in which nothing
+// waited passes for the same and does no harm. Owned by the engine loop; pure.
+class RunClock {
+ public:
+  static constexpr Millis kPeriod{500};  // of reading, or more often, as long as anything waits
+  TimePoint read(TimePoint real) {
+    const auto gap = real - last_.value_or(real);
+    if (gap > 2 * kPeriod) stood_still_ += gap - kPeriod;
+    last_ = real;
+    return real - stood_still_;
+  }
+
+ private:
+  std::optional<TimePoint> last_;
+  SteadyClock::duration stood_still_{0};
+};
+
+// What this rank has to say about its waiting (wire::Wait), found by looking every RunClock::kPeriod, as long as it has
+// operations. Owned by the engine loop; pure; its time is the RunClock's. A batch is stuck while it waits for peers and
+// two looks at its progress are equal.
 class ProgressWatch {
  public:
-  static constexpr Millis kPeriod{500};  // of looking; as long as this rank has operations
   // Only a thread that waits for so long can be part of a deadlock.
   static constexpr Millis kBlockedFor{1000};
   // So long after an overdue report, nobody above can be expected to decide.
@@ -55,7 +72,6 @@ class ProgressWatch {
   negotiation::ProgressLimits limits_;
   bool proves_deadlocks_;
   std::map<std::uint64_t, Track> tracks_;  // by context id
-  std::optional<TimePoint> last_look_;
   std::optional<wire::Wait> told_block_;
 };
 

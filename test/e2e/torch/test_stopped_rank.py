@@ -65,3 +65,27 @@ def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodr
     for rank in (0, 1):
         assert f'rank {rank}: allreduce "allreduce.half.{rank}"' in job.err, job.text
     assert "Do ranks run unequal numbers of steps? A rank that has no more data calls hvd.join()." in job.err, job.text
+
+
+PAUSED = """
+import subprocess
+
+pids = " ".join(str(pid) for pid in hvd.allgather_object(os.getpid()))
+if hvd.rank() == 0:
+    late = hvd.allreduce_async(torch.ones(1), name="late")
+hvd.barrier()
+if hvd.rank() == 1:
+    subprocess.run(["sh", "-c", f"kill -STOP {pids}; sleep 3; kill -CONT {pids}"], check=True)
+    late = hvd.allreduce_async(torch.ones(1), name="late")
+print("got", hvd.synchronize(late).item(), flush=True)
+"""
+
+
+def test_the_time_in_ctrl_z_does_not_count_as_a_stall(horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "paused.py"
+    script.write_text(START + PAUSED)
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+    job = horovodrun(2, str(script), env=limits, deadline_s=90)
+    assert job.code == 0, job.text
+    assert job.out.count("got 1.0") == 2, job.text
+    assert "Stalled" not in job.err, job.text

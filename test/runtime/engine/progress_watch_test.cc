@@ -10,6 +10,7 @@ using wire::Wait;
 // Looks every half second, as the engine does.
 struct Watched {
   ProgressWatch watch;
+  RunClock clock;
   RunningBatch batch;
   std::optional<BlockedOn> blocked{};
   std::uint64_t seen = 1;
@@ -23,11 +24,11 @@ struct Watched {
     batch.progress = {100, {1, 4}};
   }
   // What it says within `span`, with the seconds since the beginning.
-  std::string said(Millis span, Millis period = ProgressWatch::kPeriod) {
+  std::string said(Millis span, Millis period = RunClock::kPeriod) {
     std::string text;
     for (const TimePoint end = now + span; now < end;) {
       now += period;
-      const auto found = watch.look({batch}, blocked, seen, now);
+      const auto found = watch.look({batch}, blocked, seen, clock.read(now));
       for (const auto& [wait, is_new] : found.waits) text += word(wait) + (is_new ? " " : "+ ");
       if (found.forsaken) text += "forsaken ";
     }
