@@ -210,7 +210,7 @@ void Coordinator::Impl::follow(std::int32_t id, const std::vector<wire::Decision
 void Coordinator::Impl::warn_of_full_cache(std::int32_t id, SetNegotiation& set) {
   if (!set.take_cache_full()) return;
   notes.push_back({Note::Level::kWarning,
-                   "The response cache of process set " + std::to_string(id) + " is full with " +
+                   "The response cache" + topology::of_set(id) + " is full with " +
                        std::to_string(options.cache_capacity) +
                        " tensors and begins to evict: tensors that are not in it cost more at every step. A larger "
                        "HOROVOD_CACHE_CAPACITY, or names that repeat from step to step, avoid that."});

@@ -39,7 +39,7 @@ SetNegotiation::SetNegotiation(topology::ProcessSet set, const CoordinatorOption
       observer_(options.observer),
       joins_(set_.size()),
       cache_(options.cache_capacity),
-      stall_(options.stall) {}
+      stall_(options.stall, set_.id) {}
 
 Status SetNegotiation::add_request(const wire::MergedRequest& merged, TimePoint now) {
   const wire::Request& request = merged.request;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/topology/process_set.h"
+
 namespace hvd::negotiation {
 namespace {
 
@@ -13,20 +15,22 @@ struct MissingRank {
   bool beyond_shutdown = false;
 };
 
-std::string line_of(int rank, const MissingRank& missing) {
-  std::string line = "\n" + std::to_string(rank) + (missing.beyond_shutdown ? "!" : "") + ": [";
+std::string line_of(int rank, const MissingRank& missing, Millis shutdown_time) {
+  std::string line = "\nrank " + std::to_string(rank);
+  if (missing.beyond_shutdown) line += ", for more than " + seconds_text(shutdown_time);
+  line += ": [";
   for (std::size_t i = 0; i < missing.names.size(); ++i) line += (i == 0 ? "" : ", ") + missing.names[i];
   return line + (missing.more > 0 ? ", ...]" : "]");
 }
 
-std::string list_ranks(const std::map<int, MissingRank>& missing) {
+std::string list_ranks(const std::map<int, MissingRank>& missing, Millis shutdown_time) {
   std::string text;
   std::size_t listed = 0;
   for (const auto& [rank, what] : missing) {
     if (listed++ == kRanksPerWarning) {
       return text + "\n... and " + std::to_string(missing.size() - kRanksPerWarning) + " more ranks";
     }
-    text += line_of(rank, what);
+    text += line_of(rank, what, shutdown_time);
   }
   return text;
 }
@@ -81,13 +85,13 @@ StallVerdict StallInspector::look(const std::vector<WaitingTensor>& waiting, Tim
   StallVerdict verdict;
   if (missing.empty()) return verdict;
   verdict.warning = "Stalled: some ranks have waited for more than " + seconds_text(options_.check_time) +
-                    " for tensors that other ranks did not submit. Do all ranks submit the same tensors? Missing ranks "
+                    " for tensors" + topology::of_set(process_set_) + " that other ranks did not submit. Do all ranks submit the same tensors? Missing ranks "
                     "and their tensors:" +
-                    list_ranks(missing);
+                    list_ranks(missing, options_.shutdown_time);
   if (hopeless != nullptr) {
     verdict.shutdown = "Stalled for more than " + seconds_text(options_.shutdown_time) + ": rank " +
                        std::to_string(hopeless->missing.front()) + " did not submit \"" + hopeless->name +
-                       "\"; shutting down (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
+                       "\"" + topology::of_set(process_set_) + "; shutting down (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
   }
   return verdict;
 }

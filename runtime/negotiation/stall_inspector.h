@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "horovod/types.h"
 #include "runtime/base/deadline.h"
 
 namespace hvd::negotiation {
@@ -44,7 +46,8 @@ struct StallVerdict {
 // check time, and only while something is waiting. Owned by the coordinator, one per process set; pure: no log, no clock.
 class StallInspector {
  public:
-  explicit StallInspector(const StallOptions& options) : options_(options) {}
+  explicit StallInspector(const StallOptions& options, std::int32_t process_set = kGlobalProcessSet)
+      : options_(options), process_set_(process_set) {}
 
   // When the next look is due, given when the oldest waiting tensor arrived; nullopt: nothing waits, or disabled.
   std::optional<TimePoint> next_deadline(std::optional<TimePoint> oldest) const;
@@ -53,6 +56,7 @@ class StallInspector {
 
  private:
   StallOptions options_;
+  std::int32_t process_set_;
   std::optional<TimePoint> last_look_;
 };
 

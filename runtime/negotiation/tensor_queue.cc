@@ -53,9 +53,8 @@ Status TensorQueue::check(const wire::Request& request) const {
   HVD_RETURN_IF_ERROR(check_set(request.process_set, request.name.c_str()));
   const SetState& state = sets_.at(request.process_set);
   if (state.names.contains(request.name)) {
-    return Status::invalid_argument("an operation named \"" + request.name + "\" is pending already in process set " +
-                                    std::to_string(request.process_set) +
-                                    "; wait for it, or give each pending operation a name of its own (two wrapped models or "
+    return Status::invalid_argument("an operation named \"" + request.name + "\"" + topology::of_set(request.process_set) +
+                                    " is pending already; wait for it, or give each pending operation a name of its own (two wrapped models or "
                                     "optimizers whose parameters have the same names: put a prefix before those of one, "
                                     "[(\"second.\" + name, parameter) for name, parameter in model.named_parameters()])");
   }
@@ -117,7 +116,7 @@ Status TensorQueue::add_join(std::int32_t process_set, EntryId entry) {
   HVD_RETURN_IF_ERROR(check_set(process_set, "join"));
   SetState& state = sets_.at(process_set);
   if (state.join_pending) {
-    return Status::invalid_argument("a join is pending already in process set " + std::to_string(process_set));
+    return Status::invalid_argument("a join" + topology::of_set(process_set) + " is pending already");
   }
   state.join_pending = true;
   Submission submission;

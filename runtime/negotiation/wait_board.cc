@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "runtime/topology/process_set.h"
+
 namespace hvd::negotiation {
 namespace {
 
@@ -30,8 +32,7 @@ std::string what(const Wait& wait) {
   std::string text(op_type_name(wait.op));
   if (wait.op != OpType::kJoin) text += " \"" + wait.name + "\"";
   if (wait.fused > 0) text += " with " + std::to_string(wait.fused) + " more tensors";
-  if (wait.process_set != kGlobalProcessSet) text += " of process set " + std::to_string(wait.process_set);
-  return text;
+  return text + topology::of_set(wait.process_set);
 }
 
 // Those that are waited for and do not say that they wait themselves.

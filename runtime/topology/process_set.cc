@@ -17,6 +17,10 @@ std::optional<SetRank> ProcessSet::set_rank(int global_rank) const {
   return SetRank{static_cast<int>(at - ranks.begin())};
 }
 
+std::string of_set(std::int32_t id) {
+  return id == kGlobalProcessSet ? std::string() : " of process set " + std::to_string(id);
+}
+
 std::string ranks_text(const std::vector<int>& ranks) {
   constexpr std::size_t kShown = 16;
   std::string text = "[";

@@ -30,6 +30,8 @@ struct ProcessSet {
   bool operator==(const ProcessSet&) const = default;
 };
 
+// " of process set 3", to follow the name of a tensor; "" for the global set, which nobody names.
+std::string of_set(std::int32_t id);
 // "[0, 2, 5]"; a long list is cut.
 std::string ranks_text(const std::vector<int>& ranks);
 

@@ -259,7 +259,8 @@ class FakeCore:
             process_set,
         )
         if (process_set, name) in self.pending:
-            raise ValueError(f'an operation named "{name}" is pending already in process set {process_set}')
+            where = f" of process set {process_set}" if process_set else ""
+            raise ValueError(f'an operation named "{name}"{where} is pending already')
         self.pending.add((process_set, name))
         self.calls.append(call)
         return Handle(self, call, keep, result)

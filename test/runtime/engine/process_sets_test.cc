@@ -250,7 +250,7 @@ TEST_CASE("A removed set still ends its collective when its id and its names are
     problems.expect(all == std::vector<float>{1.0F}, "its result");
     // The end of the old "x" must not make the name free in the new set.
     problems.expect_code(session.enqueue(allreduce("x", mine, ReduceOp::kSum, now)).status(), StatusCode::kInvalidArgument,
-                         "\"x\" is pending already", "second x");
+                         "\"x\" of process set " + std::to_string(now) + " is pending already", "second x");
     go.set();
     problems.expect_ok(wait(pending), "pending");
     meet(session, problems);

@@ -154,7 +154,7 @@ TEST_CASE("Cluster: a cached tensor that one rank never submits is reported as s
   cluster.settle();
   const auto notes = cluster.coordinator().take_notes();
   REQUIRE(notes.size() == 1);
-  CHECK_THAT(notes[0].text, Contains("2: [layer.with.a.long.name.0]"));
+  CHECK_THAT(notes[0].text, Contains("rank 2: [layer.with.a.long.name.0]"));
   submit(cluster, 2, "layer.with.a.long.name.0");
   cluster.settle();
   for (int rank = 0; rank < 3; ++rank) CHECK(cluster.node(rank).log.size() == 1);
@@ -221,7 +221,7 @@ TEST_CASE("Cluster: a tensor that one rank deep in the tree never submits is kno
   cluster.settle();
   const auto notes = cluster.coordinator().take_notes();
   REQUIRE(notes.size() == 1);
-  CHECK_THAT(notes[0].text, Catch::EndsWith("\n8: [a]"));
+  CHECK_THAT(notes[0].text, Catch::EndsWith("\nrank 8: [a]"));
   submit(cluster, 8, "a");
   cluster.settle();  // whoever completes a subtree waits nowhere
   for (int rank = 0; rank < 15; ++rank) CHECK(cluster.take_log(rank).size() == 1);
