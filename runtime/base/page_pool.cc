@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 namespace hvd {
@@ -41,9 +42,7 @@ std::shared_ptr<PagePool> PagePool::make(Limits limits) { return std::shared_ptr
 
 void PagePool::unmap(const Block& block) { ::munmap(block.memory, block.bytes); }
 
-void PagePool::unmap(const std::vector<Block>& blocks) {
-  for (const Block& block : blocks) unmap(block);
-}
+PagePool::PagePool(Limits limits) : limits_(limits) { idle_.reserve(kMostIdleBlocks); }
 
 PagePool::~PagePool() { close(); }
 
@@ -55,7 +54,7 @@ std::shared_ptr<void> PagePool::take(std::size_t bytes) {
   Block block = take_idle(block_bytes(bytes));
   if (block.memory == nullptr) block = {map(block_bytes(bytes)), block_bytes(bytes)};
   if (block.memory == nullptr) {
-    release_idle(TimePoint::max());
+    release_all();
     block.memory = map(block.bytes);
   }
   if (block.memory == nullptr) return nullptr;
@@ -74,49 +73,56 @@ PagePool::Block PagePool::take_idle(std::size_t bytes) {
 }
 
 void PagePool::give_back(Block block) {
-  std::vector<Block> surplus;
-  // Never waits: in a forked child the lock may be held by a thread that does not exist there.
+  // Never waits: in a forked child the lock may be held by a thread that does not exist there. Allocates nothing, so that
+  // it cannot throw: it runs where results are destroyed.
   if (block.bytes > limits_.idle_bytes || !mutex_.try_lock()) return unmap(block);
-  if (closed_) {
-    surplus.push_back(block);
-  } else {
-    std::size_t count = 0;
-    for (std::size_t bytes = idle_bytes_ + block.bytes; bytes > limits_.idle_bytes; ++count) bytes -= idle_[count].bytes;
-    surplus = take_oldest(count);
+  while (!closed_ && (idle_bytes_ + block.bytes > limits_.idle_bytes || idle_.size() == kMostIdleBlocks)) {
+    const Block oldest = take_oldest();
+    mutex_.unlock();
+    unmap(oldest);
+    if (!mutex_.try_lock()) return unmap(block);
+  }
+  const bool kept = !closed_;
+  if (kept) {
     block.idle_since = SteadyClock::now();
-    idle_.push_back(block);
+    idle_.push_back(block);  // there is room, see the constructor
     idle_bytes_ += block.bytes;
   }
   mutex_.unlock();
-  unmap(surplus);
+  if (!kept) unmap(block);
 }
 
-std::vector<PagePool::Block> PagePool::take_oldest(std::size_t count) {
-  const auto end = idle_.begin() + static_cast<std::ptrdiff_t>(count);
-  std::vector<Block> taken(idle_.begin(), end);
-  idle_.erase(idle_.begin(), end);
-  for (const Block& block : taken) idle_bytes_ -= block.bytes;
-  return taken;
+PagePool::Block PagePool::take_oldest() {
+  const Block block = idle_.front();
+  idle_.erase(idle_.begin());
+  idle_bytes_ -= block.bytes;
+  return block;
 }
 
-void PagePool::release_idle(TimePoint now) {
-  std::vector<Block> old;
-  {
-    const MutexLock lock(mutex_);
-    const auto is_old = [&](const Block& b) { return now - b.idle_since >= limits_.idle_time; };
-    old = take_oldest(static_cast<std::size_t>(std::find_if_not(idle_.begin(), idle_.end(), is_old) - idle_.begin()));
+bool PagePool::release_oldest(TimePoint idle_since, std::size_t bytes) {
+  for (std::size_t released = 0; released < bytes;) {
+    Block block;
+    {
+      const MutexLock lock(mutex_);
+      if (idle_.empty() || idle_.front().idle_since > idle_since) return false;
+      block = take_oldest();
+    }
+    unmap(block);
+    released += block.bytes;
   }
-  unmap(old);
+  return true;
 }
+
+bool PagePool::release_idle(TimePoint now) { return release_oldest(now - limits_.idle_time, kReleasedAtOnce); }
+
+void PagePool::release_all() { release_oldest(TimePoint::max(), std::numeric_limits<std::size_t>::max()); }
 
 void PagePool::close() {
-  std::vector<Block> all;
   {
     const MutexLock lock(mutex_);
     closed_ = true;
-    all = take_oldest(idle_.size());
   }
-  unmap(all);
+  release_all();
 }
 
 std::size_t PagePool::idle_bytes() const {

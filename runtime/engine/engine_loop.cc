@@ -13,8 +13,9 @@ namespace hvd::engine {
 
 namespace {
 
-// How often idle memory is looked at.
+// How often idle memory is looked at; and while some is to be released, which goes in parts, or negotiation would wait.
 constexpr Millis kIdlePagesPeriod{5000};
+constexpr Millis kIdlePagesPause{20};
 
 // Submissions that follow each other faster than this are a burst.
 constexpr std::chrono::microseconds kBurstGap{20};
@@ -45,7 +46,10 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
     timer_.emplace(loop_.uv(), [this] { pump(); });
     watch_timer_.emplace(loop_.uv(), [this] { watch(); });
     lane_grace_.emplace(loop_.uv(), [this] { lane_grace_over(); });
-    idle_pages_.emplace(loop_.uv(), [this] { options_.pages->release_idle(SteadyClock::now()); });
+    idle_pages_.emplace(loop_.uv(), [this] {
+      const bool is_more = options_.pages->release_idle(SteadyClock::now());
+      idle_pages_->start_repeating(is_more ? kIdlePagesPause : kIdlePagesPeriod);
+    });
     idle_pages_->start_repeating(kIdlePagesPeriod);
   });
 }

@@ -50,6 +50,19 @@ TEST_CASE("A page pool keeps no more than its limits say", "[base]") {
   CHECK(pool->idle_bytes() == 0);
 }
 
+TEST_CASE("A page pool releases much idle memory in parts", "[base]") {
+  const auto pool = PagePool::make({512 * kMiB, Millis(1000)});
+  std::vector<std::shared_ptr<void>> taken;
+  for (int i = 0; i < 5; ++i) taken.push_back(pool->take(32 * kMiB));
+  taken.clear();
+  const TimePoint later = SteadyClock::now() + Millis(1001);
+  CHECK(pool->release_idle(later));
+  CHECK(pool->idle_bytes() == 160 * kMiB - PagePool::kReleasedAtOnce);
+  CHECK(pool->release_idle(later));
+  CHECK_FALSE(pool->release_idle(later));
+  CHECK(pool->idle_bytes() == 0);
+}
+
 TEST_CASE("Memory outlives the page pool's end, and small results do not come from it", "[base]") {
   auto pool = PagePool::make({64 * kMiB, Millis(1000)});
   auto held = pool->take(2 * kMiB);
