@@ -94,8 +94,8 @@ def without(*frameworks: str) -> tuple[str, ...]:
     return tuple(f"--ignore=test/e2e/{framework}" for framework in frameworks)
 
 
-# ThreadSanitizer does not see libuv close descriptors, by a bare system call. Where a thousand connections take the numbers
-# of closed pipes, each looks like a race of accept() with pipe(). Who is let in is tested under it in C++.
+# ThreadSanitizer does not see libuv close descriptors, by a bare system call. Where a thousand connections take the
+# numbers of closed pipes, each looks like a race of accept() with pipe(). Who is let in is tested under it in C++.
 NOT_UNDER_TSAN = "--ignore=test/e2e/launcher/test_launcher_strangers.py"
 
 
