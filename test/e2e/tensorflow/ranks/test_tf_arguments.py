@@ -83,13 +83,15 @@ def test_a_group_may_hold_dense_and_sparse() -> None:
     ("dtype", "quotients"), [("int8", "float32"), ("int32", "float64"), ("int64", "float64"), ("float16", "float16")]
 )
 def test_the_average_of_sparse_integers_loses_no_halves(dtype: str, quotients: str) -> None:
-    """As TensorFlow's `/`: rows of one index are added up after the division."""
+    """As TensorFlow's `/`, which is another one in functions: rows of one index are added up after the division."""
     size = hvd.size()
     given = tf.IndexedSlices(tf.constant([[5, 3]], dtype), tf.constant([0]))
+    rows = tf.constant([[5, 3]] * size, dtype)
     for reduce in (hvd.allreduce, lambda one: hvd.grouped_allreduce([one])[0]):
-        for run in (reduce, tf.function(reduce)):
-            mean = run(given)
-            same(mean.values, np.array([[5, 3]] * size, quotients) / np.array(size, quotients))
+        for way in (lambda body: body, tf.function):
+            mean = way(reduce)(given)
+            same(mean.values, way(lambda values: values / tf.constant(size, dtype))(rows))
+            assert mean.values.dtype == quotients
             whole = array(tf.math.unsorted_segment_sum(mean.values, mean.indices, 1))
             np.testing.assert_allclose(whole, [[5.0, 3.0]], rtol=1e-3)
 
