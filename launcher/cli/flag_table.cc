@@ -1,6 +1,7 @@
 #include "launcher/cli/flag_table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/base/check.h"
 
@@ -9,6 +10,7 @@ namespace hvd::launcher {
 namespace {
 
 using K = FlagKind;
+using O = config::Option;
 using S = HelpSection;
 using E = FlagExport;
 
@@ -32,7 +34,7 @@ constexpr FlagRow kRows[] = {
     {.dest = "start_timeout", .on = "--start-timeout", .kind = K::kInteger, .section = S::kGeneral,
      .help = "every host must have answered within this time, and ranks wait that long for each other in init(); default: "
              "HOROVOD_START_TIMEOUT, else 30 for hosts and 600 for ranks",
-     .metavar = "SECONDS", .env = "HOROVOD_START_TIMEOUT", .export_as = E::kPlain, .min = 1, .max = kYear},
+     .metavar = "SECONDS", .option = O::kStartTimeout, .export_as = E::kPlain},
     {.dest = "kill_grace", .on = "--kill-grace", .kind = K::kInteger, .section = S::kGeneral,
      .help = "how long ranks that are told to end have before they are killed; default: 5 after your signal, 2 after a "
              "failure", .metavar = "SECONDS", .min = 0, .max = kYear},
@@ -66,49 +68,49 @@ constexpr FlagRow kRows[] = {
      .help = "horovodrun on remote hosts; default: the path of this program", .metavar = "FILE"},
 
     {.dest = "fusion_threshold_mb", .on = "--fusion-threshold-mb", .kind = K::kInteger, .section = S::kTuning,
-     .help = "largest batch of fused tensors; 0: no fusion", .metavar = "MB", .env = "HOROVOD_FUSION_THRESHOLD",
-     .export_as = E::kMegabytes, .yaml = "params.fusion_threshold_mb", .min = 0, .max = 1 << 20},
+     .help = "largest batch of fused tensors; 0: no fusion", .metavar = "MB", .option = O::kFusionThreshold,
+     .export_as = E::kMegabytes, .yaml = "params.fusion_threshold_mb"},
     {.dest = "cycle_time_ms", .on = "--cycle-time-ms", .kind = K::kReal, .section = S::kTuning,
-     .help = "longest delay spent on collecting a larger batch", .metavar = "MS", .env = "HOROVOD_CYCLE_TIME",
-     .export_as = E::kReal, .yaml = "params.cycle_time_ms", .min = 0, .max = 3'600'000},
+     .help = "longest delay spent on collecting a larger batch", .metavar = "MS", .option = O::kCycleTime,
+     .export_as = E::kReal, .yaml = "params.cycle_time_ms"},
     {.dest = "cache_capacity", .on = "--cache-capacity", .kind = K::kInteger, .section = S::kTuning,
-     .help = "entries of the response cache; 0: no cache", .metavar = "N", .env = "HOROVOD_CACHE_CAPACITY",
-     .export_as = E::kPlain, .yaml = "params.cache_capacity", .min = 0, .max = 1 << 24},
+     .help = "entries of the response cache; 0: no cache", .metavar = "N", .option = O::kCacheCapacity,
+     .export_as = E::kPlain, .yaml = "params.cache_capacity"},
     {.dest = "hierarchical_allreduce", .on = "--hierarchical-allreduce", .kind = K::kToggle, .section = S::kTuning,
      .help = "reduce inside hosts first", .off = "--no-hierarchical-allreduce",
-     .env = "HOROVOD_HIERARCHICAL_ALLREDUCE", .export_as = E::kBit, .yaml = "params.hierarchical_allreduce",
+     .option = O::kHierarchicalAllreduce, .export_as = E::kBit, .yaml = "params.hierarchical_allreduce",
      .feature = Feature::kHierarchical},
     {.dest = "hierarchical_allgather", .on = "--hierarchical-allgather", .kind = K::kToggle, .section = S::kTuning,
      .help = "gather inside hosts first", .off = "--no-hierarchical-allgather",
-     .env = "HOROVOD_HIERARCHICAL_ALLGATHER", .export_as = E::kBit, .yaml = "params.hierarchical_allgather",
+     .option = O::kHierarchicalAllgather, .export_as = E::kBit, .yaml = "params.hierarchical_allgather",
      .feature = Feature::kHierarchical},
     {.dest = "torus_allreduce", .on = "--torus-allreduce", .kind = K::kToggle, .section = S::kTuning,
-     .help = "two-dimensional allreduce on GPUs", .off = "--no-torus-allreduce", .env = "HOROVOD_TORUS_ALLREDUCE",
+     .help = "two-dimensional allreduce on GPUs", .off = "--no-torus-allreduce", .option = O::kTorusAllreduce,
      .export_as = E::kBit, .yaml = "params.torus_allreduce", .feature = Feature::kHierarchical},
 
     {.dest = "autotune", .on = "--autotune", .kind = K::kToggle, .section = S::kAutotune,
-     .help = "tune batching while the job runs", .off = "--no-autotune", .env = "HOROVOD_AUTOTUNE",
+     .help = "tune batching while the job runs", .off = "--no-autotune", .option = O::kAutotune,
      .export_as = E::kBit, .yaml = "autotune.enabled", .needs = "autotune", .feature = Feature::kAutotune},
     {.dest = "autotune_log_file", .on = "--autotune-log-file", .kind = K::kText, .section = S::kAutotune,
-     .help = "CSV file of the tuning steps", .metavar = "FILE", .env = "HOROVOD_AUTOTUNE_LOG",
+     .help = "CSV file of the tuning steps", .metavar = "FILE", .option = O::kAutotuneLog,
      .export_as = E::kPlain, .yaml = "autotune.log_file", .needs = "autotune", .feature = Feature::kAutotune},
     {.dest = "autotune_warmup_samples", .on = "--autotune-warmup-samples", .kind = K::kInteger,
      .section = S::kAutotune, .help = "samples thrown away at first", .metavar = "N",
-     .env = "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", .export_as = E::kPlain, .yaml = "autotune.warmup_samples", .min = 0,
-     .max = kIntMax, .needs = "autotune", .feature = Feature::kAutotune},
+     .option = O::kAutotuneWarmupSamples, .export_as = E::kPlain, .yaml = "autotune.warmup_samples",
+     .needs = "autotune", .feature = Feature::kAutotune},
     {.dest = "autotune_steps_per_sample", .on = "--autotune-steps-per-sample", .kind = K::kInteger,
-     .section = S::kAutotune, .help = "steps per sample", .metavar = "N", .env = "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
-     .export_as = E::kPlain, .yaml = "autotune.steps_per_sample", .min = 0, .max = kIntMax, .needs = "autotune",
+     .section = S::kAutotune, .help = "steps per sample", .metavar = "N", .option = O::kAutotuneStepsPerSample,
+     .export_as = E::kPlain, .yaml = "autotune.steps_per_sample", .needs = "autotune",
      .feature = Feature::kAutotune},
     {.dest = "autotune_bayes_opt_max_samples", .on = "--autotune-bayes-opt-max-samples", .kind = K::kInteger,
      .section = S::kAutotune, .help = "samples after which tuning ends", .metavar = "N",
-     .env = "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", .export_as = E::kPlain,
-     .yaml = "autotune.bayes_opt_max_samples", .min = 0, .max = kIntMax, .needs = "autotune",
+     .option = O::kAutotuneBayesOptMaxSamples, .export_as = E::kPlain,
+     .yaml = "autotune.bayes_opt_max_samples", .needs = "autotune",
      .feature = Feature::kAutotune},
     {.dest = "autotune_gaussian_process_noise", .on = "--autotune-gaussian-process-noise", .kind = K::kReal,
      .section = S::kAutotune, .help = "noise of a sample, 0 to 1", .metavar = "X",
-     .env = "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", .export_as = E::kReal,
-     .yaml = "autotune.gaussian_process_noise", .min = 0, .max = 1, .needs = "autotune",
+     .option = O::kAutotuneGaussianProcessNoise, .export_as = E::kReal,
+     .yaml = "autotune.gaussian_process_noise", .needs = "autotune",
      .feature = Feature::kAutotune},
 
     {.dest = "min_num_proc", .on = "--min-np|--min-num-proc", .kind = K::kInteger, .section = S::kElastic,
@@ -131,55 +133,54 @@ constexpr FlagRow kRows[] = {
      .min = 0, .max = kYear, .feature = Feature::kElastic},
 
     {.dest = "timeline_filename", .on = "--timeline-filename", .kind = K::kText, .section = S::kTimeline,
-     .help = "write a timeline of the operations to FILE", .metavar = "FILE", .env = "HOROVOD_TIMELINE",
+     .help = "write a timeline of the operations to FILE", .metavar = "FILE", .option = O::kTimeline,
      .export_as = E::kPlain, .yaml = "timeline.filename", .needs = "timeline_filename",
      .feature = Feature::kTimeline},
     {.dest = "timeline_mark_cycles", .on = "--timeline-mark-cycles", .kind = K::kToggle, .section = S::kTimeline,
-     .help = "mark cycles in the timeline", .off = "--no-timeline-mark-cycles", .env = "HOROVOD_TIMELINE_MARK_CYCLES",
+     .help = "mark cycles in the timeline", .off = "--no-timeline-mark-cycles", .option = O::kTimelineMarkCycles,
      .export_as = E::kBit, .yaml = "timeline.mark_cycles", .needs = "timeline_filename",
      .feature = Feature::kTimeline},
 
     {.dest = "no_stall_check", .on = "--no-stall-check", .kind = K::kToggle, .section = S::kStall,
      .help = "no warning about tensors that some ranks do not submit", .off = "--stall-check",
-     .env = "HOROVOD_STALL_CHECK_DISABLE", .export_as = E::kBit, .yaml = "stall_check.enabled",
+     .option = O::kStallCheckDisable, .export_as = E::kBit, .yaml = "stall_check.enabled",
      .yaml_inverted = true},
     {.dest = "stall_check_warning_time_seconds", .on = "--stall-check-warning-time-seconds", .kind = K::kInteger,
      .section = S::kStall, .help = "age at which a stalled tensor is reported", .metavar = "SECONDS",
-     .env = "HOROVOD_STALL_CHECK_TIME_SECONDS", .export_as = E::kPlain, .yaml = "stall_check.warning_time_seconds",
+     .option = O::kStallCheckTimeSeconds, .export_as = E::kPlain, .yaml = "stall_check.warning_time_seconds",
      .min = 0, .max = kYear},
     {.dest = "stall_check_shutdown_time_seconds", .on = "--stall-check-shutdown-time-seconds", .kind = K::kInteger,
      .section = S::kStall, .help = "age at which a stalled tensor ends the job; 0: never", .metavar = "SECONDS",
-     .env = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", .export_as = E::kPlain,
-     .yaml = "stall_check.shutdown_time_seconds", .min = 0, .max = kYear},
+     .option = O::kStallShutdownTimeSeconds, .export_as = E::kPlain,
+     .yaml = "stall_check.shutdown_time_seconds"},
 
     {.dest = "mpi_threads_disable", .on = "--mpi-threads-disable", .kind = K::kToggle, .section = S::kLibrary,
-     .help = "MPI only: ignored", .off = "--no-mpi-threads-disable", .env = "HOROVOD_MPI_THREADS_DISABLE",
+     .help = "MPI only: ignored", .off = "--no-mpi-threads-disable", .option = O::kMpiThreadsDisable,
      .export_as = E::kBit, .yaml = "library_options.mpi_threads_disable", .feature = Feature::kMpi},
     {.dest = "mpi_args", .on = "--mpi-args", .kind = K::kText, .section = S::kLibrary, .help = "MPI only: ignored",
      .metavar = "ARGS", .feature = Feature::kMpi},
     {.dest = "tcp_flag", .on = "--tcp", .kind = K::kSwitch, .section = S::kLibrary,
-     .help = "MPI only, but for NCCL_IB_DISABLE=1 in the environment of ranks", .env = "NCCL_IB_DISABLE",
+     .help = "MPI only, but for NCCL_IB_DISABLE=1 in the environment of ranks", .other_variable = "NCCL_IB_DISABLE",
      .export_as = E::kBit, .feature = Feature::kMpi},
     {.dest = "binding_args", .on = "--binding-args", .kind = K::kText, .section = S::kLibrary,
      .help = "MPI only: ignored", .metavar = "ARGS", .feature = Feature::kMpi},
     {.dest = "num_nccl_streams", .on = "--num-nccl-streams", .kind = K::kInteger, .section = S::kLibrary,
-     .help = "NCCL streams per GPU", .metavar = "N", .env = "HOROVOD_NUM_NCCL_STREAMS", .export_as = E::kPlain,
-     .yaml = "library_options.num_nccl_streams", .min = 0, .max = 256, .feature = Feature::kGpu},
+     .help = "NCCL streams per GPU", .metavar = "N", .option = O::kNumNcclStreams, .export_as = E::kPlain,
+     .yaml = "library_options.num_nccl_streams", .feature = Feature::kGpu},
     {.dest = "thread_affinity", .on = "--thread-affinity", .kind = K::kInteger, .section = S::kLibrary,
-     .help = "core for the runtime's threads", .metavar = "CORE", .env = "HOROVOD_THREAD_AFFINITY",
+     .help = "core for the runtime's threads", .metavar = "CORE", .option = O::kThreadAffinity,
      .export_as = E::kPlain, .yaml = "library_options.thread_affinity", .min = 0, .max = 4095},
     {.dest = "gloo_timeout_seconds", .on = "--gloo-timeout-seconds", .kind = K::kInteger, .section = S::kLibrary,
      .help = "how long ranks wait for each other to join or connect", .metavar = "SECONDS",
-     .env = "HOROVOD_GLOO_TIMEOUT_SECONDS", .export_as = E::kPlain, .yaml = "library_options.gloo_timeout_seconds",
-     .min = 0, .max = kYear},
+     .option = O::kGlooTimeoutSeconds, .export_as = E::kPlain, .yaml = "library_options.gloo_timeout_seconds"},
 
     {.dest = "log_level", .on = "--log-level", .kind = K::kChoice, .section = S::kLogging,
      .help = "least severe message that ranks print: TRACE, DEBUG, INFO, WARNING, ERROR or FATAL",
-     .metavar = "LEVEL", .env = "HOROVOD_LOG_LEVEL", .export_as = E::kPlain, .yaml = "logging.level",
+     .metavar = "LEVEL", .option = O::kLogLevel, .export_as = E::kPlain, .yaml = "logging.level",
      .choices = "TRACE|DEBUG|INFO|WARNING|ERROR|FATAL"},
     {.dest = "log_with_timestamp", .on = "--log-with-timestamp|--no-log-hide-timestamp", .kind = K::kToggle,
      .section = S::kLogging, .help = "date and time in log lines",
-     .off = "--log-without-timestamp|--log-hide-timestamp", .env = "HOROVOD_LOG_HIDE_TIME",
+     .off = "--log-without-timestamp|--log-hide-timestamp", .option = O::kLogHideTime,
      .export_as = E::kInverseBit, .yaml = "logging.with_timestamp"},
 
     {.dest = "hosts", .on = "-H|--hosts", .kind = K::kText, .section = S::kHosts,
@@ -216,6 +217,15 @@ const FlagRow& flag_row(std::string_view dest) {
   const auto* row = std::find_if(std::begin(kRows), std::end(kRows), [&](const FlagRow& r) { return r.dest == dest; });
   HVD_CHECK(row != std::end(kRows), "no such flag");
   return *row;
+}
+
+std::string_view variable_of(const FlagRow& row) { return row.option ? name_of(*row.option) : row.other_variable; }
+
+FlagRange range_of(const FlagRow& row) {
+  if (!row.option || !std::isinf(row.min)) return {row.min, row.max};
+  const config::OptionRow& option = option_row(*row.option);
+  const double unit = row.export_as == FlagExport::kMegabytes ? 1 << 20 : 1;
+  return {option.min / unit, option.max / unit};
 }
 
 std::vector<std::string_view> split_bars(std::string_view text) {

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "runtime/config/option_table.h"
 
 namespace hvd::launcher {
 
@@ -18,7 +21,7 @@ enum class FlagKind {
   kChoice,   // one of `choices`, any case; the value is the choice as the table spells it
 };
 
-// How a value becomes the text of the variable in `env`.
+// How a value becomes the text of the variable.
 enum class FlagExport {
   kNone,
   kPlain,
@@ -43,7 +46,8 @@ struct FlagRow {
   std::string_view help;
   std::string_view metavar{};
   std::string_view off{};          // kToggle: the opposite spellings
-  std::string_view env{};
+  std::optional<config::Option> option{};  // whose variable the flag sets; it also gives the range, unless min and max do
+  std::string_view other_variable{};       // the same for a variable that is none of ours
   FlagExport export_as = FlagExport::kNone;
   std::string_view yaml{};         // section.key
   bool yaml_inverted = false;
@@ -58,6 +62,14 @@ struct FlagRow {
 std::span<const FlagRow> flag_table();
 // Requires: a row has this dest.
 const FlagRow& flag_row(std::string_view dest);
+// The variable that the flag sets; "" when it sets none.
+std::string_view variable_of(const FlagRow& row);
+struct FlagRange {
+  double min;
+  double max;
+};
+// What a number may be, in the flag's own unit.
+FlagRange range_of(const FlagRow& row);
 // The parts of "a|b|c".
 std::vector<std::string_view> split_bars(std::string_view text);
 // How many words follow the flag: 0, 1 or 2.

@@ -31,9 +31,10 @@ Result<FlagValue> parse_list(const std::string& text, const std::string& source)
 
 Result<FlagValue> parse_pair(const FlagRow& row, const std::vector<std::string>& texts, const std::string& source) {
   if (texts.size() != 2) return Status::invalid_argument(source + " takes two values");
+  const FlagRange range = range_of(row);
   std::vector<std::string> parts;
   for (const std::string& text : texts) {
-    const Result<std::int64_t> number = config::parse_integer(text, bound(row.min), bound(row.max));
+    const Result<std::int64_t> number = config::parse_integer(text, bound(range.min), bound(range.max));
     if (!number.is_ok()) return number.status().annotate(source);
     parts.push_back(std::to_string(number.value()));
   }
@@ -47,11 +48,12 @@ Result<FlagValue> parse_flag_value(const FlagRow& row, const std::vector<std::st
   if (row.kind == FlagKind::kPair) return parse_pair(row, texts, source);
   HVD_CHECK(texts.size() == 1, "one value for a flag that is no pair");
   const std::string& text = texts.front();
+  const FlagRange range = range_of(row);
   switch (row.kind) {
     case FlagKind::kSwitch:
     case FlagKind::kToggle: return wrap(config::parse_bool(text), source);
-    case FlagKind::kInteger: return wrap(config::parse_integer(text, bound(row.min), bound(row.max)), source);
-    case FlagKind::kReal: return wrap(config::parse_real(text, row.min, row.max), source);
+    case FlagKind::kInteger: return wrap(config::parse_integer(text, bound(range.min), bound(range.max)), source);
+    case FlagKind::kReal: return wrap(config::parse_real(text, range.min, range.max), source);
     case FlagKind::kList: return parse_list(text, source);
     case FlagKind::kChoice: {
       const Result<int> index = config::parse_choice(text, row.choices);

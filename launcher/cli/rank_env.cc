@@ -46,7 +46,7 @@ std::map<std::string, std::string> rank_env_of(const FlagValues& values) {
     const FlagValues::Entry* entry = values.find(row.dest);
     if (row.export_as == FlagExport::kNone || entry == nullptr) continue;
     if (!row.needs.empty() && !is_set(values.find(row.needs))) continue;
-    env[std::string(row.env)] = export_text(row, entry->value);
+    env[std::string(variable_of(row))] = export_text(row, entry->value);
   }
   const auto nics = values.get<std::vector<std::string>>("network_interfaces");
   if (nics && !nics->empty()) {

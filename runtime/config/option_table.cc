@@ -1,5 +1,6 @@
 #include "runtime/config/option_table.h"
 
+#include <iterator>
 #include <utility>
 
 namespace hvd::config {
@@ -8,6 +9,7 @@ namespace {
 
 using C = RuntimeConfig;
 using K = OptionKind;
+using O = Option;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kIntMax = std::numeric_limits<int>::max();
@@ -18,131 +20,144 @@ constexpr double kMaxEntries = 1 << 24;
 constexpr std::monostate kNoField;
 
 constexpr OptionRow kRows[] = {
-    {"HOROVOD_RANK", "0", K::kInteger, &C::rank, "rank of this process in the job", 0, kMaxRank - 1},
-    {"HOROVOD_SIZE", "1", K::kInteger, &C::size, "number of ranks of the job", 1, kMaxRank},
-    {"HOROVOD_LOCAL_RANK", "0", K::kInteger, &C::local_rank, "rank among the ranks of the same host", 0,
+    {O::kRank, "HOROVOD_RANK", "0", K::kInteger, &C::rank, "rank of this process in the job", 0, kMaxRank - 1},
+    {O::kSize, "HOROVOD_SIZE", "1", K::kInteger, &C::size, "number of ranks of the job", 1, kMaxRank},
+    {O::kLocalRank, "HOROVOD_LOCAL_RANK", "0", K::kInteger, &C::local_rank, "rank among the ranks of the same host", 0,
      kMaxRank - 1},
-    {"HOROVOD_LOCAL_SIZE", "1", K::kInteger, &C::local_size, "number of ranks on this host", 1, kMaxRank},
-    {"HOROVOD_CROSS_RANK", "0", K::kInteger, &C::cross_rank,
+    {O::kLocalSize, "HOROVOD_LOCAL_SIZE", "1", K::kInteger, &C::local_size,
+     "number of ranks on this host", 1, kMaxRank},
+    {O::kCrossRank, "HOROVOD_CROSS_RANK", "0", K::kInteger, &C::cross_rank,
      "index of this host among the hosts that have this local rank", 0, kMaxRank - 1},
-    {"HOROVOD_CROSS_SIZE", "1", K::kInteger, &C::cross_size, "number of hosts that have this local rank", 1,
-     kMaxRank},
-    {"HOROVOD_HOSTNAME", "localhost", K::kText, &C::hostname, "name of this host as the launcher listed it"},
-    {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "", K::kText, &C::rendezvous_addr,
+    {O::kCrossSize, "HOROVOD_CROSS_SIZE", "1", K::kInteger, &C::cross_size,
+     "number of hosts that have this local rank", 1, kMaxRank},
+    {O::kHostname, "HOROVOD_HOSTNAME", "localhost", K::kText, &C::hostname,
+     "name of this host as the launcher listed it"},
+    {O::kGlooRendezvousAddr, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "", K::kText, &C::rendezvous_addr,
      "address of the rendezvous store; without it the process is a world of size 1"},
-    {"HOROVOD_GLOO_RENDEZVOUS_PORT", "", K::kInteger, &C::rendezvous_port, "port of the rendezvous store", 1, 65535},
-    {"HOROVOD_GLOO_IFACE", "", K::kText, &C::iface, "network interface for connections; unset: chosen by route"},
-    {"HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
+    {O::kGlooRendezvousPort, "HOROVOD_GLOO_RENDEZVOUS_PORT", "", K::kInteger, &C::rendezvous_port,
+     "port of the rendezvous store", 1, 65535},
+    {O::kGlooIface, "HOROVOD_GLOO_IFACE", "", K::kText, &C::iface,
+     "network interface for connections; unset: chosen by route"},
+    {O::kGlooTimeoutSeconds, "HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 600 s), how long a running collective may "
      "make no progress; 0 stands for the default", 0, kMaxSeconds},
-    {"HOROVOD_START_TIMEOUT", "", K::kInteger, &C::start_timeout,
+    {O::kStartTimeout, "HOROVOD_START_TIMEOUT", "", K::kInteger, &C::start_timeout,
      "seconds until every host must have answered the launcher (unset: 30), and that ranks wait for each other in "
      "init() (unset: HOROVOD_GLOO_TIMEOUT_SECONDS when that is set, else 600; never less than that)", 1, kMaxSeconds},
-    {"HOROVOD_AGENT", "", K::kText, &C::agent_socket,
+    {O::kAgent, "HOROVOD_AGENT", "", K::kText, &C::agent_socket,
      "abstract socket of the agent that serves the job secret; set by the agent"},
-    {"HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,
+    {O::kSecretFile, "HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,
      "file (mode 0600) that holds the job secret, for ranks without an agent"},
-    {"HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField, "`gloo` is the only controller; `mpi` is an error", -kInf,
-     kInf, "gloo"},
-    {"HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
+    {O::kController, "HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField,
+     "`gloo` is the only controller; `mpi` is an error", -kInf, kInf, "gloo"},
+    {O::kCpuOperations, "HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
      "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors", -kInf, kInf, "gloo"},
-    {"HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,
+    {O::kIgnoreStarter, "HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,
      "no error when mpirun, mpiexec, srun, jsrun or torchrun started this process as one of several: each is a world of "
      "size 1"},
-    {"HOROVOD_ELASTIC", "0", K::kBool, kNoField, "elastic mode: ranks may come and go"},
-    {"HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
+    {O::kElastic, "HOROVOD_ELASTIC", "0", K::kBool, kNoField, "elastic mode: ranks may come and go"},
+    {O::kFusionThreshold, "HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
      "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},
-    {"HOROVOD_IDLE_OUTPUT_BYTES", "1073741824", K::kBytes, &C::idle_output_bytes,
+    {O::kIdleOutputBytes, "HOROVOD_IDLE_OUTPUT_BYTES", "1073741824", K::kBytes, &C::idle_output_bytes,
      "most memory of results that are gone that a rank keeps for the next ones, for 10 seconds; 0: none", 0, kMaxBytes},
-    {"HOROVOD_CYCLE_TIME", "", K::kReal, &C::cycle_time,
+    {O::kCycleTime, "HOROVOD_CYCLE_TIME", "", K::kReal, &C::cycle_time,
      "longest delay in ms that may be spent on collecting a larger batch; unset: none", 0, 3'600'000},
-    {"HOROVOD_CACHE_CAPACITY", "1024", K::kInteger, &C::cache_capacity,
+    {O::kCacheCapacity, "HOROVOD_CACHE_CAPACITY", "1024", K::kInteger, &C::cache_capacity,
      "entries of the response cache; 0 disables it", 0, kMaxEntries},
-    {"HOROVOD_DISABLE_GROUP_FUSION", "0", K::kBool, &C::disable_group_fusion,
+    {O::kDisableGroupFusion, "HOROVOD_DISABLE_GROUP_FUSION", "0", K::kBool, &C::disable_group_fusion,
      "never fuse tensors of a group with others"},
-    {"HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, kNoField,
+    {O::kDynamicProcessSets, "HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, kNoField,
      "allow process sets to be added and removed after init"},
-    {"HOROVOD_DETERMINISTIC", "0", K::kBool, &C::deterministic,
+    {O::kDeterministic, "HOROVOD_DETERMINISTIC", "0", K::kBool, &C::deterministic,
      "bitwise equal results from run to run: what is fused with what has no influence on them"},
-    {"HOROVOD_HIERARCHICAL_ALLREDUCE", "0", K::kBool, &C::hierarchical_allreduce,
+    {O::kHierarchicalAllreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE", "0", K::kBool, &C::hierarchical_allreduce,
      "reduce inside hosts first, then between hosts"},
-    {"HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, kNoField,
+    {O::kHierarchicalAllgather, "HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, kNoField,
      "gather inside hosts first, then between hosts"},
-    {"HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, kNoField, "two-dimensional allreduce on GPUs"},
-    {"HOROVOD_AUTOTUNE", "0", K::kBool, kNoField, "tune batching while the job runs"},
-    {"HOROVOD_AUTOTUNE_LOG", "", K::kText, kNoField, "CSV file of the tuning steps, written by rank 0"},
-    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "3", K::kInteger, kNoField,
+    {O::kTorusAllreduce, "HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, kNoField, "two-dimensional allreduce on GPUs"},
+    {O::kAutotune, "HOROVOD_AUTOTUNE", "0", K::kBool, kNoField, "tune batching while the job runs"},
+    {O::kAutotuneLog, "HOROVOD_AUTOTUNE_LOG", "", K::kText, kNoField,
+     "CSV file of the tuning steps, written by rank 0"},
+    {O::kAutotuneWarmupSamples, "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "3", K::kInteger, kNoField,
      "samples thrown away before tuning", 0, kIntMax},
-    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", K::kInteger, kNoField, "steps per sample", 0,
-     kIntMax},
-    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", K::kInteger, kNoField,
+    {O::kAutotuneStepsPerSample, "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", K::kInteger, kNoField,
+     "steps per sample", 0, kIntMax},
+    {O::kAutotuneBayesOptMaxSamples, "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", K::kInteger, kNoField,
      "samples after which tuning ends", 0, kIntMax},
-    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.8", K::kReal, kNoField,
+    {O::kAutotuneGaussianProcessNoise, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.8", K::kReal, kNoField,
      "noise of a sample, 0 to 1", 0, 1},
-    {"HOROVOD_TIMELINE", "", K::kText, kNoField,
+    {O::kTimeline, "HOROVOD_TIMELINE", "", K::kText, kNoField,
      "file for the timeline of rank 0, or `DYNAMIC`: only `start_timeline` starts it"},
-    {"HOROVOD_TIMELINE_MARK_CYCLES", "0", K::kBool, kNoField, "mark cycles in the timeline"},
-    {"HOROVOD_STALL_CHECK_DISABLE", "0", K::kBool, &C::stall_check_disable,
+    {O::kTimelineMarkCycles, "HOROVOD_TIMELINE_MARK_CYCLES", "0", K::kBool, kNoField, "mark cycles in the timeline"},
+    {O::kStallCheckDisable, "HOROVOD_STALL_CHECK_DISABLE", "0", K::kBool, &C::stall_check_disable,
      "no warning about tensors that some ranks do not submit"},
-    {"HOROVOD_STALL_CHECK_TIME_SECONDS", "60", K::kInteger, &C::stall_check_time,
+    {O::kStallCheckTimeSeconds, "HOROVOD_STALL_CHECK_TIME_SECONDS", "60", K::kInteger, &C::stall_check_time,
      "age at which a stalled tensor is reported", 1, kMaxSeconds},
-    {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", K::kInteger, &C::stall_shutdown_time,
+    {O::kStallShutdownTimeSeconds, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", K::kInteger, &C::stall_shutdown_time,
      "age at which a stalled tensor ends the job; 0: never; not below HOROVOD_STALL_CHECK_TIME_SECONDS", 0,
      kMaxSeconds},
-    {"HOROVOD_THREAD_AFFINITY", "", K::kCores, &C::thread_affinity,
+    {O::kThreadAffinity, "HOROVOD_THREAD_AFFINITY", "", K::kCores, &C::thread_affinity,
      "cores for the runtime's threads: a list with one core per local rank"},
-    {"HOROVOD_LOG_LEVEL", "warning", K::kLogLevel, &C::log_level, "least severe message that is printed", -kInf, kInf,
-     "trace|debug|info|warning|error|fatal"},
-    {"HOROVOD_LOG_HIDE_TIME", "0", K::kBool, &C::log_hide_time, "no date and time in log lines"},
-    {"HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, kNoField, "NCCL streams per GPU", 0, 256},
-    {"HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, kNoField,
+    {O::kLogLevel, "HOROVOD_LOG_LEVEL", "warning", K::kLogLevel, &C::log_level,
+     "least severe message that is printed", -kInf, kInf, "trace|debug|info|warning|error|fatal"},
+    {O::kLogHideTime, "HOROVOD_LOG_HIDE_TIME", "0", K::kBool, &C::log_hide_time, "no date and time in log lines"},
+    {O::kNumNcclStreams, "HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, kNoField, "NCCL streams per GPU", 0, 256},
+    {O::kBatchD2dMemcopies, "HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, kNoField,
      "copy many small GPU tensors with one kernel"},
-    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, kNoField,
+    {O::kEnableAsyncCompletion, "HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, kNoField,
      "GPU results are handed over before the GPU has finished them"},
-    {"HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, kNoField, "no NVTX ranges for profilers"},
-    {"HOROVOD_CHECK_PARAMETERS", "", K::kInteger, kNoField,
+    {O::kDisableNvtxRanges, "HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, kNoField, "no NVTX ranges for profilers"},
+    {O::kCheckParameters, "HOROVOD_CHECK_PARAMETERS", "", K::kInteger, kNoField,
      "PyTorch: compare parameters between ranks before every n-th step; 0: never; unset: before the first", 0, kIntMax},
-    {"HOROVOD_ALLOW_CHANGED_GRADIENTS", "0", K::kBool, kNoField,
+    {O::kAllowChangedGradients, "HOROVOD_ALLOW_CHANGED_GRADIENTS", "0", K::kBool, kNoField,
      "PyTorch: warn, instead of an error, of gradients that were changed while their reduction was running"},
-    {"HOROVOD_ENABLE_XLA_OPS", "0", K::kBool, kNoField, "TensorFlow: operations inside XLA programs"},
-    {"HOROVOD_CCL_CACHE", "", K::kText, kNoField, "oneCCL only; no effect"},
-    {"HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "MPI only; no effect"},
-    {"HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
-    {"HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, kNoField, "seconds to wait for enough slots", 1, kMaxSeconds, "",
-     OptionReader::kLauncher},
-    {"HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField, "seconds to wait for Spark tasks", 0, kMaxSeconds,
-     "", OptionReader::kSpark},
-    {"HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField, "Python path for Spark tasks", -kInf, kInf, "",
-     OptionReader::kSpark},
-    {"HOROVOD_SPARK_WORK_DIR", "", K::kText, kNoField, "working directory of Spark tasks", -kInf, kInf, "",
-     OptionReader::kSpark},
-    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "0", K::kBool, kNoField,
+    {O::kEnableXlaOps, "HOROVOD_ENABLE_XLA_OPS", "0", K::kBool, kNoField, "TensorFlow: operations inside XLA programs"},
+    {O::kCclCache, "HOROVOD_CCL_CACHE", "", K::kText, kNoField, "oneCCL only; no effect"},
+    {O::kAdasumMpiChunkSize, "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "MPI only; no effect"},
+    {O::kMpiThreadsDisable, "HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
+    {O::kElasticTimeout, "HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, kNoField,
+     "seconds to wait for enough slots", 1, kMaxSeconds, "", OptionReader::kLauncher},
+    {O::kSparkStartTimeout, "HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField,
+     "seconds to wait for Spark tasks", 0, kMaxSeconds, "", OptionReader::kSpark},
+    {O::kSparkPythonpath, "HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField,
+     "Python path for Spark tasks", -kInf, kInf, "", OptionReader::kSpark},
+    {O::kSparkWorkDir, "HOROVOD_SPARK_WORK_DIR", "", K::kText, kNoField,
+     "working directory of Spark tasks", -kInf, kInf, "", OptionReader::kSpark},
+    {O::kSparkUseLocalRankGpuIndex, "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "0", K::kBool, kNoField,
      "use the local rank instead of the GPU that Spark assigned", -kInf, kInf, "", OptionReader::kSpark},
 };
 
+constexpr bool rows_are_in_order() {
+  for (std::size_t i = 0; i < std::size(kRows); ++i) {
+    if (kRows[i].option != static_cast<Option>(i)) return false;
+  }
+  return true;
+}
+static_assert(rows_are_in_order(), "a row stands where option_row looks for it");
+
 // Variables of what is not built yet: they are checked, and do nothing.
-constexpr std::pair<std::string_view, std::string_view> kUnbuilt[] = {
-    {"HOROVOD_ELASTIC", "elastic jobs"},
-    {"HOROVOD_ELASTIC_TIMEOUT", "elastic jobs"},
-    {"HOROVOD_HIERARCHICAL_ALLGATHER", "hierarchical allgather"},
-    {"HOROVOD_TORUS_ALLREDUCE", "torus allreduce"},
-    {"HOROVOD_AUTOTUNE", "autotuning"},
-    {"HOROVOD_AUTOTUNE_LOG", "autotuning"},
-    {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "autotuning"},
-    {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "autotuning"},
-    {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "autotuning"},
-    {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "autotuning"},
-    {"HOROVOD_TIMELINE", "timeline"},
-    {"HOROVOD_TIMELINE_MARK_CYCLES", "timeline"},
-    {"HOROVOD_THREAD_AFFINITY", "pinning of threads to cores"},
-    {"HOROVOD_NUM_NCCL_STREAMS", "collectives on GPUs"},
-    {"HOROVOD_BATCH_D2D_MEMCOPIES", "collectives on GPUs"},
-    {"HOROVOD_ENABLE_ASYNC_COMPLETION", "collectives on GPUs"},
-    {"HOROVOD_DISABLE_NVTX_RANGES", "NVTX ranges"},
-    {"HOROVOD_SPARK_START_TIMEOUT", "Spark jobs"},
-    {"HOROVOD_SPARK_PYTHONPATH", "Spark jobs"},
-    {"HOROVOD_SPARK_WORK_DIR", "Spark jobs"},
-    {"HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "Spark jobs"},
+constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
+    {O::kElastic, "elastic jobs"},
+    {O::kElasticTimeout, "elastic jobs"},
+    {O::kHierarchicalAllgather, "hierarchical allgather"},
+    {O::kTorusAllreduce, "torus allreduce"},
+    {O::kAutotune, "autotuning"},
+    {O::kAutotuneLog, "autotuning"},
+    {O::kAutotuneWarmupSamples, "autotuning"},
+    {O::kAutotuneStepsPerSample, "autotuning"},
+    {O::kAutotuneBayesOptMaxSamples, "autotuning"},
+    {O::kAutotuneGaussianProcessNoise, "autotuning"},
+    {O::kTimeline, "timeline"},
+    {O::kTimelineMarkCycles, "timeline"},
+    {O::kThreadAffinity, "pinning of threads to cores"},
+    {O::kNumNcclStreams, "collectives on GPUs"},
+    {O::kBatchD2dMemcopies, "collectives on GPUs"},
+    {O::kEnableAsyncCompletion, "collectives on GPUs"},
+    {O::kDisableNvtxRanges, "NVTX ranges"},
+    {O::kSparkStartTimeout, "Spark jobs"},
+    {O::kSparkPythonpath, "Spark jobs"},
+    {O::kSparkWorkDir, "Spark jobs"},
+    {O::kSparkUseLocalRankGpuIndex, "Spark jobs"},
 };
 
 constexpr std::string_view kBuildNames[] = {
@@ -159,9 +174,11 @@ constexpr std::string_view kBuildNames[] = {
 
 std::span<const OptionRow> option_table() { return kRows; }
 
-std::string_view unbuilt_feature(std::string_view variable) {
-  for (const auto& [name, feature] : kUnbuilt) {
-    if (name == variable) return feature;
+const OptionRow& option_row(Option option) { return kRows[static_cast<std::size_t>(option)]; }
+
+std::string_view unbuilt_feature(Option option) {
+  for (const auto& [unbuilt, feature] : kUnbuilt) {
+    if (unbuilt == option) return feature;
   }
   return "";
 }

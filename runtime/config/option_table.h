@@ -10,6 +10,19 @@
 
 namespace hvd::config {
 
+// Every variable, in the order of the table: how code refers to a variable whose name the table alone spells.
+enum class Option {
+  kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize, kHostname, kGlooRendezvousAddr, kGlooRendezvousPort,
+  kGlooIface, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kController, kCpuOperations, kIgnoreStarter,
+  kElastic, kFusionThreshold, kIdleOutputBytes, kCycleTime, kCacheCapacity, kDisableGroupFusion, kDynamicProcessSets,
+  kDeterministic, kHierarchicalAllreduce, kHierarchicalAllgather, kTorusAllreduce, kAutotune, kAutotuneLog,
+  kAutotuneWarmupSamples, kAutotuneStepsPerSample, kAutotuneBayesOptMaxSamples, kAutotuneGaussianProcessNoise,
+  kTimeline, kTimelineMarkCycles, kStallCheckDisable, kStallCheckTimeSeconds, kStallShutdownTimeSeconds,
+  kThreadAffinity, kLogLevel, kLogHideTime, kNumNcclStreams, kBatchD2dMemcopies, kEnableAsyncCompletion,
+  kDisableNvtxRanges, kCheckParameters, kAllowChangedGradients, kEnableXlaOps, kCclCache, kAdasumMpiChunkSize,
+  kMpiThreadsDisable, kElasticTimeout, kSparkStartTimeout, kSparkPythonpath, kSparkWorkDir, kSparkUseLocalRankGpuIndex,
+};
+
 // How a variable's text is read. The syntax of each kind is in parse_value.h.
 enum class OptionKind {
   kText,
@@ -35,6 +48,7 @@ using OptionField =
 // One variable. The one table drives parsing, docs/env.md, `horovodrun --print-config` and the warning about unknown
 // names.
 struct OptionRow {
+  Option option;
   std::string_view name;
   std::string_view default_text;  // "" = unset
   OptionKind kind = OptionKind::kText;
@@ -47,8 +61,10 @@ struct OptionRow {
 };
 
 std::span<const OptionRow> option_table();
+const OptionRow& option_row(Option option);
+inline std::string_view name_of(Option option) { return option_row(option).name; }
 // What the variable is for, when that is not built yet and the variable has no effect; else empty.
-std::string_view unbuilt_feature(std::string_view variable);
+std::string_view unbuilt_feature(Option option);
 // Names that mean something to a build or a test run only: known, but in no row.
 std::span<const std::string_view> build_variable_names();
 

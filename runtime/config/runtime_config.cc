@@ -248,7 +248,7 @@ void warn_unbuilt(const EnvReader& env, RuntimeConfig& config) {
   if (config.rank != 0) return;
   std::map<std::string_view, std::string> asked;
   for (const OptionRow& row : option_table()) {
-    const std::string_view feature = unbuilt_feature(row.name);
+    const std::string_view feature = unbuilt_feature(row.option);
     if (feature.empty() || is_default(row, env.get(row.name).value_or(""))) continue;
     std::string& names = asked[feature];
     names += (names.empty() ? "" : ", ") + std::string(row.name);

@@ -37,16 +37,16 @@ TEST_CASE("Rows of the flag table are consistent", "[unit][cli]") {
     INFO(row.dest);
     REQUIRE(dests.insert(row.dest).second);
     REQUIRE((row.yaml.empty() || keys.insert(row.yaml).second));
-    REQUIRE((row.env.empty() || variables.insert(row.env).second));
-    REQUIRE(row.env.empty() == (row.export_as == FlagExport::kNone));
+    REQUIRE((variable_of(row).empty() || variables.insert(variable_of(row)).second));
+    REQUIRE(variable_of(row).empty() == (row.export_as == FlagExport::kNone));
     REQUIRE((row.kind == FlagKind::kToggle) == !row.off.empty());
     REQUIRE((row.kind == FlagKind::kChoice) == !row.choices.empty());
     REQUIRE((value_count(row.kind) == 0) == row.metavar.empty());
     REQUIRE_FALSE(row.help.empty());
     const bool numeric =
         row.kind == FlagKind::kInteger || row.kind == FlagKind::kReal || row.kind == FlagKind::kPair;
-    REQUIRE((!numeric || row.min >= 0));  // negative values are errors everywhere
-    REQUIRE((!numeric || row.max < 9e18));
+    REQUIRE((!numeric || range_of(row).min >= 0));  // negative values are errors everywhere
+    REQUIRE((!numeric || range_of(row).max < 9e18));
     if (!row.needs.empty()) REQUIRE(flag_row(row.needs).dest == row.needs);
   }
   for (const FlagSpelling& spelling : flag_spellings()) REQUIRE(spellings.insert(spelling.text).second);

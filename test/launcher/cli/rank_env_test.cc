@@ -89,7 +89,7 @@ TEST_CASE("Every exporting row of the table is covered by a case", "[unit][cli]"
   }
   for (const FlagRow& row : flag_table()) {
     INFO(row.dest);
-    REQUIRE((row.env.empty() || covered.count(std::string(row.env)) == 1));
+    REQUIRE((variable_of(row).empty() || covered.count(std::string(variable_of(row))) == 1));
   }
 }
 
