@@ -1,55 +1,100 @@
 #include "launcher/cli/flag_parser.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
+#include <iterator>
+#include <optional>
+
+#include "runtime/config/nearest.h"
+#include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
 
 namespace {
 
-// An option of CLI11 for every spelling of the table, and the way back from it. CLI11 only cuts words apart; values are
-// checked by flag_values.cc, in the same way for the command line and the configuration file.
-class OptionSet {
- public:
-  OptionSet() {
-    app_.set_help_flag();  // --help is a row of our table
-    for (const FlagSpelling& spelling : flag_spellings()) {
-      // -np and its like have been rewritten by normalise().
-      if (spelling.text.starts_with("--") || spelling.text.size() == 2) add(spelling);
-    }
-  }
-
-  CLI::App& app() { return app_; }
-  const FlagSpelling* spelling(const CLI::Option* option) const { return spellings_.at(option); }
-
- private:
-  void add(const FlagSpelling& spelling) {
-    const std::string name(spelling.text);
-    const int values = value_count(spelling.row->kind);
-    CLI::Option* option =
-        values == 0 ? app_.add_flag(name) : app_.add_option(name, [](const CLI::results_t&) { return true; });
-    if (values > 0) option->type_size(values)->expected(1)->allow_extra_args(false);
-    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    spellings_[option] = &spelling;
-  }
-
-  CLI::App app_;
-  std::map<const CLI::Option*, const FlagSpelling*> spellings_;
+// A word that stands for a flag: its spelling and what is glued to it.
+struct FlagWord {
+  const FlagSpelling* spelling = nullptr;
+  std::optional<std::string> value;  // of --flag=value, -f=value or -fvalue
 };
 
-std::vector<GivenFlag> in_order(const OptionSet& set, const std::vector<CLI::Option*>& order) {
-  std::vector<GivenFlag> given;
-  std::map<const CLI::Option*, std::size_t> used;  // values taken so far; parse_order has an entry per value
-  for (std::size_t i = 0; i < order.size();) {
-    const CLI::Option* option = order[i];
-    GivenFlag flag{set.spelling(option), {}};
-    const int values = value_count(flag.spelling->row->kind);
-    for (int v = 0; v < values; ++v) flag.values.push_back(option->results().at(used[option]++));
-    i += static_cast<std::size_t>(std::max(values, 1));
-    given.push_back(std::move(flag));
+// Flags of mpirun that old command lines bring along, and what is done instead.
+struct ForeignFlag {
+  std::string_view name;
+  std::string_view instead;
+};
+constexpr ForeignFlag kForeignFlags[] = {
+    {"-x", "ranks get the whole environment of horovodrun: leave -x NAME out, and for -x NAME=VALUE write `NAME=VALUE "
+           "horovodrun ...`; a choice of variables is not built yet"},
+    {"-genv", "ranks get the whole environment of horovodrun: write `NAME=VALUE horovodrun ...`"},
+    {"-c", "the number of processes is -np N"},
+    {"-mca", "it is for MPI, and there is none: leave it and its values out"},
+    {"--mca", "it is for MPI, and there is none: leave it and its values out"},
+    {"-bind-to", "processes are not bound to cores: leave it and its value out"},
+    {"--bind-to", "processes are not bound to cores: leave it and its value out"},
+    {"-map-by", "hosts are filled in the order listed: leave it and its value out"},
+    {"--map-by", "hosts are filled in the order listed: leave it and its value out"},
+    {"--oversubscribe", "a host has as many slots as -H or the hostfile says: leave it out"},
+    {"--allow-run-as-root", "root may run horovodrun: leave it out"},
+};
+
+const ForeignFlag* find_foreign(std::string_view name) {
+  const auto* flag = std::find_if(std::begin(kForeignFlags), std::end(kForeignFlags),
+                                  [&](const ForeignFlag& one) { return one.name == name; });
+  return flag == std::end(kForeignFlags) ? nullptr : flag;
+}
+
+Status unknown_flag(const std::string& name) {
+  if (const ForeignFlag* flag = find_foreign(name)) {
+    return Status::invalid_argument(name + " is a flag of mpirun; " + std::string(flag->instead));
   }
-  return given;
+  std::vector<std::string_view> known;
+  for (const FlagSpelling& spelling : flag_spellings()) known.push_back(spelling.text);
+  return Status::invalid_argument("unknown flag " + config::quoted(name) + config::did_you_mean(name, known));
+}
+
+// -p22 and -Ha:1, but -nq is a mistyped -np.
+bool may_be_glued(const FlagRow& row, char first) {
+  return value_count(row.kind) == 1 && (row.kind != FlagKind::kInteger || (first >= '0' && first <= '9'));
+}
+
+Result<FlagWord> read_flag(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  if (const FlagSpelling* spelling = find_spelling(name)) {
+    FlagWord flag{spelling, std::nullopt};
+    if (equals != std::string::npos) flag.value = word.substr(equals + 1);
+    return flag;
+  }
+  const bool glued = word.size() > 2 && word[1] != '-' && find_foreign(name) == nullptr;
+  const FlagSpelling* letter = glued ? find_spelling(std::string_view(word).substr(0, 2)) : nullptr;
+  if (letter != nullptr && may_be_glued(*letter->row, word[2])) return FlagWord{letter, word.substr(2)};
+  return unknown_flag(name);
+}
+
+// What messages call a flag. `-np` is `--num-proc` there, `-p` is `-p`.
+const FlagSpelling& name_in_messages(const FlagSpelling& spelling) {
+  const bool fine = spelling.text.starts_with("--") || spelling.text.size() == 2;
+  return fine ? spelling : *find_spelling(split_bars(spelling.row->on).back());
+}
+
+// Takes the flag's values: what is glued to it, or the words that follow from `at`.
+Result<std::vector<std::string>> take_values(const FlagWord& flag, const std::vector<std::string>& args, std::size_t& at) {
+  const std::string name(flag.spelling->text);
+  const int wanted = value_count(flag.spelling->row->kind);
+  if (flag.value && wanted != 1) {
+    return Status::invalid_argument(name + (wanted == 0 ? " takes no value" : " takes two values, without '='"));
+  }
+  if (flag.value) return std::vector<std::string>{*flag.value};
+  std::vector<std::string> values;
+  for (int i = 0; i < wanted; ++i, ++at) {
+    if (at == args.size()) return Status::invalid_argument(name + " needs a value");
+    if (find_spelling(args[at]) != nullptr) {
+      return Status::invalid_argument(name + " needs a value, but " + args[at] + " follows (write " + name +
+                                      "=VALUE for a value that looks like a flag)");
+    }
+    values.push_back(args[at]);
+  }
+  return values;
 }
 
 Status check_exclusive(const std::vector<GivenFlag>& given) {
@@ -69,17 +114,19 @@ Status check_exclusive(const std::vector<GivenFlag>& given) {
 
 }  // namespace
 
-Result<std::vector<GivenFlag>> parse_flags(const std::vector<std::string>& flags) {
-  try {
-    OptionSet set;
-    std::vector<std::string> reversed(flags.rbegin(), flags.rend());  // as CLI11 wants them
-    set.app().parse(std::move(reversed));
-    std::vector<GivenFlag> given = in_order(set, set.app().parse_order());
-    HVD_RETURN_IF_ERROR(check_exclusive(given));
-    return given;
-  } catch (const std::exception& error) {
-    return Status::invalid_argument(error.what());
+Result<CutCommandLine> cut_command_line(const std::vector<std::string>& args) {
+  CutCommandLine out;
+  std::size_t at = 0;
+  while (at < args.size() && args[at].size() > 1 && args[at].starts_with('-') && args[at] != "--") {
+    HVD_ASSIGN_OR_RETURN(const FlagWord flag, read_flag(args[at]));
+    ++at;
+    HVD_ASSIGN_OR_RETURN(std::vector<std::string> values, take_values(flag, args, at));
+    out.flags.push_back({&name_in_messages(*flag.spelling), std::move(values)});
   }
+  if (at < args.size() && args[at] == "--") ++at;
+  out.command.assign(args.begin() + static_cast<std::ptrdiff_t>(at), args.end());
+  HVD_RETURN_IF_ERROR(check_exclusive(out.flags));
+  return out;
 }
 
 }  // namespace hvd::launcher

@@ -10,11 +10,19 @@ namespace hvd::launcher {
 
 // One use of a flag on the command line; its values are not interpreted yet.
 struct GivenFlag {
-  const FlagSpelling* spelling = nullptr;
+  const FlagSpelling* spelling = nullptr;  // the long one, where the flag was given by several letters after one dash
   std::vector<std::string> values;
 };
 
-// Reads the flags of normalise(), in the order given. Errors: both sides of a toggle, two flags of an exclusive group.
-Result<std::vector<GivenFlag>> parse_flags(const std::vector<std::string>& flags);
+// A command line cut in two.
+struct CutCommandLine {
+  std::vector<GivenFlag> flags;      // in the order given
+  std::vector<std::string> command;  // from the first word that is neither a flag nor its value; a leading -- is dropped
+};
+
+// Cuts the words of the command line by the flag table; `args` is without the program's name. Everything after the first
+// word of the command belongs to it. Errors: an unknown flag (names the nearest known one), a value missing or too many,
+// both sides of a toggle, two flags of an exclusive group. Pure.
+Result<CutCommandLine> cut_command_line(const std::vector<std::string>& args);
 
 }  // namespace hvd::launcher

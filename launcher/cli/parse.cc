@@ -8,7 +8,6 @@
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/help.h"
-#include "launcher/cli/normalise.h"
 #include "launcher/cli/notices.h"
 #include "launcher/cli/rank_env.h"
 #include "launcher/hosts/host_list.h"
@@ -46,15 +45,14 @@ Result<FlagValues> values_of(const std::vector<GivenFlag>& given) {
 
 Result<CommandLine> read_command_line(int argc, const char* const* argv) {
   const std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
-  HVD_ASSIGN_OR_RETURN(NormalisedArgs normalised, normalise(args));
-  HVD_ASSIGN_OR_RETURN(const std::vector<GivenFlag> given, parse_flags(normalised.flags));
+  HVD_ASSIGN_OR_RETURN(CutCommandLine cut, cut_command_line(args));
   CommandLine line;
-  HVD_ASSIGN_OR_RETURN(line.values, values_of(given));
-  line.command = std::move(normalised.command);
+  HVD_ASSIGN_OR_RETURN(line.values, values_of(cut.flags));
+  line.command = std::move(cut.command);
   if (const auto file = line.values.get<std::string>("config_file")) {
     HVD_RETURN_IF_ERROR(apply_config_file(*file, line.values, line.notices));
   }
-  const std::vector<std::string> more = notices_of(given, line.values);
+  const std::vector<std::string> more = notices_of(cut.flags, line.values);
   line.notices.insert(line.notices.end(), more.begin(), more.end());
   return line;
 }

@@ -66,7 +66,6 @@ CONFINED = {
     r"#include <boost/": ["rendezvous"],
     r"#include <openssl/": ["runtime/crypto"],
     r"#include <spdlog/": ["runtime/base/log.cc"],
-    r"#include <CLI/": ["launcher/cli"],
     r"#include <yaml-cpp/": ["launcher/cli"],
     r"#include <pybind11/": ["python/src"],
 }

@@ -1,4 +1,4 @@
-#include "launcher/cli/normalise.h"
+#include "launcher/cli/flag_parser.h"
 
 #include <catch2/catch.hpp>
 
@@ -8,14 +8,24 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-NormalisedArgs cut(const Words& args) {
-  const Result<NormalisedArgs> result = normalise(args);
+struct Cut {
+  Words flags;  // each as messages name it, followed by its values
+  Words command;
+};
+
+Cut cut(const Words& args) {
+  const Result<CutCommandLine> result = cut_command_line(args);
   REQUIRE(result.status().to_string() == "ok");
-  return result.value();
+  Cut out{{}, result.value().command};
+  for (const GivenFlag& flag : result.value().flags) {
+    out.flags.emplace_back(flag.spelling->text);
+    out.flags.insert(out.flags.end(), flag.values.begin(), flag.values.end());
+  }
+  return out;
 }
 
 std::string error_of(const Words& args) {
-  const Result<NormalisedArgs> result = normalise(args);
+  const Result<CutCommandLine> result = cut_command_line(args);
   REQUIRE_FALSE(result.is_ok());
   return result.status().message();
 }
