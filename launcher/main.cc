@@ -7,19 +7,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <variant>
 
 #include "launcher/agent/agent_main.h"
 #include "launcher/agent/exec_rank.h"
-#include "launcher/cli/dry_run.h"
 #include "launcher/cli/parse.h"
-#include "launcher/cli/python_script.h"
-#include "launcher/hosts/allocate.h"
 #include "launcher/job/job_main.h"
+#include "launcher/plan/job_plan.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/process/descriptors.h"
 #include "runtime/config/env_reader.h"
 
@@ -40,24 +37,14 @@ int print(const ExitText& exit) {
   return exit.code;
 }
 
-std::string own_directory() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-}
-
 int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
-  LaunchConfig config = std::get<LaunchConfig>(std::move(outcome));
-  use_python_for_script(config, env, own_directory());
-  auto hosts = allocate(config.hosts, config.num_proc);
-  if (!hosts.is_ok()) {
-    std::fprintf(stderr, "horovodrun: %s\n", hosts.status().message().c_str());
-    return 1;
-  }
-  if (config.dry_run) return print({.text = dry_run_text(config, hosts.value()), .code = 0, .to_stderr = false});
-  return job_main(std::move(config), std::move(hosts).value(), env);
+  auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
+  if (!plan.is_ok()) return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});
+  if (plan.value().config.dry_run) return print({.text = dry_run_text(plan.value()), .code = 0, .to_stderr = false});
+  return job_main(std::move(plan).value());
 }
 
 int run(int argc, char** argv) {

@@ -1,5 +1,6 @@
 #include "launcher/agent/agent.h"
 
+#include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -13,8 +14,6 @@
 #include <utility>
 
 #include "launcher/agent/descendants.h"
-#include "launcher/agent/interface_choice.h"
-#include "launcher/agent/rank_env.h"
 #include "launcher/process/descriptors.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/config/env_reader.h"
@@ -36,6 +35,19 @@ std::string node_name() {
 }
 
 }  // namespace
+
+HostFacts facts_of_this_host() {
+  HostFacts facts;
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(::if_nameindex(), &::if_freenameindex);
+  for (const struct if_nameindex* one = list.get(); one != nullptr && one->if_name != nullptr; ++one) {
+    facts.interfaces.emplace_back(one->if_name);
+  }
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  // More processors than the set has room for: too many to share badly.
+  facts.cores = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : CPU_SETSIZE;
+  return facts;
+}
 
 Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
     : loop_(loop),
@@ -129,11 +141,8 @@ Status Agent::launch(LaunchMessage message) {
                                          std::filesystem::current_path(ignored).string()});
     message.cwd.clear();
   }
-  for (auto& [name, value] : message.env) {
-    if (name == "HOROVOD_GLOO_IFACE" && !value.empty()) {
-      HVD_ASSIGN_OR_RETURN(value, choose_interface(value, interfaces_here()));
-    }
-  }
+  facts_ = facts_of_this_host();
+  HVD_ASSIGN_OR_RETURN(environment_, host_environment(config::ProcessEnv(), message.env, message.ranks.size(), facts_));
   launch_ = std::move(message);
   watch_lease();
   probe_ = std::make_unique<RendezvousProbe>(loop_, launch_->rendezvous_addresses, launch_->rendezvous_port,
@@ -148,30 +157,28 @@ void Agent::probed(const Result<std::string>& address) {
 }
 
 void Agent::start_ranks(const std::string& address) {
-  const config::ProcessEnv own_env;
   // For each rank two of its output, one of its input, and one more while it starts.
   const std::size_t limit_before = raise_descriptor_limit(4 * launch_->ranks.size());
-  cpu_set_t mine;
-  CPU_ZERO(&mine);
-  // More processors than the set has room for: too many to share badly.
-  const int cores = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : CPU_SETSIZE;
-  const std::optional<int> threads = threads_per_rank(own_env, *launch_, cores);
-  if (threads && launch_->ranks.front().rank == 0) {
+  if (environment_.threads && launch_->ranks.front().rank == 0) {
     send(FrameType::kNotice,
-         TextMessage{"OMP_NUM_THREADS=" + std::to_string(*threads) + " for each of its " +
-                     std::to_string(launch_->ranks.size()) + " ranks, their share of " + std::to_string(cores) +
+         TextMessage{"OMP_NUM_THREADS=" + std::to_string(*environment_.threads) + " for each of its " +
+                     std::to_string(launch_->ranks.size()) + " ranks, their share of " + std::to_string(facts_.cores) +
                      " cores; set OMP_NUM_THREADS to choose another number"});
   }
+  const StartChoice choice{.agent_socket = secret_socket_->name(),
+                           .rendezvous_address = address,
+                           .rendezvous_port = launch_->rendezvous_port};
   for (const RankSlot& slot : launch_->ranks) {
     ranks_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, static_cast<RankEvents&>(*this)));
     ranks_.back()->start({.argv = launch_->command,
-                          .env = rank_environment(own_env, *launch_, slot, secret_socket_->name(), address, threads),
+                          .env = rank_environment(environment_, launch_->hostname, slot, choice),
                           .cwd = launch_->cwd,
                           .descriptor_limit = limit_before,
                           .ignored_signals = launch_->ignored_signals,
                           .has_input = std::ranges::count(launch_->input_ranks, slot.rank) > 0});
   }
-  launch_->env.clear();  // it holds the user's tokens: not longer than needed
+  launch_->env.clear();  // they hold the user's tokens: not longer than needed
+  environment_.variables.clear();
 }
 
 void Agent::signal_ranks(int signal) {

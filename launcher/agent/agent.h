@@ -10,12 +10,15 @@
 #include "launcher/agent/rendezvous_probe.h"
 #include "launcher/agent/secret_socket.h"
 #include "launcher/agent/sweeper.h"
+#include "launcher/environment/environment.h"
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/signal_watcher.h"
 #include "launcher/protocol/frame.h"
 #include "launcher/protocol/messages.h"
 
 namespace hvd::launcher {
+
+HostFacts facts_of_this_host();
 
 // The supervisor of one host's ranks. It starts what the launch frame names, carries output and exits to the launcher,
 // passes signals on, and hands out the job secret. Its stdin is a lease: when that ends, or a signal tells the agent to
@@ -70,6 +73,8 @@ class Agent : private RankEvents {
   FrameDecoder decoder_;
   std::uint32_t id_ = 0;  // the launcher's number for us, learned from its first frame
   std::optional<LaunchMessage> launch_;
+  HostFacts facts_;
+  HostEnvironment environment_;
   std::unique_ptr<RendezvousProbe> probe_;
   std::unique_ptr<SecretSocket> secret_socket_;
   std::vector<std::unique_ptr<RankProcess>> ranks_;

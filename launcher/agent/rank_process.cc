@@ -86,7 +86,8 @@ Status RankProcess::try_start(const RankCommand& command) {
   options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
   options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals,
                                 command.argv);
-  options.env = command.env;
+  options.env.emplace();
+  for (const auto& [name, value] : command.env) options.env->push_back(name + "=" + value);
   options.cwd = command.cwd;
   options.stdin_fd = in.read_end.get();
   options.stdout_fd = out.write_end.get();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/environment/environment.h"
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
@@ -27,7 +28,7 @@ class RankEvents {
 
 struct RankCommand {
   std::vector<std::string> argv;
-  std::vector<std::string> env;
+  Variables env;
   std::string cwd;
   std::size_t descriptor_limit = 0;    // of the agent, before it raised its own
   std::uint64_t ignored_signals = 0;

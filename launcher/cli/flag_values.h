@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/cli/flag_table.h"
+#include "launcher/environment/environment.h"
 #include "runtime/base/status.h"
 
 namespace hvd::launcher {
@@ -45,5 +46,12 @@ class FlagValues {
  private:
   std::map<std::string, Entry, std::less<>> entries_;
 };
+
+// The variables that the given flags set for every rank. Flags that were not given set nothing, so that what the user
+// exported in the shell reaches the ranks. Pure.
+Variables flag_variables_of(const FlagValues& values);
+
+// A number as Python's str(float) prints it: 20 is "20.0".
+std::string python_float(double value);
 
 }  // namespace hvd::launcher

@@ -9,7 +9,6 @@
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/help.h"
 #include "launcher/cli/notices.h"
-#include "launcher/cli/rank_env.h"
 #include "launcher/hosts/host_list.h"
 #include "runtime/config/describe.h"
 #include "runtime/config/parse_value.h"
@@ -57,11 +56,13 @@ Result<CommandLine> read_command_line(int argc, const char* const* argv) {
   return line;
 }
 
+std::vector<std::string> interfaces_of(const FlagValues& values) {
+  return values.get<std::vector<std::string>>("network_interfaces").value_or(std::vector<std::string>{});
+}
+
 std::string config_listing(const FlagValues& values, const config::EnvReader& env) {
-  config::MapEnv::Map variables;
-  for (const std::string& name : env.names()) variables[name] = env.get(name).value_or("");
-  for (const auto& [name, value] : rank_env_of(values)) variables[name] = value;
-  return config::config_text(config::MapEnv(std::move(variables)));
+  const Variables variables = job_environment(env, flag_variables_of(values), interfaces_of(values)).all();
+  return config::config_text(config::MapEnv({variables.begin(), variables.end()}));
 }
 
 std::optional<ExitText> requested_text(const FlagValues& values, const config::EnvReader& env) {
@@ -74,10 +75,11 @@ std::optional<ExitText> requested_text(const FlagValues& values, const config::E
 
 Result<std::chrono::seconds> start_timeout_of(const FlagValues& values, const config::EnvReader& env) {
   if (const auto flag = values.get<std::int64_t>("start_timeout")) return std::chrono::seconds(*flag);
-  const std::string text = env.get("HOROVOD_START_TIMEOUT").value_or("");
-  if (text.empty()) return LaunchConfig{}.start_timeout;
   const FlagRow& row = flag_row("start_timeout");
-  const Result<FlagValue> value = parse_flag_value(row, {text}, "HOROVOD_START_TIMEOUT");
+  const std::string name(variable_of(row));
+  const std::string text = env.get(name).value_or("");
+  if (text.empty()) return LaunchConfig{}.start_timeout;
+  const Result<FlagValue> value = parse_flag_value(row, {text}, name);
   if (!value.is_ok()) return value.status();
   return std::chrono::seconds(std::get<std::int64_t>(value.value()));
 }
@@ -101,7 +103,7 @@ Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, int num_proc) {
 }
 
 Result<std::vector<std::string>> nics_of(const FlagValues& values) {
-  auto nics = values.get<std::vector<std::string>>("network_interfaces").value_or(std::vector<std::string>{});
+  std::vector<std::string> nics = interfaces_of(values);
   for (const std::string& nic : nics) {
     const bool printable = std::all_of(nic.begin(), nic.end(), [](char c) { return c > ' ' && c < 0x7f && c != '/'; });
     if (nic.size() > kMaxInterfaceName || !printable) {
@@ -150,7 +152,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;
   config.prefix_output_with_timestamp = values.is_true("prefix_output_with_timestamp");
   config.dry_run = values.is_true("dry_run");
-  config.rank_env = rank_env_of(values);
+  config.flag_variables = flag_variables_of(values);
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
   return config;

@@ -3,7 +3,7 @@
 #include <string>
 #include <variant>
 
-#include "launcher/cli/launch_config.h"
+#include "launcher/plan/launch_config.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {

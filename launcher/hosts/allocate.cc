@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "launcher/hosts/host_list.h"
 
@@ -78,16 +79,6 @@ Result<std::vector<HostAssignment>> get_host_assignments(const std::vector<HostS
   }
   number_ranks(assignments, static_cast<int>(size));
   return assignments;
-}
-
-std::map<std::string, std::string> slot_environment(const HostSpec& host, const RankSlot& slot) {
-  return {{"HOROVOD_HOSTNAME", host.name},
-          {"HOROVOD_RANK", std::to_string(slot.rank)},
-          {"HOROVOD_SIZE", std::to_string(slot.size)},
-          {"HOROVOD_LOCAL_RANK", std::to_string(slot.local_rank)},
-          {"HOROVOD_LOCAL_SIZE", std::to_string(slot.local_size)},
-          {"HOROVOD_CROSS_RANK", std::to_string(slot.cross_rank)},
-          {"HOROVOD_CROSS_SIZE", std::to_string(slot.cross_size)}};
 }
 
 }  // namespace hvd::launcher

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <map>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "launcher/hosts/host_spec.h"
@@ -19,8 +17,5 @@ Result<std::vector<HostAssignment>> allocate(const std::vector<HostSpec>& hosts,
 // The general form: as many ranks as there are slots, at most `max_num_proc`; fewer than `min_num_proc` is an error.
 Result<std::vector<HostAssignment>> get_host_assignments(const std::vector<HostSpec>& hosts, int min_num_proc,
                                                          std::optional<int> max_num_proc);
-
-// HOROVOD_HOSTNAME and the six topology variables of one rank (docs/design/001-job-bootstrap.md).
-std::map<std::string, std::string> slot_environment(const HostSpec& host, const RankSlot& slot);
 
 }  // namespace hvd::launcher

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "launcher/job/error_summary.h"
-#include "launcher/job/launch_text.h"
+#include "launcher/plan/plan_text.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/ssh/ssh_command.h"
 
@@ -58,39 +58,40 @@ Millis lookup_patience(const LaunchConfig& config) {
 
 }  // namespace
 
-JobDriver::JobDriver(MainLoop& loop, JobInput input)
+JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals)
     : loop_(loop),
-      input_(std::move(input)),
+      plan_(std::move(plan)),
+      ignored_signals_(ignored_signals),
       secret_(crypto::Secret::random()),
-      job_(input_.hosts, timings_of(input_.config), SteadyClock::now()),
-      output_(loop, {.num_proc = input_.config.num_proc, .with_time = input_.config.prefix_output_with_timestamp,
-                     .prompts = input_.config.input_asked_for},
+      job_(plan_.hosts, timings_of(plan_.config), SteadyClock::now()),
+      output_(loop, {.num_proc = plan_.config.num_proc, .with_time = plan_.config.prefix_output_with_timestamp,
+                     .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       fleet_(loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
-      agent_of_rank_(static_cast<std::size_t>(input_.config.num_proc), -1),
-      input_ranks_(input_ranks(input_.config)),
+      agent_of_rank_(static_cast<std::size_t>(plan_.config.num_proc), -1),
+      input_ranks_(input_ranks(plan_.config)),
       input_forwarder_(loop, input_ranks_,
                        {.send = [this](int rank, ByteSpan bytes) { send_input(rank, bytes); },
                         .on_line_typed = [this] { output_.line_was_typed(); }}),
-      resolver_(loop, host_names(input_.hosts), input_.config.ssh_program, lookup_patience(input_.config),
+      resolver_(loop, host_names(plan_.hosts), plan_.config.ssh_program, lookup_patience(plan_.config),
                 [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
       timer_(loop.get(), [this] { timer_fired(); }),
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
-      signals_(loop, watched_signals(input_.ignored_signals), [this](int signal) { signal_received(signal); }) {
-  for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
-    for (const RankSlot& slot : input_.hosts[agent].ranks) {
+      signals_(loop, watched_signals(ignored_signals_), [this](int signal) { signal_received(signal); }) {
+  for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
+    for (const RankSlot& slot : plan_.hosts[agent].ranks) {
       agent_of_rank_[static_cast<std::size_t>(slot.rank)] = static_cast<int>(agent);
     }
   }
 }
 
 int JobDriver::run() {
-  for (const std::string& notice : input_.config.notices) output_.message(notice);
-  if (input_.config.output_filename) {
-    const Status status = output_.open_files(*input_.config.output_filename);
+  for (const std::string& notice : plan_.config.notices) output_.message(notice);
+  if (plan_.config.output_filename) {
+    const Status status = output_.open_files(*plan_.config.output_filename);
     if (!status.is_ok()) {
       output_.message(status.message());
       finish(1);
@@ -111,62 +112,63 @@ void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
     output_.message(status.message());
     return finish(1);
   }
-  fleet_.start(input_.hosts.size());
+  fleet_.start(plan_.hosts.size());
 }
 
 Status JobDriver::prepare(const std::vector<ResolvedHost>& hosts) {
-  HVD_ASSIGN_OR_RETURN(plan_, plan_launch(hosts, input_.config.nics,
+  HVD_ASSIGN_OR_RETURN(network_, plan_launch(hosts, plan_.config.nics,
                                           {.own = interface_addresses(), .source_towards = source_address_towards}));
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
-                                                           .listen_addresses = plan_.listen_addresses,
-                                                           .num_proc = input_.config.num_proc}));
-  if (input_.config.verbose > 0) {
-    for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) describe_launch(static_cast<int>(agent));
-  }
+                                                           .listen_addresses = network_.listen_addresses,
+                                                           .num_proc = plan_.config.num_proc}));
+  if (plan_.config.verbose > 0) describe_launch();
   return Status::ok();
 }
 
 AgentLinkOptions JobDriver::link_options(int agent) {
-  const HostSpec& host = input_.hosts[static_cast<std::size_t>(agent)].host;
+  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(agent)].host;
   AgentLinkOptions options;
   options.agent = agent;
   options.host = host.name;
-  options.over_ssh = !plan_.agents[static_cast<std::size_t>(agent)].local;
+  options.over_ssh = !network_.agents[static_cast<std::size_t>(agent)].local;
   options.cookie = make_cookie();
   if (options.over_ssh) {
-    options.agent_path = input_.config.agent_path.value_or(input_.self_path);
-    options.argv = ssh_argv(input_.config, host, remote_agent_command(options.agent_path, options.cookie));
+    options.agent_path = plan_.config.agent_path.value_or(plan_.self_path);
+    options.argv = ssh_argv(plan_.config, host, remote_agent_command(options.agent_path, options.cookie));
     options.file = options.argv[0];
   } else {
-    options.agent_path = input_.self_path;
+    options.agent_path = plan_.self_path;
     options.argv = {"horovodrun", "--agent", options.cookie};
     options.file = "/proc/self/exe";
   }
   return options;
 }
 
-void JobDriver::describe_launch(int agent) {
-  const auto index = static_cast<std::size_t>(agent);
-  output_.message(launch_text(input_.hosts[index], input_.config.command, input_.env, link_options(agent).argv,
-                              plan_.agents[index].rendezvous_addresses, server_->port()));
+void JobDriver::describe_launch() {
+  output_.message(launch_text(plan_));
+  for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
+    output_.message(start_text(plan_.hosts[agent], link_options(static_cast<int>(agent)).argv,
+                               network_.agents[agent].rendezvous_addresses, server_->port()));
+  }
 }
 
 void JobDriver::launch() {
-  for (std::size_t agent = 0; agent < input_.hosts.size(); ++agent) {
-    const HostAssignment& host = input_.hosts[agent];
+  const Variables environment = plan_.environment.all();
+  for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
+    const HostAssignment& host = plan_.hosts[agent];
     std::vector<std::int32_t> with_input;
     for (const RankSlot& slot : host.ranks) {
       if (std::ranges::count(input_ranks_, slot.rank) > 0) with_input.push_back(slot.rank);
     }
     LaunchMessage message{.secret = secret_,
                           .hostname = host.host.name,
-                          .cwd = input_.cwd,
-                          .env = {input_.env.begin(), input_.env.end()},
-                          .command = input_.config.command,
+                          .cwd = plan_.cwd,
+                          .env = {environment.begin(), environment.end()},
+                          .command = plan_.config.command,
                           .ranks = host.ranks,
                           .rendezvous_port = server_->port(),
-                          .rendezvous_addresses = plan_.agents[agent].rendezvous_addresses,
-                          .ignored_signals = input_.ignored_signals,
+                          .rendezvous_addresses = network_.agents[agent].rendezvous_addresses,
+                          .ignored_signals = ignored_signals_,
                           .input_ranks = std::move(with_input)};
     Bytes payload = encode(message);
     fleet_.send(static_cast<int>(agent), FrameType::kLaunch, payload, true);
@@ -175,7 +177,7 @@ void JobDriver::launch() {
 }
 
 const std::string& JobDriver::host_name(int agent) const {
-  return input_.hosts[static_cast<std::size_t>(agent)].host.name;
+  return plan_.hosts[static_cast<std::size_t>(agent)].host.name;
 }
 
 void JobDriver::signal_received(int signal) {
@@ -297,7 +299,7 @@ void JobDriver::finish(int code) {
 
 // A client that was turned away may be why the job failed; in a job that went well it is noise from a port scanner.
 void JobDriver::report_limits_hit(int code) {
-  if (server_ == nullptr || (code == 0 && input_.config.verbose == 0)) return;
+  if (server_ == nullptr || (code == 0 && plan_.config.verbose == 0)) return;
   const std::string limits = server_->stats().limits_hit();
   if (!limits.empty()) output_.message("the rendezvous server turned clients away: " + limits);
 }

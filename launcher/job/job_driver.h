@@ -1,19 +1,18 @@
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/cli/launch_config.h"
-#include "launcher/hosts/host_spec.h"
 #include "launcher/job/agent_fleet.h"
 #include "launcher/job/host_resolver.h"
 #include "launcher/job/input_forwarder.h"
 #include "launcher/job/launch_plan.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/static_job.h"
+#include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 #include "launcher/protocol/messages.h"
@@ -23,21 +22,13 @@
 
 namespace hvd::launcher {
 
-struct JobInput {
-  LaunchConfig config;
-  std::vector<HostAssignment> hosts;
-  std::map<std::string, std::string> env;  // that the launcher gives every rank
-  std::string cwd;
-  std::string self_path;  // of this program
-  std::uint64_t ignored_signals = 0;  // from the start: see ignored_signals()
-};
-
 // Runs one job: looks the hosts up, starts the rendezvous server and the agents, and carries events to StaticJob and its
 // actions out. Owned by main, loop-confined; the rendezvous server has a thread of its own and is only started and
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:
-  JobDriver(MainLoop& loop, JobInput input);
+  // `ignored_signals`: from the start, see there.
+  JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals);
   // Until the job is over and its output has been taken; the exit code of the program.
   int run();
 
@@ -46,7 +37,7 @@ class JobDriver : private AgentFleetEvents {
   void resolved(const std::vector<ResolvedHost>& hosts);
   Status prepare(const std::vector<ResolvedHost>& hosts);
   AgentLinkOptions link_options(int agent);
-  void describe_launch(int agent);
+  void describe_launch();
   void launch();
 
   // While they run.
@@ -78,9 +69,10 @@ class JobDriver : private AgentFleetEvents {
   bool over() const { return exit_code_ && (output_.flushed() || flush_given_up_); }
 
   MainLoop& loop_;
-  JobInput input_;
+  const JobPlan plan_;
+  const std::uint64_t ignored_signals_;
   crypto::Secret secret_;
-  LaunchPlan plan_;
+  LaunchPlan network_;
   StaticJob job_;
   OutputRouter output_;
   std::unique_ptr<rendezvous::Server> server_;

@@ -1,14 +1,10 @@
 #pragma once
 
-#include <vector>
-
-#include "launcher/cli/launch_config.h"
-#include "launcher/hosts/host_spec.h"
-#include "runtime/config/env_reader.h"
+#include "launcher/plan/job_plan.h"
 
 namespace hvd::launcher {
 
-// Runs the job that the command line asked for and returns the exit code of the program.
-int job_main(LaunchConfig config, std::vector<HostAssignment> hosts, const config::EnvReader& env);
+// Runs the job and returns the exit code of the program.
+int job_main(JobPlan plan);
 
 }  // namespace hvd::launcher

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "launcher/plan/plan_text.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -15,23 +17,6 @@ const char* host_key_option(SshHostKeys keys) {
 }
 
 }  // namespace
-
-std::string shell_quote(std::string_view text) {
-  const bool plain = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("_-./+:@,=").find(c) != std::string_view::npos;
-  });
-  if (plain) return std::string(text);
-  std::string quoted = "'";
-  for (char c : text) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
-}
 
 std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& host,
                                   const std::string& remote_command) {
@@ -52,7 +37,7 @@ std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& ho
       "-oControlMaster=no",  // a master that stays behind would hold our pipes
       "-oLogLevel=INFO",     // with QUIET in the user's file we could not say why it failed
   };
-  const int port = host.port != 0 ? host.port : config.ssh_port.value_or(0);
+  const int port = ssh_port_of(host, config);
   if (port != 0) argv.insert(argv.end(), {"-p", std::to_string(port)});
   if (config.ssh_identity_file) argv.insert(argv.end(), {"-i", *config.ssh_identity_file});
   if (!host.user.empty()) argv.insert(argv.end(), {"-l", host.user});

@@ -1,17 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "launcher/cli/launch_config.h"
+#include "launcher/plan/launch_config.h"
 #include "launcher/hosts/host_spec.h"
 
 namespace hvd::launcher {
-
-// For a POSIX shell: the text in single quotes where it needs them.
-std::string shell_quote(std::string_view text);
 
 // The argument list that starts `remote_command` on the host, for execvp: no shell of ours sees it. It never asks
 // anything (BatchMode), forwards nothing, notices a dead network in 15 s, and the host can't be taken for an option. Pure.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "launcher/cli/config_file.h"
-#include "launcher/cli/rank_env.h"
 #include "runtime/base/check.h"
 
 using namespace hvd::launcher;
@@ -15,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   FlagValues values;
   std::vector<std::string> notices;
   const hvd::Status status = apply_config_text(text, "f", values, notices);
-  const auto env = rank_env_of(values);
+  const auto env = flag_variables_of(values);
   if (!status.is_ok()) {
     HVD_CHECK(status.message().starts_with("f:"), "an error names the file");
     HVD_CHECK(env.empty(), "an error sets nothing");

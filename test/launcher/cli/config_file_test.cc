@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "launcher/cli/rank_env.h"
 #include "test/launcher/cli/parse_helper.h"
 
 namespace hvd::launcher {
@@ -64,7 +63,7 @@ std::string config_error_of(const std::string& text) {
   std::vector<std::string> notices;
   const Status status = apply_config_text(text, "c.yaml", values, notices);
   REQUIRE(status.code() == StatusCode::kInvalidArgument);
-  REQUIRE(rank_env_of(values).empty());  // nothing is set on an error
+  REQUIRE(flag_variables_of(values).empty());  // nothing is set on an error
   return status.message();
 }
 
@@ -92,7 +91,7 @@ class ConfigFile {
 TEST_CASE("Every key of the configuration file sets its variable", "[unit][cli][compat]") {
   const Applied applied = apply(kFull);
   REQUIRE(applied.notices.empty());
-  REQUIRE(rank_env_of(applied.values) == Env{{"HOROVOD_FUSION_THRESHOLD", "33554432"},
+  REQUIRE(flag_variables_of(applied.values) == Env{{"HOROVOD_FUSION_THRESHOLD", "33554432"},
                                              {"HOROVOD_CYCLE_TIME", "20.0"},
                                              {"HOROVOD_CACHE_CAPACITY", "2048"},
                                              {"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
@@ -131,7 +130,7 @@ TEST_CASE("A flag beats the configuration file on either side of --config-file",
       {"--fusion-threshold-mb", "8", "--no-autotune", "--config-file", file.path()},
       {"--config-file", file.path(), "--no-autotune", "--fusion-threshold-mb", "8"}};
   for (const auto& flags : kOrders) {
-    const Env env = parse_job(flags).rank_env;
+    const Env env = parse_job(flags).flag_variables;
     REQUIRE(env.at("HOROVOD_FUSION_THRESHOLD") == "8388608");
     REQUIRE(env.count("HOROVOD_AUTOTUNE") == 0);
     REQUIRE(env.count("HOROVOD_AUTOTUNE_LOG") == 0);
@@ -141,19 +140,19 @@ TEST_CASE("A flag beats the configuration file on either side of --config-file",
 
 TEST_CASE("The opposite side of a toggle on the command line beats the file", "[unit][cli]") {
   const ConfigFile file("stall_check:\n  enabled: false\nlogging:\n  with_timestamp: true\n");
-  const Env env = parse_job({"--stall-check", "--log-without-timestamp", "--config-file", file.path()}).rank_env;
+  const Env env = parse_job({"--stall-check", "--log-without-timestamp", "--config-file", file.path()}).flag_variables;
   REQUIRE(env == Env{{"HOROVOD_STALL_CHECK_DISABLE", "0"}, {"HOROVOD_LOG_HIDE_TIME", "1"}});
 }
 
 TEST_CASE("A section without enabled decides the switch", "[unit][cli][compat]") {
-  REQUIRE(rank_env_of(apply("autotune:\n  log_file: x\n").values).empty());
-  REQUIRE(rank_env_of(apply("stall_check:\n").values) == Env{{"HOROVOD_STALL_CHECK_DISABLE", "0"}});
+  REQUIRE(flag_variables_of(apply("autotune:\n  log_file: x\n").values).empty());
+  REQUIRE(flag_variables_of(apply("stall_check:\n").values) == Env{{"HOROVOD_STALL_CHECK_DISABLE", "0"}});
 }
 
 TEST_CASE("Empty documents and null values set nothing", "[unit][cli]") {
   for (const char* text : {"", "\n", "# nothing\n", "params:\n", "params:\n  cycle_time_ms:\n", "controller: null\n"}) {
     INFO(text);
-    REQUIRE(rank_env_of(apply(text).values).empty());
+    REQUIRE(flag_variables_of(apply(text).values).empty());
   }
 }
 

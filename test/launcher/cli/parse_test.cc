@@ -43,7 +43,7 @@ TEST_CASE("The simplest command line is a local job with the defaults", "[unit][
   REQUIRE(config.input_to == InputTo::kRank0);
   REQUIRE_FALSE(config.input_asked_for);
   REQUIRE_FALSE(config.dry_run);
-  REQUIRE(config.rank_env.empty());
+  REQUIRE(config.flag_variables.empty());
   REQUIRE(config.notices.empty());
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("The command keeps its own flags and separators", "[unit][cli]") {
 TEST_CASE("The last of a repeated flag wins", "[unit][cli]") {
   const LaunchConfig config = parse_job({"-np", "3", "--cache-capacity", "1", "--cache-capacity", "2", "--verbose", "--verbose"});
   REQUIRE(config.num_proc == 3);
-  REQUIRE(config.rank_env.at("HOROVOD_CACHE_CAPACITY") == "2");
+  REQUIRE(config.flag_variables.at("HOROVOD_CACHE_CAPACITY") == "2");
 }
 
 TEST_CASE("The start timeout comes from the flag, then the environment, then the default", "[unit][cli][compat]") {
@@ -203,7 +203,7 @@ TEST_CASE("Flags that exclude each other are named", "[unit][cli][compat]") {
 TEST_CASE("A time before output and a time in log lines go together", "[unit][cli]") {
   const LaunchConfig config = parse_job({"-prefix-timestamp", "--log-without-timestamp"});
   REQUIRE(config.prefix_output_with_timestamp);
-  REQUIRE(config.rank_env.at("HOROVOD_LOG_HIDE_TIME") == "1");
+  REQUIRE(config.flag_variables.at("HOROVOD_LOG_HIDE_TIME") == "1");
 }
 
 TEST_CASE("A usage error points to --help, an error in a hostfile does not", "[unit][cli]") {

@@ -92,16 +92,4 @@ TEST_CASE("The number of ranks is bounded", "[unit][hosts]") {
           std::string::npos);
 }
 
-TEST_CASE("slot_environment holds the seven variables of a rank", "[unit][hosts][compat]") {
-  const auto assignments = allocate(parse_host_list("u@a:22:2,b:1").value(), 3).value();
-  REQUIRE(slot_environment(assignments[0].host, assignments[0].ranks[1]) ==
-          std::map<std::string, std::string>{{"HOROVOD_HOSTNAME", "a"},
-                                             {"HOROVOD_RANK", "1"},
-                                             {"HOROVOD_SIZE", "3"},
-                                             {"HOROVOD_LOCAL_RANK", "1"},
-                                             {"HOROVOD_LOCAL_SIZE", "2"},
-                                             {"HOROVOD_CROSS_RANK", "0"},
-                                             {"HOROVOD_CROSS_SIZE", "1"}});
-}
-
 }  // namespace hvd::launcher

@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 
 #include "launcher/job/error_summary.h"
-#include "launcher/job/launch_text.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -50,15 +49,4 @@ TEST_CASE("The error summary mentions memory where a rank was killed", "[unit][j
 
 TEST_CASE("The error summary is empty when no rank failed", "[unit][job]") {
   CHECK(error_summary(StaticJob({}, {}, TimePoint()), {}).empty());
-}
-
-TEST_CASE("The launch text masks sensitive values", "[unit][job]") {
-  const std::string text = launch_text(
-      {.host = {.name = "a", .user = "", .port = 0, .slots = 1}, .ranks = {{0, 1, 0, 1, 0, 1}}}, {"python", "a b"},
-      {{"AWS_SECRET_ACCESS_KEY", "hunter2"}, {"LANG", "C"}}, {"ssh", "--", "a", "exec x"}, {"10.0.0.1"}, 42);
-  CHECK(text.find("hunter2") == std::string::npos);
-  CHECK(text.find("LANG=C") != std::string::npos);
-  CHECK(text.find("python 'a b'") != std::string::npos);
-  CHECK(text.find("ssh -- a 'exec x'") != std::string::npos);
-  CHECK(text.find("10.0.0.1 port 42") != std::string::npos);
 }

@@ -22,14 +22,6 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
-TEST_CASE("shell_quote makes one word of anything", "[unit][ssh]") {
-  CHECK(shell_quote("/usr/bin/horovodrun") == "/usr/bin/horovodrun");
-  CHECK(shell_quote("") == "''");
-  CHECK(shell_quote("a b") == "'a b'");
-  CHECK(shell_quote("it's; $(rm)") == "'it'\\''s; $(rm)'");
-  CHECK(shell_quote("~/x") == "'~/x'");
-}
-
 TEST_CASE("ssh_argv ends with the host behind -- and one word of command", "[unit][ssh]") {
   const auto argv = ssh_argv({}, {.name = "node7", .user = "", .port = 0, .slots = 2}, "exec /x --agent c");
   REQUIRE(argv.size() > 4);

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/environment/environment.h"
 #include "launcher/hosts/host_spec.h"
 
 namespace hvd::launcher {
@@ -13,8 +13,8 @@ namespace hvd::launcher {
 enum class SshHostKeys { kStrict, kAcceptNew, kOff };
 enum class InputTo { kNobody, kRank0, kAll };
 
-// Everything the command line, the configuration file and the environment decided, parsed and checked once. Immutable
-// after parsing; the job code sees no argv and calls no getenv for it.
+// Everything the command line, the configuration file and the environment decided, parsed and checked once. A value; who
+// gets it does not change it. The job code sees no argv and calls no getenv for it.
 struct LaunchConfig {
   int num_proc = 0;
   std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>
@@ -32,9 +32,14 @@ struct LaunchConfig {
   bool input_asked_for = false;  // by --stdin: somebody may wait for a prompt, wherever our output goes
   bool prefix_output_with_timestamp = false;
   bool dry_run = false;
-  std::vector<std::string> command;              // argv of every rank; not empty
-  std::map<std::string, std::string> rank_env;   // HOROVOD_* variables that flags and the configuration file set
-  std::vector<std::string> notices;              // to print once to stderr: accepted flags without effect, deprecations
+  std::vector<std::string> command;  // argv of every rank; not empty
+  Variables flag_variables;          // that flags and the configuration file set for every rank
+  std::vector<std::string> notices;  // to print once to stderr: accepted flags without effect, deprecations
 };
+
+// The ssh port of a host, as the user has it; 0: as ssh has it.
+inline int ssh_port_of(const HostSpec& host, const LaunchConfig& config) {
+  return host.port != 0 ? host.port : config.ssh_port.value_or(0);
+}
 
 }  // namespace hvd::launcher

@@ -1,7 +1,7 @@
-#include "launcher/cli/rank_env.h"
-
 #include <charconv>
 #include <cmath>
+
+#include "launcher/cli/flag_values.h"
 
 namespace hvd::launcher {
 
@@ -40,22 +40,15 @@ std::string python_float(double value) {
   return text;
 }
 
-std::map<std::string, std::string> rank_env_of(const FlagValues& values) {
-  std::map<std::string, std::string> env;
+Variables flag_variables_of(const FlagValues& values) {
+  Variables variables;
   for (const FlagRow& row : flag_table()) {
     const FlagValues::Entry* entry = values.find(row.dest);
     if (row.export_as == FlagExport::kNone || entry == nullptr) continue;
     if (!row.needs.empty() && !is_set(values.find(row.needs))) continue;
-    env[std::string(variable_of(row))] = export_text(row, entry->value);
+    variables[std::string(variable_of(row))] = export_text(row, entry->value);
   }
-  const auto nics = values.get<std::vector<std::string>>("network_interfaces");
-  if (nics && !nics->empty()) {
-    std::string all;
-    for (const std::string& nic : *nics) all += (all.empty() ? "" : ",") + nic;
-    env["HOROVOD_GLOO_IFACE"] = nics->front();
-    env["NCCL_SOCKET_IFNAME"] = all;
-  }
-  return env;
+  return variables;
 }
 
 }  // namespace hvd::launcher

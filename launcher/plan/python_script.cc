@@ -1,4 +1,4 @@
-#include "launcher/cli/python_script.h"
+#include "launcher/plan/job_plan.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,10 +1,8 @@
-#include "launcher/cli/rank_env.h"
-
 #include <catch2/catch.hpp>
 
 #include <set>
 
-#include "launcher/cli/flag_table.h"
+#include "launcher/cli/flag_values.h"
 #include "runtime/config/runtime_config.h"
 #include "test/launcher/cli/parse_helper.h"
 
@@ -63,9 +61,6 @@ const Case kCases[] = {
     {{"--log-without-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "1"}}},
     {{"--log-hide-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "1"}}},
     {{"--no-log-hide-timestamp"}, {{"HOROVOD_LOG_HIDE_TIME", "0"}}},
-    {{"--network-interfaces", "eth0,eth1"}, {{"HOROVOD_GLOO_IFACE", "eth0"}, {"NCCL_SOCKET_IFNAME", "eth0,eth1"}}},
-    {{"--network-interface", "eth1", "--network-interfaces", "eth0,eth1"},
-     {{"HOROVOD_GLOO_IFACE", "eth1"}, {"NCCL_SOCKET_IFNAME", "eth1,eth0"}}},
     // What is not switched on exports nothing.
     {{"--no-autotune", "--autotune-log-file", "x"}, {}},
     {{"--autotune-warmup-samples", "1"}, {}},
@@ -78,7 +73,7 @@ const Case kCases[] = {
 TEST_CASE("Flags set the variables that the contract maps them to", "[unit][cli][compat]") {
   for (const Case& entry : kCases) {
     INFO(Catch::Detail::stringify(entry.flags));
-    REQUIRE(parse_job(entry.flags).rank_env == entry.env);
+    REQUIRE(parse_job(entry.flags).flag_variables == entry.env);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "launcher/cli/python_script.h"
+#include "launcher/plan/job_plan.h"
 
 #include <sys/stat.h>
 
@@ -45,7 +45,7 @@ LaunchConfig command_of(const std::vector<std::string>& command, const std::stri
 
 }  // namespace
 
-TEST_CASE("A Python file that is no program runs under Python", "[unit][cli]") {
+TEST_CASE("A Python file that is no program runs under Python", "[unit][plan]") {
   const Folder folder;
   const std::string script = folder.add("train.py", "import os\n", 0644);
   const std::string python = folder.add("python", "#!/bin/sh\n", 0755);

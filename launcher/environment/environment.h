@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/hosts/host_spec.h"
+#include "runtime/base/status.h"
+#include "runtime/config/env_reader.h"
+
+// The variables of a rank, and nothing else that decides about them. They come in three layers, each with what is known
+// there: the launcher's (JobEnvironment) travels to the agent of each host, which adds what its host has
+// (HostEnvironment), and then what is each rank's own. All of it is pure: what a dry run prints is what a rank gets.
+namespace hvd::launcher {
+
+using Variables = std::map<std::string, std::string>;
+
+// What every rank gets from the launcher, whatever its host and slot. A value.
+struct JobEnvironment {
+  Variables inherited;  // of the launcher's own environment, what may travel
+  Variables set;        // by flags, the configuration file and the job itself: these win
+
+  Variables all() const;
+};
+// `flag_variables`: as the command line and the configuration file have them. `interfaces`: those that the user chose for
+// all hosts, which may call theirs differently; each host takes the first that it has.
+JobEnvironment job_environment(const config::EnvReader& launcher, const Variables& flag_variables,
+                               const std::vector<std::string>& interfaces);
+
+// Whether a variable of the launcher's own environment travels to the ranks. It does not when its name begins with
+// BASH_FUNC_ or OLDPWD, contains CUDA_VISIBLE_DEVICES (a remote host has GPUs of its own; local ranks inherit it from
+// their agent), or when it is one job's own.
+bool is_exportable(std::string_view name);
+// Whether a variable is set for each rank or job: a value from an outer job would be wrong.
+bool is_of_one_job(std::string_view name);
+
+// What an agent knows of its host.
+struct HostFacts {
+  std::vector<std::string> interfaces;  // the names of its network interfaces
+  int cores = 1;                        // that the agent may use
+};
+
+// What all ranks of one host have in common.
+struct HostEnvironment {
+  Variables variables;
+  std::optional<int> threads;  // OMP_NUM_THREADS, where that is our choice
+};
+// The agent's own variables (what its host's sshd or the launcher gave it), then those of the job, which win. Unless the
+// user chose otherwise, PYTHONFAULTHANDLER is set, and OMP_NUM_THREADS shares the cores among several ranks: each would
+// start as many threads as there are cores. An error when the host has none of the job's network interfaces.
+Result<HostEnvironment> host_environment(const config::EnvReader& agent,
+                                         std::span<const std::pair<std::string, std::string>> job, std::size_t ranks_here,
+                                         const HostFacts& facts);
+
+// HOROVOD_HOSTNAME and the six numbers of a rank's place (docs/design/001-job-bootstrap.md).
+Variables slot_variables(const std::string& hostname, const RankSlot& slot);
+
+// What is chosen when the ranks of a host start.
+struct StartChoice {
+  std::string agent_socket;
+  std::string rendezvous_address;
+  std::uint16_t rendezvous_port = 0;
+};
+Variables start_variables(const StartChoice& choice);
+
+// All that one rank gets: its host's, then those of its slot and of the start.
+Variables rank_environment(const HostEnvironment& host, const std::string& hostname, const RankSlot& slot,
+                           const StartChoice& start);
+
+// The first of the interfaces `chosen` ("eth0,ib3") that is among those `here`.
+Result<std::string> choose_interface(const std::string& chosen, const std::vector<std::string>& here);
+
+}  // namespace hvd::launcher

@@ -1,0 +1,36 @@
+#include "launcher/plan/job_plan.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "launcher/hosts/allocate.h"
+
+namespace hvd::launcher {
+
+namespace {
+
+// The logical directory, as `cd` has it: symbolic links may lead elsewhere on another host.
+std::string working_directory(const config::EnvReader& env) {
+  std::error_code error;
+  const std::string real = std::filesystem::current_path(error).string();
+  const auto logical = env.get("PWD");
+  return logical && std::filesystem::equivalent(*logical, real, error) ? *logical : real;
+}
+
+}  // namespace
+
+Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  use_python_for_script(config, env, self.parent_path().string());
+  HVD_ASSIGN_OR_RETURN(std::vector<HostAssignment> hosts, allocate(config.hosts, config.num_proc));
+  JobEnvironment environment = job_environment(env, config.flag_variables, config.nics);
+  return JobPlan{.config = std::move(config),
+                 .hosts = std::move(hosts),
+                 .environment = std::move(environment),
+                 .cwd = working_directory(env),
+                 .self_path = self.string()};
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,48 @@
+#include "launcher/environment/environment.h"
+
+#include <catch2/catch.hpp>
+
+namespace hvd::launcher {
+
+TEST_CASE("Variables that must stay with the launcher are not exported", "[unit][environment][compat]") {
+  for (const char* name : {"BASH_FUNC_ls%%", "OLDPWD", "CUDA_VISIBLE_DEVICES", "NV_CUDA_VISIBLE_DEVICES",
+                           "_HOROVOD_SECRET_KEY", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_AGENT", "HOROVOD_HOSTNAME",
+                           "HOROVOD_SECRET_FILE", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT"}) {
+    INFO(name);
+    REQUIRE_FALSE(is_exportable(name));
+  }
+  for (const char* name : {"PATH", "PWD", "HOME", "LD_LIBRARY_PATH", "HOROVOD_FUSION_THRESHOLD", "HOROVOD_GLOO_IFACE",
+                           "MY_OLDPWD", "AWS_SECRET_ACCESS_KEY", "a.b"}) {
+    INFO(name);
+    REQUIRE(is_exportable(name));
+  }
+}
+
+TEST_CASE("Flags win over the launcher's environment, which reaches the ranks otherwise", "[unit][environment]") {
+  const config::MapEnv env({{"HOROVOD_CACHE_CAPACITY", "9"},
+                            {"HOROVOD_FUSION_THRESHOLD", "1"},
+                            {"HOROVOD_RANK", "3"},
+                            {"EMPTY", ""},
+                            {"PYTHONUNBUFFERED", "0"}});
+  const JobEnvironment job = job_environment(env, {{"HOROVOD_CACHE_CAPACITY", "7"}}, {});
+  REQUIRE(job.set == Variables{{"HOROVOD_CACHE_CAPACITY", "7"},
+                               {"HOROVOD_CONTROLLER", "gloo"},
+                               {"HOROVOD_CPU_OPERATIONS", "gloo"},
+                               {"PYTHONUNBUFFERED", "1"}});
+  Variables all = job.set;
+  all["EMPTY"] = "";
+  all["HOROVOD_FUSION_THRESHOLD"] = "1";
+  REQUIRE(job.all() == all);
+}
+
+TEST_CASE("What is set for each rank is inherited from nobody", "[unit][environment]") {
+  Variables own = slot_variables("a", {0, 1, 0, 1, 0, 1});
+  own.merge(start_variables({}));
+  for (const auto& [name, value] : own) {
+    INFO(name);
+    REQUIRE(is_of_one_job(name));
+    REQUIRE_FALSE(is_exportable(name));
+  }
+}
+
+}  // namespace hvd::launcher
