@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+_DYNAMIC_PROCESS_SETS = "HOROVOD_DYNAMIC_PROCESS_SETS"
+
 
 def get(name: str) -> str | None:
     """The value of `name`, or None when it is not set."""
     return os.environ.get(name)
-
-
-def is_one(name: str) -> bool:
-    """True when `name` is set to exactly `1`, the way Horovod's own switches are read."""
-    return os.environ.get(name) == "1"
 
 
 def is_true(name: str) -> bool:
@@ -22,9 +19,19 @@ def is_true(name: str) -> bool:
     return word in ("true", "yes", "on") or (word.lstrip("+").isdecimal() and int(word) > 0)
 
 
-def set_one(name: str) -> None:
-    """Sets `name` to `1`, visible to the native core too."""
-    os.environ[name] = "1"
+def elastic() -> bool:
+    """Whether the number of ranks may change while the job runs."""
+    return is_true("HOROVOD_ELASTIC")
+
+
+def dynamic_process_sets() -> bool:
+    """Whether process sets may be added and removed while the job runs."""
+    return is_true(_DYNAMIC_PROCESS_SETS)
+
+
+def allow_dynamic_process_sets() -> None:
+    """As if the job had been started so: the native core reads it too."""
+    os.environ[_DYNAMIC_PROCESS_SETS] = "1"
 
 
 def apply(values: Mapping[str, str | None]) -> None:

@@ -38,8 +38,11 @@ def test_a_single_rank_submits_nothing(fake: Any) -> None:
     assert fake.core.calls == []
 
 
-def test_a_single_elastic_rank_is_prepared_for_others(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+@pytest.mark.parametrize("elastic", ["1", "true"])
+def test_a_single_elastic_rank_is_prepared_for_others(
+    fake: Any, monkeypatch: pytest.MonkeyPatch, elastic: str
+) -> None:
+    monkeypatch.setenv("HOROVOD_ELASTIC", elastic)
     model = net()
     optimizer = wrap(fake.hvd, model)
     backward(model)

@@ -22,15 +22,13 @@ from horovod.common.process_sets import (
 
 __all__ = ["HorovodBasics"]
 
-_DYNAMIC = "HOROVOD_DYNAMIC_PROCESS_SETS"
-
 
 class HorovodBasics:
     """The functions that do not depend on a framework, bound to the one session of this process.
 
-    Every framework module makes its own instance and re-exports bound methods; all of them speak to the same core, so
-    the first init() starts the session and a later one of another module joins it. `pkg_path` and `ext_names` are
-    accepted for compatibility: there is one native library for all frameworks.
+    horovod._common.session has the instance whose bound methods the framework modules re-export: the first init()
+    starts the session, and a later one through another module joins it. `pkg_path` and `ext_names` are accepted for
+    compatibility: there is one native library for all frameworks.
     """
 
     Average: int = core.REDUCE_AVERAGE
@@ -42,8 +40,8 @@ class HorovodBasics:
 
     def __init__(self, pkg_path: str | None = None, *ext_names: str) -> None:
         del pkg_path, ext_names
-        self._on_init: Callable[[], None] | None = None
-        self._on_shutdown: Callable[[], None] | None = None
+        self._on_init: list[Callable[[bool], None]] = []
+        self._on_shutdown: list[Callable[[], None]] = []
         self._init_pid = -1
 
     @property
@@ -51,10 +49,10 @@ class HorovodBasics:
         """The native library for ctypes users; kept because integrations print it."""
         return ctypes.CDLL(core.__file__)
 
-    def _set_hooks(self, on_init: Callable[[], None], on_shutdown: Callable[[], None]) -> None:
-        """Lets a framework module reset its own tables when a session starts and ends."""
-        self._on_init = on_init
-        self._on_shutdown = on_shutdown
+    def _add_hooks(self, on_init: Callable[[bool], None], on_shutdown: Callable[[], None]) -> None:
+        """Lets a framework module do its part after init(), which tells it whether a session began, and shutdown()."""
+        self._on_init.append(on_init)
+        self._on_shutdown.append(on_shutdown)
 
     # Lifecycle
 
@@ -72,8 +70,8 @@ class HorovodBasics:
         core.init(process_sets=[process_set.ranks or [] for process_set in sets])
         if started:
             self._init_pid = os.getpid()
-            if self._on_init is not None:
-                self._on_init()
+        for hook in self._on_init:
+            hook(started)
         if ranks and sorted(ranks) != list(range(core.size())):
             warnings.warn(
                 f"horovod init(comm={list(ranks)}): sub-communicators are not built yet; "
@@ -90,8 +88,8 @@ class HorovodBasics:
         """Ends the session on all ranks. May be called at any time and more than once; init() may follow."""
         core.shutdown()
         _forget_process_sets()
-        if self._on_shutdown is not None:
-            self._on_shutdown()
+        for hook in self._on_shutdown:
+            hook()
 
     def _shutdown_at_exit(self) -> None:
         # A forked child that ends by sys.exit runs the parent's exit functions; the session is not its to end.
@@ -253,7 +251,7 @@ def _listed_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> Seq
             raise ValueError(
                 f"init(process_sets={process_sets!r}): expected a list of ProcessSet objects or the string 'dynamic'"
             )
-        _env.set_one(_DYNAMIC)
+        _env.allow_dynamic_process_sets()
         return ()
     sets = list(process_sets or ())
     for index, process_set in enumerate(sets):

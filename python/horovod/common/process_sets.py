@@ -108,8 +108,8 @@ def _on_removal(listener: Callable[[int], None]) -> None:
 
 
 def _setup(basics: _Basics) -> None:
-    """Makes `basics` the one that ProcessSet objects ask; the framework module initialised last owns them."""
-    global _basics  # noqa: PLW0603  set at import and init of a framework module only
+    """Makes `basics` the one that ProcessSet objects ask: the one whose init() was called last."""
+    global _basics  # noqa: PLW0603  set at import of a framework module and by init() only
     _basics = basics
 
 
@@ -166,7 +166,7 @@ def _temp_process_set_object(process_set_id: int) -> ProcessSet:
 
 def _check_dynamic(caller: str) -> None:
     _required_basics().rank()  # raises ValueError unless initialised
-    if not _env.is_true("HOROVOD_DYNAMIC_PROCESS_SETS"):
+    if not _env.dynamic_process_sets():
         raise ValueError(
             f"{caller}: process sets can only change at run time after init(process_sets='dynamic') "
             "or with HOROVOD_DYNAMIC_PROCESS_SETS=1"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from horovod._common import session as _common_session
+from horovod._common.session import *  # noqa: F403
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.common.util import split_list
 from horovod.tensorflow import elastic
@@ -25,12 +27,6 @@ from horovod.tensorflow.functions import (
 )
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.mpi_ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     _allreduce,
     _grouped_allreduce,
     _grouped_reducescatter,
@@ -39,38 +35,16 @@ from horovod.tensorflow.mpi_ops import (
     alltoall,
     broadcast,
     broadcast_,
-    ccl_built,
     check_num_rank_power_of_2,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
     gpu_available,
     grouped_allgather,
     handle_average_backwards_compatibility,
-    init,
-    is_homogeneous,
-    is_initialized,
     join,
-    local_rank,
     local_rank_op,
-    local_size,
     local_size_op,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
     process_set_included_op,
-    rank,
     rank_op,
-    rocm_built,
-    shutdown,
-    size,
     size_op,
-    start_timeline,
-    stop_timeline,
 )
 from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization
 from horovod.tensorflow.util import (
@@ -82,40 +56,11 @@ from horovod.tensorflow.util import (
 )
 
 __all__ = [
-    # the session
-    "init",
-    "shutdown",
-    "is_initialized",
-    "start_timeline",
-    "stop_timeline",
-    "size",
-    "local_size",
-    "cross_size",
-    "rank",
-    "local_rank",
-    "cross_rank",
-    "is_homogeneous",
-    "mpi_threads_supported",
-    "mpi_enabled",
-    "mpi_built",
-    "gloo_enabled",
-    "gloo_built",
-    "nccl_built",
-    "ddl_built",
-    "ccl_built",
-    "cuda_built",
     "ProcessSet",
     "global_process_set",
     "add_process_set",
     "remove_process_set",
     # collectives
-    "rocm_built",
-    "Average",
-    "Sum",
-    "Adasum",
-    "Min",
-    "Max",
-    "Product",
     "allreduce",
     "grouped_allreduce",
     "reducescatter",
@@ -160,3 +105,4 @@ __all__ = [
     "refs_to_vars",
     "vars_to_refs",
 ]
+__all__ += _common_session.__all__

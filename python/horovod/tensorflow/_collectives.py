@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from horovod import _env
+from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import (
     _allreduce,
@@ -19,22 +20,12 @@ from horovod.tensorflow._dense import (
     grouped_allgather,
     size_op,
 )
-from horovod.tensorflow._session import (
-    basics,
-    handle_average_backwards_compatibility,
-    set_id,
-    set_size,
-)
+from horovod.tensorflow._session import basics, set_id, set_size
 from horovod.tensorflow._xla_support import in_xla
 from horovod.tensorflow.compression import Compression, Compressor
 from horovod.tensorflow.util import inner_variable, plain
 
 AVERAGE, SUM, ADASUM = basics.Average, basics.Sum, basics.Adasum
-
-
-def elastic_enabled() -> bool:
-    """Whether the number of ranks may change, so that graphs must ask for it when they run."""
-    return _env.is_true("HOROVOD_ELASTIC")
 
 
 def _check_adasum(process_set: ProcessSet, caller: str) -> None:
@@ -55,7 +46,7 @@ def _check_sparse(op: int, prescale_factor: float, postscale_factor: float, call
 
 def _finish_sparse(given: Any, values: Any, indices: Any, op: int, process_set: ProcessSet) -> Any:
     if op == AVERAGE:
-        known = set_size(process_set, "allreduce") if not elastic_enabled() else None
+        known = set_size(process_set, "allreduce") if not _env.elastic() else None
         size = known if known is not None else size_op(set_id(process_set, "allreduce"))
         # Of integers too: rows of one index are added up later, and until then halves count. A small integer type may
         # not hold the number of ranks, so it is left first, for the type that TensorFlow's `/` gives.

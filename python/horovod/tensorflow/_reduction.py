@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import tensorflow as tf
 
+from horovod import _env
 from horovod.common.process_sets import ProcessSet
 from horovod.common.util import split_list
-from horovod.tensorflow._collectives import AVERAGE, allreduce_each, elastic_enabled, grouped_allreduce
+from horovod.tensorflow._collectives import AVERAGE, allreduce_each, grouped_allreduce
 from horovod.tensorflow._dense import process_set_included_op, size_op
 from horovod.tensorflow._session import basics, set_id
 from horovod.tensorflow.compression import Compressor
@@ -86,7 +87,7 @@ class GradientReduction:
         with tf.name_scope(f"{self._name}_Allreduce"):
             if self._sparse_as_dense:
                 grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
-            if not elastic_enabled():
+            if not _env.elastic():
                 takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
                 return self._communicate(grads, places, plan, generic) if takes_part else list(grads)
             set_number = set_id(self._process_set, "DistributedOptimizer")

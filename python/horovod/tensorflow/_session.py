@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from horovod._common.watched_basics import WatchedBasics
+from horovod._common.session import basics
+from horovod._common.session_watch import watch_interrupts
 from horovod.common import util
-from horovod.common.process_sets import ProcessSet, _setup
+from horovod.common.process_sets import ProcessSet
 
-basics = WatchedBasics(__file__, "mpi_lib")
+__all__ = ["basics", "check_num_rank_power_of_2", "set_id", "set_size"]
 
-_setup(basics)
-if basics.is_initialized():  # by another framework's module
-    basics.watch_interrupts()
-
-handle_average_backwards_compatibility = util.get_average_backwards_compatibility_fun(basics)
+watch_interrupts()
 
 
 def set_id(process_set: ProcessSet, caller: str) -> int:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from horovod._common.native import core
+from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, handle_average_backwards_compatibility, submit
+from horovod.torch._session import file, submit
 from horovod.torch._tensors import check_op, new_result, reducible
 from horovod.torch.compression import Compression, Compressor
 

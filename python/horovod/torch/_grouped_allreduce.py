@@ -9,8 +9,9 @@ import torch
 
 from horovod._common.handles import PendingGroup
 from horovod._common.native import core
+from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, handle_average_backwards_compatibility, in_autograd, submit_group
+from horovod.torch._session import file, in_autograd, submit_group
 from horovod.torch._tensors import check_one_device, check_op, new_result, reducible
 from horovod.torch.compression import Compression, Compressor
 

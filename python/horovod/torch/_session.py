@@ -1,4 +1,4 @@
-"""The torch module's share of the session: its basics, its table of handles, and how operations are submitted."""
+"""The torch module's share of the session: its table of handles, and how operations are submitted."""
 
 from __future__ import annotations
 
@@ -11,18 +11,23 @@ from torch.autograd.graph import increment_version
 from horovod._common.handles import HandleTable, Pending
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
-from horovod.common import util
-from horovod.common.basics import HorovodBasics
-from horovod.common.process_sets import ProcessSet, _on_removal, _setup
+from horovod._common.session import basics
+from horovod.common.process_sets import ProcessSet, _on_removal
 from horovod.torch._tensors import CPU, set_id
 
 if TYPE_CHECKING:
     from horovod._core import Handle
 
-basics = HorovodBasics(__file__, "mpi_lib_v2")
+__all__ = ["basics", "file", "handles", "in_autograd", "names", "session_number", "submit", "submit_group"]
+
 handles = HandleTable()
 names = AutomaticNames()
 _pending = handles.pending
+
+
+def _after_init(started: bool) -> None:
+    if started:
+        handles.pending.clear()
 
 
 def _after_shutdown() -> None:
@@ -30,11 +35,8 @@ def _after_shutdown() -> None:
     names.restart()
 
 
-basics._set_hooks(on_init=handles.pending.clear, on_shutdown=_after_shutdown)
-_setup(basics)
+basics._add_hooks(_after_init, _after_shutdown)
 _on_removal(names.forget)
-
-handle_average_backwards_compatibility = util.get_average_backwards_compatibility_fun(basics)
 
 _enqueue = core.enqueue
 

@@ -71,7 +71,7 @@ def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 
 def is_distributed(process_set: ProcessSet) -> bool:
     """Whether gradients of this process are reduced: it is a member, and there are or may be other ranks."""
-    return bool(process_set.included()) and (size() > 1 or _env.is_one("HOROVOD_ELASTIC"))
+    return bool(process_set.included()) and (size() > 1 or _env.elastic())
 
 
 def check_names(optimizer: Optimizer, named_parameters: NamedParameters | None) -> dict[torch.Tensor, str]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from horovod._common import session as _session
+from horovod._common.session import *  # noqa: F403
+from horovod._common.session import basics as _basics  # noqa: F401  tests and integrations reach it here
+from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allgather import (
@@ -29,8 +33,6 @@ from horovod.torch._reducescatter import (
     reducescatter,
     reducescatter_async,
 )
-from horovod.torch._session import basics as _basics
-from horovod.torch._session import handle_average_backwards_compatibility
 from horovod.torch._session import handles as _handles
 
 __all__ = [
@@ -64,68 +66,11 @@ __all__ = [
     "barrier",
     "poll",
     "synchronize",
-    "init",
-    "shutdown",
-    "is_initialized",
-    "rank",
-    "size",
-    "local_rank",
-    "local_size",
-    "cross_rank",
-    "cross_size",
-    "is_homogeneous",
-    "mpi_threads_supported",
-    "mpi_enabled",
-    "mpi_built",
-    "gloo_enabled",
-    "gloo_built",
-    "nccl_built",
-    "ddl_built",
-    "ccl_built",
-    "cuda_built",
-    "rocm_built",
-    "start_timeline",
-    "stop_timeline",
     "handle_average_backwards_compatibility",
-    "Average",
-    "Sum",
-    "Adasum",
-    "Min",
-    "Max",
-    "Product",
 ]
+__all__ += _session.__all__
 
 _handle_map = _handles.pending
-
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-rank = _basics.rank
-size = _basics.size
-local_rank = _basics.local_rank
-local_size = _basics.local_size
-cross_rank = _basics.cross_rank
-cross_size = _basics.cross_size
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-
-Average = _basics.Average
-Sum = _basics.Sum
-Adasum = _basics.Adasum
-Min = _basics.Min
-Max = _basics.Max
-Product = _basics.Product
 
 
 def poll(handle: int) -> bool:

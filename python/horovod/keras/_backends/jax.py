@@ -10,8 +10,9 @@ import numpy as np
 
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.native import core
-from horovod._common.watched_basics import WatchedBasics
-from horovod.common.process_sets import _on_removal, _setup
+from horovod._common.session import basics
+from horovod._common.session_watch import watch_interrupts
+from horovod.common.process_sets import _on_removal
 from horovod.keras._backends import callbacks as _callbacks
 from horovod.keras._backends import saving
 from horovod.keras._backends.gradients import Reduce
@@ -41,12 +42,9 @@ __all__ = [
 
 jax: Any = importlib.import_module("jax")  # as Any: its types differ from version to version
 
-basics = WatchedBasics(__file__, "mpi_lib")
+watch_interrupts()
 _collectives = ArrayCollectives("jax")
-basics._set_hooks(on_init=_collectives.names.restart, on_shutdown=_collectives.names.restart)
-_setup(basics)
-if basics.is_initialized():  # by another framework's module
-    basics.watch_interrupts()
+basics._add_hooks(lambda _: None, _collectives.names.restart)
 _on_removal(_collectives.names.forget)
 
 
