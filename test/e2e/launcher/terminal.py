@@ -20,6 +20,8 @@ class Terminal:
         self._raw = b""
         self.pid, self.fd = os.forkpty()
         if self.pid == 0:
+            for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # nohup and background shells ignore them
+                signal.signal(number, signal.SIG_DFL)
             os.execvpe(command[0], list(command), {**os.environ, **(env or {})})
         self._code: int | None = None
 
@@ -65,6 +67,18 @@ class Terminal:
         while self.pump(0.05) and select.select([self.fd], [], [], 0)[0]:
             pass
         return self._code
+
+    def hang_up(self, deadline_s: float = 20.0) -> int:
+        """Closes the terminal and waits for its program; the exit code, or -n after signal n."""
+        os.close(self.fd)
+        end = time.monotonic() + deadline_s
+        while (found := os.waitpid(self.pid, os.WNOHANG))[0] == 0:
+            if time.monotonic() > end:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                pytest.fail("the program outlives its terminal")
+            time.sleep(0.01)
+        return os.waitstatus_to_exitcode(found[1])
 
     def close(self) -> None:
         """Ends the whole session, jobs in the background included."""

@@ -234,8 +234,7 @@ def test_stdin_that_is_a_file_or_closed_does_no_harm(horovodrun_path: str, tmp_p
 def test_a_terminal_that_closes_ends_the_job(horovodrun_path: str, tmp_path: Path) -> None:
     terminal = Terminal([horovodrun_path, "-np", "1", "sh", "-c", f"trap 'echo hup > {tmp_path}/hup; exit' HUP; echo up; while :; do sleep 0.02; done"])
     terminal.wait_for("[0]<stdout>:up")
-    os.close(terminal.fd)
-    assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) in (128 + signal.SIGHUP, 128 + signal.SIGPIPE)
+    assert terminal.hang_up() in (128 + signal.SIGHUP, 128 + signal.SIGPIPE)
     assert (tmp_path / "hup").read_text() == "hup\n"
 
 
@@ -256,8 +255,7 @@ def test_a_terminal_that_closes_leaves_the_ranks_time_to_tidy_up(horovodrun_path
     terminal.type(f"{horovodrun_path} -np 1 {PYTHON} {script}\n")
     terminal.wait_for("!\n")
     pid = re.findall(r">:pid (\d+)!\n", terminal.text)[0]
-    os.close(terminal.fd)
-    os.waitpid(terminal.pid, 0)
+    terminal.hang_up()
     eventually(lambda: not Path(f"/proc/{pid}").exists(), "the rank ends")
     assert (tmp_path / "tidy").exists()
 
