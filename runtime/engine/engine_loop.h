@@ -96,9 +96,8 @@ class EngineLoop final : public transport::ControlHandler {
   TimePoint run_time() { return clock_.read(SteadyClock::now()); }  // what negotiation goes by
   void start_watch();
   void watch();
-  void report_waits(std::vector<ProgressWatch::Said> waits);
+  void report_waits(std::vector<wire::Wait> waits);
   void give_up(wire::Wait wait);
-  bool depends_on_ancestor(const wire::Wait& wait) const;
   std::string history() const;
 
   EngineOptions options_;

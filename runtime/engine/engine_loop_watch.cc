@@ -19,19 +19,19 @@ void EngineLoop::watch() {
   if (stop_reason_) return;
   const auto blocked = table_.blocked(SteadyClock::now() - ProgressWatch::kBlockedFor);
   ProgressWatch::Findings found = watch_.look(executor_.running(), blocked, worker_.last_sequence(), run_time());
+  for (wire::Wait& wait : found.unanswered) {
+    wait.history = history();
+    HVD_LOG(kWarning, "Stalled: " + negotiation::stuck_text(wait));
+  }
   if (found.forsaken && !is_root()) return give_up(std::move(*found.forsaken));
   if (!found.waits.empty()) report_waits(std::move(found.waits));
   if (!stop_reason_ && !table_.empty()) start_watch();
 }
 
-void EngineLoop::report_waits(std::vector<ProgressWatch::Said> waits) {
+void EngineLoop::report_waits(std::vector<wire::Wait> waits) {
   wire::Report report;
-  for (auto& [wait, is_new] : waits) {
-    if (wait.kind != wire::Wait::Kind::kSubmitted) {
-      wait.history = history();
-      // The root would say it, but what does not move may be what leads to the root.
-      if (is_new && depends_on_ancestor(wait)) HVD_LOG(kWarning, "Stalled: " + negotiation::stuck_text(wait));
-    }
+  for (wire::Wait& wait : waits) {
+    if (wait.says_stuck()) wait.history = history();
     report.waits.push_back(std::move(wait));
   }
   add_own_report(std::move(report), run_time());
@@ -44,14 +44,6 @@ std::string EngineLoop::history() const {
   std::string text = "rank " + std::to_string(options_.membership.rank) + ": " + recorder_.history(SteadyClock::now());
   text.resize(std::min(text.size(), wire::kMaxHistoryBytes));
   return text;
-}
-
-bool EngineLoop::depends_on_ancestor(const wire::Wait& wait) const {
-  for (int rank = options_.membership.rank; rank > 0;) {
-    rank = plan_.parent(rank);
-    if (std::binary_search(wait.peers.begin(), wait.peers.end(), rank)) return true;
-  }
-  return false;
 }
 
 // The root has been told and does not answer: this rank decides for everybody below.

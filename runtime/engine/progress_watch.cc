@@ -1,6 +1,7 @@
 #include "runtime/engine/progress_watch.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace hvd::engine {
 
@@ -10,11 +11,16 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
                                             const std::optional<BlockedOn>& blocked, std::uint64_t seen,
                                             TimePoint now) {
   Findings findings;
-  std::erase_if(tracks_, [&](const auto& track) {
-    return std::ranges::none_of(running, [&](const RunningBatch& batch) { return batch.context_id == track.first; });
+  std::erase_if(tracks_, [&](const auto& entry) {
+    const auto& [context_id, track] = entry;
+    const bool runs = std::ranges::any_of(running, [&](const RunningBatch& batch) { return batch.context_id == context_id; });
+    if (!runs && track.stuck) findings.waits.push_back(moving(track.process_set));
+    return !runs;
   });
   for (const RunningBatch& batch : running) {
-    look_at(batch, tracks_[batch.context_id], now, findings);
+    const auto [at, is_new] = tracks_.try_emplace(batch.context_id);
+    if (is_new) at->second.spoke_at = now;
+    look_at(batch, at->second, now, findings);
   }
   if (!proves_deadlocks_ || !blocked) {
     told_block_.reset();
@@ -26,26 +32,60 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   wait.name = blocked->name;
   wait.turn = seen;
   wait.ranks = {rank_};
-  if (told_block_ != wait) findings.waits.push_back({wait, true});
+  if (told_block_ != wait) findings.waits.push_back(wait);
   told_block_ = std::move(wait);
   return findings;
 }
 
 void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const {
   if (batch.turn != track.turn || batch.progress != track.progress || batch.progress.waits_for.empty()) {
-    track = {batch.turn, batch.progress, now, std::nullopt, false};
-    return;
+    return look_at_moving(batch, track, now, findings);
   }
   const auto stuck = std::chrono::duration_cast<Millis>(now - track.since);
   const bool overdue = limits_.end && stuck >= *limits_.end;
-  const bool warns = limits_.warn && stuck >= *limits_.warn && (!track.told_at || now - *track.told_at >= *limits_.warn);
-  if (overdue && stuck >= *limits_.end + kAnswerLimit) {
-    findings.forsaken = wait_of(batch, Wait::Kind::kOverdue, stuck);
-  } else if (warns || (overdue && !track.told_overdue)) {
-    findings.waits.push_back({wait_of(batch, overdue ? Wait::Kind::kOverdue : Wait::Kind::kRunning, stuck), !track.told_at});
-    track.told_at = now;
-    track.told_overdue = overdue;
+  if (!overdue && !(limits_.warn && stuck >= *limits_.warn)) return;
+  const bool is_new = !track.stuck || (overdue && !track.stuck->told_overdue);
+  if (is_new || now - track.stuck->told_at >= limits_.stuck_every) {
+    findings.waits.push_back(wait_of(batch, overdue ? Wait::Kind::kOverdue : Wait::Kind::kRunning, stuck));
+    if (!track.stuck) track.stuck.emplace();
+    track.stuck->told_at = now;
+    track.stuck->told_overdue = overdue;
+    if (!track.stuck->asked_at) track.stuck->asked_at = now;
   }
+  if (!track.stuck->asked_at || now - *track.stuck->asked_at < kAnswerLimit) return;
+  if (overdue) findings.forsaken = wait_of(batch, Wait::Kind::kOverdue, stuck);
+  if (limits_.warn && !std::exchange(track.stuck->warned, true)) {
+    findings.unanswered.push_back(wait_of(batch, Wait::Kind::kRunning, stuck));
+  }
+}
+
+// It moved, or is at work by itself; that alone it does not say, because that may be for ever.
+void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const {
+  track.has_moved |= batch.turn != track.turn || batch.progress != track.progress;
+  track.process_set = batch.process_set;
+  track.turn = batch.turn;
+  track.progress = batch.progress;
+  track.since = now;
+  const bool was_stuck = std::exchange(track.stuck, std::nullopt).has_value();
+  const bool is_due = (limits_.warn || limits_.end) && track.has_moved && now - track.spoke_at >= limits_.moving_every;
+  if (!was_stuck && !is_due) return;
+  findings.waits.push_back(moving(batch.process_set));
+  track.spoke_at = now;
+  track.has_moved = false;
+}
+
+void ProgressWatch::answered(std::int32_t process_set) {
+  for (auto& [context_id, track] : tracks_) {
+    if (track.process_set == process_set && track.stuck) track.stuck->asked_at.reset();
+  }
+}
+
+Wait ProgressWatch::moving(std::int32_t process_set) const {
+  Wait wait;
+  wait.kind = Wait::Kind::kMoving;
+  wait.process_set = process_set;
+  wait.ranks = {rank_};
+  return wait;
 }
 
 Wait ProgressWatch::wait_of(const RunningBatch& batch, Wait::Kind kind, Millis stuck) const {

@@ -32,21 +32,20 @@ class RunClock {
 
 // What this rank has to say about its waiting (wire::Wait), found by looking every RunClock::kPeriod, as long as it has
 // operations. Owned by the engine loop; pure; its time is the RunClock's. A batch is stuck while it waits for peers and
-// two looks at its progress are equal.
+// two looks at its progress are equal. Every report that one is stuck is a question, which the root answers: others move,
+// or it has warned; or it ends the session. Batches that move say so now and then, so that the root knows.
 class ProgressWatch {
  public:
   // Only a thread that waits for so long can be part of a deadlock.
   static constexpr Millis kBlockedFor{1000};
-  // So long after an overdue report, nobody above can be expected to decide.
+  // An answer that takes so long does not come: what does not move may be the root, or what leads to it.
   static constexpr Millis kAnswerLimit{3000};
 
-  struct Said {
-    wire::Wait wait;      // without `history`
-    bool is_new = false;  // not said before of this batch, or this tensor
-  };
+  // All without `history`.
   struct Findings {
-    std::vector<Said> waits;
-    std::optional<wire::Wait> forsaken;  // overdue, and no decision came
+    std::vector<wire::Wait> waits;       // to report
+    std::vector<wire::Wait> unanswered;  // the root would warn of them and does not; each once
+    std::optional<wire::Wait> forsaken;  // unanswered and overdue
   };
 
   ProgressWatch(int rank, const negotiation::StallOptions& options)
@@ -55,17 +54,29 @@ class ProgressWatch {
   // `seen`: the last decision that this rank has applied.
   Findings look(const std::vector<RunningBatch>& running, const std::optional<BlockedOn>& blocked, std::uint64_t seen,
                 TimePoint now);
+  // The root has judged what this rank has said of the batches of the set.
+  void answered(std::int32_t process_set);
   const negotiation::ProgressLimits& limits() const { return limits_; }
 
  private:
   struct Track {
+    std::int32_t process_set = 0;
     std::uint64_t turn = 0;
     collectives::PeerProgress progress;
-    TimePoint since;                  // of the last movement
-    std::optional<TimePoint> told_at;
-    bool told_overdue = false;
+    TimePoint since;          // of the last movement
+    TimePoint spoke_at;       // it said that it moves, or began
+    bool has_moved = false;   // after that
+    struct Stuck {
+      TimePoint told_at;
+      bool told_overdue = false;
+      std::optional<TimePoint> asked_at;  // the first report without an answer
+      bool warned = false;
+    };
+    std::optional<Stuck> stuck;  // reported
   };
   void look_at(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const;
+  void look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const;
+  wire::Wait moving(std::int32_t process_set) const;
   wire::Wait wait_of(const RunningBatch& batch, wire::Wait::Kind kind, Millis stuck) const;
 
   int rank_;

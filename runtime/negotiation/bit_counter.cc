@@ -90,6 +90,7 @@ struct BitCounter::Update {
     bits.forget(evict.bit);
     return Status::ok();
   }
+  Status operator()(const wire::WaitAnswer&) const { return Status::ok(); }
   Status operator()(const wire::SetDecision& decision) const {
     for (const auto& entry : decision.entries) {
       if (decision.kind == wire::SetChange::Kind::kRemove) {

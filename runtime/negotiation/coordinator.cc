@@ -226,6 +226,7 @@ std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
   }
   std::size_t room = wire::kMessageByteBudget;
   look_for_stalls(now);
+  for (const std::int32_t set : board.take_answers()) decision.items.emplace_back(wire::WaitAnswer{set});
   announce_evictions(decision.items);
   if (evicted.empty()) {  // a bit's eviction comes before its name's next response
     release_ready(now, room, decision);

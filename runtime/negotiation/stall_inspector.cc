@@ -8,6 +8,7 @@ namespace hvd::negotiation {
 namespace {
 
 constexpr std::size_t kRanksPerWarning = 64;
+constexpr Millis kLongest{60000};  // between two reports of one rank
 
 struct MissingRank {
   std::vector<std::string> names;
@@ -49,12 +50,16 @@ ProgressLimits progress_limits(const StallOptions& options) {
     limits.end = options.no_progress;
     limits.variable = "HOROVOD_GLOO_TIMEOUT_SECONDS";
   }
-  if (!options.enabled) return limits;
-  limits.warn = options.check_time;
-  if (options.shutdown_time.count() > 0 && (!limits.end || options.shutdown_time <= *limits.end)) {
-    limits.end = options.shutdown_time;
-    limits.variable = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+  if (options.enabled) {
+    limits.warn = options.check_time;
+    if (options.shutdown_time.count() > 0 && (!limits.end || options.shutdown_time <= *limits.end)) {
+      limits.end = options.shutdown_time;
+      limits.variable = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS";
+    }
   }
+  if (!limits.warn && !limits.end) return limits;
+  limits.stuck_every = std::min(limits.warn.value_or(kLongest), limits.end.value_or(2 * kLongest) / 2);
+  limits.moving_every = std::min(limits.stuck_every, kLongest) / 4;
   return limits;
 }
 

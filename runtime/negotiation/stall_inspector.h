@@ -22,6 +22,8 @@ struct StallOptions {
 struct ProgressLimits {
   std::optional<Millis> warn;  // then it is reported
   std::optional<Millis> end;   // then the session ends
+  Millis stuck_every{0};   // a rank repeats that it does not move; at least twice before `end`
+  Millis moving_every{0};  // a rank says that it moves; several times before either limit. 0: neither limit
   const char* variable = "";   // where `end` comes from
 };
 ProgressLimits progress_limits(const StallOptions& options);

@@ -71,44 +71,63 @@ WaitBoard::WaitBoard(int world_size, const StallOptions& options)
     : limits_(progress_limits(options)), enabled_(options.enabled), blocked_(world_size) {}
 
 void WaitBoard::add(const Wait& wait, TimePoint now) {
-  if (wait.kind == Wait::Kind::kSubmitted) {
-    if (wait.turn < blocked_at_) return;
-    if (wait.turn > blocked_at_) {
-      blocked_at_ = wait.turn;
-      blocked_.clear();
-      blocked_on_.clear();
-    }
-    for (const int rank : wait.ranks) blocked_.insert(rank);
-    const auto same = std::ranges::find_if(blocked_on_, [&](const Wait& other) { return other.same_wait(wait); });
-    if (same == blocked_on_.end()) {
-      blocked_on_.push_back(wait);
-    } else {
-      same->merge(wait);
-    }
-    return;
-  }
+  if (wait.kind == Wait::Kind::kSubmitted) return add_blocked(wait);
+  if (wait.kind == Wait::Kind::kMoving) return add_moving(wait, now);
   SetStuck& set = sets_[wait.process_set];
   forget_old(set, now);
+  for (const int rank : wait.ranks) set.moved.erase(rank);
   const auto [at, fresh] = set.turns.try_emplace(wait.turn, Stuck{wait, now, now});
   if (!fresh) at->second.wait.merge(wait);
   at->second.heard = now;
-  if (set.turns.begin()->first != set.warned_turn && !set.warn_at) set.warn_at = now + kGather;
+  if (!set.look_at) set.look_at = now + kGather;
   if (wait.kind == Wait::Kind::kOverdue && !set.end_at) set.end_at = now + kGather;
 }
 
-// A rank that still waits says so again once per check time.
+void WaitBoard::add_blocked(const Wait& wait) {
+  if (wait.turn < blocked_at_) return;
+  if (wait.turn > blocked_at_) {
+    blocked_at_ = wait.turn;
+    blocked_.clear();
+    blocked_on_.clear();
+  }
+  for (const int rank : wait.ranks) blocked_.insert(rank);
+  const auto same = std::ranges::find_if(blocked_on_, [&](const Wait& other) { return other.same_wait(wait); });
+  if (same == blocked_on_.end()) {
+    blocked_on_.push_back(wait);
+  } else {
+    same->merge(wait);
+  }
+}
+
+// What a rank said before it moved is void. Whom it waited for alone is not known any more when its report was merged with
+// others, so all reports of the set go; ranks that are still stuck repeat theirs.
+void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
+  SetStuck& set = sets_[wait.process_set];
+  for (const int rank : wait.ranks) set.moved[rank] = now;
+  const auto has_said = [&](const auto& turn) {
+    return std::ranges::any_of(wait.ranks, [&](int rank) { return std::ranges::binary_search(turn.second.wait.ranks, rank); });
+  };
+  if (std::ranges::none_of(set.turns, has_said)) return;
+  set.turns.clear();
+  set.look_at.reset();
+  set.end_at.reset();
+  answers_.push_back(wait.process_set);
+}
+
+// A rank that still waits says so again now and then.
 void WaitBoard::forget_old(SetStuck& set, TimePoint now) const {
-  const Millis life = limits_.warn.value_or(Millis(0)) + 3 * kGather;
+  const Millis life = limits_.stuck_every + 3 * kGather;
   std::erase_if(set.turns, [&](const auto& turn) { return now - turn.second.heard > life; });
+  std::erase_if(set.moved, [&](const auto& moved) { return now - moved.second > moving_life(); });
   if (!set.turns.empty()) return;
-  set.warn_at.reset();
+  set.look_at.reset();
   set.end_at.reset();
 }
 
 std::optional<TimePoint> WaitBoard::next_deadline() const {
   std::optional<TimePoint> next;
   for (const auto& [id, set] : sets_) {
-    for (const auto& due : {set.warn_at, set.end_at}) {
+    for (const auto& due : {set.look_at, set.end_at}) {
       if (due && (!next || *due < *next)) next = due;
     }
   }
@@ -122,20 +141,31 @@ Wait WaitBoard::merged(const SetStuck& set) {
   return all;
 }
 
+bool WaitBoard::take_moving(const SetStuck& set, TimePoint now, Wait& all) const {
+  const auto gone = std::erase_if(all.peers, [&](int peer) {
+    const auto moved = set.moved.find(peer);
+    return moved != set.moved.end() && now - moved->second <= moving_life();
+  });
+  return gone > 0 && silent_ranks(all).empty();
+}
+
 StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
   StallVerdict verdict;
   for (auto& [id, set] : sets_) {
     const bool ends = set.end_at && *set.end_at <= now;
-    const bool warns = set.warn_at && *set.warn_at <= now;
-    if (!ends && !warns) continue;
-    set.warn_at.reset();
+    if (!ends && !(set.look_at && *set.look_at <= now)) continue;
+    set.look_at.reset();
+    if (ends) set.end_at.reset();
+    Wait all = merged(set);
+    const bool all_move = take_moving(set, now, all);
+    if (!ends || all_move) answers_.push_back(id);
+    if (all_move) continue;
     if (ends) {
-      set.end_at.reset();
-      wire::Stop stop = *make_stall(merged(set), limits_).stop;
+      wire::Stop stop = *make_stall(all, limits_).stop;
       verdict.rank = stop.rank;
       verdict.shutdown = std::move(stop.message);
-    } else if (set.warned_turn != set.turns.begin()->first) {
-      verdict.warning += (verdict.warning.empty() ? "Stalled: " : "\nStalled: ") + stuck_text(merged(set));
+    } else if (limits_.warn && set.warned_turn != set.turns.begin()->first) {
+      verdict.warning += (verdict.warning.empty() ? "Stalled: " : "\nStalled: ") + stuck_text(all);
     }
     set.warned_turn = set.turns.begin()->first;
   }

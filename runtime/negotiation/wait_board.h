@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/negotiation/stall_inspector.h"
@@ -12,7 +14,8 @@
 namespace hvd::negotiation {
 
 // What ranks have said about their waiting (wire::Wait), and what follows from all of it: that a collective does not move
-// and because of whom, that it has to be given up, or that the job is in a deadlock. Owned by the coordinator; pure.
+// and because of whom, that it has to be given up, or that the job is in a deadlock. Nothing is wrong with a rank whose
+// peers move: it waits for its turn, however long that takes. Owned by the coordinator; pure.
 class WaitBoard {
  public:
   // Ranks that wait for the same collective say so at slightly different times.
@@ -27,6 +30,8 @@ class WaitBoard {
   // When look_at_collectives() has something to say.
   std::optional<TimePoint> next_deadline() const;
   StallVerdict look_at_collectives(TimePoint now);
+  // The sets whose ranks have an answer to come (wire::WaitAnswer), after a look.
+  std::vector<std::int32_t> take_answers() { return std::exchange(answers_, {}); }
 
   // Every rank waits for a tensor and has seen decision `sequence`, the last one; when nothing is ready to be released
   // either, nothing will ever be. False once that was told.
@@ -46,16 +51,24 @@ class WaitBoard {
   // The batches of one set: ranks that are done with one wait in the next.
   struct SetStuck {
     std::map<std::uint64_t, Stuck> turns;
-    std::optional<TimePoint> warn_at;
+    std::map<int, TimePoint> moved;  // by rank: when it last said so
+    std::optional<TimePoint> look_at;
     std::optional<TimePoint> end_at;
     std::uint64_t warned_turn = 0;  // 0: none
   };
+  void add_blocked(const wire::Wait& wait);
+  void add_moving(const wire::Wait& wait, TimePoint now);
   static wire::Wait merged(const SetStuck& set);
+  // Takes the peers that move out of `all`. True when all that others wait for in the end move.
+  bool take_moving(const SetStuck& set, TimePoint now, wire::Wait& all) const;
   void forget_old(SetStuck& set, TimePoint now) const;
+  // A rank that moves looks at it twice a second, and says so again before this is over.
+  Millis moving_life() const { return 2 * std::max(limits_.moving_every, Millis(500)) + kGather / 2; }
 
   const ProgressLimits limits_;
   const bool enabled_;
   std::map<std::int32_t, SetStuck> sets_;
+  std::vector<std::int32_t> answers_;
 
   // Waits for tensors, of those ranks that have seen decision `blocked_at_`; older ones mean nothing.
   std::uint64_t blocked_at_ = 0;

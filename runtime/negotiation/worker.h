@@ -50,6 +50,7 @@ struct WorkerOutput {
   std::vector<std::int32_t> released;
   std::vector<wire::SetDecision> set_decisions;
   std::vector<FailedOp> failed;  // dropped because of `stop` or because their set was removed
+  std::vector<std::int32_t> answered_sets;  // wire::WaitAnswer
   std::vector<topology::ProcessSet> removed_sets;  // `ready` may hold operations of them: those run before the set goes
   wire::FusionLimits limits;
   std::optional<wire::Stop> stop;
@@ -138,6 +139,7 @@ class Worker {
   Status apply(const wire::CacheHit& hit, WorkerOutput& out);
   Status apply(const wire::Evict& evict, WorkerOutput& out);
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
+  Status apply(const wire::WaitAnswer& answer, WorkerOutput& out);
   void stop_waiting(Pending& pending);
   void leave_bit(SetState& set, Pending& pending);
   // `why` gets the name of what fails.

@@ -172,4 +172,9 @@ Status Worker::apply(const wire::SetDecision& decision, WorkerOutput& out) {
   return Status::ok();
 }
 
+Status Worker::apply(const wire::WaitAnswer& answer, WorkerOutput& out) {
+  out.answered_sets.push_back(answer.process_set);
+  return Status::ok();
+}
+
 }  // namespace hvd::negotiation

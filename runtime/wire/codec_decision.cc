@@ -10,8 +10,8 @@ namespace {
 using namespace fields;
 
 // Tags of the parts of a decision; consecutive hits (or evictions) of consecutive bits are one part.
-enum class PartTag : std::uint8_t { kResponse = 0, kHits = 1, kEvicts = 2, kSetDecision = 3 };
-constexpr std::size_t kMinPartBytes = 10;
+enum class PartTag : std::uint8_t { kResponse = 0, kHits = 1, kEvicts = 2, kSetDecision = 3, kWaitAnswer = 4 };
+constexpr std::size_t kMinPartBytes = 5;
 
 void put_limits(ByteWriter& out, const FusionLimits& limits) {
   out.put(limits.threshold);
@@ -62,7 +62,7 @@ SetDecision get_set_decision(ByteReader& in) {
 
 // The parts in which a decision's items are written.
 struct Part {
-  const DecisionItem* item = nullptr;  // a response or a set decision, else null
+  const DecisionItem* item = nullptr;  // null: a run of bits
   PartTag tag = PartTag::kResponse;
   Run run;
 };
@@ -84,7 +84,9 @@ std::vector<Part> make_parts(const std::vector<DecisionItem>& items) {
     } else if (const auto* evict = std::get_if<Evict>(&item)) {
       add_bit(parts, PartTag::kEvicts, *evict);
     } else {
-      parts.push_back({&item, std::holds_alternative<Response>(item) ? PartTag::kResponse : PartTag::kSetDecision, {}});
+      const bool is_response = std::holds_alternative<Response>(item);
+      const bool is_answer = std::holds_alternative<WaitAnswer>(item);
+      parts.push_back({&item, is_response ? PartTag::kResponse : is_answer ? PartTag::kWaitAnswer : PartTag::kSetDecision, {}});
     }
   }
   return parts;
@@ -95,6 +97,7 @@ void put_part(ByteWriter& out, const Part& part) {
   switch (part.tag) {
     case PartTag::kResponse: return put_response(out, std::get<Response>(*part.item));
     case PartTag::kSetDecision: return put_set_decision(out, std::get<SetDecision>(*part.item));
+    case PartTag::kWaitAnswer: return out.put(std::get<WaitAnswer>(*part.item).process_set);
     case PartTag::kHits:
     case PartTag::kEvicts: return put_run(out, part.run);
   }
@@ -106,7 +109,7 @@ DecisionItem bit_item(PartTag tag, std::uint64_t number) {
 }
 
 void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
-  const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kSetDecision), "part of a decision");
+  const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kWaitAnswer), "part of a decision");
   const std::size_t room = kMaxItems - items.size();
   if (room == 0) in.fail("more than " + std::to_string(kMaxItems) + " items");
   if (in.failed()) return;
@@ -114,6 +117,8 @@ void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
     items.emplace_back(get_response(in));
   } else if (tag == PartTag::kSetDecision) {
     items.emplace_back(get_set_decision(in));
+  } else if (tag == PartTag::kWaitAnswer) {
+    items.emplace_back(WaitAnswer{get_process_set(in)});
   } else {
     const Run run = get_run(in, room);
     // One form for one meaning: a run that continues the one before belongs to it.

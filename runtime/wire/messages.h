@@ -104,6 +104,7 @@ struct Wait {
     kSubmitted = 0,  // a thread of each rank waits for a tensor that no decision has released
     kRunning = 1,    // a released collective has made no progress for the stall check time
     kOverdue = 2,    // the same, for so long that the session has to end
+    kMoving = 3,     // a released collective of this set has moved; nothing but the set and `ranks` is given
   };
   Kind kind = Kind::kSubmitted;
   std::int32_t process_set = kGlobalProcessSet;
@@ -116,6 +117,7 @@ struct Wait {
   std::vector<int> peers;     // running: without whom it does not go on; ascending
   std::string history;        // running: the last operations of one of `ranks`, which it names
 
+  bool says_stuck() const { return kind == Kind::kRunning || kind == Kind::kOverdue; }
   bool same_wait(const Wait& other) const {
     return kind == other.kind && process_set == other.process_set && turn == other.turn && name == other.name;
   }
@@ -205,7 +207,13 @@ struct SetDecision {
   bool operator==(const SetDecision&) const = default;
 };
 
-using DecisionItem = std::variant<Response, CacheHit, Evict, SetDecision>;
+// The root has judged what ranks said of collectives that do not move in this set: they go on waiting.
+struct WaitAnswer {
+  std::int32_t process_set = kGlobalProcessSet;
+  bool operator==(const WaitAnswer&) const = default;
+};
+
+using DecisionItem = std::variant<Response, CacheHit, Evict, SetDecision, WaitAnswer>;
 
 // Travels with every decision, so that ranks cannot disagree on how the items are fused.
 struct FusionLimits {

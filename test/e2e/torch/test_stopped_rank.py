@@ -54,6 +54,49 @@ def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horov
     assert len(warnings) == 1, job.text
 
 
+WAITS_ITS_TURN = """
+import pathlib, time
+
+# The block of rank 2 goes to rank 0, and from there to rank 1, which hears nothing meanwhile. Rank 0 is slow
+# at first: three times a second it gets two milliseconds of processor time.
+pid = hvd.broadcast_object(os.getpid(), 0)
+done = threading.Event()
+def processor_time():
+    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
+def slow_down():
+    for _ in range(15):
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(pid, signal.SIGCONT)
+        start = processor_time()
+        while processor_time() - start < 0.002 and not done.wait(0.001):
+            pass
+slower = threading.Thread(target=slow_down)
+rows = 48_000_000 if hvd.rank() == 2 else 1
+mine = torch.full((rows,), float(hvd.rank()))
+hvd.barrier()
+if hvd.rank() == 1:
+    slower.start()
+start = time.monotonic()
+total = hvd.allgather(mine, name="uneven")
+took = time.monotonic() - start
+if hvd.rank() == 1:
+    done.set()
+    slower.join()
+print("got", total.shape[0], total[1].item(), "slow" if took > 4 else f"too fast to show anything: {took} s", flush=True)
+"""
+
+
+def test_a_rank_that_waits_for_its_turn_is_not_stuck(horovodrun: Any, tmp_path: Path) -> None:
+    script = tmp_path / "turn.py"
+    script.write_text(START + WAITS_ITS_TURN)
+    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
+    job = horovodrun(3, str(script), env=limits, deadline_s=90)
+    assert job.code == 0, job.text
+    assert job.out.count("got 48000002 1.0 slow") == 3, job.text
+    assert "Stalled" not in job.err, job.text
+
+
 def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "different.py"
     script.write_text(START + DIFFERENT)

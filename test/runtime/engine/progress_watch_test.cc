@@ -14,6 +14,7 @@ struct Watched {
   RunningBatch batch;
   std::optional<BlockedOn> blocked{};
   std::uint64_t seen = 1;
+  bool answers = true;  // the root
   TimePoint now{std::chrono::hours(1)};
 
   explicit Watched(const negotiation::StallOptions& options) : watch(3, options) {
@@ -29,39 +30,56 @@ struct Watched {
     for (const TimePoint end = now + span; now < end;) {
       now += period;
       const auto found = watch.look({batch}, blocked, seen, clock.read(now));
-      for (const auto& [wait, is_new] : found.waits) text += word(wait) + (is_new ? " " : "+ ");
+      for (const Wait& wait : found.waits) text += word(wait) + " ";
+      for (const Wait& wait : found.unanswered) text += "alone:" + std::to_string(wait.millis / 1000) + " ";
+      if (answers) watch.answered(batch.process_set);
       if (found.forsaken) text += "forsaken ";
     }
     return text;
   }
   static std::string word(const Wait& wait) {
+    if (wait.kind == Wait::Kind::kMoving) return "moving";
     if (wait.kind == Wait::Kind::kSubmitted) return "blocked:" + wait.name + "@" + std::to_string(wait.turn);
     return (wait.kind == Wait::Kind::kRunning ? "stuck:" : "overdue:") + std::to_string(wait.millis / 1000);
   }
 };
 
-TEST_CASE("A collective that waits and does not move is reported, then overdue, then forsaken", "[engine]") {
+TEST_CASE("A collective that does not move is reported, then overdue, until it moves", "[engine]") {
   Watched job({.check_time = Millis(2000), .shutdown_time = Millis(5000)});
   CHECK(job.said(Millis(2000)) == "");
   CHECK(job.said(Millis(2000)) == "stuck:2 ");
-  CHECK(job.said(Millis(2000)) == "stuck:4+ overdue:5+ ");
+  CHECK(job.said(Millis(2000)) == "stuck:4 overdue:5 ");
+  CHECK(job.said(Millis(60000)).ends_with("overdue:65 "));  // the root answers: others move
   job.batch.progress.moved++;
-  CHECK(job.said(Millis(2000)) == "");
+  CHECK(job.said(Millis(2000)) == "moving ");
   job.batch.turn++;
-  job.batch.progress.waits_for.clear();  // busy by itself, or a peer's turn
-  CHECK(job.said(Millis(20000)) == "");
+  job.batch.progress.waits_for.clear();  // at work by itself
+  CHECK(job.said(Millis(20000)) == "moving ");
   job.batch.progress.waits_for = {1};
-  CHECK(job.said(Millis(7500)) == "stuck:2 stuck:4+ overdue:5+ overdue:7+ ");
-  CHECK(job.said(Millis(1000)) == "forsaken ");
+  CHECK(job.said(Millis(3000)) == "moving stuck:2 ");
+  job.batch.context_id++;  // that batch has ended
+  CHECK(job.said(Millis(500)) == "moving ");
+}
+
+TEST_CASE("A rank whose reports nobody answers warns in its own log and ends by itself", "[engine]") {
+  Watched job({.check_time = Millis(2000), .shutdown_time = Millis(7000)});
+  job.answers = false;
+  CHECK(job.said(Millis(7000)) == "stuck:2 stuck:4 alone:5 stuck:6 ");
+  CHECK(job.said(Millis(500)) == "overdue:7 forsaken ");
+  Watched late({.check_time = Millis(2000), .shutdown_time = Millis(5000)});
+  CHECK(late.said(Millis(4500)) == "stuck:2 stuck:4 ");
+  late.answers = false;
+  CHECK(late.said(Millis(3500)) == "overdue:5 overdue:7 ");
+  CHECK(late.said(Millis(500)) == "alone:8 forsaken ");
 }
 
 TEST_CASE("A link that moves a byte now and then is healthy, and a stopped process does not blame its peers", "[engine]") {
   Watched job({.check_time = Millis(2000), .shutdown_time = Millis(5000)});
   for (int i = 0; i < 20; ++i) {
-    CHECK(job.said(Millis(1500)) == "");
+    CHECK(job.said(Millis(1500)) == (i == 0 ? "" : "moving "));
     ++job.batch.progress.moved;
   }
-  CHECK(job.said(Millis(1500)) == "");
+  CHECK(job.said(Millis(1500)) == "moving ");
   CHECK(job.said(Millis(60000), Millis(60000)) == "");  // one look, a minute late
   CHECK(job.said(Millis(1000)) == "stuck:2 ");
 }
@@ -69,7 +87,7 @@ TEST_CASE("A link that moves a byte now and then is healthy, and a stopped proce
 TEST_CASE("The limit of a connection ends a collective without the stall check, and 0 never does", "[engine]") {
   Watched alone({.enabled = false, .shutdown_time = Millis(0), .no_progress = Millis(3000)});
   alone.blocked = {0, OpType::kAllreduce, "y"};
-  CHECK(alone.said(Millis(5000)) == "overdue:3 ");
+  CHECK(alone.said(Millis(5000)) == "overdue:3 overdue:4 ");
   Watched never({.enabled = false, .no_progress = Millis(0)});
   CHECK(never.said(Millis(3600 * 1000)) == "");
 }

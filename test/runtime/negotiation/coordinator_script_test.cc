@@ -92,6 +92,9 @@ struct ItemPrinter {
     if (d.error != StatusCode::kOk) text += "\n    " + Status(d.error, d.error_message).to_string();
     return text + "\n";
   }
+  std::string operator()(const wire::WaitAnswer& answer) const {
+    return "  answer set=" + std::to_string(answer.process_set) + "\n";
+  }
   static std::string joined(const wire::Response& r) { return r.joined.empty() ? "" : " joined=" + list(r.joined); }
 };
 
@@ -168,11 +171,12 @@ class Script {
     return status.is_ok() ? "" : status.to_string() + "\n";
   }
 
-  // wait rank=0 blocked|running|overdue name=a turn=1 peers=1,2 ms=1000
+  // wait rank=0 blocked|running|overdue|moving name=a turn=1 peers=1,2 ms=1000
   static wire::Wait wait(const GoldenCommand& c, int rank) {
     wire::Wait wait;
     const std::string& kind = c.words.at(0);
     wait.kind = kind == "blocked"   ? wire::Wait::Kind::kSubmitted
+                : kind == "moving"  ? wire::Wait::Kind::kMoving
                 : kind == "running" ? wire::Wait::Kind::kRunning
                                     : wire::Wait::Kind::kOverdue;
     wait.process_set = static_cast<std::int32_t>(c.number("set", 0));
