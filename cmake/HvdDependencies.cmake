@@ -29,6 +29,6 @@ target_link_libraries(hvd_third_party_uv INTERFACE
 hvd_import_static(crypto openssl/evp.h libcrypto.a dl pthread)
 hvd_import_static(yaml yaml-cpp/yaml.h libyaml-cpp.a)
 hvd_import_static(gloo gloo/context.h gloo)
-hvd_import_headers(boost boost/beast.hpp)
+hvd_import_headers(boost boost/asio.hpp)
 hvd_import_headers(spdlog spdlog/spdlog.h)
 hvd_import_headers(json nlohmann/json.hpp)

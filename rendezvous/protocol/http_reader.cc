@@ -1,37 +1,22 @@
 #include "rendezvous/protocol/http_reader.h"
 
-// Boost 1.74 uses std::exchange without including <utility>, so that goes first.
-// clang-format off
-#include <utility>
-#include <boost/asio/buffer.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/parser.hpp>
-// clang-format on
-
 #include <algorithm>
+#include <charconv>
 
 #include "rendezvous/protocol/limits.h"
 
 namespace hvd::rendezvous {
 namespace {
 
-namespace http = boost::beast::http;
+constexpr std::string_view kVersion = "HTTP/1.1";
 
-std::string to_string(boost::beast::string_view text) { return {text.data(), text.size()}; }
-
-// Lets Beast read a complete head. The body is not its business: HttpHead has checked the length.
-template <typename Parser>
-std::optional<HttpProblem> parse(Parser& parser, const std::string& head) {
-  boost::beast::error_code error;
-  parser.header_limit(kMaxHeadBytes + 1);
-  parser.body_limit(kMaxBodyBytes);
-  parser.skip(true);
-  const std::size_t used = parser.put(boost::asio::buffer(head), error);
-  if (error) return HttpProblem{400, error.message()};
-  if (!parser.is_header_done() || used != head.size())
-    return HttpProblem{400, "an incomplete head"};
-  if (parser.get().version() != 11) return HttpProblem{505, "only HTTP/1.1 is spoken here"};
-  return std::nullopt;
+std::optional<HttpProblem> check_version(std::string_view text) {
+  if (text == kVersion) return std::nullopt;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool is_version = text.size() == kVersion.size() && text.starts_with("HTTP/") && is_digit(text[5]) &&
+                          text[6] == '.' && is_digit(text[7]);
+  if (is_version) return HttpProblem{505, "only HTTP/1.1 is spoken here"};
+  return HttpProblem{400, "a start line without a version of HTTP"};
 }
 
 }  // namespace
@@ -57,17 +42,24 @@ std::size_t HttpReader::feed(ByteSpan bytes) {
 }
 
 std::optional<HttpProblem> RequestReader::parse_head(const HttpHead& head) {
-  http::request_parser<http::empty_body> parser;
-  if (auto problem = parse(parser, head.text())) return problem;
-  const auto& message = parser.get();
-  request_.method = to_string(message.method_string());
-  request_.target = to_string(message.target());
-  request_.authorization = to_string(message[http::field::authorization]);
+  // method SP target SP version
+  const std::string_view line = head.start_line();
+  const std::size_t first = std::min(line.find(' '), line.size());
+  const std::size_t last = line.rfind(' ');
+  if (first >= last || last == std::string_view::npos)
+    return HttpProblem{400, "a start line that is not method, target and version"};
+  request_.method = line.substr(0, first);
+  request_.target = line.substr(first + 1, last - first - 1);
+  request_.authorization = head.value("Authorization");
+  if (!is_http_token(request_.method)) return HttpProblem{400, "a method that is no token"};
+  const bool visible = std::ranges::all_of(request_.target, [](char c) { return c > ' ' && c < 0x7f; });
+  if (request_.target.empty() || !visible) return HttpProblem{400, "a target that is not visible ASCII"};
+  if (auto problem = check_version(line.substr(last + 1))) return problem;
   if (request_.target.size() > kMaxTargetBytes) {
     return HttpProblem{414, "a target of more than " + std::to_string(kMaxTargetBytes) + " bytes"};
   }
-  if (message.count(http::field::host) != 1) return HttpProblem{400, "not exactly one Host"};
-  if (message.count(http::field::authorization) > 1)
+  if (head.count("Host") != 1) return HttpProblem{400, "not exactly one Host"};
+  if (head.count("Authorization") > 1)
     return HttpProblem{400, "more than one Authorization"};
   const bool has_body = request_.method == "PUT" || request_.method == "POST";
   if (has_body && !head.content_length())
@@ -84,13 +76,14 @@ HttpRequest RequestReader::take() {
 }
 
 std::optional<HttpProblem> ResponseReader::parse_head(const HttpHead& head) {
-  http::response_parser<http::empty_body> parser;
-  if (auto problem = parse(parser, head.text())) return problem;
-  const auto& message = parser.get();
-  response_.status = static_cast<int>(message.result_int());
-  response_.signature =
-      to_string(message[boost::beast::string_view(kSignatureField.data(), kSignatureField.size())]);
-  response_.close = !message.keep_alive();
+  // version SP three digits SP reason; HttpHead has seen to the version.
+  const std::string_view line = head.start_line().substr(kVersion.size() + 1);
+  const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), response_.status);
+  if (error != std::errc() || end != line.data() + 3 || line.size() < 4 || line[3] != ' ')
+    return HttpProblem{400, "a start line without a status of three digits"};
+  if (head.count(kSignatureField) > 1) return HttpProblem{400, "more than one signature"};
+  response_.signature = head.value(kSignatureField);
+  response_.close = head.has_word("Connection", "close");
   if (!head.content_length()) return HttpProblem{400, "a response without Content-Length"};
   if (response_.status < 200) return HttpProblem{400, "an interim response"};
   return std::nullopt;

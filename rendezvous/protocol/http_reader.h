@@ -18,7 +18,7 @@ class HttpReader {
   // problem.
   std::size_t feed(ByteSpan bytes);
 
-  bool started() const { return head_.done() || !head_.text().empty() || problem_; }
+  bool started() const { return head_.started(); }
   bool head_done() const { return head_.done(); }
   // Of the body, as the head has it. Requires: head_done() and no problem.
   std::size_t body_size() const { return body_size_; }

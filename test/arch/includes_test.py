@@ -65,7 +65,7 @@ CONFINED = {
     r"\bsetenv\s*\(": [],
     r"sleep_for|\busleep\s*\(|\bnanosleep\s*\(|[^_a-z]sleep\s*\(": [],
     r"#include <gloo/": ["runtime/transport", "runtime/collectives/gloo"],
-    r"#include <boost/": ["rendezvous"],
+    r"#include <boost/": ["rendezvous/server"],
     r"#include <openssl/": ["runtime/crypto"],
     r"#include <spdlog/": ["runtime/base/log.cc"],
     r"#include <yaml-cpp/": ["launcher/cli"],

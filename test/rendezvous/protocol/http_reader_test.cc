@@ -84,6 +84,10 @@ TEST_CASE("Heads on which parsers disagree are refused", "[unit][http]") {
   CHECK(with_field(std::string("Content-Length: 0\r\nA: b\0c", 25)) == 400);
   CHECK(with_field("Content-Length: 0\r\nno colon") == 400);
   CHECK(with_field("Content-Length: 0\r\n: empty") == 400);
+  CHECK(with_field("Content-Length: 0\r\nA(b): c") == 400);
+  CHECK(with_field("Content-Length: 0\r\nA\tb: c") == 400);
+  CHECK(with_field("Content-Length: 0\r\n\xc3\xa4: c") == 400);
+  CHECK(with_field("Content-Length: 0\r\nA: \xc3\xa4 \"x\", y=z\r\nb:") == 0);
   CHECK(with_field("Content-Length: 0\r\nHost: y") == 400);
   CHECK(with_field("Content-Length: 0\r\nAuthorization: a\r\nAuthorization: b") == 400);
   CHECK(with_field("Transfer-Encoding: chunked") == 501);
@@ -97,7 +101,13 @@ TEST_CASE("Start lines that are not HTTP/1.1 are refused", "[unit][http]") {
   const auto line = [](const std::string& text) { return status_of(text + "\r\nHost: x\r\n\r\n"); };
   CHECK(line("GET / HTTP/1.1") == 0);
   CHECK(line("GET / HTTP/1.0") == 505);
-  CHECK(line("GET / HTTP/2.0") != 0);
+  CHECK(line("GET / HTTP/2.0") == 505);
+  CHECK(line("GET / http/1.1") == 400);
+  CHECK(line("GET / HTTP/1.10") == 400);
+  CHECK(line("GE(T / HTTP/1.1") == 400);
+  CHECK(line("GET HTTP/1.1") == 400);
+  CHECK(line("GET /\xc3\xa4 HTTP/1.1") == 400);
+  CHECK(line("PURGE * HTTP/1.1") == 0);  // a method and a target; what they mean is the routes' business
   CHECK(line("GET /") == 400);
   CHECK(line("GET  / HTTP/1.1") == 400);
   CHECK(line("GET / HTTP/1.1 ") == 400);
@@ -134,6 +144,20 @@ TEST_CASE("Limits on a message hold to the byte", "[unit][http]") {
   CHECK(with_field("Content-Length: " + std::to_string(kMaxBodyBytes + 1)) == 413);
 }
 
+TEST_CASE("A response says whether the server closes after it", "[unit][http]") {
+  const auto closes = [](const std::string& field) {
+    ResponseReader reader;
+    reader.feed(as_bytes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n" + field + "\r\n"));
+    REQUIRE(reader.done());
+    return reader.take().close;
+  };
+  CHECK_FALSE(closes(""));
+  CHECK_FALSE(closes("Connection: keep-alive\r\n"));
+  CHECK_FALSE(closes("Connection: closed\r\n"));
+  CHECK(closes("connection: keep-alive, Close\r\n"));
+  CHECK(closes("Connection: keep-alive\r\nConnection:close\r\n"));
+}
+
 TEST_CASE("Responses that are not ours are refused", "[unit][http]") {
   const auto bad = [](std::string_view text) {
     ResponseReader reader;
@@ -147,5 +171,9 @@ TEST_CASE("Responses that are not ours are refused", "[unit][http]") {
   CHECK(bad("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"));
   CHECK(bad("HTTP/1.1 200 OK\r\nContent-Length: 2000000\r\n\r\n"));
   CHECK(bad("SSH-2.0-OpenSSH\r\n\r\n"));
+  CHECK(bad("HTTP/1.1 20x OK\r\nContent-Length: 0\r\n\r\n"));
+  CHECK(bad("HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n"));
+  CHECK(bad("HTTP/1.1 -20 OK\r\nContent-Length: 0\r\n\r\n"));
+  CHECK(bad("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nHVD-Signature: a\r\nhvd-signature: b\r\n\r\n"));
   CHECK_FALSE(bad("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
 }
