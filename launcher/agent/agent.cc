@@ -62,7 +62,8 @@ Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
                                   .on_error = [this](const Status&) { lease_lost(); }});
   auto input = PipeReader::open(loop, std::move(from_launcher),
                                 {.on_data = [this](ByteSpan bytes) { received(bytes); },
-                                 .on_end = [this] { lease_lost(); }});
+                                 .on_end = [this] { lease_lost(); }},
+                                true);  // the secret comes here
   if (output.is_ok() && input.is_ok()) {
     output_ = std::move(output).value();
     input_ = std::move(input).value();

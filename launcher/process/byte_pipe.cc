@@ -20,8 +20,8 @@ uv_stream_t* stream(const UvHandle<uv_pipe_t>& handle) { return reinterpret_cast
 
 }  // namespace
 
-Result<std::unique_ptr<PipeReader>> PipeReader::open(MainLoop& loop, Fd fd, Callbacks callbacks) {
-  std::unique_ptr<PipeReader> reader(new PipeReader(std::move(callbacks)));
+Result<std::unique_ptr<PipeReader>> PipeReader::open(MainLoop& loop, Fd fd, Callbacks callbacks, bool wipe) {
+  std::unique_ptr<PipeReader> reader(new PipeReader(std::move(callbacks), wipe));
   HVD_RETURN_IF_ERROR(open_pipe(loop, std::move(fd), reader.get(), reader->handle_));
   reader->start();
   return reader;
@@ -43,6 +43,7 @@ void PipeReader::start() {
 void PipeReader::received(ssize_t size) {
   if (size > 0) {
     callbacks_.on_data({reinterpret_cast<const std::uint8_t*>(buffer_.data()), static_cast<std::size_t>(size)});
+    if (wipe_) explicit_bzero(buffer_.data(), static_cast<std::size_t>(size));
   } else if (size < 0 && !ended_) {
     const auto callback = std::move(callbacks_.on_end);
     close();
@@ -68,9 +69,16 @@ void PipeReader::close() {
 }
 
 struct PipeWriter::Request {
-  uv_write_t raw;
+  Request(Bytes content, bool is_wiped) : bytes(std::move(content)), wipe(is_wiped) {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+  ~Request() {
+    if (wipe && !bytes.empty()) explicit_bzero(bytes.data(), bytes.size());
+  }
+
+  uv_write_t raw{};
   Bytes bytes;
-  bool wipe;
+  const bool wipe;
 };
 
 Result<std::unique_ptr<PipeWriter>> PipeWriter::open(MainLoop& loop, Fd fd, Callbacks callbacks) {
@@ -80,14 +88,13 @@ Result<std::unique_ptr<PipeWriter>> PipeWriter::open(MainLoop& loop, Fd fd, Call
 }
 
 void PipeWriter::write(Bytes bytes, bool wipe) {
+  auto request = std::make_unique<Request>(std::move(bytes), wipe);
   if (broken_ || !handle_) return;
-  auto request = std::make_unique<Request>(Request{.raw = {}, .bytes = std::move(bytes), .wipe = wipe});
   request->raw.data = request.get();
   const uv_buf_t buffer = uv_buf_init(reinterpret_cast<char*>(request->bytes.data()),
                                       static_cast<unsigned>(request->bytes.size()));
   const int rc = uv_write(&request->raw, stream(handle_), &buffer, 1, [](uv_write_t* raw, int status) {
     const std::unique_ptr<Request> done(static_cast<Request*>(raw->data));
-    if (done->wipe) explicit_bzero(done->bytes.data(), done->bytes.size());
     if (auto* self = static_cast<PipeWriter*>(raw->handle->data)) self->finished(status);
   });
   if (rc == 0) {

@@ -19,8 +19,8 @@ class PipeReader {
     std::function<void()> on_end;  // once: end of file, or an error, which for a pipe means the same
   };
 
-  // Takes the descriptor. Reading starts at once.
-  static Result<std::unique_ptr<PipeReader>> open(MainLoop& loop, Fd fd, Callbacks callbacks);
+  // Takes the descriptor. Reading starts at once. With `wipe` the bytes are erased from our memory once on_data had them.
+  static Result<std::unique_ptr<PipeReader>> open(MainLoop& loop, Fd fd, Callbacks callbacks, bool wipe = false);
 
   // While paused the writer at the other end fills its pipe and then waits.
   void pause();
@@ -32,13 +32,14 @@ class PipeReader {
  private:
   static constexpr std::size_t kChunk = std::size_t{64} * 1024;
 
-  explicit PipeReader(Callbacks callbacks) : callbacks_(std::move(callbacks)), buffer_(kChunk) {}
+  PipeReader(Callbacks callbacks, bool wipe) : callbacks_(std::move(callbacks)), buffer_(kChunk), wipe_(wipe) {}
   void start();
   void received(ssize_t size);
 
   UvHandle<uv_pipe_t> handle_;
   Callbacks callbacks_;
   std::vector<char> buffer_;
+  const bool wipe_;
   bool ended_ = false;
   bool paused_ = false;
 };
@@ -54,7 +55,7 @@ class PipeWriter {
 
   static Result<std::unique_ptr<PipeWriter>> open(MainLoop& loop, Fd fd, Callbacks callbacks);
 
-  // With `wipe` the bytes are erased from our memory once they are written.
+  // With `wipe` the bytes are erased from our memory once they are written, or never will be.
   void write(Bytes bytes, bool wipe = false);
   std::size_t queued() const;
   bool broken() const { return broken_; }

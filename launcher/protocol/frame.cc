@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 namespace hvd::launcher {
 namespace {
@@ -34,6 +36,7 @@ Status check_header(std::uint32_t size, std::uint8_t version, std::uint8_t type,
 
 Bytes encode_frame(FrameType type, std::uint32_t agent, ByteSpan payload) {
   ByteWriter out;
+  out.reserve(kFrameHeaderBytes + payload.size());
   out.put(static_cast<std::uint32_t>(payload.size()));
   out.put(kAgentProtocolVersion);
   out.put(static_cast<std::uint8_t>(type));
@@ -41,6 +44,22 @@ Bytes encode_frame(FrameType type, std::uint32_t agent, ByteSpan payload) {
   out.put(agent);
   out.put_raw(payload);
   return out.take();
+}
+
+void FrameDecoder::feed(ByteSpan bytes) {
+  const std::size_t size = buffer_.size() + bytes.size();
+  if (size > buffer_.capacity()) move_to(std::max(size, 2 * buffer_.capacity()));
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+// What is left to hand out goes to other memory; where it was is erased.
+void FrameDecoder::move_to(std::size_t capacity) {
+  Bytes other;
+  other.reserve(capacity);
+  other.assign(buffer_.begin() + static_cast<std::ptrdiff_t>(at_), buffer_.end());
+  if (!buffer_.empty()) explicit_bzero(buffer_.data(), buffer_.size());
+  buffer_ = std::move(other);
+  at_ = 0;
 }
 
 Result<std::optional<Frame>> FrameDecoder::next() {
@@ -60,9 +79,11 @@ Result<std::optional<Frame>> FrameDecoder::next() {
   Frame frame{static_cast<FrameType>(type), agent, Bytes(payload.begin(), payload.end())};
   explicit_bzero(buffer_.data() + at_, kFrameHeaderBytes + size);
   at_ += kFrameHeaderBytes + size;
-  if (at_ == buffer_.size() || at_ > kMaxOtherBytes) {
-    buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(at_));
+  if (at_ == buffer_.size()) {
+    buffer_.clear();
     at_ = 0;
+  } else if (at_ > kMaxOtherBytes) {
+    move_to(buffer_.capacity());
   }
   return std::optional<Frame>(std::move(frame));
 }

@@ -45,17 +45,19 @@ struct Frame {
 Bytes encode_frame(FrameType type, std::uint32_t agent, ByteSpan payload);
 
 // Cuts a stream of bytes into frames. A wrong version, an unknown type or a size over the type's limit is an error, and
-// every later call returns it: there is no way to find the next frame. Bytes that have been handed out are erased from
-// its memory. Externally synchronised.
+// every later call returns it: there is no way to find the next frame. Bytes that have been handed out, or moved, are
+// erased where they were. Externally synchronised.
 class FrameDecoder {
  public:
-  void feed(ByteSpan bytes) { buffer_.insert(buffer_.end(), bytes.begin(), bytes.end()); }
+  void feed(ByteSpan bytes);
   // The next complete frame; nullopt when more bytes are needed.
   Result<std::optional<Frame>> next();
   // True when the stream may end here.
   bool at_boundary() const { return at_ == buffer_.size(); }
 
  private:
+  void move_to(std::size_t capacity);
+
   Bytes buffer_;
   std::size_t at_ = 0;
   Status error_;

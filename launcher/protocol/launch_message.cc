@@ -58,11 +58,9 @@ void check_launch(const LaunchMessage& message, ByteReader& in) {
   }
 }
 
-}  // namespace
-
-Bytes encode(const LaunchMessage& message) {
+// All but the secret.
+Bytes encode_rest(const LaunchMessage& message) {
   ByteWriter out;
-  out.put_bytes(message.secret.bytes());
   out.put_string(message.hostname);
   out.put_string(message.cwd);
   out.put(static_cast<std::uint32_t>(message.env.size()));
@@ -78,6 +76,17 @@ Bytes encode(const LaunchMessage& message) {
   out.put(message.ignored_signals);
   out.put(static_cast<std::uint32_t>(message.input_ranks.size()));
   for (const std::int32_t rank : message.input_ranks) out.put(rank);
+  return out.take();
+}
+
+}  // namespace
+
+Bytes encode(const LaunchMessage& message) {
+  const Bytes rest = encode_rest(message);
+  ByteWriter out;
+  out.reserve(sizeof(std::uint32_t) + crypto::kSecretSize + rest.size());  // bytes that grow leave a copy behind
+  out.put_bytes(message.secret.bytes());
+  out.put_raw(rest);
   return out.take();
 }
 

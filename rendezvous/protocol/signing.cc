@@ -61,9 +61,7 @@ std::optional<Authorization> parse_authorization(std::string_view text) {
 crypto::Secret session_key(const crypto::Secret& store_key, ByteSpan session_request_body,
                            const Nonce& server_nonce) {
   const crypto::Digest body = crypto::sha256(session_request_body);
-  const crypto::Digest key =
-      crypto::hmac_sha256(store_key, {as_bytes("HVD1 session"), body, server_nonce});
-  return crypto::Secret::from_bytes(key).value();
+  return store_key.derive({as_bytes("HVD1 session"), body, server_nonce});
 }
 
 crypto::Digest request_mac(const crypto::Secret& key, const HttpRequest& request,

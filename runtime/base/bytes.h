@@ -25,6 +25,8 @@ inline std::string_view as_text(ByteSpan bytes) {
 // Appends little-endian values to a byte vector. Strings and byte strings are u32 length + content.
 class ByteWriter {
  public:
+  // So much will be written: without it the bytes grow on the way, and are copied.
+  void reserve(std::size_t size) { bytes_.reserve(size); }
   template <typename T>
     requires std::is_arithmetic_v<T>
   void put(T value) {

@@ -1,5 +1,6 @@
 #include "launcher/protocol/frame.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 using namespace hvd;
@@ -65,4 +66,28 @@ TEST_CASE("FrameDecoder waits for the rest of a frame", "[unit][launch_protocol]
   REQUIRE(next.is_ok());
   CHECK_FALSE(next.value().has_value());
   CHECK_FALSE(decoder.at_boundary());
+}
+
+TEST_CASE("FrameDecoder gives out frames whole when more comes than it has room for, and in the middle of others", "[unit][launch_protocol]") {
+  Bytes stream;
+  std::vector<Bytes> sent;
+  for (const std::size_t size : {std::size_t{1}, kMaxOtherBytes, std::size_t{70000}, kMaxOtherBytes, std::size_t{3}}) {
+    Bytes payload(size);
+    for (std::size_t i = 0; i < size; ++i) payload[i] = static_cast<std::uint8_t>(i * 7 + sent.size());
+    const Bytes frame = encode_frame(FrameType::kOutput, 1, payload);
+    stream.insert(stream.end(), frame.begin(), frame.end());
+    sent.push_back(payload);
+  }
+  for (const std::size_t chunk : {std::size_t{65536}, std::size_t{1000}, stream.size()}) {
+    FrameDecoder decoder;
+    std::vector<Bytes> received;
+    for (std::size_t at = 0; at < stream.size(); at += chunk) {
+      decoder.feed(ByteSpan(stream).subspan(at, std::min(chunk, stream.size() - at)));
+      for (auto next = decoder.next(); next.is_ok() && next.value().has_value(); next = decoder.next()) {
+        received.push_back(next.value()->payload);
+      }
+    }
+    CHECK(received == sent);
+    CHECK(decoder.at_boundary());
+  }
 }

@@ -1,4 +1,12 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "runtime/crypto/hash.h"
 #include "runtime/crypto/secret.h"
@@ -38,4 +46,61 @@ TEST_CASE("constant_time_equal compares content and size", "[unit][crypto]") {
   CHECK(constant_time_equal(as_bytes("abc"), as_bytes("abc")));
   CHECK_FALSE(constant_time_equal(as_bytes("abc"), as_bytes("abd")));
   CHECK_FALSE(constant_time_equal(as_bytes("abc"), as_bytes("ab")));
+}
+
+namespace {
+
+// The flags of the mapping that this address lies in, as /proc/self/smaps has them: " rd wr ... dd ... ".
+std::string vm_flags(const void* address) {
+  const auto wanted = reinterpret_cast<std::uintptr_t>(address);
+  std::ifstream smaps("/proc/self/smaps");
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  for (std::string line; std::getline(smaps, line);) {
+    std::uintptr_t first = 0;
+    std::uintptr_t last = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx ", &first, &last) == 2) {
+      begin = first;
+      end = last;
+    } else if (line.starts_with("VmFlags:") && begin <= wanted && wanted < end) {
+      return line.substr(8) + " ";
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("Core files leave out the pages of a secret, its copies and the keys derived from it", "[unit][crypto]") {
+  const Secret root = Secret::random();
+  const Secret copy = root;
+  CHECK(copy.bytes().data() == root.bytes().data());
+  std::vector<Secret> all = {root, Secret::from_bytes(Bytes(32)).value()};
+  for (int i = 0; i < 300; ++i) all.push_back(i % 2 == 0 ? root.derive("data", i) : root.derive({as_bytes("x")}));
+  std::set<const std::uint8_t*> places;
+  std::set<std::uintptr_t> pages;
+  for (const Secret& secret : all) {
+    const std::uint8_t* place = secret.bytes().data();
+    places.insert(place);
+    if (!pages.insert(reinterpret_cast<std::uintptr_t>(place) / 4096).second) continue;
+    CHECK(vm_flags(place).find(" dd ") != std::string::npos);
+  }
+  CHECK(places.size() == all.size());
+  CHECK(pages.size() == 4);  // three of the family, one of the secret that came from elsewhere
+  CHECK(vm_flags(&all).find(" dd ") == std::string::npos);
+}
+
+TEST_CASE("A key is wiped with its last copy, and its place is used again", "[unit][crypto]") {
+  const Secret root = Secret::random();
+  auto key = std::make_unique<Secret>(root.derive("kv", 0));
+  auto copy = std::make_unique<Secret>(*key);
+  const ByteSpan place = key->bytes();
+  const Bytes before(place.begin(), place.end());
+  key.reset();
+  CHECK(std::ranges::equal(place, before));
+  copy.reset();
+  CHECK(std::ranges::count(place, 0) == kSecretSize);  // `root` keeps the page
+  const Secret next = root.derive("kv", 0);
+  CHECK(next.bytes().data() == place.data());
+  CHECK(std::ranges::equal(next.bytes(), before));
 }
