@@ -100,61 +100,26 @@ def epoch() -> int:
 def joins() -> int:
     """How often all ranks have joined in this session; 0 without one."""
 
-def enqueue(
-    op: int,
-    name: str,
-    data_ptr: int,
-    output_ptr: int,
-    shape: Sequence[int],
-    dtype: int,
-    device: int,
-    reduce_op: int,
-    prescale: float,
-    postscale: float,
-    root_rank: int,
-    process_set: int,
-    keep: Any,
-    result: Any = None,
-    /,
-) -> Handle:
-    """Submits one operation; never blocks on the network.
+# A submission is made of values. Call: what is done (OP_...), under which name, which includes the prefix
+# (`allreduce.<name>`), from which global rank (broadcast, else -1), with how many rows for each set rank (alltoall; equal shares
+# when empty). Tensor: contiguous memory (data_ptr, output_ptr, shape, dtype, device); the output is the data for in-place forms and
+# 0 when the core shall allocate (allgather, alltoall, reducescatter). Reduction: (REDUCE_..., prescale, postscale, process set).
+_Call = tuple[int, str, int, Sequence[int]]
+_Tensor = tuple[int, int, Sequence[int], int, int]
+_Reduction = tuple[int, float, float, int]
 
-    `data_ptr` is contiguous memory of `shape`; `output_ptr` equals it for in-place forms and is 0 when the core shall
-    allocate (allgather, reducescatter). `name` includes the op prefix (`allreduce.<name>`). `root_rank` is a global rank. `keep` holds
-    the tensors alive; `result` is what wait() gives.
-    """
+def enqueue(call: _Call, tensor: _Tensor, reduction: _Reduction, keep: Any, result: Any = None, /) -> Handle:
+    """Submits one operation; never blocks on the network. `keep` holds the tensors alive; `result` is what wait() gives."""
+
+def enqueue_group(
+    call: _Call, tensors: Sequence[_Tensor], reduction: _Reduction, keep: Any, results: Sequence[Any] | None = None
+) -> list[Handle]:
+    """Submits operations that run only when all members are ready on all ranks, each under `<name>_<i>of<n>`."""
 
 def new_output(shape: Sequence[int], dtype: int) -> Any:
     """A DLPack capsule over memory of the core for a result; a large one's pages were used before, so they cost nothing.
 
     Raises HorovodInternalError before init(), MemoryError.
-    """
-
-def enqueue_alltoall(
-    name: str,
-    data_ptr: int,
-    shape: Sequence[int],
-    dtype: int,
-    device: int,
-    splits: Sequence[int],
-    process_set: int,
-    keep: Any,
-) -> Handle:
-    """Submits an alltoall: `splits` rows for each set rank, or equal shares when empty. The core allocates the output."""
-
-def enqueue_group(
-    op: int,
-    entries: Sequence[tuple[str, int, int, Sequence[int], int, int]],
-    reduce_op: int,
-    prescale: float,
-    postscale: float,
-    process_set: int,
-    keep: Any,
-    results: Sequence[Any] | None = None,
-) -> list[Handle]:
-    """Submits operations that run only when all members are ready on all ranks.
-
-    Each entry is (name, data_ptr, output_ptr, shape, dtype, device), as in enqueue().
     """
 
 @final
@@ -164,16 +129,7 @@ class RepeatedAllreduce:
     It is its own handle: start(), then wait(), then start() again.
     """
 
-    def __init__(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: int,
-        reduce_op: int,
-        prescale: float,
-        postscale: float,
-        process_set: int,
-    ) -> None: ...
+    def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: _Reduction) -> None: ...
     def start(self, data_ptr: int, shape: tuple[int, ...], keep: Any) -> None:
         """Submits the contiguous memory at `data_ptr`, as enqueue() does. `shape` may differ from the last one."""
 

@@ -1,5 +1,7 @@
 #include "python/src/enqueue.h"
 
+#include <pybind11/stl.h>
+
 #include <exception>
 #include <utility>
 
@@ -14,7 +16,7 @@ namespace hvd::python {
 
 namespace {
 
-constexpr Py_ssize_t kArguments = 13;  // and `result`, which may be left out
+constexpr Py_ssize_t kArguments = 4;  // and `result`, which may be left out
 
 void throw_if_set() {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -57,20 +59,38 @@ Shape shape_of(PyObject* object) {
   return shape;
 }
 
+// The items of a tuple that has `count` of them, else TypeError.
+PyObject* const* items_of(PyObject* tuple, Py_ssize_t count, const char* what) {
+  if (PyTuple_Check(tuple) && PyTuple_GET_SIZE(tuple) == count) return &PyTuple_GET_ITEM(tuple, 0);
+  throw py::type_error("enqueue(): expected a tuple of " + std::to_string(count) + " as " + what + ", not " +
+                       std::string(py::repr(tuple)));
+}
+
+CallArgs call_from(PyObject* object) {
+  PyObject* const* const items = items_of(object, 4, "call");
+  CallArgs call{int_of(items[0]), text_of(items[1]), int_of(items[2]), {}};
+  const bool has_splits = !PyTuple_Check(items[3]) || PyTuple_GET_SIZE(items[3]) > 0;
+  if (has_splits) call.splits = py::handle(items[3]).cast<std::vector<std::int64_t>>();
+  return call;
+}
+
+TensorArgs tensor_from(PyObject* object) {
+  PyObject* const* const items = items_of(object, 5, "tensor");
+  return {address_of(items[0]), address_of(items[1]), shape_of(items[2]), int_of(items[3]), int_of(items[4])};
+}
+
+ReductionArgs reduction_from(PyObject* object) {
+  PyObject* const* const items = items_of(object, 4, "reduction");
+  return {int_of(items[0]), double_of(items[1]), double_of(items[2]), int_of(items[3])};
+}
+
 py::object enqueue_from(PyObject* const* args, PyObject* result) {
-  const auto op = checked<OpType>(int_of(args[0]), kOpTypeCount, "op");
-  TensorArgs tensor{text_of(args[1]), address_of(args[2]), address_of(args[3]),
-                    shape_of(args[4]), int_of(args[5]),    int_of(args[6])};
-  const CommonArgs common{op,
-                          checked<ReduceOp>(int_of(args[7]), kReduceOpCount, "reduce_op"),
-                          double_of(args[8]),
-                          double_of(args[9]),
-                          int_of(args[10]),
-                          int_of(args[11]),
-                          keep_alive(py::reinterpret_borrow<py::object>(args[12]))};
-  auto slot = slot_for(op, tensor.output);
-  Operation operation = make_operation(std::move(tensor), common, slot);
-  return py::cast(submit(std::move(operation), std::move(slot), py::reinterpret_borrow<py::object>(result)));
+  CallArgs call = call_from(args[0]);
+  TensorArgs tensor = tensor_from(args[1]);
+  const auto slot = slot_for(call, tensor);
+  Operation operation = make_operation(std::move(call), std::move(tensor), reduction_from(args[2]), slot);
+  operation.keep_alive = keep_alive(py::reinterpret_borrow<py::object>(args[3]));
+  return py::cast(submit(std::move(operation), slot, py::reinterpret_borrow<py::object>(result)));
 }
 
 PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {

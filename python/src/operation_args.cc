@@ -7,20 +7,28 @@
 
 namespace hvd::python {
 
-Operation make_operation(TensorArgs tensor, const CommonArgs& common, const std::shared_ptr<OutputSlot>& slot) {
+std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor) {
+  const auto op = checked<OpType>(call.kind, kOpTypeCount, "kind");
+  const bool core_allocates = op == OpType::kAllgather || op == OpType::kAlltoall || op == OpType::kReducescatter;
+  if (!core_allocates || tensor.output != 0) return nullptr;
+  return std::make_shared<OutputSlot>(OutputSlot{session_slot().require_running()->pages(), nullptr});
+}
+
+Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& reduction,
+                         const std::shared_ptr<OutputSlot>& slot) {
   Operation operation;
-  operation.op = common.op;
-  operation.name = std::move(tensor.name);
-  operation.process_set = common.process_set;
+  operation.op = checked<OpType>(call.kind, kOpTypeCount, "kind");
+  operation.name = std::move(call.name);
+  operation.root_rank = call.root_rank;
+  operation.splits = std::move(call.splits);
   operation.input = {reinterpret_cast<void*>(tensor.data), std::move(tensor.shape),
                      checked<DataType>(tensor.dtype, kDataTypeCount, "dtype"), tensor.device};
   operation.output = reinterpret_cast<void*>(tensor.output);
-  operation.reduce_op = common.reduce_op;
-  operation.prescale = common.prescale;
-  operation.postscale = common.postscale;
-  operation.root_rank = common.root_rank;
-  operation.keep_alive = common.keep;
-  if (tensor.output == 0 && slot != nullptr) {
+  operation.reduce_op = checked<ReduceOp>(reduction.op, kReduceOpCount, "op");
+  operation.prescale = reduction.prescale;
+  operation.postscale = reduction.postscale;
+  operation.process_set = reduction.process_set;
+  if (slot != nullptr) {
     const std::size_t item = element_size(operation.input.dtype);
     operation.allocate_output = [slot, item](const Shape& shape) -> Result<void*> {
       slot->memory = slot->pages->take(static_cast<std::size_t>(num_elements(shape)) * item);
@@ -29,12 +37,6 @@ Operation make_operation(TensorArgs tensor, const CommonArgs& common, const std:
     };
   }
   return operation;
-}
-
-std::shared_ptr<OutputSlot> slot_for(OpType op, std::uintptr_t output) {
-  const bool core_allocates = op == OpType::kAllgather || op == OpType::kAlltoall || op == OpType::kReducescatter;
-  if (!core_allocates || output != 0) return nullptr;
-  return std::make_shared<OutputSlot>(OutputSlot{session_slot().require_running()->pages(), nullptr});
 }
 
 }  // namespace hvd::python

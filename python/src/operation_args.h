@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "horovod/session.h"
 #include "python/src/handle.h"
 
-// Python's arguments of a submission, made into an Operation.
+// The values that Python submits (see _core.pyi), made into an Operation.
 namespace hvd::python {
 
 // Raises ValueError for a code that the enum does not have.
@@ -22,9 +23,16 @@ Enum checked(int code, int count, const char* what) {
   return static_cast<Enum>(code);
 }
 
-// One tensor of a submission, as Python gives it.
-struct TensorArgs {
+// What a submission does: for one tensor, or for several that are negotiated together.
+struct CallArgs {
+  int kind;  // an OpType
   std::string name;
+  int root_rank;
+  std::vector<std::int64_t> splits;
+};
+
+// One tensor of a submission.
+struct TensorArgs {
   std::uintptr_t data;
   std::uintptr_t output;
   Shape shape;
@@ -32,21 +40,19 @@ struct TensorArgs {
   int device;
 };
 
-// What all tensors of one submission share.
-struct CommonArgs {
-  OpType op;
-  ReduceOp reduce_op;
+// How a submission puts elements together, and among whom.
+struct ReductionArgs {
+  int op;  // a ReduceOp
   double prescale;
   double postscale;
-  int root_rank;
   std::int32_t process_set;
-  std::shared_ptr<void> keep;
 };
 
-// `slot` is for results whose memory the core allocates (slot_for), else null.
-Operation make_operation(TensorArgs tensor, const CommonArgs& common, const std::shared_ptr<OutputSlot>& slot);
-
 // Where the core puts the memory of a result, or null when the caller gave memory.
-std::shared_ptr<OutputSlot> slot_for(OpType op, std::uintptr_t output);
+std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor);
+
+// `slot` is what slot_for() gave for them. Without `keep_alive`.
+Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& reduction,
+                         const std::shared_ptr<OutputSlot>& slot);
 
 }  // namespace hvd::python

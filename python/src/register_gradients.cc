@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -22,16 +23,10 @@ namespace {
 // one submission at a time. Used under the GIL; wait() gives it up.
 class RepeatedAllreduce {
  public:
-  RepeatedAllreduce(std::string name, Shape shape, int dtype, int reduce_op, double prescale, double postscale,
-                    std::int32_t process_set) {
-    operation_.op = OpType::kAllreduce;
-    operation_.name = std::move(name);
-    operation_.process_set = process_set;
-    operation_.input.shape = std::move(shape);
-    operation_.input.dtype = checked<DataType>(dtype, kDataTypeCount, "dtype");
-    operation_.reduce_op = checked<ReduceOp>(reduce_op, kReduceOpCount, "reduce_op");
-    operation_.prescale = prescale;
-    operation_.postscale = postscale;
+  RepeatedAllreduce(std::string name, Shape shape, int dtype, std::tuple<int, double, double, std::int32_t> reduction) {
+    const auto& [op, prescale, postscale, process_set] = reduction;
+    operation_ = make_operation({static_cast<int>(OpType::kAllreduce), std::move(name), -1, {}},
+                                {0, 0, std::move(shape), dtype, kCpuDevice}, {op, prescale, postscale, process_set}, nullptr);
   }
 
   void start(std::uintptr_t data, const py::tuple& shape, py::object keep) {
@@ -80,8 +75,8 @@ std::vector<py::object> wait_all(const std::vector<py::object>& submitted) {
 
 void register_gradients(py::module_& module) {
   py::class_<RepeatedAllreduce>(module, "RepeatedAllreduce")
-      .def(py::init<std::string, Shape, int, int, double, double, std::int32_t>(), py::arg("name"), py::arg("shape"),
-           py::arg("dtype"), py::arg("reduce_op"), py::arg("prescale"), py::arg("postscale"), py::arg("process_set"))
+      .def(py::init<std::string, Shape, int, std::tuple<int, double, double, std::int32_t>>(), py::arg("name"),
+           py::arg("shape"), py::arg("dtype"), py::arg("reduction"))
       .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("shape"), py::arg("keep"))
       .def("wait", [](const RepeatedAllreduce& repeated) { repeated.submitted().wait(); });
   module.def("wait_all", &wait_all, py::arg("submitted"));

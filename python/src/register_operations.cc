@@ -21,15 +21,6 @@ namespace hvd::python {
 
 namespace {
 
-PyHandle enqueue_alltoall(std::string name, std::uintptr_t data, Shape shape, int dtype, int device,
-                          std::vector<std::int64_t> splits, std::int32_t process_set, py::object keep) {
-  const CommonArgs common{OpType::kAlltoall, ReduceOp::kSum, 1.0, 1.0, -1, process_set, keep_alive(std::move(keep))};
-  auto slot = slot_for(OpType::kAlltoall, 0);
-  Operation operation = make_operation({std::move(name), data, 0, std::move(shape), dtype, device}, common, slot);
-  operation.splits = std::move(splits);
-  return submit(std::move(operation), std::move(slot));
-}
-
 // Memory for a result that the caller gives to the core; see docs/design/output-memory.md.
 py::capsule new_output(const Shape& shape, int dtype) {
   const auto type = checked<DataType>(dtype, kDataTypeCount, "dtype");
@@ -39,27 +30,37 @@ py::capsule new_output(const Shape& shape, int dtype) {
   return to_dlpack(std::move(memory), shape, type);
 }
 
-using GroupEntry = std::tuple<std::string, std::uintptr_t, std::uintptr_t, Shape, int, int>;
+using CallTuple = std::tuple<int, std::string, int, std::vector<std::int64_t>>;
+using TensorTuple = std::tuple<std::uintptr_t, std::uintptr_t, Shape, int, int>;
+using ReductionTuple = std::tuple<int, double, double, std::int32_t>;
 
-std::vector<PyHandle> enqueue_group(int op_code, const std::vector<GroupEntry>& entries, int reduce_op, double prescale,
-                                    double postscale, std::int32_t process_set, py::object keep,
+template <typename Args, typename... Parts>
+Args from_tuple(std::tuple<Parts...> tuple) {
+  return std::apply([](Parts&... parts) { return Args{std::move(parts)...}; }, tuple);
+}
+
+std::vector<PyHandle> enqueue_group(const CallTuple& call, std::vector<TensorTuple> tensors,
+                                    const ReductionTuple& reduction, py::object keep,
                                     const std::optional<std::vector<py::object>>& results) {
   release_dropped_objects();
   const auto session = session_slot().require_running();
-  const auto op = checked<OpType>(op_code, kOpTypeCount, "op");
-  const CommonArgs common{op,       checked<ReduceOp>(reduce_op, kReduceOpCount, "reduce_op"),
-                          prescale, postscale,
-                          -1,       process_set,
-                          keep_alive(std::move(keep))};
-  if (results && results->size() != entries.size()) {
-    throw py::value_error("enqueue_group(): expected one result for each entry");
+  const std::size_t count = tensors.size();
+  if (results && results->size() != count) {
+    throw py::value_error("enqueue_group(): expected one result for each of " + std::to_string(count) + " tensors, got " +
+                          std::to_string(results->size()));
   }
+  const auto kept = keep_alive(std::move(keep));
   std::vector<Operation> operations;
   std::vector<std::shared_ptr<OutputSlot>> slots;
   std::vector<DataType> types;
-  for (const auto& [name, data, output, shape, dtype, device] : entries) {
-    slots.push_back(slot_for(op, output));
-    operations.push_back(make_operation({name, data, output, shape, dtype, device}, common, slots.back()));
+  for (auto& each : tensors) {
+    auto member = from_tuple<CallArgs>(call);
+    member.name += "_" + std::to_string(operations.size() + 1) + "of" + std::to_string(count);
+    auto tensor = from_tuple<TensorArgs>(std::move(each));
+    slots.push_back(slot_for(member, tensor));
+    operations.push_back(
+        make_operation(std::move(member), std::move(tensor), from_tuple<ReductionArgs>(reduction), slots.back()));
+    operations.back().keep_alive = kept;
     types.push_back(operations.back().input.dtype);
   }
   auto handles = [&] {
@@ -68,7 +69,7 @@ std::vector<PyHandle> enqueue_group(int op_code, const std::vector<GroupEntry>& 
   }();
   raise_if_error(handles.status());
   std::vector<PyHandle> out;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     out.emplace_back(handles.value()[i], slots[i], types[i], results ? (*results)[i] : py::none());
   }
   return out;
@@ -86,10 +87,8 @@ void register_operations(py::module_& module) {
       .def("value", &PyHandle::value);
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));
   module.def("new_output", &new_output, py::arg("shape"), py::arg("dtype"));
-  module.def("enqueue_alltoall", &enqueue_alltoall, py::arg("name"), py::arg("data_ptr"), py::arg("shape"),
-             py::arg("dtype"), py::arg("device"), py::arg("splits"), py::arg("process_set"), py::arg("keep"));
-  module.def("enqueue_group", &enqueue_group, py::arg("op"), py::arg("entries"), py::arg("reduce_op"),
-             py::arg("prescale"), py::arg("postscale"), py::arg("process_set"), py::arg("keep"), py::arg("results") = py::none());
+  module.def("enqueue_group", &enqueue_group, py::arg("call"), py::arg("tensors"), py::arg("reduction"),
+             py::arg("keep"), py::arg("results") = py::none());
 }
 
 }  // namespace hvd::python

@@ -93,21 +93,14 @@ class RepeatedAllreduce:
 
     core: FakeCore
 
-    def __init__(
-        self,
-        name: str,
-        shape: Sequence[int],
-        dtype: int,
-        reduce_op: int,
-        prescale: float,
-        postscale: float,
-        process_set: int,
-    ) -> None:
-        self._before = (0, name)
-        self._after = (dtype, -1, reduce_op, prescale, postscale, 0, process_set)
+    def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: tuple[int, float, float, int]) -> None:
+        self._call = (0, name, -1, ())
+        self._dtype = dtype
+        self._reduction = reduction
 
     def start(self, data_ptr: int, shape: Sequence[int], keep: Any) -> None:
-        self._handle = self.core.enqueue(*self._before, data_ptr, data_ptr, shape, *self._after, keep)
+        tensor = (data_ptr, data_ptr, shape, self._dtype, -1)
+        self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep)
 
     def wait(self) -> None:
         self._handle.wait()
@@ -227,61 +220,39 @@ class FakeCore:
 
     def enqueue(
         self,
-        op: int,
-        name: str,
-        data_ptr: int,
-        output_ptr: int,
-        shape: Sequence[int],
-        dtype: int,
-        device: int,
-        reduce_op: int,
-        prescale: float,
-        postscale: float,
-        root_rank: int,
-        process_set: int,
+        call: tuple[int, str, int, Sequence[int]],
+        tensor: tuple[int, int, Sequence[int], int, int],
+        reduction: tuple[int, float, float, int],
         keep: Any,
         result: Any = None,
     ) -> Handle:
+        op, name, root_rank, _ = call
         if name in self.refusing:
             raise self.refusing[name]
-        call = Call(
-            op,
-            name,
-            data_ptr,
-            output_ptr,
-            tuple(shape),
-            dtype,
-            device,
-            reduce_op,
-            prescale,
-            postscale,
-            root_rank,
-            process_set,
+        data_ptr, output_ptr, shape, dtype, device = tensor
+        submitted = Call(
+            op, name, data_ptr, output_ptr, tuple(shape), dtype, device, *reduction[:3], root_rank, reduction[3]
         )
-        if (process_set, name) in self.pending:
-            where = f" of process set {process_set}" if process_set else ""
+        if (submitted.process_set, name) in self.pending:
+            where = f" of process set {submitted.process_set}" if submitted.process_set else ""
             raise ValueError(f'an operation named "{name}"{where} is pending already')
-        self.pending.add((process_set, name))
-        self.calls.append(call)
-        return Handle(self, call, keep, result)
+        self.pending.add((submitted.process_set, name))
+        self.calls.append(submitted)
+        return Handle(self, submitted, keep, result)
 
     def enqueue_group(
         self,
-        op: int,
-        entries: Sequence[tuple[str, int, int, Sequence[int], int, int]],
-        reduce_op: int,
-        prescale: float,
-        postscale: float,
-        process_set: int,
+        call: tuple[int, str, int, Sequence[int]],
+        tensors: Sequence[tuple[int, int, Sequence[int], int, int]],
+        reduction: tuple[int, float, float, int],
         keep: Any,
         results: Sequence[Any] | None = None,
     ) -> list[Handle]:
-        shared = (reduce_op, prescale, postscale, 0, process_set, keep)
+        op, name, *rest = call
+        count = len(tensors)
         return [
-            self.enqueue(op, name, data, output, shape, dtype, device, *shared, result)
-            for (name, data, output, shape, dtype, device), result in zip(
-                entries, results or [None] * len(entries), strict=True
-            )
+            self.enqueue((op, f"{name}_{i + 1}of{count}", *rest), tensor, reduction, keep, result)
+            for i, (tensor, result) in enumerate(zip(tensors, results or [None] * count, strict=True))
         ]
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from horovod._common.calls import CPU, Call
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ArrayCollectives"]
 
+_Reduction = tuple[int, float, float, int]  # op, prescale, postscale, id of the process set
 Array = Any  # np.ndarray, whose element types mypy would want to know
 
-_CPU = -1
 _CODES = {
     "uint8": core.DTYPE_UINT8,
     "int8": core.DTYPE_INT8,
@@ -64,6 +65,18 @@ def _movable(array: Array) -> tuple[Array, int]:
     return array.reshape((*array.shape, 1)).view(np.uint8), core.DTYPE_UINT8
 
 
+_ALLREDUCE = Call(core.OP_ALLREDUCE, "allreduce")
+
+
+def _tensor(array: Array, code: int, in_place: bool) -> tuple[int, int, tuple[int, ...], int, int]:
+    data = array.ctypes.data
+    return data, data if in_place else 0, array.shape, code, CPU
+
+
+def _moving(members: int) -> _Reduction:
+    return core.REDUCE_SUM, 1.0, 1.0, members
+
+
 def _wait_for(started: Sequence[Handle]) -> None:
     """Waits for all, also on a thread of the framework that main waits for; raises the first error."""
     error: Exception | None = None
@@ -97,21 +110,15 @@ class ArrayCollectives:
         self.names = AutomaticNames()
 
     def _start(
-        self, operation: int, prefix: str, name: str | None, array: Array, code: int, members: int, *, op: int = 0,
-        root_rank: int = 0, prescale: float = 1.0, postscale: float = 1.0, in_place: bool = True,
-    ) -> Handle:  # fmt: skip
+        self, call: Call, name: str | None, how: _Reduction, array: Array, code: int, in_place: bool = True
+    ) -> Handle:
         """Submits an array under `prefix.name` or an automatic name."""
-        data = array.ctypes.data
-        output = data if in_place else 0
-        full = f"{prefix}.{name}" if name else self.names.make(f"{prefix}.{self._label}", members)
+        full = f"{call.prefix}.{name}" if name else self.names.make(f"{call.prefix}.{self._label}", how[3])
         try:
-            return core.enqueue(
-                operation, full, data, output, array.shape, code, _CPU, op, prescale, postscale, root_rank, members,
-                array,
-            )  # fmt: skip
+            return core.enqueue(call.under(full), _tensor(array, code, in_place), how, array)
         except BaseException:
             if not name:
-                self.names.give_back(members)
+                self.names.give_back(how[3])
             raise
 
     def allreduce_(
@@ -127,21 +134,16 @@ class ArrayCollectives:
         codes = [_reducible(array, op, "allreduce") for array in arrays]
         started = []
         for array, name, code in zip(arrays, names, codes, strict=True):
-            scales: Any = {"prescale": prescale, "postscale": postscale}
-            started.append(self._start(core.OP_ALLREDUCE, "allreduce", name, array, code, members, op=op, **scales))
+            started.append(self._start(_ALLREDUCE, name, (op, prescale, postscale, members), array, code))
         _wait_for(started)
 
     def grouped_allreduce_(
         self, arrays: Sequence[Array], name: str, op: int, prescale: float, postscale: float, members: int
     ) -> None:
         """The same for arrays that are reduced only when all of them are ready on all ranks."""
-        entries = [
-            (f"grouped_allreduce.{name}_{i + 1}of{len(arrays)}", array.ctypes.data, array.ctypes.data, array.shape,
-             _reducible(array, op, "grouped_allreduce"), _CPU)
-            for i, array in enumerate(arrays)
-        ]  # fmt: skip
-        started = core.enqueue_group(core.OP_ALLREDUCE, entries, op, prescale, postscale, members, list(arrays))
-        _wait_for(started)
+        call = Call(core.OP_ALLREDUCE, "grouped_allreduce").under(f"grouped_allreduce.{name}")
+        tensors = [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
+        _wait_for(core.enqueue_group(call, tensors, (op, prescale, postscale, members), list(arrays)))
 
     def broadcast_(
         self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, members: int = 0
@@ -150,7 +152,8 @@ class ArrayCollectives:
         started = []
         for array, name in zip(arrays, names, strict=True):
             sent, code = _movable(array)
-            started.append(self._start(core.OP_BROADCAST, "broadcast", name, sent, code, members, root_rank=root_rank))
+            call = Call(core.OP_BROADCAST, "broadcast", root_rank)
+            started.append(self._start(call, name, _moving(members), sent, code))
         _wait_for(started)
 
     def allgather(self, array: Array, name: str | None, members: int = 0) -> Array:
@@ -158,7 +161,8 @@ class ArrayCollectives:
         if array.ndim == 0:
             raise ValueError("allgather: a value without dimensions has no rows to gather; pass a list of one")
         sent, code = _movable(np.require(array, requirements="C"))
-        native = self._start(core.OP_ALLGATHER, "allgather", name, sent, code, members, in_place=False)
+        call = Call(core.OP_ALLGATHER, "allgather")
+        native = self._start(call, name, _moving(members), sent, code, in_place=False)
         native.wait_in_callback()
         gathered = np.from_dlpack(Exported(native))
         return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
@@ -171,6 +175,7 @@ class ArrayCollectives:
             raise ValueError("reducescatter: a value without dimensions has no rows to scatter")
         code = _reducible(array, op, "reducescatter")
         sent = np.require(array, requirements="C")
-        native = self._start(core.OP_REDUCESCATTER, "reducescatter", name, sent, code, members, op=op, in_place=False)
+        call = Call(core.OP_REDUCESCATTER, "reducescatter")
+        native = self._start(call, name, (op, 1.0, 1.0, members), sent, code, in_place=False)
         native.wait_in_callback()
         return Exported(native)

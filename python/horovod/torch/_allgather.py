@@ -6,62 +6,57 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils.dlpack import from_dlpack
 
+from horovod._common.calls import Call, Reduction, moving, unscaled
 from horovod._common.handles import PendingCall, PendingGroup
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._allreduce import reduce_now
-from horovod.torch._grouped_allreduce import reduce_group_now
-from horovod.torch._session import file, handles, in_autograd, submit, submit_group
-from horovod.torch._tensors import check_one_device, movable
+from horovod.torch._allreduce import reduce_gradients
+from horovod.torch._session import file, handles, in_autograd, run, submit, submit_group
+from horovod.torch._tensors import output_of
 
+_ONE = Call(core.OP_ALLGATHER, "allgather")
+_GROUP = Call(core.OP_ALLGATHER, "grouped_allgather")
 Average = core.REDUCE_AVERAGE
 Adasum = core.REDUCE_ADASUM
 
 
-def _gathered(native: Any) -> tuple[torch.Tensor, list[int]]:
+def _with_rows(native: Any) -> tuple[torch.Tensor, list[int]]:
     """The output that the core allocated, and the rows that came from each member."""
-    return from_dlpack(native.output_dlpack()), native.received_splits()
-
-
-def _gathered_tensor(native: Any) -> torch.Tensor:
-    return from_dlpack(native.output_dlpack())
-
-
-def _start_allgather(
-    tensor: torch.Tensor, name: str | None, process_set: ProcessSet, finish: Callable[[Any], Any]
-) -> tuple[int, PendingCall]:
-    dtype = movable(tensor, "allgather")
-    number, native = submit(core.OP_ALLGATHER, "allgather", name, tensor, dtype, None, 0, 1.0, 1.0, 0, process_set)
-    return number, PendingCall(native, finish)
-
-
-def _own_offset(rows: Sequence[int], process_set: ProcessSet) -> int:
-    """Where this rank's rows begin in a gathered tensor."""
-    return sum(rows[: process_set.rank()])
+    return output_of(native), native.received_splits()
 
 
 def gather_with_rows(tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> tuple[torch.Tensor, list[int]]:
     """A blocking allgather that also gives the number of rows of each member. Not differentiable."""
-    result: tuple[torch.Tensor, list[int]] = _start_allgather(tensor, name, process_set, _gathered)[1].wait()
+    result: tuple[torch.Tensor, list[int]] = run(_ONE, name, moving(process_set), [tensor], _with_rows)[0]
     return result
 
 
 class _Allgather(torch.autograd.Function):
-    """Gradient: the average over ranks of the gathered gradient, of which each rank keeps its own rows."""
+    """Gradient: the average over ranks of the gathered gradients, of which each rank keeps its own rows."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> Any:
-        output, rows = _start_allgather(tensor, name, process_set, _gathered)[1].wait()
-        ctx.parameters = (_own_offset(rows, process_set), tensor.shape[0], process_set)
-        return output
+    def forward(ctx: Any, call: Call, name: str | None, reduction: Reduction, *tensors: torch.Tensor) -> Any:
+        gathered = run(call, name, reduction, tensors, _with_rows)
+        ctx.call, ctx.process_set = call, reduction.process_set
+        rank = ctx.process_set.rank()
+        ctx.own = [(sum(rows[:rank]), len(tensor)) for (_, rows), tensor in zip(gathered, tensors, strict=True)]
+        return tuple(output for output, _ in gathered)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        offset, rows, process_set = ctx.parameters
-        reduced = reduce_now(grads[0].contiguous(), None, Average, 1.0, 1.0, process_set)
-        return reduced.narrow(0, offset, rows), None, None
+        reduced = reduce_gradients(grads, unscaled(Average, ctx.process_set), ctx.call.is_group)
+        return None, None, None, *(grad.narrow(0, *own) for grad, own in zip(reduced, ctx.own, strict=True))
+
+
+def gather(
+    tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet, together: bool
+) -> list[torch.Tensor]:
+    """The blocking form: of one tensor, or of several together."""
+    call, reduction = _GROUP if together else _ONE, moving(process_set)
+    if in_autograd(tensors):
+        return list(_Allgather.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
+    return run(call, name, reduction, tensors, output_of)
 
 
 def allgather(
@@ -80,12 +75,7 @@ def allgather(
     HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
     or Horovod is not initialised.
     """
-    result: torch.Tensor
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        result = _Allgather.apply(tensor, name, process_set)  # type: ignore[no-untyped-call]
-    else:
-        result = _start_allgather(tensor, name, process_set, _gathered_tensor)[1].wait()
-    return result
+    return gather([tensor], name, process_set, together=False)[0]
 
 
 def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
@@ -94,49 +84,8 @@ def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: 
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
     allgather(); what fails between ranks is raised by synchronize().
     """
-    return file(_start_allgather(tensor, name, process_set, _gathered_tensor))
-
-
-def _start_grouped_allgather(
-    tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet, finish: Callable[[Any], Any]
-) -> tuple[int, PendingGroup]:
-    tensors = list(tensors)
-    check_one_device(tensors, "grouped_allgather")
-    dtypes = [movable(tensor, "grouped_allgather") for tensor in tensors]
-    number, natives = submit_group(
-        core.OP_ALLGATHER,
-        "grouped_allgather",
-        name,
-        tensors,
-        dtypes,
-        [None] * len(tensors),
-        0,
-        1.0,
-        1.0,
-        process_set,
-    )
-    return number, PendingGroup(natives, finish)
-
-
-class _GroupedAllgather(torch.autograd.Function):
-    """Gradient: as for allgather, with a grouped allreduce."""
-
-    @staticmethod
-    def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: torch.Tensor) -> Any:
-        gathered = _start_grouped_allgather(tensors, name, process_set, _gathered)[1].wait()
-        ctx.process_set = process_set
-        ctx.blocks = [
-            (_own_offset(rows, process_set), tensor.shape[0])
-            for (_, rows), tensor in zip(gathered, tensors, strict=True)
-        ]
-        return tuple(output for output, _ in gathered)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        whole = [grad.contiguous() for grad in grads]
-        reduced = reduce_group_now(whole, None, Average, 1.0, 1.0, ctx.process_set)
-        own = (grad.narrow(0, offset, rows) for grad, (offset, rows) in zip(reduced, ctx.blocks, strict=True))
-        return None, None, *own
+    number, native = submit(_ONE, name, moving(process_set), tensor)
+    return file((number, PendingCall(native, output_of)))
 
 
 def grouped_allgather(
@@ -147,9 +96,7 @@ def grouped_allgather(
     Every rank passes as many tensors, each as for allgather(): first dimensions may differ between ranks and within the
     group. Other arguments and errors as for allgather().
     """
-    if in_autograd(tensors):
-        return list(_GroupedAllgather.apply(name, process_set, *tensors))  # type: ignore[no-untyped-call]
-    return _start_grouped_allgather(tensors, name, process_set, _gathered_tensor)[1].wait()
+    return gather(tensors, name, process_set, together=True)
 
 
 def grouped_allgather_async(
@@ -160,7 +107,8 @@ def grouped_allgather_async(
     Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
     errors as for grouped_allgather().
     """
-    return file(_start_grouped_allgather(tensors, name, process_set, _gathered_tensor))
+    number, natives = submit_group(_GROUP, name, moving(process_set), tensors)
+    return file((number, PendingGroup(natives, output_of)))
 
 
 def sparse_allreduce_async(

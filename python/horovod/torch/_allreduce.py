@@ -1,82 +1,61 @@
-"""Allreduce of one tensor in its four public forms."""
+"""Allreduce of one tensor, or of several that are negotiated together, in four public forms each."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
+from horovod._common.calls import Call, Reduction
+from horovod._common.handles import PendingGroup
 from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, submit
-from horovod.torch._tensors import check_op, new_result, reducible
+from horovod.torch._session import file, in_autograd, run, submit, submit_group
 from horovod.torch.compression import Compression, Compressor
 
-if TYPE_CHECKING:
-    from horovod._core import Handle
-
-_ALLREDUCE = core.OP_ALLREDUCE
-_ADASUM = core.REDUCE_ADASUM
-
-
-def _start_allreduce(
-    tensor: torch.Tensor,
-    output: torch.Tensor | None,
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-) -> tuple[int, Handle]:
-    """Submits an allreduce; without `output` a new tensor is made. A few microseconds, most of them in the core."""
-    if op == _ADASUM:
-        check_op(op, process_set, "allreduce")
-    dtype = reducible(tensor, op, "allreduce")
-    if output is None:
-        output = new_result(tensor, dtype)
-    return submit(_ALLREDUCE, "allreduce", name, tensor, dtype, output, op, prescale, postscale, 0, process_set)
-
-
-def _finish(started: tuple[int, Handle]) -> torch.Tensor:
-    """Waits for what was started; its number was needed for the name only."""
-    result: torch.Tensor = started[1].wait()
-    return result
+_ONE = Call(core.OP_ALLREDUCE, "allreduce")
+_GROUP = Call(core.OP_ALLREDUCE, "grouped_allreduce")
 
 
 class _Allreduce(torch.autograd.Function):
-    """Gradient: allreduce of the gradient with the same parameters."""
+    """Gradient: allreduce of the gradients with the same parameters, together if the tensors were."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        tensor: torch.Tensor,
-        name: str | None,
-        op: int,
-        prescale: float,
-        postscale: float,
-        process_set: ProcessSet,
-    ) -> Any:
-        ctx.parameters = (op, prescale, postscale, process_set)
-        return _finish(_start_allreduce(tensor, None, name, op, prescale, postscale, process_set))
+    def forward(ctx: Any, call: Call, name: str | None, reduction: Reduction, *tensors: torch.Tensor) -> Any:
+        ctx.call, ctx.reduction = call, reduction
+        return tuple(run(call, name, reduction, tensors))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        op, prescale, postscale, process_set = ctx.parameters
-        reduced = reduce_now(grads[0].contiguous(), None, op, prescale, postscale, process_set)
-        return reduced, None, None, None, None, None
+        return None, None, None, *reduce_gradients(grads, ctx.reduction, ctx.call.is_group)
 
 
-def reduce_now(
-    tensor: torch.Tensor, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet
-) -> torch.Tensor:
+def _reduce(
+    call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
     """The blocking form; goes through autograd only for tensors that take part in it."""
-    result: torch.Tensor
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        result = _Allreduce.apply(tensor, name, op, prescale, postscale, process_set)  # type: ignore[no-untyped-call]
-    else:
-        result = _finish(_start_allreduce(tensor, None, name, op, prescale, postscale, process_set))
-    return result
+    if in_autograd(tensors):
+        return list(_Allreduce.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
+    return run(call, name, reduction, tensors)
+
+
+def reduce_now(tensor: torch.Tensor, name: str | None, reduction: Reduction) -> torch.Tensor:
+    """Reduces one tensor into a new one, and waits."""
+    return _reduce(_ONE, name, reduction, [tensor])[0]
+
+
+def reduce_gradients(grads: Sequence[torch.Tensor], reduction: Reduction, together: bool) -> list[torch.Tensor]:
+    """What the backward pass of a call makes of the gradients of its results: one, or several together."""
+    return _reduce(_GROUP if together else _ONE, None, reduction, [grad.contiguous() for grad in grads])
+
+
+def _start_group(
+    tensors: Sequence[torch.Tensor], name: str | None, reduction: Reduction, in_place: bool
+) -> tuple[int, PendingGroup]:
+    number, natives = submit_group(_GROUP, name, reduction, tensors, in_place)
+    return number, PendingGroup(natives)
 
 
 def allreduce(
@@ -109,8 +88,9 @@ def allreduce(
     tensor([2.])
     """
     op = handle_average_backwards_compatibility(op, average)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     compressed, ctx = compression.compress(tensor)
-    reduced = reduce_now(compressed, name, op, prescale_factor, postscale_factor, process_set)
+    reduced = reduce_now(compressed, name, reduction)
     return compression.decompress(reduced, ctx)
 
 
@@ -129,7 +109,8 @@ def allreduce_async(
     allreduce(); what fails between ranks is raised by synchronize().
     """
     op = handle_average_backwards_compatibility(op, average)
-    return file(_start_allreduce(tensor, None, name, op, prescale_factor, postscale_factor, process_set))
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return file(submit(_ONE, name, reduction, tensor))
 
 
 def allreduce_(
@@ -147,7 +128,9 @@ def allreduce_(
     values raises.
     """
     op = handle_average_backwards_compatibility(op, average)
-    return _finish(_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    result: torch.Tensor = submit(_ONE, name, reduction, tensor, tensor)[1].wait()
+    return result
 
 
 def allreduce_async_(
@@ -165,4 +148,95 @@ def allreduce_async_(
     as for allreduce_(); what fails between ranks is raised by synchronize().
     """
     op = handle_average_backwards_compatibility(op, average)
-    return file(_start_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor, process_set))
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return file(submit(_ONE, name, reduction, tensor, tensor))
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """Reduces several tensors together into a list of new ones; none before every rank has submitted all.
+    Differentiable.
+
+    Arguments, the same on all ranks but for the tensors' elements:
+        tensors: dense, contiguous, on the CPU, as many on every rank, each with one shape and type on all ranks. Types
+            may differ within the group.
+        op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
+            all ranks have to make those in the same order.
+        compression: Compression.fp16 sends floating-point elements as float16.
+        prescale_factor, postscale_factor: every input is multiplied by the first, the result by the second.
+        process_set: the ranks that take part, this one among them.
+
+    ValueError: this rank's call is wrong (type, not contiguous, name pending, not a member); nothing was sent.
+    HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
+    or Horovod is not initialised.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    compressed = [compression.compress(tensor) for tensor in tensors]
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    reduced = _reduce(_GROUP, name, reduction, [tensor for tensor, _ in compressed])
+    return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(reduced, compressed, strict=True)]
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a grouped allreduce; synchronize(handle) gives the list of new tensors.
+
+    Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
+    errors as for grouped_allreduce(); what fails between ranks is raised by synchronize().
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return file(_start_group(tensors, name, reduction, in_place=False))
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """Reduces several tensors together, in place, and gives a list of the tensors themselves. Not differentiable.
+
+    Arguments, shapes and errors as for grouped_allreduce(). Autograd is told of the writes.
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return _start_group(tensors, name, reduction, in_place=True)[1].wait()
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a grouped allreduce in place; synchronize(handle) gives the list of the tensors themselves.
+
+    Returns one int for the group at once. The tensors must not be touched until synchronize() has returned. Arguments
+    and errors as for grouped_allreduce_().
+    """
+    op = handle_average_backwards_compatibility(op, average)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return file(_start_group(tensors, name, reduction, in_place=True))

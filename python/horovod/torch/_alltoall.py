@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.dlpack import from_dlpack
 
+from horovod._common.calls import Call, Reduction, moving
 from horovod._common.handles import PendingCall
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, handles, names
-from horovod.torch._tensors import CPU, movable, set_id
+from horovod.torch._session import Finish, file, in_autograd, run, submit
+from horovod.torch._tensors import output_of
 
 
 def _splits_tensor(splits: Any) -> torch.Tensor | None:
@@ -35,77 +34,48 @@ def _splits_tensor(splits: Any) -> torch.Tensor | None:
     return result
 
 
-def _start_alltoall(
-    tensor: torch.Tensor,
-    splits: torch.Tensor | None,
-    name: str | None,
-    process_set: ProcessSet,
-) -> tuple[int, PendingCall]:
-    """Submits an alltoall; its result is the output and the rows that came from each member."""
-    dtype = movable(tensor, "alltoall")
-    members = set_id(process_set)
-    number = handles.next_number()
-    try:
-        native = core.enqueue_alltoall(
-            f"alltoall.{name}" if name else names.make("alltoall", members),
-            tensor.data_ptr(),
-            tensor.shape,
-            dtype,
-            CPU,
-            [] if splits is None else splits.reshape(-1).tolist(),
-            members,
-            tensor,
-        )
-    except BaseException:
-        if not name:
-            names.give_back(members)
-        handles.give_back(number)
-        raise
-    device = torch.device("cpu") if splits is None else splits.device
-    return number, PendingCall(native, _finish_on(device))
+def _sending(splits: torch.Tensor | None) -> Call:
+    return Call(core.OP_ALLTOALL, "alltoall", splits=() if splits is None else splits.reshape(-1).tolist())
 
 
-def _finish_on(device: torch.device) -> Callable[[Any], tuple[torch.Tensor, torch.Tensor]]:
+def _finish_on(device: torch.device | None) -> Finish:
+    """Makes the output, and the rows that came from each member, as a tensor on the device; None for the CPU."""
+
     def finish(native: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        received = torch.tensor(native.received_splits(), dtype=torch.int32, device=device)
-        return from_dlpack(native.output_dlpack()), received
+        received = torch.tensor(native.received_splits(), dtype=torch.int32, device=device or "cpu")
+        return output_of(native), received
 
     return finish
 
 
 class _Alltoall(torch.autograd.Function):
-    """Gradient: alltoall of the gradient, each part back to where it came from; none for the splits."""
+    """Gradient: alltoall of the gradient, each part back to where it came from."""
 
     @staticmethod
-    def forward(
-        ctx: Any, tensor: torch.Tensor, splits: torch.Tensor | None, name: str | None, process_set: ProcessSet
-    ) -> Any:
-        output, received = _start_alltoall(tensor, splits, name, process_set)[1].wait()
-        ctx.process_set = process_set
-        ctx.received = received
-        ctx.rows = tensor.shape[0]
+    def forward(ctx: Any, call: Call, name: str | None, reduction: Reduction, *tensors: torch.Tensor) -> Any:
+        ((output, received),) = run(call, name, reduction, tensors, _finish_on(None))
+        ctx.received, ctx.reduction, ctx.rows = received, reduction, len(tensors[0])
         ctx.mark_non_differentiable(received)
         return output, received
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        returned, _ = _exchange(grads[0].contiguous(), ctx.received, None, ctx.process_set)
+        returned, _ = _exchange(_sending(ctx.received), None, ctx.reduction, grads[0].contiguous())
         if returned.shape[0] < ctx.rows:  # rows beyond the splits were not sent
             unsent = returned.new_zeros((ctx.rows - returned.shape[0], *returned.shape[1:]))
             returned = torch.cat([returned, unsent])
-        return returned, None, None, None
+        return None, None, None, returned
 
 
 def _exchange(
-    tensor: torch.Tensor, splits: torch.Tensor | None, name: str | None, process_set: ProcessSet
+    call: Call, name: str | None, reduction: Reduction, tensor: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The blocking form; goes through autograd only for tensors that take part in it."""
-    result: tuple[torch.Tensor, torch.Tensor]
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        result = _Alltoall.apply(tensor, splits, name, process_set)  # type: ignore[no-untyped-call]
+    if in_autograd([tensor]):
+        output, received = _Alltoall.apply(call, name, reduction, tensor)  # type: ignore[no-untyped-call]
     else:
-        result = _start_alltoall(tensor, splits, name, process_set)[1].wait()
-    return result
+        ((output, received),) = run(call, name, reduction, [tensor], _finish_on(None))
+    return output, received
 
 
 def alltoall(
@@ -132,8 +102,9 @@ def alltoall(
     HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
     or Horovod is not initialised.
     """
-    output, received = _exchange(tensor, _splits_tensor(splits), name, process_set)
-    return output if splits is None else (output, received)
+    rows = _splits_tensor(splits)
+    output, received = _exchange(_sending(rows), name, moving(process_set), tensor)
+    return output if rows is None else (output, received.to(rows.device))
 
 
 def alltoall_async(
@@ -147,4 +118,6 @@ def alltoall_async(
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
     alltoall(); what fails between ranks is raised by synchronize().
     """
-    return file(_start_alltoall(tensor, _splits_tensor(splits), name, process_set))
+    rows = _splits_tensor(splits)
+    number, native = submit(_sending(rows), name, moving(process_set), tensor)
+    return file((number, PendingCall(native, _finish_on(None if rows is None else rows.device))))

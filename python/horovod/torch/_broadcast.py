@@ -2,45 +2,34 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from horovod._common.calls import Call, Reduction, meet, moving, set_id, unscaled
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._allreduce import reduce_now
-from horovod.torch._session import file, submit
-from horovod.torch._tensors import CPU, movable, new_result, set_id
-
-if TYPE_CHECKING:
-    from horovod._core import Handle
-
-
-def _start_broadcast(
-    tensor: torch.Tensor, output: torch.Tensor | None, root_rank: int, name: str | None, process_set: ProcessSet
-) -> tuple[int, Handle]:
-    """Submits a broadcast from global rank `root_rank`; without `output` a new tensor is made."""
-    dtype = movable(tensor, "broadcast")
-    if output is None:
-        output = new_result(tensor, dtype)
-    return submit(core.OP_BROADCAST, "broadcast", name, tensor, dtype, output, 0, 1.0, 1.0, root_rank, process_set)
+from horovod.torch._allreduce import reduce_gradients
+from horovod.torch._session import file, in_autograd, run, submit
 
 
 class _Broadcast(torch.autograd.Function):
     """Gradient: the average over ranks for the root, zeros for the others."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet) -> Any:
-        ctx.parameters = (root_rank, process_set)
-        return _start_broadcast(tensor, None, root_rank, name, process_set)[1].wait()
+    def forward(ctx: Any, call: Call, name: str | None, reduction: Reduction, *tensors: torch.Tensor) -> Any:
+        ctx.root_rank, ctx.process_set = call.root_rank, reduction.process_set
+        return tuple(run(call, name, reduction, tensors))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        root_rank, process_set = ctx.parameters
-        reduced = reduce_now(grads[0].contiguous(), None, core.REDUCE_AVERAGE, 1.0, 1.0, process_set)
-        if core.rank() != root_rank:
-            reduced = torch.zeros_like(reduced)
-        return reduced, None, None, None
+        average = unscaled(core.REDUCE_AVERAGE, ctx.process_set)
+        (reduced,) = reduce_gradients(grads, average, together=False)
+        return None, None, None, reduced if core.rank() == ctx.root_rank else torch.zeros_like(reduced)
+
+
+def _from(root_rank: int) -> Call:
+    return Call(core.OP_BROADCAST, "broadcast", root_rank)
 
 
 def broadcast(
@@ -62,11 +51,12 @@ def broadcast(
     HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
     or Horovod is not initialised.
     """
+    call, reduction = _from(root_rank), moving(process_set)
     result: torch.Tensor
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        result = _Broadcast.apply(tensor, root_rank, name, process_set)  # type: ignore[no-untyped-call]
+    if in_autograd([tensor]):
+        (result,) = _Broadcast.apply(call, name, reduction, tensor)  # type: ignore[no-untyped-call]
     else:
-        result = _start_broadcast(tensor, None, root_rank, name, process_set)[1].wait()
+        (result,) = run(call, name, reduction, [tensor])
     return result
 
 
@@ -81,7 +71,7 @@ def broadcast_async(
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
     broadcast(); what fails between ranks is raised by synchronize().
     """
-    return file(_start_broadcast(tensor, None, root_rank, name, process_set))
+    return file(submit(_from(root_rank), name, moving(process_set), tensor))
 
 
 def broadcast_(
@@ -94,7 +84,7 @@ def broadcast_(
 
     Arguments, shapes and errors as for broadcast(). Not differentiable; autograd is told of the write.
     """
-    _start_broadcast(tensor, tensor, root_rank, name, process_set)[1].wait()
+    submit(_from(root_rank), name, moving(process_set), tensor, tensor)[1].wait()
     return tensor
 
 
@@ -109,7 +99,7 @@ def broadcast_async_(
     Returns an int at once. `tensor` must not be touched until synchronize() has returned. Arguments and errors as for
     broadcast_().
     """
-    return file(_start_broadcast(tensor, tensor, root_rank, name, process_set))
+    return file(submit(_from(root_rank), name, moving(process_set), tensor, tensor))
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
@@ -117,6 +107,4 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
     HorovodInternalError: a rank is lost, or Horovod is not initialised. ValueError: this rank is not in the set.
     """
-    core.enqueue(
-        core.OP_BARRIER, "barrier.noname", 0, 0, (), core.DTYPE_UINT8, CPU, 0, 1.0, 1.0, 0, set_id(process_set), None
-    ).wait()
+    meet(core.OP_BARRIER, "barrier.noname", set_id(process_set))

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from horovod._common.calls import CPU, Reduction
 from horovod._common.native import core
-from horovod.common.process_sets import ProcessSet
 from horovod.torch._allgather import sparse_allreduce_async
-from horovod.torch._tensors import CPU, reducible, set_id
+from horovod.torch._tensors import reducible
 from horovod.torch.compression import Compression, Compressor
 
 if TYPE_CHECKING:
     from horovod._core import Handle
 
 RepeatedAllreduce = core.RepeatedAllreduce
-_ALLREDUCE = core.OP_ALLREDUCE
 
 # The form of a gradient: 1 + n with n sparse dimensions. UNUSED: no rank has had one yet, so that nobody can tell;
 # UNKNOWN: nobody was asked.
@@ -29,15 +28,12 @@ DENSE = 1
 
 
 @dataclass(frozen=True)
-class ReductionSettings:
-    """How gradients are reduced. `prescale` and `postscale` hold the predivide factor."""
+class GradientSettings:
+    """How gradients are reduced. The factors of `reduction` hold the predivide factor."""
 
+    reduction: Reduction
     compression: type[Compressor]
-    op: int
-    prescale: float
-    postscale: float
     sparse_as_dense: bool
-    process_set: ProcessSet
 
 
 class SparseWait:
@@ -121,9 +117,9 @@ class Group:
 class Sender:
     """Submits gradients and writes results back. It decides nothing about when."""
 
-    def __init__(self, settings: ReductionSettings) -> None:
+    def __init__(self, settings: GradientSettings) -> None:
         self._settings = settings
-        self._set_id = set_id(settings.process_set)
+        self._reduction = settings.reduction.for_core()
         self._plain = settings.compression is Compression.none
         casts = (Compression.fp16, Compression.bf16)
         self._wire_type = settings.compression.wire_type if settings.compression in casts else None
@@ -136,12 +132,10 @@ class Sender:
             self._submit_sparse(gradient, form - DENSE)
             return
         sent = self._prepare(gradient)
-        settings = self._settings
-        code = reducible(sent, settings.op, "DistributedOptimizer")
+        code = reducible(sent, self._reduction[0], "DistributedOptimizer")
         dense = gradient.dense
         if dense is None or code != gradient.code:
-            scales = (settings.prescale, settings.postscale)
-            dense = RepeatedAllreduce(gradient.wire_name, tuple(sent.shape), code, settings.op, *scales, self._set_id)
+            dense = RepeatedAllreduce(gradient.wire_name, tuple(sent.shape), code, self._reduction)
             gradient.dense, gradient.code = dense, code
         direct = self._plain or self._wire_type is not None
         gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
@@ -150,22 +144,19 @@ class Sender:
 
     def submit_group(self, group: Group) -> None:
         """Sends the gradients of a group together."""
-        settings = self._settings
         entries = []
-        for index, gradient in enumerate(group.members):
-            if gradient.own_form() > DENSE and not settings.sparse_as_dense:
+        for gradient in group.members:
+            if gradient.own_form() > DENSE and not self._settings.sparse_as_dense:
                 raise ValueError(
                     f"DistributedOptimizer: the gradient of {gradient.name} is sparse, which groups cannot reduce; "
                     "use sparse_as_dense=True or leave the parameter out of the groups"
                 )
             sent = self._prepare(gradient)
-            dtype = reducible(sent, settings.op, "DistributedOptimizer")
-            name = f"grouped_{group.members[0].wire_name}_{index + 1}of{len(group.members)}"
-            entries.append((name, sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
+            dtype = reducible(sent, self._reduction[0], "DistributedOptimizer")
+            entries.append((sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
         keep = [gradient.sent for gradient in group.members]
-        natives = core.enqueue_group(
-            _ALLREDUCE, entries, settings.op, settings.prescale, settings.postscale, self._set_id, keep
-        )
+        call = (core.OP_ALLREDUCE, f"grouped_{group.members[0].wire_name}", -1, ())
+        natives = core.enqueue_group(call, entries, self._reduction, keep)
         for gradient, native in zip(group.members, natives, strict=True):
             gradient.pending = native
 
@@ -196,8 +187,8 @@ class Sender:
             rows = torch.empty((sparse_dim, 0), dtype=torch.int64)
             grad = torch.sparse_coo_tensor(rows, values.detach(), shape, check_invariants=False)
         gradient.target, gradient.version = grad, grad._version
-        settings = self._settings
-        finish = sparse_allreduce_async(grad, gradient.name, settings.op, settings.process_set)
+        reduction = self._settings.reduction
+        finish = sparse_allreduce_async(grad, gradient.name, reduction.op, reduction.process_set)
         gradient.pending = SparseWait(finish)
 
     def waits(self, gradients: Iterable[Gradient]) -> list[Callable[[], object]]:

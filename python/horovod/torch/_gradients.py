@@ -14,7 +14,7 @@ import torch
 
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
-from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, Group, ReductionSettings, Sender
+from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, GradientSettings, Group, Sender
 from horovod.torch._hooks import Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, complain, first_changed
 from horovod.torch._parameter_check import ParameterCheck
@@ -30,7 +30,7 @@ TOO_MANY_PASSES = (
 class GradientReducer:
     """Submits each gradient when backward has made it, and writes the reduced ones back."""
 
-    def __init__(self, settings: ReductionSettings, passes: int, in_backward: bool) -> None:
+    def __init__(self, settings: GradientSettings, passes: int, in_backward: bool) -> None:
         self._settings = settings
         self._sender = Sender(settings)
         self._passes = passes
@@ -282,7 +282,7 @@ class GradientReducer:
             return
         attached = [(gradient.name, gradient.parameter) for gradient in self._gradients.values()]
         frozen = [(name, parameter) for parameter, name in self._frozen.values()]
-        self._check.compare([*attached, *frozen], self._settings.process_set)
+        self._check.compare([*attached, *frozen], self._settings.reduction.process_set)
 
     def _write_back(self) -> None:
         presence = self._presence

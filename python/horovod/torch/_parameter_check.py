@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from horovod import _env
+from horovod._common.calls import unscaled
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet
 from horovod.torch._allreduce import reduce_now
@@ -61,7 +62,8 @@ def _first_difference(named: Sequence[tuple[str, torch.Tensor]], process_set: Pr
     """The name of the first parameter that is not the same everywhere; None also when a rank has joined."""
     # The maximum of x and of ~x tells the least and the greatest of all. The first pair is 1 on ranks that take part.
     sums = torch.tensor([1, *(_sum_of_bits(tensor) for _, tensor in named)])
-    greatest = reduce_now(torch.cat([sums, ~sums]), f"{named[0][0]}.parameters", _MAX, 1.0, 1.0, process_set)
+    greatest_of_all = unscaled(_MAX, process_set)
+    greatest = reduce_now(torch.cat([sums, ~sums]), f"{named[0][0]}.parameters", greatest_of_all)
     most, least = greatest[: len(sums)], ~greatest[len(sums) :]
     if least[0] != 1:
         return None

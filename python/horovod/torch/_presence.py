@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from horovod._common.calls import unscaled
 from horovod._common.native import core
-from horovod.torch._gradient import DENSE, UNKNOWN, UNUSED, Gradient, ReductionSettings, RepeatedAllreduce
-from horovod.torch._tensors import set_id
+from horovod.torch._gradient import DENSE, UNKNOWN, UNUSED, Gradient, GradientSettings, RepeatedAllreduce
 
 _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 
@@ -27,7 +27,7 @@ class Presence:
     core puts it into one buffer with them. From start() to end() it is `running`, also if wait() was interrupted.
     """
 
-    def __init__(self, settings: ReductionSettings, gradients: Iterable[Gradient]) -> None:
+    def __init__(self, settings: GradientSettings, gradients: Iterable[Gradient]) -> None:
         # Ranks may hold their parameters in another order.
         self._gradients: Sequence[Gradient] = sorted(gradients, key=lambda gradient: gradient.name)
         self._positions = {id(gradient): position for position, gradient in enumerate(self._gradients, 1)}
@@ -36,17 +36,16 @@ class Presence:
         self.running = False
         self._rows = torch.zeros_like(self._usual)
         self._answer: list[list[float]] | None = None
-        self._process_set = settings.process_set
+        reduction = settings.reduction
+        self._process_set = reduction.process_set
         self._alone = True
-        summed = settings.op in _SUMS
+        if reduction.op not in _SUMS:
+            reduction = unscaled(core.REDUCE_SUM, self._process_set)
         self._allreduce = RepeatedAllreduce(
             f"allreduce.{self._gradients[0].name}.presence",
             tuple(self._rows.shape),
             core.DTYPE_FLOAT32,
-            settings.op if summed else core.REDUCE_SUM,
-            settings.prescale if summed else 1.0,
-            settings.postscale if summed else 1.0,
-            set_id(settings.process_set),
+            reduction.for_core(),
         )
 
     def start(self, unusual: Sequence[Gradient], asks: bool) -> None:

@@ -6,131 +6,46 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.utils.dlpack import from_dlpack
 
+from horovod._common.calls import Call, Reduction
 from horovod._common.handles import PendingCall, PendingGroup
 from horovod._common.native import core
-from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._allgather import allgather, grouped_allgather
-from horovod.torch._session import file, in_autograd, submit, submit_group
-from horovod.torch._tensors import check_one_device, reducible
+from horovod.torch._allgather import gather
+from horovod.torch._session import file, in_autograd, run, submit, submit_group
+from horovod.torch._tensors import output_of
 from horovod.torch.compression import Compression, Compressor
 
+_ONE = Call(core.OP_REDUCESCATTER, "reducescatter")
+_GROUP = Call(core.OP_REDUCESCATTER, "grouped_reducescatter")
 Average = core.REDUCE_AVERAGE
 Sum = core.REDUCE_SUM
 
 
-def _scatterable(tensor: torch.Tensor, op: int, operation: str) -> int:
-    """The core's type code of a tensor that can be reduced and scattered."""
-    if op not in (Average, Sum):
-        raise HorovodInternalError(f"{operation}: the only ops are Average and Sum, got op={op!r}")
-    dtype = reducible(tensor, op, operation)
-    if tensor.dim() == 0:
-        raise ValueError(f"{operation}: a tensor without dimensions has no rows to scatter")
-    return dtype
-
-
-def _output(native: Any) -> torch.Tensor:
-    return from_dlpack(native.output_dlpack())
-
-
-def _start_reducescatter(
-    tensor: torch.Tensor, name: str | None, op: int, prescale: float, postscale: float, process_set: ProcessSet
-) -> tuple[int, PendingCall]:
-    dtype = _scatterable(tensor, op, "reducescatter")
-    number, native = submit(
-        core.OP_REDUCESCATTER,
-        "reducescatter",
-        name,
-        tensor,
-        dtype,
-        None,
-        op,
-        prescale,
-        postscale,
-        0,
-        process_set,
-    )
-    return number, PendingCall(native, _output)
-
-
-def _start_grouped_reducescatter(
-    tensors: Sequence[torch.Tensor],
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
-) -> tuple[int, PendingGroup]:
-    tensors = list(tensors)
-    check_one_device(tensors, "grouped_reducescatter")
-    dtypes = [_scatterable(tensor, op, "grouped_reducescatter") for tensor in tensors]
-    number, natives = submit_group(
-        core.OP_REDUCESCATTER,
-        "grouped_reducescatter",
-        name,
-        tensors,
-        dtypes,
-        [None] * len(tensors),
-        op,
-        prescale,
-        postscale,
-        process_set,
-    )
-    return number, PendingGroup(natives, _output)
-
-
-def _scaled_gradient(grad: torch.Tensor, parameters: tuple[int, float, float, ProcessSet]) -> torch.Tensor:
-    """What the ranks' gradients are multiplied with before they are put together again."""
-    op, prescale, postscale, process_set = parameters
-    members = (process_set.size() or 1) if op == Sum else 1
-    factor = members * prescale * postscale
-    return (grad if factor == 1 else grad * factor).contiguous()
-
-
 class _Reducescatter(torch.autograd.Function):
-    """Gradient: allgather of the gradient, times the size of the set for a sum, and times the factors."""
+    """Gradient: allgather of the gradients, times the size of the set for a sum, and times the factors."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        tensor: torch.Tensor,
-        name: str | None,
-        op: int,
-        prescale: float,
-        postscale: float,
-        process_set: ProcessSet,
-    ) -> Any:
-        ctx.parameters = (op, prescale, postscale, process_set)
-        return _start_reducescatter(tensor, name, op, prescale, postscale, process_set)[1].wait()
+    def forward(ctx: Any, call: Call, name: str | None, reduction: Reduction, *tensors: torch.Tensor) -> Any:
+        ctx.call, ctx.reduction = call, reduction
+        return tuple(run(call, name, reduction, tensors, output_of))
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        whole = allgather(_scaled_gradient(grads[0], ctx.parameters), None, ctx.parameters[3])
-        return whole, None, None, None, None, None
+        reduction = ctx.reduction
+        members = (reduction.process_set.size() or 1) if reduction.op == Sum else 1
+        factor = members * reduction.prescale * reduction.postscale
+        scaled = [(grad if factor == 1 else grad * factor).contiguous() for grad in grads]
+        return None, None, None, *gather(scaled, None, reduction.process_set, ctx.call.is_group)
 
 
-class _GroupedReducescatter(torch.autograd.Function):
-    """Gradient: as for reducescatter, with a grouped allgather."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        name: str | None,
-        op: int,
-        prescale: float,
-        postscale: float,
-        process_set: ProcessSet,
-        *tensors: torch.Tensor,
-    ) -> Any:
-        ctx.parameters = (op, prescale, postscale, process_set)
-        return tuple(_start_grouped_reducescatter(tensors, name, op, prescale, postscale, process_set)[1].wait())
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        whole = grouped_allgather([_scaled_gradient(grad, ctx.parameters) for grad in grads], None, ctx.parameters[3])
-        return None, None, None, None, None, *whole
+def _scatter(
+    call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The blocking form; goes through autograd only for tensors that take part in it."""
+    if in_autograd(tensors):
+        return list(_Reducescatter.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
+    return run(call, name, reduction, tensors, output_of)
 
 
 def reducescatter(
@@ -160,12 +75,8 @@ def reducescatter(
     or Horovod is not initialised. Also for another op.
     """
     compressed, ctx = compression.compress(tensor)
-    result: torch.Tensor
-    if in_autograd([compressed]):
-        result = _Reducescatter.apply(compressed, name, op, prescale_factor, postscale_factor, process_set)  # type: ignore[no-untyped-call]
-    else:
-        result = _start_reducescatter(compressed, name, op, prescale_factor, postscale_factor, process_set)[1].wait()
-    return compression.decompress(result, ctx)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return compression.decompress(_scatter(_ONE, name, reduction, [compressed])[0], ctx)
 
 
 def reducescatter_async(
@@ -181,7 +92,9 @@ def reducescatter_async(
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
     reducescatter(); what fails between ranks is raised by synchronize().
     """
-    return file(_start_reducescatter(tensor, name, op, prescale_factor, postscale_factor, process_set))
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    number, native = submit(_ONE, name, reduction, tensor)
+    return file((number, PendingCall(native, output_of)))
 
 
 def grouped_reducescatter(
@@ -199,13 +112,8 @@ def grouped_reducescatter(
     and errors as for reducescatter().
     """
     pairs = [compression.compress(tensor) for tensor in tensors]
-    compressed = [tensor for tensor, _ in pairs]
-    results: Sequence[torch.Tensor]
-    if in_autograd(compressed):
-        results = _GroupedReducescatter.apply(name, op, prescale_factor, postscale_factor, process_set, *compressed)  # type: ignore[no-untyped-call]
-    else:
-        pending = _start_grouped_reducescatter(compressed, name, op, prescale_factor, postscale_factor, process_set)[1]
-        results = pending.wait()
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    results = _scatter(_GROUP, name, reduction, [tensor for tensor, _ in pairs])
     return [compression.decompress(tensor, ctx) for tensor, (_, ctx) in zip(results, pairs, strict=True)]
 
 
@@ -222,4 +130,6 @@ def grouped_reducescatter_async(
     Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
     errors as for grouped_reducescatter().
     """
-    return file(_start_grouped_reducescatter(tensors, name, op, prescale_factor, postscale_factor, process_set))
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    number, natives = submit_group(_GROUP, name, reduction, tensors)
+    return file((number, PendingGroup(natives, output_of)))

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.graph import increment_version
 
-from horovod._common.handles import HandleTable, Pending
+from horovod._common.calls import CPU, Call, Reduction, set_id
+from horovod._common.handles import HandleTable, Pending, PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod._common.session import basics
-from horovod.common.process_sets import ProcessSet, _on_removal
-from horovod.torch._tensors import CPU, set_id
+from horovod.common.process_sets import _on_removal
+from horovod.torch._tensors import SHAPE_KEEPING, check, check_one_device, new_result
 
 if TYPE_CHECKING:
     from horovod._core import Handle
 
-__all__ = ["basics", "file", "handles", "in_autograd", "names", "session_number", "submit", "submit_group"]
+__all__ = ["basics", "file", "handles", "in_autograd", "names", "run", "session_number", "submit", "submit_group"]
+
+Finish = Callable[[Any], Any]
 
 handles = HandleTable()
 names = AutomaticNames()
@@ -54,47 +57,32 @@ def file(started: tuple[int, Pending]) -> int:
 
 
 def submit(
-    operation: int,
-    prefix: str,
-    name: str | None,
-    tensor: torch.Tensor,
-    dtype: int,
-    output: torch.Tensor | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-    root_rank: int,
-    process_set: ProcessSet,
+    call: Call, name: str | None, reduction: Reduction, tensor: torch.Tensor, output: torch.Tensor | None = None
 ) -> tuple[int, Handle]:
-    """Submits one tensor under `prefix.name` or an automatic name; gives its number and its native handle.
+    """Submits one tensor under `prefix.name`, or an automatic name; gives its number and its native handle.
 
-    The result goes to `output`, which is `tensor` for the forms in place and None when the core allocates. Autograd is
-    told of what is written in place: a backward pass that needs the old values raises.
+    The result goes to `output`, which is `tensor` for the forms in place; without it to a new tensor, or to memory of
+    the core where only that knows the shape. Autograd is told of what is written in place: a backward pass that needs
+    the old values raises. A few microseconds, most of them in the core.
     """
-    members = set_id(process_set)
-    number = handles.next_number()
+    dtype = check(call, reduction, tensor)
+    if output is None and call.kind in SHAPE_KEEPING:
+        output = new_result(tensor, dtype)
     data = tensor.data_ptr()
+    target = data if output is tensor else 0 if output is None else output.data_ptr()
+    members = set_id(reduction.process_set)
+    number = handles.next_number()
+    wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, members)
     try:
         native = _enqueue(
-            operation,
-            f"{prefix}.{name}" if name else names.make(prefix, members),
-            data,
-            data if output is tensor else 0 if output is None else output.data_ptr(),
-            tensor.shape,
-            dtype,
-            CPU,
-            op,
-            prescale,
-            postscale,
-            root_rank,
-            members,
+            (call.kind, wire_name, call.root_rank, call.splits),
+            (data, target, tensor.shape, dtype, CPU),
+            (reduction.op, reduction.prescale, reduction.postscale, members),
             tensor if output is tensor else (tensor, output),
             output,
         )
     except BaseException:
-        if not name:
-            names.give_back(members)
-        handles.give_back(number)
+        _take_back(name, members, number)
         raise
     if output is tensor:
         increment_version(tensor)
@@ -102,47 +90,54 @@ def submit(
 
 
 def submit_group(
-    operation: int,
-    prefix: str,
-    name: str | None,
-    tensors: Sequence[torch.Tensor],
-    dtypes: Sequence[int],
-    outputs: Sequence[torch.Tensor | None],
-    op: int,
-    prescale: float,
-    postscale: float,
-    process_set: ProcessSet,
+    call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor], in_place: bool = False
 ) -> tuple[int, list[Handle]]:
     """The same for tensors that are negotiated together; all of them are submitted or none."""
-    members = set_id(process_set)
+    tensors = list(tensors)
+    check_one_device(tensors, call.prefix)
+    dtypes = [check(call, reduction, tensor) for tensor in tensors]
+    outputs: Sequence[torch.Tensor | None] = tensors if in_place else [None] * len(tensors)
+    if not in_place and call.kind in SHAPE_KEEPING:
+        outputs = list(map(new_result, tensors, dtypes))
+    entries = [
+        (tensor.data_ptr(), 0 if output is None else output.data_ptr(), tensor.shape, dtype, CPU)
+        for tensor, output, dtype in zip(tensors, outputs, dtypes, strict=True)
+    ]
+    how = reduction.for_core()
     number = handles.next_number()
     if not tensors:
         return number, []
-    base = f"{prefix}.{name}" if name else names.make(prefix, members)
+    wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, how[3])
     try:
-        entries = [
-            (
-                f"{base}_{index + 1}of{len(tensors)}",
-                tensor.data_ptr(),
-                0 if output is None else output.data_ptr(),
-                tensor.shape,
-                dtype,
-                CPU,
-            )
-            for index, (tensor, output, dtype) in enumerate(zip(tensors, outputs, dtypes, strict=True))
-        ]
-        natives = core.enqueue_group(
-            operation, entries, op, prescale, postscale, members, (tensors, outputs), outputs
-        )
+        natives = core.enqueue_group(call.under(wire_name), entries, how, (tensors, outputs), outputs)
     except BaseException:
-        if not name:
-            names.give_back(members)
-        handles.give_back(number)
+        _take_back(name, how[3], number)
         raise
-    for tensor, output in zip(tensors, outputs, strict=True):
-        if output is tensor:
+    if in_place:
+        for tensor in tensors:
             increment_version(tensor)
     return number, natives
+
+
+def _take_back(name: str | None, process_set_id: int, number: int) -> None:
+    """The call was refused: the next one gets its name and its number, as on the ranks where it was not tried."""
+    if not name:
+        names.give_back(process_set_id)
+    handles.give_back(number)
+
+
+def run(
+    call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor], finish: Finish | None = None
+) -> list[Any]:
+    """Submits one tensor by itself, or those of a group together, and waits; gives a list of results.
+
+    `finish` makes a result from the native handle where the core has allocated it.
+    """
+    if call.is_group:
+        return PendingGroup(submit_group(call, name, reduction, tensors)[1], finish).wait()
+    native = submit(call, name, reduction, tensors[0])[1]
+    result = native.wait()
+    return [result if finish is None else finish(native)]
 
 
 def in_autograd(tensors: Sequence[torch.Tensor]) -> bool:

@@ -8,11 +8,9 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from horovod._common.calls import Call, Reduction
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
-from horovod.common.process_sets import ProcessSet
-
-CPU = -1
 
 _CODES: dict[torch.dtype, int] = {
     torch.uint8: core.DTYPE_UINT8,
@@ -30,6 +28,11 @@ _LARGE = 1 << 20  # bytes; the core recycles nothing smaller
 _PLAIN = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
 _BOOL = core.DTYPE_BOOL
 _ADASUM = core.REDUCE_ADASUM
+_ALLREDUCE = core.OP_ALLREDUCE
+_REDUCESCATTER = core.OP_REDUCESCATTER
+SHAPE_KEEPING = (_ALLREDUCE, core.OP_BROADCAST)  # kinds whose results have the shapes of the tensors
+_REDUCING = (_ALLREDUCE, _REDUCESCATTER)
+_SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 _BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
 
 
@@ -63,6 +66,11 @@ def _refusal(tensor: Any, operation: str) -> Exception:
     return ValueError(f"{operation}: tensor type {tensor.dtype} is not supported; supported are {names}")
 
 
+def output_of(native: Any) -> torch.Tensor:
+    """The result of an operation for which the core has allocated the memory."""
+    return from_dlpack(native.output_dlpack())
+
+
 def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
     """The same for a tensor that is to be reduced with `op`."""
     code = movable(tensor, operation)
@@ -84,10 +92,29 @@ def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
     return result
 
 
-def check_op(op: int, process_set: ProcessSet, operation: str) -> None:
-    """Raises NotImplementedError for Adasum on a part of the ranks (contract 02 §2.2)."""
-    if op == _ADASUM and process_set.process_set_id != 0:
-        raise NotImplementedError(f"{operation}: op=Adasum is only supported on the global process set")
+def check(call: Call, reduction: Reduction, tensor: torch.Tensor) -> int:
+    """The core's type code of a tensor that the call takes with this reduction, else an error that says why not."""
+    if reduction.op == _ADASUM or call.kind == _REDUCESCATTER:
+        _check_unusual(call, reduction, tensor)
+    code = movable(tensor, call.prefix)
+    if code == _BOOL and call.kind in _REDUCING:
+        reducible(tensor, reduction.op, call.prefix)
+    return code
+
+
+def _check_unusual(call: Call, reduction: Reduction, tensor: torch.Tensor) -> None:
+    """What Adasum and reducescatter ask for beyond other reductions."""
+    op, caller = reduction.op, call.prefix
+    if call.kind == _REDUCESCATTER:
+        if op not in _SUMS:
+            raise HorovodInternalError(f"{caller}: the only ops are Average and Sum, got op={op!r}")
+        reducible(tensor, op, caller)
+        if tensor.dim() == 0:
+            raise ValueError(f"{caller}: a tensor without dimensions has no rows to scatter")
+    elif call.kind == _ALLREDUCE:
+        if reduction.process_set.process_set_id != 0:
+            raise NotImplementedError(f"{caller}: op=Adasum is only supported on the global process set")
+        reducible(tensor, op, caller)
 
 
 def check_one_device(tensors: Sequence[torch.Tensor], operation: str) -> None:
@@ -97,11 +124,3 @@ def check_one_device(tensors: Sequence[torch.Tensor], operation: str) -> None:
         raise HorovodInternalError(
             f"{operation}: all tensors of a group must be on one device, found {', '.join(sorted(devices))}"
         )
-
-
-def set_id(process_set: ProcessSet) -> int:
-    """The id of a registered process set, else ValueError."""
-    number = process_set.process_set_id
-    if number is None:
-        raise ValueError(f"{process_set} is not registered: pass it to init() or add_process_set() first")
-    return number

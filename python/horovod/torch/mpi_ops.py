@@ -17,15 +17,18 @@ from horovod.torch._allgather import (
     grouped_allgather_async,
     sparse_allreduce_async,
 )
-from horovod.torch._allreduce import allreduce, allreduce_, allreduce_async, allreduce_async_
-from horovod.torch._alltoall import alltoall, alltoall_async
-from horovod.torch._broadcast import barrier, broadcast, broadcast_, broadcast_async, broadcast_async_
-from horovod.torch._grouped_allreduce import (
+from horovod.torch._allreduce import (
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
     grouped_allreduce,
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
 )
+from horovod.torch._alltoall import alltoall, alltoall_async
+from horovod.torch._broadcast import barrier, broadcast, broadcast_, broadcast_async, broadcast_async_
 from horovod.torch._join import join
 from horovod.torch._reducescatter import (
     grouped_reducescatter,

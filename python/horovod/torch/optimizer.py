@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from horovod._common.calls import Reduction, unscaled
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.common.util import split_list
 from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._allreduce import reduce_now
-from horovod.torch._gradient import ReductionSettings
+from horovod.torch._gradient import GradientSettings
 from horovod.torch._gradients import GradientReducer
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
@@ -48,7 +49,7 @@ _STEP_AFTER_SYNCHRONIZE = (
 class _Settings:
     """The arguments of DistributedOptimizer, checked."""
 
-    reduction: ReductionSettings
+    gradients: GradientSettings
     passes: int
     groups: Groups | None
     in_backward: bool
@@ -76,8 +77,8 @@ class _DistributedOptimizer(Optimizer):
         self._should_synchronize = True
         self._synchronized = False
         self._reducer = None
-        if is_distributed(settings.reduction.process_set):
-            self._reducer = GradientReducer(settings.reduction, settings.passes, settings.in_backward)
+        if is_distributed(self._process_set):
+            self._reducer = GradientReducer(settings.gradients, settings.passes, settings.in_backward)
             for parameter in parameters_of(self):
                 self._reducer.attach(parameter, names[parameter])
             for group in self._group_lists():
@@ -88,14 +89,14 @@ class _DistributedOptimizer(Optimizer):
         if not isinstance(groups, int):
             return groups or []
         # Ranks may hold their parameters in another order; rank 0's order cuts the chunks everywhere.
-        members = self._settings.reduction.process_set.ranks or [0]
+        members = self._process_set.ranks or [0]
         by_name = {self._parameter_names[p]: p for p in parameters_of(self) if p.requires_grad}
         order = broadcast_object(list(by_name), members[0], "DistributedOptimizer.groups", self._process_set)
         return split_list([by_name[name] for name in order if name in by_name], groups)
 
     @property
     def _process_set(self) -> ProcessSet:
-        return self._settings.reduction.process_set
+        return self._settings.gradients.reduction.process_set
 
     @property
     def backward_passes_per_step(self) -> int:
@@ -191,7 +192,8 @@ class _DistributedOptimizer(Optimizer):
             reducer.unsettle()
             if decides_by_loss:
                 own = torch.as_tensor(loss).detach().double().reshape(1)
-                loss = reduce_now(own, "DistributedOptimizer.loss", Average, 1.0, 1.0, self._process_set)
+                average = unscaled(Average, self._process_set)
+                loss = reduce_now(own, "DistributedOptimizer.loss", average)
             return loss
 
         return reduced
@@ -269,14 +271,8 @@ def DistributedOptimizer(
             raise NotImplementedError("DistributedOptimizer: Adasum works on the global process set only")
         adasum = type(wrapped.__name__, (AdasumOptimizer, wrapped), members)
         return adasum(optimizer, names, compression, backward_passes_per_step)
-    reduction = ReductionSettings(
-        compression=compression,
-        op=op,
-        prescale=1.0 / gradient_predivide_factor,
-        postscale=gradient_predivide_factor,
-        sparse_as_dense=sparse_as_dense,
-        process_set=process_set,
-    )
+    reduction = Reduction(op, 1.0 / gradient_predivide_factor, gradient_predivide_factor, process_set)
+    gradients = GradientSettings(reduction, compression, sparse_as_dense)
     distributed = type(wrapped.__name__, (_DistributedOptimizer, wrapped), members)
-    settings = _Settings(reduction, backward_passes_per_step, checked_groups, synchronize_in_backward)
+    settings = _Settings(gradients, backward_passes_per_step, checked_groups, synchronize_in_backward)
     return distributed(optimizer, names, settings)

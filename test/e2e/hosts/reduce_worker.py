@@ -23,8 +23,9 @@ def sum_over_ranks(name: str, first: float, elements: int) -> float:
     """Every rank gives a vector that begins with `first`; returns the first element of the sum."""
     values = (ctypes.c_float * elements)(first)
     address = ctypes.addressof(values)
-    place = (f"allreduce.{name}", address, address, [elements], core.DTYPE_FLOAT32, -1)
-    core.enqueue(core.OP_ALLREDUCE, *place, core.REDUCE_SUM, 1.0, 1.0, -1, 0, values).wait()
+    call = (core.OP_ALLREDUCE, f"allreduce.{name}", -1, ())
+    tensor = (address, address, [elements], core.DTYPE_FLOAT32, -1)
+    core.enqueue(call, tensor, (core.REDUCE_SUM, 1.0, 1.0, 0), values).wait()
     return values[0]
 
 

@@ -32,7 +32,7 @@ from horovod.common.basics import HorovodBasics
 hvd = HorovodBasics()
 hvd.init()
 """
-BARRIER = "core.enqueue(core.OP_BARRIER, 'barrier.x', 0, 0, (), 0, -1, 0, 1.0, 1.0, 0, 0, None)"
+BARRIER = "core.enqueue((core.OP_BARRIER, 'barrier.x', -1, ()), (0, 0, (), 0, -1), (0, 1.0, 1.0, 0), None)"
 SOON_S = 2.0
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import horovod.keras as hvd
+from horovod._common.calls import meet
 from horovod._common.native import core
 from keras_world import BACKEND, array, assert_usable
 
@@ -143,7 +144,7 @@ def test_unnamed_values_match_again_after_a_refusal_and_after_a_join() -> None:
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
     for _ in range(hvd.rank()):  # the others have joined on the way
         hvd.allreduce([1.0])
-    core.enqueue(core.OP_JOIN, "join.noname", 0, 0, (), core.DTYPE_UINT8, -1, 0, 1.0, 1.0, 0, 0, None).wait()
+    meet(core.OP_JOIN, "join.noname")
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
 
 

@@ -82,9 +82,7 @@ def test_a_flag_has_no_factor() -> None:
     ):
         _, refused = outcome(lambda o=op, b=before, a=after: hvd.allreduce(flags, op=o, prescale_factor=b, postscale_factor=a))
         assert refused == "ValueError"
+        tensor = (flags.data_ptr(), flags.data_ptr(), (3,), core.DTYPE_BOOL, -1)
         with pytest.raises(ValueError, match=said):
-            core.enqueue(
-                core.OP_ALLREDUCE, "flags", flags.data_ptr(), flags.data_ptr(), (3,), core.DTYPE_BOOL, -1, op, before,
-                after, 0, 0, flags,
-            )  # fmt: skip
+            core.enqueue((core.OP_ALLREDUCE, "flags", -1, ()), tensor, (op, before, after, 0), flags)
     assert_usable()

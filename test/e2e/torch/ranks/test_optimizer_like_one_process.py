@@ -123,9 +123,9 @@ def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(self.name)
             super().start(*arguments)
 
-    def enqueue(operation: int, name: str, *rest: Any) -> Any:
-        names.append(name)
-        return core.enqueue(operation, name, *rest)
+    def enqueue(call: Any, *rest: Any) -> Any:
+        names.append(call[1])
+        return core.enqueue(call, *rest)
 
     for module in (_gradient, _presence):
         monkeypatch.setattr(module, "RepeatedAllreduce", Noted)
