@@ -21,6 +21,8 @@ namespace hvd::launcher {
 class SecretSocket {
  public:
   static constexpr std::size_t kMaxClients = 64;
+  // A crowd at the door must not keep the loop from everything else.
+  static constexpr int kAcceptsPerTurn = 16;
 
   // Runs before the rank is answered; the number is what the rank said, unchecked.
   using OnNotice = std::function<void(int rank, rendezvous::AgentNotice kind)>;
@@ -35,8 +37,6 @@ class SecretSocket {
   class Client;
 
   SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, OnNotice on_notice);
-  // A crowd at the door must not keep the loop from everything else.
-  static constexpr int kAcceptsPerTurn = 16;
   void accept_some();
   void watch();
   void forget(Client* client);

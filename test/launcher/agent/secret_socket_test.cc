@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -57,6 +58,60 @@ auto serve(MainLoop& loop, F client) {
   return result.get();
 }
 
+// A process of another user with connections to the socket; made by root only.
+class OtherUser {
+ public:
+  OtherUser(const std::string& name, int connections) {
+    int ends[2] = {};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(ends[0]);
+      live(name, connections, ends[1]);
+    }
+    ::close(ends[1]);
+    talk_ = Fd(ends[0]);
+    REQUIRE(answer() == 0);  // all are in the backlog
+  }
+  ~OtherUser() {
+    talk_.reset();
+    ::waitpid(pid_, nullptr, 0);
+  }
+  OtherUser(const OtherUser&) = delete;
+  OtherUser& operator=(const OtherUser&) = delete;
+
+  // How many of its connections have been closed by the other end.
+  int turned_away() {
+    REQUIRE(::write(talk_.get(), "?", 1) == 1);
+    return answer();
+  }
+
+ private:
+  int answer() {
+    int value = -1;
+    REQUIRE(::read(talk_.get(), &value, sizeof(value)) == sizeof(value));
+    return value;
+  }
+
+  [[noreturn]] static void live(const std::string& name, int connections, int talk) {
+    if (::setresuid(65534, 65534, 65534) != 0) ::_exit(1);
+    std::vector<Fd> all;
+    for (int i = 0; i < connections; ++i) all.push_back(connect_to(name));
+    char question = 0;
+    do {
+      int closed = 0;
+      for (const Fd& fd : all) {
+        if (::recv(fd.get(), &question, 1, MSG_DONTWAIT) == 0) ++closed;
+      }
+      if (::write(talk, &closed, sizeof(closed)) != sizeof(closed)) ::_exit(1);
+    } while (::read(talk, &question, 1) == 1);
+    ::_exit(0);
+  }
+
+  pid_t pid_ = -1;
+  Fd talk_;
+};
+
 const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
 
 }  // namespace
@@ -95,6 +150,23 @@ TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[a
   for (std::size_t i = 0; i < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
   // All places are taken: this one is served only when they have been freed.
   CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
+}
+
+TEST_CASE("SecretSocket turns a crowd of another user away a few at a time, and serves its own user meanwhile", "[agent]") {
+  if (::geteuid() != 0) {
+    WARN("needs root to be another user");
+    return;
+  }
+  MainLoop loop;
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  constexpr int kCrowd = 6 * SecretSocket::kAcceptsPerTurn;
+  OtherUser crowd(socket->name(), kCrowd);
+  for (int turn = 1; turn <= 3; ++turn) {
+    uv_run(loop.get(), UV_RUN_NOWAIT);
+    CHECK(crowd.turned_away() == turn * SecretSocket::kAcceptsPerTurn);
+  }
+  CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
+  CHECK(crowd.turned_away() == kCrowd);
 }
 
 TEST_CASE("SecretSocket does not spin while the process is out of descriptors, and serves afterwards", "[agent]") {
