@@ -9,11 +9,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "launcher/agent/descendants.h"
+#include "launcher/environment/cpu_quota.h"
 #include "launcher/process/descriptors.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/config/env_reader.h"
@@ -34,6 +37,12 @@ std::string node_name() {
   return ::uname(&names) == 0 ? names.nodename : "";
 }
 
+std::optional<std::string> content_of(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
 }  // namespace
 
 HostFacts facts_of_this_host() {
@@ -46,6 +55,7 @@ HostFacts facts_of_this_host() {
   CPU_ZERO(&mine);
   // More processors than the set has room for: too many to share badly.
   facts.cores = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : CPU_SETSIZE;
+  facts.cores = cores_within(facts.cores, cpu_quota(content_of));
   return facts;
 }
 
@@ -164,7 +174,7 @@ void Agent::start_ranks(const std::string& address) {
     send(FrameType::kNotice,
          TextMessage{"OMP_NUM_THREADS=" + std::to_string(*environment_.threads) + " for each of its " +
                      std::to_string(launch_->ranks.size()) + " ranks, their share of " + std::to_string(facts_.cores) +
-                     " cores; set OMP_NUM_THREADS to choose another number"});
+                     (facts_.cores == 1 ? " core" : " cores") + "; set OMP_NUM_THREADS to choose another number"});
   }
   const StartChoice choice{.agent_socket = secret_socket_->name(),
                            .rendezvous_address = address,

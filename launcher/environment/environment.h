@@ -43,7 +43,7 @@ bool is_of_one_job(std::string_view name);
 // What an agent knows of its host.
 struct HostFacts {
   std::vector<std::string> interfaces;  // the names of its network interfaces
-  int cores = 1;                        // that the agent may use
+  int cores = 1;                        // that the agent may keep busy: its affinity, its control groups
 };
 
 // What all ranks of one host have in common.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,19 @@ def start_job(horovodrun_path: str, tmp_path: Path) -> Iterator[StartJob]:
     """start_job("-np", "2", ...) starts the launcher with these arguments; the test's end ends what is left."""
     jobs: list[RunningJob] = []
 
-    def start(*arguments: str, env: Mapping[str, str | None] | None = None, stdout: int | None = None, cwd: Path = tmp_path) -> RunningJob:
-        jobs.append(RunningJob([horovodrun_path, *arguments], tmp_path, env or {}, stdout, cwd))
+    def start(
+        *arguments: str,
+        env: Mapping[str, str | None] | None = None,
+        stdout: int | None = None,
+        cwd: Path = tmp_path,
+        on_cores: Collection[int] = (),
+    ) -> RunningJob:
+        own_cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, on_cores or own_cores)
+        try:
+            jobs.append(RunningJob([horovodrun_path, *arguments], tmp_path, env or {}, stdout, cwd))
+        finally:
+            os.sched_setaffinity(0, own_cores)
         return jobs[-1]
 
     yield start

@@ -24,12 +24,18 @@ def test_a_python_file_runs_under_python_and_a_name_without_one_gets_a_hint(star
 
 
 def test_ranks_share_the_cores_and_show_where_python_crashed(start_job: StartJob) -> None:
-    job = start_job("-np", "2", PYTHON, "-c", SHOW, env={"OMP_NUM_THREADS": None, "PYTHONFAULTHANDLER": None})
+    unset = {"OMP_NUM_THREADS": None, "PYTHONFAULTHANDLER": None}
+    job = start_job("-np", "2", PYTHON, "-c", SHOW, env=unset)
     assert job.wait() == 0
-    share = max(1, len(os.sched_getaffinity(0)) // 2)
-    assert job.lines("[0]<stdout>:") == job.lines("[1]<stdout>:") == [f"{share} 1"]
+    cores = int(job.err.split("their share of ")[1].split()[0])
+    assert 1 <= cores <= len(os.sched_getaffinity(0))  # fewer where a control group has a quota
+    assert job.lines("[0]<stdout>:") == job.lines("[1]<stdout>:") == [f"{max(1, cores // 2)} 1"]
     assert job.err.count("OMP_NUM_THREADS") == 2  # what it is, and how to choose another number: one line
     assert len(job.err.splitlines()) == 1
+    job = start_job("-np", "3", PYTHON, "-c", SHOW, env=unset, on_cores={min(os.sched_getaffinity(0))})
+    assert job.wait() == 0
+    assert job.lines("[0]<stdout>:") == ["1 1"]
+    assert "each of its 3 ranks, their share of 1 core;" in job.err
     job = start_job("-np", "2", PYTHON, "-c", SHOW, env={"OMP_NUM_THREADS": "7", "PYTHONFAULTHANDLER": ""})
     assert job.wait() == 0
     assert job.lines("[0]<stdout>:") == ["7 "]
