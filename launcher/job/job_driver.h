@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,15 +8,13 @@
 #include "launcher/job/agent_fleet.h"
 #include "launcher/job/host_resolver.h"
 #include "launcher/job/input_forwarder.h"
-#include "launcher/job/launch_plan.h"
+#include "launcher/job/launch.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/static_job.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 #include "launcher/protocol/messages.h"
-#include "rendezvous/server/server.h"
-#include "runtime/crypto/secret.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
@@ -35,28 +32,28 @@ class JobDriver : private AgentFleetEvents {
  private:
   // Before the ranks run.
   void resolved(const std::vector<ResolvedHost>& hosts);
-  Status prepare(const std::vector<ResolvedHost>& hosts);
-  AgentLinkOptions link_options(int agent);
-  void describe_launch();
-  void launch();
+  void send_launch_frames();
 
-  // While they run.
+  // What comes from the agents: job_frames.cc.
   void fleet_frame(int agent, const Frame& frame) override;
   void fleet_lost(int agent, const std::string& reason) override;
   Status handle(int agent, const Frame& frame);
   Status handle_hello(int agent, const Frame& frame);
   Status handle_output(int agent, const Frame& frame);
   Status handle_rank(int agent, const Frame& frame);
+  Status check_rank(int agent, int rank) const;
+  const std::string& host_name(int agent) const;
+
+  // What comes from the user: job_signals.cc.
   void signal_received(int signal);
   void end_wanted(const JobActions& actions);
-  void give_up_flushing();
-  void send_input(int rank, ByteSpan bytes);
   void suspend();
   void output_broken(const Status& status);
   void end_for_output();
+  void give_up_flushing();
+
+  void send_input(int rank, ByteSpan bytes);
   void output_progress();
-  Status check_rank(int agent, int rank) const;
-  const std::string& host_name(int agent) const;
 
   // What StaticJob wants.
   void apply(const JobActions& actions);
@@ -68,17 +65,16 @@ class JobDriver : private AgentFleetEvents {
   void stop_when_flushed();
   bool over() const { return exit_code_ && (output_.flushed() || flush_given_up_); }
 
+  // Once the user wants us to end: how long our last output may take a reader that does not read.
+  static constexpr Millis kLastFlush{2000};
+
   MainLoop& loop_;
   const JobPlan plan_;
-  const std::uint64_t ignored_signals_;
-  crypto::Secret secret_;
-  LaunchPlan network_;
+  Launch launch_;
   StaticJob job_;
   OutputRouter output_;
-  std::unique_ptr<rendezvous::Server> server_;
   AgentFleet fleet_;
   std::vector<int> agent_of_rank_;
-  std::vector<int> input_ranks_;  // that get our stdin
   InputForwarder input_forwarder_;
   HostResolver resolver_;
   loop::Timer timer_;

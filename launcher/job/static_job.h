@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "launcher/hosts/host_spec.h"
+#include "launcher/job/failures.h"
+#include "launcher/job/roster.h"
 #include "launcher/process/child.h"
 #include "runtime/base/deadline.h"
 
@@ -38,15 +40,6 @@ struct JobAction {
 };
 using JobActions = std::vector<JobAction>;
 
-// The first thing that went wrong; it decides the exit code.
-struct JobFailure {
-  int rank = -1;  // -1: a host, not a rank
-  std::string host;
-  int pid = 0;
-  int exit_code = 1;
-  std::string what;  // "exited with code 3"
-};
-
 // The decisions of a job whose ranks are fixed: when to launch, what a failure leads to, when it is over, and with which
 // exit code. Pure: events and the time go in, actions come out. Owned by the JobDriver.
 //
@@ -64,11 +57,7 @@ class StaticJob {
   JobActions agent_done(int agent, TimePoint now);
   JobActions rank_started(int rank, int pid, TimePoint now);
   JobActions rank_not_started(int rank, int code, const std::string& reason, TimePoint now);
-  // The rank says that it goes down by its own fault. Others that fail because of it may exit before it does; none of them
-  // is the first failure then.
-  void rank_failing(int rank);
-  // The rank has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
-  // that failed because of it may exit before.
+  void rank_failing(int rank);  // see Failures
   void rank_leaving(int rank);
   JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
   // SIGUSR1 and SIGUSR2 are passed on; any other is the user's wish that the job ends, where SIGHUP counts once.
@@ -85,36 +74,23 @@ class StaticJob {
   std::optional<TimePoint> deadline() const { return deadline_; }
   // How often the user's signals have said so.
   int wishes_to_end() const { return wishes_to_end_; }
-  const std::optional<JobFailure>& failure() const { return failure_; }
-  // Ranks that failed by themselves after the first failure: "rank 0 (exited with code 1)".
-  const std::vector<std::string>& later_failures() const { return later_failures_; }
-  // The first rank that had left while the job went on, when it was another that failed after that.
-  std::optional<int> left_before_failure() const;
+  const Failures& failures() const { return failures_; }
 
  private:
+  using RankState = Roster::RankState;
+  using AgentState = Roster::AgentState;
   enum class State { kStarting, kRunning, kGrace, kInterrupted, kTerminating, kKilling, kFinishing, kDone };
-  enum class RankState { kWaiting, kRunning, kEnded };
-  enum class AgentState { kWaiting, kReady, kGone };
-  struct RankRecord {
-    RankState state = RankState::kWaiting;
-    int agent = -1;
-    int pid = 0;
-  };
-  struct AgentRecord {
-    AgentState state = AgentState::kWaiting;
-    std::string host;
-    std::vector<int> ranks;
-  };
 
+  // Nothing has gone wrong, and nobody wants an end.
   bool undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
-  bool any_rank_left() const;
-  bool any_agent_left() const;
-  std::string name_ranks(RankState state) const;
-  JobActions end_job(const std::string& reason, int code, int first_signal, TimePoint now);
+  bool any_rank_left() const { return launched_ && !roster_.all_ended(); }
   JobFailure failure_of(int rank, int exit_code, std::string what) const;
   void rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out);
-  void fail(JobFailure failure, TimePoint now, JobActions& out);
   void rank_ended(int rank, TimePoint now, JobActions& out);
+
+  // How a job ends: static_job_end.cc.
+  void fail(JobFailure failure, TimePoint now, JobActions& out);
+  JobActions end_job(const std::string& reason, int code, int first_signal, TimePoint now);
   void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);
   void terminate_ranks(TimePoint now, JobActions& out);
   void kill_ranks(TimePoint now, JobActions& out);
@@ -123,15 +99,11 @@ class StaticJob {
   int exit_code() const;
 
   JobTimings timings_;
-  std::vector<RankRecord> ranks_;  // by rank
-  std::vector<AgentRecord> agents_;
+  Roster roster_;
+  Failures failures_;
   State state_ = State::kStarting;
   bool launched_ = false;
   std::optional<TimePoint> deadline_;
-  std::optional<int> failing_;  // the first rank that announced its failure
-  std::optional<int> leaving_;  // the first rank that left before any failure
-  std::optional<JobFailure> failure_;
-  std::vector<std::string> later_failures_;
   int wishes_to_end_ = 0;
   bool hung_up_ = false;  // got SIGHUP
   int first_signal_ = 0;  // that the ranks got in the state kInterrupted

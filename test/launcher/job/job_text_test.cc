@@ -1,13 +1,13 @@
 #include <catch2/catch.hpp>
 
-#include "launcher/job/error_summary.h"
+#include "launcher/job/static_job.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
 
 namespace {
 
-StaticJob failed_job(bool other_had_left = false) {
+Failures failed_job(bool other_had_left = false) {
   StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 2}, .ranks = {{0, 2, 0, 2, 0, 1}, {1, 2, 1, 2, 0, 1}}}},
                 {}, TimePoint());
   job.agent_ready(0, TimePoint());
@@ -17,7 +17,7 @@ StaticJob failed_job(bool other_had_left = false) {
   if (other_had_left) job.rank_exited(0, {.code = 0, .signal = 0}, TimePoint());
   job.rank_exited(1, {.code = 0, .signal = 11}, TimePoint());
   job.rank_exited(0, {.code = 1, .signal = 0}, TimePoint());
-  return job;
+  return job.failures();
 }
 
 }  // namespace
@@ -43,10 +43,10 @@ TEST_CASE("The error summary mentions memory where a rank was killed", "[unit][j
   job.agent_ready(0, TimePoint());
   job.rank_started(0, 100, TimePoint());
   job.rank_exited(0, {.code = 0, .signal = 9}, TimePoint());
-  CHECK(error_summary(job, {}).find("(SIGKILL) first (when memory runs out") != std::string::npos);
+  CHECK(error_summary(job.failures(), {}).find("(SIGKILL) first (when memory runs out") != std::string::npos);
   CHECK(error_summary(failed_job(), {}).find("memory") == std::string::npos);
 }
 
 TEST_CASE("The error summary is empty when no rank failed", "[unit][job]") {
-  CHECK(error_summary(StaticJob({}, {}, TimePoint()), {}).empty());
+  CHECK(error_summary(StaticJob({}, {}, TimePoint()).failures(), {}).empty());
 }

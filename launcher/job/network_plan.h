@@ -20,7 +20,7 @@ struct PlannedAgent {
   std::vector<std::string> rendezvous_addresses;  // for its ranks, best first
 };
 
-struct LaunchPlan {
+struct NetworkPlan {
   std::vector<PlannedAgent> agents;           // in the order of the hosts
   std::vector<std::string> listen_addresses;  // of the rendezvous server: what the job needs and nothing else
 };
@@ -28,7 +28,7 @@ struct LaunchPlan {
 // Decides which hosts are this machine and on which of our addresses the ranks of each meet. `resolved` has the
 // addresses of each host. With `nics` only addresses of these interfaces are used; one that this machine does not have is
 // an error. Pure.
-Result<LaunchPlan> plan_launch(const std::vector<ResolvedHost>& resolved,
+Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved,
                                const std::vector<std::string>& nics, const NetworkView& network);
 
 }  // namespace hvd::launcher

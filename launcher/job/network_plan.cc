@@ -1,4 +1,4 @@
-#include "launcher/job/launch_plan.h"
+#include "launcher/job/network_plan.h"
 
 #include <algorithm>
 
@@ -63,10 +63,10 @@ bool is_local(const ResolvedHost& host, const NetworkView& network) {
 
 }  // namespace
 
-Result<LaunchPlan> plan_launch(const std::vector<ResolvedHost>& resolved,
+Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved,
                                const std::vector<std::string>& nics, const NetworkView& network) {
   HVD_ASSIGN_OR_RETURN(const std::vector<std::string> chosen, addresses_of(nics, network.own));
-  LaunchPlan plan;
+  NetworkPlan plan;
   plan.listen_addresses = chosen;
   for (const ResolvedHost& host : resolved) {
     PlannedAgent agent;

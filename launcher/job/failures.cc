@@ -1,0 +1,68 @@
+#include "launcher/job/failures.h"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::size_t kMaxLaterFailures = 8;  // that the summary names
+
+std::string line_of(const JobFailure& failure) { return "rank " + std::to_string(failure.rank) + " " + failure.what; }
+
+}  // namespace
+
+void Failures::rank_failing(int rank) {
+  if (!failing_ && !first_) failing_ = rank;
+}
+
+void Failures::rank_leaving(int rank) {
+  if (!leaving_ && !failing_ && !first_) leaving_ = rank;
+}
+
+void Failures::add(JobFailure failure) {
+  if (first_->rank == failure.rank) {
+    // It was blamed before it had exited; now there is a real code.
+    first_->exit_code = failure.exit_code;
+    first_->what = std::move(failure.what);
+  } else if (leaving_ == failure.rank) {
+    later_.insert(later_.begin(), line_of(*first_));
+    first_ = std::move(failure);
+  } else if (later_.size() < kMaxLaterFailures) {
+    later_.push_back(line_of(failure));
+  }
+}
+
+std::optional<int> Failures::left_before() const {
+  return first_ && leaving_ && *leaving_ != first_->rank ? leaving_ : std::nullopt;
+}
+
+std::string error_summary(const Failures& failures, const std::vector<std::string>& last_stderr_lines,
+                          bool are_in_sight) {
+  if (!failures.first() || failures.first()->rank < 0) return "";
+  const JobFailure& first = *failures.first();
+  std::string text = "the job failed: rank " + std::to_string(first.rank) + " on host " + first.host + " (pid " +
+                     std::to_string(first.pid) + ") " + first.what + " first";
+  if (const auto left = failures.left_before()) {
+    text += ", after rank " + std::to_string(*left) + " had left the job (unequal numbers of steps? see hvd.join())";
+  }
+  // Nobody has been signalled by us before the first failure.
+  if (first.exit_code == 128 + SIGKILL) {
+    text += " (when memory runs out, the kernel kills with SIGKILL: see `dmesg` there, and the memory limit of the "
+            "container or batch job)";
+  }
+  if (last_stderr_lines.empty()) {
+    text += "; it wrote nothing to stderr";
+  } else if (are_in_sight) {
+    text += "; its last lines on stderr stand above, behind [" + std::to_string(first.rank) + "]<stderr>:";
+  } else {
+    text += "; its last lines on stderr:";
+    for (const std::string& line : last_stderr_lines) text += "\n    " + line;
+  }
+  for (const std::string& later : failures.later()) text += "\nAfter that, " + later;
+  text += "\nProcess name: " + std::to_string(first.rank) + "\nExit code: " + std::to_string(first.exit_code);
+  return text;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace hvd::launcher {
+
+// A rank or a host that went wrong.
+struct JobFailure {
+  int rank = -1;  // -1: a host, not a rank
+  std::string host;
+  int pid = 0;
+  int exit_code = 1;
+  std::string what;  // "exited with code 3"
+};
+
+// Which failure of a job was the first: it decides the exit code, and it is what the user wants to read about. Exits alone
+// do not tell, since a rank whose peer is gone may exit before that peer does. So ranks also say when they go down by their
+// own fault, or leave. Owned by StaticJob; pure.
+class Failures {
+ public:
+  // The rank goes down by its own fault. Others that fail because of it may exit before; none of them is the first then.
+  void rank_failing(int rank);
+  // The rank has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
+  // that failed because of it may exit before.
+  void rank_leaving(int rank);
+
+  // Requires: there is no first one yet.
+  void set_first(JobFailure failure) { first_ = std::move(failure); }
+  // A rank's exit with an error after the first failure, and not because of us.
+  void add(JobFailure failure);
+
+  // The first rank that announced its failure, while nothing has failed.
+  std::optional<int> announced() const { return first_ ? std::nullopt : failing_; }
+  const std::optional<JobFailure>& first() const { return first_; }
+  // Ranks that failed by themselves after that: "rank 0 exited with code 1".
+  const std::vector<std::string>& later() const { return later_; }
+  // The first rank that had left while the job went on, when it was another that failed after that.
+  std::optional<int> left_before() const;
+
+ private:
+  std::optional<int> failing_;  // the first rank that announced its failure
+  std::optional<int> leaving_;  // the first rank that left before any failure
+  std::optional<JobFailure> first_;
+  std::vector<std::string> later_;
+};
+
+// What the user reads last when a rank has failed: who was first, where, its last lines on stderr, who followed, and the
+// two lines that Horovod's launcher ends with and that scripts look for. Empty when no rank failed. `are_in_sight`: these
+// lines were printed a moment ago and need no repetition. Pure.
+std::string error_summary(const Failures& failures, const std::vector<std::string>& last_stderr_lines,
+                          bool are_in_sight = false);
+
+}  // namespace hvd::launcher

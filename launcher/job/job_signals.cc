@@ -1,0 +1,75 @@
+// What JobDriver does with signals, and with a reader of our output that goes away.
+#include "launcher/job/job_driver.h"
+
+#include <signal.h>
+
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int kOutputGone = 128 + SIGPIPE;
+constexpr Millis kSuspendDelay{100};     // for the agents to stop their ranks, and for what these print to arrive
+constexpr Millis kSignalMayFollow{100};  // after the loss of our reader
+constexpr int kLeaveAtOnce = 3;          // signals that say: end
+
+}  // namespace
+
+void JobDriver::signal_received(int signal) {
+  if (signal == SIGTSTP) {
+    // The ranks first: once we are stopped, nobody would tell them.
+    fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGSTOP}));
+    return suspend_timer_.start(kSuspendDelay);
+  }
+  const int before = job_.wishes_to_end();
+  const JobActions actions = job_.signal_received(signal, SteadyClock::now());
+  if (job_.wishes_to_end() == before) return apply(actions);
+  // The job is over, and its last output is still being taken; we stop waiting for that, so it is no success any more.
+  if (exit_code_ && *exit_code_ == 0) exit_code_ = 128 + signal;
+  end_wanted(actions);
+  if (job_.wishes_to_end() < kLeaveAtOnce) return;
+  // Whatever hangs, in the ranks or here, is left to the agents: they see that we are gone, and kill.
+  fleet_.drop_all();
+  finish(128 + signal);
+  give_up_flushing();
+}
+
+// What the user wants is not to be held up by a reader that does not read: neither the news of the agents, nor our end.
+void JobDriver::end_wanted(const JobActions& actions) {
+  output_.stop_waiting_for_readers();
+  fleet_.pause(false);
+  apply(actions);
+  if (exit_code_ && !flush_timer_.active()) flush_timer_.start(kLastFlush);
+}
+
+// The terminal's Ctrl-Z reaches us alone. The ranks, whose sessions have no terminal, would not even heed a SIGTSTP.
+void JobDriver::suspend() {
+  // The clock goes on while nobody runs. Deadlines are for those who do, so all of them move before anything can expire, and
+  // only then the ranks go on.
+  const TimePoint before = SteadyClock::now();
+  signals_.take_default_action(SIGTSTP);
+  job_.was_stopped(SteadyClock::now() - before);
+  resolver_.was_stopped();
+  if (flush_timer_.active()) flush_timer_.start(kLastFlush);
+  arm_timer();
+  fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGCONT}));
+}
+
+// A terminal that closes, and Ctrl-C with `| tee`, are a signal as well, which may come a moment later. That is one wish and
+// not two, and the signal says it better.
+void JobDriver::output_broken(const Status& status) {
+  output_error_ = status.message();
+  broken_timer_.start(kSignalMayFollow);
+}
+
+void JobDriver::end_for_output() {
+  if (job_.wishes_to_end() > 0 || std::exchange(ended_for_output_, true)) return;
+  end_wanted(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
+}
+
+void JobDriver::give_up_flushing() {
+  flush_given_up_ = true;
+  loop_.stop();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,87 @@
+#include "launcher/job/launch.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "launcher/plan/plan_text.h"
+#include "launcher/process/input_reader.h"
+#include "launcher/protocol/cookie.h"
+#include "launcher/protocol/messages.h"
+#include "launcher/ssh/ssh_command.h"
+
+namespace hvd::launcher {
+namespace {
+
+std::vector<int> ranks_with_input(const LaunchConfig& config) {
+  std::vector<int> ranks;
+  if (config.input_to == InputTo::kNobody || is_empty_input(STDIN_FILENO)) return ranks;
+  for (int rank = 0; rank < (config.input_to == InputTo::kAll ? config.num_proc : 1); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+}  // namespace
+
+Launch::Launch(const JobPlan& plan, std::uint64_t ignored_signals)
+    : plan_(plan),
+      ignored_signals_(ignored_signals),
+      input_ranks_(ranks_with_input(plan.config)),
+      secret_(crypto::Secret::random()) {}
+
+Status Launch::prepare(const std::vector<ResolvedHost>& hosts) {
+  HVD_ASSIGN_OR_RETURN(network_, plan_network(hosts, plan_.config.nics,
+                                              {.own = interface_addresses(), .source_towards = source_address_towards}));
+  HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
+                                                           .listen_addresses = network_.listen_addresses,
+                                                           .num_proc = plan_.config.num_proc}));
+  return Status::ok();
+}
+
+AgentLinkOptions Launch::link_options(int agent) const {
+  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(agent)].host;
+  AgentLinkOptions options;
+  options.agent = agent;
+  options.host = host.name;
+  options.over_ssh = !network_.agents[static_cast<std::size_t>(agent)].local;
+  options.cookie = make_cookie();
+  if (options.over_ssh) {
+    options.agent_path = plan_.config.agent_path.value_or(plan_.self_path);
+    options.argv = ssh_argv(plan_.config, host, remote_agent_command(options.agent_path, options.cookie));
+    options.file = options.argv[0];
+  } else {
+    options.agent_path = plan_.self_path;
+    options.argv = {"horovodrun", "--agent", options.cookie};
+    options.file = "/proc/self/exe";  // what runs now, even if a new version was installed meanwhile
+  }
+  return options;
+}
+
+Bytes Launch::frame(int agent) const {
+  const HostAssignment& host = plan_.hosts[static_cast<std::size_t>(agent)];
+  const Variables variables = plan_.environment.all();
+  std::vector<std::int32_t> with_input;
+  for (const RankSlot& slot : host.ranks) {
+    if (std::ranges::count(input_ranks_, slot.rank) > 0) with_input.push_back(slot.rank);
+  }
+  return encode(LaunchMessage{.secret = secret_,
+                              .hostname = host.host.name,
+                              .cwd = plan_.cwd,
+                              .env = {variables.begin(), variables.end()},
+                              .command = plan_.config.command,
+                              .ranks = host.ranks,
+                              .rendezvous_port = server_->port(),
+                              .rendezvous_addresses = network_.agents[static_cast<std::size_t>(agent)].rendezvous_addresses,
+                              .ignored_signals = ignored_signals_,
+                              .input_ranks = std::move(with_input)});
+}
+
+std::vector<std::string> Launch::description() const {
+  std::vector<std::string> texts = {launch_text(plan_)};
+  for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
+    texts.push_back(start_text(plan_.hosts[agent], link_options(static_cast<int>(agent)).argv,
+                               network_.agents[agent].rendezvous_addresses, server_->port()));
+  }
+  return texts;
+}
+
+}  // namespace hvd::launcher

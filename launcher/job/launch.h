@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/job/agent_link.h"
+#include "launcher/job/network_plan.h"
+#include "launcher/plan/job_plan.h"
+#include "rendezvous/server/server.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+#include "runtime/crypto/secret.h"
+
+namespace hvd::launcher {
+
+// How the agents of a job are started and what each is told: the plan, the job's secret, and what turns out once the hosts
+// have been looked up. Owned by the JobDriver, loop-confined; the rendezvous server, which it starts, has a thread of its
+// own.
+class Launch {
+ public:
+  // `plan` outlives this. `ignored_signals`: from the start, see there.
+  Launch(const JobPlan& plan, std::uint64_t ignored_signals);
+
+  // Which ranks get our stdin.
+  const std::vector<int>& input_ranks() const { return input_ranks_; }
+
+  // Decides where everybody meets, and listens there. `hosts` are in the order of the plan's.
+  Status prepare(const std::vector<ResolvedHost>& hosts);
+
+  // Requires, for the rest: prepare() has succeeded.
+  // With a fresh cookie each time.
+  AgentLinkOptions link_options(int agent) const;
+  // The payload of the agent's launch frame. It holds the secret and the user's environment: the caller wipes it.
+  Bytes frame(int agent) const;
+  // For --verbose: the plan, then each host.
+  std::vector<std::string> description() const;
+
+  // See ServerStats; "" before there is a server.
+  std::string limits_hit() const { return server_ ? server_->stats().limits_hit() : ""; }
+
+ private:
+  const JobPlan& plan_;
+  std::uint64_t ignored_signals_;
+  std::vector<int> input_ranks_;
+  crypto::Secret secret_;
+  NetworkPlan network_;
+  std::unique_ptr<rendezvous::Server> server_;
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,187 @@
+// How a job ends: by a failure, by the user's wish, or because nothing is left to run. Each way is a ladder of states that
+// gets harder by deadline or by another signal, and every step of it is left as soon as no rank is left.
+#include "launcher/job/static_job.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+using Kind = JobAction::Kind;
+
+JobAction print(std::string text) { return {.kind = Kind::kPrint, .text = std::move(text)}; }
+JobAction signal_ranks(int signal) { return {.kind = Kind::kSignalRanks, .signal = signal}; }
+
+std::string in_seconds(Millis span) {
+  const auto whole = span.count() / 1000;
+  if (whole * 1000 == span.count()) return std::to_string(whole) + " s";
+  return std::to_string(span.count()) + " ms";
+}
+
+}  // namespace
+
+void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
+  // Once the user has ended the job, what fails fails because of that.
+  if (failures_.first() || stop_code_ != 0) return;
+  std::string text = failure.rank < 0 ? failure.what
+                                      : "rank " + std::to_string(failure.rank) + " on host " + failure.host + " (pid " +
+                                            std::to_string(failure.pid) + ") " + failure.what;
+  const std::size_t itself = failure.rank >= 0 ? 1 : 0;
+  failures_.set_first(std::move(failure));
+  if (!undisturbed()) return;
+  const std::size_t running = roster_.count(RankState::kRunning);
+  const std::size_t others = running - std::min(running, itself);
+  if (launched_ && others > 0) {
+    text += "; the other " + std::to_string(others) + (others == 1 ? " rank is" : " ranks are") +
+            " being terminated (SIGTERM in " + in_seconds(timings_.survivors) + ", SIGKILL " +
+            in_seconds(timings_.term) + " later)";
+  }
+  out.push_back(print(std::move(text)));
+  if (!launched_) return finish_agents(now, out);
+  // The others hear of it from their own runtime and raise: a signal now would cut their tracebacks short.
+  state_ = State::kGrace;
+  deadline_ = now + timings_.survivors;
+}
+
+JobActions StaticJob::signal_received(int signal, TimePoint now) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) {
+    if (state_ != State::kStarting) return {signal_ranks(signal)};
+    return {print("got " + signal_name(signal) + " before all ranks ran: it is not passed on")};
+  }
+  // A shell passes the hang-up of its terminal on to its jobs, and the kernel tells those in front again when the shell has
+  // ended: the same wish.
+  if (signal == SIGHUP && std::exchange(hung_up_, true)) return {};
+  ++wishes_to_end_;
+  const bool is_gentle = signal == SIGINT || signal == SIGHUP;
+  return end_job("got " + signal_name(signal), 128 + signal, is_gentle ? signal : SIGTERM, now);
+}
+
+JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
+  return end_job(reason, code, SIGTERM, now);
+}
+
+void StaticJob::was_stopped(SteadyClock::duration span) {
+  if (deadline_) *deadline_ += span;
+}
+
+JobActions StaticJob::end_job(const std::string& reason, int code, int first_signal, TimePoint now) {
+  JobActions out;
+  if (state_ == State::kDone) return out;
+  if (stop_code_ == 0) stop_code_ = code;  // the first wish is the reason; a later one only makes the end harder
+  if (state_ == State::kFinishing || state_ == State::kKilling) {
+    // Nothing harder is left to do than to go: the agents see that, and kill what is still there.
+    out.push_back({.kind = Kind::kDropAgents});
+    for (Roster::Agent& agent : roster_.agents()) agent.state = AgentState::kGone;
+    state_ = State::kFinishing;
+    maybe_done(out);
+  } else if (!any_rank_left()) {
+    out.push_back(print(reason + ": the job ends before it has begun"));
+    finish_agents(now, out);
+  } else if (undisturbed()) {
+    const std::string term = first_signal == SIGTERM ? "" : "SIGTERM in " + in_seconds(timings_.interrupt) + ", ";
+    const std::string kill = first_signal == SIGTERM ? "SIGKILL in " + in_seconds(timings_.interrupt)
+                                                     : "SIGKILL " + in_seconds(timings_.term) + " later";
+    out.push_back(print(reason + ": terminating the ranks (" + term + kill + ", or at once if you signal again)"));
+    out.push_back(signal_ranks(first_signal));
+    first_signal_ = first_signal;
+    state_ = State::kInterrupted;
+    deadline_ = now + timings_.interrupt;
+  } else {
+    // Said twice, or said while a failure is ending the job already: no more patience.
+    out.push_back(print(reason + ": killing the ranks"));
+    kill_ranks(now, out);
+  }
+  return out;
+}
+
+void StaticJob::terminate_ranks(TimePoint now, JobActions& out) {
+  out.push_back(signal_ranks(SIGTERM));
+  state_ = State::kTerminating;
+  deadline_ = now + timings_.term;
+}
+
+void StaticJob::kill_ranks(TimePoint now, JobActions& out) {
+  out.push_back(signal_ranks(SIGKILL));
+  state_ = State::kKilling;
+  deadline_ = now + timings_.kill;
+}
+
+void StaticJob::finish_agents(TimePoint now, JobActions& out) {
+  for (Roster::Agent& agent : roster_.agents()) {
+    if (agent.state == AgentState::kWaiting) agent.state = AgentState::kGone;  // it has nothing to clean up
+  }
+  state_ = State::kFinishing;
+  deadline_ = now + timings_.finish;
+  out.push_back({.kind = Kind::kShutdownAgents, .at_once = failures_.first().has_value() || stop_code_ != 0});
+  maybe_done(out);
+}
+
+void StaticJob::maybe_done(JobActions& out) {
+  if (state_ != State::kFinishing || roster_.count(AgentState::kReady) > 0) return;
+  state_ = State::kDone;
+  deadline_.reset();
+  out.push_back({.kind = Kind::kFinish, .code = exit_code()});
+}
+
+int StaticJob::exit_code() const {
+  // A failure that is recorded came before the user's wish, or fail() would not have recorded it.
+  if (failures_.first()) return failures_.first()->exit_code;
+  return stop_code_;
+}
+
+void StaticJob::start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out) {
+  const std::string within = " within " + in_seconds(timings_.start) + " (--start-timeout)";
+  int number = 0;
+  for (const Roster::Agent& agent : roster_.agents()) {
+    if (agent.state == AgentState::kWaiting) {
+      const std::string what = "host " + agent.host + " did not answer" + within + detail(number);
+      return fail({.rank = -1, .host = agent.host, .pid = 0, .exit_code = 1, .what = what}, now, out);
+    }
+    ++number;
+  }
+  const std::string what = roster_.name_ranks(RankState::kWaiting) + " did not start" + within;
+  fail({.rank = -1, .host = "", .pid = 0, .exit_code = 1, .what = what}, now, out);
+}
+
+JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string(int)>& detail) {
+  JobActions out;
+  if (!deadline_ || now < *deadline_) return out;
+  switch (state_) {
+    case State::kStarting:
+      start_timed_out(detail, now, out);
+      break;
+    case State::kGrace:
+      terminate_ranks(now, out);
+      break;
+    case State::kInterrupted:
+      first_signal_ == SIGTERM ? kill_ranks(now, out) : terminate_ranks(now, out);
+      break;
+    case State::kTerminating:
+      kill_ranks(now, out);
+      break;
+    case State::kKilling:
+      out.push_back(print("these did not end after SIGKILL, and are left behind: " + roster_.name_ranks(RankState::kRunning)));
+      finish_agents(now, out);
+      break;
+    case State::kFinishing:
+      for (Roster::Agent& agent : roster_.agents()) {
+        if (agent.state == AgentState::kReady) {
+          out.push_back(print("the agent on host " + agent.host + " does not end"));
+        }
+        agent.state = AgentState::kGone;
+      }
+      out.push_back({.kind = Kind::kDropAgents});
+      maybe_done(out);
+      break;
+    case State::kRunning:
+    case State::kDone:
+      deadline_.reset();
+      break;
+  }
+  return out;
+}
+
+}  // namespace hvd::launcher
