@@ -3,10 +3,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "launcher/agent/host_ranks.h"
 #include "launcher/agent/lease_watch.h"
-#include "launcher/agent/rank_process.h"
 #include "launcher/agent/rendezvous_probe.h"
 #include "launcher/agent/secret_socket.h"
 #include "launcher/agent/sweeper.h"
@@ -17,8 +16,6 @@
 #include "launcher/protocol/messages.h"
 
 namespace hvd::launcher {
-
-HostFacts facts_of_this_host();
 
 // The supervisor of one host's ranks. It starts what the launch frame names, carries output and exits to the launcher,
 // passes signals on, and hands out the job secret. Its stdin is a lease: when that ends, or a signal tells the agent to
@@ -77,7 +74,7 @@ class Agent : private RankEvents {
   HostEnvironment environment_;
   std::unique_ptr<RendezvousProbe> probe_;
   std::unique_ptr<SecretSocket> secret_socket_;
-  std::vector<std::unique_ptr<RankProcess>> ranks_;
+  HostRanks ranks_;
   std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;
   loop::Timer drain_deadline_;

@@ -42,6 +42,7 @@ class RankProcess {
   RankProcess(MainLoop& loop, int rank, RankEvents& events);
 
   void start(const RankCommand& command);
+  int rank() const { return rank_; }
   bool running() const { return child_ && child_->running(); }
   int pid() const { return child_ ? child_->pid() : -1; }
   void kill(int signal);

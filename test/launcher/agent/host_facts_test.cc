@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "launcher/agent/agent.h"
+#include "launcher/agent/host_ranks.h"
 
 using namespace hvd::launcher;
 

@@ -1,0 +1,71 @@
+// How an agent ends: the launcher lets it go, the lease is lost, or nothing is left to do. In each case everything that it has
+// started is ended first, and what that prints is sent before the last word, as long as somebody listens.
+#include "launcher/agent/agent.h"
+
+#include "launcher/agent/descendants.h"
+#include "runtime/config/env_reader.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr Millis kDrainDeadline{500};   // for output that nobody writes any more, but that somebody holds open
+
+}  // namespace
+
+void Agent::fail(const Status& status) {
+  send(FrameType::kError, TextMessage{status.message()});
+  lease_lost();
+}
+
+void Agent::watch_lease() {
+  std::optional<std::string> launchers;
+  for (const auto& [name, value] : launch_->env) {
+    if (name == "SSH_CONNECTION") launchers = value;
+  }
+  lease_watch_ = std::make_unique<LeaseWatch>(
+      loop_, config::ProcessEnv().get("SSH_CONNECTION"), launchers,
+      LeaseWatch::Callbacks{.send_sign = [this] { send_sign_of_life(); }, .on_lost = [this] { lease_lost(); }});
+}
+
+void Agent::send_sign_of_life() {
+  // What waits in the queue is sign enough.
+  if (output_->queued() == 0) send(FrameType::kOutput, OutputMessage{launch_->ranks[0].rank, false, {}});
+}
+
+void Agent::lease_lost() {
+  // After the last word a closed lease is how the launcher lets us go; if it has not taken that word, it never will.
+  if (done_sent_) return loop_.stop();
+  // Output that still comes is read and dropped, so that no rank waits for it while it ends.
+  leased_ = false;
+  apply_backpressure();
+  sweeper_.start(Millis(0));
+}
+
+void Agent::child_ended() {
+  reap_adopted(ranks_.running_pids());
+  sweeper_.look_again();
+}
+
+void Agent::swept() {
+  // Nobody of ours is left who could write. But somebody else may hold a rank's output open (a daemon it talked to), so what
+  // is still in the pipes is waited for only so long.
+  swept_ = true;
+  drain_deadline_.start(kDrainDeadline);
+  finish_when_drained();
+}
+
+void Agent::finish_when_drained() {
+  if (done_sent_) return;
+  if (leased_) {
+    if (!ranks_.output_ended()) return;
+    send_frame(FrameType::kDone, {});
+  }
+  done_sent_ = true;
+  stop_when_written();
+}
+
+void Agent::stop_when_written() {
+  if (done_sent_ && (!leased_ || output_->queued() == 0)) loop_.stop();
+}
+
+}  // namespace hvd::launcher

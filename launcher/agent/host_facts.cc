@@ -1,0 +1,38 @@
+#include <net/if.h>
+#include <sched.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "launcher/agent/host_ranks.h"
+#include "launcher/environment/cpu_quota.h"
+
+namespace hvd::launcher {
+namespace {
+
+std::optional<std::string> content_of(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
+HostFacts facts_of_this_host() {
+  HostFacts facts;
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(::if_nameindex(), &::if_freenameindex);
+  for (const struct if_nameindex* one = list.get(); one != nullptr && one->if_name != nullptr; ++one) {
+    facts.interfaces.emplace_back(one->if_name);
+  }
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  // More processors than the set has room for: too many to share badly.
+  const int cores = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : CPU_SETSIZE;
+  facts.cores = cores_within(cores, cpu_quota(content_of));
+  return facts;
+}
+
+}  // namespace hvd::launcher

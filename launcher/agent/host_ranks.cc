@@ -1,0 +1,59 @@
+#include "launcher/agent/host_ranks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/process/descriptors.h"
+
+namespace hvd::launcher {
+
+void HostRanks::start(const LaunchMessage& launch, const HostEnvironment& environment, const StartChoice& choice) {
+  // For each rank two of its output, one of its input, and one more while it starts.
+  const std::size_t limit_before = raise_descriptor_limit(4 * launch.ranks.size());
+  for (const RankSlot& slot : launch.ranks) {
+    processes_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, events_));
+    processes_.back()->start({.argv = launch.command,
+                              .env = rank_environment(environment, launch.hostname, slot, choice),
+                              .cwd = launch.cwd,
+                              .descriptor_limit = limit_before,
+                              .ignored_signals = launch.ignored_signals,
+                              .has_input = std::ranges::count(launch.input_ranks, slot.rank) > 0});
+  }
+}
+
+void HostRanks::signal(int signal) {
+  for (auto& process : processes_) process->kill(signal);
+}
+
+void HostRanks::signal_groups(int signal) {
+  for (auto& process : processes_) process->kill_group(signal);
+}
+
+bool HostRanks::give_input(int rank, Bytes bytes) {
+  const auto found = std::ranges::find(processes_, rank, [](const auto& process) { return process->rank(); });
+  if (found == processes_.end()) return false;
+  (*found)->write_input(std::move(bytes));
+  return true;
+}
+
+void HostRanks::pause_output(bool paused) {
+  for (auto& process : processes_) paused ? process->pause_output() : process->resume_output();
+}
+
+bool HostRanks::output_ended() const {
+  return std::ranges::all_of(processes_, [](const auto& process) { return process->output_ended(); });
+}
+
+void HostRanks::close_output() {
+  for (auto& process : processes_) process->close_output();
+}
+
+std::set<int> HostRanks::running_pids() const {
+  std::set<int> pids;
+  for (const auto& process : processes_) {
+    if (process->running()) pids.insert(process->pid());
+  }
+  return pids;
+}
+
+}  // namespace hvd::launcher
