@@ -11,13 +11,13 @@
 #include <utility>
 #include <variant>
 
-#include "launcher/agent/agent_main.h"
+#include "launcher/agent/agent.h"
 #include "launcher/agent/exec_rank.h"
 #include "launcher/cli/parse.h"
-#include "launcher/job/job_main.h"
+#include "launcher/job/job_driver.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/plan/plan_text.h"
-#include "launcher/process/descriptors.h"
+#include "launcher/process/own_process.h"
 #include "runtime/config/env_reader.h"
 
 // The static libstdc++ brings along std::random_device, which nothing here uses and which needs glibc's arc4random. That came
@@ -44,7 +44,7 @@ int launcher_main(int argc, char** argv) {
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok()) return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});
   if (plan.value().config.dry_run) return print({.text = dry_run_text(plan.value()), .code = 0, .to_stderr = false});
-  return job_main(std::move(plan).value());
+  return run_job(std::move(plan).value());
 }
 
 int run(int argc, char** argv) {

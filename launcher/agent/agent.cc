@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/agent/descendants.h"
+#include "launcher/agent/sweeper.h"
 #include "launcher/protocol/cookie.h"
 #include "runtime/config/env_reader.h"
 

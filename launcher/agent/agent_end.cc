@@ -2,7 +2,7 @@
 // started is ended first, and what that prints is sent before the last word, as long as somebody listens.
 #include "launcher/agent/agent.h"
 
-#include "launcher/agent/descendants.h"
+#include "launcher/agent/sweeper.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {

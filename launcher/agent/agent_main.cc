@@ -1,4 +1,3 @@
-#include "launcher/agent/agent_main.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,7 +11,8 @@
 #include <utility>
 
 #include "launcher/agent/agent.h"
-#include "launcher/agent/descendants.h"
+#include "launcher/agent/sweeper.h"
+#include "launcher/process/own_process.h"
 #include "launcher/protocol/cookie.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/agent/descendants.h"
+#include "launcher/agent/sweeper.h"
 
 #include <dirent.h>
 #include <sys/prctl.h>

@@ -9,8 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "launcher/process/descriptors.h"
-#include "launcher/process/signal_watcher.h"
+#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/process/descriptors.h"
+#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/agent/descendants.h"
-
 namespace hvd::launcher {
 namespace {
 

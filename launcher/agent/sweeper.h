@@ -2,12 +2,24 @@
 
 #include <functional>
 #include <set>
+#include <vector>
 
 #include "launcher/process/main_loop.h"
 #include "runtime/base/deadline.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
+
+// The children of a process, from /proc. Empty when it is gone.
+std::vector<int> children_of(int pid);
+// Its children, theirs, and so on; `pid` itself is not in it. A snapshot: processes come and go while it is taken.
+std::vector<int> descendants_of(int pid);
+
+// This process becomes the parent of descendants whose parent dies, so that none escapes by forking twice.
+void become_subreaper();
+// Reaps the children that ended, but not those in `known`: somebody else waits for these. How many are left that have
+// not ended is not reported: see descendants_of.
+void reap_adopted(const std::set<int>& known);
 
 // Ends every descendant of this process: waits `voluntary`, then SIGTERM, and kTermGrace later SIGKILL, until none is
 // left. Owned by the Agent, loop-confined. Knows nothing of ranks: they are descendants like any other.

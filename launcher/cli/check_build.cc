@@ -1,4 +1,4 @@
-#include "launcher/cli/check_build.h"
+#include "launcher/cli/texts.h"
 
 #include <string_view>
 

@@ -1,4 +1,4 @@
-#include "launcher/cli/config_file.h"
+#include "launcher/cli/flag_values.h"
 
 #include <yaml-cpp/yaml.h>
 
@@ -66,7 +66,7 @@ class ConfigReader {
     return Status::ok();
   }
 
-  // Contract 06 §6.2: a section that is there but does not say `enabled` decides the switch nevertheless.
+  // As in Horovod, a section that is there but does not say `enabled` decides the switch nevertheless.
   void set_section_defaults(const std::string& section) {
     if (section == "autotune") set_if_open(flag_row("autotune"), false, file_ + ": autotune");
     if (section == "stall_check") set_if_open(flag_row("no_stall_check"), false, file_ + ": stall_check");

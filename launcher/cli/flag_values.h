@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -53,5 +54,15 @@ Variables flag_variables_of(const FlagValues& values);
 
 // A number as Python's str(float) prints it: 20 is "20.0".
 std::string python_float(double value);
+
+inline constexpr std::size_t kMaxConfigFileBytes = 1u << 20;
+
+// Fills in from the YAML text of --config-file what the command line left open. `file` opens the messages
+// (`<file>:<line>: <section>.<key>: ...`). Unknown keys become notices; a bad value is an error. Pure.
+Status apply_config_text(const std::string& text, std::string_view file, FlagValues& values,
+                         std::vector<std::string>& notices);
+
+// The same for a file of at most kMaxConfigFileBytes.
+Status apply_config_file(const std::string& path, FlagValues& values, std::vector<std::string>& notices);
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-#include "launcher/cli/help.h"
+#include "launcher/cli/texts.h"
 
 #include "launcher/cli/flag_table.h"
 

@@ -1,4 +1,4 @@
-#include "launcher/cli/notices.h"
+#include "launcher/cli/texts.h"
 
 #include <algorithm>
 #include <cstdint>

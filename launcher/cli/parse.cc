@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/cli/check_build.h"
-#include "launcher/cli/config_file.h"
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
-#include "launcher/cli/help.h"
-#include "launcher/cli/notices.h"
+#include "launcher/cli/texts.h"
 #include "launcher/hosts/host_list.h"
 #include "runtime/config/describe.h"
 #include "runtime/config/parse_value.h"

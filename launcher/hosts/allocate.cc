@@ -1,4 +1,3 @@
-#include "launcher/hosts/allocate.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -24,7 +23,7 @@ Status too_few_slots(const std::vector<HostSpec>& hosts, int needed, std::int64_
 }
 
 // Fills in local and cross numbers of hosts that already know how many ranks each holds. For the ranks of one local
-// rank, the cross rank counts the hosts before that have such a local rank too (contract 01 §1.2).
+// rank, the cross rank counts the hosts before that have such a local rank too.
 void number_ranks(std::vector<HostAssignment>& assignments, int size) {
   std::vector<int> cross_sizes;
   for (const HostAssignment& assignment : assignments) {

@@ -15,7 +15,7 @@ struct HostSpec {
   bool operator==(const HostSpec&) const = default;
 };
 
-// The place of one rank: contract 01 §1.2 and 06 §6.3.
+// The place of one rank: in the job, among the ranks of its host, and among the hosts that have its local rank.
 struct RankSlot {
   int rank = -1;
   int size = -1;

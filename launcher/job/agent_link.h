@@ -10,7 +10,7 @@
 #include "launcher/process/tail_buffer.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/protocol/frame.h"
-#include "launcher/ssh/ssh_error.h"
+#include "launcher/ssh/ssh_login.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {

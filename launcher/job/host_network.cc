@@ -1,4 +1,4 @@
-#include "launcher/job/host_network.h"
+#include "launcher/job/network_plan.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/host_network.h"
+#include "launcher/job/network_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/ssh/ssh_config_query.h"
 #include "runtime/loop/timer.h"

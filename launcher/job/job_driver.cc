@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 namespace {
@@ -188,6 +189,17 @@ void JobDriver::report_limits_hit(int code) {
 
 void JobDriver::stop_when_flushed() {
   if (over()) loop_.stop();
+}
+
+int run_job(JobPlan plan) {
+  const std::uint64_t ignored_from_the_start = ignored_signals();
+  ignore_io_signals();
+  // Three pipes for each agent, and two files for each rank when asked for.
+  const std::size_t files = plan.config.output_filename ? 2 * static_cast<std::size_t>(plan.config.num_proc) : 0;
+  raise_descriptor_limit(3 * plan.hosts.size() + files);
+  MainLoop loop;
+  JobDriver driver(loop, std::move(plan), ignored_from_the_start);
+  return driver.run();
 }
 
 }  // namespace hvd::launcher

@@ -88,4 +88,7 @@ class JobDriver : private AgentFleetEvents {
   std::optional<int> exit_code_;
 };
 
+// Runs the job from beginning to end; the exit code of the program.
+int run_job(JobPlan plan);
+
 }  // namespace hvd::launcher

@@ -8,7 +8,7 @@
 #include "launcher/process/input_reader.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/protocol/messages.h"
-#include "launcher/ssh/ssh_command.h"
+#include "launcher/ssh/ssh_login.h"
 
 namespace hvd::launcher {
 namespace {

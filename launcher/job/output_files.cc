@@ -1,4 +1,4 @@
-#include "launcher/job/output_files.h"
+#include "launcher/job/output_router.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -9,14 +9,25 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/job/output_files.h"
 #include "launcher/process/console.h"
 #include "launcher/process/line_prefixer.h"
 #include "launcher/process/tail_buffer.h"
 #include "runtime/base/deadline.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
+
+struct OutputFile {
+  Fd fd;
+  std::string name;
+};
+
+// Opens <directory>/rank.<rank>/stdout and stderr for writing, emptied; the number has as many digits as the largest.
+// New directories are for the user alone. What another user may have put there is refused: a folder or a file that is not
+// the user's own, or a link.
+Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc);
 
 // Where the output of all ranks goes: lines with their prefix to our stdout and stderr, and the same to a file per rank
 // and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and stderr are one

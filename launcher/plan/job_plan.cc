@@ -4,7 +4,7 @@
 #include <system_error>
 #include <utility>
 
-#include "launcher/hosts/allocate.h"
+#include "launcher/hosts/host_list.h"
 
 namespace hvd::launcher {
 

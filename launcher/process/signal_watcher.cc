@@ -36,20 +36,4 @@ void SignalWatcher::take_default_action(int signal) {
   }
 }
 
-void ignore_io_signals() {
-  struct sigaction ignore = {};
-  ignore.sa_handler = SIG_IGN;
-  for (int signal : {SIGPIPE, SIGXFSZ, SIGTTIN}) sigaction(signal, &ignore, nullptr);
-}
-
-std::uint64_t ignored_signals() {
-  std::uint64_t signals = 0;
-  for (int signal = 1; signal < NSIG && signal < 64; ++signal) {
-    struct sigaction now = {};
-    if (signal == SIGCHLD || sigaction(signal, nullptr, &now) != 0) continue;
-    if (now.sa_handler == SIG_IGN) signals |= std::uint64_t{1} << signal;
-  }
-  return signals;
-}
-
 }  // namespace hvd::launcher

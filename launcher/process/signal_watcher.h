@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -29,14 +28,5 @@ class SignalWatcher {
   std::vector<Watched> watched_;
   std::function<void(int)> on_signal_;
 };
-
-// Ignored, so that a reader that went away and a file that may not grow are errors of write(), and a terminal that is
-// another's an error of read(), and not our death or stop.
-void ignore_io_signals();
-
-// The signals that whoever started this program has it ignore, as bits (1 << number): nohup's SIGHUP, say. They are to
-// stay ignored, in the launcher and for ranks. Not SIGCHLD, without which no exit of a child could be told.
-std::uint64_t ignored_signals();
-inline bool is_in(std::uint64_t signals, int signal) { return (signals >> signal & 1) != 0; }
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-#include "launcher/ssh/ssh_command.h"
+#include "launcher/ssh/ssh_login.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "launcher/ssh/ssh_error.h"
+#include "launcher/ssh/ssh_login.h"
 
 #include <string_view>
 

@@ -10,7 +10,7 @@
 
 #include "rendezvous/client/socket_io.h"
 #include "rendezvous/protocol/bodies.h"
-#include "rendezvous/protocol/http_writer.h"
+#include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/names.h"
 
 namespace hvd::rendezvous {

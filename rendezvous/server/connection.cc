@@ -1,7 +1,7 @@
 #include "rendezvous/server/connection.h"
 
 #include "rendezvous/protocol/bodies.h"
-#include "rendezvous/protocol/http_writer.h"
+#include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/limits.h"
 
 namespace hvd::rendezvous {

@@ -6,10 +6,10 @@
 #include <optional>
 
 #include "rendezvous/protocol/http_reader.h"
-#include "rendezvous/server/asio.h"
 #include "rendezvous/server/handler.h"
-#include "rendezvous/server/server_stats.h"
+#include "rendezvous/server/server.h"
 #include "rendezvous/server/session_guard.h"
+#include "rendezvous/server/sockets.h"
 #include "runtime/admission/admission.h"
 #include "runtime/base/deadline.h"
 

@@ -8,10 +8,9 @@
 #include <unordered_map>
 
 #include "rendezvous/protocol/limits.h"
-#include "rendezvous/server/asio.h"
 #include "rendezvous/server/connection.h"
 #include "rendezvous/server/handler.h"
-#include "rendezvous/server/listen_sockets.h"
+#include "rendezvous/server/sockets.h"
 #include "runtime/admission/admission.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
@@ -211,5 +210,22 @@ Server::~Server() = default;
 
 std::uint16_t Server::port() const { return impl_->port(); }
 ServerStats Server::stats() const { return impl_->stats(); }
+
+std::string ServerStats::limits_hit() const {
+  std::string text;
+  const std::pair<std::string_view, std::uint64_t> counters[] = {
+      {"unauthorized", unauthorized},
+      {"malformed", malformed},
+      {"refused_routes", refused_routes},
+      {"late", late},
+      {"evicted", evicted},
+      {"turned_away", turned_away},
+  };
+  for (const auto& [name, count] : counters) {
+    if (count == 0) continue;
+    text.append(text.empty() ? "" : " ").append(name).append("=").append(std::to_string(count));
+  }
+  return text;
+}
 
 }  // namespace hvd::rendezvous

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/cli/config_file.h"
+#include "launcher/cli/flag_values.h"
 #include "runtime/base/check.h"
 
 using namespace hvd::launcher;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
-#include "rendezvous/protocol/http_writer.h"
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/routes.h"
 #include "rendezvous/server/session_guard.h"

@@ -6,8 +6,8 @@
 #include <tuple>
 
 #include "rendezvous/protocol/bodies.h"
+#include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
-#include "rendezvous/protocol/http_writer.h"
 #include "runtime/base/check.h"
 
 namespace {

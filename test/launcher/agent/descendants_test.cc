@@ -1,4 +1,4 @@
-#include "launcher/agent/descendants.h"
+#include "launcher/agent/sweeper.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "launcher/cli/config_file.h"
+#include "launcher/cli/flag_values.h"
 
 #include <catch2/catch.hpp>
 

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "launcher/cli/check_build.h"
 #include "launcher/cli/flag_table.h"
-#include "launcher/cli/help.h"
+#include "launcher/cli/texts.h"
 #include "test/launcher/cli/parse_helper.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,3 @@
-#include "launcher/hosts/allocate.h"
 
 #include <catch2/catch.hpp>
 

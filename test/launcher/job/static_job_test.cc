@@ -3,7 +3,6 @@
 #include <catch2/catch.hpp>
 #include <optional>
 
-#include "launcher/hosts/allocate.h"
 #include "launcher/hosts/host_list.h"
 #include "test/support/golden_script.h"
 

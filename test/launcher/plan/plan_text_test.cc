@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "launcher/hosts/allocate.h"
 #include "launcher/hosts/host_list.h"
 
 namespace hvd::launcher {

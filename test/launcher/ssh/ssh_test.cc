@@ -1,9 +1,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "launcher/ssh/ssh_command.h"
 #include "launcher/ssh/ssh_config_query.h"
-#include "launcher/ssh/ssh_error.h"
+#include "launcher/ssh/ssh_login.h"
 
 using namespace hvd::launcher;
 

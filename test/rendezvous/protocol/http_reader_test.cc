@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "rendezvous/protocol/http_writer.h"
+#include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/limits.h"
 
 using namespace hvd;

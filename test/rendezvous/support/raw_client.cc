@@ -7,8 +7,8 @@
 
 #include "rendezvous/client/socket_io.h"
 #include "rendezvous/protocol/bodies.h"
+#include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
-#include "rendezvous/protocol/http_writer.h"
 
 namespace hvd::rendezvous::test {
 namespace {

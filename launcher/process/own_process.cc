@@ -1,10 +1,11 @@
-#include "launcher/process/descriptors.h"
+#include "launcher/process/own_process.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 
 namespace hvd::launcher {
 namespace {
@@ -36,6 +37,22 @@ void fill_standard_descriptors() {
     // open() gives the lowest free number, and those below are in use.
     if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDWR);
   }
+}
+
+void ignore_io_signals() {
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  for (int signal : {SIGPIPE, SIGXFSZ, SIGTTIN}) sigaction(signal, &ignore, nullptr);
+}
+
+std::uint64_t ignored_signals() {
+  std::uint64_t signals = 0;
+  for (int signal = 1; signal < NSIG && signal < 64; ++signal) {
+    struct sigaction now = {};
+    if (signal == SIGCHLD || sigaction(signal, nullptr, &now) != 0) continue;
+    if (now.sa_handler == SIG_IGN) signals |= std::uint64_t{1} << signal;
+  }
+  return signals;
 }
 
 }  // namespace hvd::launcher

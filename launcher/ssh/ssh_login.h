@@ -3,8 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/plan/launch_config.h"
 #include "launcher/hosts/host_spec.h"
+#include "launcher/plan/launch_config.h"
+#include "launcher/process/child.h"
 
 namespace hvd::launcher {
 
@@ -14,5 +15,20 @@ std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& ho
 
 // What ssh runs there: `exec <agent> --agent <cookie>`. The cookie is not secret; everything that is travels on stdin.
 std::string remote_agent_command(const std::string& agent_path, const std::string& cookie);
+
+// What is known of an ssh client that ended before the agent at the other end had said hello.
+struct SshFailure {
+  std::string host;
+  std::string program;     // of the ssh client
+  std::string agent_path;  // what was to be started there
+  ExitStatus status;
+  std::vector<std::string> stderr_lines;  // the last ones
+};
+
+// One line that says what is wrong and what to do about it. Pure.
+std::string explain(const SshFailure& failure);
+
+// Whether sshd, or a gateway on the way, turned us away for having too many logins at once: a later try may succeed. Pure.
+bool is_transient(const SshFailure& failure);
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-#include "rendezvous/server/listen_sockets.h"
+#include "rendezvous/server/sockets.h"
 
 #include <netdb.h>
 #include <netinet/in.h>

@@ -1,4 +1,4 @@
-#include "rendezvous/protocol/http_writer.h"
+#include "rendezvous/protocol/http_message.h"
 
 namespace hvd::rendezvous {
 namespace {

@@ -7,7 +7,16 @@
 #include "launcher/cli/flag_values.h"
 #include "runtime/config/env_reader.h"
 
+// What the command line makes us print.
 namespace hvd::launcher {
+
+// The text of --help, generated from the flag table.
+std::string help_text();
+
+// The text of --check-build: which framework adapters, controllers and operations this build has. It
+// does not start a Python to see whether a framework is installed beside it: adapters have no compiled part of their
+// own, so that question is answered by `python -c "import horovod.torch"`, as --verbose says.
+std::string check_build_text(bool verbose);
 
 // One line for each thing that was asked for and will not happen, and for each deprecated spelling. A flag whose value
 // asks for nothing (--no-autotune) is silent. Pure.
