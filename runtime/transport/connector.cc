@@ -13,7 +13,6 @@ constexpr int kRoundsWithoutListener = 3;  // a listener outlives its row: when 
 // When somebody accepts and hangs up: it is busy (its word for that can be lost), or another program, which never ends.
 constexpr int kRoundsOfHangingUp = 20;
 constexpr Millis kRoundPause{50};
-constexpr Millis kAttemptLimit{1000};  // per round and address, when there is another address to try
 
 Deadline earlier(Deadline a, Deadline b) { return a.when() < b.when() ? a : b; }
 
@@ -39,7 +38,7 @@ Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, co
     for (const Endpoint& endpoint : candidates) {
       Attempt attempt;
       const Deadline limit =
-          candidates.size() == 1 ? deadline : earlier(deadline, Deadline::after(kAttemptLimit * round));
+          candidates.size() == 1 ? deadline : earlier(deadline, Deadline::after(attempt_limit_ * round));
       auto stream = try_endpoint(endpoint, hello, key, limit, deadline, attempt);
       if (stream.is_ok()) return stream;
       if (cancel_.cancelled()) return Status::aborted(what + ": the session was aborted");

@@ -15,7 +15,11 @@ namespace hvd::transport {
 // thread, never for longer than the deadline or cancel(). Immutable, thread-safe. Does not know rows from the store.
 class Connector {
  public:
-  Connector(HostIdentity self, const Cancel& cancel) : self_(std::move(self)), cancel_(cancel) {}
+  // Of each address, when there is another to try; in every round so much longer.
+  static constexpr Millis kAttemptLimit{1000};
+
+  Connector(HostIdentity self, const Cancel& cancel, Millis attempt_limit = kAttemptLimit)
+      : self_(std::move(self)), cancel_(cancel), attempt_limit_(attempt_limit) {}
 
   // `hello` without its nonce. The stream is non-blocking and carries nothing yet. The error names the rank, its host,
   // every address tried and what happened there: kPeerLost when nobody listens, kPrecondition when the peer refuses or
@@ -35,6 +39,7 @@ class Connector {
 
   HostIdentity self_;
   const Cancel& cancel_;
+  Millis attempt_limit_;
 };
 
 }  // namespace hvd::transport
