@@ -28,12 +28,10 @@ void reduce_own(const collectives::CollectiveCall& call) {
 
 }  // namespace
 
-BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend,
-                         timeline::TimelineSink& timeline)
+BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend)
     : set_(std::move(set)),
       set_rank_(topology::index(set_.set_rank(global_rank).value())),
-      backend_(backend),
-      timeline_(timeline) {
+      backend_(backend) {
   HVD_CHECK(backend_ != nullptr || set_.size() == 1, "a set of several ranks needs a backend");
 }
 

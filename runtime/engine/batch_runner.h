@@ -7,7 +7,6 @@
 #include "runtime/collectives/backend.h"
 #include "runtime/engine/entry.h"
 #include "runtime/fusion/fusion_buffer.h"
-#include "runtime/timeline/timeline_sink.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
 
@@ -33,8 +32,7 @@ struct Batch {
 class BatchRunner {
  public:
   // `backend` may be null for a set of one rank, where every collective is a copy.
-  BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend,
-              timeline::TimelineSink& timeline);
+  BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend);
 
   Status run(Batch& batch);
 
@@ -60,7 +58,6 @@ class BatchRunner {
   topology::ProcessSet set_;
   int set_rank_;
   collectives::CollectiveBackend* backend_;
-  timeline::TimelineSink& timeline_;
   fusion::FusionBuffer buffer_;
 };
 

@@ -23,8 +23,7 @@ constexpr std::chrono::microseconds kBurstGap{20};
 }  // namespace
 
 EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
-                       recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline,
-                       BackendFactory backend_factory,
+                       recorder::FlightRecorder& recorder, BackendFactory backend_factory,
                        std::function<void(const wire::Stop&)> on_stop)
     : options_(options),
       plan_(options.membership.size, options.coordinator.radix),
@@ -33,7 +32,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
       on_stop_(std::move(on_stop)),
       worker_(options.worker, topology::ProcessSetTable(options.membership.size)),
       router_(plan_, options.membership.rank),
-      executor_(options.membership.rank, table, recorder, timeline, std::move(backend_factory), executor_events()),
+      executor_(options.membership.rank, table, recorder, std::move(backend_factory), executor_events()),
       recorder_(recorder),
       watch_(options.membership.rank, options.coordinator.stall),
       loop_("hvd-engine") {

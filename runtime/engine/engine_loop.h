@@ -37,7 +37,7 @@ class EngineLoop final : public transport::ControlHandler {
  public:
   // `on_stop` runs once on the engine's thread when the session ends for whatever reason, before anything else is failed.
   EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
-             recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, BackendFactory backend_factory,
+             recorder::FlightRecorder& recorder, BackendFactory backend_factory,
              std::function<void(const wire::Stop&)> on_stop);
   ~EngineLoop() override;  // Requires: finish() was called
 

@@ -24,11 +24,10 @@ const topology::ProcessSet& set_of_release(std::int32_t id, const negotiation::W
 }  // namespace
 
 Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
-                   timeline::TimelineSink& timeline, BackendFactory backend_factory, Events events)
+                   BackendFactory backend_factory, Events events)
     : rank_(global_rank),
       table_(table),
       recorder_(recorder),
-      timeline_(timeline),
       backend_factory_(std::move(backend_factory)),
       events_(std::move(events)) {}
 
@@ -101,7 +100,7 @@ Lane& Executor::lane_for(const topology::ProcessSet& set) {
     if (backend != nullptr) backends_[set.context_id] = backend;
     Lane::Events events{[this, id = set.id, context = set.context_id] { events_.job_done(id, context); },
                         [this, context = set.context_id] { events_.lane_ended(context); }, events_.failed};
-    lane = std::make_unique<Lane>(set, rank_, std::move(backend), table_, recorder_, timeline_, std::move(events));
+    lane = std::make_unique<Lane>(set, rank_, std::move(backend), table_, recorder_, std::move(events));
   }
   return *lane;
 }

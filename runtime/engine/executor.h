@@ -24,7 +24,7 @@ class Executor {
     std::function<void(const Status&, std::vector<EntryPtr>)> failed;  // on the lane's thread
   };
   Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
-           timeline::TimelineSink& timeline, BackendFactory backend_factory, Events events);
+           BackendFactory backend_factory, Events events);
 
   // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. `sets` is
   // the table after the decision. The lane of a set that the decision removes runs what it has, then ends.
@@ -51,7 +51,6 @@ class Executor {
   int rank_;
   OperationTable& table_;
   recorder::FlightRecorder& recorder_;
-  timeline::TimelineSink& timeline_;
   BackendFactory backend_factory_;
   Events events_;
   std::map<std::int32_t, std::unique_ptr<Lane>> lanes_;

@@ -7,13 +7,13 @@
 namespace hvd::engine {
 
 Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,
-           OperationTable& table, recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, Events events)
+           OperationTable& table, recorder::FlightRecorder& recorder, Events events)
     : set_(std::move(set)),
       backend_(std::move(backend)),
       table_(table),
       recorder_(recorder),
       events_(std::move(events)),
-      runner_(set_, global_rank, backend_.get(), timeline),
+      runner_(set_, global_rank, backend_.get()),
       thread_(start_thread("hvd-lane-" + std::to_string(set_.id), [this](const std::stop_token&) { run(); })) {}
 
 Lane::~Lane() {

@@ -48,7 +48,7 @@ class Lane {
   };
 
   Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,
-       OperationTable& table, recorder::FlightRecorder& recorder, timeline::TimelineSink& timeline, Events events);
+       OperationTable& table, recorder::FlightRecorder& recorder, Events events);
   ~Lane();  // close(), then join
 
   const topology::ProcessSet& set() const { return set_; }

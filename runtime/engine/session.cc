@@ -77,7 +77,7 @@ class SessionImpl final : public Session {
         set_changes_(topology::ProcessSetTable(topology_.size)),
         engine_(make_engine_options(config, topology_, network_ ? network_->hosts() : topology::HostMap::one_host(1),
                                     pages_),
-                table_, set_changes_, recorder_, timeline_,
+                table_, set_changes_, recorder_,
                 network_ ? network_->backend_factory() : engine::BackendFactory(),
                 [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
@@ -242,7 +242,6 @@ class SessionImpl final : public Session {
   const JobTopology topology_;
   const std::shared_ptr<PagePool> pages_;
   recorder::FlightRecorder recorder_;
-  timeline::NullTimelineSink timeline_;
   std::unique_ptr<engine::Network> network_;
   crypto::PayloadSeals seals_;
   engine::OperationTable table_;

@@ -20,14 +20,6 @@
 
 namespace hvd::negotiation {
 
-// Hears what the coordinator sees, for the timeline. Called on the coordinator's thread.
-class NegotiationObserver {
- public:
-  virtual ~NegotiationObserver() = default;
-  virtual void on_request(const wire::MergedRequest& merged) = 0;   // some ranks reported a tensor in full
-  virtual void on_ready(std::int32_t process_set, const std::string& name) = 0;  // all ranks have it
-};
-
 struct CoordinatorOptions {
   int size = 1;
   int radix = topology::TreePlan::kDefaultRadix;
@@ -39,7 +31,6 @@ struct CoordinatorOptions {
   // How long a ready tensor waits for others to fuse with. 0: not at all (HOROVOD_CYCLE_TIME unset).
   std::chrono::microseconds batching_delay{0};
   StallOptions stall;
-  NegotiationObserver* observer = nullptr;  // may be null; outlives the coordinator
 };
 
 // Something for the log of rank 0.

@@ -36,7 +36,6 @@ SetNegotiation::SetNegotiation(topology::ProcessSet set, const CoordinatorOption
     : set_(std::move(set)),
       max_in_flight_(set_.contains(0) ? options.max_in_flight : 0),
       delay_(options.batching_delay),
-      observer_(options.observer),
       joins_(set_.size()),
       cache_(options.cache_capacity),
       stall_(options.stall, set_.id) {}
@@ -52,7 +51,6 @@ Status SetNegotiation::add_request(const wire::MergedRequest& merged, TimePoint 
   HVD_RETURN_IF_ERROR(enter_ranks(pending, merged));
   classify(pending.classes, request);
   pending.devices_key += merged.devices_key;
-  if (observer_ != nullptr) observer_->on_request(merged);
   if (is_ready(pending)) finish(at->second, now);
   return Status::ok();
 }
@@ -84,7 +82,6 @@ bool SetNegotiation::is_ready(const Pending& pending) const {
 
 void SetNegotiation::finish(std::list<Pending>::iterator pending, TimePoint now) {
   Response response = make_response(*pending);
-  if (observer_ != nullptr) observer_->on_ready(set_.id, response.name);
   const std::vector<RequestClass> classes = std::move(pending->classes);
   by_name_.erase(pending->name);
   pending_.erase(pending);
@@ -155,7 +152,6 @@ bool SetNegotiation::add_ready_bit(CacheBit bit, TimePoint now) {
   HVD_CHECK(cached != nullptr, "a complete bit is a live bit");
   if (joins_.any() && !works_with_joined_ranks(cached->op)) return false;
   cache_.set_pinned(bit, true);
-  if (observer_ != nullptr) observer_->on_ready(set_.id, cached->name);
   push_through_group(cached->group_key, cached->group_size, bit, now);
   return true;
 }

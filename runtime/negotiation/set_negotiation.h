@@ -15,7 +15,7 @@
 #include "runtime/negotiation/join_tracker.h"
 #include "runtime/negotiation/stall_inspector.h"
 #include "runtime/negotiation/validator.h"
-#include "runtime/response_cache/coordinator_cache.h"
+#include "runtime/negotiation/coordinator_cache.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/topology/rank_set.h"
 #include "runtime/wire/messages.h"
@@ -78,13 +78,12 @@ class SetNegotiation {
   topology::ProcessSet set_;
   int max_in_flight_;  // 0: no limit
   std::chrono::microseconds delay_;
-  NegotiationObserver* observer_;
   std::list<Pending> pending_;  // in order of the first report
   std::unordered_map<std::string, std::list<Pending>::iterator> by_name_;
   GroupTable<Ready> groups_;
   JoinTracker joins_;
   bool join_ready_ = false;  // all have joined; the join's response is among ready_
-  response_cache::CoordinatorCache cache_;
+  CoordinatorCache cache_;
   bool cache_was_full_ = false;
   bool cache_full_told_ = false;
   StallInspector stall_;

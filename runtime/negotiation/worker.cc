@@ -10,7 +10,7 @@ namespace hvd::negotiation {
 
 using wire::CacheBit;
 using wire::value;
-using Outcome = response_cache::WorkerCache::Outcome;
+using Outcome = WorkerCache::Outcome;
 
 namespace {
 constexpr std::size_t kBitBytes = 12;  // a run of its own, at worst

@@ -15,7 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/negotiation/entry_id.h"
 #include "runtime/negotiation/tensor_queue.h"
-#include "runtime/response_cache/worker_cache.h"
+#include "runtime/negotiation/worker_cache.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
 
@@ -110,7 +110,7 @@ class Worker {
   };
   using PendingTable = std::unordered_map<std::string, Pending>;
   struct SetState {
-    response_cache::WorkerCache cache;
+    WorkerCache cache;
     PendingTable pending;
     std::deque<Pending*> queue;     // those in state kQueued, oldest first; they stay in `pending` until sent
     std::deque<Submission> held;    // submitted after the join

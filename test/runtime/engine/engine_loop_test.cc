@@ -29,7 +29,7 @@ struct Rank {
   Rank(int rank, int size, BackendFactory backends = {})
       : table(rank, topology::ProcessSetTable(size), recorder),
         changes(topology::ProcessSetTable(size)),
-        engine(options(rank, size), table, changes, recorder, timeline, std::move(backends),
+        engine(options(rank, size), table, changes, recorder, std::move(backends),
                [this](const wire::Stop& stop) { reason = stop.message; }) {}
   ~Rank() {
     engine.force_stop({wire::Stop::Kind::kShutdown, -1, "the end of the test"});
@@ -48,7 +48,6 @@ struct Rank {
   }
 
   recorder::FlightRecorder recorder;
-  timeline::NullTimelineSink timeline;
   OperationTable table;
   SetChanges changes;
   std::string reason;

@@ -1,10 +1,10 @@
-#include "runtime/response_cache/coordinator_cache.h"
+#include "runtime/negotiation/coordinator_cache.h"
 
 #include <functional>
 
 #include "runtime/base/check.h"
 
-namespace hvd::response_cache {
+namespace hvd::negotiation {
 
 using wire::CacheBit;
 using wire::value;
@@ -93,4 +93,4 @@ std::vector<CacheBit> CoordinatorCache::bits() const {
   return found;
 }
 
-}  // namespace hvd::response_cache
+}  // namespace hvd::negotiation

@@ -7,7 +7,7 @@
 
 #include "runtime/wire/messages.h"
 
-namespace hvd::response_cache {
+namespace hvd::negotiation {
 
 // One rank's copy of the cached responses of one process set, with its own request that led to each. It holds exactly
 // the bits that the coordinator has announced and not evicted, so its size is bounded by the coordinator's capacity.
@@ -42,4 +42,4 @@ class WorkerCache {
   std::unordered_map<std::string, wire::CacheBit> by_name_;
 };
 
-}  // namespace hvd::response_cache
+}  // namespace hvd::negotiation

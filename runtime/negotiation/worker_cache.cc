@@ -1,8 +1,8 @@
-#include "runtime/response_cache/worker_cache.h"
+#include "runtime/negotiation/worker_cache.h"
 
 #include "runtime/base/check.h"
 
-namespace hvd::response_cache {
+namespace hvd::negotiation {
 
 using wire::CacheBit;
 using wire::value;
@@ -35,4 +35,4 @@ bool WorkerCache::erase(CacheBit bit) {
   return true;
 }
 
-}  // namespace hvd::response_cache
+}  // namespace hvd::negotiation

@@ -10,7 +10,7 @@
 
 #include "runtime/wire/messages.h"
 
-namespace hvd::response_cache {
+namespace hvd::negotiation {
 
 // When names that are not cached were used last, for so many names; the longest unused is forgotten first.
 class UseHistory {
@@ -73,4 +73,4 @@ class CoordinatorCache {
   UseHistory history_;      // of names that were full's victims
 };
 
-}  // namespace hvd::response_cache
+}  // namespace hvd::negotiation

@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 
-#include "runtime/response_cache/coordinator_cache.h"
-#include "runtime/response_cache/worker_cache.h"
+#include "runtime/negotiation/coordinator_cache.h"
+#include "runtime/negotiation/worker_cache.h"
 
-namespace hvd::response_cache {
+namespace hvd::negotiation {
 namespace {
 
 using wire::CacheBit;
@@ -144,4 +144,4 @@ TEST_CASE("WorkerCache forgets an evicted bit and its name", "[unit][response_ca
 }
 
 }  // namespace
-}  // namespace hvd::response_cache
+}  // namespace hvd::negotiation
