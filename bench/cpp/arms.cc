@@ -29,8 +29,9 @@ std::shared_ptr<gloo::Context> stock_context(const std::string& prefix, int rank
 
 class BackendArm : public Arm {
  public:
-  explicit BackendArm(collectives::GlooBackend::ContextFactory factory, collectives::GlooBackendOptions options = {})
-      : backend_(std::move(factory), options) {}
+  using MakeContext = std::function<Result<std::shared_ptr<gloo::Context>>()>;
+  explicit BackendArm(MakeContext make, collectives::GlooBackendOptions options = {})
+      : backend_({std::move(make)}, options) {}
   void allreduce(float* data, std::int64_t count) override {
     backend_.start({.output = data, .count = count}, [](const Status& status) {
       if (!status.is_ok()) die(status.to_string());

@@ -147,11 +147,14 @@ BackendFactory Network::backend_factory() {
 
 std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topology::ProcessSet& set) {
   const collectives::GlooBackendOptions options = backend_options(config_, set, hosts_);
-  return std::make_shared<collectives::GlooBackend>(
-      [this, set] { return fabric_->make_context(set.context_id, set.ranks); }, options, [this, id = set.context_id] {
-        transport::ContextProgress now = fabric_->progress(id);
-        return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
-      });
+  collectives::GlooContextSource source;
+  source.make = [this, set] { return fabric_->make_context(set.context_id, set.ranks); };
+  source.progress = [this, id = set.context_id] {
+    transport::ContextProgress now = fabric_->progress(id);
+    return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
+  };
+  source.abort = [this, id = set.context_id](const Status& why) { fabric_->abort_context(id, why); };
+  return std::make_shared<collectives::GlooBackend>(std::move(source), options);
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

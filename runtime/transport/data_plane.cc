@@ -134,14 +134,22 @@ void DataPlane::remove_context(const std::shared_ptr<MessageContext>& context) {
   });
 }
 
+std::shared_ptr<MessageContext> DataPlane::find_context(std::uint64_t id) {
+  const MutexLock lock(contexts_mutex_);
+  const auto found = contexts_.find(id);
+  return found != contexts_.end() ? found->second : nullptr;
+}
+
 ContextProgress DataPlane::progress_of(std::uint64_t context_id) {
-  std::shared_ptr<MessageContext> context;
-  {
-    const MutexLock lock(contexts_mutex_);
-    const auto found = contexts_.find(context_id);
-    if (found != contexts_.end()) context = found->second;
-  }
+  const auto context = find_context(context_id);
   return context ? context->progress() : ContextProgress{};
+}
+
+void DataPlane::abort_context(std::uint64_t context_id, const Status& why) {
+  const auto context = find_context(context_id);
+  if (!context) return;
+  context->fail(why);
+  progress_.notify();
 }
 
 void DataPlane::cancel(MessageContext& context, const Completions& owner) {

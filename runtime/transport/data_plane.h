@@ -52,6 +52,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   Result<std::shared_ptr<MessageContext>> add_context(std::uint64_t id) HVD_EXCLUDES(contexts_mutex_);
   void remove_context(const std::shared_ptr<MessageContext>& context) HVD_EXCLUDES(contexts_mutex_);
   ContextProgress progress_of(std::uint64_t context_id) HVD_EXCLUDES(contexts_mutex_);
+  void abort_context(std::uint64_t context_id, const Status& why) HVD_EXCLUDES(contexts_mutex_);
   // Forgets the pending operations of a buffer.
   void cancel(MessageContext& context, const Completions& owner);
 
@@ -87,6 +88,8 @@ class DataPlane final : public FrameSink, public IoHandler {
   Result<std::shared_ptr<MessageContext>> context_of(const FrameHeader& header) HVD_EXCLUDES(contexts_mutex_);
   std::shared_ptr<MessageContext> make_message_context(std::uint64_t id);
   std::vector<std::shared_ptr<MessageContext>> all_contexts() HVD_EXCLUDES(contexts_mutex_);
+  // Null when there is none of that number.
+  std::shared_ptr<MessageContext> find_context(std::uint64_t id) HVD_EXCLUDES(contexts_mutex_);
   void for_each_peer(const std::function<void(Peer&)>& fn) HVD_EXCLUDES(peers_mutex_);
 
   const int rank_;

@@ -59,12 +59,7 @@ void DataPlane::on_data_end(int from, const FrameHeader& header, RecvOp& op) {
 }
 
 void DataPlane::on_sent(int to, const SentMessage& message) {
-  std::shared_ptr<MessageContext> context;
-  {
-    const MutexLock lock(contexts_mutex_);
-    const auto found = contexts_.find(message.context);
-    if (found != contexts_.end()) context = found->second;
-  }
+  const auto context = find_context(message.context);
   if (!context) return;
   context->on_sent(to, message);
   progress_.notify();

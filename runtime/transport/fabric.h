@@ -92,6 +92,8 @@ class Fabric {
 
   // Of a context that make_context() gave; nothing waits in one that is gone.
   virtual ContextProgress progress(std::uint64_t context_id) = 0;
+  // Every present and future wait in that context fails with `why`. Thread-safe; the first reason stays.
+  virtual void abort_context(std::uint64_t context_id, const Status& why) = 0;
 
   // Every present and future wait on data connections fails with `why`, promptly. Thread-safe, idempotent (the first wins).
   virtual void abort(const Status& why) = 0;

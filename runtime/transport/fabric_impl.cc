@@ -161,6 +161,10 @@ ContextProgress FabricImpl::progress(std::uint64_t context_id) {
   return parts_->data->progress_of(context_id);
 }
 
+void FabricImpl::abort_context(std::uint64_t context_id, const Status& why) {
+  if (usable().is_ok()) parts_->data->abort_context(context_id, why);
+}
+
 void FabricImpl::abort(const Status& why) {
   if (!usable().is_ok()) return;
   parts_->data->abort(why);

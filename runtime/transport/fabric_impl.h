@@ -29,6 +29,7 @@ class FabricImpl final : public Fabric {
                                                         Deadline deadline) override;
   Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) override;
   ContextProgress progress(std::uint64_t context_id) override;
+  void abort_context(std::uint64_t context_id, const Status& why) override;
   void abort(const Status& why) override;
 
  private:

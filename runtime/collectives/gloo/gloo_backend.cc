@@ -11,7 +11,6 @@
 #include <gloo/common/error.h>
 
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/gloo/abortable_context.h"
 #include "runtime/collectives/gloo/adasum_allreduce.h"
 #include "runtime/collectives/gloo/alltoall.h"
 #include "runtime/collectives/gloo/exchange_allreduce.h"
@@ -66,8 +65,7 @@ class ReduceCombiner final : public TreeAllreduce::Combiner {
 }  // namespace
 
 struct GlooBackend::Impl {
-  Impl(ContextFactory f, GlooBackendOptions o, ProgressSource p)
-      : factory(std::move(f)), options(o), progress(std::move(p)) {}
+  Impl(GlooContextSource s, GlooBackendOptions o) : source(std::move(s)), options(o) {}
 
   Status run(const CollectiveCall& call);
   Status ensure_context();
@@ -93,13 +91,12 @@ struct GlooBackend::Impl {
     return failure;
   }
 
-  ContextFactory factory;
+  const GlooContextSource source;
   const GlooBackendOptions options;
-  const ProgressSource progress;  // may be empty
 
   // Lane thread only. Every call takes a new tag, and all members make the same calls in the same order, so a message
   // can never be taken for one of another call; within a call Gloo keeps the order per peer and slot.
-  std::shared_ptr<AbortableContext> context;
+  std::shared_ptr<gloo::Context> context;
   std::unique_ptr<ExchangeAllreduce> exchange;
   std::unique_ptr<RingAllreduce> ring;
   std::unique_ptr<RingReducescatter> scatter;
@@ -110,11 +107,10 @@ struct GlooBackend::Impl {
 
   Mutex mutex;
   Status failure HVD_GUARDED_BY(mutex);
-  std::shared_ptr<AbortableContext> abort_target HVD_GUARDED_BY(mutex);  // the context, for abort()
 };
 
-GlooBackend::GlooBackend(ContextFactory factory, GlooBackendOptions options, ProgressSource progress)
-    : impl_(std::make_unique<Impl>(std::move(factory), options, std::move(progress))) {}
+GlooBackend::GlooBackend(GlooContextSource source, GlooBackendOptions options)
+    : impl_(std::make_unique<Impl>(std::move(source), options)) {}
 
 GlooBackend::~GlooBackend() = default;
 
@@ -144,16 +140,11 @@ void GlooBackend::start(const CollectiveCall& call, Completion done) {
 }
 
 void GlooBackend::abort(const Status& why) {
-  const Status first = impl_->fail(why);
-  std::shared_ptr<AbortableContext> context;
-  {
-    const MutexLock lock(impl_->mutex);
-    context = impl_->abort_target;
-  }
-  if (context) context->abort(first.message());
+  const Status first = impl_->fail(why);  // before the rest: a context that is being made is not used then
+  if (impl_->source.abort) impl_->source.abort(first);
 }
 
-PeerProgress GlooBackend::progress() const { return impl_->progress ? impl_->progress() : PeerProgress{}; }
+PeerProgress GlooBackend::progress() const { return impl_->source.progress ? impl_->source.progress() : PeerProgress{}; }
 
 Status GlooBackend::Impl::run(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(failed());
@@ -172,16 +163,11 @@ Status GlooBackend::Impl::run(const CollectiveCall& call) {
 
 Status GlooBackend::Impl::ensure_context() {
   if (context) return Status::ok();
-  Result<std::shared_ptr<gloo::Context>> made = factory();
+  Result<std::shared_ptr<gloo::Context>> made = source.make();
   if (!made.is_ok()) return fail(made.status());
-  auto abortable = std::make_shared<AbortableContext>(std::move(made).value());
-  abortable->setTimeout(options.wait_timeout);
-  {
-    const MutexLock lock(mutex);
-    if (!failure.is_ok()) return failure;  // aborted while the factory worked
-    abort_target = abortable;
-  }
-  context = abortable;
+  HVD_RETURN_IF_ERROR(failed());  // aborted while it was made
+  context = std::move(made).value();
+  context->setTimeout(options.wait_timeout);
   if (context->size > 1) {
     exchange = std::make_unique<ExchangeAllreduce>(context, options.wait_timeout);
     ring = std::make_unique<RingAllreduce>(context, options.wait_timeout);

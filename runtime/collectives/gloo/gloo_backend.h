@@ -25,19 +25,23 @@ struct GlooBackendOptions {
   bool deterministic = false;
 };
 
+// Where a backend's Gloo context comes from, and how the transport below it is asked and told. Thread-safe functions.
+struct GlooContextSource {
+  // At the first call that needs it (so on the lane's thread), and once.
+  std::function<Result<std::shared_ptr<gloo::Context>>()> make;
+  // How the context stands; also before it is made. Empty: nothing is known.
+  std::function<PeerProgress()> progress{};
+  // Every wait in the context fails with this. Empty: only the calls to come do.
+  std::function<void(const Status&)> abort{};
+};
+
 // Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and the others of our own.
 // Owned by a lane. start() runs the call on the calling thread (one at a time, as the interface says) and calls `done`
 // before it returns; abort() may come from any thread and wakes start(). Gloo's exceptions end here. It neither knows
 // the transport below the context nor retries anything.
 class GlooBackend final : public CollectiveBackend {
  public:
-  // Makes the context at the first call that needs it (so on the lane's thread). Called at most once.
-  using ContextFactory = std::function<Result<std::shared_ptr<gloo::Context>>()>;
-
-  // How the context stands, for progress(). Thread-safe; may be asked before the context is made.
-  using ProgressSource = std::function<PeerProgress()>;
-
-  explicit GlooBackend(ContextFactory factory, GlooBackendOptions options = {}, ProgressSource progress = {});
+  explicit GlooBackend(GlooContextSource source, GlooBackendOptions options = {});
   ~GlooBackend() override;  // Requires: no call is running
 
   std::string_view name() const override { return "gloo"; }

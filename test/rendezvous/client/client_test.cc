@@ -13,6 +13,7 @@
 
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::kSoon;
 using test::soon;
 
 namespace {
@@ -101,18 +102,6 @@ TEST_CASE("64 ranks of one host may start at once", "[multi][rendezvous]") {
   CHECK(job.server->stats().evicted == 0);
 }
 
-TEST_CASE("Two ranks meet within the budget of an init", "[multi][rendezvous]") {
-  Job job(2);
-  std::vector<Millis> spans;
-  for (int i = 0; i < 5; ++i) {
-    const TimePoint start = SteadyClock::now();
-    join_all(job, 2);
-    spans.push_back(std::chrono::duration_cast<Millis>(SteadyClock::now() - start));
-  }
-  std::sort(spans.begin(), spans.end());
-  CHECK(spans[2] < Millis(50));
-}
-
 TEST_CASE("Ranks that disagree on the size all hear both values", "[multi][rendezvous]") {
   Job job(2);
   Status first_error;
@@ -136,7 +125,7 @@ TEST_CASE("A join that nobody completes ends at its deadline and names who is mi
   Client client = job.client(1);
   const TimePoint start = SteadyClock::now();
   const Status error = client.join("world", 1, 3, {}, Deadline::after(Millis(300))).status();
-  CHECK(SteadyClock::now() - start < Millis(2000));
+  CHECK(SteadyClock::now() - start < kSoon);
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("/v1/join") && Catch::Contains("1 of 3") &&
                                   Catch::Contains("never joined: 0, 2"));
@@ -326,7 +315,7 @@ TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]
   const TimePoint start = SteadyClock::now();
   client.cancel();
   for (auto& caller : callers) caller.join();
-  CHECK(SteadyClock::now() - start < Millis(500));
+  CHECK(SteadyClock::now() - start < kSoon / 2);
   for (const Status& status : statuses) CHECK(status.code() == StatusCode::kAborted);
   CHECK(client.put("s", "k2", as_bytes("v"), soon()).code() == StatusCode::kAborted);
   client.cancel();

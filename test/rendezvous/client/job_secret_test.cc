@@ -18,6 +18,7 @@
 
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::kSoon;
 using test::soon;
 
 namespace {

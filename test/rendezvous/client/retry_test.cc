@@ -48,7 +48,7 @@ TEST_CASE(
   const Status error = client.join("world", 0, 2, {}, Deadline::after(Millis(400))).status();
   const auto took = SteadyClock::now() - start;
   CHECK(took >= Millis(390));
-  CHECK(took < Millis(1500));
+  CHECK(took < kSoon);
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK(error.message() == "rendezvous 127.0.0.1:" + std::to_string(nobody.port) +
                                " /v1/join: connection refused (tried for 0.4 s)");
@@ -63,7 +63,7 @@ TEST_CASE("A listener that never answers ends the call at its deadline", "[multi
                  .name = "rank 0"});
   const TimePoint start = SteadyClock::now();
   const Status error = client.put("s", "k", {}, Deadline::after(Millis(300)));
-  CHECK(SteadyClock::now() - start < Millis(1500));
+  CHECK(SteadyClock::now() - start < kSoon);
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("no answer in time"));
 }

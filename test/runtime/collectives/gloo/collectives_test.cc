@@ -154,10 +154,10 @@ TEST_CASE("What the backend cannot do is refused in words and leaves it usable",
 
 TEST_CASE("The context is made once, by the first call", "[multi][collectives]") {
   int made = 0;
-  GlooBackend backend([&]() -> Result<std::shared_ptr<gloo::Context>> {
+  GlooBackend backend({[&]() -> Result<std::shared_ptr<gloo::Context>> {
     ++made;
     return Status::timeout("rank 1 did not answer");
-  });
+  }});
   CHECK(made == 0);
   CHECK(run_call(backend, {.op = OpType::kBarrier}).message() == "rank 1 did not answer");
   CHECK(run_call(backend, {.op = OpType::kBarrier}).message() == "rank 1 did not answer");

@@ -7,13 +7,10 @@
 namespace hvd::collectives {
 namespace {
 
-using Clock = SteadyClock;
-
 // Rank 0 makes `call` and the others only build the context with a first barrier; then the test's thread aborts rank 0.
 struct AbortOutcome {
   Status first;
   Status second;
-  Millis woken_after{0};
 };
 
 AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
@@ -22,10 +19,8 @@ AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
   std::promise<void> aborted_twice;
   std::promise<void> finished;
   std::shared_future<void> finish = finished.get_future().share();
-  TimePoint aborted_at;
   const std::jthread aborter = start_thread("aborter", [&](const std::stop_token&) {
     GlooBackend* backend = waiting.get_future().get();
-    aborted_at = Clock::now();
     backend->abort(Status::peer_lost("rank 1 on host b is gone"));
     backend->abort(Status::aborted("a later reason"));
     aborted_twice.set_value();
@@ -35,7 +30,6 @@ AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
     if (rank != 0) return finish.wait();
     waiting.set_value(&backend);
     outcome.first = run_call(backend, call);
-    outcome.woken_after = std::chrono::duration_cast<Millis>(Clock::now() - aborted_at);
     outcome.second = run_call(backend, {.op = OpType::kBarrier});
     // The first abort may end both calls before the second has come: whoever aborts keeps the backend, as the engine does.
     aborted_twice.get_future().wait();
@@ -69,15 +63,14 @@ TEST_CASE("Abort from another thread makes the running call fail with its reason
   CHECK(outcome.first.code() == StatusCode::kPeerLost);
   CHECK(outcome.first.message() == "rank 1 on host b is gone");
   CHECK(outcome.second.message() == "rank 1 on host b is gone");
-  CHECK(outcome.woken_after < Millis(1000));
 }
 
 TEST_CASE("A backend aborted before its first call never makes a context", "[multi][collectives]") {
   bool made = false;
-  GlooBackend backend([&]() -> Result<std::shared_ptr<gloo::Context>> {
+  GlooBackend backend({[&]() -> Result<std::shared_ptr<gloo::Context>> {
     made = true;
     return Status::internal("unexpected");
-  });
+  }});
   backend.abort(Status::aborted("shut down"));
   CHECK(run_call(backend, {.op = OpType::kBarrier}).to_string() == "aborted: shut down");
   CHECK_FALSE(made);

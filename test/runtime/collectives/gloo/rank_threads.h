@@ -82,10 +82,12 @@ class ContextSource {
     HVD_RETURN_IF_ERROR(fabric_->open(1, secret, rows_));
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     std::iota(ranks.begin(), ranks.end(), 0);
-    return fabric_->make_context(1, ranks);
+    return fabric_->make_context(kContext, ranks);
   }
+  void abort(const Status& why) { fabric_->abort_context(kContext, why); }
 
  private:
+  static constexpr std::uint64_t kContext = 1;
   int rank_;
   int size_;
   MemoryStore& store_;
@@ -114,7 +116,8 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
         backend_options.ring = options.ring;
         backend_options.adasum_local_size = options.adasum_local_size;
         backend_options.deterministic = options.deterministic;
-        GlooBackend backend([&] { return source.make(); }, backend_options);
+        GlooBackend backend({[&] { return source.make(); }, {}, [&](const Status& why) { source.abort(why); }},
+                            backend_options);
         body(rank, backend);
         all_done.arrive_and_wait();
       }
