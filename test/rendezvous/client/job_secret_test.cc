@@ -18,7 +18,6 @@
 
 using namespace hvd;
 using namespace hvd::rendezvous;
-using test::kSoon;
 using test::soon;
 
 namespace {

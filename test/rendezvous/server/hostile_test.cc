@@ -15,7 +15,6 @@ using namespace hvd::rendezvous;
 using test::key_route;
 using test::RawClient;
 using test::RawSession;
-using test::kSoon;
 using test::soon;
 
 namespace {
