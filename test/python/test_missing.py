@@ -46,7 +46,7 @@ def test_the_finder_is_there_once_and_last() -> None:
 
 @pytest.mark.parametrize(("backend", "is_refused"), [("torch", True), ("jax", True), ("tensorflow", False)])
 def test_the_tf_keras_module_names_the_right_one_for_other_backends(fake: Any, backend: str, is_refused: bool) -> None:
-    checks = importlib.import_module("horovod._common.keras_checks")
+    checks = importlib.import_module("horovod._keras.checks")
     keras = SimpleNamespace(backend=SimpleNamespace(backend=lambda: backend))
     if is_refused:
         with pytest.raises(ImportError, match=rf"computes with '{backend}' here .*`import horovod\.keras as hvd`"):

@@ -6,7 +6,7 @@ arrays until it has ended, also when the wait for it is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -138,12 +138,15 @@ class ArrayCollectives:
         _wait_for(started)
 
     def grouped_allreduce_(
-        self, arrays: Sequence[Array], name: str, op: int, prescale: float, postscale: float, members: int
+        self, groups: Mapping[str, Sequence[Array]], op: int, prescale: float, postscale: float, members: int
     ) -> None:
-        """The same for arrays that are reduced only when all of them are ready on all ranks."""
-        call = Call(core.OP_ALLREDUCE, "grouped_allreduce").under(f"grouped_allreduce.{name}")
-        tensors = [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
-        _wait_for(core.enqueue_group(call, tensors, (op, prescale, postscale, members), list(arrays)))
+        """The same for groups of arrays, by name: one is reduced only when all of it is ready on all ranks."""
+        started = []
+        for name, arrays in groups.items():
+            call = Call(core.OP_ALLREDUCE, "grouped_allreduce").under(f"grouped_allreduce.{name}")
+            tensors = [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
+            started += core.enqueue_group(call, tensors, (op, prescale, postscale, members), list(arrays))
+        _wait_for(started)
 
     def broadcast_(
         self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, members: int = 0

@@ -1,13 +1,17 @@
-"""Options that the wrappers of every framework check in the same way."""
+"""Options that the wrappers of every framework understand in the same way."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from horovod._common.native import core
+from horovod.common.util import split_list
 
-__all__ = ["check_arguments"]
+__all__ = ["Plan", "check_arguments", "plan_groups"]
+
+Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each goes alone
 
 
 def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, groups: Any) -> Any:
@@ -28,3 +32,15 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
             f"groups should be a positive integer or a list of lists of variables, got a list with {wrong[0]!r}"
         )
     return groups
+
+
+def plan_groups(groups: Any, variables: Sequence[Any], key: Callable[[Any], Any]) -> Plan:
+    """Which of the variables are reduced together; those that no group names go alone. `key` tells them apart."""
+    if groups is None:
+        return ()
+    if isinstance(groups, int):
+        return tuple(tuple(part) for part in split_list(range(len(variables)), groups) if part)
+    place = {key(variable): position for position, variable in enumerate(variables)}
+    planned = [tuple(place[key(one)] for one in group if key(one) in place) for group in groups]
+    used = {position for group in planned for position in group}
+    return tuple([group for group in planned if group] + [(i,) for i in range(len(variables)) if i not in used])

@@ -1,43 +1,77 @@
-"""What the callbacks do, for any Keras: mixins that come before that Keras' Callback class."""
+"""The callbacks, for any Keras and backend: mixins, and the classes that a face of Horovod makes of them."""
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from horovod._common import learning_rate
-from horovod._common.keras_checks import ChecksOptimizer
-from horovod._common.learning_rate import Logs
-from horovod._keras.momentum import ChangeableMomentum
-from horovod.tensorflow._collectives import allreduce
-from horovod.tensorflow._xla_support import problem as xla_problem
-from horovod.tensorflow.functions import (
-    allgather_object,
-    broadcast_global_variables,
-    broadcast_variables,
-    session_or_default,
-)
-from horovod.tensorflow.util import _executing_eagerly, variable_key
+from horovod._common.arrays import ArrayCollectives
+from horovod._common.native import core
+from horovod._keras import learning_rate
+from horovod._keras.backend import Backend
+from horovod._keras.checks import has_own_train_step, is_distributed, with_inner
+from horovod._keras.learning_rate import Logs
 
-__all__ = ["BroadcastGlobalVariables", "LearningRateSchedule", "LearningRateWarmup", "MetricAverage"]
+__all__ = ["bound_to"]
 
 
-class LeavesXla:
-    """Mixed into all callbacks: keeps Keras from compiling what cannot be; on a GPU it would do that by itself."""
+class ForHorovod:
+    """Mixed into all callbacks: looks at the model before training begins."""
+
+    backend: Backend
+    model: Any
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)  # type: ignore[misc]
-        if getattr(model, "jit_compile", False) and xla_problem() is not None:
-            model.jit_compile = False
+        self.backend.prepare(model)
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        _warn_if_not_distributed(self.model)
+        for optimizer in with_inner(getattr(self.model, "optimizer", None)):
+            if hasattr(optimizer, "_hvd_expect_plain_gradients"):
+                optimizer._hvd_expect_plain_gradients()
+        super().on_train_begin(logs)  # type: ignore[misc]
 
 
-class BroadcastGlobalVariables(LeavesXla, ChecksOptimizer):
+def _warn_if_not_distributed(model: Any) -> None:
+    """Warns, once for a model, when fit() would train each rank by itself."""
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or not core.is_initialized() or core.size() == 1:
+        return
+    if is_distributed(optimizer) or has_own_train_step(model) or vars(model).get("_hvd_has_warned"):
+        return
+    vars(model)["_hvd_has_warned"] = True
+    warnings.warn(
+        f"the model was compiled with a plain {type(optimizer).__name__}: its gradients are not averaged over the "
+        f"{core.size()} ranks, so each trains a model of its own. Use "
+        f"model.compile(optimizer=hvd.DistributedOptimizer(optimizer), ...)",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+def _as_variables(local_variables: Any) -> list[Any]:
+    if local_variables is None:
+        return []
+    given = [local_variables] if hasattr(local_variables, "assign") else local_variables
+    if not isinstance(given, Collection) or not all(hasattr(variable, "assign") for variable in given):
+        raise ValueError(
+            f"local_variables must be a tf.Variable or a collection of them, or of Keras', got {local_variables!r}"
+        )
+    return list(given)
+
+
+def _is_seed(variable: Any) -> bool:
+    """The state of Keras 3's random generators belongs to a rank: dropout must differ between ranks."""
+    return "seed_generator" in str(getattr(variable, "path", ""))
+
+
+class BroadcastGlobalVariables(ForHorovod):
     """Gives all ranks the model and the optimizer of `root_rank`, once: the first batch makes the variables."""
-
-    model: Any
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
@@ -50,46 +84,30 @@ class BroadcastGlobalVariables(LeavesXla, ChecksOptimizer):
 
     def register_local_var(self, var: Any) -> None:
         """`var` stays what it is on this rank."""
-        self._local[variable_key(var)] = var
+        self._local[self.backend.LocalVariables.key(var)] = var
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         del batch, logs
-        if self.broadcast_done:
-            return
-        with tf.device(self.device):
-            if _executing_eagerly():
-                broadcast_variables(self._variables(), self.root_rank)
-            else:
-                session_or_default(None, type(self).__name__).run(broadcast_global_variables(self.root_rank))
-        self.broadcast_done = True
+        if not self.broadcast_done:
+            self.backend.broadcast_variables(self._variables(), self.root_rank, self.device)
+            self.broadcast_done = True
 
     on_batch_end = on_train_batch_end
 
     def _variables(self) -> list[Any]:
-        shared = [v for v in self.model.variables if variable_key(v) not in self._local]
-        optimizer = getattr(self.model, "optimizer", None)
+        model = self.model  # on JAX, this brings the variables up to date
+        shared = [v for v in model.variables if self.backend.LocalVariables.key(v) not in self._local]
+        optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
             shared += list(optimizer.variables() if callable(optimizer.variables) else optimizer.variables)
-        return [v for v in shared if not _is_seed(v)]
+        return [variable for variable in shared if not _is_seed(variable)]
 
 
-def _is_seed(variable: Any) -> bool:
-    """The state of Keras 3's random generators belongs to a rank: dropout must differ between ranks."""
-    return "seed_generator" in str(getattr(variable, "path", ""))
+class MetricAverage(ForHorovod):
+    """Replaces every entry of the logs at the end of an epoch by its average over all ranks.
 
-
-def _as_variables(local_variables: Any) -> list[Any]:
-    if local_variables is None:
-        return []
-    one = isinstance(local_variables, tf.Variable) or hasattr(local_variables, "assign")
-    given = [local_variables] if one else local_variables
-    if not isinstance(given, Collection) or not all(hasattr(variable, "assign") for variable in given):
-        raise ValueError(f"local_variables must be a tf.Variable or a collection of them, got {local_variables!r}")
-    return list(given)
-
-
-class MetricAverage(LeavesXla, ChecksOptimizer):
-    """Replaces every entry of the logs at the end of an epoch by its average over all ranks."""
+    Put it before callbacks that use metrics. ValueError, on all ranks, when they have different metrics.
+    """
 
     def __init__(self, device: str = "") -> None:
         super().__init__()
@@ -98,20 +116,22 @@ class MetricAverage(LeavesXla, ChecksOptimizer):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         del epoch
         logs = {} if logs is None else logs
-        values = {name: np.asarray(value, np.float64) for name, value in sorted(logs.items())}
-        with tf.device(self.device):
-            if _executing_eagerly():
-                _check_same(allgather_object([(name, value.shape) for name, value in values.items()]))
-            for name, value in values.items():
-                average = _value(allreduce(tf.constant(value), name=f"MetricAverage_{name}"))
-                logs[name] = type(logs[name])(average) if isinstance(logs[name], float) else average
+        values = {name: np.array(logs[name], np.float64, order="C") for name in sorted(logs)}
+        collectives = ArrayCollectives("keras")
+        mine = json.dumps([[name, list(value.shape)] for name, value in values.items()]) + "\n"
+        of_all = collectives.allgather(np.frombuffer(mine.encode(), np.uint8), "MetricAverage")
+        _check_same([json.loads(line) for line in of_all.tobytes().splitlines()])
+        names = [f"MetricAverage_{name}" for name in values]
+        collectives.allreduce_(list(values.values()), names, core.REDUCE_AVERAGE)
+        for name, average in values.items():
+            logs[name] = float(average) if average.ndim == 0 else average
 
 
-def _check_same(of_all: list[list[tuple[str, Any]]]) -> None:
+def _check_same(of_all: list[list[Any]]) -> None:
     """ValueError, on every rank, when ranks have different metrics: they would wait for each other."""
     for rank, of_rank in enumerate(of_all):
         for one, other, having, lacking in ((of_all[0], of_rank, 0, rank), (of_rank, of_all[0], rank, 0)):
-            missing = [name for name, shape in one if (name, shape) not in other]
+            missing = [metric[0] for metric in one if metric not in other]
             if missing:
                 raise ValueError(
                     f"MetricAverageCallback: {', '.join(missing)} of rank {having} cannot be averaged, rank {lacking} "
@@ -119,15 +139,57 @@ def _check_same(of_all: list[list[tuple[str, Any]]]) -> None:
                 )
 
 
-def _value(tensor: Any) -> Any:
-    if hasattr(tensor, "numpy"):
-        return tensor.numpy()
-    return session_or_default(None, "MetricAverageCallback").run(tensor)
+class LearningRateSchedule(ForHorovod, learning_rate.LearningRateSchedule):
+    """Sets the learning rate to `initial_lr` times a multiplier, each epoch or each batch."""
 
 
-class LearningRateSchedule(LeavesXla, ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateSchedule):
-    """The learning rate is initial_lr times a multiplier."""
+class LearningRateWarmup(ForHorovod, learning_rate.LearningRateWarmup):
+    """Raises the learning rate to its scaled value over the first epochs."""
 
 
-class LearningRateWarmup(LeavesXla, ChecksOptimizer, ChangeableMomentum, learning_rate.LearningRateWarmup):
-    """The learning rate rises to initial_lr over the first epochs."""
+class BestModel:
+    """ModelCheckpoint that keeps the best model only; whoever uses it sets `filepath`."""
+
+    filepath: Any
+
+    def __init__(
+        self,
+        monitor: str = "val_loss",
+        verbose: int = 0,
+        save_weights_only: bool = False,
+        mode: str = "auto",
+        save_freq: str | int = "epoch",
+    ) -> None:
+        plain: Any = super()
+        plain.__init__(
+            # Keras 3 refuses other endings here.
+            filepath="best.weights.h5" if save_weights_only else "best.keras",
+            monitor=monitor,
+            verbose=verbose,
+            save_best_only=True,
+            save_weights_only=save_weights_only,
+            mode=mode,
+            save_freq=save_freq,
+        )
+        self.filepath = None
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        if self.filepath is None:
+            raise ValueError("BestModelCheckpoint: set its attribute `filepath`, which ends in .keras, before fit()")
+        super().on_train_begin(logs)  # type: ignore[misc]
+
+
+def bound_to(keras: Any, backend: Backend, module: str) -> tuple[Any, Any, Any, Any, Any]:
+    """The callbacks of a face: broadcast, metrics, schedule, warm-up, best model."""
+    callback, checkpoint = keras.callbacks.Callback, keras.callbacks.ModelCheckpoint
+
+    def made(name: str, mixin: type, base: Any) -> Any:
+        return type(name, (mixin, base), {"__module__": module, "__doc__": mixin.__doc__, "backend": backend})
+
+    return (
+        made("BroadcastGlobalVariablesCallback", BroadcastGlobalVariables, callback),
+        made("MetricAverageCallback", MetricAverage, callback),
+        made("LearningRateScheduleCallback", LearningRateSchedule, callback),
+        made("LearningRateWarmupCallback", LearningRateWarmup, callback),
+        made("BestModelCheckpoint", BestModel, checkpoint),
+    )

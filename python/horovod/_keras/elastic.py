@@ -1,7 +1,124 @@
-"""What the callbacks of elastic training do; the same for every backend of Keras."""
+"""The callbacks of elastic training, for any Keras. `state` is any object with `commit()`, `batch` and `epoch`."""
 
 from __future__ import annotations
 
-from horovod._common.keras_elastic import CommitState, UpdateBatchState, UpdateEpochState
+from collections.abc import Callable
+from typing import Any
 
-__all__ = ["CommitState", "UpdateBatchState", "UpdateEpochState"]
+from horovod._common.not_built import not_built
+
+__all__ = ["CommitState", "UpdateBatchState", "UpdateEpochState", "bound_to"]
+
+Logs = dict[str, Any] | None
+
+_END_OF_EPOCH = "the rest of an epoch is done"  # in model.stop_training, where other callbacks put True
+
+
+class CommitState:
+    """Commits the state every `batches_per_commit` batches, and at the end of each epoch."""
+
+    def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        if batches_per_commit < 1:
+            raise ValueError(f"CommitStateCallback: batches_per_commit must be at least 1, got {batches_per_commit}")
+        self.state = state
+        self.batches_per_commit = batches_per_commit
+        self.batches_remaining = batches_per_commit
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        del logs
+        self.batches_remaining = self.batches_per_commit
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        del batch, logs
+        self.batches_remaining -= 1
+        if self.batches_remaining == 0:
+            self.batches_remaining = self.batches_per_commit
+            self.state.commit()
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        del epoch, logs
+        self.state.commit()
+
+
+class UpdateBatchState:
+    """Keeps `state.batch`; an epoch that goes on after a reset is shorter by the batches that are done.
+
+    Which rows its batches have is up to the data: Keras begins them anew. An epoch of unknown length is not shortened.
+    """
+
+    model: Any
+    params: dict[str, Any]
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._done = 0  # batches of this epoch before the reset
+        self._steps: int | None = None  # of a whole epoch, while one is shortened
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        del epoch, logs
+        steps = self.params.get("steps")
+        if self.state.batch > 0 and steps:
+            self._done, self._steps = self.state.batch, steps
+            self.params["steps"] = steps - self._done
+
+    def on_batch_end(self, batch: int, logs: Logs = None) -> None:
+        del logs
+        self.state.batch = self._done + batch
+        # Keras asks params for what it shows only; it ends an epoch when it is told to stop.
+        if self._steps is not None and batch + 1 >= self._steps - self._done and not self.model.stop_training:
+            self.model.stop_training = _END_OF_EPOCH
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        del epoch, logs
+        self.state.batch = 0
+        if self._steps is not None:
+            self.params["steps"] = self._steps
+            self._done, self._steps = 0, None
+            if self.model.stop_training is _END_OF_EPOCH:
+                self.model.stop_training = False
+
+
+class UpdateEpochState:
+    """Keeps `state.epoch`, counted over all calls of fit()."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self.initial_epoch = state.epoch
+
+    def on_train_begin(self, logs: Logs = None) -> None:
+        del logs
+        self.initial_epoch = self.state.epoch
+
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        del logs
+        self.state.epoch = self.initial_epoch + epoch + 1
+
+
+def bound_to(keras: Any, module: str) -> tuple[Any, Any, Any, Any, Any]:
+    """The names of a face: its three callbacks, and KerasState and run, which are not built yet and say so."""
+
+    def made(name: str, mixin: type) -> Any:
+        return type(name, (mixin, keras.callbacks.Callback), {"__module__": module, "__doc__": mixin.__doc__})
+
+    class KerasState:
+        """What elastic training saves, restores and synchronises. Not built yet."""
+
+        def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+            del model, optimizer, kwargs
+            not_built(f"{module}.KerasState")
+
+    def run(func: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorates an elastic training function. Not built yet."""
+        del func
+        not_built(f"{module}.run")
+
+    return (
+        made("CommitStateCallback", CommitState),
+        made("UpdateBatchStateCallback", UpdateBatchState),
+        made("UpdateEpochStateCallback", UpdateEpochState),
+        KerasState,
+        run,
+    )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from horovod._keras.optimizers import CallableList, Distributed
+from horovod._keras.optimizer import CallableList, Distributed
 
 __all__ = ["Keras2", "Keras2Legacy"]
 
@@ -15,31 +14,29 @@ __all__ = ["Keras2", "Keras2Legacy"]
 class _Keras2(Distributed):
     """Keras 2: minimize() takes what compute_gradients() gives to apply_gradients()."""
 
-    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._hvd_step(super().apply_gradients, self, grads_and_vars, *args, **kwargs)  # type: ignore[misc]
+    def _hvd_pairs(self, computed: Any) -> list[tuple[Any, Any]]:
+        pairs = list(computed)
+        grads = self._hvd_reduced([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
-    def _hvd_step(self, apply: Callable[..., Any], owner: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
-        """Applies what was reduced. `owner`: this optimizer, or the LossScaleOptimizer around it, which applies."""
-        pairs = list(grads_and_vars)
-        if self.__dict__["_hvd_is_applying"]:
-            return apply(pairs, *args, **kwargs)
-        variables = [variable for _, variable in pairs]
-
-        def finish() -> Any:
-            return self._hvd_finish(
-                owner,
-                [grad for grad, _ in pairs],
-                variables,
-                lambda final: apply(list(zip(final, variables, strict=True)), *args, **kwargs),
-            )
-
-        helper = self.__dict__["_agg_helper"]
-        if helper is None:
-            return finish()
-        if hasattr(owner, "build"):
-            with tf.init_scope():
+    def _hvd_ready(self, owner: Any, grads: list[Any], variables: list[Any]) -> list[Any]:
+        if self.__dict__["_agg_helper"] is not None and hasattr(owner, "build"):
+            with tf.init_scope():  # not inside a condition on the step
                 owner.build(variables)
-        return helper.apply_gradients(finish, owner, pairs)
+        return grads
+
+    def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._hvd_apply(super().apply_gradients, self, grads_and_vars, *args, **kwargs)  # type: ignore[misc]
+
+    def _hvd_apply(self, apply: Any, owner: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+        pairs = list(grads_and_vars)
+        variables = [variable for _, variable in pairs]
+        return self._hvd_step(
+            owner,
+            [grad for grad, _ in pairs],
+            variables,
+            lambda final: apply(list(zip(final, variables, strict=True)), *args, **kwargs),
+        )
 
 
 class Keras2(_Keras2):

@@ -14,29 +14,11 @@ import functools
 import sys
 from typing import Any
 
-import tensorflow as tf
+from horovod._keras import private
 
-from horovod.tensorflow._collectives import SUM, allreduce
-from horovod.tensorflow._local import LocalVariables
+__all__ = ["reduce_before_scaling", "scales"]
 
 _PATCHED = "_hvd_reduces_first"
-
-
-def _classes() -> list[tuple[Any, str]]:
-    """Every class of loss scale optimizers that tf.keras and keras have, with the name of its method that steps."""
-    import keras
-
-    found: dict[Any, str] = {}
-    for package in (tf.keras, keras):
-        if hasattr(package, "ops"):  # Keras 3
-            found[package.optimizers.LossScaleOptimizer] = "apply"
-            continue
-        # Keras 2 has one for its legacy optimizers, which is public, and one for the others beside it.
-        module = sys.modules[package.mixed_precision.LossScaleOptimizer.__module__]
-        for name in ("LossScaleOptimizer", "LossScaleOptimizerV3"):
-            if hasattr(module, name):
-                found[getattr(module, name)] = "apply_gradients"
-    return list(found.items())
 
 
 def scales(optimizer: Any) -> bool:
@@ -44,42 +26,59 @@ def scales(optimizer: Any) -> bool:
     return hasattr(optimizer, "inner_optimizer")
 
 
-def reduce_before_scaling() -> None:
-    """Makes every loss scale optimizer decide by the gradients of all ranks. Does nothing the second time."""
-    for scaling, name in _classes():
-        if _PATCHED not in scaling.__dict__:
-            setattr(scaling, name, _stepping_together(getattr(scaling, name)))
-            setattr(scaling, _PATCHED, True)
+def reduce_before_scaling(base: type) -> None:
+    """Makes every loss scale optimizer of the Keras that has `base` decide by the gradients of all ranks."""
+    for scaling in private.loss_scale_classes(base):
+        if _PATCHED in vars(scaling):
+            continue
+        is_keras_3 = hasattr(scaling, "stateless_apply")
+        for together in (_apply, _stateless_apply) if is_keras_3 else (_apply_gradients,):
+            name = together.__name__[1:]
+            setattr(scaling, name, _unconverted(_replacing(getattr(scaling, name), together)))
+        setattr(scaling, _PATCHED, True)
 
 
-def _stepping_together(plain_step: Any) -> Any:
-    @functools.wraps(plain_step)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        inner = self.inner_optimizer
-        if not hasattr(inner, "_hvd_step"):
-            return plain_step(self, *args, **kwargs)
-        return inner._hvd_step(functools.partial(plain_step, self), self, *args, **kwargs)
+def _replacing(plain: Any, together: Any) -> Any:
+    @functools.wraps(plain)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return together(plain, self, *args, **kwargs)
 
-    return tf.autograph.experimental.do_not_convert(step)
+    return method
 
 
-def share_overflow(grads: list[Any], variables: list[Any], local: LocalVariables) -> list[Any]:
-    """Makes a local gradient that is not finite on one rank spoil the step on all. All ranks must call it."""
-    if not local.any or not local.process_set.included() or (local.process_set.size() or 1) == 1:
-        return grads
-    own = [grad for grad, of in zip(grads, variables, strict=True) if of in local and grad is not None]
-    bad = [tf.reduce_any(~tf.math.is_finite(_values(grad))) for grad in own]
-    flag = tf.cast(tf.reduce_any(tf.stack(bad)) if bad else False, tf.float32)
-    everywhere = allreduce(flag, op=SUM, name="loss_scale_overflow", process_set=local.process_set)
-    return [None if grad is None else _spoiled(grad, everywhere > 0) for grad in grads]
+def _unconverted(function: Any) -> Any:
+    """Keeps TensorFlow's autograph from rewriting it."""
+    tf = sys.modules.get("tensorflow")
+    return function if tf is None else tf.autograph.experimental.do_not_convert(function)
 
 
-def _values(grad: Any) -> Any:
-    return grad.values if isinstance(grad, tf.IndexedSlices) else grad
+def _distributed(scaling: Any) -> Any:
+    """The distributed optimizer of the two, None where there is none."""
+    return next((one for one in (scaling, scaling.inner_optimizer) if hasattr(one, "_hvd_step")), None)
 
 
-def _spoiled(grad: Any, is_bad: Any) -> Any:
-    """The gradient, or NaNs of its shape."""
-    values = _values(grad)
-    values = tf.where(is_bad, tf.fill(tf.shape(values), tf.constant(float("nan"), values.dtype)), values)
-    return tf.IndexedSlices(values, grad.indices, grad.dense_shape) if isinstance(grad, tf.IndexedSlices) else values
+def _apply(plain: Any, self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+    distributed = _distributed(self)
+    if distributed is None:
+        return plain(self, grads, trainable_variables)
+    variables = private.trainable_variables(self) if trainable_variables is None else list(trainable_variables)
+    return distributed._hvd_step(self, grads, variables, lambda final: plain(self, final, trainable_variables))
+
+
+def _stateless_apply(plain: Any, self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
+    distributed = _distributed(self)
+    if distributed is None:
+        return plain(self, optimizer_variables, grads, trainable_variables)
+    return distributed._hvd_step(
+        self,
+        grads,
+        private.trainable_variables(self),
+        lambda final: plain(self, optimizer_variables, final, trainable_variables),
+    )
+
+
+def _apply_gradients(plain: Any, self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
+    distributed, apply = _distributed(self), functools.partial(plain, self)
+    if distributed is None or distributed is self:
+        return apply(grads_and_vars, *args, **kwargs)
+    return distributed._hvd_apply(apply, self, grads_and_vars, *args, **kwargs)

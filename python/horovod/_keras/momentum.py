@@ -11,6 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._keras.learning_rate import with_momentum
+
+__all__ = ["Momentum", "make_changeable"]
+
 
 class Momentum(float):
     """A float for Python, the value of a variable for TensorFlow. Copies and saved configurations are plain floats."""
@@ -37,33 +41,13 @@ class Momentum(float):
         return float, (float(self),)
 
 
-def with_momentum(optimizer: Any) -> Any:
-    """The optimizer that has the momentum: the one inside a LossScaleOptimizer."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
-
-
-class ChangeableMomentum:
-    """Mixed into the callbacks that correct the momentum: makes it changeable before fit() traces the train step."""
-
-    model: Any
-    momentum_correction: bool
-
-    def set_model(self, model: Any) -> None:
-        super().set_model(model)  # type: ignore[misc]
-        optimizer = with_momentum(getattr(model, "optimizer", None))
-        momentum: Any = getattr(optimizer, "momentum", None)
-        is_number = isinstance(momentum, (int, float)) and not isinstance(momentum, Momentum)
-        if not self.momentum_correction or not is_number or momentum == 0:
-            return
-        variable = tf.Variable(float(momentum), trainable=False, dtype=tf.float32, name="momentum")
-        optimizer.momentum = Momentum(float(momentum), variable)
-        if getattr(model, "train_function", None) is not None:
-            model.train_function = None  # traced before, with a constant
-
-    def _set_momentum(self, value: float) -> None:
-        optimizer = with_momentum(self.model.optimizer)
-        momentum = optimizer.momentum
-        if isinstance(momentum, Momentum):
-            optimizer.momentum = momentum.changed(value)
-        else:
-            super()._set_momentum(value)  # type: ignore[misc]
+def make_changeable(model: Any) -> None:
+    """Puts the momentum of the model's optimizer in a variable. A train step that was traced before is traced again."""
+    optimizer = with_momentum(getattr(model, "optimizer", None))
+    momentum: Any = getattr(optimizer, "momentum", None)
+    if not isinstance(momentum, (int, float)) or isinstance(momentum, Momentum) or momentum == 0:
+        return
+    variable = tf.Variable(float(momentum), trainable=False, dtype=tf.float32, name="momentum")
+    optimizer.momentum = Momentum(float(momentum), variable)
+    if getattr(model, "train_function", None) is not None:
+        model.train_function = None  # traced before, with a constant

@@ -1,4 +1,4 @@
-"""How a distributed optimizer of Keras on TensorFlow is asked to work."""
+"""How a distributed optimizer of Keras is asked to work."""
 
 from __future__ import annotations
 
@@ -6,55 +6,50 @@ from dataclasses import dataclass
 from typing import Any
 
 from horovod._common.gradient_options import check_arguments
+from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._collectives import AVERAGE, SUM
-from horovod.tensorflow.compression import Compression, Compressor
 
-__all__ = ["Options", "make_options"]
+__all__ = ["Options", "reduction_of"]
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a distributed optimizer was asked to work. Kept by its class, so that from_config() makes another like it."""
+    """Kept by the class of an optimizer, so that from_config() makes another like it. ValueError for what cannot be."""
 
-    name: str | None
-    device_dense: str
-    device_sparse: str
-    compression: type[Compressor]
-    sparse_as_dense: bool
-    op: int
-    gradient_predivide_factor: float
-    groups: Any
-    backward_passes_per_step: int
-    average_aggregated_gradients: bool
-    process_set: ProcessSet
-    scale_local_gradients: bool
+    compression: Any
+    name: str | None = None
+    device_dense: str = ""
+    device_sparse: str = ""
+    sparse_as_dense: bool = False
+    gradient_predivide_factor: float = 1.0
+    op: int = core.REDUCE_AVERAGE
+    backward_passes_per_step: int = 1
+    average_aggregated_gradients: bool = False
+    num_groups: int = 0
+    groups: Any = None
+    process_set: ProcessSet = global_process_set
+    scale_local_gradients: bool = True
     local_variables: tuple[Any, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
+            raise ValueError("op currently only supports Average and Sum")
+        groups = check_arguments(self.op, self.gradient_predivide_factor, self.num_groups, self.groups)
+        object.__setattr__(self, "groups", groups)
+        if self.backward_passes_per_step <= 0:
+            raise ValueError(f"backward_passes_per_step must be at least 1, got {self.backward_passes_per_step}")
 
-def make_options(
-    name: str | None = None,
-    device_dense: str = "",
-    device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
-    sparse_as_dense: bool = False,
-    gradient_predivide_factor: float = 1.0,
-    op: int = AVERAGE,
-    backward_passes_per_step: int = 1,
-    average_aggregated_gradients: bool = False,
-    num_groups: int = 0,
-    groups: Any = None,
-    process_set: ProcessSet = global_process_set,
-    scale_local_gradients: bool = True,
-    local_variables: tuple[Any, ...] = (),
-) -> Options:
-    """Checked options. ValueError for what does not go together."""
-    if op not in (AVERAGE, SUM):
-        raise ValueError("op currently only supports Average and Sum")
-    groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
-    if backward_passes_per_step <= 0:
-        raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
-    return Options(
-        name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,
-        backward_passes_per_step, average_aggregated_gradients, process_set, scale_local_gradients, local_variables,
-    )  # fmt: skip
+    @property
+    def scales(self) -> tuple[float, float]:
+        """What gradients are multiplied with before and after they are added up."""
+        factor = float(self.gradient_predivide_factor)
+        return (1.0 / factor, factor)
+
+
+def reduction_of(op: int | None, average: bool | None) -> int:
+    """The reduction that the two arguments of allreduce() ask for. ValueError when both do."""
+    if average is None:
+        return core.REDUCE_AVERAGE if op is None else op
+    if op is not None:
+        raise ValueError("The op parameter supersedes average. Please provide only one of them: give average=None.")
+    return core.REDUCE_AVERAGE if average else core.REDUCE_SUM

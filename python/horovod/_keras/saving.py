@@ -11,7 +11,13 @@ from typing import Any
 
 import h5py
 
-from horovod._common.keras_checks import is_distributed
+from horovod._keras import private
+from horovod._keras.backend import Backend
+from horovod._keras.checks import is_distributed
+from horovod._keras.optimizer import distribute_in_place
+from horovod._keras.options import Options
+
+__all__ = ["load_model"]
 
 _WRAPPER = "'module': 'horovod."  # in the configuration that Keras shows when it does not find a class
 
@@ -73,8 +79,7 @@ def _load_once(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
 
 def _load_hdf5(file: Any, objects: dict[str, Any]) -> Any:
     """Keras 3 takes paths only, and loses the state of the optimizer: it builds it for variables it has not got."""
-    from keras.src.legacy.saving import legacy_h5_format
-
+    legacy_h5_format = private.hdf5_format()
     model = legacy_h5_format.load_model_from_hdf5(file, custom_objects=objects or None)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or "optimizer_weights" not in file:
@@ -95,7 +100,7 @@ def _replace_optimizer(model: Any, fresh: Any, values: Sequence[Any]) -> None:
     model.optimizer = fresh
 
 
-def load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, custom_objects: Any) -> Any:
+def _load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, custom_objects: Any) -> Any:
     """The model of a path or of an open h5py.File, as it was saved. ValueError for an optimizer that nobody knows.
 
     Files may name a distributed optimizer as horovod's own class, where it was made by another version: it is taken for
@@ -117,3 +122,13 @@ def load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, cus
             f"hvd.load_model: {filepath} has a distributed optimizer of a class that is not Keras' own: give the class "
             f"that was wrapped, custom_optimizers=[TheClass]. {error}"
         ) from error
+
+
+def load_model(
+    keras: Any, filepath: Any, custom_optimizers: Any, custom_objects: Any, options: Options, backend: Backend
+) -> Any:
+    """Loads a model and makes the optimizer that came with it a distributed one, which keeps its variables."""
+    model = _load(keras, filepath, custom_optimizers, custom_objects)
+    if getattr(model, "optimizer", None) is not None:
+        distribute_in_place(model.optimizer, options, backend)
+    return model

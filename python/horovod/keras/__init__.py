@@ -7,40 +7,20 @@ from typing import Any
 
 import keras as _keras
 
-from horovod._common.keras_checks import tolerate_old_compile_argument
+from horovod._common import session as _session
+from horovod._common.local_variables import local_layer_variables
+from horovod._common.session import *  # noqa: F403
+from horovod._common.session import Average
+from horovod._keras import private, saving
+from horovod._keras.backend import load
+from horovod._keras.checks import tolerate_old_compile_argument
+from horovod._keras.optimizer import create_distributed_optimizer
+from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.keras import _backends
 
-_backend = _backends.load(_keras)
+_backend: Any = load(_keras)
+private.check(_keras)
 tolerate_old_compile_argument()  # before a script looks model.compile up
-_basics = _backend.basics
-
-init = _basics.init
-shutdown = _basics.shutdown
-is_initialized = _basics.is_initialized
-rank = _basics.rank
-size = _basics.size
-local_rank = _basics.local_rank
-local_size = _basics.local_size
-cross_rank = _basics.cross_rank
-cross_size = _basics.cross_size
-is_homogeneous = _basics.is_homogeneous
-mpi_threads_supported = _basics.mpi_threads_supported
-mpi_enabled = _basics.mpi_enabled
-mpi_built = _basics.mpi_built
-gloo_enabled = _basics.gloo_enabled
-gloo_built = _basics.gloo_built
-nccl_built = _basics.nccl_built
-ddl_built = _basics.ddl_built
-ccl_built = _basics.ccl_built
-cuda_built = _basics.cuda_built
-rocm_built = _basics.rocm_built
-start_timeline = _basics.start_timeline
-stop_timeline = _basics.stop_timeline
-
-Average = _basics.Average
-Sum = _basics.Sum
-Adasum = _basics.Adasum
 
 Compression = _backend.Compression
 allgather = _backend.allgather
@@ -48,35 +28,10 @@ broadcast = _backend.broadcast
 broadcast_global_variables = _backend.broadcast_global_variables
 reducescatter = _backend.reducescatter
 
-from horovod.keras import callbacks, elastic  # noqa: E402  callbacks asks for the backend again
+from horovod.keras import callbacks, elastic  # noqa: E402
 
 __all__ = [
-    "init",
-    "shutdown",
-    "size",
-    "local_size",
-    "cross_size",
-    "rank",
-    "local_rank",
-    "cross_rank",
-    "is_homogeneous",
-    "is_initialized",
-    "start_timeline",
-    "stop_timeline",
-    "mpi_threads_supported",
-    "mpi_enabled",
-    "mpi_built",
-    "gloo_enabled",
-    "gloo_built",
-    "nccl_built",
-    "ddl_built",
-    "ccl_built",
-    "cuda_built",
-    "rocm_built",
     "Compression",
-    "Average",
-    "Sum",
-    "Adasum",
     "global_process_set",
     "callbacks",
     "elastic",
@@ -89,6 +44,7 @@ __all__ = [
     "reducescatter",
     "load_model",
 ]
+__all__ += _session.__all__
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -108,9 +64,9 @@ def DistributedOptimizer(  # noqa: N802
     It is a new one with the same configuration: state of `optimizer` is not taken over. `groups`: a number of groups,
     or lists of variables, that are reduced together. ValueError for arguments that do not go together.
     """
-    return _backend.create_distributed_optimizer(
+    return create_distributed_optimizer(
         optimizer,
-        _backend.make_options(
+        Options(
             name=name,
             device_dense=device_dense,
             device_sparse=device_sparse,
@@ -121,6 +77,7 @@ def DistributedOptimizer(  # noqa: N802
             num_groups=num_groups,
             groups=groups,
         ),
+        _backend,
     )
 
 
@@ -144,10 +101,10 @@ def PartialDistributedOptimizer(  # noqa: N802
 
     The layers must have been built. ValueError for anything but layers.
     """
-    variables = _backend.local_layer_variables(local_layers, "PartialDistributedOptimizer")
-    return _backend.create_distributed_optimizer(
+    variables = local_layer_variables(local_layers, "PartialDistributedOptimizer")
+    return create_distributed_optimizer(
         optimizer,
-        _backend.make_options(
+        Options(
             name=name,
             device_dense=device_dense,
             device_sparse=device_sparse,
@@ -162,6 +119,7 @@ def PartialDistributedOptimizer(  # noqa: N802
             scale_local_gradients=scale_local_gradients,
             local_variables=tuple(variables),
         ),
+        _backend,
     )
 
 
@@ -191,5 +149,5 @@ def load_model(
     accepted: the optimizer is whatever the file says.
     """
     del legacy_opts
-    options = _backend.make_options(compression=compression)
-    return _backend.load_model(_keras, filepath, custom_optimizers, custom_objects, options)
+    options = Options(compression=compression)
+    return saving.load_model(_keras, filepath, custom_optimizers, custom_objects, options, _backend)

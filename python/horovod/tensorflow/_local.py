@@ -1,87 +1,27 @@
-"""Variables whose gradients stay on this rank, and how gradients are divided between them and the rest."""
+"""Variables of TensorFlow whose gradients stay on this rank."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from horovod.common.process_sets import ProcessSet
+from horovod._common import local_variables
+from horovod._common.local_variables import local_layer_variables
 from horovod.tensorflow.util import variable_key
 
-
-def _is_layer(thing: Any) -> bool:
-    """Of any Keras: keras and tf.keras are two packages where TF_USE_LEGACY_KERAS is set."""
-    return hasattr(thing, "trainable_weights") and hasattr(thing, "built")
+__all__ = ["LocalVariables", "local_layer_variables"]
 
 
-def local_layer_variables(local_layers: Any, caller: str) -> list[Any]:
-    """The trainable weights of a Keras layer or of several. ValueError for anything else.
+class LocalVariables(local_variables.LocalVariables):
+    """Knows a variable however it is wrapped, and sparse gradients."""
 
-    A layer that is not built has none yet: it stands for itself, and is asked for its weights at the first gradients.
-    """
-    if local_layers is None:
-        return []
-    layers = [local_layers] if _is_layer(local_layers) else local_layers
-    if not isinstance(layers, Collection) or not all(_is_layer(layer) for layer in layers):
-        raise ValueError(f"{caller}: local_layers must be a Keras layer or a collection of them, got {local_layers!r}")
-    return [source for layer in layers for source in (layer.trainable_weights if layer.built else [layer])]
+    @staticmethod
+    def key(variable: Any) -> int:
+        return variable_key(variable)
 
-
-def scaled(grad: Any, size: int) -> Any:
-    """A local gradient as large as its share of an average; None stays None."""
-    if grad is None or size == 1:
-        return grad
-    if isinstance(grad, tf.IndexedSlices):
+    @staticmethod
+    def scaled(grad: Any, size: int) -> Any:
+        if not isinstance(grad, tf.IndexedSlices):
+            return local_variables.LocalVariables.scaled(grad, size)
         return tf.IndexedSlices(grad.values / size, grad.indices, grad.dense_shape)
-    return grad / size
-
-
-class LocalVariables:
-    """Which variables are local, and what becomes of their gradients."""
-
-    def __init__(self, process_set: ProcessSet, scale_local_gradients: bool) -> None:
-        self._keys: dict[int, Any] = {}  # with the variable, so that no other gets its id
-        self._unbuilt: list[Any] = []  # layers that had no weights when they were registered
-        self.process_set = process_set
-        self._scale = scale_local_gradients
-
-    def register(self, source: Any) -> None:
-        """A variable, or a layer that has none yet."""
-        if _is_layer(source):
-            self._unbuilt.append(source)
-        else:
-            self._keys[variable_key(source)] = source
-
-    def _all(self) -> dict[int, Any]:
-        for layer in [layer for layer in self._unbuilt if layer.built]:
-            self._unbuilt.remove(layer)
-            for variable in layer.trainable_weights:
-                self.register(variable)
-        return self._keys
-
-    @property
-    def any(self) -> bool:
-        """Whether any variable is local; the same on all ranks of a correct program."""
-        return bool(self._all())
-
-    def __contains__(self, variable: Any) -> bool:
-        return variable_key(variable) in self._all()
-
-    def finish(self, grad: Any) -> Any:
-        size = self.process_set.size() or 1
-        return scaled(grad, size) if self._scale and self.process_set.included() else grad
-
-    def reduce(
-        self, reduce: Callable[..., list[Any]], grads: Sequence[Any], variables: Sequence[Any], **options: Any
-    ) -> list[Any]:
-        """The gradients of local variables finished, the others reduced, in their order."""
-        if not self.any:
-            return reduce(grads, variables, **options)
-        shared = [i for i, variable in enumerate(variables) if variable not in self]
-        reduced = reduce([grads[i] for i in shared], [variables[i] for i in shared], **options)
-        result = [self.finish(grad) if of in self else grad for grad, of in zip(grads, variables, strict=True)]
-        for i, grad in zip(shared, reduced, strict=True):
-            result[i] = grad
-        return result

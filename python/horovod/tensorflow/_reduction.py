@@ -8,8 +8,8 @@ from typing import Any, cast
 import tensorflow as tf
 
 from horovod import _env
+from horovod._common.gradient_options import Plan, plan_groups
 from horovod.common.process_sets import ProcessSet
-from horovod.common.util import split_list
 from horovod.tensorflow._collectives import AVERAGE, allreduce_each, grouped_allreduce
 from horovod.tensorflow._dense import process_set_included_op, size_op
 from horovod.tensorflow._session import basics, set_id
@@ -18,20 +18,6 @@ from horovod.tensorflow.util import _executing_eagerly, _make_subgraph, variable
 
 Grads = Sequence[Any]
 ReduceFn = Callable[..., list[Any]]
-Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each goes alone
-
-
-def _plan(groups: Any, present: Sequence[int], variables: Sequence[Any] | None) -> Plan:
-    """Which gradients, by their position among the present ones, are reduced together."""
-    if groups is None:
-        return ()
-    if isinstance(groups, int):
-        return tuple(tuple(part) for part in split_list(range(len(present)), groups) if part)
-    names = [variable_name(variables[i]) for i in present] if variables is not None else []
-    place = {name: position for position, name in enumerate(names)}
-    planned = [tuple(place[n] for n in map(variable_name, group) if n in place) for group in groups]
-    used = {position for group in planned for position in group}
-    return tuple([group for group in planned if group] + [(i,) for i in range(len(present)) if i not in used])
 
 
 class GradientReduction:
@@ -67,7 +53,10 @@ class GradientReduction:
 
     def __call__(self, grads: Grads, vars: Any = None, use_generic_names: bool = False) -> list[Any]:
         present = tuple(i for i, grad in enumerate(grads) if grad is not None)
-        plan = _plan(self._groups, present, None if vars is None else list(vars))
+        variables = list(vars) if vars is not None else None
+        if variables is None and isinstance(self._groups, int):
+            variables = list(grads)  # a number of groups needs no names
+        plan = plan_groups(self._groups, [variables[i] for i in present] if variables else [], variable_name)
         reduced = self._run([grads[i] for i in present], present, plan, use_generic_names) if present else []
         result: list[Any] = [None] * len(grads)
         for i, grad in zip(present, reduced, strict=True):

@@ -1,4 +1,4 @@
-"""Runs the tests of ranks/ on each of Keras' backends besides TensorFlow, on one, two and three ranks."""
+"""Runs the tests of ranks/ on each of Keras' backends, on two ranks; in `make test-slow` on one and three too."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(Path(__file_
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("backend", ["tensorflow", "torch", "jax"])
 def test_keras_ranks_agree(horovodrun: Any, backend: str, ranks: int) -> None:
     check_ranks(horovodrun(ranks, *PYTEST, env={"KERAS_BACKEND": backend}, deadline_s=900.0), ranks)

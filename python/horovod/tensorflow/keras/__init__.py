@@ -7,71 +7,32 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.keras_checks import require_tensorflow_backend, tolerate_old_compile_argument
-from horovod._keras import create_distributed_optimizer, make_options, value_functions
-from horovod._keras.value_functions import allgather, broadcast, broadcast_global_variables, reducescatter
+from horovod._common import session as _session
+from horovod._common.session import *  # noqa: F403
+from horovod._common.session import Average
+from horovod._keras import private, saving
+from horovod._keras.checks import require_tensorflow_backend, tolerate_old_compile_argument
+from horovod._keras.optimizer import create_distributed_optimizer
+from horovod._keras.options import Options
+from horovod._keras.tensorflow import BACKEND
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow.compression import Compression, Compressor
-from horovod.tensorflow.mpi_ops import (
-    Average,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-)
 
 from horovod.tensorflow.keras import callbacks, elastic  # isort: skip
 
 require_tensorflow_backend(tf.keras)
+private.check(tf.keras)
 # Now, not with the first optimizer: model.compile(hvd.DistributedOptimizer(...)) looks compile up before that exists.
 if str(getattr(tf.keras, "__version__", "")).startswith("3."):
     tolerate_old_compile_argument()
 
+allgather = BACKEND.allgather
+broadcast = BACKEND.broadcast
+broadcast_global_variables = BACKEND.broadcast_global_variables
+reducescatter = BACKEND.reducescatter
+
 __all__ = [
-    "init",
-    "shutdown",
-    "size",
-    "local_size",
-    "cross_size",
-    "rank",
-    "local_rank",
-    "cross_rank",
-    "is_homogeneous",
-    "is_initialized",
-    "start_timeline",
-    "stop_timeline",
-    "mpi_threads_supported",
-    "mpi_enabled",
-    "mpi_built",
-    "gloo_enabled",
-    "gloo_built",
-    "nccl_built",
-    "ddl_built",
-    "ccl_built",
-    "cuda_built",
-    "rocm_built",
     "Compression",
-    "Average",
-    "Sum",
     "ProcessSet",
     "global_process_set",
     "add_process_set",
@@ -86,6 +47,7 @@ __all__ = [
     "reducescatter",
     "load_model",
 ]
+__all__ += _session.__all__
 
 
 def DistributedOptimizer(  # noqa: N802
@@ -113,7 +75,7 @@ def DistributedOptimizer(  # noqa: N802
     """
     return create_distributed_optimizer(
         optimizer,
-        make_options(
+        Options(
             name=name,
             device_dense=device_dense,
             device_sparse=device_sparse,
@@ -128,6 +90,7 @@ def DistributedOptimizer(  # noqa: N802
             process_set=process_set,
             scale_local_gradients=scale_local_gradients,
         ),
+        BACKEND,
     )
 
 
@@ -141,7 +104,7 @@ def allreduce(
     compression: type[Compressor] = Compression.none,
 ) -> Any:
     """Reduces anything that tf.constant takes over all ranks."""
-    return value_functions.allreduce(value, name, average, prescale_factor, postscale_factor, op, compression)
+    return BACKEND.allreduce(value, name, average, prescale_factor, postscale_factor, op, compression)
 
 
 def load_model(
@@ -157,5 +120,5 @@ def load_model(
     accepted: the optimizer is whatever the file says.
     """
     del legacy_opts
-    options = make_options(compression=compression)
-    return value_functions.load_model(tf.keras, filepath, custom_optimizers, custom_objects, options)
+    options = Options(compression=compression)
+    return saving.load_model(tf.keras, filepath, custom_optimizers, custom_objects, options, BACKEND)

@@ -1,4 +1,4 @@
-"""Tests in this folder run on every rank of a job at once, on the backend that KERAS_BACKEND names: torch or jax.
+"""Tests in this folder run on every rank of a job at once, on the backend that KERAS_BACKEND names.
 
     KERAS_BACKEND=jax horovodrun -np 2 python -m pytest -x test/e2e/keras/ranks
 
@@ -19,7 +19,11 @@ import pytest
 from rank_world import check_nothing_is_left, choose
 
 BACKEND = os.environ.get("KERAS_BACKEND", "")
-OTHERS = {"torch": ("tensorflow", "tf_keras", "jax"), "jax": ("tensorflow", "tf_keras", "torch")}
+OTHERS = {
+    "tensorflow": ("torch", "jax"),
+    "torch": ("tensorflow", "tf_keras", "jax"),
+    "jax": ("tensorflow", "tf_keras", "torch"),
+}
 
 collect_ignore_glob = [] if BACKEND in OTHERS else ["*"]
 
@@ -41,6 +45,7 @@ class _Hiding:
 
 if BACKEND in OTHERS:
     sys.meta_path[:] = [_Hiding(one, OTHERS[BACKEND]) if one is PathFinder else one for one in sys.meta_path]
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiling is most of the time
 
@@ -69,10 +74,26 @@ def on_jax() -> None:
 
 
 @pytest.fixture
+def on_tensorflow() -> None:
+    """Marks a test of what only TensorFlow has."""
+
+
+@pytest.fixture
+def not_on_tensorflow() -> None:
+    """Marks a test of what torch and JAX have in common."""
+
+
+@pytest.fixture
+def not_on_jax() -> None:
+    """Marks a test of what JAX does not have."""
+
+
+@pytest.fixture
 def on_torch() -> None:
     """Marks a test of what only torch has."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what does not fit the backend or the number of ranks."""
-    choose(config, items, missing={"on_jax", "on_torch"} - {f"on_{BACKEND}"})
+    others = {f"on_{name}" for name in OTHERS if name != BACKEND}
+    choose(config, items, missing={*others, f"not_on_{BACKEND}"})

@@ -12,7 +12,7 @@ import pytest
 import horovod.keras as hvd
 from horovod._common.calls import meet
 from horovod._common.native import core
-from keras_world import BACKEND, array, assert_usable
+from keras_world import BACKEND, REFUSALS, array, assert_usable
 
 TYPES = ["uint8", "int8", "int16", "int32", "float16", "bfloat16", "float32"]
 
@@ -26,7 +26,7 @@ def tensor(value: np.ndarray, dtype: str) -> object:
     return keras.ops.convert_to_tensor(value, dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if (dtype, BACKEND) != ("int16", "tensorflow")])
 def test_sums_are_those_of_all_ranks_in_the_type_of_the_value(dtype: str) -> None:
     total = hvd.allreduce(tensor(of_rank(hvd.rank(), dtype), dtype), average=False)
     assert keras.backend.standardize_dtype(total.dtype) == dtype
@@ -69,7 +69,7 @@ def test_values_may_be_variables() -> None:
 
 
 def test_a_flag_is_not_added_up() -> None:
-    with pytest.raises(ValueError, match="bool"):
+    with pytest.raises(REFUSALS, match="bool"):
         hvd.allreduce(np.array([True]))
     assert_usable()
 
@@ -130,16 +130,16 @@ def test_each_rank_keeps_its_share_of_a_reduction(dtype: str) -> None:
 
 
 def test_values_without_rows_are_refused() -> None:
-    with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises(REFUSALS):
         hvd.allgather(3.0)
-    with pytest.raises(ValueError, match="no rows to scatter"):
+    with pytest.raises(REFUSALS, match=r"rows|[Rr]educescatter"):
         hvd.reducescatter(3.0)
     assert_usable()
 
 
 def test_unnamed_values_match_again_after_a_refusal_and_after_a_join() -> None:
     if hvd.rank() == 0:
-        with pytest.raises(ValueError, match="root rank 99"):
+        with pytest.raises(REFUSALS, match="root rank 99"):
             hvd.broadcast([1.0], 99)
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
     for _ in range(hvd.rank()):  # the others have joined on the way
@@ -148,6 +148,7 @@ def test_unnamed_values_match_again_after_a_refusal_and_after_a_join() -> None:
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
 
 
+@pytest.mark.usefixtures("not_on_tensorflow")
 def test_global_variables_are_refused_with_what_to_use() -> None:
     with pytest.raises(RuntimeError, match="BroadcastGlobalVariablesCallback"):
         hvd.broadcast_global_variables(0)
@@ -171,5 +172,5 @@ def test_names_of_the_exports_are_there() -> None:
 
 
 def test_nothing_of_another_framework_was_imported() -> None:
-    others = {"torch": ("tensorflow", "jax"), "jax": ("tensorflow", "torch")}[BACKEND]
+    others = {"tensorflow", "torch", "jax"} - {BACKEND}
     assert not [name for name in others if name in sys.modules]

@@ -108,7 +108,7 @@ def test_fit_is_compiled_and_learns(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("other", [None, "MetricAverageCallback", "LearningRateWarmupCallback"])
 def test_fit_is_not_compiled_where_that_cannot_work(monkeypatch: pytest.MonkeyPatch, other: str | None) -> None:
     """Keras chooses XLA by itself where there is a GPU. Any of the callbacks undoes that."""
-    monkeypatch.setattr("horovod._keras.callbacks.xla_problem", lambda: "there is a GPU")
+    monkeypatch.setattr("horovod._keras.tensorflow.xla_problem", lambda: "there is a GPU")
     monkeypatch.setattr(_xla_support, "problem", lambda: "there is a GPU")
     model = make_model()
     callback = hvd_tfk.callbacks.BroadcastGlobalVariablesCallback(0)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from horovod._common.native import core
+from horovod._keras import private
+from horovod._keras.backend import Backend
 
-__all__ = ["LearningRateSchedule", "LearningRateWarmup", "Logs"]
+__all__ = ["LearningRateSchedule", "LearningRateWarmup", "Logs", "with_momentum"]
 
 Logs = dict[str, Any] | None
 
@@ -23,8 +25,8 @@ def _learning_rate_of(optimizer: Any) -> Any:
 
 
 def _set_learning_rate(optimizer: Any, value: float) -> None:
-    own = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
-    if callable(own):  # a schedule or a function; some versions of Keras would let us set what they overwrite
+    own = private.learning_rate_function(optimizer)
+    if own is not None:  # some versions of Keras would let us set what they overwrite
         raise ValueError(
             f"the learning rate of this {type(optimizer).__name__} is a {type(own).__name__}, which no callback can "
             f"set: give the optimizer a number, or train without Horovod's learning-rate callbacks"
@@ -36,6 +38,11 @@ def _set_learning_rate(optimizer: Any, value: float) -> None:
         optimizer.learning_rate = value
 
 
+def with_momentum(optimizer: Any) -> Any:
+    """The optimizer that has the momentum: the one inside a LossScaleOptimizer."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 class LearningRateSchedule:
     """Sets the learning rate to `initial_lr` times a multiplier, each epoch (`staircase`) or each batch.
 
@@ -44,6 +51,7 @@ class LearningRateSchedule:
     the rate, where the optimizer has one that can be changed.
     """
 
+    backend: Backend
     model: Any
     params: Any
 
@@ -90,26 +98,30 @@ class LearningRateSchedule:
         old = _get(_learning_rate_of(optimizer))
         new = self.initial_lr * self.multiplier(epoch)
         _set_learning_rate(optimizer, new)
-        # Under a LossScaleOptimizer the momentum is that of the optimizer inside.
-        momentum = getattr(getattr(optimizer, "inner_optimizer", optimizer), "momentum", None)
+        momentum = getattr(with_momentum(optimizer), "momentum", None)
         if self.momentum_correction and momentum is not None and old > 0 and self._takes_effect(momentum):
             self.restore_momentum = _get(momentum)
             self._set_momentum(self.restore_momentum * new / old)
 
+    def set_model(self, model: Any) -> None:
+        super().set_model(model)  # type: ignore[misc]
+        if self.momentum_correction:
+            self.backend.prepare_momentum(model)  # before fit() traces the train step
+
     def _takes_effect(self, momentum: Any) -> bool:
         """Whether a momentum that is set now is used by the next step. A number is a constant in compiled steps."""
-        del momentum
-        return True
+        return hasattr(momentum, "assign") or not self.backend.compiles_numbers(self.model)
 
     def _set_momentum(self, value: float) -> None:
-        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
-        if hasattr(optimizer.momentum, "assign"):
-            optimizer.momentum.assign(value)
+        optimizer = with_momentum(self.model.optimizer)
+        momentum = optimizer.momentum
+        if hasattr(momentum, "assign"):
+            momentum.assign(value)
         else:
-            optimizer.momentum = value
+            optimizer.momentum = momentum.changed(value) if hasattr(momentum, "changed") else value
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        del logs
+        super().on_train_begin(logs)  # type: ignore[misc]
         if not self.staircase and not self.steps_per_epoch:
             self.steps_per_epoch = self._find_steps()
 

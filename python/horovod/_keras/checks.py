@@ -6,7 +6,7 @@ import functools
 import warnings
 from typing import Any
 
-from horovod._common.native import core
+from horovod._keras import private
 
 _OLD_ARGUMENT = "experimental_run_tf_function"
 _PATCHED = "_hvd_takes_old_argument"
@@ -22,21 +22,14 @@ def require_tensorflow_backend(keras: Any) -> None:
         )
 
 
-def _with_inner(optimizer: Any) -> list[Any]:
+def with_inner(optimizer: Any) -> list[Any]:
     """The optimizer, and that inside it: a LossScaleOptimizer has one."""
     return [one for one in (optimizer, getattr(optimizer, "inner_optimizer", None)) if one is not None]
 
 
 def is_distributed(optimizer: Any) -> bool:
     """Whether hvd.DistributedOptimizer made it, or the optimizer inside it."""
-    return any(type(one).__module__.startswith("horovod.") for one in _with_inner(optimizer))
-
-
-def expect_plain_gradients(model: Any) -> None:
-    """fit() hands over this rank's gradients, whatever compute_gradients() gave to apply_gradients() before."""
-    for one in _with_inner(getattr(model, "optimizer", None)):
-        if vars(one).get("_hvd_computes"):
-            vars(one)["_hvd_computes"] = False
+    return any(type(one).__module__.startswith("horovod.") for one in with_inner(optimizer))
 
 
 def tolerate_old_compile_argument() -> None:
@@ -49,8 +42,8 @@ def tolerate_old_compile_argument() -> None:
     """
     import keras
 
-    owner: Any = next(cls for cls in keras.Model.__mro__ if "compile" in vars(cls))
-    if not keras.__version__.startswith("3.") or _PATCHED in vars(owner):
+    owner = private.compile_owner(keras)
+    if owner is None or not keras.__version__.startswith("3.") or _PATCHED in vars(owner):
         return
     plain_compile = owner.compile
 
@@ -69,34 +62,7 @@ def tolerate_old_compile_argument() -> None:
     setattr(owner, _PATCHED, True)
 
 
-def _has_own_train_step(model: Any) -> bool:
+def has_own_train_step(model: Any) -> bool:
+    """Whether the model's class defines how it trains: it may reduce there."""
     owner = next((cls for cls in type(model).__mro__ if "train_step" in vars(cls)), None)
     return owner is not None and not owner.__module__.startswith(("keras.", "tf_keras.", "tensorflow."))
-
-
-def warn_if_not_distributed(model: Any) -> None:
-    """Warns, once for a model, when fit() would train each rank by itself."""
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or not core.is_initialized() or core.size() == 1:
-        return
-    if is_distributed(optimizer) or _has_own_train_step(model) or vars(model).get("_hvd_has_warned"):
-        return
-    vars(model)["_hvd_has_warned"] = True
-    warnings.warn(
-        f"the model was compiled with a plain {type(optimizer).__name__}: its gradients are not averaged over the "
-        f"{core.size()} ranks, so each trains a model of its own. Use "
-        f"model.compile(optimizer=hvd.DistributedOptimizer(optimizer), ...)",
-        UserWarning,
-        stacklevel=2,
-    )
-
-
-class ChecksOptimizer:
-    """Mixed into Horovod's callbacks: looks at the optimizer when training begins."""
-
-    model: Any
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        warn_if_not_distributed(self.model)
-        expect_plain_gradients(self.model)
-        super().on_train_begin(logs)  # type: ignore[misc]

@@ -1,0 +1,240 @@
+"""Keras on TensorFlow: Keras 2, and Keras 3 with its backend `tensorflow`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from horovod._keras import momentum
+from horovod._keras.backend import Backend, Reduce
+from horovod._keras.optimizer import Keras3
+from horovod._keras.options import Options, reduction_of
+from horovod.common.process_sets import ProcessSet
+from horovod.tensorflow import _collectives, _dense, functions
+from horovod.tensorflow._local import LocalVariables
+from horovod.tensorflow._reduction import _make_allreduce_grads_fn
+from horovod.tensorflow._session import basics
+from horovod.tensorflow._xla_support import problem as xla_problem
+from horovod.tensorflow.compression import Compression, Compressor
+from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
+from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
+from horovod.tensorflow.util import _executing_eagerly, all_reduced, mark_reduced, plain
+
+__all__ = ["BACKEND"]
+
+
+def _plain_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -> list[Any]:
+    """The gradients of a loss, or of what a function computes; `grad_loss` is the loss' own, ones by default."""
+    if callable(loss):
+        tape = tape or tf.GradientTape()
+        with tape:
+            loss = loss()
+    elif tape is None:
+        raise ValueError("compute_gradients: `tape` is needed when the loss is a tensor")
+    return list(tape.gradient(loss, variables, output_gradients=grad_loss))
+
+
+class _Keras3(Keras3):
+    """Has what Keras 2's optimizers have: compute_gradients(), whose gradients are those of all ranks.
+
+    The next apply() does not reduce them again, also when they come clipped, or through a tf.function, and so as other
+    tensors. Where one graph has both, that is known when it is traced; else a variable says so when it runs.
+    """
+
+    def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
+        """The reduced gradients of a loss with their variables; the next apply_gradients() takes them as they are."""
+        return self._compute_gradients(loss, var_list, None, tape)
+
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> list[tuple[Any, Any]]:
+        variables = list(var_list() if callable(var_list) else var_list)
+        pairs = zip(_plain_gradients(loss, variables, grad_loss, tape), variables, strict=True)
+        return list(self.aggregate_gradients(pairs))
+
+    def aggregate_gradients(self, grads_and_vars: Any) -> list[tuple[Any, Any]]:
+        """The reduced gradients with their variables, in their order."""
+        pairs = list(grads_and_vars)
+        grads = self._hvd_reduced([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        mark_reduced(grads)
+        if self.__dict__.get("_hvd_computed") is None:
+            with tf.init_scope():
+                self.__dict__["_hvd_computed"] = tf.Variable(False, trainable=False, name="computed")
+        self._hvd_expect(reduced=True)
+        return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
+
+    def _hvd_expect(self, reduced: bool) -> None:
+        """Which gradients the next apply() gets. Free of charge for who never calls compute_gradients()."""
+        computed = self.__dict__.get("_hvd_computed")
+        if computed is not None:
+            computed.assign(reduced)
+            graph = None if tf.executing_eagerly() else weakref.ref(tf.compat.v1.get_default_graph())
+            self.__dict__["_hvd_expected"] = (graph, reduced)
+
+    def _hvd_expect_plain_gradients(self) -> None:
+        self._hvd_expect(reduced=False)
+
+    def scale_loss(self, loss: Any) -> Any:
+        """Keras' train step begins with this, and hands over this rank's gradients."""
+        self._hvd_expect_plain_gradients()
+        return super().scale_loss(loss)  # type: ignore[misc]
+
+    @plain
+    def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
+        return super().apply(grads, trainable_variables)
+
+    def _hvd_ready(self, owner: Any, grads: list[Any], variables: list[Any]) -> list[Any]:
+        if self.__dict__["_agg_helper"] is not None and not owner.built:
+            with tf.init_scope():  # not inside a condition on the step
+                owner.build(variables)
+            owner.built = True
+        ready = grads if all_reduced(grads) else self._hvd_reduced_unless_computed(grads, variables)
+        self._hvd_expect_plain_gradients()
+        return ready
+
+    def _hvd_reduced_unless_computed(self, grads: list[Any], variables: list[Any]) -> list[Any]:
+        computed = self.__dict__.get("_hvd_computed")
+        if computed is None:
+            return self._hvd_reduced(grads, variables)
+        if tf.executing_eagerly():
+            return grads if computed else self._hvd_reduced(grads, variables)
+        graph, reduced = self.__dict__["_hvd_expected"]
+        if graph is not None and graph() is tf.compat.v1.get_default_graph():
+            return grads if reduced else self._hvd_reduced(grads, variables)
+        if self._hvd_options.sparse_as_dense:  # both branches give the same kinds
+            grads = [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
+        present = [i for i, grad in enumerate(grads) if grad is not None]
+
+        def reduce() -> list[Any]:
+            of_all = self._hvd_reduced(grads, variables)
+            return [of_all[i] for i in present]
+
+        chosen = tf.cond(
+            computed,
+            lambda: [tf.nest.map_structure(tf.identity, grads[i], expand_composites=True) for i in present],
+            reduce,
+        )
+        ready: list[Any] = [None] * len(grads)
+        for i, grad in zip(present, chosen, strict=True):
+            ready[i] = grad
+        return ready
+
+
+def _values(grad: Any) -> Any:
+    return grad.values if isinstance(grad, tf.IndexedSlices) else grad
+
+
+def _spoiled(grad: Any, is_bad: Any) -> Any:
+    """The gradient, or NaNs of its shape."""
+    values = _values(grad)
+    values = tf.where(is_bad, tf.fill(tf.shape(values), tf.constant(float("nan"), values.dtype)), values)
+    return tf.IndexedSlices(values, grad.indices, grad.dense_shape) if isinstance(grad, tf.IndexedSlices) else values
+
+
+def _evaluated(tensor: Any) -> Any:
+    """The tensor in eager mode, its value in a graph."""
+    if _executing_eagerly() or tf.inside_function():
+        return tensor
+    return functions.session_or_default(None, "hvd").run(tensor)
+
+
+class _TensorFlow(Backend):
+    Compression = Compression
+    LocalVariables = LocalVariables
+    keras3 = _Keras3
+
+    def reducer(self, name: str, options: Options) -> Reduce:
+        return _make_allreduce_grads_fn(
+            name,
+            options.device_dense,
+            options.device_sparse,
+            options.compression,
+            options.sparse_as_dense,
+            options.op,
+            options.gradient_predivide_factor,
+            options.groups,
+            options.process_set,
+        )
+
+    def passes(self, options: Options, reduce: Reduce, name: str) -> Any:
+        """For eager mode and tf.function, or for the graph of a session."""
+        passes = (
+            options.backward_passes_per_step,
+            reduce,
+            options.sparse_as_dense,
+            options.average_aggregated_gradients,
+        )
+        local = (options.process_set, options.scale_local_gradients)
+        if tf.compat.v1.executing_eagerly_outside_functions():
+            return LocalGradientAggregationHelperEager(*passes, *local)
+        kind = LocalGradientAggregationHelper._OPTIMIZER_TYPE_KERAS
+        return LocalGradientAggregationHelper(*passes, basics.rank(), kind, *local, name)
+
+    def share_overflow(self, reduce: Reduce, grads: list[Any], own: list[Any], process_set: ProcessSet) -> list[Any]:
+        del reduce
+        bad = [tf.reduce_any(~tf.math.is_finite(_values(grad))) for grad in own]
+        flag = tf.cast(tf.reduce_any(tf.stack(bad)) if bad else False, tf.float32)
+        everywhere = _collectives.allreduce(
+            flag, op=_collectives.SUM, name="loss_scale_overflow", process_set=process_set
+        )
+        return [None if grad is None else _spoiled(grad, everywhere > 0) for grad in grads]
+
+    def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
+        with tf.device(device):
+            if _executing_eagerly():
+                functions.broadcast_variables(variables, root_rank)
+            else:
+                self.broadcast_global_variables(root_rank)
+
+    def prepare(self, model: Any) -> None:
+        """Keeps Keras from compiling what cannot be; on a GPU it would do that by itself."""
+        if getattr(model, "jit_compile", False) and xla_problem() is not None:
+            model.jit_compile = False
+
+    def prepare_momentum(self, model: Any) -> None:
+        momentum.make_changeable(model)
+
+    def compiles_numbers(self, model: Any) -> bool:
+        return False  # prepare_momentum() has put it in a variable
+
+    def allreduce(
+        self,
+        value: Any,
+        name: str | None,
+        average: bool | None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        op: int | None = None,
+        compression: type[Compressor] = Compression.none,
+    ) -> Any:
+        return _evaluated(
+            _collectives.allreduce(
+                tf.constant(value, name=name),
+                compression=compression,
+                op=reduction_of(op, average),
+                prescale_factor=prescale_factor,
+                postscale_factor=postscale_factor,
+            )
+        )
+
+    def allgather(self, value: Any, name: str | None = None) -> Any:
+        """The rows of all ranks, in rank order."""
+        return _evaluated(_dense.allgather(tf.constant(value, name=name)))
+
+    def broadcast(self, value: Any, root_rank: int, name: str | None = None) -> Any:
+        """The value of rank `root_rank`."""
+        return _evaluated(_dense.broadcast(tf.constant(value, name=name), root_rank))
+
+    def reducescatter(self, value: Any, name: str | None = None, op: int = _collectives.AVERAGE) -> Any:
+        """This rank's share of the rows of the reduced value."""
+        return _evaluated(_collectives.reducescatter(tf.constant(value, name=name), op=op))
+
+    def broadcast_global_variables(self, root_rank: int) -> Any:
+        """Overwrites all global variables of the graph with those of rank `root_rank`."""
+        return _evaluated(functions.broadcast_global_variables(root_rank))
+
+
+BACKEND = _TensorFlow()

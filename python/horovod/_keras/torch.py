@@ -1,0 +1,153 @@
+"""Keras 3 on PyTorch: everything goes through horovod.torch. Nothing of TensorFlow is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import torch
+
+from horovod import torch as hvd
+from horovod._common.gradient_options import Plan
+from horovod._common.local_variables import LocalVariables
+from horovod._keras.backend import Reduce
+from horovod._keras.optimizer import Keras3
+from horovod._keras.options import Options, reduction_of
+from horovod._keras.reduction import Keras3Backend, Reduction
+from horovod.common.process_sets import global_process_set
+from horovod.torch.compression import Compression
+from horovod.torch.functions import _InPlaceBroadcasts
+
+__all__ = ["BACKEND"]
+
+
+class _Reduction(Reduction):
+    """In place, where gradients are contiguous."""
+
+    def communicate(self, tensors: list[Any], names: list[str], plan: Plan) -> list[Any]:
+        options, compression = self.options, self.options.compression
+        prescale, postscale = options.scales
+        common: dict[str, Any] = {
+            "op": options.op,
+            "prescale_factor": prescale,
+            "postscale_factor": postscale,
+            "process_set": options.process_set,
+        }
+        with torch.no_grad():
+            compressed = [compression.compress(tensor.detach().contiguous()) for tensor in tensors]
+            sent = [tensor for tensor, _ in compressed]
+            if plan:
+                handles = [
+                    hvd.grouped_allreduce_async_([sent[i] for i in group], name=f"{self.name}.group_{number}", **common)
+                    for number, group in enumerate(plan)
+                ]
+            else:
+                handles = [
+                    hvd.allreduce_async_(one, name=name, **common) for one, name in zip(sent, names, strict=True)
+                ]
+            _wait_for(handles)
+            return [compression.decompress(tensor, context) for tensor, context in compressed]
+
+
+def _wait_for(handles: Sequence[int]) -> None:
+    """Waits for all, then raises the first error: nothing may write to a tensor after that."""
+    error: Exception | None = None
+    for handle in handles:
+        try:
+            hvd.synchronize(handle)
+        except Exception as raised:
+            error = error or raised
+    if error is not None:
+        raise error
+
+
+class _LocalPasses:
+    """Adds up the gradients of one optimizer before they are reduced. `counter`: steps since the last reduction."""
+
+    def __init__(self, options: Options, reduce: Reduce) -> None:
+        self.backward_passes_per_step = options.backward_passes_per_step
+        self.average_aggregated_gradients = options.average_aggregated_gradients
+        self.counter = 0
+        self._sums: list[Any] = []
+        self._reduce = reduce
+        self._local = LocalVariables(options.process_set, options.scale_local_gradients)
+        self.register_local_var = self._local.register
+
+    def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+        """The reduced sums on every k-th call, this rank's sums so far on the others. None where no step had any."""
+        sums = self._sums or [None] * len(grads)
+        # Copies: the next gradient may be written into the same memory.
+        self._sums = [
+            total if grad is None else grad + 0 if total is None else total + grad
+            for total, grad in zip(sums, grads, strict=True)
+        ]
+        self.counter += 1
+        if self.counter < self.backward_passes_per_step:
+            return self._sums
+        sums, self._sums, self.counter = self._sums, [], 0  # anew: an infinite gradient must not survive
+        reduced = self._local.reduce(self._reduce, sums, variables)
+        if not self.average_aggregated_gradients:
+            return reduced
+        return [None if grad is None else grad / self.backward_passes_per_step for grad in reduced]
+
+    def apply_gradients(self, apply: Callable[[], Any], optimizer: Any, pairs: Any) -> Any:
+        """Applies on the calls that reduced, and only counts the step on the others."""
+        del pairs
+        return apply() if self.counter == 0 else optimizer.iterations.assign_add(1)
+
+
+def _tensor(value: Any) -> torch.Tensor:
+    tensor: torch.Tensor = keras.ops.convert_to_tensor(value)
+    return tensor.contiguous()
+
+
+class _Torch(Keras3Backend):
+    Compression = Compression
+    keras3 = Keras3
+
+    def reducer(self, name: str, options: Options) -> Reduce:
+        return _Reduction(name, options)
+
+    def passes(self, options: Options, reduce: Reduce, name: str) -> Any:
+        return _LocalPasses(options, reduce)
+
+    def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
+        batch = _InPlaceBroadcasts(root_rank, global_process_set)
+        for position, variable in enumerate(variables):
+            batch.add(variable.value, f"HorovodBroadcast_{position}")
+        batch.finish()
+
+    def allreduce(
+        self,
+        value: Any,
+        name: str | None,
+        average: bool | None,
+        prescale_factor: float = 1.0,
+        postscale_factor: float = 1.0,
+        op: int | None = None,
+        compression: Any = Compression.none,
+    ) -> torch.Tensor:
+        return hvd.allreduce(
+            _tensor(value),
+            name=name,
+            op=reduction_of(op, average),
+            compression=compression,
+            prescale_factor=prescale_factor,
+            postscale_factor=postscale_factor,
+        )
+
+    def allgather(self, value: Any, name: str | None = None) -> torch.Tensor:
+        """The rows of all ranks, in rank order."""
+        return hvd.allgather(_tensor(value), name)
+
+    def broadcast(self, value: Any, root_rank: int, name: str | None = None) -> torch.Tensor:
+        """The value of rank `root_rank`."""
+        return hvd.broadcast(_tensor(value), root_rank, name)
+
+    def reducescatter(self, value: Any, name: str | None = None, op: int = hvd.Average) -> torch.Tensor:
+        """This rank's share of the rows of the reduced value."""
+        return hvd.reducescatter(_tensor(value), name=name, op=op)
+
+
+BACKEND = _Torch()
