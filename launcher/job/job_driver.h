@@ -41,7 +41,8 @@ class JobDriver : private AgentFleetEvents {
   Status handle_hello(int agent, const Frame& frame);
   Status handle_output(int agent, const Frame& frame);
   Status handle_rank(int agent, const Frame& frame);
-  Status check_rank(int agent, int rank) const;
+  template <typename Message>
+  Result<Message> of_its_rank(int agent, Result<Message> message) const;
   const std::string& host_name(int agent) const;
 
   // What comes from the user: job_signals.cc.

@@ -15,11 +15,13 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
 }
 
 // An agent may speak only of the ranks that it was given.
-Status JobDriver::check_rank(int agent, int rank) const {
-  if (rank >= 0 && static_cast<std::size_t>(rank) < agent_of_rank_.size() &&
-      agent_of_rank_[static_cast<std::size_t>(rank)] == agent) {
-    return Status::ok();
-  }
+template <typename Message>
+Result<Message> JobDriver::of_its_rank(int agent, Result<Message> message) const {
+  if (!message.is_ok()) return message;
+  const int rank = message.value().rank;
+  const bool is_its = rank >= 0 && static_cast<std::size_t>(rank) < agent_of_rank_.size() &&
+                      agent_of_rank_[static_cast<std::size_t>(rank)] == agent;
+  if (is_its) return message;
   return Status::invalid_argument("its agent speaks of rank " + std::to_string(rank) + ", which is not there");
 }
 
@@ -66,13 +68,11 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
 
 Status JobDriver::handle_output(int agent, const Frame& frame) {
   if (frame.type == FrameType::kOutputEnd) {
-    HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, decode_output_end(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_rank(agent, decode_output_end(frame.payload)));
     output_.output_end(message.rank, message.is_stderr);
     return Status::ok();
   }
-  HVD_ASSIGN_OR_RETURN(const OutputMessage message, decode_output(frame.payload));
-  HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+  HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_rank(agent, decode_output(frame.payload)));
   output_.output(message.rank, message.is_stderr, message.bytes);
   output_progress();
   return Status::ok();
@@ -81,26 +81,22 @@ Status JobDriver::handle_output(int agent, const Frame& frame) {
 Status JobDriver::handle_rank(int agent, const Frame& frame) {
   const TimePoint now = SteadyClock::now();
   if (frame.type == FrameType::kRankStarted) {
-    HVD_ASSIGN_OR_RETURN(const RankStartedMessage message, decode_rank_started(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    HVD_ASSIGN_OR_RETURN(const RankStartedMessage message, of_its_rank(agent, decode_rank_started(frame.payload)));
     apply(job_.rank_started(message.rank, message.pid, now));
     input_forwarder_.rank_started(message.rank);
   } else if (frame.type == FrameType::kRankNotStarted) {
-    HVD_ASSIGN_OR_RETURN(const RankNotStartedMessage message, decode_rank_not_started(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    HVD_ASSIGN_OR_RETURN(const RankNotStartedMessage message,
+                         of_its_rank(agent, decode_rank_not_started(frame.payload)));
     input_forwarder_.rank_ended(message.rank);
     apply(job_.rank_not_started(message.rank, message.code, message.reason, now));
   } else if (frame.type == FrameType::kRankFailing) {
-    HVD_ASSIGN_OR_RETURN(const RankFailingMessage message, decode_rank_failing(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    HVD_ASSIGN_OR_RETURN(const RankFailingMessage message, of_its_rank(agent, decode_rank_failing(frame.payload)));
     message.is_leaving ? job_.rank_leaving(message.rank) : job_.rank_failing(message.rank);
   } else if (frame.type == FrameType::kInputTaken) {
-    HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, decode_input_taken(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, of_its_rank(agent, decode_input_taken(frame.payload)));
     input_forwarder_.rank_took(message.rank, message.size);
   } else {
-    HVD_ASSIGN_OR_RETURN(const RankExitedMessage message, decode_rank_exited(frame.payload));
-    HVD_RETURN_IF_ERROR(check_rank(agent, message.rank));
+    HVD_ASSIGN_OR_RETURN(const RankExitedMessage message, of_its_rank(agent, decode_rank_exited(frame.payload)));
     input_forwarder_.rank_ended(message.rank);
     apply(job_.rank_exited(message.rank, {.code = message.code, .signal = message.signal}, now));
   }

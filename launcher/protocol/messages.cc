@@ -1,221 +1,164 @@
 #include "launcher/protocol/messages.h"
 
-#include <algorithm>
+#include <concepts>
+#include <type_traits>
 
 namespace hvd::launcher {
 namespace {
 
-bool get_flag(ByteReader& in) {
-  const auto value = in.get<std::uint8_t>();
-  if (value > 1) in.fail("a flag is " + std::to_string(value) + ", expected 0 or 1");
-  return value == 1;
+// What a message is made of on the wire: each kind of field is written by one of these, and read and checked by the other.
+class FieldWriter {
+ public:
+  void rank(std::int32_t value) { out_.put(value); }
+  template <typename T>
+  void number(T value) {
+    out_.put(value);
+  }
+  void number_in(const char*, std::int32_t value, std::int32_t, std::int32_t) { out_.put(value); }
+  void flag(bool value) { out_.put(static_cast<std::uint8_t>(value ? 1 : 0)); }
+  void text(const std::string& value) { out_.put_string(std::string_view(value).substr(0, kMaxText)); }
+  void bytes(const Bytes& value, std::size_t) { out_.put_bytes(value); }
+  Bytes take() { return out_.take(); }
+
+ private:
+  ByteWriter out_;
+};
+
+class FieldReader {
+ public:
+  explicit FieldReader(ByteSpan payload) : in_(payload) {}
+
+  void rank(std::int32_t& value) {
+    number(value);
+    if (value < 0) in_.fail("rank " + std::to_string(value) + " is negative");
+  }
+  template <typename T>
+  void number(T& value) {
+    value = in_.get<T>();
+  }
+  void number_in(const char* what, std::int32_t& value, std::int32_t low, std::int32_t high) {
+    number(value);
+    if (value < low || value > high) in_.fail(std::string(what) + " " + std::to_string(value) + " is out of range");
+  }
+  void flag(bool& value) {
+    const auto byte = in_.get<std::uint8_t>();
+    if (byte > 1) in_.fail("a flag is " + std::to_string(byte) + ", expected 0 or 1");
+    value = byte == 1;
+  }
+  void text(std::string& value) { value = in_.get_string(kMaxText); }
+  void bytes(Bytes& value, std::size_t max_size) {
+    const ByteSpan read = in_.get_bytes(max_size);
+    value.assign(read.begin(), read.end());
+  }
+  Status finish(const char* what) const { return in_.finish(what); }
+
+ private:
+  ByteReader in_;
+};
+
+template <typename M, typename Message>
+concept Is = std::same_as<std::remove_const_t<M>, Message>;
+
+void fields(auto& io, Is<SignalMessage> auto& message) { io.number_in("signal", message.signal, 1, 64); }
+void fields(auto& io, Is<ShutdownMessage> auto& message) { io.flag(message.at_once); }
+void fields(auto& io, Is<InputMessage> auto& message) {
+  io.rank(message.rank);
+  io.bytes(message.bytes, kMaxInputChunk);
+}
+void fields(auto& io, Is<InputTakenMessage> auto& message) {
+  io.rank(message.rank);
+  io.number(message.size);
+}
+void fields(auto& io, Is<HelloMessage> auto& message) {
+  io.text(message.version);
+  io.text(message.node);
+  io.number(message.pid);
+}
+void fields(auto& io, Is<RankStartedMessage> auto& message) {
+  io.rank(message.rank);
+  io.number(message.pid);
+}
+void fields(auto& io, Is<RankNotStartedMessage> auto& message) {
+  io.rank(message.rank);
+  io.number_in("exit code", message.code, 1, 255);
+  io.text(message.reason);
+}
+void fields(auto& io, Is<OutputMessage> auto& message) {
+  io.rank(message.rank);
+  io.flag(message.is_stderr);
+  io.bytes(message.bytes, kMaxOutputChunk);
+}
+void fields(auto& io, Is<OutputEndMessage> auto& message) {
+  io.rank(message.rank);
+  io.flag(message.is_stderr);
+}
+void fields(auto& io, Is<RankExitedMessage> auto& message) {
+  io.rank(message.rank);
+  io.number_in("exit code", message.code, 0, 255);
+  io.number_in("signal", message.signal, 0, 127);
+}
+void fields(auto& io, Is<RankFailingMessage> auto& message) {
+  io.rank(message.rank);
+  io.flag(message.is_leaving);
+}
+void fields(auto& io, Is<TextMessage> auto& message) { io.text(message.text); }
+
+template <typename Message>
+Bytes encode_fields(const Message& message) {
+  FieldWriter io;
+  fields(io, message);
+  return io.take();
 }
 
-std::int32_t get_rank(ByteReader& in) {
-  const auto rank = in.get<std::int32_t>();
-  if (rank < 0) in.fail("rank " + std::to_string(rank) + " is negative");
-  return rank;
-}
-
-std::int32_t get_in(ByteReader& in, const char* what, std::int32_t low, std::int32_t high) {
-  const auto value = in.get<std::int32_t>();
-  if (value < low || value > high) in.fail(std::string(what) + " " + std::to_string(value) + " is out of range");
-  return value;
-}
-
-std::string_view cut(const std::string& text) { return std::string_view(text).substr(0, kMaxText); }
-
-// All of `message` was read and nothing is left, or the error.
-template <typename T>
-Result<T> finish(ByteReader& in, const char* what, T message) {
-  HVD_RETURN_IF_ERROR(in.finish(what));
+template <typename Message>
+Result<Message> decode_fields(ByteSpan payload, const char* what) {
+  FieldReader io(payload);
+  Message message;
+  fields(io, message);
+  HVD_RETURN_IF_ERROR(io.finish(what));
   return message;
 }
 
 }  // namespace
 
-Bytes encode(const SignalMessage& message) {
-  ByteWriter out;
-  out.put(message.signal);
-  return out.take();
-}
+Bytes encode(const SignalMessage& message) { return encode_fields(message); }
+Bytes encode(const ShutdownMessage& message) { return encode_fields(message); }
+Bytes encode(const InputMessage& message) { return encode_fields(message); }
+Bytes encode(const InputTakenMessage& message) { return encode_fields(message); }
+Bytes encode(const HelloMessage& message) { return encode_fields(message); }
+Bytes encode(const RankStartedMessage& message) { return encode_fields(message); }
+Bytes encode(const RankNotStartedMessage& message) { return encode_fields(message); }
+Bytes encode(const OutputMessage& message) { return encode_fields(message); }
+Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
+Bytes encode(const RankExitedMessage& message) { return encode_fields(message); }
+Bytes encode(const RankFailingMessage& message) { return encode_fields(message); }
+Bytes encode(const TextMessage& message) { return encode_fields(message); }
 
-Result<SignalMessage> decode_signal(ByteSpan payload) {
-  ByteReader in(payload);
-  SignalMessage message;
-  message.signal = get_in(in, "signal", 1, 64);
-  return finish(in, "signal frame", message);
-}
-
-Bytes encode(const ShutdownMessage& message) {
-  ByteWriter out;
-  out.put(static_cast<std::uint8_t>(message.at_once ? 1 : 0));
-  return out.take();
-}
-
+Result<SignalMessage> decode_signal(ByteSpan payload) { return decode_fields<SignalMessage>(payload, "signal frame"); }
 Result<ShutdownMessage> decode_shutdown(ByteSpan payload) {
-  ByteReader in(payload);
-  ShutdownMessage message;
-  message.at_once = get_flag(in);
-  return finish(in, "shutdown frame", message);
+  return decode_fields<ShutdownMessage>(payload, "shutdown frame");
 }
-
-Bytes encode(const InputMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put_bytes(message.bytes);
-  return out.take();
-}
-
-Result<InputMessage> decode_input(ByteSpan payload) {
-  ByteReader in(payload);
-  InputMessage message;
-  message.rank = get_rank(in);
-  const ByteSpan bytes = in.get_bytes(kMaxInputChunk);
-  message.bytes.assign(bytes.begin(), bytes.end());
-  return finish(in, "input frame", std::move(message));
-}
-
-Bytes encode(const InputTakenMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(message.size);
-  return out.take();
-}
-
+Result<InputMessage> decode_input(ByteSpan payload) { return decode_fields<InputMessage>(payload, "input frame"); }
 Result<InputTakenMessage> decode_input_taken(ByteSpan payload) {
-  ByteReader in(payload);
-  InputTakenMessage message;
-  message.rank = get_rank(in);
-  message.size = in.get<std::uint32_t>();
-  return finish(in, "input-taken frame", message);
+  return decode_fields<InputTakenMessage>(payload, "input-taken frame");
 }
-
-Bytes encode(const HelloMessage& message) {
-  ByteWriter out;
-  out.put_string(cut(message.version));
-  out.put_string(cut(message.node));
-  out.put(message.pid);
-  return out.take();
-}
-
-Result<HelloMessage> decode_hello(ByteSpan payload) {
-  ByteReader in(payload);
-  HelloMessage message;
-  message.version = in.get_string(kMaxText);
-  message.node = in.get_string(kMaxText);
-  message.pid = in.get<std::int32_t>();
-  return finish(in, "hello frame", std::move(message));
-}
-
-Bytes encode(const RankStartedMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(message.pid);
-  return out.take();
-}
-
+Result<HelloMessage> decode_hello(ByteSpan payload) { return decode_fields<HelloMessage>(payload, "hello frame"); }
 Result<RankStartedMessage> decode_rank_started(ByteSpan payload) {
-  ByteReader in(payload);
-  RankStartedMessage message;
-  message.rank = get_rank(in);
-  message.pid = in.get<std::int32_t>();
-  return finish(in, "rank-started frame", message);
+  return decode_fields<RankStartedMessage>(payload, "rank-started frame");
 }
-
-Bytes encode(const RankNotStartedMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(message.code);
-  out.put_string(cut(message.reason));
-  return out.take();
-}
-
 Result<RankNotStartedMessage> decode_rank_not_started(ByteSpan payload) {
-  ByteReader in(payload);
-  RankNotStartedMessage message;
-  message.rank = get_rank(in);
-  message.code = get_in(in, "exit code", 1, 255);
-  message.reason = in.get_string(kMaxText);
-  return finish(in, "rank-not-started frame", std::move(message));
+  return decode_fields<RankNotStartedMessage>(payload, "rank-not-started frame");
 }
-
-Bytes encode(const OutputMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(static_cast<std::uint8_t>(message.is_stderr ? 1 : 0));
-  out.put_bytes(message.bytes);
-  return out.take();
-}
-
-Result<OutputMessage> decode_output(ByteSpan payload) {
-  ByteReader in(payload);
-  OutputMessage message;
-  message.rank = get_rank(in);
-  message.is_stderr = get_flag(in);
-  const ByteSpan bytes = in.get_bytes(kMaxOutputChunk);
-  message.bytes.assign(bytes.begin(), bytes.end());
-  return finish(in, "output frame", std::move(message));
-}
-
-Bytes encode(const OutputEndMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(static_cast<std::uint8_t>(message.is_stderr ? 1 : 0));
-  return out.take();
-}
-
+Result<OutputMessage> decode_output(ByteSpan payload) { return decode_fields<OutputMessage>(payload, "output frame"); }
 Result<OutputEndMessage> decode_output_end(ByteSpan payload) {
-  ByteReader in(payload);
-  OutputEndMessage message;
-  message.rank = get_rank(in);
-  message.is_stderr = get_flag(in);
-  return finish(in, "output-end frame", message);
+  return decode_fields<OutputEndMessage>(payload, "output-end frame");
 }
-
-Bytes encode(const RankExitedMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(message.code);
-  out.put(message.signal);
-  return out.take();
-}
-
 Result<RankExitedMessage> decode_rank_exited(ByteSpan payload) {
-  ByteReader in(payload);
-  RankExitedMessage message;
-  message.rank = get_rank(in);
-  message.code = get_in(in, "exit code", 0, 255);
-  message.signal = get_in(in, "signal", 0, 127);
-  return finish(in, "rank-exited frame", message);
+  return decode_fields<RankExitedMessage>(payload, "rank-exited frame");
 }
-
-Bytes encode(const RankFailingMessage& message) {
-  ByteWriter out;
-  out.put(message.rank);
-  out.put(static_cast<std::uint8_t>(message.is_leaving));
-  return out.take();
-}
-
 Result<RankFailingMessage> decode_rank_failing(ByteSpan payload) {
-  ByteReader in(payload);
-  RankFailingMessage message;
-  message.rank = get_rank(in);
-  message.is_leaving = get_flag(in);
-  return finish(in, "rank-failing frame", message);
+  return decode_fields<RankFailingMessage>(payload, "rank-failing frame");
 }
-
-Bytes encode(const TextMessage& message) {
-  ByteWriter out;
-  out.put_string(cut(message.text));
-  return out.take();
-}
-
-Result<TextMessage> decode_text(ByteSpan payload) {
-  ByteReader in(payload);
-  TextMessage message;
-  message.text = in.get_string(kMaxText);
-  return finish(in, "text frame", std::move(message));
-}
+Result<TextMessage> decode_text(ByteSpan payload) { return decode_fields<TextMessage>(payload, "text frame"); }
 
 }  // namespace hvd::launcher
