@@ -43,7 +43,7 @@ def tolerate_old_compile_argument() -> None:
     import keras
 
     owner = private.compile_owner(keras)
-    if owner is None or not keras.__version__.startswith("3.") or _PATCHED in vars(owner):
+    if owner is None or not hasattr(keras, "ops") or _PATCHED in vars(owner):
         return
     plain_compile = owner.compile
 

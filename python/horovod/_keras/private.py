@@ -34,7 +34,7 @@ def missing(keras: Any, optimizer: Any = None) -> list[str]:
 
     `optimizer`: an instance; some names are only there.
     """
-    if not keras.__version__.startswith("3."):
+    if not hasattr(keras, "ops"):
         return []
     tables = [(module, names) for module, names in _NAME_TABLES.items() if module.startswith("keras.")]
     wanted: list[tuple[Any, str, tuple[str, ...]]] = [(_module(module), module, names) for module, names in tables]

@@ -23,7 +23,7 @@ from horovod.tensorflow.keras import callbacks, elastic  # isort: skip
 require_tensorflow_backend(tf.keras)
 private.check(tf.keras)
 # Now, not with the first optimizer: model.compile(hvd.DistributedOptimizer(...)) looks compile up before that exists.
-if str(getattr(tf.keras, "__version__", "")).startswith("3."):
+if hasattr(tf.keras, "ops"):
     tolerate_old_compile_argument()
 
 allgather = BACKEND.allgather

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -20,6 +21,7 @@ optimizers = keras.optimizers
 def test_keras_has_all_that_is_used_of_its_inside() -> None:
     """A name that this version of Keras has lost is one more line in horovod/_keras/private.py."""
     assert private.missing(keras, optimizers.SGD(0.1)) == []
+    assert private.missing(SimpleNamespace()) == [], "tf.keras of Keras 2 has no __version__"
 
 
 def test_a_name_that_keras_has_lost_is_said_with_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
