@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <tuple>
 
-#include "rendezvous/client/socket_io.h"
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/names.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -128,7 +128,7 @@ Status Caller::pause(Millis& length, const Deadline& deadline) {
   const Millis jittered = length / 2 + length * jitter[0] / 255;
   length = std::min(length * 2, kLongestPause);
   const auto until = Deadline::at(std::min(deadline.when(), SteadyClock::now() + jittered));
-  const Status woken = wait_for(-1, 0, until, wake_.get());
+  const Status woken = wait_for_socket(-1, 0, until, wake_.get());
   return woken.code() == StatusCode::kTimeout ? Status::ok() : woken;
 }
 

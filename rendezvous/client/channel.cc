@@ -3,10 +3,11 @@
 #include <array>
 #include <utility>
 
-#include "rendezvous/client/socket_io.h"
+#include "rendezvous/client/connect.h"
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -73,7 +74,7 @@ Status Channel::open(const Deadline& deadline) {
 Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& deadline) {
   const crypto::Digest mac = sign_request(key_, session_, counter_++, request);
   const Bytes bytes = write_request(request, options_.host, options_.port);
-  const Status sent = send_all(fd_, bytes, deadline, options_.wake_fd);
+  const Status sent = send_all(fd_.get(), bytes, deadline, options_.wake_fd);
   // A server that refuses may answer and close while we still send; the answer says more than
   // "connection reset".
   if (!sent.is_ok() && sent.code() != StatusCode::kPeerLost) return sent;
@@ -89,7 +90,7 @@ Result<HttpResponse> Channel::receive(const Deadline& deadline) {
   std::array<std::uint8_t, 8192> buffer;
   while (!reader.done()) {
     HVD_ASSIGN_OR_RETURN(const std::size_t size,
-                         receive_some(fd_, buffer, deadline, options_.wake_fd));
+                         receive_some(fd_.get(), buffer, deadline, options_.wake_fd));
     const std::size_t taken = reader.feed(ByteSpan(buffer.data(), size));
     if (reader.problem())
       return Status::internal("an answer that is not ours: " + reader.problem()->reason);

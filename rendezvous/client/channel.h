@@ -30,7 +30,7 @@ class Channel {
   explicit Channel(ChannelOptions options)
       : options_(std::move(options)), key_(options_.store_key) {}
 
-  // An authentic answer, whatever its status. Errors as in socket_io.h; kPeerLost and kTimeout are
+  // An authentic answer, whatever its status. Errors as in base/socket_io.h; kPeerLost and kTimeout are
   // worth another attempt. kInvalidArgument: the server refused our signature. kInternal: what
   // answers is not our server.
   Result<HttpResponse> exchange(const Route& route, ByteSpan body, const Deadline& deadline);

@@ -8,8 +8,9 @@
 #include <array>
 #include <cerrno>
 
-#include "rendezvous/client/socket_io.h"
+#include "rendezvous/client/connect.h"
 #include "rendezvous/protocol/agent_socket.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -24,13 +25,13 @@ struct WipedBuffer {
 Result<crypto::Secret> ask(const Fd& fd, const Deadline& deadline) {
   std::string request(kAgentMagic);
   request.push_back(static_cast<char>(kAgentRequestSecret));
-  HVD_RETURN_IF_ERROR(send_all(fd, as_bytes(request), deadline, -1));
+  HVD_RETURN_IF_ERROR(send_all(fd.get(), as_bytes(request), deadline, -1));
 
   WipedBuffer<kAgentAnswerBytes> answer;
   std::size_t received = 0;
   while (received < answer.bytes.size()) {
     const auto rest = std::span(answer.bytes).subspan(received);
-    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd, rest, deadline, -1));
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), rest, deadline, -1));
     received += size;
   }
   const ByteSpan bytes = answer.bytes;

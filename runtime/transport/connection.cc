@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
-#include "runtime/transport/socket_io.h"
+#include "runtime/transport/stream_socket.h"
 
 namespace hvd::transport {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/socket_io.h"
 #include "runtime/transport/route.h"
 
 namespace hvd::transport {
@@ -88,10 +89,10 @@ Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline at
   for (;;) {
     const Deadline limit = handshake.awaits_welcome() ? deadline : attempt_limit;
     const Bytes output = handshake.take_output();
-    HVD_RETURN_IF_ERROR(send_all(fd, output.data(), output.size(), limit, cancel_));
+    HVD_RETURN_IF_ERROR(send_all(fd, output, limit, cancel_.fd()));
     if (handshake.done()) return Status::ok();
     Bytes input(handshake.wanted());
-    HVD_RETURN_IF_ERROR(receive_exactly(fd, input.data(), input.size(), limit, cancel_));
+    HVD_RETURN_IF_ERROR(receive_exactly(fd, input, limit, cancel_.fd()));
     handshake.feed(input);
     if (handshake.failed()) return handshake.error();
   }

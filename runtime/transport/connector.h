@@ -6,7 +6,7 @@
 #include "runtime/crypto/secret.h"
 #include "runtime/transport/address_row.h"
 #include "runtime/transport/handshake.h"
-#include "runtime/transport/socket_io.h"
+#include "runtime/transport/stream_socket.h"
 
 namespace hvd::transport {
 

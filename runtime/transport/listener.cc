@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "runtime/base/log.h"
-#include "runtime/transport/socket_io.h"
+#include "runtime/transport/stream_socket.h"
 
 namespace hvd::transport {
 namespace {

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "rendezvous/client/client.h"
-#include "rendezvous/client/socket_io.h"
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server.h"
 #include "runtime/base/fd.h"

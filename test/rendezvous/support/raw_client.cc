@@ -5,10 +5,11 @@
 
 #include <array>
 
-#include "rendezvous/client/socket_io.h"
+#include "rendezvous/client/connect.h"
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous::test {
 namespace {
@@ -23,7 +24,7 @@ RawClient::RawClient(std::uint16_t port, const std::string& host) {
 }
 
 bool RawClient::send(std::string_view bytes) {
-  return send_all(fd_, as_bytes(bytes), Deadline::after(kPatience), -1).is_ok();
+  return send_all(fd_.get(), as_bytes(bytes), Deadline::after(kPatience), -1).is_ok();
 }
 
 std::optional<HttpResponse> RawClient::receive() {
@@ -31,7 +32,7 @@ std::optional<HttpResponse> RawClient::receive() {
   std::array<std::uint8_t, 4096> buffer;
   const Deadline deadline = Deadline::after(kPatience);
   while (!reader.done()) {
-    const auto size = receive_some(fd_, buffer, deadline, -1);
+    const auto size = receive_some(fd_.get(), buffer, deadline, -1);
     if (!size.is_ok()) return std::nullopt;
     reader.feed(ByteSpan(buffer.data(), size.value()));
     if (reader.problem()) return std::nullopt;
@@ -47,7 +48,7 @@ int RawClient::status_of(std::string_view request) {
 
 bool RawClient::closed_within(Millis limit) {
   std::array<std::uint8_t, 1> buffer;
-  return receive_some(fd_, buffer, Deadline::after(limit), -1).status().code() ==
+  return receive_some(fd_.get(), buffer, Deadline::after(limit), -1).status().code() ==
          StatusCode::kPeerLost;
 }
 

@@ -6,7 +6,8 @@
 
 #include <array>
 
-#include "rendezvous/client/socket_io.h"
+#include "rendezvous/client/connect.h"
+#include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous::test {
 
@@ -62,7 +63,7 @@ void TamperingProxy::serve(Fd client) {
     const auto direction = from_client ? Direction::kToServer : Direction::kToClient;
     change_(direction, from_client ? to_server++ : to_client++, piece);
     if (piece.empty()) return;
-    if (!send_all(from_client ? upstream : client, piece, Deadline::after(Millis(5000)), -1)
+    if (!send_all((from_client ? upstream : client).get(), piece, Deadline::after(Millis(5000)), -1)
              .is_ok())
       return;
   }

@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "runtime/base/socket_io.h"
+
 using namespace hvd;
 using namespace hvd::transport;
 
@@ -36,16 +38,16 @@ struct Door {
 };
 
 // Reads what the handshake wants next and gives it that.
-bool feed(int fd, AcceptorHandshake& handshake, Deadline deadline, const Cancel& cancel) {
+bool feed(int fd, AcceptorHandshake& handshake, Deadline deadline) {
   Bytes input(handshake.wanted());
-  if (!receive_exactly(fd, input.data(), input.size(), deadline, cancel).is_ok()) return false;
+  if (!receive_exactly(fd, input, deadline, -1).is_ok()) return false;
   handshake.feed(input);
   return !handshake.failed();
 }
 
-bool answer(int fd, AcceptorHandshake& handshake, Deadline deadline, const Cancel& cancel) {
+bool answer(int fd, AcceptorHandshake& handshake, Deadline deadline) {
   const Bytes output = handshake.take_output();
-  return send_all(fd, output.data(), output.size(), deadline, cancel).is_ok();
+  return send_all(fd, output, deadline, -1).is_ok();
 }
 
 struct Outcome {
@@ -56,22 +58,21 @@ struct Outcome {
 
 // A rank that makes up its mind late, at the welcome.
 Outcome welcome_late(const Door& door, const AcceptorIdentity& identity, Deadline deadline) {
-  const Cancel cancel;
   Outcome outcome;
   while (!outcome.welcomed) {
     const Fd fd = door.accept_one(deadline);
     if (!fd.valid()) break;
     AcceptorHandshake handshake(random_nonce());
     bool good = true;
-    while (good && !handshake.needs_identity()) good = feed(fd.get(), handshake, deadline, cancel);
+    while (good && !handshake.needs_identity()) good = feed(fd.get(), handshake, deadline);
     if (good) handshake.admit(identity);
-    good = good && !handshake.failed() && answer(fd.get(), handshake, deadline, cancel);
-    while (good && !handshake.done()) good = feed(fd.get(), handshake, deadline, cancel);
+    good = good && !handshake.failed() && answer(fd.get(), handshake, deadline);
+    while (good && !handshake.done()) good = feed(fd.get(), handshake, deadline);
     if (!good) continue;  // an attempt that took too long before that, on a busy machine
     ++outcome.told;
     pollfd entry{fd.get(), POLLIN | POLLRDHUP, 0};
     outcome.stayed = poll(&entry, 1, static_cast<int>(10 * kLimit.count())) == 0;
-    outcome.welcomed = outcome.stayed && answer(fd.get(), handshake, deadline, cancel);
+    outcome.welcomed = outcome.stayed && answer(fd.get(), handshake, deadline);
   }
   return outcome;
 }

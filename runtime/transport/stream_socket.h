@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-
 #include "runtime/base/deadline.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
@@ -21,7 +19,7 @@ enum class Liveness {
 // No delay, and the notice of a dead host that `liveness` says. Costs no traffic of ours.
 Status configure_stream(int fd, Liveness liveness);
 
-// A thread that blocks in one of the functions below can be woken for good. Thread-safe.
+// A thread that blocks with its fd() as wake_fd (base/socket_io.h) can be woken for good. Thread-safe.
 class Cancel {
  public:
   Cancel();
@@ -33,12 +31,7 @@ class Cancel {
   Fd event_;
 };
 
-// Waits for `events` (POLLIN, POLLOUT) on `fd`. kTimeout after the deadline, kAborted when cancelled.
-Status wait_for_socket(int fd, short events, Deadline deadline, const Cancel& cancel);
-
 // A connected non-blocking stream. Fails with kTimeout, kAborted, or kPeerLost and the reason.
 Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel);
-Status send_all(int fd, const void* data, std::size_t size, Deadline deadline, const Cancel& cancel);
-Status receive_exactly(int fd, void* data, std::size_t size, Deadline deadline, const Cancel& cancel);
 
 }  // namespace hvd::transport

@@ -1,0 +1,100 @@
+#include "runtime/base/socket_io.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <string>
+
+namespace hvd {
+namespace {
+
+// "connection refused": as a cause inside a sentence.
+std::string cause_of(int error) {
+  std::string text = Status::from_errno("", error).message();
+  text.erase(0, text.find_first_not_of(": "));
+  if (!text.empty() && text.front() >= 'A' && text.front() <= 'Z') {
+    text.front() = static_cast<char>(text.front() - 'A' + 'a');
+  }
+  return text;
+}
+
+int poll_timeout(const Deadline& deadline) {
+  // One more, because remaining() rounds down and poll would otherwise spin for the last millisecond.
+  return static_cast<int>(std::min<Millis::rep>(deadline.remaining().count() + 1, INT_MAX));
+}
+
+}  // namespace
+
+Status socket_error(std::string_view call, int error) {
+  switch (error) {
+    case ECONNREFUSED:
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+    case EHOSTUNREACH:
+    case EHOSTDOWN:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case ETIMEDOUT:
+    case ENOENT: return Status::peer_lost(cause_of(error));
+    default: return Status::internal(std::string(call) + ": " + cause_of(error));
+  }
+}
+
+Status wait_for_socket(int fd, short events, const Deadline& deadline, int wake_fd) {
+  std::array<pollfd, 2> fds{{{.fd = fd, .events = events, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}}};
+  for (;;) {
+    const int ready = ::poll(fds.data(), fds.size(), poll_timeout(deadline));
+    if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
+    if (ready > 0 && fds[1].revents != 0) return Status::aborted("the wait was ended");
+    if (ready > 0 && fds[0].revents != 0) return Status::ok();
+    if (deadline.expired()) return Status::timeout("no answer in time");
+  }
+}
+
+Status connect_socket(int fd, const sockaddr* address, socklen_t size, const Deadline& deadline, int wake_fd) {
+  if (::connect(fd, address, size) == 0) return Status::ok();
+  if (errno != EINPROGRESS) return socket_error("connect", errno);
+  HVD_RETURN_IF_ERROR(wait_for_socket(fd, POLLOUT, deadline, wake_fd));
+  int error = 0;
+  socklen_t error_size = sizeof(error);
+  if (::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &error_size) != 0) error = errno;
+  return error == 0 ? Status::ok() : socket_error("connect", error);
+}
+
+Status send_all(int fd, ByteSpan bytes, const Deadline& deadline, int wake_fd) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      HVD_RETURN_IF_ERROR(wait_for_socket(fd, POLLOUT, deadline, wake_fd));
+    } else if (errno != EINTR) {
+      return socket_error("send", errno);
+    }
+  }
+  return Status::ok();
+}
+
+Result<std::size_t> receive_some(int fd, std::span<std::uint8_t> into, const Deadline& deadline, int wake_fd) {
+  for (;;) {
+    HVD_RETURN_IF_ERROR(wait_for_socket(fd, POLLIN, deadline, wake_fd));
+    const ssize_t size = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
+    if (size > 0) return static_cast<std::size_t>(size);
+    if (size == 0) return Status::peer_lost("connection closed by the other end");
+    if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return socket_error("receive", errno);
+  }
+}
+
+Status receive_exactly(int fd, std::span<std::uint8_t> into, const Deadline& deadline, int wake_fd) {
+  while (!into.empty()) {
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd, into, deadline, wake_fd));
+    into = into.subspan(size);
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd
