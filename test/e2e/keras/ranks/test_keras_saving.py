@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,74 +16,80 @@ from keras_world import ROWS, all_rows, assert_equal_on_all_ranks, fit, flat, ma
 FORMATS = ("model.keras", "model.h5")
 
 
-def trained(path: Path) -> Any:
+@dataclass(frozen=True)
+class Saved:
+    """A model that was trained, saved in both formats, and trained on."""
+
+    folder: Path
+    state: Any  # of the optimizer, as it was saved
+    weights: Any  # of the model, in the end
+
+    def assert_goes_on(self, loaded: Any) -> None:
+        """As if it had not stopped: with the same state, and with all ranks."""
+        assert (type(loaded.optimizer).__name__, type(loaded.optimizer).__module__) == ("SGD", "horovod._keras")
+        assert (flat(loaded.optimizer.variables) == self.state).all()
+        fit(loaded, my_rows(2), ROWS)
+        assert_equal_on_all_ranks(loaded.get_weights())
+        assert (flat(loaded.get_weights()) == self.weights).all()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    hvd.init()
+    folder = tmp_path_factory.mktemp("saved")
     model = make_model(None)
     optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(0.05, momentum=0.9))
     model.compile(optimizer, loss="mean_squared_error")  # Keras cannot read "mse" from an .h5 file
     fit(model, my_rows(2), ROWS)
-    model.save(path)
-    return model
-
-
-def assert_goes_on(loaded: Any, model: Any) -> None:
-    """As if it had not stopped: with the same state, and with all ranks."""
-    assert type(loaded.optimizer).__name__ == type(model.optimizer).__name__
-    assert type(loaded.optimizer).__module__ == "horovod._keras"
-    assert [v.shape for v in loaded.optimizer.variables] == [v.shape for v in model.optimizer.variables]
-    assert (flat(loaded.optimizer.variables) == flat(model.optimizer.variables)).all()
-    for one in (model, loaded):
-        fit(one, my_rows(2), ROWS)
-    assert_equal_on_all_ranks(loaded.get_weights())
-    assert (flat(loaded.get_weights()) == flat(model.get_weights())).all()
+    for name in FORMATS:
+        model.save(folder / name)
+    state = flat(model.optimizer.variables)
+    fit(model, my_rows(2), ROWS)
+    return Saved(folder, state, flat(model.get_weights()))
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_loaded_model_goes_on_as_if_it_had_not_stopped(name: str, tmp_path: Path) -> None:
-    model = trained(tmp_path / name)
-    assert_goes_on(hvd.load_model(tmp_path / name), model)
+def test_a_loaded_model_goes_on_as_if_it_had_not_stopped(name: str, saved: Saved) -> None:
+    saved.assert_goes_on(hvd.load_model(saved.folder / name))
 
 
-def test_an_open_file_is_loaded(tmp_path: Path) -> None:
-    model = trained(tmp_path / "model.h5")
-    with h5py.File(tmp_path / "model.h5", "r") as file:
+def test_an_open_file_is_loaded(saved: Saved) -> None:
+    with h5py.File(saved.folder / "model.h5", "r") as file:
         loaded = hvd.load_model(file)
-    assert_goes_on(loaded, model)
+    saved.assert_goes_on(loaded)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_factory_makes_the_optimizer_of_a_file(name: str, tmp_path: Path) -> None:
-    model = trained(tmp_path / name)
+def test_a_factory_makes_the_optimizer_of_a_file(name: str, saved: Saved) -> None:
     made = []
 
     def make(**config: Any) -> Any:
         made.append(hvd.DistributedOptimizer(keras.optimizers.SGD(**config)))
         return made[-1]
 
-    loaded = hvd.load_model(tmp_path / name, custom_objects={"SGD": make})
+    loaded = hvd.load_model(saved.folder / name, custom_objects={"SGD": make})
     assert loaded.optimizer is made[-1]
-    assert_goes_on(loaded, model)
+    saved.assert_goes_on(loaded)
 
 
-def test_a_saved_model_loads_without_horovod(tmp_path: Path) -> None:
-    model = trained(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
+def test_a_saved_model_loads_without_horovod(saved: Saved) -> None:
+    loaded = keras.models.load_model(saved.folder / "model.keras")
     assert "horovod" not in type(loaded.optimizer).__module__
-    assert (flat(loaded.optimizer.variables) == flat(model.optimizer.variables)).all()
+    assert (flat(loaded.optimizer.variables) == saved.state).all()
 
 
 class OwnSgd(keras.optimizers.SGD):  # type: ignore[misc]
     """An optimizer that Keras does not know."""
 
 
-@pytest.mark.parametrize("how", ["custom_optimizers", "custom_objects"])
-def test_optimizers_of_ones_own_are_loaded(how: str, tmp_path: Path) -> None:
+def test_optimizers_of_ones_own_are_loaded(tmp_path: Path) -> None:
     model = make_model(OwnSgd(0.05, momentum=0.9))
     fit(model, all_rows(1), ROWS * hvd.size())
     model.save(tmp_path / "model.keras")
-    given: Any = (
-        {"custom_optimizers": [OwnSgd]} if how == "custom_optimizers" else {"custom_objects": {"OwnSgd": OwnSgd}}
-    )
-    loaded = hvd.load_model(tmp_path / "model.keras", **given)
-    assert isinstance(loaded.optimizer, OwnSgd)
+    given: list[dict[str, Any]] = [{"custom_objects": {"OwnSgd": OwnSgd}}, {"custom_optimizers": [OwnSgd]}]
+    for one in given:
+        loaded = hvd.load_model(tmp_path / "model.keras", **one)
+        assert isinstance(loaded.optimizer, OwnSgd)
+        assert (flat(loaded.optimizer.variables) == flat(model.optimizer.variables)).all()
     fit(loaded, my_rows(2), ROWS)
     assert_equal_on_all_ranks(loaded.get_weights())
