@@ -62,12 +62,12 @@ Request request_for(const SshLink& link) {
   request.header.nlmsg_len = sizeof(request);
   request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
   request.header.nlmsg_flags = NLM_F_REQUEST;
-  request.body.sdiag_family = static_cast<__u8>(link.here.ss_family);
+  request.body.sdiag_family = static_cast<__u8>(link.local.ss_family);
   request.body.sdiag_protocol = IPPROTO_TCP;
   request.body.idiag_ext = 1U << (INET_DIAG_INFO - 1);
   request.body.idiag_states = ~0U;
-  put(link.here, request.body.id.idiag_sport, request.body.id.idiag_src);
-  put(link.there, request.body.id.idiag_dport, request.body.id.idiag_dst);
+  put(link.local, request.body.id.idiag_sport, request.body.id.idiag_src);
+  put(link.remote, request.body.id.idiag_dport, request.body.id.idiag_dst);
   for (__u32& half : request.body.id.idiag_cookie) half = INET_DIAG_NOCOOKIE;
   return request;
 }
@@ -114,9 +114,9 @@ Result<SshLink> parse_ssh_link(const std::string& text) {
   in >> client_ip >> client_port >> server_ip >> server_port;
   if (in.fail() || in >> more) return Status::invalid_argument("SSH_CONNECTION '" + text + "' does not have four words");
   SshLink link;
-  HVD_ASSIGN_OR_RETURN(link.here, endpoint(server_ip, server_port));
-  HVD_ASSIGN_OR_RETURN(link.there, endpoint(client_ip, client_port));
-  if (link.here.ss_family != link.there.ss_family) {
+  HVD_ASSIGN_OR_RETURN(link.local, endpoint(server_ip, server_port));
+  HVD_ASSIGN_OR_RETURN(link.remote, endpoint(client_ip, client_port));
+  if (link.local.ss_family != link.remote.ss_family) {
     return Status::invalid_argument("SSH_CONNECTION '" + text + "' mixes families");
   }
   return link;

@@ -12,8 +12,8 @@ namespace hvd::launcher {
 
 // The TCP connection of the ssh login that started this process. A value.
 struct SshLink {
-  sockaddr_storage here = {};
-  sockaddr_storage there = {};
+  sockaddr_storage local = {};
+  sockaddr_storage remote = {};
 };
 
 // What the kernel knows of a connection.

@@ -7,7 +7,6 @@
 #include <sstream>
 #include <utility>
 
-#include "rendezvous/client/job_secret.h"
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/crypto/hash.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <stop_token>
 
-#include "rendezvous/client/agent_notice.h"
+#include "rendezvous/client/agent_client.h"
 #include "rendezvous/client/client.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"

@@ -15,7 +15,7 @@
 #include <set>
 
 #include "launcher/process/main_loop.h"
-#include "rendezvous/client/agent_notice.h"
+#include "rendezvous/client/agent_client.h"
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
 #include "runtime/loop/timer.h"

@@ -45,9 +45,9 @@ std::string text_of(int fd, int (*name)(int, sockaddr*, socklen_t*)) {
 
 TEST_CASE("SSH_CONNECTION is read in both families", "[unit][agent]") {
   const SshLink v4 = parse_ssh_link("10.0.0.1 50000 10.0.0.2 22").value();
-  CHECK(reinterpret_cast<const sockaddr_in&>(v4.there).sin_port == htons(50000));
-  CHECK(reinterpret_cast<const sockaddr_in&>(v4.here).sin_port == htons(22));
-  CHECK(parse_ssh_link("fd00::1 50000 fd00::2 22").value().here.ss_family == AF_INET6);
+  CHECK(reinterpret_cast<const sockaddr_in&>(v4.remote).sin_port == htons(50000));
+  CHECK(reinterpret_cast<const sockaddr_in&>(v4.local).sin_port == htons(22));
+  CHECK(parse_ssh_link("fd00::1 50000 fd00::2 22").value().local.ss_family == AF_INET6);
 }
 
 TEST_CASE("What is no SSH_CONNECTION is refused", "[unit][agent]") {

@@ -1,4 +1,4 @@
-#include "rendezvous/client/job_secret.h"
+#include "rendezvous/client/agent_client.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -2,11 +2,13 @@
 
 #include <string>
 
+#include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
 
-// How a rank gets the job secret; docs/design/001-job-bootstrap.md.
+// What a rank has to do with the agent of its host, and where it gets the job secret without one;
+// docs/design/001-job-bootstrap.md.
 namespace hvd::rendezvous {
 
 // From the agent on this host, by the name in HOROVOD_AGENT. Checks that the other end runs under
@@ -16,5 +18,9 @@ Result<crypto::Secret> fetch_secret_from_agent(const std::string& agent_name, De
 // From the file named by HOROVOD_SECRET_FILE: 64 hex digits and at most one newline, in a regular
 // file (not a symbolic link) of our own uid with no permission for group and others.
 Result<crypto::Secret> read_secret_file(const std::string& path);
+
+// Tells the agent on this host, by the name in HOROVOD_AGENT, that `rank` goes down by its own fault or leaves, and waits
+// for the answer: by then the launcher's stream holds it, before anything that follows from it.
+Status notify_agent(const std::string& agent_name, int rank, AgentNotice kind, Deadline deadline);
 
 }  // namespace hvd::rendezvous
