@@ -16,7 +16,7 @@
 namespace hvd::launcher {
 
 // Hands the job secret to processes of our own uid on this host, as often as they ask, and hears of ranks that go down by
-// their own fault or leave: the abstract AF_UNIX socket of docs/design/001-job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
+// their own fault or leave: the abstract AF_UNIX socket of docs/design/job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
 // with a deadline; a client of another uid is turned away before a byte is read.
 class SecretSocket {
  public:

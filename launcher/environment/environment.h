@@ -58,7 +58,7 @@ Result<HostEnvironment> host_environment(const config::EnvReader& agent,
                                          std::span<const std::pair<std::string, std::string>> job, std::size_t ranks_here,
                                          const HostFacts& facts);
 
-// HOROVOD_HOSTNAME and the six numbers of a rank's place (docs/design/001-job-bootstrap.md).
+// HOROVOD_HOSTNAME and the six numbers of a rank's place (docs/design/job-bootstrap.md).
 Variables slot_variables(const std::string& hostname, const RankSlot& slot);
 
 // What is chosen when the ranks of a host start.

@@ -61,7 +61,7 @@ void init(const Environment& environment, const RankLists& process_sets) {
   session_slot().set(std::move(session).value());
 }
 
-// ValueError for everything but a job that broke: that is the contract's, and elastic code must tell the two apart.
+// ValueError for everything but a job that broke: scripts expect that, and elastic code must tell the two apart.
 void check_change(const Status& status) {
   if (status.code() == StatusCode::kPeerLost) raise_if_error(status);
   if (!status.is_ok()) raise_value_error(status);

@@ -15,7 +15,7 @@ class SessionSlot {
   std::shared_ptr<Session> get();
   // Raises ValueError that says Horovod is not initialised.
   std::shared_ptr<Session> require_topology();
-  // Raises HorovodInternalError when not initialised (operations, contract 02 §2.2).
+  // Raises HorovodInternalError when not initialised (operations).
   std::shared_ptr<Session> require_running();
   void set(std::shared_ptr<Session> session);
   // Takes the session out, for shutdown.

@@ -8,7 +8,7 @@
 #include "runtime/crypto/secret.h"
 
 // What a rank has to do with the agent of its host, and where it gets the job secret without one;
-// docs/design/001-job-bootstrap.md.
+// docs/design/job-bootstrap.md.
 namespace hvd::rendezvous {
 
 // From the agent on this host, by the name in HOROVOD_AGENT. Checks that the other end runs under

@@ -7,7 +7,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/crypto/secret.h"
 
-// The agent's socket, docs/design/001-job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
+// The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
 // sends kAgentHelloBytes and one byte, the request; the agent answers kAgentHelloBytes, one byte,
 // the outcome, then the secret, and closes. A rank that goes down by its own fault, or that ends while the job runs, sends
 // kAgentHelloBytes, one byte, and its number (i32, little-endian); the answer ends after the outcome.

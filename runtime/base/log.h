@@ -8,7 +8,7 @@ namespace hvd {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError, kFatal };
 
-// HOROVOD_LOG_LEVEL as the contract has it: any case; an unknown word means warning.
+// HOROVOD_LOG_LEVEL in any case; an unknown word means warning.
 LogLevel parse_log_level(std::string_view text);
 
 struct LogOptions {

@@ -76,7 +76,7 @@ Status parse_choice_row(const OptionRow& row, std::string_view text, RuntimeConf
               : "environment");
 }
 
-// Rows where the contract prefers a warning to an error.
+// Bad values of these are ignored with a warning, as in Horovod.
 void parse_lenient_row(const OptionRow& row, std::string_view text, RuntimeConfig& config) {
   Status bad;
   if (row.kind == OptionKind::kLogLevel) {
@@ -205,7 +205,7 @@ void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
   config.join_timeout = has_none ? kPatience : std::max(config.start_timeout, config.gloo_timeout);
 }
 
-// What the contract wants ignored with a word, not refused.
+// What Horovod ignored is ignored with a word, not refused.
 void ignore_unusable(RuntimeConfig& config) {
   if (config.stall_shutdown_time.count() != 0 && config.stall_shutdown_time < config.stall_check_time) {
     config.warnings.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" +

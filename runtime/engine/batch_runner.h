@@ -52,7 +52,7 @@ class BatchRunner {
   Status allgather(const BatchItem& item);
   Status broadcast(const BatchItem& item);
   Status call(const collectives::CollectiveCall& call);
-  // What the contract calls prescale and postscale, with Average's division folded in.
+  // What users call prescale and postscale, with Average's division folded in.
   kernels::Scaling scaling_of(const wire::Response& response) const;
 
   topology::ProcessSet set_;

@@ -18,7 +18,7 @@ struct Batch {
   std::uint64_t bytes = 0;  // padded size of all items (allgather: of all ranks); 0 for errors, alltoall, barrier, join
 };
 
-// Divides the responses of one process set in one decision into batches (contract/08 §8.4). Pure, and the same on every
+// Divides the responses of one process set in one decision into batches. Pure, and the same on every
 // rank because its input is. Order: a batch starts with the first response left; later ones join it when they fuse with
 // it and still fit; others are skipped, keeping their order, as long as batch + skipped bytes <= threshold.
 // Invariants: each index is in exactly one batch; a batch of several items has bytes <= limits.threshold; errors,

@@ -16,7 +16,7 @@ namespace hvd::negotiation {
 bool same_change(const wire::SetChange& a, const wire::SetChange& b);
 
 // The coordinator's side of registering and removing process sets: a change is decided when the oldest open request of
-// every rank asks for the same. Ranks that ask for different ones wait for each other (contract/01 §1.4), except at
+// every rank asks for the same. Ranks that ask for different ones wait for each other, except at
 // init, where that is an error. Owns the coordinator's table of sets. Loop-confined.
 class SetRegistry {
  public:

@@ -44,7 +44,7 @@ struct StallVerdict {
   int rank = -1;           // whose fault that is; -1: nobody's in particular
 };
 
-// Decides what to say about tensors that some ranks wait for, and when to give up (contract/08 §8.6). Looks once per
+// Decides what to say about tensors that some ranks wait for, and when to give up. Looks once per
 // check time, and only while something is waiting. Owned by the coordinator, one per process set; pure: no log, no clock.
 class StallInspector {
  public:

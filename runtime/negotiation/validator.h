@@ -24,8 +24,8 @@ struct ValidationContext {
   std::vector<int> joined;  // global ranks that take part only because they have joined
 };
 
-// What all ranks that submitted one name must agree on (class B), in the order of contract/01 §1.9. Returns the message
-// of the first check that fails, with both values and the ranks that gave them; nullopt when all is well.
+// What all ranks that submitted one name must agree on. Returns the message of the first check that fails, with both
+// values and the ranks that gave them; nullopt when all is well.
 // `classes` are ascending by representative rank. Requires: not empty. Pure.
 std::optional<std::string> find_mismatch(const std::vector<RequestClass>& classes, const ValidationContext& context);
 

@@ -29,7 +29,7 @@ class HostMap {
   bool is_host_by_host() const;
   std::string to_string() const;  // "3 hosts with 4, 3, 1 ranks"
 
-  // A few bytes where hosts are equal, whatever their number (docs/design/001-job-bootstrap.md).
+  // A few bytes where hosts are equal, whatever their number (docs/design/job-bootstrap.md).
   Bytes encode() const;
   // Fails unless the bytes are a map of `size` ranks.
   static Result<HostMap> decode(ByteSpan bytes, int size);

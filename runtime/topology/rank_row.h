@@ -9,7 +9,7 @@
 
 namespace hvd::topology {
 
-// What a rank says of itself when it joins: opaque to the store. A value. Grammar: docs/design/001-job-bootstrap.md.
+// What a rank says of itself when it joins: opaque to the store. A value. Grammar: docs/design/job-bootstrap.md.
 struct RankRow {
   struct Option {
     std::string name;

@@ -1,4 +1,4 @@
-"""Session functions, process sets, helpers and the module's shape (contract 01)."""
+"""Session functions, process sets, helpers and the module's shape."""
 
 from __future__ import annotations
 

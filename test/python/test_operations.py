@@ -1,4 +1,4 @@
-"""What the torch functions decide by themselves: names, checks, handles (contract 02 §2.2)."""
+"""What the torch functions decide by themselves: names, checks, handles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DistributedOptimizer accepts, and what it makes of it (contract 02 §2.6)."""
+"""What DistributedOptimizer accepts, and what it makes of it."""
 
 from __future__ import annotations
 

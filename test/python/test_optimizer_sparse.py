@@ -1,4 +1,4 @@
-"""DistributedOptimizer and gradients that are unusual: sparse ones above all (contract 02 §2.6)."""
+"""DistributedOptimizer and gradients that are unusual: sparse ones above all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""synchronize, step and zero_grad of DistributedOptimizer, and parameters that come and go (contract 02 §2.6)."""
+"""synchronize, step and zero_grad of DistributedOptimizer, and parameters that come and go."""
 
 from __future__ import annotations
 

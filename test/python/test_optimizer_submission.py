@@ -1,4 +1,4 @@
-"""When DistributedOptimizer submits which gradient, and under what name (contract 02 §2.6)."""
+"""When DistributedOptimizer submits which gradient, and under what name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gradients of the collectives (contract 03 §3.4). Importing this registers them."""
+"""The gradients of the collectives. Importing this registers them."""
 
 from __future__ import annotations
 

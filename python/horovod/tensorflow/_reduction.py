@@ -1,4 +1,4 @@
-"""What optimizers and tapes do with a list of gradients (contract 03 §3.5)."""
+"""What optimizers and tapes do with a list of gradients."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ namespace {
 
 using Texts = std::initializer_list<const char*>;
 
-// bfloat16 is ours; the rest is the contract's.
+// bfloat16 is ours; the rest is Horovod's.
 constexpr const char* kReducible = "T: {uint8, int8, int32, int64, half, bfloat16, float, double}";
 constexpr const char* kMovable =
     "T: {uint8, int8, uint16, int16, int32, int64, half, bfloat16, float, double, bool}";

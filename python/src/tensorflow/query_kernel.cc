@@ -15,7 +15,7 @@ namespace {
 
 using python::published_session;
 
-// Codes of contract 01 §1.4, as values of HorovodProcessSetIncluded.
+// Process set codes, as values of HorovodProcessSetIncluded.
 constexpr std::int32_t kNotInitialised = -1;
 constexpr std::int32_t kUnknownSet = -3;
 

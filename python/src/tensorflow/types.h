@@ -12,7 +12,7 @@ namespace hvd::tensorflow {
 std::optional<DataType> from_tf(TfType type);
 TfType to_tf(DataType dtype);
 
-// The exception classes of contract 01 §1.9, as TensorFlow's codes.
+// What Python raises for each status, as TensorFlow's codes.
 TfCode to_tf(StatusCode code);
 
 Shape shape_of(const TF_Tensor* tensor);

@@ -9,7 +9,7 @@
 
 namespace hvd::collectives {
 
-// Adasum over any number of ranks (contract 08 §8.9, docs/design/adasum.md): the tree of TreeAllreduce, whose pairs are
+// Adasum over any number of ranks (docs/design/adasum.md): the tree of TreeAllreduce, whose pairs are
 // combined with coefficients of each tensor. Where ranks hold pieces of a tensor, the products of the pieces are added up
 // in double.
 // Hierarchical: the ranks of each host, `local_size` in a row, are averaged; the tree runs between the hosts.

@@ -4,7 +4,7 @@
 
 #include "horovod/types.h"
 
-// The arithmetic of Adasum (contract 08 §8.9) on plain memory: two gradients a and b of one layer become ca * a + cb * b,
+// The arithmetic of Adasum on plain memory: two gradients a and b of one layer become ca * a + cb * b,
 // which is their sum when they are orthogonal and their average when they are equal. Pure, safe on any thread.
 namespace hvd::kernels {
 

@@ -6,7 +6,7 @@
 
 // Arithmetic on plain memory: what a collective does between receiving and sending. Pure functions, safe on any thread;
 // the instruction set is chosen once per process (dispatch.cc). All sizes are elements; memory needs no alignment.
-// Rules (contract 01 §1.8):
+// Rules:
 //  - integers wrap around, without saturation;
 //  - float16 and bfloat16 are computed in float32 and rounded to nearest even after every operation;
 //  - Min and Max propagate NaN, as torch does; of two equal values (so of -0 and +0) the first stays;

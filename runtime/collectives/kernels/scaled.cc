@@ -23,7 +23,7 @@ void divide_as(void* data, std::int64_t n, int divisor) {
   }
 }
 
-// What an integer Average is (contract 01 §1.8). Multiplying by 1/divisor in double would turn 49 / 49 into 0.
+// What an integer Average is. Multiplying by 1/divisor in double would turn 49 / 49 into 0.
 void divide_truncate(DataType dtype, void* data, std::int64_t n, int divisor) {
   switch (dtype) {
     case DataType::kUint8: return divide_as<std::uint8_t>(data, n, divisor);

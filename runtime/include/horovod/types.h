@@ -9,7 +9,7 @@
 
 namespace hvd {
 
-// Element types that travel between ranks. The numbers are the wire codes (contract 08 §8.11; 10 is ours).
+// Element types that travel between ranks. The numbers are the wire codes.
 enum class DataType : std::uint8_t {
   kUint8 = 0,
   kInt8 = 1,

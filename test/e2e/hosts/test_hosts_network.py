@@ -79,7 +79,7 @@ def test_interfaces_that_lead_nowhere_are_an_error_with_the_address(network: Net
     assert_nothing_left(network, job, 5)
 
 
-# Asks the agent for the secret, as a rank does (docs/design/001-job-bootstrap.md), prints it and becomes the worker.
+# Asks the agent for the secret, as a rank does (docs/design/job-bootstrap.md), prints it and becomes the worker.
 ASK_AND_REDUCE = """
 import os, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:

@@ -36,7 +36,7 @@ def variable(pid: int, name: str) -> str:
 
 
 def secret_of(agent_socket: str) -> bytes:
-    """As a rank asks for it (docs/design/001-job-bootstrap.md)."""
+    """As a rank asks for it (docs/design/job-bootstrap.md)."""
     answer = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(10)
@@ -48,7 +48,7 @@ def secret_of(agent_socket: str) -> bytes:
 
 
 def keys_of(secret: bytes) -> dict[str, bytes]:
-    """The secret, what HKDF-SHA256 makes of it on its way, and the keys (docs/design/001-job-bootstrap.md)."""
+    """The secret, what HKDF-SHA256 makes of it on its way, and the keys (docs/design/job-bootstrap.md)."""
     extracted = hmac.digest(bytes(32), secret, hashlib.sha256)
     found = {"secret": secret, "secret in hex": secret.hex().encode(), "extracted": extracted}
     for purpose in ("kv|0", "host|0", "ctl|1", "data|1", "py|1"):

@@ -1,4 +1,4 @@
-"""What ranks print, as the user sees it (contract 06 §6.7)."""
+"""What ranks print, as the user sees it."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from launcher_job import StartJob, eventually
 
-# Asks the agent for the secret, as a rank does (docs/design/001-job-bootstrap.md), and prints it.
+# Asks the agent for the secret, as a rank does (docs/design/job-bootstrap.md), and prints it.
 ASK = """
 import os, socket, struct
 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:

@@ -1,4 +1,4 @@
-"""Graphs may be built before init(); running one without a session says what to do (contract 03 §3.2, 01 §1.9)."""
+"""Graphs may be built before init(); running one without a session says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a Python process with Horovod ends: cleanly and soon, whatever way it goes (contract 01 §1.3, D)."""
+"""How a Python process with Horovod ends: cleanly and soon, whatever way it goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scripts as users write them, each with what it expects at its end (contract appendix C), in one world of two ranks."""
+"""Scripts as users write them, each with what it expects at its end, in one world of two ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions that follow each other in one process, against one launcher (contract 01 §1.3)."""
+"""Sessions that follow each other in one process, against one launcher."""
 
 from __future__ import annotations
 

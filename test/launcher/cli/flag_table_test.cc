@@ -7,7 +7,7 @@
 
 namespace hvd::launcher {
 
-TEST_CASE("The flag table has every spelling of the contract", "[unit][cli][compat]") {
+TEST_CASE("The flag table has every spelling of Horovod's flags", "[unit][cli][compat]") {
   for (const char* text :
        {"-v", "--version", "-np", "-n", "--num-proc", "-cb", "--check-build", "--disable-cache", "--start-timeout",
         "--network-interfaces", "--network-interface", "--output-filename", "--verbose", "--config-file", "-p",

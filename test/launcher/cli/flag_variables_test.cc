@@ -70,7 +70,7 @@ const Case kCases[] = {
 
 }  // namespace
 
-TEST_CASE("Flags set the variables that the contract maps them to", "[unit][cli][compat]") {
+TEST_CASE("Flags set the variables that Horovod maps them to", "[unit][cli][compat]") {
   for (const Case& entry : kCases) {
     INFO(Catch::Detail::stringify(entry.flags));
     REQUIRE(parse_job(entry.flags).flag_variables == entry.env);

@@ -36,7 +36,7 @@ TEST_CASE("Ranks fill the hosts in the order listed", "[unit][hosts]") {
 }
 
 TEST_CASE("Cross numbers count only hosts with the same local rank", "[unit][hosts][compat]") {
-  // The example of contract 01 §1.2: hosts of 2 and 1.
+  // Hosts of 2 and 1.
   REQUIRE(placed("a:2,b:1", 3) == "a: 0.0/2.0/2 1.1/2.0/1; b: 2.0/1.1/2");
   REQUIRE(placed("a:1,b:3,c:2", 6) ==
           "a: 0.0/1.0/3; b: 1.0/3.1/3 2.1/3.0/2 3.2/3.0/1; c: 4.0/2.2/3 5.1/2.1/2");

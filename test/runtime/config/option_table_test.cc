@@ -10,7 +10,7 @@ namespace hvd::config {
 
 namespace {
 
-// Every variable that contract 07 marks as read by the runtime, and those of the bootstrap note.
+// Every variable that Horovod's runtime reads, and those of docs/design/job-bootstrap.md.
 constexpr std::string_view kContractNames[] = {
     "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
     "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT",
@@ -29,7 +29,7 @@ constexpr std::string_view kContractNames[] = {
 
 }  // namespace
 
-TEST_CASE("The option table has every variable of the contract", "[unit][config][compat]") {
+TEST_CASE("The option table has every variable of Horovod", "[unit][config][compat]") {
   for (const std::string_view name : kContractNames) {
     INFO(name);
     REQUIRE(std::any_of(option_table().begin(), option_table().end(), [&](const OptionRow& r) { return r.name == name; }));

@@ -164,7 +164,7 @@ TEST_CASE("Values that contradict each other are errors that name both", "[unit]
   REQUIRE(error_of({{"HOROVOD_SIZE", "2"}}).find("HOROVOD_SIZE=2 needs HOROVOD_GLOO_RENDEZVOUS_ADDR") == 0);
 }
 
-TEST_CASE("What the contract wants ignored is ignored with a warning", "[unit][config][compat]") {
+TEST_CASE("What Horovod ignored is ignored with a warning", "[unit][config][compat]") {
   SECTION("a shutdown time below the warning time") {
     const RuntimeConfig config = load({{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "10"}}).value();
     REQUIRE(config.stall_shutdown_time.count() == 0);

@@ -54,7 +54,7 @@ bool is_float(DataType dtype) {
          dtype == DataType::kFloat64;
 }
 
-// What the table of meanings says (contract 01 §1.8), in other words than the code's.
+// What the table of meanings says, in other words than the code's.
 StatusCode expected(const Case& c) {
   const bool is_adasum = c.op == OpType::kAdasum || c.reduce_op == ReduceOp::kAdasum;
   const bool is_sum = c.reduce_op == ReduceOp::kAverage || c.reduce_op == ReduceOp::kSum;

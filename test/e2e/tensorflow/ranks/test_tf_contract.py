@@ -1,4 +1,4 @@
-"""Names, signatures and rules of horovod.tensorflow (contract 03 §3.1 to 3.8, 3.11), one test for each paragraph."""
+"""Names, signatures and rules of horovod.tensorflow, one test for each paragraph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allreduce with op=Adasum against float64 (contract 01 §1.8, 02 §2.2, 08 §8.9)."""
+"""Allreduce with op=Adasum against float64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allgather, grouped allgather and sparse allreduce (contract 02 §2.2-2.3, C.1)."""
+"""Allgather, grouped allgather and sparse allreduce."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Allreduce and grouped allreduce (contract 01 §1.7-1.9, 02 §2.2-2.3, C.1)."""
+"""Allreduce and grouped allreduce."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_integers_wrap_around_instead_of_saturating() -> None:
 
 
 def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """One scaling as the contract defines it (01 §1.8)."""
+    """One scaling by its definition."""
     if not tensor.dtype.is_floating_point:
         return (tensor.double() * factor).trunc().to(tensor.dtype)
     if tensor.dtype is torch.float64:

@@ -1,4 +1,4 @@
-"""Alltoall (contract 01 §1.9, 02 §2.2-2.3, C.1)."""
+"""Alltoall."""
 
 from __future__ import annotations
 

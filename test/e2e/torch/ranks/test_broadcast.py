@@ -1,4 +1,4 @@
-"""Broadcast and barrier (contract 02 §2.2-2.3, C.1)."""
+"""Broadcast and barrier."""
 
 from __future__ import annotations
 

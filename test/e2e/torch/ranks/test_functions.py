@@ -1,4 +1,4 @@
-"""Broadcast of parameters, optimizer state and objects (contract 02 §2.4, C.3)."""
+"""Broadcast of parameters, optimizer state and objects."""
 
 from __future__ import annotations
 

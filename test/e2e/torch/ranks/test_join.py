@@ -1,4 +1,4 @@
-"""join: ranks that run out of data let the others go on (contract 01 §1.10)."""
+"""join: ranks that run out of data let the others go on."""
 
 from __future__ import annotations
 

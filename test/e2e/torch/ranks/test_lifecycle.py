@@ -1,4 +1,4 @@
-"""init, shutdown and topology on every rank (contract 01 §1.2-1.3, C.2)."""
+"""init, shutdown and topology on every rank."""
 
 from __future__ import annotations
 

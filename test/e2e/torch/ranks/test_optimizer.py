@@ -1,4 +1,4 @@
-"""DistributedOptimizer trains all ranks alike, and as one rank with the whole batch would (contract 02 §2.6, C.3)."""
+"""DistributedOptimizer trains all ranks alike, and as one rank with the whole batch would."""
 
 from __future__ import annotations
 

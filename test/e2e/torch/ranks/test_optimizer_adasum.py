@@ -1,4 +1,4 @@
-"""DistributedOptimizer with op=Adasum combines the ranks' steps (contract 02 §2.6)."""
+"""DistributedOptimizer with op=Adasum combines the ranks' steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may change after an optimizer is wrapped: its parameters, their shapes, its state, its groups (contract 02 §2.6)."""
+"""What may change after an optimizer is wrapped: its parameters, their shapes, its state, its groups."""
 
 from __future__ import annotations
 

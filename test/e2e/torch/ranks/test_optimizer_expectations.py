@@ -1,4 +1,4 @@
-"""Which gradients a rank expects of the others, when it could not see all that they did (contract 02 §2.6)."""
+"""Which gradients a rank expects of the others, when it could not see all that they did."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training equals one process that sees all batches, also at the start and where parameters are not used (contract 02 §2.6)."""
+"""Training equals one process that sees all batches, also at the start and where parameters are not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DistributedOptimizer in the ways scripts use it: clipping, scaling, closures, checkpoints (contract 02 §2.6, C.3)."""
+"""DistributedOptimizer in the ways scripts use it: clipping, scaling, closures, checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DistributedOptimizer restricted to a process set: members reduce, others step locally (contract 02 §2.6, C.3)."""
+"""DistributedOptimizer restricted to a process set: members reduce, others step locally."""
 
 from __future__ import annotations
 

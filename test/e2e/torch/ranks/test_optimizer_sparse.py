@@ -1,4 +1,4 @@
-"""DistributedOptimizer and sparse gradients (contract 02 §2.6, C.3)."""
+"""DistributedOptimizer and sparse gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Process sets: static ones, those that come and go, their operations and their errors (contract 01 §1.3, 1.4, 1.11)."""
+"""Process sets: static ones, those that come and go, their operations and their errors."""
 
 from __future__ import annotations
 

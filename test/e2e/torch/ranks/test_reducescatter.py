@@ -1,4 +1,4 @@
-"""Reducescatter and grouped reducescatter (contract 01 §1.8-1.9, 02 §2.2-2.3, C.1)."""
+"""Reducescatter and grouped reducescatter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def total(tensors: list[torch.Tensor]) -> torch.Tensor:
 
 
 def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """One scaling as the contract defines it (01 §1.8)."""
+    """One scaling by its definition."""
     if not tensor.dtype.is_floating_point:
         return (tensor.double() * factor).trunc().to(tensor.dtype)
     if tensor.dtype is torch.float64:

@@ -1,4 +1,4 @@
-"""Alltoall and reducescatter on process sets: ranks and sizes are those of the set (contract 01 §1.11)."""
+"""Alltoall and reducescatter on process sets: ranks and sizes are those of the set."""
 
 from __future__ import annotations
 

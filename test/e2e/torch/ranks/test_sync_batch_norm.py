@@ -1,4 +1,4 @@
-"""SyncBatchNorm equals BatchNorm on the concatenated batch of all ranks (contract 02 §2.7)."""
+"""SyncBatchNorm equals BatchNorm on the concatenated batch of all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rank tests share: inputs that every rank can compute for every rank, and the types of the contract."""
+"""What the rank tests share: inputs that every rank can compute for every rank, and the types that Horovod takes."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ namespace {
 using Vector = std::vector<double>;
 using Counts = std::vector<std::int64_t>;
 
-// ---- the reference: contract 08 §8.9, in float64
+// ---- the reference: the published rule, in float64
 
 Vector pair_rule(const Vector& a, const Vector& b) {
   double dot = 0;

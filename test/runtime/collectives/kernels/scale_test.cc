@@ -7,7 +7,7 @@
 namespace hvd::kernels {
 namespace {
 
-// The rules of contract 01 §1.8, written down once more.
+// The rules of kernels.h, written down once more.
 template <typename T>
 T scaled(T x, double factor) {
   if constexpr (std::is_same_v<T, double>) {
