@@ -59,9 +59,7 @@ def _as_variables(local_variables: Any) -> list[Any]:
         return []
     given = [local_variables] if hasattr(local_variables, "assign") else local_variables
     if not isinstance(given, Collection) or not all(hasattr(variable, "assign") for variable in given):
-        raise ValueError(
-            f"local_variables must be a tf.Variable or a collection of them, or of Keras', got {local_variables!r}"
-        )
+        raise ValueError(f"local_variables must be a variable or a collection of variables, got {local_variables!r}")
     return list(given)
 
 

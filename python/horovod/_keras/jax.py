@@ -15,7 +15,7 @@ from horovod._common.session_watch import watch_interrupts
 from horovod._keras.backend import Reduce
 from horovod._keras.jax_step import Compression, HostFailure, HostReduction
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options, reduction_of
+from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend
 from horovod.common.process_sets import _on_removal
 
@@ -70,17 +70,10 @@ class _Jax(Keras3Backend):
             variable.assign(array)
 
     def allreduce(
-        self,
-        value: Any,
-        name: str | None,
-        average: bool | None,
-        prescale_factor: float = 1.0,
-        postscale_factor: float = 1.0,
-        op: int | None = None,
-        compression: Any = Compression.none,
+        self, value: Any, name: str | None, op: int, prescale_factor: float, postscale_factor: float, compression: Any
     ) -> Any:
         compressed, context = compression.compress(_array(value, "allreduce"))
-        _collectives.allreduce_([compressed], [name], reduction_of(op, average), prescale_factor, postscale_factor)
+        _collectives.allreduce_([compressed], [name], op, prescale_factor, postscale_factor)
         return jax.numpy.asarray(compression.decompress(compressed, context))
 
     def allgather(self, value: Any, name: str | None = None) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._keras import private
 from horovod._keras.learning_rate import with_momentum
 
 __all__ = ["Momentum", "make_changeable"]
@@ -49,5 +50,4 @@ def make_changeable(model: Any) -> None:
         return
     variable = tf.Variable(float(momentum), trainable=False, dtype=tf.float32, name="momentum")
     optimizer.momentum = Momentum(float(momentum), variable)
-    if getattr(model, "train_function", None) is not None:
-        model.train_function = None  # traced before, with a constant
+    private.trace_again(model)  # it may have been traced with a constant

@@ -168,7 +168,7 @@ def create_distributed_optimizer(optimizer: Any, options: Options, backend: Back
         raise ValueError(
             f"this {type(optimizer).__name__} is a hvd.DistributedOptimizer already; wrap it once only: use it as it is"
         )
-    if not hasattr(optimizer, "get_config"):
+    if not hasattr(optimizer, "get_config") or not hasattr(optimizer, "apply_gradients"):
         raise ValueError(f"hvd.DistributedOptimizer: expected an optimizer, got {optimizer!r}")
     _check_accumulation(optimizer, options)
     made: Any = _distributed_class(type(optimizer), options, backend)

@@ -7,7 +7,7 @@ import sys
 import warnings
 from typing import Any
 
-__all__ = ["check", "hdf5_format", "loss_scale_classes", "missing", "save_as", "trainable_variables"]
+__all__ = ["check", "hdf5_format", "loss_scale_classes", "missing", "save_as", "trace_again", "trainable_variables"]
 
 TESTED = "3.15.1"  # the newest Keras that the tests have seen
 
@@ -29,10 +29,10 @@ def _module(name: str) -> Any:
         return None
 
 
-def missing(keras: Any, optimizer: Any = None) -> list[str]:
+def missing(keras: Any, model: Any = None) -> list[str]:
     """What Horovod uses of Keras and this version does not have. Keras 2 is complete: there will be no other.
 
-    `optimizer`: an instance; some names are only there.
+    `model`: one that was compiled with an optimizer; some names are only in instances.
     """
     if not hasattr(keras, "ops"):
         return []
@@ -45,8 +45,9 @@ def missing(keras: Any, optimizer: Any = None) -> list[str]:
         (keras.Model, ("compile", "jit_compile")),
     ):
         wanted += [(owner, owner.__name__, (name,)) for name in names]
-    if optimizer is not None:
-        wanted += [(optimizer, "optimizer", (name,)) for name in ("_trainable_variables", "_learning_rate")]
+    if model is not None:
+        wanted += [(model, "model", ("train_function",)), (model.optimizer.iterations, "variable", ("_value",))]
+        wanted += [(model.optimizer, "optimizer", (name,)) for name in ("_trainable_variables", "_learning_rate")]
     return [f"{owner}.{names[0]}" for thing, owner, names in wanted if not any(hasattr(thing, name) for name in names)]
 
 
@@ -76,6 +77,12 @@ def learning_rate_function(optimizer: Any) -> Any:
     """The schedule or function that gives the learning rate; None where it is a number."""
     own = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
     return own if callable(own) else None
+
+
+def trace_again(model: Any) -> None:
+    """Lets the next fit() trace the train step anew."""
+    if getattr(model, "train_function", None) is not None:
+        model.train_function = None
 
 
 def hdf5_format() -> Any:

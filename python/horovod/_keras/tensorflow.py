@@ -11,14 +11,14 @@ import tensorflow as tf
 from horovod._keras import momentum
 from horovod._keras.backend import Backend, Reduce
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options, reduction_of
+from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
 from horovod.tensorflow import _collectives, _dense, functions
 from horovod.tensorflow._local import LocalVariables
 from horovod.tensorflow._reduction import _make_allreduce_grads_fn
 from horovod.tensorflow._session import basics
 from horovod.tensorflow._xla_support import problem as xla_problem
-from horovod.tensorflow.compression import Compression, Compressor
+from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
 from horovod.tensorflow.util import _executing_eagerly, all_reduced, mark_reduced, plain
@@ -201,20 +201,13 @@ class _TensorFlow(Backend):
         return False  # prepare_momentum() has put it in a variable
 
     def allreduce(
-        self,
-        value: Any,
-        name: str | None,
-        average: bool | None,
-        prescale_factor: float = 1.0,
-        postscale_factor: float = 1.0,
-        op: int | None = None,
-        compression: type[Compressor] = Compression.none,
+        self, value: Any, name: str | None, op: int, prescale_factor: float, postscale_factor: float, compression: Any
     ) -> Any:
         return _evaluated(
             _collectives.allreduce(
                 tf.constant(value, name=name),
                 compression=compression,
-                op=reduction_of(op, average),
+                op=op,
                 prescale_factor=prescale_factor,
                 postscale_factor=postscale_factor,
             )

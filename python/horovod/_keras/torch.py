@@ -13,7 +13,7 @@ from horovod._common.gradient_options import Plan
 from horovod._common.local_variables import LocalVariables
 from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
-from horovod._keras.options import Options, reduction_of
+from horovod._keras.options import Options
 from horovod._keras.reduction import Keras3Backend, Reduction
 from horovod.common.process_sets import global_process_set
 from horovod.torch.compression import Compression
@@ -119,19 +119,12 @@ class _Torch(Keras3Backend):
         batch.finish()
 
     def allreduce(
-        self,
-        value: Any,
-        name: str | None,
-        average: bool | None,
-        prescale_factor: float = 1.0,
-        postscale_factor: float = 1.0,
-        op: int | None = None,
-        compression: Any = Compression.none,
+        self, value: Any, name: str | None, op: int, prescale_factor: float, postscale_factor: float, compression: Any
     ) -> torch.Tensor:
         return hvd.allreduce(
             _tensor(value),
             name=name,
-            op=reduction_of(op, average),
+            op=op,
             compression=compression,
             prescale_factor=prescale_factor,
             postscale_factor=postscale_factor,

@@ -15,7 +15,7 @@ from horovod._keras import private, saving
 from horovod._keras.backend import load
 from horovod._keras.checks import tolerate_old_compile_argument
 from horovod._keras.optimizer import create_distributed_optimizer
-from horovod._keras.options import Options
+from horovod._keras.options import Options, reduction_of
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 _backend: Any = load(_keras)
@@ -133,7 +133,7 @@ def allreduce(
     compression: Any = Compression.none,
 ) -> Any:
     """Reduces anything that the backend can make a tensor of over all ranks; `op` needs average=None."""
-    return _backend.allreduce(value, name, average, prescale_factor, postscale_factor, op, compression)
+    return _backend.allreduce(value, name, reduction_of(op, average), prescale_factor, postscale_factor, compression)
 
 
 def load_model(

@@ -13,7 +13,7 @@ from horovod._common.session import Average
 from horovod._keras import private, saving
 from horovod._keras.checks import require_tensorflow_backend, tolerate_old_compile_argument
 from horovod._keras.optimizer import create_distributed_optimizer
-from horovod._keras.options import Options
+from horovod._keras.options import Options, reduction_of
 from horovod._keras.tensorflow import BACKEND
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow.compression import Compression, Compressor
@@ -104,7 +104,7 @@ def allreduce(
     compression: type[Compressor] = Compression.none,
 ) -> Any:
     """Reduces anything that tf.constant takes over all ranks."""
-    return BACKEND.allreduce(value, name, average, prescale_factor, postscale_factor, op, compression)
+    return BACKEND.allreduce(value, name, reduction_of(op, average), prescale_factor, postscale_factor, compression)
 
 
 def load_model(

@@ -20,7 +20,7 @@ optimizers = keras.optimizers
 
 def test_keras_has_all_that_is_used_of_its_inside() -> None:
     """A name that this version of Keras has lost is one more line in horovod/_keras/private.py."""
-    assert private.missing(keras, optimizers.SGD(0.1)) == []
+    assert private.missing(keras, make_model(optimizers.SGD(0.1))) == []
     assert private.missing(SimpleNamespace()) == [], "tf.keras of Keras 2 has no __version__"
 
 
@@ -100,7 +100,7 @@ def test_only_optimizers_are_wrapped_and_once_only() -> None:
     for twice in (wrapped, optimizers.LossScaleOptimizer(wrapped)):
         with pytest.raises(ValueError, match="already"):
             hvd.DistributedOptimizer(twice)
-    for thing in ("sgd", None, 3):
+    for thing in ("sgd", None, 3, keras.layers.Dense(1)):
         with pytest.raises(ValueError, match="expected an optimizer"):
             hvd.DistributedOptimizer(thing)
     with pytest.raises(ValueError, match=r"got the class SGD: make one, SGD\("):

@@ -154,7 +154,7 @@ def test_other_compile_errors_stay(tmp_path: Any) -> None:
 
 def test_variables_of_a_broadcast_are_variables() -> None:
     for local in (3, "ab", [1]):
-        with pytest.raises(ValueError, match=r"local_variables must be a tf\.Variable or a collection"):
+        with pytest.raises(ValueError, match="local_variables must be a variable or a collection"):
             callbacks.BroadcastGlobalVariablesCallback(0, local_variables=local)
     assert callbacks.BroadcastGlobalVariablesCallback(0, local_variables=tf.Variable(1.0)).broadcast_done is False
 
