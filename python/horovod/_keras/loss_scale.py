@@ -32,7 +32,7 @@ def reduce_before_scaling(base: type) -> None:
         if _PATCHED in vars(scaling):
             continue
         is_keras_3 = hasattr(scaling, "stateless_apply")
-        for together in (_apply, _stateless_apply) if is_keras_3 else (_apply_gradients,):
+        for together in (_apply, _stateless_apply, _scale_loss) if is_keras_3 else (_apply_gradients,):
             name = together.__name__[1:]
             setattr(scaling, name, _unconverted(_replacing(getattr(scaling, name), together)))
         setattr(scaling, _PATCHED, True)
@@ -75,6 +75,14 @@ def _stateless_apply(plain: Any, self: Any, optimizer_variables: Any, grads: Any
         private.trainable_variables(self),
         lambda final: plain(self, optimizer_variables, final, trainable_variables),
     )
+
+
+def _scale_loss(plain: Any, self: Any, loss: Any) -> Any:
+    """Keras' train step begins with this, and hands over this rank's gradients."""
+    distributed = _distributed(self)
+    if hasattr(distributed, "_hvd_expect_plain_gradients"):
+        distributed._hvd_expect_plain_gradients()
+    return plain(self, loss)
 
 
 def _apply_gradients(plain: Any, self: Any, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:

@@ -76,9 +76,13 @@ if KERAS_3:
                 step(own)
                 wanted -= mean()
                 assert float(variable.numpy()[0, 0]) == wanted, "plain again"
-        optimizer.aggregate_gradients([(own, variable)])  # to look at them
-        model.fit(one, own.numpy(), verbose=0)
-        assert float(variable.numpy()[0, 0]) == wanted - mean()
+        scaling = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0)
+        for outer in (optimizer, scaling):
+            model.compile(outer, loss=model.loss)
+            optimizer.aggregate_gradients([(own, variable)])  # to look at them
+            model.fit(one, own.numpy(), verbose=0)
+            wanted -= mean()
+            assert float(variable.numpy()[0, 0]) == wanted
 
 
 def test_computed_gradients_are_summed_up_once() -> None:
