@@ -6,10 +6,14 @@
 
 namespace hvd {
 
-bool Spinner::yield_once() {
+bool yield_kept_processor() {
   const TimePoint before = SteadyClock::now();
   ::sched_yield();
-  if (SteadyClock::now() - before < 4 * kSpinLimit) return true;
+  return SteadyClock::now() - before < 4 * kSpinLimit;
+}
+
+bool Spinner::yield_once() {
+  if (yield_kept_processor()) return true;
   penalty_ = std::min(kMaxPenalty, std::max<std::uint32_t>(penalty_ * 2, 8));
   skip_ = penalty_;
   return false;

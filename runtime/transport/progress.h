@@ -9,7 +9,7 @@
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"
-#include "runtime/transport/spin_policy.h"
+#include "runtime/base/spinner.h"
 
 namespace hvd::transport {
 
@@ -55,7 +55,7 @@ class Progress {
   void set_on_driver_left(std::function<void()> fn) HVD_EXCLUDES(mutex_);
 
  private:
-  using Clock = SpinPolicy::Clock;
+  using Clock = SteadyClock;
 
   void drive(const std::function<bool()>& done);
   int handle_ready(int timeout_ms);
@@ -65,7 +65,7 @@ class Progress {
   void kick();
 
   IoHandler& handler_;
-  SpinPolicy spin_;
+  SharedSpinner spin_;
   Fd epoll_;
   Clock::time_point next_check_{};  // driver only
   Fd kick_;  // wakes a driver that sleeps on the sockets
