@@ -8,18 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from horovod import _env
+from horovod._common.calls import Reduction
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._dense import (
-    _allreduce,
-    _grouped_allreduce,
-    _grouped_reducescatter,
-    _reducescatter,
-    allgather,
-    allreduce_at_once,
-    grouped_allgather,
-    size_op,
-)
+from horovod.tensorflow._dense import allreduce_at_once, run, run_group, size_op
 from horovod.tensorflow._session import basics, set_id, set_size
 from horovod.tensorflow._xla_support import in_xla
 from horovod.tensorflow.compression import Compression, Compressor
@@ -28,24 +20,25 @@ from horovod.tensorflow.util import inner_variable, plain
 AVERAGE, SUM, ADASUM = basics.Average, basics.Sum, basics.Adasum
 
 
-def _check_adasum(process_set: ProcessSet, caller: str) -> None:
-    if process_set is not global_process_set:
+def _check_adasum(reduction: Reduction, caller: str) -> None:
+    if reduction.op == ADASUM and reduction.process_set is not global_process_set:
         raise NotImplementedError(f"{caller}: Adasum is only supported on the global process set")
 
 
-def _check_sparse(op: int, prescale_factor: float, postscale_factor: float, caller: str) -> None:
-    if op == ADASUM:
+def _check_sparse(reduction: Reduction, caller: str) -> None:
+    if reduction.op == ADASUM:
         raise NotImplementedError(
             f"{caller}: Adasum does not support sparse tensors; pass sparse_as_dense=True to the optimizer"
         )
-    if op not in (AVERAGE, SUM):
+    if reduction.op not in (AVERAGE, SUM):
         raise NotImplementedError(f"{caller}: sparse tensors are reduced with Average or Sum only")
-    if prescale_factor != 1.0 or postscale_factor != 1.0:
+    if reduction.prescale != 1.0 or reduction.postscale != 1.0:
         raise NotImplementedError(f"{caller}: prescale and postscale factors are not supported for sparse tensors")
 
 
-def _finish_sparse(given: Any, values: Any, indices: Any, op: int, process_set: ProcessSet) -> Any:
-    if op == AVERAGE:
+def _finish_sparse(given: Any, values: Any, indices: Any, reduction: Reduction) -> Any:
+    process_set = reduction.process_set
+    if reduction.op == AVERAGE:
         known = set_size(process_set, "allreduce") if not _env.elastic() else None
         size = known if known is not None else size_op(set_id(process_set, "allreduce"))
         # Of integers too: rows of one index are added up later, and until then halves count. A small integer type may
@@ -55,11 +48,10 @@ def _finish_sparse(given: Any, values: Any, indices: Any, op: int, process_set: 
     return tf.IndexedSlices(values, indices, dense_shape=given.dense_shape)
 
 
-def _reduce_sparse(given: Any, name: str | None, op: int, process_set: ProcessSet, ignore_name_scope: bool) -> Any:
-    common: dict[str, Any] = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
-    values = allgather(given.values, f"{name}_values" if name else None, **common)
-    indices = allgather(given.indices, f"{name}_indices" if name else None, **common)
-    return _finish_sparse(given, values, indices, op, process_set)
+def _reduce_sparse(given: Any, name: str | None, reduction: Reduction, ignore_name_scope: bool) -> Any:
+    values = run("allgather", given.values, f"{name}_values" if name else None, reduction, ignore_name_scope)
+    indices = run("allgather", given.indices, f"{name}_indices" if name else None, reduction, ignore_name_scope)
+    return _finish_sparse(given, values, indices, reduction)
 
 
 @plain
@@ -82,17 +74,15 @@ def allreduce(
     the op goes. Runs eagerly, in a tf.function and in a graph.
     """
     op = handle_average_backwards_compatibility(op, average)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     if isinstance(tensor, tf.IndexedSlices):
-        _check_sparse(op, prescale_factor, postscale_factor, "allreduce")
+        _check_sparse(reduction, "allreduce")
         with tf.device(device_sparse):
-            return _reduce_sparse(tensor, name, op, process_set, ignore_name_scope)
-    if op == ADASUM:
-        _check_adasum(process_set, "allreduce")
+            return _reduce_sparse(tensor, name, reduction, ignore_name_scope)
+    _check_adasum(reduction, "allreduce")
     with tf.device(device_dense):
         compressed, context = _compress(compression, tensor)
-        reduced = _allreduce(
-            compressed, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set=process_set
-        )
+        reduced = run("allreduce", compressed, name, reduction, ignore_name_scope)
         return compression.decompress(reduced, context)
 
 
@@ -111,13 +101,12 @@ def allreduce_each(tensors: Sequence[Any], names: Sequence[str], **common: Any) 
     dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
     if not in_xla() or len(dense) < 2:
         return [allreduce(tensor, name=name, **common) for tensor, name in zip(tensors, names, strict=True)]
-    compression, options = common["compression"], dict(common)
-    if common["op"] == ADASUM:
-        _check_adasum(common["process_set"], "allreduce")
-    for ours in ("compression", "device_dense", "device_sparse"):
-        del options[ours]
+    compression = common["compression"]
+    reduction = Reduction(*(common[part] for part in ("op", "prescale_factor", "postscale_factor", "process_set")))
+    _check_adasum(reduction, "allreduce")
     packed = [_compress(compression, tensors[i]) for i in dense]
-    reduced = allreduce_at_once([one for one, _ in packed], [names[i] for i in dense], **options)
+    own_names = [names[i] for i in dense]
+    reduced = allreduce_at_once([one for one, _ in packed], own_names, reduction, common["ignore_name_scope"])
     results: list[Any] = [None] * len(tensors)
     for place, one, (_, context) in zip(dense, reduced, packed, strict=True):
         results[place] = compression.decompress(one, context)
@@ -148,32 +137,24 @@ def grouped_allreduce(
     if not tensors:
         return tensors
     op = handle_average_backwards_compatibility(op, average)
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     sparse = [i for i, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]
     dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
     results: list[Any] = [None] * len(tensors)
     if sparse:
-        _check_sparse(op, prescale_factor, postscale_factor, "grouped_allreduce")
+        _check_sparse(reduction, "grouped_allreduce")
         with tf.device(device_sparse):
-            common: dict[str, Any] = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
             given = [tensors[i] for i in sparse]
-            values = grouped_allgather([one.values for one in given], f"{name}_values" if name else None, **common)
-            indices = grouped_allgather([one.indices for one in given], f"{name}_indices" if name else None, **common)
+            how = (reduction, ignore_name_scope)
+            values = run_group("allgather", [one.values for one in given], f"{name}_values" if name else None, *how)
+            indices = run_group("allgather", [one.indices for one in given], f"{name}_indices" if name else None, *how)
         for place, one, value, index in zip(sparse, given, values, indices, strict=True):
-            results[place] = _finish_sparse(one, value, index, op, process_set)
+            results[place] = _finish_sparse(one, value, index, reduction)
     if dense:
-        if op == ADASUM:
-            _check_adasum(process_set, "grouped_allreduce")
+        _check_adasum(reduction, "grouped_allreduce")
         with tf.device(device_dense):
             packed = [_compress(compression, tensors[i]) for i in dense]
-            reduced = _grouped_allreduce(
-                [one for one, _ in packed],
-                name,
-                op,
-                prescale_factor,
-                postscale_factor,
-                ignore_name_scope,
-                process_set=process_set,
-            )
+            reduced = run_group("allreduce", [one for one, _ in packed], name, reduction, ignore_name_scope)
             for place, one, (_, context) in zip(dense, reduced, packed, strict=True):
                 results[place] = compression.decompress(one, context)
     return results
@@ -194,15 +175,8 @@ def reducescatter(
     """Reduces `tensor` and leaves each rank its share of the rows; the first ranks have one more. Differentiable."""
     with tf.device(device_dense):
         compressed, context = _compress(compression, tensor)
-        reduced = _reducescatter(
-            compressed,
-            name,
-            op,
-            ignore_name_scope,
-            process_set,
-            prescale_factor,
-            postscale_factor,
-        )
+        reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+        reduced = run("reducescatter", compressed, name, reduction, ignore_name_scope)
         return compression.decompress(reduced, context)
 
 
@@ -221,13 +195,6 @@ def grouped_reducescatter(
         return tensors
     with tf.device(device_dense):
         packed = [_compress(compression, tensor) for tensor in tensors]
-        reduced = _grouped_reducescatter(
-            [one for one, _ in packed],
-            op=op,
-            process_set=process_set,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-        )
-        return [
-            compression.decompress(one, context) for one, (_, context) in zip(reduced, packed, strict=True)
-        ]
+        reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+        reduced = run_group("reducescatter", [one for one, _ in packed], None, reduction, ignore_name_scope=False)
+        return [compression.decompress(one, context) for one, (_, context) in zip(reduced, packed, strict=True)]

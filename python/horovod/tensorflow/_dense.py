@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.calls import Reduction, moving
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._native import MPI_LIB, OPS
 from horovod.tensorflow._session import basics, set_id
@@ -27,16 +28,42 @@ def _name_source(tensor: Any, converted: Any) -> Any:
     return tensor if isinstance(tensor, tf.Variable) or hasattr(tensor, "path") else converted
 
 
-def _prepare(prefix: str, name: str | None, tensor: Any) -> tuple[Any, str | None]:
-    """The tensor as one, and the name of its op."""
-    converted = tf.convert_to_tensor(inner_variable(tensor))
-    return converted, name or default_name(prefix, [_name_source(tensor, converted)])
-
-
-def _prepare_group(prefix: str, name: str | None, tensors: Sequence[Any]) -> tuple[list[Any], str | None]:
+def _prepared(prefix: str, name: str | None, tensors: Sequence[Any]) -> tuple[list[Any], str | None]:
+    """The tensors as such, and the name of their op."""
     converted = [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors]
     sources = [_name_source(tensor, made) for tensor, made in zip(tensors, converted, strict=True)]
     return converted, name or default_name(prefix, sources)
+
+
+def _attributes(caller: str, reduction: Reduction, ignore_name_scope: bool) -> dict[str, Any]:
+    """What ops are told of the call, and those that reduce of the reduction."""
+    common = {"ignore_name_scope": ignore_name_scope, "process_set_id": set_id(reduction.process_set, caller)}
+    if "reduce" not in caller:
+        return common
+    factors = {"prescale_factor": reduction.prescale, "postscale_factor": reduction.postscale}
+    return {"reduce_op": reduction.op, **factors, **common}
+
+
+@plain
+def run(
+    caller: str, tensor: Any, name: str | None, reduction: Reduction, ignore_name_scope: bool, **others: Any
+) -> Any:
+    """Makes the op of a collective for one tensor: `reducescatter` is HorovodReducescatter."""
+    (tensor,), name = _prepared(f"Horovod{caller.title()}", name, [tensor])
+    attributes = _attributes(caller, reduction, ignore_name_scope)
+    return getattr(_ops(), f"horovod_{caller}")(tensor, name=name, **others, **attributes)
+
+
+@plain
+def run_group(
+    kind: str, tensors: Sequence[Any], name: str | None, reduction: Reduction, ignore_name_scope: bool
+) -> list[Any]:
+    """The same for tensors of one type that are negotiated together."""
+    if not tensors:
+        return []
+    tensors, name = _prepared(f"HorovodGrouped{kind.title()}", name, tensors)
+    attributes = _attributes(f"grouped_{kind}", reduction, ignore_name_scope)
+    return list(getattr(_ops(), f"horovod_grouped_{kind}")(tensors, name=name, **attributes))
 
 
 @plain
@@ -50,16 +77,8 @@ def _allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """Reduces a dense tensor over all ranks of the set."""
-    tensor, name = _prepare("HorovodAllreduce", name, tensor)
-    return _ops().horovod_allreduce(
-        tensor,
-        name=name,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set, "allreduce"),
-    )
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return run("allreduce", tensor, name, reduction, ignore_name_scope)
 
 
 @plain
@@ -73,42 +92,17 @@ def _grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Reduces dense tensors of one type together."""
-    if not tensors:
-        return []
-    tensors, name = _prepare_group("HorovodGroupedAllreduce", name, tensors)
-    return list(
-        _ops().horovod_grouped_allreduce(
-            tensors,
-            name=name,
-            reduce_op=op,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            ignore_name_scope=ignore_name_scope,
-            process_set_id=set_id(process_set, "grouped_allreduce"),
-        )
-    )
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return run_group("allreduce", tensors, name, reduction, ignore_name_scope)
 
 
 @plain
 def allreduce_at_once(
-    tensors: Sequence[Any],
-    names: Sequence[str],
-    op: int,
-    prescale_factor: float,
-    postscale_factor: float,
-    ignore_name_scope: bool,
-    process_set: ProcessSet,
+    tensors: Sequence[Any], names: Sequence[str], reduction: Reduction, ignore_name_scope: bool
 ) -> list[Any]:
     """In a graph that XLA compiles: allreduces of dense tensors under names of their own, in one call."""
-    return XLA_OPS.allreduce_each(
-        [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors],
-        names,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set, "allreduce"),
-    )
+    converted = [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors]
+    return XLA_OPS.allreduce_each(converted, names, **_attributes("allreduce", reduction, ignore_name_scope))
 
 
 @plain
@@ -122,16 +116,8 @@ def _reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """Reduces a dense tensor and leaves each rank its share of the rows."""
-    tensor, name = _prepare("HorovodReducescatter", name, tensor)
-    return _ops().horovod_reducescatter(
-        tensor,
-        name=name,
-        reduce_op=op,
-        prescale_factor=prescale_factor,
-        postscale_factor=postscale_factor,
-        ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set, "reducescatter"),
-    )
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return run("reducescatter", tensor, name, reduction, ignore_name_scope)
 
 
 @plain
@@ -145,20 +131,8 @@ def _grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Any]:
     """The same for dense tensors of one type together."""
-    if not tensors:
-        return []
-    tensors, name = _prepare_group("HorovodGroupedReducescatter", name, tensors)
-    return list(
-        _ops().horovod_grouped_reducescatter(
-            tensors,
-            name=name,
-            reduce_op=op,
-            prescale_factor=prescale_factor,
-            postscale_factor=postscale_factor,
-            ignore_name_scope=ignore_name_scope,
-            process_set_id=set_id(process_set, "grouped_reducescatter"),
-        )
-    )
+    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
+    return run_group("reducescatter", tensors, name, reduction, ignore_name_scope)
 
 
 @plain
@@ -169,19 +143,7 @@ def allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The rows of all ranks of the set, in rank order. First dimensions may differ. Differentiable."""
-    tensor, name = _prepare("HorovodAllgather", name, tensor)
-    return _ops().horovod_allgather(
-        tensor, name=name, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set, "allgather")
-    )
-
-
-@plain
-def allgather_of(tensor: Any, rows: int, ignore_name_scope: bool, process_set: ProcessSet) -> Any:
-    """In a graph that XLA compiles: the allgather of `rows` rows in all, of which ranks may have different numbers."""
-    tensor, name = _prepare("HorovodAllgather", None, tensor)
-    return XLA_OPS.horovod_allgather(
-        tensor, name, rows, ignore_name_scope=ignore_name_scope, process_set_id=set_id(process_set, "allgather")
-    )
+    return run("allgather", tensor, name, moving(process_set), ignore_name_scope)
 
 
 @plain
@@ -192,17 +154,7 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Allgather of tensors of one type together."""
-    if not tensors:
-        return []
-    tensors, name = _prepare_group("HorovodGroupedAllgather", name, tensors)
-    return list(
-        _ops().horovod_grouped_allgather(
-            tensors,
-            name=name,
-            ignore_name_scope=ignore_name_scope,
-            process_set_id=set_id(process_set, "grouped_allgather"),
-        )
-    )
+    return run_group("allgather", tensors, name, moving(process_set), ignore_name_scope)
 
 
 @plain
@@ -214,14 +166,7 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The tensor of global rank `root_rank`, on all ranks of the set. Differentiable."""
-    tensor, name = _prepare("HorovodBroadcast", name, tensor)
-    return _ops().horovod_broadcast(
-        tensor,
-        name=name,
-        root_rank=root_rank,
-        ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set, "broadcast"),
-    )
+    return run("broadcast", tensor, name, moving(process_set), ignore_name_scope, root_rank=root_rank)
 
 
 @plain
@@ -236,15 +181,8 @@ def alltoall(
 
     With splits the result is a pair: the rows, and how many came from each rank (int32).
     """
-    tensor, name = _prepare("HorovodAlltoall", name, tensor)
     wanted = tf.convert_to_tensor(splits if splits is not None else [], dtype=tf.int32)
-    output, received = _ops().horovod_alltoall(
-        tensor,
-        splits=wanted,
-        name=name,
-        ignore_name_scope=ignore_name_scope,
-        process_set_id=set_id(process_set, "alltoall"),
-    )
+    output, received = run("alltoall", tensor, name, moving(process_set), ignore_name_scope, splits=wanted)
     return output if splits is None else (output, received)
 
 

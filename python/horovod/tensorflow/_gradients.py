@@ -7,15 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.calls import Reduction, moving, unscaled
 from horovod.common.process_sets import ProcessSet, _temp_process_set_object
-from horovod.tensorflow._dense import (
-    _allreduce,
-    _grouped_allreduce,
-    allgather,
-    allgather_of,
-    alltoall,
-    grouped_allgather,
-)
+from horovod.tensorflow._dense import allgather, alltoall, run, run_group
 from horovod.tensorflow._session import basics, set_size
 from horovod.tensorflow._xla_support import in_xla
 
@@ -26,15 +20,18 @@ def _set_of(op: Op) -> ProcessSet:
     return _temp_process_set_object(int(op.get_attr("process_set_id")))
 
 
-def _reduction(op: Op) -> dict[str, Any]:
-    """The arguments that a reduction and its gradient share."""
-    return {
-        "op": op.get_attr("reduce_op"),
-        "prescale_factor": op.get_attr("prescale_factor"),
-        "postscale_factor": op.get_attr("postscale_factor"),
-        "ignore_name_scope": op.get_attr("ignore_name_scope"),
-        "process_set": _set_of(op),
-    }
+def _how(op: Op) -> tuple[Reduction, bool]:
+    """The reduction, and whether name scopes are ignored: what an op and its gradient share."""
+    factors = op.get_attr("prescale_factor"), op.get_attr("postscale_factor")
+    return Reduction(op.get_attr("reduce_op"), *factors, _set_of(op)), op.get_attr("ignore_name_scope")
+
+
+def _averaging(op: Op) -> tuple[Reduction, bool]:
+    return unscaled(basics.Average, _set_of(op)), op.get_attr("ignore_name_scope")
+
+
+def _gathering(op: Op) -> tuple[Reduction, bool]:
+    return moving(_set_of(op)), op.get_attr("ignore_name_scope")
 
 
 def _of_one_type(op: Op, grads: Sequence[Any]) -> list[Any]:
@@ -44,11 +41,11 @@ def _of_one_type(op: Op, grads: Sequence[Any]) -> list[Any]:
 
 
 def _of_allreduce(op: Op, grad: Any) -> Any:
-    return _allreduce(grad, **_reduction(op))
+    return run("allreduce", grad, None, *_how(op))
 
 
 def _of_grouped_allreduce(op: Op, *grads: Any) -> Any:
-    return _grouped_allreduce(_of_one_type(op, grads), **_reduction(op))
+    return run_group("allreduce", _of_one_type(op, grads), None, *_how(op))
 
 
 def _own_rows(gathered: Any, given: Any, process_set: ProcessSet) -> Any:
@@ -63,24 +60,16 @@ def _own_rows(gathered: Any, given: Any, process_set: ProcessSet) -> Any:
 
 
 def _of_allgather(op: Op, grad: Any) -> Any:
-    process_set = _set_of(op)
-    reduced = _allreduce(
-        grad, op=basics.Average, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=process_set
-    )
-    return _own_rows(reduced, op.inputs[0], process_set)
+    return _own_rows(run("allreduce", grad, None, *_averaging(op)), op.inputs[0], _set_of(op))
 
 
 def _of_grouped_allgather(op: Op, *grads: Any) -> Any:
-    process_set = _set_of(op)
-    scope = op.get_attr("ignore_name_scope")
-    same = _of_one_type(op, grads)
-    reduced = _grouped_allreduce(same, op=basics.Average, ignore_name_scope=scope, process_set=process_set)
-    return [_own_rows(one, given, process_set) for one, given in zip(reduced, op.inputs, strict=True)]
+    reduced = run_group("allreduce", _of_one_type(op, grads), None, *_averaging(op))
+    return [_own_rows(one, given, _set_of(op)) for one, given in zip(reduced, op.inputs, strict=True)]
 
 
 def _of_broadcast(op: Op, grad: Any) -> Any:
-    scope = op.get_attr("ignore_name_scope")
-    reduced = _allreduce(grad, op=basics.Average, ignore_name_scope=scope, process_set=_set_of(op))
+    reduced = run("allreduce", grad, None, *_averaging(op))
     # All ranks have the same nodes: gradients that follow are named after their number.
     return reduced * (1 if basics.rank() == op.get_attr("root_rank") else 0)
 
@@ -107,17 +96,16 @@ def _of_reducescatter(op: Op, grad: Any) -> Any:
 
 def _gather_shares(op: Op, share: Any, given: Any) -> Any:
     """All rows of what reducescatter has made of `given`."""
-    options: dict[str, Any] = {"ignore_name_scope": op.get_attr("ignore_name_scope"), "process_set": _set_of(op)}
-    if in_xla():  # shares need not be equal, but together they are what was given
-        return allgather_of(share, given.shape[0], **options)
-    return allgather(share, **options)
+    # In XLA shares need not be equal, but together they are what was given.
+    rows = {"rows": given.shape[0]} if in_xla() else {}
+    return run("allgather", share, None, *_gathering(op), **rows)
 
 
 def _of_grouped_reducescatter(op: Op, *grads: Any) -> Any:
     scaled = [_scaled_like_reducescatter(op, grad) for grad in _of_one_type(op, grads)]
     if in_xla():
         return [_gather_shares(op, one, given) for one, given in zip(scaled, op.inputs, strict=True)]
-    return grouped_allgather(scaled, ignore_name_scope=op.get_attr("ignore_name_scope"), process_set=_set_of(op))
+    return run_group("allgather", scaled, None, *_gathering(op))
 
 
 GRADIENTS = {

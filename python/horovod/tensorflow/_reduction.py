@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import tensorflow as tf
@@ -20,43 +21,46 @@ Grads = Sequence[Any]
 ReduceFn = Callable[..., list[Any]]
 
 
+@dataclass(frozen=True)
+class _Settings:
+    """The arguments of _make_allreduce_grads_fn()."""
+
+    name: str
+    device_dense: str
+    device_sparse: str
+    compression: type[Compressor]
+    sparse_as_dense: bool
+    op: int
+    gradient_predivide_factor: float
+    groups: Any
+    process_set: ProcessSet
+
+
 class GradientReduction:
     """Reduces lists of gradients, always in the same way. None stays None. Keeps its graphs for eager mode."""
 
-    def __init__(
-        self,
-        name: str,
-        device_dense: str,
-        device_sparse: str,
-        compression: type[Compressor],
-        sparse_as_dense: bool,
-        op: int,
-        gradient_predivide_factor: float,
-        groups: Any,
-        process_set: ProcessSet,
-    ) -> None:
-        factor = float(gradient_predivide_factor) if op == AVERAGE else 1.0
-        self._name = name
-        self._sparse_as_dense = sparse_as_dense
-        self._groups = groups
-        self._process_set = process_set
+    def __init__(self, settings: _Settings) -> None:
+        factor = float(settings.gradient_predivide_factor) if settings.op == AVERAGE else 1.0
+        self._settings = settings
+        self._process_set = settings.process_set
         self._common: dict[str, Any] = {
-            "device_dense": device_dense,
-            "device_sparse": device_sparse,
-            "compression": compression,
-            "op": op,
+            "device_dense": settings.device_dense,
+            "device_sparse": settings.device_sparse,
+            "compression": settings.compression,
+            "op": settings.op,
             "prescale_factor": 1.0 / factor,
             "postscale_factor": factor,
-            "process_set": process_set,
+            "process_set": settings.process_set,
         }
         self._graphs: dict[Any, Any] = {}
 
     def __call__(self, grads: Grads, vars: Any = None, use_generic_names: bool = False) -> list[Any]:
         present = tuple(i for i, grad in enumerate(grads) if grad is not None)
+        groups = self._settings.groups
         variables = list(vars) if vars is not None else None
-        if variables is None and isinstance(self._groups, int):
+        if variables is None and isinstance(groups, int):
             variables = list(grads)  # a number of groups needs no names
-        plan = plan_groups(self._groups, [variables[i] for i in present] if variables else [], variable_name)
+        plan = plan_groups(groups, [variables[i] for i in present] if variables else [], variable_name)
         reduced = self._run([grads[i] for i in present], present, plan, use_generic_names) if present else []
         result: list[Any] = [None] * len(grads)
         for i, grad in zip(present, reduced, strict=True):
@@ -73,8 +77,8 @@ class GradientReduction:
         return list(self._graphs[key](grads))
 
     def _reduce(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
-        with tf.name_scope(f"{self._name}_Allreduce"):
-            if self._sparse_as_dense:
+        with tf.name_scope(f"{self._settings.name}_Allreduce"):
+            if self._settings.sparse_as_dense:
                 grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
             if not _env.elastic():
                 takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
@@ -110,7 +114,7 @@ def _alike(grads: Sequence[Any], group: Sequence[int]) -> dict[str, list[int]]:
     return kinds
 
 
-_made: dict[Any, GradientReduction] = {}
+_made: dict[_Settings, GradientReduction] = {}
 
 
 def _make_allreduce_grads_fn(
@@ -128,16 +132,13 @@ def _make_allreduce_grads_fn(
 
     So many tapes trace one graph. `groups`: None, a number, or lists of variables.
     """
-    key_of_groups = groups
-    if isinstance(groups, list):
-        key_of_groups = tuple(tuple(variable_name(variable) for variable in group) for group in groups)
-    key = (
-        name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, key_of_groups,
+    settings = _Settings(
+        name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,
         process_set,
     )  # fmt: skip
+    key = settings
+    if isinstance(groups, list):
+        key = replace(settings, groups=tuple(tuple(map(variable_name, group)) for group in groups))
     if key not in _made:
-        _made[key] = GradientReduction(
-            name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,
-            process_set,
-        )  # fmt: skip
+        _made[key] = GradientReduction(settings)
     return _made[key]

@@ -19,6 +19,13 @@ from horovod.tensorflow._xla_support import check_usable, static_shape
 _SCATTERABLE = (tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64)
 _REDUCIBLE = (*_SCATTERABLE, tf.uint8, tf.int8)
 _MOVABLE = tuple(TYPES)
+_ALLOWED = {
+    "allreduce": _REDUCIBLE,
+    "reducescatter": _SCATTERABLE,
+    "allgather": _MOVABLE,
+    "broadcast": _MOVABLE,
+    "alltoall": _MOVABLE,
+}
 
 ShapeOf = Callable[[tuple[int, ...]], tuple[int, ...]]
 
@@ -70,24 +77,25 @@ def _differentiable(op_name: str, attributes: dict[str, Any], run: Callable[...,
 
 
 def _collective(
-    op_name: str,
-    target: str,
+    kind: str,
     tensors: Sequence[tf.Tensor],
     name: str | None,
-    allowed: Sequence[tf.DType],
     attributes: dict[str, Any],
     shape_of: ShapeOf = _same,
     equal_rows: bool = False,
 ) -> list[tf.Tensor]:
+    """The results of `reducescatter`, or of `grouped_reducescatter`, in shapes that XLA can know."""
     check_usable()
+    op_name = "Horovod" + kind.title().replace("_", "")
     name = name or op_name
-    _check_types(tensors, allowed, name, one=True)
+    is_group = kind.startswith("grouped_")
+    _check_types(tensors, _ALLOWED[kind.removeprefix("grouped_")], name, one=True)
     outputs: list[Spec] = [(tensor.dtype, shape_of(static_shape(tensor, name))) for tensor in tensors]
     wire = _wire_name(name, attributes["ignore_name_scope"], reserve=False)
     count = len(tensors)
-    names = [f"{wire}_{i + 1}of{count}" for i in range(count)] if "grouped" in target else [wire]
+    names = [f"{wire}_{i + 1}of{count}" for i in range(count)] if is_group else [wire]
     handled = {key: value for key, value in attributes.items() if key != "ignore_name_scope"}
-    call = Call(target, tuple(names), equal_rows=equal_rows, **handled)
+    call = Call(f"horovod_{kind}", tuple(names), equal_rows=equal_rows, **handled)
     run = _differentiable(op_name, attributes, lambda *given: emit(call, given, outputs, node_name=name))
     return list(run(*tensors))
 
@@ -127,17 +135,12 @@ class XlaOps:
     """The functions of MPI_LIB, for a graph that XLA compiles. RuntimeError where it cannot."""
 
     def horovod_allreduce(self, tensor: Any, name: str | None = None, **attributes: Any) -> Any:
-        (result,) = _collective(
-            "HorovodAllreduce", "horovod_allreduce", [tensor], name, _REDUCIBLE, attributes
-        )
-        return result
+        return _collective("allreduce", [tensor], name, attributes)[0]
 
     def horovod_grouped_allreduce(
         self, tensors: Sequence[Any], name: str | None = None, **attributes: Any
     ) -> list[Any]:
-        return _collective(
-            "HorovodGroupedAllreduce", "horovod_grouped_allreduce", tensors, name, _REDUCIBLE, attributes
-        )
+        return _collective("grouped_allreduce", tensors, name, attributes)
 
     def allreduce_each(
         self, tensors: Sequence[Any], names: Sequence[str], ignore_name_scope: bool, **attributes: Any
@@ -160,49 +163,32 @@ class XlaOps:
         return list(tf.custom_gradient(forward)(*tensors))
 
     def horovod_broadcast(self, tensor: Any, name: str | None = None, **attributes: Any) -> Any:
-        (result,) = _collective("HorovodBroadcast", "horovod_broadcast", [tensor], name, _MOVABLE, attributes)
-        return result
+        return _collective("broadcast", [tensor], name, attributes)[0]
 
     def horovod_allgather(
         self, tensor: Any, name: str | None = None, rows: int | None = None, **attributes: Any
     ) -> Any:
         """`rows`: how many all ranks have together, where they need not have the same number."""
         shape_of = _rows_of_all(attributes["process_set_id"], rows)
-        (result,) = _collective(
-            "HorovodAllgather", "horovod_allgather", [tensor], name, _MOVABLE, attributes, shape_of, rows is None
-        )
-        return result
+        return _collective("allgather", [tensor], name, attributes, shape_of, rows is None)[0]
 
     def horovod_grouped_allgather(
         self, tensors: Sequence[Any], name: str | None = None, **attributes: Any
     ) -> list[Any]:
         shape_of = _rows_of_all(attributes["process_set_id"], None)
-        return _collective(
-            "HorovodGroupedAllgather", "horovod_grouped_allgather", tensors, name, _MOVABLE, attributes, shape_of, True
-        )
+        return _collective("grouped_allgather", tensors, name, attributes, shape_of, True)
 
     def horovod_reducescatter(self, tensor: Any, name: str | None = None, **attributes: Any) -> Any:
         _check_scatter(name, attributes["reduce_op"])
         shape_of = _own_share(name or "HorovodReducescatter", attributes["process_set_id"])
-        (result,) = _collective(
-            "HorovodReducescatter", "horovod_reducescatter", [tensor], name, _SCATTERABLE, attributes, shape_of
-        )
-        return result
+        return _collective("reducescatter", [tensor], name, attributes, shape_of)[0]
 
     def horovod_grouped_reducescatter(
         self, tensors: Sequence[Any], name: str | None = None, **attributes: Any
     ) -> list[Any]:
         _check_scatter(name, attributes["reduce_op"])
         shape_of = _own_share(name or "HorovodGroupedReducescatter", attributes["process_set_id"])
-        return _collective(
-            "HorovodGroupedReducescatter",
-            "horovod_grouped_reducescatter",
-            tensors,
-            name,
-            _SCATTERABLE,
-            attributes,
-            shape_of,
-        )
+        return _collective("grouped_reducescatter", tensors, name, attributes, shape_of)
 
     def horovod_alltoall(self, tensor: Any, splits: Any, name: str | None = None, **attributes: Any) -> tuple[Any, Any]:
         """Equal shares only: what else comes back is known to nobody while XLA compiles."""
@@ -215,9 +201,7 @@ class XlaOps:
                 f'alltoall "{name}": in a function that XLA compiles the splits must be constant, and the same for all '
                 f"{size} ranks; leave them out, or use jit_compile=False"
             )
-        (result,) = _collective(
-            "HorovodAlltoall", "horovod_alltoall", [tensor], name, _MOVABLE, attributes, equal_rows=True
-        )
+        (result,) = _collective("alltoall", [tensor], name, attributes, equal_rows=True)
         return result, tf.fill([size], sum(rows) // size)
 
     def horovod_join(self) -> Any:
