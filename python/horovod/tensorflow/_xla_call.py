@@ -15,6 +15,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod.tensorflow._private import custom_call, is_part, orders_itself
+
 TYPES = {
     tf.uint8: "ui8",
     tf.int8: "i8",
@@ -105,17 +107,10 @@ def _token() -> tf.Variable:
 
 def _handle_in(graph: Any) -> tf.Tensor:
     """The token's handle in the graph. Branches and loops take it from the graph around, as their gradients expect."""
-    from tensorflow.python.ops import control_flow_v2_func_graphs as parts
-
     handle = _token().handle
-    if isinstance(graph, (parts.CondBranchFuncGraph, parts.WhileCondFuncGraph, parts.WhileBodyFuncGraph)):
+    if is_part(graph):
         handle = _handle_in(graph.outer_graph)
     return graph.capture(handle)
-
-
-def _orders_itself(graph: Any) -> bool:
-    """Whether TensorFlow orders the graph's uses of a variable. It does not in the gradient of a whole function."""
-    return bool(graph._add_control_dependencies)
 
 
 def _check_surroundings(graph: Any) -> None:
@@ -124,7 +119,7 @@ def _check_surroundings(graph: Any) -> None:
         if not tf.executing_eagerly():
             raise RuntimeError("Horovod's collectives can be compiled in a tf.function, but not in a graph of TF1")
     while hasattr(outer := graph.outer_graph, "outer_graph"):
-        if not _orders_itself(outer):
+        if not orders_itself(outer):
             raise RuntimeError(
                 "XLA cannot compile the gradient of a collective in a branch or a loop when the tape is outside of the "
                 "function that is compiled: move the tape into it, or use jit_compile=False"
@@ -144,7 +139,7 @@ class _Turn:
 
     def end(self, token: tf.Tensor) -> None:
         assign = tf.raw_ops.AssignVariableOp(resource=self._handle, value=token)
-        if not _orders_itself(self._graph):
+        if not orders_itself(self._graph):
             self._graph.control_outputs.append(assign)
 
 
@@ -156,14 +151,12 @@ def emit(
     node_name: str | None = None,
 ) -> list[tf.Tensor]:
     """Puts the call into the graph. `ordered`: after all that were traced before, before all that follow."""
-    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
-
     inputs: list[Spec] = [(tensor.dtype, tuple(tensor.shape.as_list())) for tensor in tensors]
     turn = _Turn() if ordered else None
     if turn is not None:
         tensors, inputs, outputs = [*tensors, turn.token], [*inputs, _TOKEN], [*outputs, _TOKEN]
     results: list[Any] = list(
-        gen_xla_ops.xla_call_module(
+        custom_call()(
             tensors,
             version=_VERSION,
             module=call.module(inputs, outputs),

@@ -9,6 +9,7 @@ import re
 import tensorflow as tf
 
 from horovod._common.native import core
+from horovod.tensorflow._private import custom_call, is_compiled
 
 _WHAT_TO_SET = (
     "use tf.function(jit_compile=False), or model.compile(..., jit_compile=False) with Keras; Horovod's "
@@ -21,11 +22,7 @@ def in_xla() -> bool:
     """Whether the op that is about to be made will be compiled."""
     if tf.executing_eagerly():
         return False
-    try:
-        from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-    except ImportError:
-        return False  # TensorFlow says so itself, when it compiles
-    return bool(GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+    return is_compiled(tf.compat.v1.get_default_graph())
 
 
 @functools.cache
@@ -34,11 +31,9 @@ def _problem_of_version() -> str | None:
     if tuple(map(int, numbers)) < _OLDEST:
         return f"TensorFlow {tf.__version__} is installed, and that works from TensorFlow 2.18 on"
     try:
-        from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+        custom_call()
     except ImportError as error:
         return f"TensorFlow {tf.__version__} has no operation for custom calls ({error})"
-    if not hasattr(gen_xla_ops, "xla_call_module"):
-        return f"TensorFlow {tf.__version__} has no operation for custom calls (XlaCallModule)"
     register = ctypes.CDLL(core.__file__).hvd_tensorflow_register_xla
     register.restype = ctypes.c_char_p
     text = register()

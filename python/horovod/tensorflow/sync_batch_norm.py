@@ -7,9 +7,12 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.tensorflow._dense import _allreduce
+from horovod.tensorflow._private import moments_method
 from horovod.tensorflow._session import basics
 
 __all__ = ["SyncBatchNormalization"]
+
+_METHOD = moments_method()
 
 
 def _moments_of_all(mean: Any, variance: Any) -> tuple[Any, Any]:
@@ -32,7 +35,12 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:
         if fused in (True, None):
             raise ValueError(f"SyncBatchNormalization does not support fused={fused}")
-        if hasattr(tf.keras.layers.BatchNormalization, "_calculate_mean_and_var"):
+        if _METHOD is None:
+            raise RuntimeError(
+                f"SyncBatchNormalization: the BatchNormalization of TensorFlow {tf.__version__} computes the moments "
+                "of a batch in an unknown way, so each rank would normalise by itself; use another version"
+            )
+        if _METHOD == "_calculate_mean_and_var":
             kwargs["fused"] = False  # Keras 2 has the argument
         super().__init__(**kwargs)
 
@@ -43,6 +51,4 @@ class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignor
     def _moments(self, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Keras 3, and Keras 2's way to _calculate_mean_and_var."""
         mean, variance = super()._moments(inputs, *args, **kwargs)
-        if hasattr(tf.keras.layers.BatchNormalization, "_calculate_mean_and_var"):
-            return mean, variance
-        return _moments_of_all(mean, variance)
+        return _moments_of_all(mean, variance) if _METHOD == "_moments" else (mean, variance)

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod.tensorflow import _private, sync_batch_norm
 from tf_world import array, assert_usable, in_function, in_graph, node_names, same
 
 v1 = tf.compat.v1
@@ -110,6 +111,20 @@ def test_names() -> None:
     assert not hasattr(hvd, "allreduce_async")
     assert [hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product] == list(range(6))
     assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks()[0] == list(range(hvd.size()))
+
+
+def test_this_version_has_all_that_is_used_beyond_the_public_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _private.missing() == []
+    name = "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS"
+    monkeypatch.delattr(importlib.import_module("tensorflow.python.framework.auto_control_deps"), name)
+    monkeypatch.setattr(_private, "_MOMENTS", ("_renamed",))
+    names = [name, "BatchNormalization._renamed"]
+    assert all(lacking.endswith(name) for lacking, name in zip(_private.missing(), names, strict=True))
+    with pytest.raises(ImportError, match=rf"TensorFlow {tf.__version__} is installed, and it has no .*{name}"):
+        _private.leave_unordered([])
+    monkeypatch.setattr(sync_batch_norm, "_METHOD", _private.moments_method())
+    with pytest.raises(RuntimeError, match=rf"of TensorFlow {tf.__version__} computes the moments"):
+        hvd.SyncBatchNormalization()
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

@@ -1,0 +1,95 @@
+"""All that Horovod uses of TensorFlow and its BatchNormalization beyond the public API; errors name the version.
+
+Beside it stands the form of a C++ callback, which python/src/tensorflow/done_callback.cc checks before it relies on it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from horovod import __version__
+
+_SUPPORTED = "TensorFlow 2.15 to 2.21"
+_UNORDERED = ("tensorflow.python.framework.auto_control_deps", "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS")
+_IN_XLA = ("tensorflow.python.ops.control_flow_util", "GraphOrParentsInXlaContext")
+_CUSTOM_CALL = ("tensorflow.compiler.tf2xla.ops.gen_xla_ops", "xla_call_module")
+_PARTS = "tensorflow.python.ops.control_flow_v2_func_graphs"
+_PARTS_OF_GRAPHS = ((_PARTS, "CondBranchFuncGraph"), (_PARTS, "WhileCondFuncGraph"), (_PARTS, "WhileBodyFuncGraph"))
+_ORDERS = "_add_control_dependencies"
+_MOMENTS = ("_calculate_mean_and_var", "_moments")  # of Keras 2's layer, and of Keras 3's
+
+
+def refusal(why: str) -> ImportError:
+    """An error that names the versions."""
+    return ImportError(
+        f"horovod.tensorflow {__version__} works with {_SUPPORTED}; TensorFlow {tf.__version__} is installed, and {why}"
+    )
+
+
+def _find(place: tuple[str, str]) -> Any:
+    """ImportError, with the versions, where TensorFlow has no such name."""
+    module, name = place
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise refusal(f"it has no {module}.{name}") from error
+
+
+def missing() -> list[str]:
+    """What this version of TensorFlow does not have of all that is used; it may be a part that few programs need."""
+    lacking = []
+    for place in (_UNORDERED, _IN_XLA, _CUSTOM_CALL, *_PARTS_OF_GRAPHS):
+        try:
+            _find(place)
+        except ImportError:
+            lacking.append(".".join(place))
+    if not hasattr(tf.function(lambda: None).get_concrete_function().graph, _ORDERS):
+        lacking.append(f"FuncGraph.{_ORDERS}")
+    if moments_method() is None:
+        lacking.append(f"BatchNormalization.{' or '.join(_MOMENTS)}")
+    return lacking
+
+
+def leave_unordered(ops: Iterable[str]) -> None:
+    """Tells tf.function that these ops run whenever their inputs are there, and always. ImportError if it cannot."""
+    module, name = _UNORDERED
+    known = _find(_UNORDERED)
+    if not isinstance(known, frozenset):
+        raise refusal(f"its {name} is no frozenset: collectives of one function would run one after another")
+    setattr(importlib.import_module(module), name, known | frozenset(ops))
+
+
+def is_compiled(graph: Any) -> bool:
+    """Whether XLA compiles the graph; False where nobody can tell: TensorFlow says so itself, when it compiles."""
+    try:
+        return bool(_find(_IN_XLA)(graph))
+    except ImportError:
+        return False
+
+
+def custom_call() -> Any:
+    """The function that puts a StableHLO module into a graph. ImportError where there is none."""
+    return _find(_CUSTOM_CALL)
+
+
+def is_part(graph: Any) -> bool:
+    """Whether the graph is a branch or a part of a loop."""
+    return isinstance(graph, tuple(map(_find, _PARTS_OF_GRAPHS)))
+
+
+def orders_itself(graph: Any) -> bool:
+    """Whether TensorFlow orders the graph's uses of a variable. It does not in the gradient of a whole function."""
+    orders = getattr(graph, _ORDERS, None)
+    if orders is None:
+        raise refusal(f"its graphs have no {_ORDERS}: nobody can tell the order of compiled collectives")
+    return bool(orders)
+
+
+def moments_method() -> str | None:
+    """What tf.keras' BatchNormalization calls for the moments of a batch; None if that is not known."""
+    layer = tf.keras.layers.BatchNormalization
+    return next((name for name in _MOMENTS if hasattr(layer, name)), None)
