@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-import torch
-from torch.autograd import Variable
+from horovod.torch._private import current_node, current_pass, when_backward_ends
 
 
 class BackwardEnd:
@@ -22,17 +20,17 @@ class BackwardEnd:
 
     def expect(self, then: Callable[[], None]) -> None:
         """Requires: called during a backward pass, by a hook. Once for each pass, however often it is called."""
-        task = torch._C._current_graph_task_id()
+        task = current_pass()
         if task in self._tasks:
             return
         self._tasks.add(task)
 
         def ended() -> None:
-            node: Any = torch._C._current_autograd_node()
+            node = current_node()
             if node is None:
                 self._tasks.clear()
                 then()
             else:  # a pass within a pass, of a reentrant checkpoint for example: the outer one goes on
                 node.register_hook(lambda *_: self.expect(then))
 
-        Variable._execution_engine.queue_callback(ended)
+        when_backward_ends(ended)

@@ -13,13 +13,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_RULES = "torch._dynamo.trace_rules"
-
-
-def _skip_us(rules: ModuleType) -> None:
-    add = getattr(rules, "add", None)
-    if add is not None:
-        add("horovod")
+from horovod.torch._private import DYNAMO_RULES, leave_alone
 
 
 class _WhenLoaded(MetaPathFinder):
@@ -28,7 +22,7 @@ class _WhenLoaded(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != _RULES or self not in sys.meta_path:
+        if fullname != DYNAMO_RULES or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
@@ -38,7 +32,7 @@ class _WhenLoaded(MetaPathFinder):
 
         def load_and_add(module: ModuleType) -> None:
             load(module)
-            _skip_us(module)
+            leave_alone(module, "horovod")
 
         spec.loader.exec_module = load_and_add  # type: ignore[method-assign]  # this loader serves this module only
         return spec
@@ -46,8 +40,8 @@ class _WhenLoaded(MetaPathFinder):
 
 def keep_whole() -> None:
     """Has an effect on every torch.compile of the process."""
-    loaded = sys.modules.get(_RULES)
+    loaded = sys.modules.get(DYNAMO_RULES)
     if loaded is not None:
-        _skip_us(loaded)
+        leave_alone(loaded, "horovod")
     elif not any(isinstance(finder, _WhenLoaded) for finder in sys.meta_path):
         sys.meta_path.insert(0, _WhenLoaded())

@@ -18,6 +18,7 @@ from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._allreduce import reduce_now
 from horovod.torch._gradient import GradientSettings
 from horovod.torch._gradients import GradientReducer
+from horovod.torch._private import require_end_of_backward
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
     Groups,
@@ -261,6 +262,8 @@ def DistributedOptimizer(
     if num_groups != 0:
         warnings.warn("Parameter `num_groups` has been replaced by `groups`", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
+    if synchronize_in_backward:
+        require_end_of_backward()
     check_devices(optimizer, process_set)
     names = check_names(optimizer, named_parameters)
     checked_groups = check_groups(optimizer, groups)

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
-from torch.nn.modules.batchnorm import _BatchNorm
 
+from horovod.torch._private import _BatchNorm
 from horovod.torch.mpi_ops import Sum, allgather, allreduce_, size
 
 __all__ = ["SyncBatchNorm"]

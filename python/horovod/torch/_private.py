@@ -1,0 +1,82 @@
+"""All that Horovod uses of PyTorch beyond its public API; errors name the version."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.autograd import Variable
+from torch.nn.modules.batchnorm import _BatchNorm
+
+__all__ = [
+    "DYNAMO_RULES",
+    "_BatchNorm",
+    "current_node",
+    "current_pass",
+    "leave_alone",
+    "missing",
+    "require_end_of_backward",
+    "when_backward_ends",
+]
+
+DYNAMO_RULES = "torch._dynamo.trace_rules"
+
+_END_OF_BACKWARD = (
+    "torch._C._current_graph_task_id",
+    "torch._C._current_autograd_node",
+    "torch.autograd.Variable._execution_engine.queue_callback",
+)
+
+
+def _has(path: str) -> bool:
+    found: Any = torch
+    for name in path.split(".")[1:]:
+        found = getattr(found, name, None)
+    return found is not None
+
+
+def missing() -> list[str]:
+    """What this version of PyTorch does not have of all that is used. Loads Dynamo, which takes a second."""
+    importlib.import_module(DYNAMO_RULES)
+    return [path for path in (*_END_OF_BACKWARD, f"{DYNAMO_RULES}.add", "torch.Tensor._version") if not _has(path)]
+
+
+def require_end_of_backward() -> None:
+    """NotImplementedError where nobody can tell when a backward pass ends."""
+    lacking = [path for path in _END_OF_BACKWARD if not _has(path)]
+    if lacking:
+        raise NotImplementedError(
+            f"synchronize_in_backward=True does not work with PyTorch {torch.__version__}, which has no "
+            f"{', '.join(lacking)}; leave it out and call optimizer.synchronize()"
+        )
+
+
+def current_pass() -> int:
+    """The number of the backward pass that calls the hook."""
+    return torch._C._current_graph_task_id()
+
+
+def current_node() -> Any:
+    """The node of the graph that a backward pass is at; None when no pass runs."""
+    return torch._C._current_autograd_node()
+
+
+def when_backward_ends(function: Callable[[], None]) -> None:
+    """Calls the function at the end of the backward pass that calls the hook."""
+    Variable._execution_engine.queue_callback(function)
+
+
+def leave_alone(rules: ModuleType, package: str) -> None:
+    """Tells torch.compile not to look into a package, by the module DYNAMO_RULES."""
+    add = getattr(rules, "add", None)
+    if add is None:
+        warnings.warn(
+            f"PyTorch {torch.__version__} has no {DYNAMO_RULES}.add: torch.compile may break graphs within {package}",
+            stacklevel=2,
+        )
+        return
+    add(package)

@@ -1,0 +1,27 @@
+"""What is used of PyTorch beyond its public API is there, or is said to be missing."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from small_net import net, wrap
+
+VERSION = f"PyTorch {re.escape(torch.__version__)}"
+
+
+def test_this_version_has_all_that_is_used_beyond_the_public_api(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = importlib.import_module("horovod.torch._private")
+    assert private.missing() == []
+    monkeypatch.delattr(torch._C, "_current_graph_task_id")
+    assert private.missing() == ["torch._C._current_graph_task_id"]
+    wrap(fake.hvd, net())
+    with pytest.raises(NotImplementedError, match=rf"{VERSION}, which has no torch\._C\._current_graph_task_id;"):
+        wrap(fake.hvd, net(), synchronize_in_backward=True)
+    with pytest.warns(UserWarning, match=rf"{VERSION} has no torch\._dynamo\.trace_rules\.add"):
+        private.leave_alone(ModuleType("rules"), "horovod")
