@@ -180,6 +180,20 @@ def test_local_layers_keep_their_own_gradients(scale: bool) -> None:
         assert (array(hvd.allgather(ended[None])) != ended).any()
 
 
+@pytest.mark.usefixtures("several_ranks")
+def test_a_layer_that_is_not_built_yet_may_be_local() -> None:
+    keras.utils.set_random_seed(3)
+    layer = keras.layers.Dense(1)
+    optimizer = hvd.PartialDistributedOptimizer(optimizers.SGD(0.05), local_layers=[layer])
+    model = keras.Sequential([keras.layers.Dense(5), layer])
+    model.compile(optimizer, loss="mse")
+    model.build((None, FEATURES))
+    assert_equal_on_all_ranks(model.get_weights())
+    fit(model, my_rows(), ROWS)
+    assert_equal_on_all_ranks(model.layers[0].trainable_weights)
+    assert (array(hvd.allgather(array(layer.kernel)[None])) != array(layer.kernel)).any()
+
+
 # Passes
 
 
