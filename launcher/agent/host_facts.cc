@@ -8,7 +8,6 @@
 #include <string>
 
 #include "launcher/agent/host_ranks.h"
-#include "launcher/environment/cpu_quota.h"
 
 namespace hvd::launcher {
 namespace {

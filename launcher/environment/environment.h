@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -45,6 +46,17 @@ struct HostFacts {
   std::vector<std::string> interfaces;  // the names of its network interfaces
   int cores = 1;                        // that the agent may keep busy: its affinity, its control groups
 };
+
+// The content of a file; nothing when it cannot be read.
+using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
+
+// How many processors' time this process may use by the limits of its control groups, or nothing when they set none: what
+// /proc/self/cgroup names and all groups around it, of both versions. A container may see its own group as the root, under
+// whatever name that has outside, so what is not there is passed over. Pure.
+std::optional<double> cpu_quota(const ReadFile& read);
+
+// Of `cores`, those that the quota keeps busy: rounded down, because ranks wait for whoever is held back; at least one.
+int cores_within(int cores, std::optional<double> quota);
 
 // What all ranks of one host have in common.
 struct HostEnvironment {

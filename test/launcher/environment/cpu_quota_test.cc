@@ -1,4 +1,4 @@
-#include "launcher/environment/cpu_quota.h"
+#include "launcher/environment/environment.h"
 
 #include <catch2/catch.hpp>
 #include <map>
