@@ -16,14 +16,23 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 import horovod.torch as hvd
 
-Arms = dict[str, Callable[[], Any]]
 WARM_UP = 3
+
+
+class Arm(NamedTuple):
+    """A call, and what goes over its input before: a call after which the input is in the caches is a faster one."""
+
+    prepare: Callable[[], object]
+    call: Callable[[], Any]
+
+
+Arms = dict[str, Arm]
 
 
 def sample(body: Callable[[], Any]) -> tuple[float, float, float]:
@@ -37,7 +46,7 @@ def sample(body: Callable[[], Any]) -> tuple[float, float, float]:
     return wall * 1e6, used * 1e6, after.ru_minflt - before.ru_minflt
 
 
-def in_turns(arms: Arms, prepare: Callable[[], object], seconds: float) -> dict[str, dict[str, float]]:
+def in_turns(arms: Arms, seconds: float) -> dict[str, dict[str, float]]:
     """Medians of each arm. Rank 0's clock decides how many turns there are; each begins with another arm.
 
     Where an arm stands in a turn matters on a machine that does other things.
@@ -50,9 +59,9 @@ def in_turns(arms: Arms, prepare: Callable[[], object], seconds: float) -> dict[
     while bool(go_on):
         first = turns % len(names)
         for name in names[first:] + names[:first]:
-            prepare()
+            arms[name].prepare()
             hvd.barrier()
-            samples[name].append(sample(arms[name]))
+            samples[name].append(sample(arms[name].call))
         turns += 1
         enough = turns >= WARM_UP + 5 and time.perf_counter() > deadline
         go_on = hvd.broadcast(torch.tensor([float(not enough)]), 0, "go_on")
@@ -70,7 +79,7 @@ def torch_arms(tensor: torch.Tensor) -> Arms:
     def keep() -> None:
         kept[:] = [hvd.allreduce(tensor, name="kept")]
 
-    return {
+    calls: dict[str, Callable[[], Any]] = {
         "in place, Sum": lambda: hvd.allreduce_(tensor, op=hvd.Sum, name="sum"),
         "in place, Average": lambda: hvd.allreduce_(tensor, name="average"),
         "in place, prescale": lambda: hvd.allreduce_(tensor, op=hvd.Sum, prescale_factor=0.5, name="prescale"),
@@ -78,6 +87,11 @@ def torch_arms(tensor: torch.Tensor) -> Arms:
         "new tensor, kept": keep,
         "allgather": lambda: hvd.allgather(share, name="gather"),
     }
+
+    def prepare() -> None:
+        tensor.fill_(float(hvd.rank() + 1))
+
+    return {name: Arm(prepare, call) for name, call in calls.items()}
 
 
 def tensorflow_arms(tensor: torch.Tensor) -> Arms:
@@ -88,26 +102,22 @@ def tensorflow_arms(tensor: torch.Tensor) -> Arms:
     tf.config.threading.set_intra_op_parallelism_threads(1)
     value = tf.constant(tensor.numpy())
     share = value[: tensor.numel() // hvd.size()]
+    # Constants cannot be written, so they are read; numpy() is a view.
     return {
-        "TensorFlow": lambda: tf_hvd.allreduce(value, name="tf"),
-        "TensorFlow, allgather": lambda: tf_hvd.allgather(share, name="tf_gather"),
+        "TensorFlow": Arm(value.numpy().max, lambda: tf_hvd.allreduce(value, name="tf")),
+        "TensorFlow, allgather": Arm(share.numpy().max, lambda: tf_hvd.allgather(share, name="tf_gather")),
     }
 
 
 def measure(size: int, seconds: float, with_tensorflow: bool) -> dict[str, Any]:
-    tensor = torch.empty(size // 4)
-
-    def prepare() -> None:
-        tensor.fill_(float(hvd.rank() + 1))
-
-    prepare()
+    tensor = torch.full((size // 4,), float(hvd.rank() + 1))
     average = hvd.allreduce(tensor)
     if not bool((average == (hvd.size() + 1) / 2).all()):
         raise SystemExit(f"wrong average of {size} bytes")
     arms = torch_arms(tensor)
     if with_tensorflow:
         arms.update(tensorflow_arms(tensor))
-    return {"size": size, "np": hvd.size(), "arms": in_turns(arms, prepare, seconds)}
+    return {"size": size, "np": hvd.size(), "arms": in_turns(arms, seconds)}
 
 
 def main() -> None:
