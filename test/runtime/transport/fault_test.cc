@@ -8,7 +8,7 @@
 #include <future>
 #include <random>
 
-#include "runtime/transport/socket_io.h"
+#include "runtime/transport/stream_socket.h"
 #include "runtime/transport/wait_error.h"
 #include "test/runtime/transport/gloo_group.h"
 #include "test/runtime/transport/process_ranks.h"
