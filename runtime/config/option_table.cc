@@ -92,7 +92,7 @@ constexpr OptionRow kRows[] = {
     {O::kStallCheckDisable, "HOROVOD_STALL_CHECK_DISABLE", "0", K::kBool, &C::stall_check_disable,
      "no warning about tensors that some ranks do not submit"},
     {O::kStallCheckTimeSeconds, "HOROVOD_STALL_CHECK_TIME_SECONDS", "60", K::kInteger, &C::stall_check_time,
-     "age at which a stalled tensor is reported", 1, kMaxSeconds},
+     "age at which a stalled tensor is reported; 0: never, like HOROVOD_STALL_CHECK_DISABLE", 0, kMaxSeconds},
     {O::kStallShutdownTimeSeconds, "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0", K::kInteger, &C::stall_shutdown_time,
      "age at which a stalled tensor ends the job; 0: never; not below HOROVOD_STALL_CHECK_TIME_SECONDS", 0,
      kMaxSeconds},

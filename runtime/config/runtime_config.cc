@@ -207,6 +207,7 @@ void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
 
 // What Horovod ignored is ignored with a word, not refused.
 void ignore_unusable(RuntimeConfig& config) {
+  if (config.stall_check_time.count() == 0) config.stall_check_disable = true;
   if (config.stall_shutdown_time.count() != 0 && config.stall_shutdown_time < config.stall_check_time) {
     config.warnings.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" +
                               std::to_string(config.stall_shutdown_time.count()) +

@@ -47,7 +47,7 @@ struct RuntimeConfig {
 
   // What the user sees.
   bool stall_check_disable = false;
-  std::chrono::seconds stall_check_time{60};
+  std::chrono::seconds stall_check_time{60};  // 0: disabled too
   std::chrono::seconds stall_shutdown_time{0};  // 0: never; otherwise >= stall_check_time
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;

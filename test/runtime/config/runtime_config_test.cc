@@ -123,6 +123,12 @@ TEST_CASE("Settings of every kind are read", "[unit][config]") {
   REQUIRE(config.warnings.empty());
 }
 
+TEST_CASE("A stall check time of 0 turns the check off, as its flag has it", "[unit][config]") {
+  const RuntimeConfig config = load({{"HOROVOD_STALL_CHECK_TIME_SECONDS", "0"}}).value();
+  CHECK(config.stall_check_disable);
+  CHECK(config.warnings.empty());
+}
+
 TEST_CASE("A cycle time of 0 is not the same as none", "[unit][config]") {
   REQUIRE(load({{"HOROVOD_CYCLE_TIME", "0"}}).value().cycle_time->count() == 0);
   REQUIRE_FALSE(load({{"HOROVOD_CYCLE_TIME", ""}}).value().cycle_time.has_value());
