@@ -18,14 +18,15 @@ torch.set_num_threads(1)
 """
 
 STOPPED = """
-x = torch.ones(8_000_000)
-hvd.allreduce_(x, name="x")
-stopped = int(sys.argv[1])
-if hvd.rank() == stopped:
-    threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGSTOP)).start()
+# All are submitted before one is done: whenever a rank stops after that, a collective is under way.
+tensors = [torch.ones(2_000_000) for _ in range(30)]
+handles = [hvd.allreduce_async_(x, name=f"x{i}", op=hvd.Min) for i, x in enumerate(tensors)]
 try:
-    while True:
-        hvd.allreduce_(x, name="x", op=hvd.Min)
+    hvd.synchronize(handles[2])
+    if hvd.rank() == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    for handle in handles[3:]:
+        hvd.synchronize(handle)
 except hvd.HorovodInternalError as error:
     print("heard", str(error).replace(chr(10), " "), flush=True)
     raise
@@ -40,13 +41,17 @@ hvd.allreduce(torch.ones(1), name=f"half.{hvd.rank()}")
 def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horovodrun: Any, tmp_path: Path) -> None:
     script = tmp_path / "stopped.py"
     script.write_text(START + STOPPED)
-    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2"}
-    job = horovodrun(2, str(script), str(stopped), env=limits, deadline_s=90)
+    settings = {
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
+        "HOROVOD_FUSION_THRESHOLD": "0",
+    }
+    job = horovodrun(2, str(script), str(stopped), env=settings, deadline_s=90)
     assert job.code != 0, job.text
     heard = re.findall(r"heard (.*)", job.out)
     assert len(heard) == 1, job.text
     blames = f"rank {stopped}, which does not move"
-    assert 'Stalled: allreduce "allreduce.x" has not moved for ' in heard[0], job.text
+    assert re.match(r'Stalled: allreduce "allreduce.x\d+" has not moved for ', heard[0]), job.text
     for part in (blames, "Last operations of rank", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"):
         assert part in heard[0], job.text
     said = [line for line in job.err.splitlines() if line.startswith("[") and "Stalled: " in line and blames in line]
