@@ -171,7 +171,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   }
   auto output = worker_.on_decision(decision);
   if (!output.is_ok()) return report_lost(options_.membership.rank, output.status().message());
-  for (const std::int32_t set : output.value().answered_sets) watch_.answered(set);
+  for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   table_.apply(output.value().set_decisions);
   executor_.execute(output.value(), worker_.sets());
   if (output.value().stop) stop(*output.value().stop);

@@ -14,7 +14,7 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   std::erase_if(tracks_, [&](const auto& entry) {
     const auto& [context_id, track] = entry;
     const bool runs = std::ranges::any_of(running, [&](const RunningBatch& batch) { return batch.context_id == context_id; });
-    if (!runs && track.stuck) findings.waits.push_back(moving(track.process_set));
+    if (!runs && track.stuck) findings.waits.push_back(moving(context_id, track.process_set));
     return !runs;
   });
   for (const RunningBatch& batch : running) {
@@ -69,21 +69,24 @@ void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, Time
   const bool was_stuck = std::exchange(track.stuck, std::nullopt).has_value();
   const bool is_due = (limits_.warn || limits_.end) && track.has_moved && now - track.spoke_at >= limits_.moving_every;
   if (!was_stuck && !is_due) return;
-  findings.waits.push_back(moving(batch.process_set));
+  findings.waits.push_back(moving(batch.context_id, batch.process_set));
   track.spoke_at = now;
   track.has_moved = false;
 }
 
-void ProgressWatch::answered(std::int32_t process_set) {
-  for (auto& [context_id, track] : tracks_) {
-    if (track.process_set == process_set && track.stuck) track.stuck->asked_at.reset();
-  }
+void ProgressWatch::answered(std::uint64_t context_id) {
+  const auto track = tracks_.find(context_id);
+  if (track != tracks_.end() && track->second.stuck) track->second.stuck->asked_at.reset();
 }
 
-Wait ProgressWatch::moving(std::int32_t process_set) const {
+Wait ProgressWatch::moving(std::uint64_t context_id, std::int32_t process_set) const {
   Wait wait;
   wait.kind = Wait::Kind::kMoving;
   wait.process_set = process_set;
+  wait.context_id = context_id;
+  // It may go on moving until the next such report is due, and stop as long as it takes to say that it is stuck.
+  const Millis stands = std::max(limits_.moving_every, RunClock::kPeriod) + limits_.says_stuck_after();
+  wait.millis = static_cast<std::uint32_t>(stands.count());
   wait.ranks = {rank_};
   return wait;
 }
@@ -92,6 +95,7 @@ Wait ProgressWatch::wait_of(const RunningBatch& batch, Wait::Kind kind, Millis s
   Wait wait;
   wait.kind = kind;
   wait.process_set = batch.process_set;
+  wait.context_id = batch.context_id;
   wait.op = batch.op;
   wait.name = batch.name;
   wait.fused = batch.fused;

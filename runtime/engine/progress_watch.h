@@ -54,8 +54,8 @@ class ProgressWatch {
   // `seen`: the last decision that this rank has applied.
   Findings look(const std::vector<RunningBatch>& running, const std::optional<BlockedOn>& blocked, std::uint64_t seen,
                 TimePoint now);
-  // The root has judged what this rank has said of the batches of the set.
-  void answered(std::int32_t process_set);
+  // The root has judged what this rank has said of the batches of the context.
+  void answered(std::uint64_t context_id);
   const negotiation::ProgressLimits& limits() const { return limits_; }
 
  private:
@@ -76,7 +76,7 @@ class ProgressWatch {
   };
   void look_at(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const;
   void look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const;
-  wire::Wait moving(std::int32_t process_set) const;
+  wire::Wait moving(std::uint64_t context_id, std::int32_t process_set) const;
   wire::Wait wait_of(const RunningBatch& batch, wire::Wait::Kind kind, Millis stuck) const;
 
   int rank_;

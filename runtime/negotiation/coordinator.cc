@@ -106,7 +106,8 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
   }
   for (const wire::MergedChange& merged : report.set_changes) registry.add(merged, now);
   for (const wire::Wait& wait : report.waits) {
-    if (sets.contains(wait.process_set)) board.add(wait, now);
+    // What a removed set has under way still runs, and is judged like the rest.
+    if (wait.kind != wire::Wait::Kind::kSubmitted || sets.contains(wait.process_set)) board.add(wait, now);
   }
   if (!report.shutdown_ranks.empty() && !stop_wanted) {
     const int rank = report.shutdown_ranks.front();
@@ -159,7 +160,6 @@ void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire
       if (change->kind == wire::SetChange::Kind::kRemove) {
         touch(entry.id);
         sets.erase(entry.id);
-        board.forget(entry.id);
         std::erase_if(set_of_bit, [&](const auto& bit) { return bit.second == entry.id; });
       } else if (!entry.existed) {
         sets.try_emplace(entry.id, *registry.table().find(entry.id), options);
@@ -226,7 +226,7 @@ std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
   }
   std::size_t room = wire::kMessageByteBudget;
   look_for_stalls(now);
-  for (const std::int32_t set : board.take_answers()) decision.items.emplace_back(wire::WaitAnswer{set});
+  for (const std::uint64_t context : board.take_answers()) decision.items.emplace_back(wire::WaitAnswer{context});
   announce_evictions(decision.items);
   if (evicted.empty()) {  // a bit's eviction comes before its name's next response
     release_ready(now, room, decision);

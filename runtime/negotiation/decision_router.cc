@@ -32,10 +32,7 @@ struct DecisionRouter::Follow {
     router.bits_.erase(value(evict.bit));
     return concerned;
   }
-  Mask operator()(const wire::WaitAnswer& answer) const {
-    const auto set = router.sets_.find(answer.process_set);
-    return set == router.sets_.end() ? router.everybody_ : set->second;
-  }
+  Mask operator()(const wire::WaitAnswer&) const { return router.everybody_; }  // rare, and its set may be gone
   Mask operator()(const wire::SetDecision& decision) const {
     for (const auto& entry : decision.entries) {
       if (decision.kind == wire::SetChange::Kind::kRemove) {

@@ -45,7 +45,7 @@ Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
   for (wire::MergedChange& merged : report.set_changes) HVD_RETURN_IF_ERROR(add_change(std::move(merged), now));
   append(out_.shutdown_ranks, std::move(report.shutdown_ranks));
   for (wire::LostRank& lost : report.lost_ranks) add_lost(lost.rank, std::move(lost.message));
-  for (wire::Wait& wait : report.waits) add_wait(std::move(wait));
+  for (wire::Wait& wait : report.waits) add_wait(std::move(wait), now);
   return Status::ok();
 }
 
@@ -73,26 +73,32 @@ void Relay::add_lost(int rank, std::string message) {
   out_.lost_ranks.push_back({rank, std::move(message)});
 }
 
-void Relay::add_wait(wire::Wait wait) {
-  for (wire::Wait& other : out_.waits) {
+void Relay::add_wait(wire::Wait wait, TimePoint now) {
+  const bool held = wait.kind == wire::Wait::Kind::kMoving;
+  std::vector<wire::Wait>& waits = held ? moving_ : out_.waits;
+  if (held && waits.empty()) moving_since_ = now;
+  for (wire::Wait& other : waits) {
     if (other.same_wait(wait)) return other.merge(wait);
   }
-  if (out_.waits.size() < wire::kMaxWaits) out_.waits.push_back(std::move(wait));
+  if (waits.size() < wire::kMaxWaits) waits.push_back(std::move(wait));
 }
 
 bool Relay::has_report(TimePoint now) const {
   if (!requests_.ready().empty() || !out_.empty()) return true;
   if (!changes_.empty() && may_leave(changes_.front(), now)) return true;
+  if (!moving_.empty() && moving_since_ + RequestMerger::kHold <= now) return true;
   const auto due = requests_.next_deadline();
   return due && *due <= now;
 }
 
 std::optional<TimePoint> Relay::next_deadline() const {
   std::optional<TimePoint> next = requests_.next_deadline();
-  if (!changes_.empty()) {
-    const TimePoint due = changes_.front().since + RequestMerger::kHold;
+  const auto consider = [&next](TimePoint since) {
+    const TimePoint due = since + RequestMerger::kHold;
     if (!next || due < *next) next = due;
-  }
+  };
+  if (!changes_.empty()) consider(changes_.front().since);
+  if (!moving_.empty()) consider(moving_since_);
   return next;
 }
 
@@ -119,6 +125,10 @@ wire::Report Relay::take_report(TimePoint now) {
   std::vector<wire::MergedRequest> requests = std::move(report.requests);
   report = std::exchange(out_, {});
   report.requests = std::move(requests);
+  while (!moving_.empty() && report.waits.size() < wire::kMaxWaits) {
+    report.waits.push_back(std::move(moving_.back()));
+    moving_.pop_back();
+  }
   while (!changes_.empty() && may_leave(changes_.front(), now)) {
     const std::size_t most = wire::encoded_size_bound(changes_.front().merged);
     if (room < most && !report.set_changes.empty()) break;

@@ -38,7 +38,7 @@ class Relay {
   Status on_decision(const wire::Decision& decision);
 
  private:
-  void add_wait(wire::Wait wait);
+  void add_wait(wire::Wait wait, TimePoint now);
   // A change of process sets that the rest of the subtree has not asked for yet, as far as kHold allows.
   struct HeldChange {
     wire::MergedChange merged;
@@ -53,6 +53,9 @@ class Relay {
   RequestMerger requests_;
   wire::Report out_;
   std::list<HeldChange> changes_;  // they leave in this order
+  // Waits of kind moving, and when the first came. They are routine: held like requests, so that many leave as one.
+  std::vector<wire::Wait> moving_;
+  TimePoint moving_since_{};
 };
 
 }  // namespace hvd::negotiation

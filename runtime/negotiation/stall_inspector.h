@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -25,6 +26,9 @@ struct ProgressLimits {
   Millis stuck_every{0};   // a rank repeats that it does not move; at least twice before `end`
   Millis moving_every{0};  // a rank says that it moves; several times before either limit. 0: neither limit
   const char* variable = "";   // where `end` comes from
+
+  // Without movement. 0: never.
+  Millis says_stuck_after() const { return std::min(warn.value_or(end.value_or(Millis(0))), end.value_or(warn.value_or(Millis(0)))); }
 };
 ProgressLimits progress_limits(const StallOptions& options);
 

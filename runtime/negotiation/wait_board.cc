@@ -73,9 +73,9 @@ WaitBoard::WaitBoard(int world_size, const StallOptions& options)
 void WaitBoard::add(const Wait& wait, TimePoint now) {
   if (wait.kind == Wait::Kind::kSubmitted) return add_blocked(wait);
   if (wait.kind == Wait::Kind::kMoving) return add_moving(wait, now);
-  SetStuck& set = sets_[wait.process_set];
+  SetStuck& set = sets_[wait.context_id];
   forget_old(set, now);
-  for (const int rank : wait.ranks) set.moved.erase(rank);
+  for (const int rank : wait.ranks) set.moves_until.erase(rank);
   const auto [at, fresh] = set.turns.try_emplace(wait.turn, Stuck{wait, now, now});
   if (!fresh) at->second.wait.merge(wait);
   at->second.heard = now;
@@ -102,8 +102,8 @@ void WaitBoard::add_blocked(const Wait& wait) {
 // What a rank said before it moved is void. Whom it waited for alone is not known any more when its report was merged with
 // others, so all reports of the set go; ranks that are still stuck repeat theirs.
 void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
-  SetStuck& set = sets_[wait.process_set];
-  for (const int rank : wait.ranks) set.moved[rank] = now;
+  SetStuck& set = sets_[wait.context_id];
+  for (const int rank : wait.ranks) set.moves_until[rank] = now + Millis(wait.millis) + kGather;
   const auto has_said = [&](const auto& turn) {
     return std::ranges::any_of(wait.ranks, [&](int rank) { return std::ranges::binary_search(turn.second.wait.ranks, rank); });
   };
@@ -111,14 +111,14 @@ void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
   set.turns.clear();
   set.look_at.reset();
   set.end_at.reset();
-  answers_.push_back(wait.process_set);
+  set.warned_turn = 0;
+  answers_.push_back(wait.context_id);
 }
 
 // A rank that still waits says so again now and then.
 void WaitBoard::forget_old(SetStuck& set, TimePoint now) const {
   const Millis life = limits_.stuck_every + 3 * kGather;
   std::erase_if(set.turns, [&](const auto& turn) { return now - turn.second.heard > life; });
-  std::erase_if(set.moved, [&](const auto& moved) { return now - moved.second > moving_life(); });
   if (!set.turns.empty()) return;
   set.look_at.reset();
   set.end_at.reset();
@@ -141,12 +141,16 @@ Wait WaitBoard::merged(const SetStuck& set) {
   return all;
 }
 
-bool WaitBoard::take_moving(const SetStuck& set, TimePoint now, Wait& all) const {
-  const auto gone = std::erase_if(all.peers, [&](int peer) {
-    const auto moved = set.moved.find(peer);
-    return moved != set.moved.end() && now - moved->second <= moving_life();
+std::optional<TimePoint> WaitBoard::take_moving(SetStuck& set, TimePoint now, Wait& all) {
+  std::erase_if(set.moves_until, [now](const auto& moves) { return moves.second <= now; });
+  std::optional<TimePoint> until;
+  std::erase_if(all.peers, [&](int peer) {
+    const auto moves = set.moves_until.find(peer);
+    if (moves == set.moves_until.end()) return false;
+    until = std::min(until.value_or(moves->second), moves->second);
+    return true;
   });
-  return gone > 0 && silent_ranks(all).empty();
+  return silent_ranks(all).empty() ? until : std::nullopt;
 }
 
 StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
@@ -157,9 +161,13 @@ StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
     set.look_at.reset();
     if (ends) set.end_at.reset();
     Wait all = merged(set);
-    const bool all_move = take_moving(set, now, all);
-    if (!ends || all_move) answers_.push_back(id);
-    if (all_move) continue;
+    const std::optional<TimePoint> until = take_moving(set, now, all);
+    if (!ends || until) answers_.push_back(id);
+    if (until) {  // one of them may have stopped since: then nobody will speak
+      set.look_at = until;
+      if (ends) set.end_at = until;
+      continue;
+    }
     if (ends) {
       wire::Stop stop = *make_stall(all, limits_).stop;
       verdict.rank = stop.rank;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,14 +23,11 @@ class WaitBoard {
   WaitBoard(int world_size, const StallOptions& options);
 
   void add(const wire::Wait& wait, TimePoint now);
-  // The set is gone; its id may name another one soon, whose turns count from the start.
-  void forget(std::int32_t process_set) { sets_.erase(process_set); }
-
   // When look_at_collectives() has something to say.
   std::optional<TimePoint> next_deadline() const;
   StallVerdict look_at_collectives(TimePoint now);
-  // The sets whose ranks have an answer to come (wire::WaitAnswer), after a look.
-  std::vector<std::int32_t> take_answers() { return std::exchange(answers_, {}); }
+  // The contexts whose ranks have an answer to come (wire::WaitAnswer), after a look.
+  std::vector<std::uint64_t> take_answers() { return std::exchange(answers_, {}); }
 
   // Every rank waits for a tensor and has seen decision `sequence`, the last one; when nothing is ready to be released
   // either, nothing will ever be. False once that was told.
@@ -51,7 +47,7 @@ class WaitBoard {
   // The batches of one set: ranks that are done with one wait in the next.
   struct SetStuck {
     std::map<std::uint64_t, Stuck> turns;
-    std::map<int, TimePoint> moved;  // by rank: when it last said so
+    std::map<int, TimePoint> moves_until;  // by rank: for so long its last word stands
     std::optional<TimePoint> look_at;
     std::optional<TimePoint> end_at;
     std::uint64_t warned_turn = 0;  // 0: none
@@ -59,16 +55,14 @@ class WaitBoard {
   void add_blocked(const wire::Wait& wait);
   void add_moving(const wire::Wait& wait, TimePoint now);
   static wire::Wait merged(const SetStuck& set);
-  // Takes the peers that move out of `all`. True when all that others wait for in the end move.
-  bool take_moving(const SetStuck& set, TimePoint now, wire::Wait& all) const;
+  // Takes the peers that move out of `all`. When all that others wait for in the end move: until when that stands.
+  static std::optional<TimePoint> take_moving(SetStuck& set, TimePoint now, wire::Wait& all);
   void forget_old(SetStuck& set, TimePoint now) const;
-  // A rank that moves looks at it twice a second, and says so again before this is over.
-  Millis moving_life() const { return 2 * std::max(limits_.moving_every, Millis(500)) + kGather / 2; }
 
   const ProgressLimits limits_;
   const bool enabled_;
-  std::map<std::int32_t, SetStuck> sets_;
-  std::vector<std::int32_t> answers_;
+  std::map<std::uint64_t, SetStuck> sets_;  // by context id
+  std::vector<std::uint64_t> answers_;
 
   // Waits for tensors, of those ranks that have seen decision `blocked_at_`; older ones mean nothing.
   std::uint64_t blocked_at_ = 0;

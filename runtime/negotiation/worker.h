@@ -50,7 +50,7 @@ struct WorkerOutput {
   std::vector<std::int32_t> released;
   std::vector<wire::SetDecision> set_decisions;
   std::vector<FailedOp> failed;  // dropped because of `stop` or because their set was removed
-  std::vector<std::int32_t> answered_sets;  // wire::WaitAnswer
+  std::vector<std::uint64_t> answered_contexts;  // wire::WaitAnswer
   std::vector<topology::ProcessSet> removed_sets;  // `ready` may hold operations of them: those run before the set goes
   wire::FusionLimits limits;
   std::optional<wire::Stop> stop;

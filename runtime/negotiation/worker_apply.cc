@@ -173,7 +173,7 @@ Status Worker::apply(const wire::SetDecision& decision, WorkerOutput& out) {
 }
 
 Status Worker::apply(const wire::WaitAnswer& answer, WorkerOutput& out) {
-  out.answered_sets.push_back(answer.process_set);
+  out.answered_contexts.push_back(answer.context_id);
   return Status::ok();
 }
 

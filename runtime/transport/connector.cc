@@ -77,7 +77,8 @@ Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   if (shaken.is_ok()) return stream;
   attempt = {Outcome::kLater, shaken.message()};
   if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
-  if (shaken.code() == StatusCode::kPeerLost) {
+  // kInternal: an error of the socket that says nothing of the peer, a firewall's for instance.
+  if (shaken.code() == StatusCode::kPeerLost || shaken.code() == StatusCode::kInternal) {
     attempt = {Outcome::kHungUp, "during the handshake: " + shaken.message() +
                                      " (is another program there, or a crowd of strangers?)"};
   }

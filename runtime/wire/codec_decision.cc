@@ -11,7 +11,7 @@ using namespace fields;
 
 // Tags of the parts of a decision; consecutive hits (or evictions) of consecutive bits are one part.
 enum class PartTag : std::uint8_t { kResponse = 0, kHits = 1, kEvicts = 2, kSetDecision = 3, kWaitAnswer = 4 };
-constexpr std::size_t kMinPartBytes = 5;
+constexpr std::size_t kMinPartBytes = 9;
 
 void put_limits(ByteWriter& out, const FusionLimits& limits) {
   out.put(limits.threshold);
@@ -97,7 +97,7 @@ void put_part(ByteWriter& out, const Part& part) {
   switch (part.tag) {
     case PartTag::kResponse: return put_response(out, std::get<Response>(*part.item));
     case PartTag::kSetDecision: return put_set_decision(out, std::get<SetDecision>(*part.item));
-    case PartTag::kWaitAnswer: return out.put(std::get<WaitAnswer>(*part.item).process_set);
+    case PartTag::kWaitAnswer: return out.put(std::get<WaitAnswer>(*part.item).context_id);
     case PartTag::kHits:
     case PartTag::kEvicts: return put_run(out, part.run);
   }
@@ -118,7 +118,7 @@ void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
   } else if (tag == PartTag::kSetDecision) {
     items.emplace_back(get_set_decision(in));
   } else if (tag == PartTag::kWaitAnswer) {
-    items.emplace_back(WaitAnswer{get_process_set(in)});
+    items.emplace_back(WaitAnswer{in.get<std::uint64_t>()});
   } else {
     const Run run = get_run(in, room);
     // One form for one meaning: a run that continues the one before belongs to it.

@@ -47,6 +47,7 @@ MergedChange get_change(ByteReader& in) {
 void put_wait(ByteWriter& out, const Wait& wait) {
   out.put(static_cast<std::uint8_t>(wait.kind));
   out.put(wait.process_set);
+  out.put(wait.context_id);
   out.put(static_cast<std::uint8_t>(wait.op));
   out.put_string(wait.name);
   out.put(wait.fused);
@@ -61,6 +62,7 @@ Wait get_wait(ByteReader& in) {
   Wait wait;
   wait.kind = get_enum<Wait::Kind>(in, static_cast<int>(Wait::Kind::kMoving), "kind of wait");
   wait.process_set = get_process_set(in);
+  wait.context_id = in.get<std::uint64_t>();
   wait.op = get_enum<OpType>(in, kOpTypeCount - 1, "operation");
   wait.name = in.get_string(kMaxNameBytes);
   wait.fused = in.get<std::uint32_t>();

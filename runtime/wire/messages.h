@@ -104,10 +104,12 @@ struct Wait {
     kSubmitted = 0,  // a thread of each rank waits for a tensor that no decision has released
     kRunning = 1,    // a released collective has made no progress for the stall check time
     kOverdue = 2,    // the same, for so long that the session has to end
-    kMoving = 3,     // a released collective of this set has moved; nothing but the set and `ranks` is given
+    kMoving = 3,     // a released collective of this set has moved. Given are set, context, `ranks`, and in `millis` for how
+                     // long that stands: a rank that then neither moves nor says that it is stuck has stopped
   };
   Kind kind = Kind::kSubmitted;
   std::int32_t process_set = kGlobalProcessSet;
+  std::uint64_t context_id = 0;  // running: the set's, which outlives the set's id
   OpType op = OpType::kAllreduce;
   std::string name;
   std::uint32_t fused = 0;    // running: so many more tensors are part of the collective
@@ -119,7 +121,8 @@ struct Wait {
 
   bool says_stuck() const { return kind == Kind::kRunning || kind == Kind::kOverdue; }
   bool same_wait(const Wait& other) const {
-    return kind == other.kind && process_set == other.process_set && turn == other.turn && name == other.name;
+    return kind == other.kind && process_set == other.process_set && context_id == other.context_id && turn == other.turn &&
+           name == other.name;
   }
   // Requires: same_wait(). Takes the ranks, peers and time of `other` in.
   void merge(const Wait& other);
@@ -143,7 +146,7 @@ struct Report {
   std::vector<MergedChange> set_changes;
   std::vector<int> shutdown_ranks;  // ranks that want everybody to stop
   std::vector<LostRank> lost_ranks;  // neighbours whose connection ended without a goodbye
-  std::vector<Wait> waits;           // no two of them the same; for explanations only
+  std::vector<Wait> waits;           // no two of them the same
 
   bool empty() const {
     return stale_bits.empty() && requests.empty() && ready_bits.empty() && joins.empty() && set_changes.empty() &&
@@ -207,9 +210,9 @@ struct SetDecision {
   bool operator==(const SetDecision&) const = default;
 };
 
-// The root has judged what ranks said of collectives that do not move in this set: they go on waiting.
+// The root has judged what ranks said of collectives that do not move in this context: they go on waiting.
 struct WaitAnswer {
-  std::int32_t process_set = kGlobalProcessSet;
+  std::uint64_t context_id = 0;
   bool operator==(const WaitAnswer&) const = default;
 };
 

@@ -32,7 +32,7 @@ struct Watched {
       const auto found = watch.look({batch}, blocked, seen, clock.read(now));
       for (const Wait& wait : found.waits) text += word(wait) + " ";
       for (const Wait& wait : found.unanswered) text += "alone:" + std::to_string(wait.millis / 1000) + " ";
-      if (answers) watch.answered(batch.process_set);
+      if (answers) watch.answered(batch.context_id);
       if (found.forsaken) text += "forsaken ";
     }
     return text;

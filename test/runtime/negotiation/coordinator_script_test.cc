@@ -93,7 +93,7 @@ struct ItemPrinter {
     return text + "\n";
   }
   std::string operator()(const wire::WaitAnswer& answer) const {
-    return "  answer set=" + std::to_string(answer.process_set) + "\n";
+    return "  answer context=" + std::to_string(answer.context_id) + "\n";
   }
   static std::string joined(const wire::Response& r) { return r.joined.empty() ? "" : " joined=" + list(r.joined); }
 };
@@ -180,6 +180,7 @@ class Script {
                 : kind == "running" ? wire::Wait::Kind::kRunning
                                     : wire::Wait::Kind::kOverdue;
     wait.process_set = static_cast<std::int32_t>(c.number("set", 0));
+    wait.context_id = static_cast<std::uint64_t>(c.number("context", 0));
     wait.name = c.text("name", "a");
     wait.fused = static_cast<std::uint32_t>(c.number("fused", 0));
     wait.turn = static_cast<std::uint64_t>(c.number("turn", 1));

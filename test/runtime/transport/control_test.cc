@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <future>
 
 #include "runtime/loop/loop.h"
@@ -12,12 +11,6 @@ using test::FabricGroup;
 namespace {
 
 constexpr Millis kConnectLimit{20000};
-
-// Of three trials: a machine with other work delays some.
-Millis shortest(const std::function<SteadyClock::duration()>& trial) {
-  const auto least = std::min({trial(), trial(), trial()});
-  return std::chrono::duration_cast<Millis>(least);
-}
 
 // What a rank's engine would do: a loop, and the links on it.
 class Node final : public ControlHandler {
@@ -148,7 +141,7 @@ TEST_CASE("A control connection that ends without a goodbye is reported once wit
 }
 
 TEST_CASE("After a goodbye the end of a control connection is no loss", "[multi][transport]") {
-  const Millis took = shortest([] {
+  const Millis took = test::shortest([] {
     Pair pair;
     pair.child.send(0, "done");
     pair.child.close();
@@ -163,7 +156,7 @@ TEST_CASE("After a goodbye the end of a control connection is no loss", "[multi]
 }
 
 TEST_CASE("Closing both ends at once is quick and silent", "[multi][transport]") {
-  const Millis took = shortest([] {
+  const Millis took = test::shortest([] {
     Pair pair;
     const auto start = SteadyClock::now();
     test::run_ranks(2, [&](int rank) { (rank == 0 ? pair.parent : pair.child).close(); });

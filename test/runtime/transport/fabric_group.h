@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,6 +34,12 @@ class MapRowSource final : public transport::RowSource {
   std::mutex mutex_;
   std::map<int, Bytes> rows_;
 };
+
+// Of three trials: a machine with other work delays some.
+inline Millis shortest(const std::function<SteadyClock::duration()>& trial) {
+  const auto least = std::min({trial(), trial(), trial()});
+  return std::chrono::duration_cast<Millis>(least);
+}
 
 inline crypto::Secret test_secret(std::uint8_t fill = 7) {
   return crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, fill)).value();

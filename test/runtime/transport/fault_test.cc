@@ -128,7 +128,10 @@ TEST_CASE("Two hundred killed peers are noticed within a second each", "[.slow][
                                 << times.back().count() << " ms");
 }
 
-TEST_CASE("An abort wakes every waiter of every context at once", "[multi][transport]") {
+namespace {
+
+// What `abort` does to twelve waiters in contexts of their own; how long until the last is awake.
+SteadyClock::duration time_to_wake(const std::function<void(transport::Fabric&, const Status&)>& abort) {
   test::FabricGroup group(3);
   std::vector<std::jthread> waiters;
   std::vector<std::future<void>> woken;
@@ -155,12 +158,37 @@ TEST_CASE("An abort wakes every waiter of every context at once", "[multi][trans
     });
   }
   std::this_thread::sleep_for(Millis(100));  // so that all sleep
-  group.fabrics[0]->abort(Status::peer_lost("rank 2 on host b died"));
+  const auto start = SteadyClock::now();
+  abort(*group.fabrics[0], Status::peer_lost("rank 2 on host b died"));
   for (auto& awake : woken) REQUIRE(awake.wait_for(Millis(5000)) == std::future_status::ready);
+  const auto took = SteadyClock::now() - start;
   waiters.clear();
   for (const std::string& error : errors) CHECK(error == "rank 2 on host b died");
-  // Later waits fail too, and so does a new context.
-  CHECK(group.fabrics[0]->make_context(99, {0, 1}).status().message() == "rank 2 on host b died");
+  return took;
+}
+
+}  // namespace
+
+// At once: before anybody looks again by himself, which is once a second.
+TEST_CASE("An abort wakes every waiter of every context at once", "[multi][transport]") {
+  const Millis took = test::shortest([] {
+    return time_to_wake([](transport::Fabric& fabric, const Status& why) {
+      fabric.abort(why);
+      // Later waits fail too, and so does a new context.
+      CHECK(fabric.make_context(99, {0, 1}).status().message() == "rank 2 on host b died");
+    });
+  });
+  CHECK(took < Millis(400));
+}
+
+TEST_CASE("An abort of one context after another wakes its waiters at once, and leaves others alone", "[multi][transport]") {
+  const Millis took = test::shortest([] {
+    return time_to_wake([](transport::Fabric& fabric, const Status& why) {
+      for (std::uint64_t id = 0; id < 12; ++id) fabric.abort_context(id, why);
+      CHECK(fabric.make_context(99, {0, 1}).is_ok());
+    });
+  });
+  CHECK(took < Millis(400));
 }
 
 TEST_CASE("A peer that closes in order fails the waits for it and no others", "[multi][transport]") {

@@ -56,8 +56,8 @@ Report full_report() {
   report.shutdown_ranks = {8, 2};
   report.lost_ranks = {{6, "connection reset"}};
   report.waits.resize(3);
-  report.waits[0] = {Wait::Kind::kSubmitted, 2, OpType::kJoin, "join", 0, 17, 0, {3, 8}, {}, ""};
-  report.waits[1] = {Wait::Kind::kOverdue, 0, OpType::kAlltoall, "a2a", 5, 1ULL << 40, 61000, {0}, {1, 2}, "started a2a"};
+  report.waits[0] = {Wait::Kind::kSubmitted, 2, 0, OpType::kJoin, "join", 0, 17, 0, {3, 8}, {}, ""};
+  report.waits[1] = {Wait::Kind::kOverdue, 0, 7, OpType::kAlltoall, "a2a", 5, 1ULL << 40, 61000, {0}, {1, 2}, "started a2a"};
   report.waits[2].kind = Wait::Kind::kMoving;
   report.waits[2].ranks = {4, 5};
   return report;
@@ -101,7 +101,7 @@ Decision full_decision() {
   removed.error = StatusCode::kInvalidArgument;
   removed.error_message = "no";
   d.items = {CacheHit{CacheBit{3}}, CacheHit{CacheBit{4}}, CacheHit{CacheBit{2}}, Evict{CacheBit{5}}, Evict{CacheBit{6}},
-             full_response(),       error,                 sets,                  removed,            CacheHit{CacheBit{7}},  WaitAnswer{4}};
+             full_response(),       error,                 sets,                  removed,            CacheHit{CacheBit{7}},  WaitAnswer{1ULL << 40}};
   d.stop = Stop{Stop::Kind::kAbort, 3, "rank 3 is lost"};
   return d;
 }
@@ -356,7 +356,7 @@ TEST_CASE("Codec: random messages survive the round trip", "[unit][wire]") {
         case 0: d.items.emplace_back(CacheHit{CacheBit{1 + random() % 4}}); break;
         case 1: d.items.emplace_back(Evict{CacheBit{1 + random() % 4}}); break;
         case 2: d.items.emplace_back(full_response()); break;
-        case 3: d.items.emplace_back(WaitAnswer{below(5)}); break;
+        case 3: d.items.emplace_back(WaitAnswer{random()}); break;
         default: d.items.emplace_back(SetDecision{SetChange::Kind::kAdd, {{below(9), random(), false, {below(9)}}}, {}, ""});
       }
     }
