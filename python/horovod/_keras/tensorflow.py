@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from horovod._keras import momentum
 from horovod._keras.backend import Backend, Reduce
+from horovod._keras.computed import MIXED, Computed
 from horovod._keras.optimizer import Keras3
 from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
@@ -40,9 +40,13 @@ def _plain_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -> li
 class _Keras3(Keras3):
     """Has what Keras 2's optimizers have: compute_gradients(), whose gradients are those of all ranks.
 
-    The next apply() does not reduce them again, also when they come clipped, or through a tf.function, and so as other
-    tensors. Where one graph has both, that is known when it is traced; else a variable says so when it runs.
+    The next apply() of their variables does not reduce them again, also when they come clipped, or through a
+    tf.function, and so as other tensors.
     """
+
+    def _hvd_set_up(self) -> None:
+        super()._hvd_set_up()
+        self.__dict__["_hvd_computed"] = Computed()
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
         """The reduced gradients of a loss with their variables; the next apply_gradients() takes them as they are."""
@@ -60,22 +64,13 @@ class _Keras3(Keras3):
         pairs = list(grads_and_vars)
         grads = self._hvd_reduced([grad for grad, _ in pairs], [variable for _, variable in pairs])
         mark_reduced(grads)
-        if self.__dict__.get("_hvd_computed") is None:
-            with tf.init_scope():
-                self.__dict__["_hvd_computed"] = tf.Variable(False, trainable=False, name="computed")
-        self._hvd_expect(reduced=True)
+        self.__dict__["_hvd_computed"].mark(
+            [variable for grad, (_, variable) in zip(grads, pairs, strict=True) if grad is not None]
+        )
         return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
-    def _hvd_expect(self, reduced: bool) -> None:
-        """Which gradients the next apply() gets. Free of charge for who never calls compute_gradients()."""
-        computed = self.__dict__.get("_hvd_computed")
-        if computed is not None:
-            computed.assign(reduced)
-            graph = None if tf.executing_eagerly() else weakref.ref(tf.compat.v1.get_default_graph())
-            self.__dict__["_hvd_expected"] = (graph, reduced)
-
     def _hvd_expect_plain_gradients(self) -> None:
-        self._hvd_expect(reduced=False)
+        self.__dict__["_hvd_computed"].forget()
 
     def scale_loss(self, loss: Any) -> Any:
         """Keras' train step begins with this, and hands over this rank's gradients."""
@@ -91,29 +86,29 @@ class _Keras3(Keras3):
             with tf.init_scope():  # not inside a condition on the step
                 owner.build(variables)
             owner.built = True
-        ready = grads if all_reduced(grads) else self._hvd_reduced_unless_computed(grads, variables)
-        self._hvd_expect_plain_gradients()
-        return ready
+        present = [i for i, grad in enumerate(grads) if grad is not None]
+        applied, computed = [variables[i] for i in present], self.__dict__["_hvd_computed"]
+        if all_reduced(grads):
+            computed.clear(applied)
+            return grads
+        taken = computed.take(applied)
+        if isinstance(taken, bool):
+            return grads if taken else self._hvd_reduced(grads, variables)
+        return self._hvd_reduced_unless(taken[0], taken[1], grads, variables)
 
-    def _hvd_reduced_unless_computed(self, grads: list[Any], variables: list[Any]) -> list[Any]:
-        computed = self.__dict__.get("_hvd_computed")
-        if computed is None:
-            return self._hvd_reduced(grads, variables)
-        if tf.executing_eagerly():
-            return grads if computed else self._hvd_reduced(grads, variables)
-        graph, reduced = self.__dict__["_hvd_expected"]
-        if graph is not None and graph() is tf.compat.v1.get_default_graph():
-            return grads if reduced else self._hvd_reduced(grads, variables)
+    def _hvd_reduced_unless(self, are_all: Any, is_any: Any, grads: list[Any], variables: list[Any]) -> list[Any]:
+        """Reduces in a graph that finds out when it runs whether all of the gradients are reduced already."""
         if self._hvd_options.sparse_as_dense:  # both branches give the same kinds
             grads = [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
         present = [i for i, grad in enumerate(grads) if grad is not None]
 
         def reduce() -> list[Any]:
-            of_all = self._hvd_reduced(grads, variables)
+            with tf.control_dependencies([tf.debugging.Assert(~is_any, [MIXED])]):
+                of_all = self._hvd_reduced(grads, variables)
             return [of_all[i] for i in present]
 
         chosen = tf.cond(
-            computed,
+            are_all,
             lambda: [tf.nest.map_structure(tf.identity, grads[i], expand_composites=True) for i in present],
             reduce,
         )

@@ -84,6 +84,36 @@ if KERAS_3:
             wanted -= mean()
             assert float(variable.numpy()[0, 0]) == wanted
 
+    @pytest.mark.usefixtures("several_ranks")
+    @pytest.mark.parametrize("compiled", [False, True])
+    def test_computed_gradients_count_for_their_variables(compiled: bool) -> None:
+        """In a function that was traced before the first were computed too; sparse gradients as dense ones."""
+        first, second = tf.Variable([0.0]), tf.Variable([[0.0], [0.0]])
+        optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum)
+        optimizer.build([first, second])
+        rank, total = float(hvd.rank() + 1), mean() * hvd.size()
+
+        def apply(*pairs: Any) -> None:
+            optimizer.apply_gradients(pairs)
+
+        step = tf.function(apply) if compiled else apply
+        own = tf.constant([rank])
+        rows = tf.IndexedSlices(own[:, None], tf.constant([1]), tf.constant([2, 1]))
+        step((own * 1.0, first))  # traced here
+        step((rows, second))
+        step((own[:, None] * [[0.0], [0.0]], second))
+        x = optimizer.aggregate_gradients([(own, first)])[0][0]
+        y = optimizer.aggregate_gradients([(own[:, None] * [[0.0], [1.0]], second)])[0][0]
+        step((x * 1.0, first))
+        step((y * 1.0, second))
+        assert float(first[0]) == float(second[1, 0]) == -2 * total, "reduced once"
+        step((own * 1.0, first))
+        step((rows, second))
+        assert float(first[0]) == float(second[1, 0]) == -3 * total, "plain again"
+        x = optimizer.aggregate_gradients([(own, first)])[0][0]
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="compute them all"):
+            step((x * 1.0, first), (y * 1.0, second))
+
 
 def test_computed_gradients_are_summed_up_once() -> None:
     optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
