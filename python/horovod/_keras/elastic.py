@@ -58,6 +58,7 @@ class UpdateBatchState:
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         del epoch, logs
+        self._done, self._steps = 0, None  # an exception may have ended the last fit() within an epoch
         steps = self.params.get("steps")
         if self.state.batch > 0 and steps:
             self._done, self._steps = self.state.batch, steps

@@ -68,6 +68,22 @@ def test_an_epoch_that_is_not_interrupted_is_a_whole_one() -> None:
     assert state.commits == [(0, 1), (0, 3), (1, 0)]
 
 
+def test_a_fit_that_failed_within_a_shortened_epoch_leaves_nothing_behind() -> None:
+    state = State(batch=2, epoch=0, commits=[])
+    model = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)))
+    shortened, batches = elastic.UpdateBatchStateCallback(state), Batches()
+
+    class Failing(keras.callbacks.Callback):  # type: ignore[misc]
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        fit(model, my_rows(4), ROWS, callbacks=[shortened, Failing()])
+    state.batch = 0
+    fit(model, my_rows(4), ROWS, callbacks=[shortened, batches])
+    assert batches.of_epochs == [4]
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 def test_training_that_another_callback_stops_stays_stopped(is_first: bool) -> None:
     stop = [StopAfter(0)] if is_first else [keras.callbacks.Callback(), StopAfter(0)]
