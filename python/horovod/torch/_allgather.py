@@ -96,7 +96,7 @@ def grouped_allgather(
     Every rank passes as many tensors, each as for allgather(): first dimensions may differ between ranks and within the
     group. Other arguments and errors as for allgather().
     """
-    return gather(tensors, name, process_set, together=True)
+    return gather(list(tensors), name, process_set, together=True)
 
 
 def grouped_allgather_async(

@@ -94,7 +94,12 @@ def test_groups_gather_each_member() -> None:
         torch.cat([of_rank(rank, (ROWS[rank], 2), torch.float32, "g0") for rank in range(hvd.size())]),
         torch.cat(of_all((3,), torch.int8, "g1")),
     ]
-    for results in (hvd.grouped_allgather(own, name="group"), hvd.synchronize(hvd.grouped_allgather_async(own))):
+    own[0].requires_grad_()
+    for results in (
+        hvd.grouped_allgather(own, name="group"),
+        hvd.grouped_allgather(one for one in own),  # type: ignore[arg-type]
+        hvd.synchronize(hvd.grouped_allgather_async(own)),
+    ):
         for result, wanted in zip(results, expected, strict=True):
             assert_same(result, wanted)
 
