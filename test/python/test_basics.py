@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import doctest
 import os
 import subprocess
@@ -101,6 +102,27 @@ def test_init_refuses_communicators_and_bad_ranks(fake_uninitialized: Any) -> No
     with pytest.warns(UserWarning, match="sub-communicators are not built yet"):
         hvd.init(comm=[1, 2])
     hvd.shutdown()
+
+
+def test_all_modules_hear_of_a_session_also_when_one_of_them_fails(fake_uninitialized: Any) -> None:
+    hvd, basics = fake_uninitialized.hvd, fake_uninitialized.hvd.mpi_ops._basics
+    heard: list[str] = []
+
+    def fail(*_: bool) -> None:
+        raise OSError("the first one's")
+
+    basics._add_hooks(fail, fail)
+    basics._add_hooks(lambda started: heard.append(f"init {started}"), lambda: heard.append("shutdown"))
+    with pytest.raises(OSError, match="the first"):
+        hvd.init()
+    assert heard == ["init True"]
+    assert basics._init_pid == os.getpid()
+    assert hvd.global_process_set.size() == 1
+    with pytest.raises(OSError, match="the first"):
+        basics._shutdown_at_exit()
+    atexit.unregister(basics._shutdown_at_exit)
+    assert heard == ["init True", "shutdown"]
+    assert not hvd.is_initialized()
 
 
 def test_init_takes_process_sets_or_dynamic(fake_uninitialized: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -70,26 +71,24 @@ class HorovodBasics:
         core.init(process_sets=[process_set.ranks or [] for process_set in sets])
         if started:
             self._init_pid = os.getpid()
-        for hook in self._on_init:
-            hook(started)
+        _setup(self)
+        uncaught.install()
+        atexit.unregister(self._shutdown_at_exit)
+        atexit.register(self._shutdown_at_exit)
+        _call_all(functools.partial(hook, started) for hook in self._on_init)
         if ranks and sorted(ranks) != list(range(core.size())):
             warnings.warn(
                 f"horovod init(comm={list(ranks)}): sub-communicators are not built yet; "
                 f"all {core.size()} ranks that the launcher started take part",
                 stacklevel=2,
             )
-        _setup(self)
-        uncaught.install()
-        atexit.unregister(self._shutdown_at_exit)
-        atexit.register(self._shutdown_at_exit)
         _init_process_sets(sets)
 
     def shutdown(self) -> None:
         """Ends the session on all ranks. May be called at any time and more than once; init() may follow."""
         core.shutdown()
         _forget_process_sets()
-        for hook in self._on_shutdown:
-            hook()
+        _call_all(self._on_shutdown)
 
     def _shutdown_at_exit(self) -> None:
         # A forked child that ends by sys.exit runs the parent's exit functions; the session is not its to end.
@@ -226,6 +225,18 @@ class HorovodBasics:
         if process_set_id not in sets:
             raise ValueError(f"process set {process_set_id} does not exist; registered ids are {sorted(sets)}")
         return sets[process_set_id]
+
+
+def _call_all(hooks: Iterable[Callable[[], None]]) -> None:
+    """Calls each, also after one that fails; then raises the first error."""
+    error: BaseException | None = None
+    for hook in hooks:
+        try:
+            hook()
+        except BaseException as raised:
+            error = error or raised
+    if error is not None:
+        raise error
 
 
 def _ranks_of_comm(comm: Any) -> Sequence[int]:
