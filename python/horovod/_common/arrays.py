@@ -6,7 +6,8 @@ arrays until it has ended, also when the wait for it is interrupted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,6 +90,19 @@ def _wait_for(started: Sequence[Handle]) -> None:
         raise error
 
 
+def _run(submissions: Iterable[Sequence[Handle]]) -> None:
+    """Submits one after another and waits for all, as the other ranks do, also when a later one is refused."""
+    started: list[Handle] = []
+    try:
+        for handles in submissions:
+            started += handles
+    except Exception:
+        with contextlib.suppress(Exception):  # the refusal came first
+            _wait_for(started)
+        raise
+    _wait_for(started)
+
+
 class Exported:
     """What the core allocated, in the form that numpy.from_dlpack() takes."""
 
@@ -132,32 +146,34 @@ class ArrayCollectives:
     ) -> None:
         """Reduces contiguous arrays in place, each matched by its own name. Waits for all; raises the first error."""
         codes = [_reducible(array, op, "allreduce") for array in arrays]
-        started = []
-        for array, name, code in zip(arrays, names, codes, strict=True):
-            started.append(self._start(_ALLREDUCE, name, (op, prescale, postscale, members), array, code))
-        _wait_for(started)
+        _run(
+            [self._start(_ALLREDUCE, name, (op, prescale, postscale, members), array, code)]
+            for array, name, code in zip(arrays, names, codes, strict=True)
+        )
 
     def grouped_allreduce_(
         self, groups: Mapping[str, Sequence[Array]], op: int, prescale: float, postscale: float, members: int
     ) -> None:
         """The same for groups of arrays, by name: one is reduced only when all of it is ready on all ranks."""
-        started = []
-        for name, arrays in groups.items():
-            call = Call(core.OP_ALLREDUCE, "grouped_allreduce").under(f"grouped_allreduce.{name}")
-            tensors = [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
-            started += core.enqueue_group(call, tensors, (op, prescale, postscale, members), list(arrays))
-        _wait_for(started)
+        tensors = {
+            name: [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
+            for name, arrays in groups.items()
+        }
+        call, how = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, members)
+        _run(
+            core.enqueue_group(call.under(f"grouped_allreduce.{name}"), tensors[name], how, list(arrays))
+            for name, arrays in groups.items()
+        )
 
     def broadcast_(
         self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, members: int = 0
     ) -> None:
         """Overwrites contiguous arrays of any type with those of global rank `root_rank`."""
-        started = []
-        for array, name in zip(arrays, names, strict=True):
-            sent, code = _movable(array)
-            call = Call(core.OP_BROADCAST, "broadcast", root_rank)
-            started.append(self._start(call, name, _moving(members), sent, code))
-        _wait_for(started)
+        call = Call(core.OP_BROADCAST, "broadcast", root_rank)
+        _run(
+            [self._start(call, name, _moving(members), *_movable(array))]
+            for array, name in zip(arrays, names, strict=True)
+        )
 
     def allgather(self, array: Array, name: str | None, members: int = 0) -> Array:
         """The rows of all ranks, in rank order; the number of rows may differ between ranks, nothing else."""

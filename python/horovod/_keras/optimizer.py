@@ -6,6 +6,7 @@ as Horovod always had it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -143,6 +144,8 @@ def _mixin_for(base: type, backend: Backend) -> type:
 
 def _distributed_class(base: type, options: Options, backend: Backend) -> type:
     reduce_before_scaling(base)
+    if options.compression is None:
+        options = dataclasses.replace(options, compression=backend.Compression.none)
     attributes = {"__module__": "horovod._keras", "_hvd_options": options, "_hvd_backend": backend}
     made = type(base.__name__, (_mixin_for(base, backend), base), attributes)
     private.save_as(made, base)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import horovod.keras as hvd
+from horovod._common.arrays import ArrayCollectives
 from horovod._keras import private
 from keras_world import ROWS, assert_usable, fit, make_model, my_rows
 
@@ -48,6 +49,33 @@ def test_metrics_may_be_numbers_and_arrays_or_none_at_all() -> None:
     assert type(logs["a"]) is float
     callback.on_epoch_end(1, None)
     callback.on_epoch_end(2, {})
+
+
+def test_no_compression_may_be_said_with_none() -> None:
+    model = make_model(hvd.DistributedOptimizer(optimizers.SGD(0.05), compression=None))
+    fit(model, my_rows(), ROWS)
+    assert_usable()
+
+
+@pytest.mark.usefixtures("on_jax", "several_ranks")
+def test_a_refusal_leaves_no_array_behind_that_is_still_written() -> None:
+    collectives, size = ArrayCollectives("test"), hvd.size()
+    first, second = np.ones(3, np.float32), np.ones(3, np.float32)
+    groups = {"a": [np.ones(2, np.float32)], "b": [np.ones(2, np.uint16)]}
+    if hvd.rank() > 0:
+        collectives.allreduce_([first], ["refused"], hvd.Sum)
+        collectives.broadcast_([second], ["refused"], 1)
+    else:
+        with pytest.raises(ValueError, match="refused"):
+            collectives.allreduce_([first, first.copy()], ["refused", "refused"], hvd.Sum)
+        with pytest.raises(ValueError, match="refused"):
+            collectives.broadcast_([second, second.copy()], ["refused", "refused"], 1)
+        with pytest.raises(ValueError, match="uint16"):  # before anything is sent
+            collectives.grouped_allreduce_(groups, hvd.Sum, 1.0, 1.0, 0)
+    assert first.tolist() == [size] * 3
+    own = np.ones(2, np.float32)
+    collectives.grouped_allreduce_({"a": [own]}, hvd.Sum, 1.0, 1.0, 0)
+    assert own.tolist() == [size] * 2
 
 
 class OwnStep(keras.Sequential):  # type: ignore[misc]
