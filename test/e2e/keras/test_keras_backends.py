@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -17,7 +18,7 @@ print(sorted(set(sys.modules) - before))
 try:
     hvd.allreduce(1.0)
 except Exception as error:
-    print(error)
+    print(type(error).__name__, error)
 for i in range(3):
     hvd.init(); print(float(hvd.allreduce(2.0))); hvd.shutdown()
 """
@@ -36,8 +37,14 @@ def test_one_process_alone(backend: str, other: str) -> None:
     assert f"'horovod._keras.{backend}'" in imported
     assert "'horovod.tensorflow" not in imported
     assert f"'{other}'" not in imported
-    assert "init()" in early
+    assert early == "HorovodInternalError Horovod has not been initialized; use hvd.init()."
     assert sums == ["2.0"] * 3
+
+
+def test_a_program_without_init_ends_with_the_error() -> None:
+    job = run("import horovod.keras as hvd; hvd.allreduce(1.0)", "torch")
+    assert job.code == 1
+    assert re.search(r"HorovodInternalError: .*init\(\)", job.err.splitlines()[-1])
 
 
 def test_a_backend_that_is_not_served_is_named() -> None:

@@ -12,7 +12,8 @@ import pytest
 import horovod.keras as hvd
 from horovod._common.calls import meet
 from horovod._common.native import core
-from keras_world import BACKEND, REFUSALS, array, assert_usable
+from horovod.common.exceptions import HorovodInternalError
+from keras_world import BACKEND, REFUSAL, array, assert_usable
 
 TYPES = ["uint8", "int8", "int16", "int32", "float16", "bfloat16", "float32"]
 
@@ -69,7 +70,7 @@ def test_values_may_be_variables() -> None:
 
 
 def test_a_flag_is_not_added_up() -> None:
-    with pytest.raises(REFUSALS, match="bool"):
+    with pytest.raises(REFUSAL, match=r"bool is not (supported|in the list)"):
         hvd.allreduce(np.array([True]))
     assert_usable()
 
@@ -130,16 +131,18 @@ def test_each_rank_keeps_its_share_of_a_reduction(dtype: str) -> None:
 
 
 def test_values_without_rows_are_refused() -> None:
-    with pytest.raises(REFUSALS):
+    found_by_all = "gave a tensor without dimensions; at least one is needed"
+    why = "no rows to gather" if BACKEND == "jax" else found_by_all
+    with pytest.raises(HorovodInternalError if BACKEND == "torch" else REFUSAL, match=why):
         hvd.allgather(3.0)
-    with pytest.raises(REFUSALS, match=r"rows|[Rr]educescatter"):
+    with pytest.raises(REFUSAL, match=found_by_all if BACKEND == "tensorflow" else "no rows to scatter"):
         hvd.reducescatter(3.0)
     assert_usable()
 
 
 def test_unnamed_values_match_again_after_a_refusal_and_after_a_join() -> None:
     if hvd.rank() == 0:
-        with pytest.raises(REFUSALS, match="root rank 99"):
+        with pytest.raises(REFUSAL, match="root rank 99 is not in process set 0"):
             hvd.broadcast([1.0], 99)
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
     for _ in range(hvd.rank()):  # the others have joined on the way
