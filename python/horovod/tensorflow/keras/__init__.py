@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from horovod._common import session as _session
 from horovod._common.session import *  # noqa: F403
-from horovod._common.session import Average
+from horovod._common.session import Average, handle_average_backwards_compatibility
 from horovod._keras import private, saving
 from horovod._keras.checks import require_tensorflow_backend, tolerate_old_compile_argument
 from horovod._keras.optimizer import create_distributed_optimizer
-from horovod._keras.options import Options, reduction_of
+from horovod._keras.options import Options
 from horovod._keras.tensorflow import BACKEND
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from horovod.tensorflow.compression import Compression, Compressor
@@ -103,8 +103,9 @@ def allreduce(
     op: int | None = None,
     compression: type[Compressor] = Compression.none,
 ) -> Any:
-    """Reduces anything that tf.constant takes over all ranks."""
-    return BACKEND.allreduce(value, name, reduction_of(op, average), prescale_factor, postscale_factor, compression)
+    """Reduces anything that tf.constant takes over all ranks. `average` is the deprecated form of `op`."""
+    reduction = handle_average_backwards_compatibility(op, average)
+    return BACKEND.allreduce(value, name, reduction, prescale_factor, postscale_factor, compression)
 
 
 def load_model(

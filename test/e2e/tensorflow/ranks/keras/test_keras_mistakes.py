@@ -174,3 +174,11 @@ def test_metrics_that_only_some_ranks_have_are_named() -> None:
     validation = {"validation_data": DATA} if hvd.rank() == 0 else {}
     with pytest.raises(ValueError, match=r"val_loss.*rank 0.*give every rank"):
         model.fit(*DATA, verbose=0, callbacks=[callbacks.MetricAverageCallback()], **validation)
+
+
+def test_average_is_deprecated_for_op() -> None:
+    with pytest.warns(DeprecationWarning, match="use hvd.Average or hvd.Sum") as told:
+        assert float(hvd_keras.allreduce([1.0], average=False)[0]) == hvd.size()
+    assert __file__ in [one.filename for one in told]
+    with pytest.raises(ValueError, match="supersedes average"):
+        hvd_keras.allreduce([1.0], average=True, op=hvd.Sum)
