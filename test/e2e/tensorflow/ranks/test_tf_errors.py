@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from horovod import _core
 from tf_world import MODES, assert_usable, in_graph
 
 pytestmark = pytest.mark.usefixtures("several_ranks")
@@ -69,17 +72,27 @@ def test_a_rank_that_was_mistaken_tries_again(mode: Any) -> None:
 
 
 def test_a_name_that_is_pending_is_an_invalid_argument() -> None:
-    """Two nodes of one leaf name, with the scope ignored."""
+    """Two nodes of one leaf name, with the scope ignored. The others submit theirs when the second has been refused."""
 
-    def run() -> Any:
-        made = []
-        for scope in ("a", "b"):
+    def under(scope: str) -> Any:
+        def run() -> Any:
             with tf.name_scope(scope):
-                made.append(hvd.allreduce(tf.ones([2]), name="same", ignore_name_scope=True))
-        return made
+                return hvd.allreduce(tf.ones([2]), name="same", ignore_name_scope=True, op=hvd.Sum)
 
-    with pytest.raises(tf.errors.OpError):
-        tf.function(run)()
+        return tf.function(run)
+
+    with ThreadPoolExecutor(1) as thread:
+        first = thread.submit(under("a")) if hvd.rank() == 0 else None
+        if first is not None:
+            deadline = time.monotonic() + 30
+            while not _core.pending_operations():
+                assert time.monotonic() < deadline, "the first is not submitted"
+                time.sleep(0.01)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="pending"):
+                under("b")()
+        hvd.allreduce(tf.ones([1]), name="refused")
+        result = under("a")() if first is None else first.result(30)
+    assert result.numpy().tolist() == [hvd.size()] * 2
 
 
 def test_reducescatter_checks() -> None:
