@@ -9,6 +9,12 @@ namespace {
 
 constexpr std::size_t kMaxLaterFailures = 8;  // that the summary names
 
+// By a signal that a rank does not die of because others failed.
+bool is_killed(const JobFailure& failure) {
+  const int signal = failure.exit_code - 128;
+  return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
+}
+
 std::string line_of(const JobFailure& failure) { return "rank " + std::to_string(failure.rank) + " " + failure.what; }
 
 }  // namespace
@@ -26,7 +32,11 @@ void Failures::add(JobFailure failure) {
     // It was blamed before it had exited; now there is a real code.
     first_->exit_code = failure.exit_code;
     first_->what = std::move(failure.what);
-  } else if (leaving_ == failure.rank) {
+    return;
+  }
+  // Those that its end made fail may be heard of before it, when it is on another host.
+  const bool was_killed_before = is_killed(failure) && !is_killed(*first_) && first_->rank >= 0 && failing_ != first_->rank;
+  if (leaving_ == failure.rank || was_killed_before) {
     later_.insert(later_.begin(), line_of(*first_));
     first_ = std::move(failure);
   } else if (later_.size() < kMaxLaterFailures) {

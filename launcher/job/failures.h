@@ -28,7 +28,8 @@ class Failures {
 
   // Requires: there is no first one yet.
   void set_first(JobFailure failure) { first_ = std::move(failure); }
-  // A rank's exit with an error after the first failure, and not because of us.
+  // A rank's exit with an error after the first failure, and not because of us. One that was killed was the first after
+  // all, unless the first said that it goes down by its own fault.
   void add(JobFailure failure);
 
   // The first rank that announced its failure, while nothing has failed.
