@@ -6,7 +6,7 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow test-matrix setup-demo setup-test install wheel bench lint tidy coverage fuzz clean
+.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow test-matrix setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
@@ -16,7 +16,8 @@ help:
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
-	@echo "make lint        mypy, ruff, architecture    make install     build and install into .venv"
+	@echo "make lint        types, style, includes      make install     build and install into .venv"
+	@echo "make format      clang-format over all C++"
 	@echo "make tidy        clang-tidy, a long build    make coverage    lines that the C++ tests run, per folder"
 
 demo: setup-demo $(INSTALLED)
@@ -45,6 +46,9 @@ test-matrix: wheel
 
 lint: setup-test
 	$(VENV)/python scripts/suites.py lint
+
+format: setup-test
+	git ls-files -z '*.h' '*.cc' '*.inc' | xargs -0 $(VENV)/clang-format -i
 
 bench: setup-test $(INSTALLED)
 	cmake --preset release >/dev/null && cmake --build --preset release

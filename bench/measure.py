@@ -31,7 +31,8 @@ class Programs:
     python: Path
 
     @staticmethod
-    def find(build: Path) -> Programs:
+    def find(build: Path, needs_cpp: bool) -> Programs:
+        """`needs_cpp`: whether a part runs that bench/cpp is built for."""
         found = Programs(
             build / "bench/cpp/allreduce_bench",
             build / "bench/cpp/calibrate",
@@ -39,7 +40,7 @@ class Programs:
             Path(sys.executable),
         )
         for path in (found.allreduce_bench, found.calibrate, found.horovodrun):
-            if not path.exists():
+            if not path.exists() and (path == found.horovodrun or needs_cpp):
                 raise BenchError(f"{path} is missing; run `make bench`, which builds and installs what is needed")
         return found
 

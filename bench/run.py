@@ -111,7 +111,7 @@ def main() -> int:
     options = arguments()
     parts = options.only or PARTS
     try:
-        programs = measure.Programs.find(options.build)
+        programs = measure.Programs.find(options.build, needs_cpp=bool({"calibration", "cpp"} & set(parts)))
         rounds = [one_round(programs, parts, options) for _ in range(options.rounds)]
     except measure.BenchError as error:
         print(f"bench: {error}", file=sys.stderr)

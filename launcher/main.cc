@@ -1,5 +1,5 @@
-// horovodrun: the composition root. The same binary is the launcher, the agent that it starts on each host, and the first
-// step of every rank.
+// horovodrun: the composition root. The same binary is the launcher, the agent that it starts on each host, and the
+// first step of every rank.
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -20,8 +20,8 @@
 #include "launcher/process/own_process.h"
 #include "runtime/config/env_reader.h"
 
-// The static libstdc++ brings along std::random_device, which nothing here uses and which needs glibc's arc4random. That came
-// with 2.36: without a definition of our own the program would not start on Ubuntu 22.04.
+// The static libstdc++ brings along std::random_device, which nothing here uses and which needs glibc's arc4random.
+// That came with 2.36: without a definition of our own the program would not start on Ubuntu 22.04.
 extern "C" std::uint32_t arc4random() noexcept {
   std::uint32_t value = 0;
   while (::getrandom(&value, sizeof(value), 0) != sizeof(value)) {
@@ -42,7 +42,8 @@ int launcher_main(int argc, char** argv) {
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
-  if (!plan.is_ok()) return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});
+  if (!plan.is_ok())
+    return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});
   if (plan.value().config.dry_run) return print({.text = dry_run_text(plan.value()), .code = 0, .to_stderr = false});
   return run_job(std::move(plan).value());
 }

@@ -106,11 +106,13 @@ def launcher(preset: str, *kinds: str) -> Suite:
     return replace(made, env=(("HVD_HOROVODRUN", str(ROOT / "build" / preset / "launcher" / "horovodrun")),))
 
 
+CHECK_FORMAT = f"git ls-files -z '*.h' '*.cc' '*.inc' | xargs -0 {BIN / 'clang-format'} --dry-run --Werror"
 LINT = Suite(
     "lint",
     (
         (str(BIN / "mypy"), "--config-file", "pyproject.toml"),
         (str(BIN / "ruff"), "check", "python", "examples", "scripts", "test", "bench"),
+        ("bash", "-c", CHECK_FORMAT),
         (str(BIN / "python"), "test/arch/includes_test.py"),
     ),
     count_steps,

@@ -1,8 +1,8 @@
 // allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--pin]
 // Times float32 sum allreduces of several contenders, interleaved call by call in the same processes, so that whatever
-// disturbs the machine disturbs all of them. Prints one JSON object a line: {"size":..,"arm":..,"p50_us":..,"min_us":..}.
-// A sample is the slowest rank's time from a common barrier to its return. Every rank rewrites its buffer before every
-// call, and every element is verified once per size.
+// disturbs the machine disturbs all of them. Prints one JSON object a line:
+// {"size":..,"arm":..,"p50_us":..,"min_us":..}. A sample is the slowest rank's time from a common barrier to its
+// return. Every rank rewrites its buffer before every call, and every element is verified once per size.
 
 #include <sched.h>
 
@@ -125,7 +125,8 @@ class Runner {
     for (std::size_t i = 0; i < data.size(); ++i) {
       const int expected = options_.np * (options_.np + 1) / 2 + options_.np * static_cast<int>(i % 64);
       if (data[i] == static_cast<float>(expected)) continue;
-      std::fprintf(stderr, "allreduce_bench: element %zu is %g, expected %d\n", i, static_cast<double>(data[i]), expected);
+      std::fprintf(stderr, "allreduce_bench: element %zu is %g, expected %d\n", i, static_cast<double>(data[i]),
+                   expected);
       std::_Exit(1);
     }
   }
@@ -135,10 +136,11 @@ class Runner {
       std::sort(samples[a].begin(), samples[a].end());
       const double p50 = samples[a][samples[a].size() / 2];
       const double moved = 2.0 * (options_.np - 1) / options_.np * static_cast<double>(size);
-      std::printf("{\"size\": %lld, \"arm\": \"%s\", \"np\": %d, \"samples\": %zu, \"p50_us\": %.2f, \"min_us\": %.2f, "
-                  "\"busbw_gbs\": %.4f}\n",
-                  static_cast<long long>(size), options_.arms[a].c_str(), options_.np, samples[a].size(), p50,
-                  samples[a].front(), moved / p50 / 1000);
+      std::printf(
+          "{\"size\": %lld, \"arm\": \"%s\", \"np\": %d, \"samples\": %zu, \"p50_us\": %.2f, \"min_us\": %.2f, "
+          "\"busbw_gbs\": %.4f}\n",
+          static_cast<long long>(size), options_.arms[a].c_str(), options_.np, samples[a].size(), p50,
+          samples[a].front(), moved / p50 / 1000);
     }
     std::fflush(stdout);
   }

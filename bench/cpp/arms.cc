@@ -8,9 +8,9 @@
 #include <gloo/context.h>
 #include <gloo/math.h>
 
+#include "bench/cpp/stock_tcp.h"
 #include "bench/cpp/tcp_ring.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
-#include "bench/cpp/stock_tcp.h"
 #include "runtime/transport/fabric.h"
 
 namespace hvd::bench {

@@ -49,10 +49,11 @@ class Calibration {
     const double small = ping_pong();
     const double flag = flag_ping_pong();
     if (rank_ != 0) return;
-    std::printf("{\"mib\": %.0f, \"scale_gbs\": %.2f, \"copy_gbs\": %.2f, \"tcp_gbs\": %.3f, \"tcp_us\": %.2f, "
-                "\"flag_us\": %.3f, \"isa\": \"%s\"}\n",
-                bytes / 1048576, kRanks * bytes / scale / 1e9, kRanks * bytes / copy / 1e9, bytes / stream / 1e9,
-                small * 1e6, flag * 1e6, kernels::isa_name());
+    std::printf(
+        "{\"mib\": %.0f, \"scale_gbs\": %.2f, \"copy_gbs\": %.2f, \"tcp_gbs\": %.3f, \"tcp_us\": %.2f, "
+        "\"flag_us\": %.3f, \"isa\": \"%s\"}\n",
+        bytes / 1048576, kRanks * bytes / scale / 1e9, kRanks * bytes / copy / 1e9, bytes / stream / 1e9, small * 1e6,
+        flag * 1e6, kernels::isa_name());
   }
 
  private:
@@ -74,7 +75,8 @@ class Calibration {
     std::uint8_t block[4] = {};
     return slowest([&] {
              for (int i = 0; i < 100; ++i) ring_.exchange(block, 4, 4);
-           }) / 100;
+           }) /
+           100;
   }
 
   double flag_ping_pong() {
@@ -93,7 +95,8 @@ class Calibration {
                  }
                }
              }
-           }) / (2 * kTurns);
+           }) /
+           (2 * kTurns);
   }
 
   int rank_;

@@ -1,5 +1,6 @@
-// Negotiation at scale, in one process: the root and every relay of a job's control tree are real, the leaves are written
-// reports. Prints processor time and bytes, which a busy machine does not change much. negotiation_bench [ranks [tensors]]
+// Negotiation at scale, in one process: the root and every relay of a job's control tree are real, the leaves are
+// written reports. Prints processor time and bytes, which a busy machine does not change much. negotiation_bench [ranks
+// [tensors]]
 #include <ctime>
 
 #include <cstdio>
@@ -71,8 +72,8 @@ class Job {
     while (decide(released)) {
     }
     HVD_CHECK(released == names_.size(), "not every tensor was released");
-    std::printf("%-28s %10.2f %9zu %12zu %12.2f %12zu %12zu %10.2f\n", name, root_.seconds * 1e3, root_.messages, root_.bytes,
-                relay_.seconds * 1e3, relay_.bytes, down_.bytes, cpu_seconds() - start);
+    std::printf("%-28s %10.2f %9zu %12zu %12.2f %12zu %12zu %10.2f\n", name, root_.seconds * 1e3, root_.messages,
+                root_.bytes, relay_.seconds * 1e3, relay_.bytes, down_.bytes, cpu_seconds() - start);
   }
 
   // Process sets of eight ranks each, given to init() by all ranks; only the root's side of it.
@@ -215,8 +216,8 @@ int main(int argc, char** argv) {
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 27360;
   const int tensors = argc > 2 ? std::atoi(argv[2]) : 161;
   Job job(ranks, tensors);
-  std::printf("%d ranks, %d tensors\n%-28s %10s %9s %12s %12s %12s %12s %10s\n", ranks, tensors, "round", "root ms", "messages",
-              "bytes", "rank 1 ms", "bytes", "bytes down", "all s");
+  std::printf("%d ranks, %d tensors\n%-28s %10s %9s %12s %12s %12s %12s %10s\n", ranks, tensors, "round", "root ms",
+              "messages", "bytes", "rank 1 ms", "bytes", "bytes down", "all s");
   job.round("first");
   job.round("cached");
   job.round("cached again");

@@ -55,8 +55,8 @@ class StoreAdapter final : public gloo::rendezvous::Store {
   Millis timeout_;
 };
 
-// Descriptor and the name of what is behind it ("socket:[4711]"): meanwhile another thread may close a descriptor and its
-// number stand for something new.
+// Descriptor and the name of what is behind it ("socket:[4711]"): meanwhile another thread may close a descriptor and
+// its number stand for something new.
 using OpenFile = std::pair<int, std::string>;
 
 std::set<OpenFile> open_files() {

@@ -39,8 +39,11 @@ TcpRing::TcpRing(int rank, int size, Shared& shared) {
   check(listen(listener.get(), 1) == 0, "listen");
   check(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0, "getsockname");
   const auto key = [](int r) { return "bound/" + std::to_string(r); };
-  check(shared.put(key(rank), {reinterpret_cast<std::uint8_t*>(&address.sin_port),
-                               reinterpret_cast<std::uint8_t*>(&address.sin_port) + 2}).is_ok(), "put");
+  check(shared
+            .put(key(rank), {reinterpret_cast<std::uint8_t*>(&address.sin_port),
+                             reinterpret_cast<std::uint8_t*>(&address.sin_port) + 2})
+            .is_ok(),
+        "put");
   const Bytes port = shared.wait(key((rank + 1) % size), Deadline::after(Millis(10000))).value();
   std::memcpy(&address.sin_port, port.data(), 2);
   right_ = Fd(socket(AF_INET, SOCK_STREAM, 0));

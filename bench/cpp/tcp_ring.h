@@ -13,7 +13,8 @@ namespace hvd::bench {
 class TcpRing {
  public:
   TcpRing(int rank, int size, Shared& shared);
-  // Sends `bytes` to the right while receiving as many from the left, through `memory` of `room` bytes, again and again.
+  // Sends `bytes` to the right while receiving as many from the left, through `memory` of `room` bytes, again and
+  // again.
   void exchange(std::uint8_t* memory, std::size_t room, std::size_t bytes);
 
  private:

@@ -34,18 +34,28 @@ Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
     : loop_(loop),
       ranks_(loop, static_cast<RankEvents&>(*this)),
       sweeper_(loop, [this] { swept(); }),
-      drain_deadline_(loop.get(), [this] { ranks_.close_output(); finish_when_drained(); }),
+      drain_deadline_(loop.get(),
+                      [this] {
+                        ranks_.close_output();
+                        finish_when_drained();
+                      }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}, [this](int signal) {
-        if (signal == SIGCHLD) child_ended();
-        else lease_lost();
+        if (signal == SIGCHLD)
+          child_ended();
+        else
+          lease_lost();
       }) {
   auto output = PipeWriter::open(loop, std::move(to_launcher),
-                                 {.on_progress = [this] { apply_backpressure(); stop_when_written(); },
+                                 {.on_progress =
+                                      [this] {
+                                        apply_backpressure();
+                                        stop_when_written();
+                                      },
                                   .on_error = [this](const Status&) { lease_lost(); }});
-  auto input = PipeReader::open(loop, std::move(from_launcher),
-                                {.on_data = [this](ByteSpan bytes) { received(bytes); },
-                                 .on_end = [this] { lease_lost(); }},
-                                true);  // the secret comes here
+  auto input =
+      PipeReader::open(loop, std::move(from_launcher),
+                       {.on_data = [this](ByteSpan bytes) { received(bytes); }, .on_end = [this] { lease_lost(); }},
+                       true);  // the secret comes here
   if (output.is_ok() && input.is_ok()) {
     output_ = std::move(output).value();
     input_ = std::move(input).value();
@@ -103,16 +113,16 @@ Status Agent::handle(const Frame& frame) {
       return Status::ok();
     }
     default:
-      return Status::invalid_argument("an agent got a frame of type " +
-                                      std::to_string(static_cast<int>(frame.type)));
+      return Status::invalid_argument("an agent got a frame of type " + std::to_string(static_cast<int>(frame.type)));
   }
 }
 
 Status Agent::launch(LaunchMessage message) {
   if (launch_) return Status::precondition("an agent got a second launch frame");
-  HVD_ASSIGN_OR_RETURN(secret_socket_, SecretSocket::open(loop_, message.secret, [this](int rank, rendezvous::AgentNotice kind) {
-                         send(FrameType::kRankFailing, RankFailingMessage{rank, kind == rendezvous::AgentNotice::kLeaving});
-                       }));
+  HVD_ASSIGN_OR_RETURN(
+      secret_socket_, SecretSocket::open(loop_, message.secret, [this](int rank, rendezvous::AgentNotice kind) {
+        send(FrameType::kRankFailing, RankFailingMessage{rank, kind == rendezvous::AgentNotice::kLeaving});
+      }));
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
     send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +
@@ -141,9 +151,10 @@ void Agent::start_ranks(const std::string& address) {
                      std::to_string(launch_->ranks.size()) + " ranks, their share of " + std::to_string(facts_.cores) +
                      (facts_.cores == 1 ? " core" : " cores") + "; set OMP_NUM_THREADS to choose another number"});
   }
-  ranks_.start(*launch_, environment_, {.agent_socket = secret_socket_->name(),
-                                        .rendezvous_address = address,
-                                        .rendezvous_port = launch_->rendezvous_port});
+  ranks_.start(*launch_, environment_,
+               {.agent_socket = secret_socket_->name(),
+                .rendezvous_address = address,
+                .rendezvous_port = launch_->rendezvous_port});
   launch_->env.clear();  // they hold the user's tokens: not longer than needed
   environment_.variables.clear();
 }
@@ -162,7 +173,8 @@ void Agent::signal_ranks(int signal) {
 
 Status Agent::give_input(InputMessage message) {
   if (ranks_.give_input(message.rank, std::move(message.bytes))) return Status::ok();
-  return Status::invalid_argument("an agent got input for rank " + std::to_string(message.rank) + ", which is not there");
+  return Status::invalid_argument("an agent got input for rank " + std::to_string(message.rank) +
+                                  ", which is not there");
 }
 
 void Agent::send_frame(FrameType type, const Bytes& payload) {

@@ -21,7 +21,8 @@ namespace hvd::launcher {
 // passes signals on, and hands out the job secret. Its stdin is a lease: when that ends, or a signal tells the agent to
 // end, or the launcher stops reading, everything it started is ended, TERM first and KILL two seconds later.
 //
-// Owned by agent_main; loop-confined. It takes no decisions about the job: who failed and what follows is the launcher's.
+// Owned by agent_main; loop-confined. It takes no decisions about the job: who failed and what follows is the
+// launcher's.
 class Agent : private RankEvents {
  public:
   Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher);
@@ -29,7 +30,8 @@ class Agent : private RankEvents {
   int run(const std::string& cookie);
 
  private:
-  static constexpr std::size_t kHighWater = std::size_t{4} * 1024 * 1024;  // of queued frames: above it, no output is read
+  static constexpr std::size_t kHighWater =
+      std::size_t{4} * 1024 * 1024;  // of queued frames: above it, no output is read
 
   // From the launcher.
   void received(ByteSpan bytes);
@@ -88,8 +90,8 @@ class Agent : private RankEvents {
 
 inline constexpr const char* kAgentFlag = "--agent";
 
-// `horovodrun --agent <cookie>`: two processes. The first is the guard: it does nothing but wait, and if the second, the
-// agent proper, is killed, it ends what the agent's ranks had started and left to it. Returns the exit code.
+// `horovodrun --agent <cookie>`: two processes. The first is the guard: it does nothing but wait, and if the second,
+// the agent proper, is killed, it ends what the agent's ranks had started and left to it. Returns the exit code.
 int agent_main(int argc, char** argv);
 
 }  // namespace hvd::launcher

@@ -1,5 +1,5 @@
-// How an agent ends: the launcher lets it go, the lease is lost, or nothing is left to do. In each case everything that it has
-// started is ended first, and what that prints is sent before the last word, as long as somebody listens.
+// How an agent ends: the launcher lets it go, the lease is lost, or nothing is left to do. In each case everything that
+// it has started is ended first, and what that prints is sent before the last word, as long as somebody listens.
 #include "launcher/agent/agent.h"
 
 #include "launcher/agent/sweeper.h"
@@ -8,7 +8,7 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr Millis kDrainDeadline{500};   // for output that nobody writes any more, but that somebody holds open
+constexpr Millis kDrainDeadline{500};  // for output that nobody writes any more, but that somebody holds open
 
 }  // namespace
 
@@ -47,8 +47,8 @@ void Agent::child_ended() {
 }
 
 void Agent::swept() {
-  // Nobody of ours is left who could write. But somebody else may hold a rank's output open (a daemon it talked to), so what
-  // is still in the pipes is waited for only so long.
+  // Nobody of ours is left who could write. But somebody else may hold a rank's output open (a daemon it talked to), so
+  // what is still in the pipes is waited for only so long.
   swept_ = true;
   drain_deadline_.start(kDrainDeadline);
   finish_when_drained();

@@ -73,7 +73,8 @@ int guard(int agent_pid) {
 
 int agent_main(int argc, char** argv) {
   if (argc != 3 || !is_cookie(argv[2]) || !is_pipe_or_socket(0) || !is_pipe_or_socket(1)) {
-    std::fprintf(stderr, "horovodrun: --agent is how horovodrun starts itself on each host; it is not for use by hand\n");
+    std::fprintf(stderr,
+                 "horovodrun: --agent is how horovodrun starts itself on each host; it is not for use by hand\n");
     return 2;
   }
   const int guard_pid = ::getpid();

@@ -29,10 +29,14 @@ void reset_signals(std::uint64_t ignored) {
 
 }  // namespace
 
-std::vector<std::string> exec_rank_argv(int agent_pid, std::size_t descriptor_limit,
-                                        std::uint64_t ignored_signals, const std::vector<std::string>& command) {
-  std::vector<std::string> argv = {"horovodrun", kExecRankFlag, std::to_string(agent_pid),
-                                   std::to_string(descriptor_limit), std::to_string(ignored_signals), "--"};
+std::vector<std::string> exec_rank_argv(int agent_pid, std::size_t descriptor_limit, std::uint64_t ignored_signals,
+                                        const std::vector<std::string>& command) {
+  std::vector<std::string> argv = {"horovodrun",
+                                   kExecRankFlag,
+                                   std::to_string(agent_pid),
+                                   std::to_string(descriptor_limit),
+                                   std::to_string(ignored_signals),
+                                   "--"};
   argv.insert(argv.end(), command.begin(), command.end());
   return argv;
 }

@@ -22,7 +22,8 @@ std::optional<std::string> content_of(const std::string& path) {
 
 HostFacts facts_of_this_host() {
   HostFacts facts;
-  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(::if_nameindex(), &::if_freenameindex);
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> list(::if_nameindex(),
+                                                                                  &::if_freenameindex);
   for (const struct if_nameindex* one = list.get(); one != nullptr && one->if_name != nullptr; ++one) {
     facts.interfaces.emplace_back(one->if_name);
   }

@@ -14,8 +14,8 @@ namespace hvd::launcher {
 // What this host has: the names of its network interfaces, and the cores that this process may use.
 HostFacts facts_of_this_host();
 
-// The processes of all ranks of this host. Owned by the Agent, loop-confined. It starts them and passes on what it is told;
-// what happens to them goes to `events`.
+// The processes of all ranks of this host. Owned by the Agent, loop-confined. It starts them and passes on what it is
+// told; what happens to them goes to `events`.
 class HostRanks {
  public:
   HostRanks(MainLoop& loop, RankEvents& events) : loop_(loop), events_(events) {}

@@ -9,8 +9,8 @@ constexpr int kMaxMisses = 2;
 
 }  // namespace
 
-LeaseWatch::LeaseWatch(MainLoop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
-                       Callbacks callbacks, Millis interval)
+LeaseWatch::LeaseWatch(MainLoop& loop, const std::optional<std::string>& own,
+                       const std::optional<std::string>& launchers, Callbacks callbacks, Millis interval)
     : callbacks_(std::move(callbacks)), interval_(interval), timer_(loop.get(), [this] { look(); }) {
   if (!own || own == launchers) return;
   const auto link = parse_ssh_link(*own);

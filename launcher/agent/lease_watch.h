@@ -11,10 +11,10 @@
 namespace hvd::launcher {
 
 // Notices that the network between a remote agent and its launcher is gone. The lease (our stdin) does not say so: sshd
-// holds it open until TCP gives up, after a quarter of an hour or never. So every few seconds it has a sign of life sent, and
-// asks the kernel whether the launcher's host acknowledges anything. It is the host that answers: a launcher that is
-// stopped, or that does not take our output, is not gone. A kernel that does not answer now is asked again; a connection
-// that was there and twice is not there any more is gone. Owned by the Agent; loop-confined.
+// holds it open until TCP gives up, after a quarter of an hour or never. So every few seconds it has a sign of life
+// sent, and asks the kernel whether the launcher's host acknowledges anything. It is the host that answers: a launcher
+// that is stopped, or that does not take our output, is not gone. A kernel that does not answer now is asked again; a
+// connection that was there and twice is not there any more is gone. Owned by the Agent; loop-confined.
 class LeaseWatch {
  public:
   static constexpr Millis kInterval{5000};
@@ -26,7 +26,8 @@ class LeaseWatch {
     std::function<Result<LinkState>(const SshLink&)> ask = link_state;
   };
 
-  // Watches nothing when the agent was not started over ssh: without an own SSH_CONNECTION, or with that of the launcher.
+  // Watches nothing when the agent was not started over ssh: without an own SSH_CONNECTION, or with that of the
+  // launcher.
   LeaseWatch(MainLoop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
              Callbacks callbacks, Millis interval = kInterval);
 

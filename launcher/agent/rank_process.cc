@@ -29,21 +29,21 @@ void RankProcess::start(const RankCommand& command) {
   if (status.is_ok()) return;
   failed_to_start_ = true;
   close_output();
-  events_.rank_not_started(rank_, 126, "cannot start a rank with " + std::to_string(command.argv.size()) +
-                                           " arguments and " + std::to_string(command.env.size()) +
-                                           " environment variables: " + status.message());
+  events_.rank_not_started(rank_, 126,
+                           "cannot start a rank with " + std::to_string(command.argv.size()) + " arguments and " +
+                               std::to_string(command.env.size()) + " environment variables: " + status.message());
 }
 
 Status RankProcess::open_stream(Fd read_end, bool is_stderr) {
-  HVD_ASSIGN_OR_RETURN(auto reader,
-                       PipeReader::open(loop_, std::move(read_end),
-                                        {.on_data = [this, is_stderr](ByteSpan bytes) {
-                                           events_.rank_output(rank_, is_stderr, bytes);
-                                         },
-                                         .on_end = [this, is_stderr] {
-                                           events_.rank_output_end(rank_, is_stderr);
-                                           maybe_report_exit(false);
-                                         }}));
+  HVD_ASSIGN_OR_RETURN(
+      auto reader,
+      PipeReader::open(loop_, std::move(read_end),
+                       {.on_data = [this, is_stderr](ByteSpan bytes) { events_.rank_output(rank_, is_stderr, bytes); },
+                        .on_end =
+                            [this, is_stderr] {
+                              events_.rank_output_end(rank_, is_stderr);
+                              maybe_report_exit(false);
+                            }}));
   (is_stderr ? stderr_ : stdout_) = std::move(reader);
   return Status::ok();
 }
@@ -84,8 +84,7 @@ Status RankProcess::try_start(const RankCommand& command) {
   }
   ChildOptions options;
   options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
-  options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals,
-                                command.argv);
+  options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals, command.argv);
   options.env.emplace();
   for (const auto& [name, value] : command.env) options.env->push_back(name + "=" + value);
   options.cwd = command.cwd;
@@ -102,18 +101,19 @@ Status RankProcess::try_start(const RankCommand& command) {
   HVD_RETURN_IF_ERROR(open_stream(std::move(out.read_end), false));
   HVD_RETURN_IF_ERROR(open_stream(std::move(err.read_end), true));
   const std::string name = command.argv[0];
-  HVD_ASSIGN_OR_RETURN(exec_pipe_, PipeReader::open(loop_, std::move(exec.read_end),
-                                                    {.on_data = [this](ByteSpan bytes) {
-                                                       exec_error_.insert(exec_error_.end(), bytes.begin(), bytes.end());
-                                                     },
-                                                     .on_end = [this, name] {
-                                                       exec_finished();
-                                                       if (!failed_to_start_) return;
-                                                       int error = 0;
-                                                       std::memcpy(&error, exec_error_.data(), sizeof(error));
-                                                       events_.rank_not_started(rank_, error == ENOENT ? 127 : 126,
-                                                                                exec_failure(name, error));
-                                                     }}));
+  HVD_ASSIGN_OR_RETURN(
+      exec_pipe_,
+      PipeReader::open(
+          loop_, std::move(exec.read_end),
+          {.on_data = [this](ByteSpan bytes) { exec_error_.insert(exec_error_.end(), bytes.begin(), bytes.end()); },
+           .on_end =
+               [this, name] {
+                 exec_finished();
+                 if (!failed_to_start_) return;
+                 int error = 0;
+                 std::memcpy(&error, exec_error_.data(), sizeof(error));
+                 events_.rank_not_started(rank_, error == ENOENT ? 127 : 126, exec_failure(name, error));
+               }}));
   return Status::ok();
 }
 
@@ -152,9 +152,7 @@ void RankProcess::resume_output() {
   if (stderr_) stderr_->resume();
 }
 
-bool RankProcess::output_ended() const {
-  return (!stdout_ || stdout_->ended()) && (!stderr_ || stderr_->ended());
-}
+bool RankProcess::output_ended() const { return (!stdout_ || stdout_->ended()) && (!stderr_ || stderr_->ended()); }
 
 void RankProcess::close_output() {
   if (stdout_) stdout_->close();

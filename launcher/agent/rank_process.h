@@ -12,8 +12,8 @@
 
 namespace hvd::launcher {
 
-// What happens to a rank, in order: started or not started; output; exited. The end of a stream may come after the exit,
-// when a process that the rank left behind still holds it.
+// What happens to a rank, in order: started or not started; output; exited. The end of a stream may come after the
+// exit, when a process that the rank left behind still holds it.
 class RankEvents {
  public:
   virtual ~RankEvents() = default;
@@ -30,7 +30,7 @@ struct RankCommand {
   std::vector<std::string> argv;
   Variables env;
   std::string cwd;
-  std::size_t descriptor_limit = 0;    // of the agent, before it raised its own
+  std::size_t descriptor_limit = 0;  // of the agent, before it raised its own
   std::uint64_t ignored_signals = 0;
   bool has_input = false;  // else its stdin is /dev/null
 };

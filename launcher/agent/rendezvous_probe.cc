@@ -51,7 +51,8 @@ void RendezvousProbe::answered(const Status& status) {
   socket_.reset();
   const std::string address = addresses_[next_++];
   if (status.is_ok()) return on_done_(address);
-  failures_ += (failures_.empty() ? "" : ", ") + address + " port " + std::to_string(port_) + " (" + status.message() + ")";
+  failures_ +=
+      (failures_.empty() ? "" : ", ") + address + " port " + std::to_string(port_) + " (" + status.message() + ")";
   try_next();
 }
 

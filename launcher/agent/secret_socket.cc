@@ -54,8 +54,7 @@ class SecretSocket::Client {
       : owner_(owner), fd_(std::move(fd)), deadline_(owner.loop_.get(), [this] { owner_.forget(this); }) {}
 
   bool start() {
-    const int rc =
-        poll_.init(this, [&](uv_poll_t* raw) { return uv_poll_init(owner_.loop_.get(), raw, fd_.get()); });
+    const int rc = poll_.init(this, [&](uv_poll_t* raw) { return uv_poll_init(owner_.loop_.get(), raw, fd_.get()); });
     if (rc != 0) return false;
     deadline_.start(rendezvous::kAgentRequestDeadline);
     return uv_poll_start(poll_.get(), UV_READABLE, [](uv_poll_t* raw, int, int) {
@@ -119,9 +118,11 @@ class SecretSocket::Client {
   std::size_t received_ = 0;
 };
 
-SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name,
-                           OnNotice on_notice)
-    : loop_(loop), secret_(secret), name_(std::move(name)), on_notice_(std::move(on_notice)),
+SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, OnNotice on_notice)
+    : loop_(loop),
+      secret_(secret),
+      name_(std::move(name)),
+      on_notice_(std::move(on_notice)),
       resume_(loop.get(), [this] { watch(); }) {}
 SecretSocket::~SecretSocket() = default;
 
@@ -129,8 +130,8 @@ Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const c
                                                          OnNotice on_notice) {
   std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name(), std::move(on_notice)));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
-  const int rc = self->poll_.init(
-      self.get(), [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });
+  const int rc = self->poll_.init(self.get(),
+                                  [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });
   if (rc != 0) return Status::from_errno("uv_poll_init", -rc);
   self->watch();
   return self;

@@ -15,9 +15,10 @@
 
 namespace hvd::launcher {
 
-// Hands the job secret to processes of our own uid on this host, as often as they ask, and hears of ranks that go down by
-// their own fault or leave: the abstract AF_UNIX socket of docs/design/job-bootstrap.md. Owned by the Agent, loop-confined. At most kMaxClients requests are under way, each
-// with a deadline; a client of another uid is turned away before a byte is read.
+// Hands the job secret to processes of our own uid on this host, as often as they ask, and hears of ranks that go down
+// by their own fault or leave: the abstract AF_UNIX socket of docs/design/job-bootstrap.md. Owned by the Agent,
+// loop-confined. At most kMaxClients requests are under way, each with a deadline; a client of another uid is turned
+// away before a byte is read.
 class SecretSocket {
  public:
   static constexpr std::size_t kMaxClients = 64;
@@ -26,8 +27,7 @@ class SecretSocket {
 
   // Runs before the rank is answered; the number is what the rank said, unchecked.
   using OnNotice = std::function<void(int rank, rendezvous::AgentNotice kind)>;
-  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret,
-                                                    OnNotice on_notice);
+  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret, OnNotice on_notice);
   ~SecretSocket();
 
   // The value of HOROVOD_AGENT.

@@ -73,7 +73,8 @@ Request request_for(const SshLink& link) {
 }
 
 LinkState state_of(const tcp_info& info) {
-  // Without a route nothing gets as far as being unacknowledged. But a reader that has stopped is not gone: its window is full.
+  // Without a route nothing gets as far as being unacknowledged. But a reader that has stopped is not gone: its window
+  // is full.
   const bool stuck = info.tcpi_notsent_bytes > 0 && info.tcpi_snd_wnd >= std::max(info.tcpi_snd_mss, 1U);
   return {.waiting_for_ack = info.tcpi_unacked > 0 || stuck, .since_last_ack = Millis(info.tcpi_last_ack_recv)};
 }
@@ -112,7 +113,8 @@ Result<SshLink> parse_ssh_link(const std::string& text) {
   std::istringstream in(text);
   std::string client_ip, client_port, server_ip, server_port, more;
   in >> client_ip >> client_port >> server_ip >> server_port;
-  if (in.fail() || in >> more) return Status::invalid_argument("SSH_CONNECTION '" + text + "' does not have four words");
+  if (in.fail() || in >> more)
+    return Status::invalid_argument("SSH_CONNECTION '" + text + "' does not have four words");
   SshLink link;
   HVD_ASSIGN_OR_RETURN(link.local, endpoint(server_ip, server_port));
   HVD_ASSIGN_OR_RETURN(link.remote, endpoint(client_ip, client_port));
@@ -128,7 +130,8 @@ Result<LinkState> link_state(const SshLink& link) {
   const Request request = request_for(link);
   sockaddr_nl kernel = {};
   kernel.nl_family = AF_NETLINK;
-  if (::sendto(fd.get(), &request, sizeof(request), 0, reinterpret_cast<const sockaddr*>(&kernel), sizeof(kernel)) < 0) {
+  if (::sendto(fd.get(), &request, sizeof(request), 0, reinterpret_cast<const sockaddr*>(&kernel), sizeof(kernel)) <
+      0) {
     return Status::from_errno("sock_diag", errno);
   }
   char answer[4096];

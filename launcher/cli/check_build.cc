@@ -39,9 +39,12 @@ std::string check_build_text(bool verbose) {
   if (!verbose) return out;
   out += "\n";
   for (const Item& item : kItems) {
-    if (!item.available) out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
+    if (!item.available)
+      out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
   }
-  return out + "A framework must also be installed: python -c \"import horovod.torch\" or \"import horovod.tensorflow\" tells.\n";
+  return out +
+         "A framework must also be installed: python -c \"import horovod.torch\" or \"import horovod.tensorflow\" "
+         "tells.\n";
 }
 
 }  // namespace hvd::launcher

@@ -23,8 +23,9 @@ struct ForeignFlag {
   std::string_view instead;
 };
 constexpr ForeignFlag kForeignFlags[] = {
-    {"-x", "ranks get the whole environment of horovodrun: leave -x NAME out, and for -x NAME=VALUE write `NAME=VALUE "
-           "horovodrun ...`; a choice of variables is not built yet"},
+    {"-x",
+     "ranks get the whole environment of horovodrun: leave -x NAME out, and for -x NAME=VALUE write `NAME=VALUE "
+     "horovodrun ...`; a choice of variables is not built yet"},
     {"-genv", "ranks get the whole environment of horovodrun: write `NAME=VALUE horovodrun ...`"},
     {"-c", "the number of processes is -np N"},
     {"-mca", "it is for MPI, and there is none: leave it and its values out"},
@@ -78,7 +79,8 @@ const FlagSpelling& name_in_messages(const FlagSpelling& spelling) {
 }
 
 // Takes the flag's values: what is glued to it, or the words that follow from `at`.
-Result<std::vector<std::string>> take_values(const FlagWord& flag, const std::vector<std::string>& args, std::size_t& at) {
+Result<std::vector<std::string>> take_values(const FlagWord& flag, const std::vector<std::string>& args,
+                                             std::size_t& at) {
   const std::string name(flag.spelling->text);
   const int wanted = value_count(flag.spelling->row->kind);
   if (flag.value && wanted != 1) {

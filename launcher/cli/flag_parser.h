@@ -16,13 +16,14 @@ struct GivenFlag {
 
 // A command line cut in two.
 struct CutCommandLine {
-  std::vector<GivenFlag> flags;      // in the order given
-  std::vector<std::string> command;  // from the first word that is neither a flag nor its value; a leading -- is dropped
+  std::vector<GivenFlag> flags;  // in the order given
+  // From the first word that is neither a flag nor its value; a leading -- is dropped.
+  std::vector<std::string> command;
 };
 
-// Cuts the words of the command line by the flag table; `args` is without the program's name. Everything after the first
-// word of the command belongs to it. Errors: an unknown flag (names the nearest known one), a value missing or too many,
-// both sides of a toggle, two flags of an exclusive group. Pure.
+// Cuts the words of the command line by the flag table; `args` is without the program's name. Everything after the
+// first word of the command belongs to it. Errors: an unknown flag (names the nearest known one), a value missing or
+// too many, both sides of a toggle, two flags of an exclusive group. Pure.
 Result<CutCommandLine> cut_command_line(const std::vector<std::string>& args);
 
 }  // namespace hvd::launcher

@@ -16,6 +16,7 @@ using E = FlagExport;
 constexpr double kIntMax = std::numeric_limits<int>::max();
 constexpr double kYear = 31'536'000;  // seconds
 
+// clang-format off
 constexpr FlagRow kRows[] = {
     {.dest = "version", .on = "-v|--version", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "print the version and exit"},
@@ -197,6 +198,7 @@ constexpr FlagRow kRows[] = {
     {.dest = "use_jsrun", .on = "--jsrun", .kind = K::kSwitch, .section = S::kController, .help = "MPI only: ignored",
      .group = "controller", .feature = Feature::kMpi},
 };
+// clang-format on
 
 }  // namespace
 

@@ -11,14 +11,14 @@
 namespace hvd::launcher {
 
 enum class FlagKind {
-  kSwitch,   // present or not
-  kToggle,   // --x / --no-x: two spellings of one truth value
+  kSwitch,  // present or not
+  kToggle,  // --x / --no-x: two spellings of one truth value
   kInteger,
   kReal,
   kText,
-  kList,     // comma-separated, repeatable; the parts are joined in the order given
-  kPair,     // two integers
-  kChoice,   // one of `choices`, any case; the value is the choice as the table spells it
+  kList,    // comma-separated, repeatable; the parts are joined in the order given
+  kPair,    // two integers
+  kChoice,  // one of `choices`, any case; the value is the choice as the table spells it
 };
 
 // How a value becomes the text of the variable.
@@ -34,28 +34,33 @@ enum class FlagExport {
 // What a flag needs that may not be there; its use is then announced once (notices.h).
 enum class Feature { kBuilt, kAutotune, kElastic, kDiscovery, kTimeline, kHierarchical, kGpu, kMpi };
 
-enum class HelpSection { kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kController };
+// clang-format off
+enum class HelpSection {
+  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kController,
+};
+// clang-format on
 
 // One flag of `horovodrun`. The one table drives parsing, --help, the variables given to ranks and the keys of the
 // configuration file.
 struct FlagRow {
-  std::string_view dest;           // name of the value; unique
-  std::string_view on;             // spellings, joined by '|'
+  std::string_view dest;  // name of the value; unique
+  std::string_view on;    // spellings, joined by '|'
   FlagKind kind = FlagKind::kText;
   HelpSection section = HelpSection::kGeneral;
   std::string_view help;
   std::string_view metavar{};
-  std::string_view off{};          // kToggle: the opposite spellings
-  std::optional<config::Option> option{};  // whose variable the flag sets; it also gives the range, unless min and max do
-  std::string_view other_variable{};       // the same for a variable that is none of ours
+  std::string_view off{};  // kToggle: the opposite spellings
+  // Whose variable the flag sets; it also gives the range, unless min and max do.
+  std::optional<config::Option> option{};
+  std::string_view other_variable{};  // the same for a variable that is none of ours
   FlagExport export_as = FlagExport::kNone;
-  std::string_view yaml{};         // section.key
+  std::string_view yaml{};  // section.key
   bool yaml_inverted = false;
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  std::string_view choices{};      // a|b|c
-  std::string_view group{};        // rows of one group exclude each other
-  std::string_view needs{};        // exported only if the value of this dest is true or not empty
+  std::string_view choices{};  // a|b|c
+  std::string_view group{};    // rows of one group exclude each other
+  std::string_view needs{};    // exported only if the value of this dest is true or not empty
   Feature feature = Feature::kBuilt;
 };
 

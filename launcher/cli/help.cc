@@ -15,11 +15,11 @@ struct Heading {
 };
 
 constexpr Heading kHeadings[] = {
-    {HelpSection::kGeneral, "General"},        {HelpSection::kHosts, "Hosts (one of these)"},
-    {HelpSection::kSsh, "Remote hosts"},       {HelpSection::kTuning, "Performance"},
-    {HelpSection::kAutotune, "Autotuning"},    {HelpSection::kElastic, "Elastic jobs"},
-    {HelpSection::kTimeline, "Timeline"},      {HelpSection::kStall, "Stall check"},
-    {HelpSection::kLibrary, "Libraries"},      {HelpSection::kLogging, "Logging"},
+    {HelpSection::kGeneral, "General"},       {HelpSection::kHosts, "Hosts (one of these)"},
+    {HelpSection::kSsh, "Remote hosts"},      {HelpSection::kTuning, "Performance"},
+    {HelpSection::kAutotune, "Autotuning"},   {HelpSection::kElastic, "Elastic jobs"},
+    {HelpSection::kTimeline, "Timeline"},     {HelpSection::kStall, "Stall check"},
+    {HelpSection::kLibrary, "Libraries"},     {HelpSection::kLogging, "Logging"},
     {HelpSection::kController, "Controller"},
 };
 

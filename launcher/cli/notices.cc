@@ -120,7 +120,8 @@ std::string unused_nodes_notice(const config::EnvReader& env, int num_proc) {
   std::string text = "this is a " + allocation.system + " allocation of " + std::to_string(allocation.nodes) +
                      " nodes (" + allocation.how_known + "), but all " + std::to_string(num_proc) +
                      " ranks run on this one; name the nodes with -H or --hostfile";
-  if (allocation.system == "Slurm") text += ", for example -H \"$(scontrol show hostnames | sed s/$/:SLOTS/ | paste -sd,)\"";
+  if (allocation.system == "Slurm")
+    text += ", for example -H \"$(scontrol show hostnames | sed s/$/:SLOTS/ | paste -sd,)\"";
   if (allocation.system == "PBS") text += ", for example --hostfile \"$PBS_NODEFILE\"";
   return text + " (-H localhost:" + std::to_string(num_proc) + " for this node alone, without these words)";
 }

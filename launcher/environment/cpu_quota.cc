@@ -31,7 +31,8 @@ std::optional<double> limit_v1(const ReadFile& read, const std::string& group) {
 
 using Limit = std::optional<double> (*)(const ReadFile& read, const std::string& group);
 
-void narrow(std::optional<double>& least, Limit limit, const ReadFile& read, const std::string& root, std::string group) {
+void narrow(std::optional<double>& least, Limit limit, const ReadFile& read, const std::string& root,
+            std::string group) {
   if (group.find("/..") != std::string::npos) group.clear();  // outside of what we see
   for (;;) {
     if (const auto one = limit(read, root + group)) least = std::min(least.value_or(*one), *one);

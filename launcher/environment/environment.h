@@ -29,8 +29,8 @@ struct JobEnvironment {
 
   Variables all() const;
 };
-// `flag_variables`: as the command line and the configuration file have them. `interfaces`: those that the user chose for
-// all hosts, which may call theirs differently; each host takes the first that it has.
+// `flag_variables`: as the command line and the configuration file have them. `interfaces`: those that the user chose
+// for all hosts, which may call theirs differently; each host takes the first that it has.
 JobEnvironment job_environment(const config::EnvReader& launcher, const Variables& flag_variables,
                                const std::vector<std::string>& interfaces);
 
@@ -50,9 +50,9 @@ struct HostFacts {
 // The content of a file; nothing when it cannot be read.
 using ReadFile = std::function<std::optional<std::string>(const std::string& path)>;
 
-// How many processors' time this process may use by the limits of its control groups, or nothing when they set none: what
-// /proc/self/cgroup names and all groups around it, of both versions. A container may see its own group as the root, under
-// whatever name that has outside, so what is not there is passed over. Pure.
+// How many processors' time this process may use by the limits of its control groups, or nothing when they set none:
+// what /proc/self/cgroup names and all groups around it, of both versions. A container may see its own group as the
+// root, under whatever name that has outside, so what is not there is passed over. Pure.
 std::optional<double> cpu_quota(const ReadFile& read);
 
 // Of `cores`, those that the quota keeps busy: rounded down, because ranks wait for whoever is held back; at least one.
@@ -63,12 +63,12 @@ struct HostEnvironment {
   Variables variables;
   std::optional<int> threads;  // OMP_NUM_THREADS, where that is our choice
 };
-// The agent's own variables (what its host's sshd or the launcher gave it), then those of the job, which win. Unless the
-// user chose otherwise, PYTHONFAULTHANDLER is set, and OMP_NUM_THREADS shares the cores among several ranks: each would
-// start as many threads as there are cores. An error when the host has none of the job's network interfaces.
+// The agent's own variables (what its host's sshd or the launcher gave it), then those of the job, which win. Unless
+// the user chose otherwise, PYTHONFAULTHANDLER is set, and OMP_NUM_THREADS shares the cores among several ranks: each
+// would start as many threads as there are cores. An error when the host has none of the job's network interfaces.
 Result<HostEnvironment> host_environment(const config::EnvReader& agent,
-                                         std::span<const std::pair<std::string, std::string>> job, std::size_t ranks_here,
-                                         const HostFacts& facts);
+                                         std::span<const std::pair<std::string, std::string>> job,
+                                         std::size_t ranks_here, const HostFacts& facts);
 
 // HOROVOD_HOSTNAME and the six numbers of a rank's place (docs/design/job-bootstrap.md).
 Variables slot_variables(const std::string& hostname, const RankSlot& slot);

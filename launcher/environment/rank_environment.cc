@@ -12,10 +12,12 @@ namespace {
 using config::name_of;
 using config::Option;
 
-constexpr std::pair<Option, int RankSlot::*> kPlace[] = {
-    {Option::kRank, &RankSlot::rank},           {Option::kSize, &RankSlot::size},
-    {Option::kLocalRank, &RankSlot::local_rank}, {Option::kLocalSize, &RankSlot::local_size},
-    {Option::kCrossRank, &RankSlot::cross_rank}, {Option::kCrossSize, &RankSlot::cross_size}};
+constexpr std::pair<Option, int RankSlot::*> kPlace[] = {{Option::kRank, &RankSlot::rank},
+                                                         {Option::kSize, &RankSlot::size},
+                                                         {Option::kLocalRank, &RankSlot::local_rank},
+                                                         {Option::kLocalSize, &RankSlot::local_size},
+                                                         {Option::kCrossRank, &RankSlot::cross_rank},
+                                                         {Option::kCrossSize, &RankSlot::cross_size}};
 constexpr Option kOthersOfOneJob[] = {Option::kHostname, Option::kAgent, Option::kSecretFile,
                                       Option::kGlooRendezvousAddr, Option::kGlooRendezvousPort};
 constexpr const char* kThreads = "OMP_NUM_THREADS";
@@ -30,14 +32,15 @@ std::optional<int> threads_per_rank(const Variables& variables, std::size_t rank
 
 bool is_of_one_job(std::string_view name) {
   return name.starts_with("_HOROVOD_SECRET_KEY") ||
-         std::any_of(std::begin(kPlace), std::end(kPlace), [&](const auto& one) { return name_of(one.first) == name; }) ||
+         std::any_of(std::begin(kPlace), std::end(kPlace),
+                     [&](const auto& one) { return name_of(one.first) == name; }) ||
          std::any_of(std::begin(kOthersOfOneJob), std::end(kOthersOfOneJob),
                      [&](Option option) { return name_of(option) == name; });
 }
 
 Result<HostEnvironment> host_environment(const config::EnvReader& agent,
-                                         std::span<const std::pair<std::string, std::string>> job, std::size_t ranks_here,
-                                         const HostFacts& facts) {
+                                         std::span<const std::pair<std::string, std::string>> job,
+                                         std::size_t ranks_here, const HostFacts& facts) {
   HostEnvironment host;
   for (const std::string& name : agent.names()) {
     if (is_of_one_job(name)) continue;
@@ -83,9 +86,9 @@ Result<std::string> choose_interface(const std::string& chosen, const std::vecto
   }
   std::string known;
   for (const std::string& name : here) known += (known.empty() ? "" : ", ") + name;
-  return Status::invalid_argument("it has none of the network interfaces '" + chosen +
-                                  "' (--network-interfaces or " + std::string(name_of(Option::kGlooIface)) +
-                                  "); it has " + (known.empty() ? "none" : known));
+  return Status::invalid_argument("it has none of the network interfaces '" + chosen + "' (--network-interfaces or " +
+                                  std::string(name_of(Option::kGlooIface)) + "); it has " +
+                                  (known.empty() ? "none" : known));
 }
 
 }  // namespace hvd::launcher

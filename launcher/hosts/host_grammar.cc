@@ -63,8 +63,9 @@ Result<std::string> take_host(std::string_view& text) {
     const std::string_view name = text.substr(0, text.find(':'));
     text.remove_prefix(name.size());
     if (!is_name(name)) {
-      return Status::invalid_argument(quoted(name) + " is not a host name: labels of letters, digits, '-' and '_', "
-                                                     "joined by dots, that begin and end with a letter or digit");
+      return Status::invalid_argument(quoted(name) +
+                                      " is not a host name: labels of letters, digits, '-' and '_', "
+                                      "joined by dots, that begin and end with a letter or digit");
     }
     if (is_bad_ipv4(name)) return Status::invalid_argument(quoted(name) + " is not an IPv4 address");
     return std::string(name);
@@ -111,8 +112,9 @@ Result<PlaceText> parse_place(std::string_view text) {
   if (const std::size_t at = text.find('@'); at != std::string_view::npos) {
     const std::string_view user = text.substr(0, at);
     if (!is_user(user)) {
-      return Status::invalid_argument(quoted(user) + " is not a user name: letters, digits, '.', '-' and '_', not "
-                                                     "beginning with '-' or '.'");
+      return Status::invalid_argument(quoted(user) +
+                                      " is not a user name: letters, digits, '.', '-' and '_', not "
+                                      "beginning with '-' or '.'");
     }
     place.host.user = user;
     text.remove_prefix(at + 1);

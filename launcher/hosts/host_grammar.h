@@ -15,7 +15,7 @@ namespace hvd::launcher {
 
 // What follows a place: `:a` or `:a:b` of an entry, not interpreted yet.
 struct PlaceText {
-  HostSpec host;  // name and user; port and slots are still 0
+  HostSpec host;                   // name and user; port and slots are still 0
   std::string_view first_number;   // "" when absent
   std::string_view second_number;  // "" when absent
 };

@@ -95,7 +95,7 @@ Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {
     const Status error = Status::from_errno(what, errno);
     return Status::invalid_argument(error.message());
   }
-  struct stat info {};
+  struct stat info{};
   if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode)) {
     return Status::invalid_argument(what + ": is a directory");
   }

@@ -37,9 +37,9 @@ Status AgentLink::start() {
   HVD_ASSIGN_OR_RETURN(output_, PipeReader::open(loop_, std::move(out.read_end),
                                                  {.on_data = [this](ByteSpan bytes) { received(bytes); },
                                                   .on_end = [this] { maybe_lost(false); }}));
-  HVD_ASSIGN_OR_RETURN(errors_, PipeReader::open(loop_, std::move(err.read_end),
-                                                 {.on_data = [this](ByteSpan bytes) { stderr_tail_.add(bytes); },
-                                                  .on_end = [] {}}));
+  HVD_ASSIGN_OR_RETURN(
+      errors_, PipeReader::open(loop_, std::move(err.read_end),
+                                {.on_data = [this](ByteSpan bytes) { stderr_tail_.add(bytes); }, .on_end = [] {}}));
   return Status::ok();
 }
 
@@ -84,7 +84,10 @@ void AgentLink::lose(const std::string& reason, bool retry_may_help) {
 }
 
 SshFailure AgentLink::ssh_failure() const {
-  return {.host = options_.host, .program = options_.argv[0], .agent_path = options_.agent_path, .status = *status_,
+  return {.host = options_.host,
+          .program = options_.argv[0],
+          .agent_path = options_.agent_path,
+          .status = *status_,
           .stderr_lines = stderr_tail_.last_lines(kQuotedLines)};
 }
 

@@ -35,7 +35,8 @@ void Failures::add(JobFailure failure) {
     return;
   }
   // Those that its end made fail may be heard of before it, when it is on another host.
-  const bool was_killed_before = is_killed(failure) && !is_killed(*first_) && first_->rank >= 0 && failing_ != first_->rank;
+  const bool was_killed_before =
+      is_killed(failure) && !is_killed(*first_) && first_->rank >= 0 && failing_ != first_->rank;
   if (leaving_ == failure.rank || was_killed_before) {
     later_.insert(later_.begin(), line_of(*first_));
     first_ = std::move(failure);
@@ -59,8 +60,9 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
   }
   // Nobody has been signalled by us before the first failure.
   if (first.exit_code == 128 + SIGKILL) {
-    text += " (when memory runs out, the kernel kills with SIGKILL: see `dmesg` there, and the memory limit of the "
-            "container or batch job)";
+    text +=
+        " (when memory runs out, the kernel kills with SIGKILL: see `dmesg` there, and the memory limit of the "
+        "container or batch job)";
   }
   if (last_stderr_lines.empty()) {
     text += "; it wrote nothing to stderr";

@@ -15,15 +15,16 @@ struct JobFailure {
   std::string what;  // "exited with code 3"
 };
 
-// Which failure of a job was the first: it decides the exit code, and it is what the user wants to read about. Exits alone
-// do not tell, since a rank whose peer is gone may exit before that peer does. So ranks also say when they go down by their
-// own fault, or leave. Owned by StaticJob; pure.
+// Which failure of a job was the first: it decides the exit code, and it is what the user wants to read about. Exits
+// alone do not tell, since a rank whose peer is gone may exit before that peer does. So ranks also say when they go
+// down by their own fault, or leave. Owned by StaticJob; pure.
 class Failures {
  public:
-  // The rank goes down by its own fault. Others that fail because of it may exit before; none of them is the first then.
+  // The rank goes down by its own fault. Others that fail because of it may exit before; none of them is the first
+  // then.
   void rank_failing(int rank);
-  // The rank has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
-  // that failed because of it may exit before.
+  // The rank has left a job that goes on. If it turns out to exit with an error, that was the first failure, though
+  // others that failed because of it may exit before.
   void rank_leaving(int rank);
 
   // Requires: there is no first one yet.
@@ -47,9 +48,9 @@ class Failures {
   std::vector<std::string> later_;
 };
 
-// What the user reads last when a rank has failed: who was first, where, its last lines on stderr, who followed, and the
-// two lines that Horovod's launcher ends with and that scripts look for. Empty when no rank failed. `are_in_sight`: these
-// lines were printed a moment ago and need no repetition. Pure.
+// What the user reads last when a rank has failed: who was first, where, its last lines on stderr, who followed, and
+// the two lines that Horovod's launcher ends with and that scripts look for. Empty when no rank failed. `are_in_sight`:
+// these lines were printed a moment ago and need no repetition. Pure.
 std::string error_summary(const Failures& failures, const std::vector<std::string>& last_stderr_lines,
                           bool are_in_sight = false);
 

@@ -49,8 +49,7 @@ std::vector<InterfaceAddress> interface_addresses() {
 
 bool is_own_address(const std::vector<InterfaceAddress>& own, std::string_view address) {
   if (address.starts_with("127.")) return true;
-  return std::any_of(own.begin(), own.end(),
-                     [&](const InterfaceAddress& one) { return one.address == address; });
+  return std::any_of(own.begin(), own.end(), [&](const InterfaceAddress& one) { return one.address == address; });
 }
 
 std::string source_address_towards(const std::string& address) {

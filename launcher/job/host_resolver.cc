@@ -53,8 +53,7 @@ void HostResolver::start() {
 }
 
 void HostResolver::look_up(std::size_t index, const std::string& name, bool by_ssh) {
-  auto lookup =
-      std::make_unique<Lookup>(Lookup{.raw = {}, .owner = this, .index = index, .by_ssh = by_ssh});
+  auto lookup = std::make_unique<Lookup>(Lookup{.raw = {}, .owner = this, .index = index, .by_ssh = by_ssh});
   lookup->raw.data = lookup.get();
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;

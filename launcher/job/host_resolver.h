@@ -22,7 +22,8 @@ class HostResolver {
   // In the order of the names.
   using OnDone = std::function<void(std::vector<ResolvedHost>)>;
 
-  HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience, OnDone on_done);
+  HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience,
+               OnDone on_done);
   ~HostResolver();
   void start();
   // This process did not run for a while, nor did what it looks up: its time begins anew.

@@ -20,13 +20,16 @@ void InputForwarder::rank_started(int rank) {
 }
 
 void InputForwarder::begin() {
-  const bool all = std::all_of(receivers_.begin(), receivers_.end(), [](const auto& one) { return one.second.started; });
+  const bool all =
+      std::all_of(receivers_.begin(), receivers_.end(), [](const auto& one) { return one.second.started; });
   if (!all || reader_) return;
   reader_.emplace(loop_, STDIN_FILENO,
                   InputReader::Callbacks{.on_data = [this](ByteSpan bytes) { received(bytes); },
-                                         .on_end = [this] {
-                                           for (const auto& [rank, receiver] : receivers_) callbacks_.send(rank, {});
-                                         }});
+                                         .on_end =
+                                             [this] {
+                                               for (const auto& [rank, receiver] : receivers_)
+                                                 callbacks_.send(rank, {});
+                                             }});
   read_more();
 }
 

@@ -12,8 +12,8 @@
 
 namespace hvd::launcher {
 
-// Carries our stdin to the ranks that get it, once all of them run. It reads no more than the slowest of them takes, give
-// or take kWindow. Owned by the JobDriver, loop-confined.
+// Carries our stdin to the ranks that get it, once all of them run. It reads no more than the slowest of them takes,
+// give or take kWindow. Owned by the JobDriver, loop-confined.
 class InputForwarder {
  public:
   static constexpr std::size_t kWindow = std::size_t{256} * 1024;  // under way to a rank

@@ -37,9 +37,7 @@ std::vector<int> watched_signals(std::uint64_t ignored) {
 }
 
 // Half of the time to start is for the agents.
-Millis lookup_patience(const LaunchConfig& config) {
-  return std::min(kMaxLookup, Millis(config.start_timeout) / 2);
-}
+Millis lookup_patience(const LaunchConfig& config) { return std::min(kMaxLookup, Millis(config.start_timeout) / 2); }
 
 }  // namespace
 
@@ -48,11 +46,14 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       plan_(std::move(plan)),
       launch_(plan_, ignored_signals),
       job_(plan_.hosts, timings_of(plan_.config), SteadyClock::now()),
-      output_(loop, {.num_proc = plan_.config.num_proc, .with_time = plan_.config.prefix_output_with_timestamp,
-                     .prompts = plan_.config.input_asked_for},
+      output_(loop,
+              {.num_proc = plan_.config.num_proc,
+               .with_time = plan_.config.prefix_output_with_timestamp,
+               .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
-      fleet_(loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
+      fleet_(
+          loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
       agent_of_rank_(static_cast<std::size_t>(plan_.config.num_proc), -1),
       input_forwarder_(loop, launch_.input_ranks(),
                        {.send = [this](int rank, ByteSpan bytes) { send_input(rank, bytes); },
@@ -133,19 +134,15 @@ void JobDriver::apply(const JobActions& actions) {
 
 void JobDriver::apply(const JobAction& action) {
   switch (action.kind) {
-    case JobAction::Kind::kLaunch:
-      return send_launch_frames();
+    case JobAction::Kind::kLaunch: return send_launch_frames();
     case JobAction::Kind::kSignalRanks:
       return fleet_.send_all(FrameType::kSignal, encode(SignalMessage{action.signal}));
     case JobAction::Kind::kShutdownAgents:
       fleet_.stop_connecting();
       return fleet_.send_all(FrameType::kShutdown, encode(ShutdownMessage{action.at_once}));
-    case JobAction::Kind::kDropAgents:
-      return fleet_.drop_all();
-    case JobAction::Kind::kPrint:
-      return output_.message(action.text);
-    case JobAction::Kind::kFinish:
-      return finish(action.code);
+    case JobAction::Kind::kDropAgents: return fleet_.drop_all();
+    case JobAction::Kind::kPrint: return output_.message(action.text);
+    case JobAction::Kind::kFinish: return finish(action.code);
   }
 }
 

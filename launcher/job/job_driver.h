@@ -19,8 +19,8 @@
 
 namespace hvd::launcher {
 
-// Runs one job: looks the hosts up, starts the rendezvous server and the agents, and carries events to StaticJob and its
-// actions out. Owned by main, loop-confined; the rendezvous server has a thread of its own and is only started and
+// Runs one job: looks the hosts up, starts the rendezvous server and the agents, and carries events to StaticJob and
+// its actions out. Owned by main, loop-confined; the rendezvous server has a thread of its own and is only started and
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:

@@ -27,17 +27,14 @@ Result<Message> JobDriver::of_its_rank(int agent, Result<Message> message) const
 
 Status JobDriver::handle(int agent, const Frame& frame) {
   switch (frame.type) {
-    case FrameType::kHello:
-      return handle_hello(agent, frame);
+    case FrameType::kHello: return handle_hello(agent, frame);
     case FrameType::kOutput:
-    case FrameType::kOutputEnd:
-      return handle_output(agent, frame);
+    case FrameType::kOutputEnd: return handle_output(agent, frame);
     case FrameType::kRankStarted:
     case FrameType::kRankNotStarted:
     case FrameType::kRankExited:
     case FrameType::kRankFailing:
-    case FrameType::kInputTaken:
-      return handle_rank(agent, frame);
+    case FrameType::kInputTaken: return handle_rank(agent, frame);
     case FrameType::kNotice: {
       HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
       output_.message("host " + host_name(agent) + ": " + message.text);
@@ -51,8 +48,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
       fleet_.close_lease(agent);
       apply(job_.agent_done(agent, SteadyClock::now()));
       return Status::ok();
-    default:
-      return Status::invalid_argument("its agent sent a frame that only the launcher sends");
+    default: return Status::invalid_argument("its agent sent a frame that only the launcher sends");
   }
 }
 

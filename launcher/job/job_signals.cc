@@ -44,8 +44,8 @@ void JobDriver::end_wanted(const JobActions& actions) {
 
 // The terminal's Ctrl-Z reaches us alone. The ranks, whose sessions have no terminal, would not even heed a SIGTSTP.
 void JobDriver::suspend() {
-  // The clock goes on while nobody runs. Deadlines are for those who do, so all of them move before anything can expire, and
-  // only then the ranks go on.
+  // The clock goes on while nobody runs. Deadlines are for those who do, so all of them move before anything can
+  // expire, and only then the ranks go on.
   const TimePoint before = SteadyClock::now();
   signals_.take_default_action(SIGTSTP);
   job_.was_stopped(SteadyClock::now() - before);
@@ -55,8 +55,8 @@ void JobDriver::suspend() {
   fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGCONT}));
 }
 
-// A terminal that closes, and Ctrl-C with `| tee`, are a signal as well, which may come a moment later. That is one wish and
-// not two, and the signal says it better.
+// A terminal that closes, and Ctrl-C with `| tee`, are a signal as well, which may come a moment later. That is one
+// wish and not two, and the signal says it better.
 void JobDriver::output_broken(const Status& status) {
   output_error_ = status.message();
   broken_timer_.start(kSignalMayFollow);

@@ -29,8 +29,9 @@ Launch::Launch(const JobPlan& plan, std::uint64_t ignored_signals)
       secret_(crypto::Secret::random()) {}
 
 Status Launch::prepare(const std::vector<ResolvedHost>& hosts) {
-  HVD_ASSIGN_OR_RETURN(network_, plan_network(hosts, plan_.config.nics,
-                                              {.own = interface_addresses(), .source_towards = source_address_towards}));
+  HVD_ASSIGN_OR_RETURN(
+      network_,
+      plan_network(hosts, plan_.config.nics, {.own = interface_addresses(), .source_towards = source_address_towards}));
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
                                                            .listen_addresses = network_.listen_addresses,
                                                            .num_proc = plan_.config.num_proc}));
@@ -63,16 +64,17 @@ Bytes Launch::frame(int agent) const {
   for (const RankSlot& slot : host.ranks) {
     if (std::ranges::count(input_ranks_, slot.rank) > 0) with_input.push_back(slot.rank);
   }
-  return encode(LaunchMessage{.secret = secret_,
-                              .hostname = host.host.name,
-                              .cwd = plan_.cwd,
-                              .env = {variables.begin(), variables.end()},
-                              .command = plan_.config.command,
-                              .ranks = host.ranks,
-                              .rendezvous_port = server_->port(),
-                              .rendezvous_addresses = network_.agents[static_cast<std::size_t>(agent)].rendezvous_addresses,
-                              .ignored_signals = ignored_signals_,
-                              .input_ranks = std::move(with_input)});
+  return encode(
+      LaunchMessage{.secret = secret_,
+                    .hostname = host.host.name,
+                    .cwd = plan_.cwd,
+                    .env = {variables.begin(), variables.end()},
+                    .command = plan_.config.command,
+                    .ranks = host.ranks,
+                    .rendezvous_port = server_->port(),
+                    .rendezvous_addresses = network_.agents[static_cast<std::size_t>(agent)].rendezvous_addresses,
+                    .ignored_signals = ignored_signals_,
+                    .input_ranks = std::move(with_input)});
 }
 
 std::vector<std::string> Launch::description() const {

@@ -15,9 +15,9 @@
 
 namespace hvd::launcher {
 
-// How the agents of a job are started and what each is told: the plan, the job's secret, and what turns out once the hosts
-// have been looked up. Owned by the JobDriver, loop-confined; the rendezvous server, which it starts, has a thread of its
-// own.
+// How the agents of a job are started and what each is told: the plan, the job's secret, and what turns out once the
+// hosts have been looked up. Owned by the JobDriver, loop-confined; the rendezvous server, which it starts, has a
+// thread of its own.
 class Launch {
  public:
   // `plan` outlives this. `ignored_signals`: from the start, see there.

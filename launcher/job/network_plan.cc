@@ -56,15 +56,14 @@ std::vector<std::string> sources_for(const ResolvedHost& host, const NetworkView
 }
 
 bool is_local(const ResolvedHost& host, const NetworkView& network) {
-  return !host.by_ssh && std::any_of(host.addresses.begin(), host.addresses.end(), [&](const std::string& address) {
-    return is_own_address(network.own, address);
-  });
+  return !host.by_ssh && std::any_of(host.addresses.begin(), host.addresses.end(),
+                                     [&](const std::string& address) { return is_own_address(network.own, address); });
 }
 
 }  // namespace
 
-Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved,
-                               const std::vector<std::string>& nics, const NetworkView& network) {
+Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved, const std::vector<std::string>& nics,
+                                 const NetworkView& network) {
   HVD_ASSIGN_OR_RETURN(const std::vector<std::string> chosen, addresses_of(nics, network.own));
   NetworkPlan plan;
   plan.listen_addresses = chosen;

@@ -45,9 +45,9 @@ struct NetworkPlan {
 };
 
 // Decides which hosts are this machine and on which of our addresses the ranks of each meet. `resolved` has the
-// addresses of each host. With `nics` only addresses of these interfaces are used; one that this machine does not have is
-// an error. Pure.
-Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved,
-                               const std::vector<std::string>& nics, const NetworkView& network);
+// addresses of each host. With `nics` only addresses of these interfaces are used; one that this machine does not have
+// is an error. Pure.
+Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved, const std::vector<std::string>& nics,
+                                 const NetworkView& network);
 
 }  // namespace hvd::launcher

@@ -12,8 +12,8 @@ OutputRouter::Screen OutputRouter::make_screen(MainLoop& loop, int fd, bool prom
   const auto on_loss = [this, name](const Status& status) {
     message("what the job prints to " + name + " is lost for now (" + status.message() + "); the job goes on");
   };
-  return {.console = Console(loop, fd, {.on_progress = callbacks.on_progress, .on_gone = callbacks.on_broken,
-                                        .on_loss = on_loss}),
+  return {.console = Console(
+              loop, fd, {.on_progress = callbacks.on_progress, .on_gone = callbacks.on_broken, .on_loss = on_loss}),
           .shows_prompts = prompts || ::isatty(fd) == 1};
 }
 

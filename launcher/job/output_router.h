@@ -25,16 +25,18 @@ struct OutputFile {
 };
 
 // Opens <directory>/rank.<rank>/stdout and stderr for writing, emptied; the number has as many digits as the largest.
-// New directories are for the user alone. What another user may have put there is refused: a folder or a file that is not
-// the user's own, or a link.
+// New directories are for the user alone. What another user may have put there is refused: a folder or a file that is
+// not the user's own, or a link.
 Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc);
 
 // Where the output of all ranks goes: lines with their prefix to our stdout and stderr, and the same to a file per rank
 // and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and stderr are one
-// file there is one writer, and what falls into an unfinished line begins a new one. Owned by the JobDriver, loop-confined.
+// file there is one writer, and what falls into an unfinished line begins a new one. Owned by the JobDriver,
+// loop-confined.
 class OutputRouter {
  public:
-  static constexpr std::size_t kHighWater = std::size_t{4} * 1024 * 1024;  // bytes not yet taken by our stdout or stderr
+  static constexpr std::size_t kHighWater =
+      std::size_t{4} * 1024 * 1024;        // bytes not yet taken by our stdout or stderr
   static constexpr Millis kPromptAge{50};  // an unfinished line is shown when it is between once and twice as old
 
   struct Options {
@@ -43,8 +45,8 @@ class OutputRouter {
     bool prompts = false;  // unfinished lines are shown also where stdout or stderr is no terminal
   };
   struct Callbacks {
-    std::function<void()> on_progress;       // congested() and flushed() may have changed
-    std::function<void(Status)> on_broken;   // nobody reads our stdout or stderr any more
+    std::function<void()> on_progress;      // congested() and flushed() may have changed
+    std::function<void(Status)> on_broken;  // nobody reads our stdout or stderr any more
   };
 
   OutputRouter(MainLoop& loop, const Options& options, const Callbacks& callbacks);

@@ -56,15 +56,18 @@ JobActions StaticJob::rank_exited(int rank, const ExitStatus& status, TimePoint 
 }
 
 JobFailure StaticJob::failure_of(int rank, int exit_code, std::string what) const {
-  return {.rank = rank, .host = roster_.host_of(rank), .pid = roster_.rank(rank).pid, .exit_code = exit_code,
+  return {.rank = rank,
+          .host = roster_.host_of(rank),
+          .pid = roster_.rank(rank).pid,
+          .exit_code = exit_code,
           .what = std::move(what)};
 }
 
 void StaticJob::rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out) {
   const std::optional<int> announced = failures_.announced();
   if (announced && *announced != rank && roster_.rank(*announced).state != RankState::kEnded) {
-    // This one fails because of the other, which is still on its way out: its traceback takes time to print. Ended first,
-    // so that it is not counted among those that will be terminated.
+    // This one fails because of the other, which is still on its way out: its traceback takes time to print. Ended
+    // first, so that it is not counted among those that will be terminated.
     roster_.rank(rank).state = RankState::kEnded;
     fail(failure_of(*announced, 1, "failed with an uncaught exception"), now, out);
   }

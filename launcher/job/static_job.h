@@ -40,8 +40,8 @@ struct JobAction {
 };
 using JobActions = std::vector<JobAction>;
 
-// The decisions of a job whose ranks are fixed: when to launch, what a failure leads to, when it is over, and with which
-// exit code. Pure: events and the time go in, actions come out. Owned by the JobDriver.
+// The decisions of a job whose ranks are fixed: when to launch, what a failure leads to, when it is over, and with
+// which exit code. Pure: events and the time go in, actions come out. Owned by the JobDriver.
 //
 //   starting -> running -> finishing -> done                     all ranks exit 0
 //   starting | running -> grace -> terminating -> killing        a rank or a host failed
@@ -107,7 +107,7 @@ class StaticJob {
   int wishes_to_end_ = 0;
   bool hung_up_ = false;  // got SIGHUP
   int first_signal_ = 0;  // that the ranks got in the state kInterrupted
-  int stop_code_ = 0;  // of the user's signal, or of stop(); 0: neither
+  int stop_code_ = 0;     // of the user's signal, or of stop(); 0: neither
 };
 
 }  // namespace hvd::launcher

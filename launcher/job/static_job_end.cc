@@ -1,5 +1,5 @@
-// How a job ends: by a failure, by the user's wish, or because nothing is left to run. Each way is a ladder of states that
-// gets harder by deadline or by another signal, and every step of it is left as soon as no rank is left.
+// How a job ends: by a failure, by the user's wish, or because nothing is left to run. Each way is a ladder of states
+// that gets harder by deadline or by another signal, and every step of it is left as soon as no rank is left.
 #include "launcher/job/static_job.h"
 
 #include <signal.h>
@@ -51,8 +51,8 @@ JobActions StaticJob::signal_received(int signal, TimePoint now) {
     if (state_ != State::kStarting) return {signal_ranks(signal)};
     return {print("got " + signal_name(signal) + " before all ranks ran: it is not passed on")};
   }
-  // A shell passes the hang-up of its terminal on to its jobs, and the kernel tells those in front again when the shell has
-  // ended: the same wish.
+  // A shell passes the hang-up of its terminal on to its jobs, and the kernel tells those in front again when the shell
+  // has ended: the same wish.
   if (signal == SIGHUP && std::exchange(hung_up_, true)) return {};
   ++wishes_to_end_;
   const bool is_gentle = signal == SIGINT || signal == SIGHUP;
@@ -150,20 +150,13 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
   JobActions out;
   if (!deadline_ || now < *deadline_) return out;
   switch (state_) {
-    case State::kStarting:
-      start_timed_out(detail, now, out);
-      break;
-    case State::kGrace:
-      terminate_ranks(now, out);
-      break;
-    case State::kInterrupted:
-      first_signal_ == SIGTERM ? kill_ranks(now, out) : terminate_ranks(now, out);
-      break;
-    case State::kTerminating:
-      kill_ranks(now, out);
-      break;
+    case State::kStarting: start_timed_out(detail, now, out); break;
+    case State::kGrace: terminate_ranks(now, out); break;
+    case State::kInterrupted: first_signal_ == SIGTERM ? kill_ranks(now, out) : terminate_ranks(now, out); break;
+    case State::kTerminating: kill_ranks(now, out); break;
     case State::kKilling:
-      out.push_back(print("these did not end after SIGKILL, and are left behind: " + roster_.name_ranks(RankState::kRunning)));
+      out.push_back(
+          print("these did not end after SIGKILL, and are left behind: " + roster_.name_ranks(RankState::kRunning)));
       finish_agents(now, out);
       break;
     case State::kFinishing:
@@ -177,9 +170,7 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
       maybe_done(out);
       break;
     case State::kRunning:
-    case State::kDone:
-      deadline_.reset();
-      break;
+    case State::kDone: deadline_.reset(); break;
   }
   return out;
 }

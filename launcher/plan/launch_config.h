@@ -13,8 +13,8 @@ namespace hvd::launcher {
 enum class SshHostKeys { kStrict, kAcceptNew, kOff };
 enum class InputTo { kNobody, kRank0, kAll };
 
-// Everything the command line, the configuration file and the environment decided, parsed and checked once. A value; who
-// gets it does not change it. The job code sees no argv and calls no getenv for it.
+// Everything the command line, the configuration file and the environment decided, parsed and checked once. A value;
+// who gets it does not change it. The job code sees no argv and calls no getenv for it.
 struct LaunchConfig {
   int num_proc = 0;
   std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>
@@ -26,7 +26,7 @@ struct LaunchConfig {
   int verbose = 0;                        // 0 or 2
   std::optional<std::string> output_filename;
   std::chrono::seconds start_timeout{30};
-  std::vector<std::string> nics;  // --network-interface(s), in the order given, no duplicates
+  std::vector<std::string> nics;                   // --network-interface(s), in the order given, no duplicates
   std::optional<std::chrono::seconds> kill_grace;  // absent: short after a failure, longer after the user's signal
   InputTo input_to = InputTo::kRank0;
   bool input_asked_for = false;  // by --stdin: somebody may wait for a prompt, wherever our output goes

@@ -19,7 +19,8 @@ std::string assignment(const std::string& name, const std::string& value) {
 
 std::string set_text(const std::string& name, const std::string& value) {
   const bool is_choice = name == name_of(config::Option::kGlooIface) && value.find(',') != std::string::npos;
-  return "  " + (is_choice ? name + " is the first of " + value + " that the host has" : assignment(name, value)) + "\n";
+  return "  " + (is_choice ? name + " is the first of " + value + " that the host has" : assignment(name, value)) +
+         "\n";
 }
 
 std::string host_text(const HostAssignment& assigned, const LaunchConfig& config) {

@@ -91,8 +91,8 @@ void PipeWriter::write(Bytes bytes, bool wipe) {
   auto request = std::make_unique<Request>(std::move(bytes), wipe);
   if (broken_ || !handle_) return;
   request->raw.data = request.get();
-  const uv_buf_t buffer = uv_buf_init(reinterpret_cast<char*>(request->bytes.data()),
-                                      static_cast<unsigned>(request->bytes.size()));
+  const uv_buf_t buffer =
+      uv_buf_init(reinterpret_cast<char*>(request->bytes.data()), static_cast<unsigned>(request->bytes.size()));
   const int rc = uv_write(&request->raw, stream(handle_), &buffer, 1, [](uv_write_t* raw, int status) {
     const std::unique_ptr<Request> done(static_cast<Request*>(raw->data));
     if (auto* self = static_cast<PipeWriter*>(raw->handle->data)) self->finished(status);
@@ -113,9 +113,7 @@ void PipeWriter::finished(int rc) {
   }
 }
 
-std::size_t PipeWriter::queued() const {
-  return handle_ ? uv_stream_get_write_queue_size(stream(handle_)) : 0;
-}
+std::size_t PipeWriter::queued() const { return handle_ ? uv_stream_get_write_queue_size(stream(handle_)) : 0; }
 
 void PipeWriter::close() {
   broken_ = true;

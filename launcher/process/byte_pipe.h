@@ -19,7 +19,8 @@ class PipeReader {
     std::function<void()> on_end;  // once: end of file, or an error, which for a pipe means the same
   };
 
-  // Takes the descriptor. Reading starts at once. With `wipe` the bytes are erased from our memory once on_data had them.
+  // Takes the descriptor. Reading starts at once. With `wipe` the bytes are erased from our memory once on_data had
+  // them.
   static Result<std::unique_ptr<PipeReader>> open(MainLoop& loop, Fd fd, Callbacks callbacks, bool wipe = false);
 
   // While paused the writer at the other end fills its pipe and then waits.
@@ -44,8 +45,8 @@ class PipeReader {
   bool paused_ = false;
 };
 
-// Writes bytes in order to a pipe or stream socket. Loop-confined. It queues without a bound of its own: the owner looks
-// at queued() and stops what feeds it.
+// Writes bytes in order to a pipe or stream socket. Loop-confined. It queues without a bound of its own: the owner
+// looks at queued() and stops what feeds it.
 class PipeWriter {
  public:
   struct Callbacks {

@@ -32,12 +32,9 @@ ssize_t Console::write_some() {
   const std::size_t size = queued();
   switch (fd_.kind()) {
     case SharedFd::Kind::kFile:
-    case SharedFd::Kind::kOwn:
-      return ::write(fd_.fd(), data, size);
-    case SharedFd::Kind::kSocket:
-      return ::send(fd_.fd(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
-    default:
-      break;
+    case SharedFd::Kind::kOwn: return ::write(fd_.fd(), data, size);
+    case SharedFd::Kind::kSocket: return ::send(fd_.fd(), data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    default: break;
   }
   // A pipe that polls writable takes PIPE_BUF bytes without making us wait.
   pollfd ready = {.fd = fd_.fd(), .events = POLLOUT, .revents = 0};

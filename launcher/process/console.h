@@ -11,8 +11,8 @@
 
 namespace hvd::launcher {
 
-// Writes to our stdout or stderr without ever making the loop wait. Loop-confined. It queues without a bound of its own:
-// the owner looks at queued() and stops what feeds it.
+// Writes to our stdout or stderr without ever making the loop wait. Loop-confined. It queues without a bound of its
+// own: the owner looks at queued() and stops what feeds it.
 class Console {
  public:
   struct Callbacks {

@@ -10,9 +10,9 @@
 
 namespace hvd::launcher {
 
-// Reads our stdin as it comes, and only as much as it was allowed to: the rest stays for whoever is next. A terminal that
-// is another's at the moment (we run in the background) is tried again until it is ours. Loop-confined.
-// Requires: SIGTTIN is ignored, or that terminal would stop us.
+// Reads our stdin as it comes, and only as much as it was allowed to: the rest stays for whoever is next. A terminal
+// that is another's at the moment (we run in the background) is tried again until it is ours. Loop-confined. Requires:
+// SIGTTIN is ignored, or that terminal would stop us.
 class InputReader {
  public:
   struct Callbacks {

@@ -9,11 +9,11 @@
 namespace hvd::launcher {
 
 // Turns one stream of bytes of one rank into lines with a prefix. A line ends at \n or \r (progress bars); \r\n is one
-// end. A line comes out as soon as it is complete; the unterminated rest comes out at finish(), without a newline added.
-// Bytes pass as they are, so UTF-8 that is split over chunks survives.
+// end. A line comes out as soon as it is complete; the unterminated rest comes out at finish(), without a newline
+// added. Bytes pass as they are, so UTF-8 that is split over chunks survives.
 //
-// Who shows the text may want a part of a line sooner (a prompt), and may have to end a line that another's text falls into:
-// the rest of that line then gets the prefix again.
+// Who shows the text may want a part of a line sooner (a prompt), and may have to end a line that another's text falls
+// into: the rest of that line then gets the prefix again.
 //
 // Bounded: of a line that grows past `max_pending` bytes, what is there comes out (prefix first), and the rest of it
 // follows as it arrives, without a second prefix; lines of other ranks may then fall in between.
@@ -34,8 +34,8 @@ class LinePrefixer {
   // What is there of an unfinished line.
   void show_pending(std::string& out);
   bool has_pending() const { return !pending_.empty(); }
-  // What has come out of an unfinished line was followed by an end that is not ours; `in_its_place`: the line's own end, if
-  // nothing more comes before it, is not to come out as well.
+  // What has come out of an unfinished line was followed by an end that is not ours; `in_its_place`: the line's own
+  // end, if nothing more comes before it, is not to come out as well.
   void interrupt(bool in_its_place);
 
  private:

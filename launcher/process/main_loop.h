@@ -6,8 +6,8 @@
 
 namespace hvd::launcher {
 
-// The libuv loop of the launcher or an agent: it runs on the thread that calls run(), where loop::Loop has a thread of its
-// own. Owned by main; everything that hangs on it must be destroyed before it. Loop-confined.
+// The libuv loop of the launcher or an agent: it runs on the thread that calls run(), where loop::Loop has a thread of
+// its own. Owned by main; everything that hangs on it must be destroyed before it. Loop-confined.
 class MainLoop {
  public:
   MainLoop();

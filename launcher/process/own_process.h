@@ -6,8 +6,8 @@
 // What this process has from whoever started it, and changes for itself: signals, limits, standard descriptors.
 namespace hvd::launcher {
 
-// Raises this process's soft limit on open descriptors, as far as the hard one lets it, when `needed` does not fit under
-// it. Returns the soft limit from before, for children that should have it as it was.
+// Raises this process's soft limit on open descriptors, as far as the hard one lets it, when `needed` does not fit
+// under it. Returns the soft limit from before, for children that should have it as it was.
 std::size_t raise_descriptor_limit(std::size_t needed);
 void set_descriptor_limit(std::size_t soft);
 

@@ -9,16 +9,16 @@
 
 namespace hvd::launcher {
 
-// One of our stdin, stdout and stderr, which we share with who started us, made ready for a loop without a change of its
-// flags: O_NONBLOCK, that libuv would set, the shell would see too. Loop-confined. It reads and writes nothing.
+// One of our stdin, stdout and stderr, which we share with who started us, made ready for a loop without a change of
+// its flags: O_NONBLOCK, that libuv would set, the shell would see too. Loop-confined. It reads and writes nothing.
 class SharedFd {
  public:
   enum class Kind {
     kClosed,
-    kOwn,     // fd() is a second, non-blocking opening of the same pipe or terminal
+    kOwn,  // fd() is a second, non-blocking opening of the same pipe or terminal
     kSocket,
-    kFile,    // never makes one wait
-    kOther,   // once ready, fd() takes or gives a little without making one wait
+    kFile,   // never makes one wait
+    kOther,  // once ready, fd() takes or gives a little without making one wait
   };
 
   // `access` is O_RDONLY or O_WRONLY; on_ready comes after each wait().

@@ -14,8 +14,8 @@ class TailBuffer {
   static constexpr std::size_t kMaxBytes = 4096;
 
   void add(ByteSpan chunk);
-  // The last complete or unterminated lines, oldest first, without their ends and without empty ones; control characters
-  // other than tab are replaced, since the text goes into our own messages.
+  // The last complete or unterminated lines, oldest first, without their ends and without empty ones; control
+  // characters other than tab are replaced, since the text goes into our own messages.
   std::vector<std::string> last_lines(std::size_t max_lines) const;
   bool empty() const { return bytes_.empty(); }
 

@@ -40,8 +40,7 @@ class UvHandle {
   void reset() {
     if (handle_ == nullptr) return;
     handle_->data = nullptr;
-    uv_close(reinterpret_cast<uv_handle_t*>(handle_),
-             [](uv_handle_t* closed) { delete reinterpret_cast<T*>(closed); });
+    uv_close(reinterpret_cast<uv_handle_t*>(handle_), [](uv_handle_t* closed) { delete reinterpret_cast<T*>(closed); });
     handle_ = nullptr;
   }
 

@@ -12,7 +12,8 @@ namespace {
 bool is_known(std::uint8_t type) {
   return (type >= static_cast<std::uint8_t>(FrameType::kLaunch) &&
           type <= static_cast<std::uint8_t>(FrameType::kInput)) ||
-         (type >= static_cast<std::uint8_t>(FrameType::kHello) && type <= static_cast<std::uint8_t>(FrameType::kInputTaken));
+         (type >= static_cast<std::uint8_t>(FrameType::kHello) &&
+          type <= static_cast<std::uint8_t>(FrameType::kInputTaken));
 }
 
 Status check_header(std::uint32_t size, std::uint8_t version, std::uint8_t type, std::uint16_t zero) {
@@ -23,8 +24,7 @@ Status check_header(std::uint32_t size, std::uint8_t version, std::uint8_t type,
   if (!is_known(type) || zero != 0) {
     return Status::invalid_argument("malformed frame header (type " + std::to_string(type) + ")");
   }
-  const std::size_t limit =
-      type == static_cast<std::uint8_t>(FrameType::kLaunch) ? kMaxLaunchBytes : kMaxOtherBytes;
+  const std::size_t limit = type == static_cast<std::uint8_t>(FrameType::kLaunch) ? kMaxLaunchBytes : kMaxOtherBytes;
   if (size > limit) {
     return Status::invalid_argument("frame of type " + std::to_string(type) + " has " + std::to_string(size) +
                                     " bytes, the limit is " + std::to_string(limit));

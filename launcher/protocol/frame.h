@@ -10,8 +10,9 @@ namespace hvd::launcher {
 
 inline constexpr std::uint8_t kAgentProtocolVersion = 1;
 
-// What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its stdout.
-// docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32 agent.
+// What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its
+// stdout. docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32
+// agent.
 enum class FrameType : std::uint8_t {
   // launcher -> agent
   kLaunch = 1,
@@ -33,7 +34,8 @@ enum class FrameType : std::uint8_t {
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
-inline constexpr std::size_t kMaxLaunchBytes = std::size_t{16} * 1024 * 1024;  // the environment and the command are in it
+inline constexpr std::size_t kMaxLaunchBytes =
+    std::size_t{16} * 1024 * 1024;  // the environment and the command are in it
 inline constexpr std::size_t kMaxOtherBytes = std::size_t{256} * 1024;
 
 struct Frame {

@@ -32,8 +32,7 @@ void put_slot(ByteWriter& out, const RankSlot& slot) {
 
 RankSlot get_slot(ByteReader& in) {
   RankSlot slot;
-  for (int* value :
-       {&slot.rank, &slot.size, &slot.local_rank, &slot.local_size, &slot.cross_rank, &slot.cross_size}) {
+  for (int* value : {&slot.rank, &slot.size, &slot.local_rank, &slot.local_size, &slot.cross_rank, &slot.cross_size}) {
     *value = in.get<std::int32_t>();
   }
   const bool sane = slot.rank >= 0 && slot.rank < slot.size && slot.local_rank >= 0 &&
@@ -95,8 +94,16 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   const ByteSpan secret_bytes = in.get_bytes(crypto::kSecretSize);
   if (in.failed()) return in.finish("launch frame");
   HVD_ASSIGN_OR_RETURN(crypto::Secret secret, crypto::Secret::from_bytes(secret_bytes));
-  LaunchMessage message{.secret = secret, .hostname = {}, .cwd = {}, .env = {}, .command = {}, .ranks = {},
-                        .rendezvous_port = 0, .rendezvous_addresses = {}, .ignored_signals = 0, .input_ranks = {}};
+  LaunchMessage message{.secret = secret,
+                        .hostname = {},
+                        .cwd = {},
+                        .env = {},
+                        .command = {},
+                        .ranks = {},
+                        .rendezvous_port = 0,
+                        .rendezvous_addresses = {},
+                        .ignored_signals = 0,
+                        .input_ranks = {}};
   message.hostname = get_c_string(in);
   message.cwd = get_c_string(in);
   message.env.resize(in.get_count(kMaxEnvironment, 2 * sizeof(std::uint32_t)));

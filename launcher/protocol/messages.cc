@@ -6,7 +6,8 @@
 namespace hvd::launcher {
 namespace {
 
-// What a message is made of on the wire: each kind of field is written by one of these, and read and checked by the other.
+// What a message is made of on the wire: each kind of field is written by one of these, and read and checked by the
+// other.
 class FieldWriter {
  public:
   void rank(std::int32_t value) { out_.put(value); }

@@ -14,7 +14,7 @@
 // wrong otherwise.
 namespace hvd::launcher {
 
-inline constexpr std::size_t kMaxEnvironment = 65536;    // variables
+inline constexpr std::size_t kMaxEnvironment = 65536;  // variables
 inline constexpr std::size_t kMaxCommandWords = 131072;
 inline constexpr std::size_t kMaxRanksPerAgent = 4096;
 inline constexpr std::size_t kMaxAddresses = 64;
@@ -37,8 +37,8 @@ struct LaunchMessage {
 };
 
 struct SignalMessage {
-  // To the process groups of all ranks of the agent; SIGKILL also to what left them; SIGUSR1 and SIGUSR2, which are words
-  // to the program and not to its helpers, to the ranks alone.
+  // To the process groups of all ranks of the agent; SIGKILL also to what left them; SIGUSR1 and SIGUSR2, which are
+  // words to the program and not to its helpers, to the ranks alone.
   std::int32_t signal = 0;
 };
 

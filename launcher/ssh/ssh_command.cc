@@ -18,8 +18,7 @@ const char* host_key_option(SshHostKeys keys) {
 
 }  // namespace
 
-std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& host,
-                                  const std::string& remote_command) {
+std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& host, const std::string& remote_command) {
   const auto timeout = std::max<std::chrono::seconds::rep>(1, config.start_timeout.count());
   std::vector<std::string> argv = {
       config.ssh_program,

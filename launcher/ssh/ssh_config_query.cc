@@ -33,11 +33,12 @@ Result<std::unique_ptr<SshConfigQuery>> SshConfigQuery::start(MainLoop& loop, co
                          self->maybe_done();
                        }));
   HVD_ASSIGN_OR_RETURN(query->reader_, PipeReader::open(loop, std::move(pipe.read_end),
-                                                        {.on_data = [self](ByteSpan bytes) {
-                                                           if (self->output_.size() < kMaxOutput) {
-                                                             self->output_ += as_text(bytes);
-                                                           }
-                                                         },
+                                                        {.on_data =
+                                                             [self](ByteSpan bytes) {
+                                                               if (self->output_.size() < kMaxOutput) {
+                                                                 self->output_ += as_text(bytes);
+                                                               }
+                                                             },
                                                          .on_end = [self] { self->maybe_done(); }}));
   return query;
 }

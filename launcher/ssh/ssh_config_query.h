@@ -11,7 +11,8 @@
 
 namespace hvd::launcher {
 
-// The `hostname` that `ssh -G` printed: what the user's ssh configuration makes of an alias. Empty when there is none. Pure.
+// The `hostname` that `ssh -G` printed: what the user's ssh configuration makes of an alias. Empty when there is none.
+// Pure.
 std::string hostname_in(std::string_view ssh_g_output);
 
 // Asks the ssh client for the real name behind a host that no name server knows (`Host gpu1 / HostName 10.0.0.7`). It

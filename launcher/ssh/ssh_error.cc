@@ -12,10 +12,12 @@ struct Row {
 };
 constexpr Row kRows[] = {
     {"REMOTE HOST IDENTIFICATION HAS CHANGED",
-     "its host key has changed: either the host was reinstalled (then remove its line from known_hosts), or somebody is "
+     "its host key has changed: either the host was reinstalled (then remove its line from known_hosts), or somebody "
+     "is "
      "in between"},
     {"Host key verification failed",
-     "its host key is not known and --ssh-host-keys=strict does not accept new ones: connect once by hand, or add it to "
+     "its host key is not known and --ssh-host-keys=strict does not accept new ones: connect once by hand, or add it "
+     "to "
      "known_hosts"},
     {"Could not resolve hostname", "unknown host: the name does not resolve"},
     {"Permission denied", "ssh refused the login: it must work without a password (check ssh keys, user and -i)"},
@@ -32,8 +34,8 @@ constexpr Row kRows[] = {
     {"Bad configuration option", "the ssh client does not understand an option: is it OpenSSH?"},
 };
 
-// What went wrong in words, and the line of ssh's that says so. Shell start-up files print to the same stream, so it need not
-// be the last.
+// What went wrong in words, and the line of ssh's that says so. Shell start-up files print to the same stream, so it
+// need not be the last.
 struct Finding {
   std::string meaning;
   std::string line;
@@ -78,8 +80,8 @@ std::string explain(const SshFailure& failure) {
   const std::string where = "host " + failure.host + ": ";
   const std::string last = quoted(failure, failure.stderr_lines.empty() ? "" : failure.stderr_lines.back());
   if (failure.status.signal == 0 && failure.status.code == 127) {
-    return where + "there is no " + failure.agent_path + "; install the same version there, or name it with --agent-path" +
-           last;
+    return where + "there is no " + failure.agent_path +
+           "; install the same version there, or name it with --agent-path" + last;
   }
   if (failure.status.signal == 0 && failure.status.code == 126) {
     return where + failure.agent_path + " cannot be executed there" + last;

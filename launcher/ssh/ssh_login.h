@@ -10,7 +10,8 @@
 namespace hvd::launcher {
 
 // The argument list that starts `remote_command` on the host, for execvp: no shell of ours sees it. It never asks
-// anything (BatchMode), forwards nothing, notices a dead network in 15 s, and the host can't be taken for an option. Pure.
+// anything (BatchMode), forwards nothing, notices a dead network in 15 s, and the host can't be taken for an option.
+// Pure.
 std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& host, const std::string& remote_command);
 
 // What ssh runs there: `exec <agent> --agent <cookie>`. The cookie is not secret; everything that is travels on stdin.
@@ -28,7 +29,8 @@ struct SshFailure {
 // One line that says what is wrong and what to do about it. Pure.
 std::string explain(const SshFailure& failure);
 
-// Whether sshd, or a gateway on the way, turned us away for having too many logins at once: a later try may succeed. Pure.
+// Whether sshd, or a gateway on the way, turned us away for having too many logins at once: a later try may succeed.
+// Pure.
 bool is_transient(const SshFailure& failure);
 
 }  // namespace hvd::launcher

@@ -2,8 +2,8 @@
 
 namespace hvd::python {
 
-// Remembers the process it was made in. A forked child has none of the threads that would finish its parent's operations,
-// and finding that out must cost no system call: it is asked for every tensor.
+// Remembers the process it was made in. A forked child has none of the threads that would finish its parent's
+// operations, and finding that out must cost no system call: it is asked for every tensor.
 class ForkMark {
  public:
   ForkMark() : forks_(forks()) {}

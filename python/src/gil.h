@@ -9,8 +9,8 @@
 namespace hvd::python {
 
 // Waits without the GIL until `wait_for` says true; between slices lets Python handle signals, so that Ctrl-C raises
-// KeyboardInterrupt out of here. The slice only bounds the rare signal that arrives just before the sleep: a signal during
-// the sleep ends the sleep.
+// KeyboardInterrupt out of here. The slice only bounds the rare signal that arrives just before the sleep: a signal
+// during the sleep ends the sleep.
 template <typename WaitFor>
 void wait_interruptibly(WaitFor&& wait_for) {
   constexpr std::chrono::milliseconds kSlice{100};
@@ -25,8 +25,8 @@ void wait_interruptibly(WaitFor&& wait_for) {
   }
 }
 
-// Makes a reference that any thread may drop: without the GIL the object is only put aside, and freed by the next call of
-// release_dropped_objects().
+// Makes a reference that any thread may drop: without the GIL the object is only put aside, and freed by the next call
+// of release_dropped_objects().
 std::shared_ptr<void> keep_alive(pybind11::object object);
 
 // Frees what other threads have dropped. Requires: the GIL. Cheap when there is nothing.

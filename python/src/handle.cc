@@ -23,8 +23,7 @@ template <typename GivenUp>
 void wait_unless(const HandlePtr& handle, const ForkMark& submitted, GivenUp&& given_up) {
   if (!handle->done()) {
     require_same_process(handle, submitted);
-    wait_interruptibly(
-        [&](std::chrono::milliseconds slice) { return handle->wait_for(slice) || given_up(); });
+    wait_interruptibly([&](std::chrono::milliseconds slice) { return handle->wait_for(slice) || given_up(); });
   }
   release_dropped_objects();
   if (!handle->done()) {

@@ -21,7 +21,8 @@ struct OutputSlot {
 // Waits without the GIL until `handle` is done; raises its error, KeyboardInterrupt, or HorovodInternalError in a child
 // that was forked after `submitted`.
 void wait_for_handle(const HandlePtr& handle, const ForkMark& submitted);
-// The same on any thread: KeyboardInterrupt also when interrupts() are closed, for a main thread that cannot see its signal.
+// The same on any thread: KeyboardInterrupt also when interrupts() are closed, for a main thread that cannot see its
+// signal.
 void wait_for_handle_in_callback(const HandlePtr& handle, const ForkMark& submitted);
 
 // What Python calls a Handle: the core's handle, and the memory the core allocated for it. Used under the GIL.

@@ -16,8 +16,8 @@ class Interruptible {
   virtual void interrupt() = 0;
 };
 
-// The waits that Ctrl-C has to end. Thread-safe, one per process, never destroyed. While it is closed nothing new may begin
-// to wait: what the interrupted call would start next must not wait either.
+// The waits that Ctrl-C has to end. Thread-safe, one per process, never destroyed. While it is closed nothing new may
+// begin to wait: what the interrupted call would start next must not wait either.
 class Interrupts {
  public:
   // False while closed: the caller ends the wait itself. `wait` is not kept alive; remove() comes before its end.

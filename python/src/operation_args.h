@@ -18,7 +18,7 @@ template <typename Enum>
 Enum checked(int code, int count, const char* what) {
   if (code < 0 || code >= count) {
     throw pybind11::value_error(std::string(what) + " must be 0.." + std::to_string(count - 1) + ", not " +
-                          std::to_string(code));
+                                std::to_string(code));
   }
   return static_cast<Enum>(code);
 }

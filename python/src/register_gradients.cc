@@ -19,14 +19,15 @@ namespace hvd::python {
 namespace {
 
 // An allreduce in place that is submitted again and again under one name, nearly always with one shape: a parameter's
-// gradient. All but memory and shape is known beforehand, and the shape is compared, not converted. It is its own handle:
-// one submission at a time. Used under the GIL; wait() gives it up.
+// gradient. All but memory and shape is known beforehand, and the shape is compared, not converted. It is its own
+// handle: one submission at a time. Used under the GIL; wait() gives it up.
 class RepeatedAllreduce {
  public:
   RepeatedAllreduce(std::string name, Shape shape, int dtype, std::tuple<int, double, double, std::int32_t> reduction) {
     const auto& [op, prescale, postscale, process_set] = reduction;
-    operation_ = make_operation({static_cast<int>(OpType::kAllreduce), std::move(name), -1, {}},
-                                {0, 0, std::move(shape), dtype, kCpuDevice}, {op, prescale, postscale, process_set}, nullptr);
+    operation_ =
+        make_operation({static_cast<int>(OpType::kAllreduce), std::move(name), -1, {}},
+                       {0, 0, std::move(shape), dtype, kCpuDevice}, {op, prescale, postscale, process_set}, nullptr);
   }
 
   void start(std::uintptr_t data, const py::tuple& shape, py::object keep) {

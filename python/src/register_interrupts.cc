@@ -87,9 +87,9 @@ bool makes_tensorflow_error(const py::object& frame) {
   return name == "tensorflow.python.framework.errors_impl" || name == "tensorflow.python.eager.core";
 }
 
-// The handler of SIGINT in place of Python's own. An exception out of the making of an error would become a RuntimeError,
-// so there the signal is put off: it comes again at Python's next look, until that is elsewhere. Not written in Python,
-// because a look would come in the middle of it.
+// The handler of SIGINT in place of Python's own. An exception out of the making of an error would become a
+// RuntimeError, so there the signal is put off: it comes again at Python's next look, until that is elsewhere. Not
+// written in Python, because a look would come in the middle of it.
 void raise_interrupt(int signum, const py::object& frame) {
   if (makes_tensorflow_error(frame)) {
     PyErr_SetInterruptEx(signum);
@@ -110,10 +110,13 @@ void register_interrupts(py::module_& module) {
   });
   module.def("allow_waits", [] { interrupts().reopen(); });
   module.def("ask_main_thread", [] { main_thread().ask(); });
-  module.def("main_thread_answers", [](double within_s) {
-    py::gil_scoped_release release;
-    return main_thread().wait_for_answer(within_s);
-  }, py::arg("within_s"));
+  module.def(
+      "main_thread_answers",
+      [](double within_s) {
+        py::gil_scoped_release release;
+        return main_thread().wait_for_answer(within_s);
+      },
+      py::arg("within_s"));
   module.def("raised_interrupts", [] { return main_thread().raised(); });
   module.def("raise_interrupt", &raise_interrupt, py::arg("signum"), py::arg("frame"));
 }

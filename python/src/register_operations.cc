@@ -46,8 +46,8 @@ std::vector<PyHandle> enqueue_group(const CallTuple& call, std::vector<TensorTup
   const auto session = session_slot().require_running();
   const std::size_t count = tensors.size();
   if (results && results->size() != count) {
-    throw py::value_error("enqueue_group(): expected one result for each of " + std::to_string(count) + " tensors, got " +
-                          std::to_string(results->size()));
+    throw py::value_error("enqueue_group(): expected one result for each of " + std::to_string(count) +
+                          " tensors, got " + std::to_string(results->size()));
   }
   const auto kept = keep_alive(std::move(keep));
   std::vector<Operation> operations;

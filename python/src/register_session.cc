@@ -26,8 +26,8 @@ Result<config::RuntimeConfig> read_config(const Environment& environment) {
   return config::load_runtime_config(config::MapEnv(std::move(map)));
 }
 
-// Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as the
-// slowest rank needs to come up.
+// Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as
+// the slowest rank needs to come up.
 Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig& config,
                                                      const RankLists& process_sets) {
   std::optional<Result<std::unique_ptr<Session>>> result;
@@ -79,9 +79,7 @@ std::int64_t add_process_set(std::vector<int> ranks) {
   return wait_for_change(session_slot().require_topology()->add_process_set(std::move(ranks)));
 }
 
-void remove_process_set(std::int32_t id) {
-  wait_for_change(session_slot().require_topology()->remove_process_set(id));
-}
+void remove_process_set(std::int32_t id) { wait_for_change(session_slot().require_topology()->remove_process_set(id)); }
 
 void announce_failure(const std::string& why) {
   const std::shared_ptr<Session> session = session_slot().get();
@@ -140,7 +138,7 @@ void shutdown() {
 }
 
 template <typename Field>
-void def_topology(pybind11::module_& module, const char* name, Field JobTopology::*field) {
+void def_topology(pybind11::module_& module, const char* name, Field JobTopology::* field) {
   module.def(name, [field] { return session_slot().require_topology()->topology().*field; });
 }
 
@@ -167,8 +165,9 @@ void register_session(pybind11::module_& module) {
   });
   module.def("process_sets", [] { return session_slot().require_topology()->process_sets(); });
   module.def("pending_operations", [] { return session_slot().require_topology()->pending(); });
-  module.def("process_set_size", [](std::int32_t id) { return session_slot().require_topology()->process_set_size(id); },
-             pybind11::arg("process_set"));
+  module.def(
+      "process_set_size", [](std::int32_t id) { return session_slot().require_topology()->process_set_size(id); },
+      pybind11::arg("process_set"));
   module.def("seal_payload", &seal_payload, pybind11::arg("purpose"), pybind11::arg("payload"));
   module.def("open_payload", &open_payload, pybind11::arg("sender"), pybind11::arg("purpose"), pybind11::arg("sealed"));
   module.def("add_process_set", &add_process_set, pybind11::arg("ranks"));

@@ -7,8 +7,8 @@
 
 namespace hvd::python {
 
-// The session of the process: hvd.init() is process-wide, so this is too. Requires: the GIL for every call. A forked child
-// sees no session: its parent's threads do not exist there.
+// The session of the process: hvd.init() is process-wide, so this is too. Requires: the GIL for every call. A forked
+// child sees no session: its parent's threads do not exist there.
 class SessionSlot {
  public:
   // Null when not initialised.

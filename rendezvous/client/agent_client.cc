@@ -35,22 +35,20 @@ Result<crypto::Secret> ask(const Fd& fd, const Deadline& deadline) {
     received += size;
   }
   const ByteSpan bytes = answer.bytes;
-  if (as_text(bytes.first(kAgentMagic.size())) != kAgentMagic)
-    return Status::internal("what answers is not an agent");
+  if (as_text(bytes.first(kAgentMagic.size())) != kAgentMagic) return Status::internal("what answers is not an agent");
   if (bytes[kAgentMagic.size()] != kAgentAnswerOk) {
-    return Status::internal("the agent refuses, outcome " +
-                            std::to_string(bytes[kAgentMagic.size()]));
+    return Status::internal("the agent refuses, outcome " + std::to_string(bytes[kAgentMagic.size()]));
   }
   return crypto::Secret::from_bytes(bytes.last(crypto::kSecretSize));
 }
 
 Status check_secret_file(const Fd& fd) {
-  struct stat info {};
+  struct stat info{};
   if (fstat(fd.get(), &info) != 0) return Status::from_errno("fstat", errno);
   if (!S_ISREG(info.st_mode)) return Status::invalid_argument("not a regular file");
   if (info.st_uid != geteuid()) {
-    return Status::invalid_argument("belongs to uid " + std::to_string(info.st_uid) +
-                                    ", expected the own uid " + std::to_string(geteuid()));
+    return Status::invalid_argument("belongs to uid " + std::to_string(info.st_uid) + ", expected the own uid " +
+                                    std::to_string(geteuid()));
   }
   if ((info.st_mode & 077) != 0) {
     std::array<char, 8> mode{};
@@ -75,9 +73,7 @@ Result<crypto::Secret> parse_secret(ByteSpan text) {
     good = digit >= 0;
     secret.bytes[i / 2] = static_cast<std::uint8_t>(secret.bytes[i / 2] * 16 + digit);
   }
-  if (!good)
-    return Status::invalid_argument(
-        "holds something other than 64 hex digits and at most one newline");
+  if (!good) return Status::invalid_argument("holds something other than 64 hex digits and at most one newline");
   return crypto::Secret::from_bytes(secret.bytes);
 }
 
@@ -85,12 +81,10 @@ Result<crypto::Secret> read_secret(const std::string& path) {
   // O_NONBLOCK: opening a FIFO must not wait for its writer. O_NOFOLLOW: nobody may point us at
   // another file.
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid() && errno == ELOOP)
-    return Status::invalid_argument("a symbolic link, expected a regular file");
+  if (!fd.valid() && errno == ELOOP) return Status::invalid_argument("a symbolic link, expected a regular file");
   if (!fd.valid()) return Status::invalid_argument(strerrordesc_np(errno));
   HVD_RETURN_IF_ERROR(check_secret_file(fd));
-  WipedBuffer<2 * crypto::kSecretSize + 2>
-      text;  // one more than what is legal, to notice what is too long
+  WipedBuffer<2 * crypto::kSecretSize + 2> text;  // one more than what is legal, to notice what is too long
   std::size_t size = 0;
   while (size < text.bytes.size()) {
     const ssize_t got = read(fd.get(), text.bytes.data() + size, text.bytes.size() - size);

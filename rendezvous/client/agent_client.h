@@ -19,8 +19,8 @@ Result<crypto::Secret> fetch_secret_from_agent(const std::string& agent_name, De
 // file (not a symbolic link) of our own uid with no permission for group and others.
 Result<crypto::Secret> read_secret_file(const std::string& path);
 
-// Tells the agent on this host, by the name in HOROVOD_AGENT, that `rank` goes down by its own fault or leaves, and waits
-// for the answer: by then the launcher's stream holds it, before anything that follows from it.
+// Tells the agent on this host, by the name in HOROVOD_AGENT, that `rank` goes down by its own fault or leaves, and
+// waits for the answer: by then the launcher's stream holds it, before anything that follows from it.
 Status notify_agent(const std::string& agent_name, int rank, AgentNotice kind, Deadline deadline);
 
 }  // namespace hvd::rendezvous

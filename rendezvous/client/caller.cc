@@ -57,11 +57,9 @@ std::string Caller::place(const Route& route) const {
 Result<Caller::Lease> Caller::take(Lane lane, const Route& route, const Deadline& deadline) {
   Slot& slot = lane == Lane::kShort ? short_ : long_;
   std::unique_lock lock(mutex_);
-  const bool free =
-      given_back_.wait_until(lock, deadline.when(), [&] { return !slot.taken || cancelled_; });
+  const bool free = given_back_.wait_until(lock, deadline.when(), [&] { return !slot.taken || cancelled_; });
   if (cancelled_) return Status::aborted(place(route) + ": cancelled");
-  if (!free)
-    return Status::timeout(place(route) + ": other calls of this client took all the time");
+  if (!free) return Status::timeout(place(route) + ": other calls of this client took all the time");
   slot.taken = true;
   return Lease(*this, slot);
 }
@@ -88,8 +86,8 @@ void Caller::cancel() {
   std::ignore = write(wake_.get(), &one, sizeof(one));  // only fails when it is readable already
 }
 
-Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan body,
-                                  Millis server_wait, const Deadline& deadline) {
+Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan body, Millis server_wait,
+                                  const Deadline& deadline) {
   Channel& channel = lease.slot_->channel;
   const TimePoint start = SteadyClock::now();
   Millis pause_length = kFirstPause;
@@ -99,8 +97,8 @@ Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan bod
     // The server of a poll answers just before the deadline and says who is missing; that answer is worth waiting for a
     // little longer, because it is late when the machine is busy.
     const Millis late = server_wait > Millis(0) ? kLateAnswer : Millis(0);
-    const auto attempt = Deadline::at(
-        std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline));
+    const auto attempt =
+        Deadline::at(std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline));
     auto answer = channel.exchange(route, body, attempt);
     if (answer.is_ok()) {
       const int status = answer.value().status;
@@ -112,11 +110,10 @@ Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan bod
     if (!lost && error.code() != StatusCode::kTimeout) return error.annotate(place(route));
     if (lost || cause.empty()) cause = error.message();
     if (lost && reused) continue;  // it had been closed while it was idle
-    if (Status woken = pause(pause_length, deadline); !woken.is_ok())
-      return woken.annotate(place(route));
+    if (Status woken = pause(pause_length, deadline); !woken.is_ok()) return woken.annotate(place(route));
     if (deadline.expired()) {
-      return Status::timeout(place(route) + ": " + cause + " (tried for " +
-                             seconds_text(SteadyClock::now() - start) + ")");
+      return Status::timeout(place(route) + ": " + cause + " (tried for " + seconds_text(SteadyClock::now() - start) +
+                             ")");
     }
   }
 }

@@ -37,8 +37,7 @@ class Caller {
    public:
     Lease(Caller& caller, Slot& slot) : caller_(&caller), slot_(&slot) {}
     ~Lease();
-    Lease(Lease&& other) noexcept
-        : caller_(other.caller_), slot_(std::exchange(other.slot_, nullptr)) {}
+    Lease(Lease&& other) noexcept : caller_(other.caller_), slot_(std::exchange(other.slot_, nullptr)) {}
     Lease& operator=(Lease&&) = delete;
     // Ends the session; the server forgets what waits there.
     void hang_up() { slot_->channel.close(); }

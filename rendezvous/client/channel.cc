@@ -34,8 +34,7 @@ Status unsigned_answer(const HttpResponse& response) {
 
 }  // namespace
 
-Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body,
-                                       const Deadline& deadline) {
+Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body, const Deadline& deadline) {
   if (!is_open()) {
     if (Status failed = open(deadline); !failed.is_ok()) {
       close();
@@ -56,13 +55,11 @@ Status Channel::open(const Deadline& deadline) {
   key_ = options_.store_key;
   session_ = {};
   counter_ = 0;
-  const Bytes body = encode_session(
-      {.name = options_.client_name, .instance = options_.instance, .nonce = random_nonce()});
+  const Bytes body =
+      encode_session({.name = options_.client_name, .instance = options_.instance, .nonce = random_nonce()});
   const Route route{.action = Action::kSession, .scope = "", .key = ""};
-  HttpRequest request{.method = std::string(method_of(route.action)),
-                      .target = target_of(route),
-                      .authorization = "",
-                      .body = body};
+  HttpRequest request{
+      .method = std::string(method_of(route.action)), .target = target_of(route), .authorization = "", .body = body};
   HVD_ASSIGN_OR_RETURN(const HttpResponse answer, send_signed(std::move(request), deadline));
   if (answer.status != 200) return decode_error(answer.body);
   HVD_ASSIGN_OR_RETURN(session_, decode_session_answer(answer.body));
@@ -80,8 +77,7 @@ Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& d
   if (!sent.is_ok() && sent.code() != StatusCode::kPeerLost) return sent;
   HVD_ASSIGN_OR_RETURN(HttpResponse response, receive(deadline));
   if (response.signature.empty()) return unsigned_answer(response);
-  if (!is_authentic(key_, mac, response))
-    return Status::internal("an answer with a wrong signature");
+  if (!is_authentic(key_, mac, response)) return Status::internal("an answer with a wrong signature");
   return response;
 }
 
@@ -89,11 +85,9 @@ Result<HttpResponse> Channel::receive(const Deadline& deadline) {
   ResponseReader reader;
   std::array<std::uint8_t, 8192> buffer;
   while (!reader.done()) {
-    HVD_ASSIGN_OR_RETURN(const std::size_t size,
-                         receive_some(fd_.get(), buffer, deadline, options_.wake_fd));
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd_.get(), buffer, deadline, options_.wake_fd));
     const std::size_t taken = reader.feed(ByteSpan(buffer.data(), size));
-    if (reader.problem())
-      return Status::internal("an answer that is not ours: " + reader.problem()->reason);
+    if (reader.problem()) return Status::internal("an answer that is not ours: " + reader.problem()->reason);
     if (taken < size) return Status::internal("an answer that is not ours: bytes after its end");
   }
   return reader.take();

@@ -27,8 +27,7 @@ struct ChannelOptions {
 // the connection, and drops it at any error. It retries nothing.
 class Channel {
  public:
-  explicit Channel(ChannelOptions options)
-      : options_(std::move(options)), key_(options_.store_key) {}
+  explicit Channel(ChannelOptions options) : options_(std::move(options)), key_(options_.store_key) {}
 
   // An authentic answer, whatever its status. Errors as in base/socket_io.h; kPeerLost and kTimeout are
   // worth another attempt. kInvalidArgument: the server refused our signature. kInternal: what

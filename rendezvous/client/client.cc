@@ -39,8 +39,7 @@ class Client::Impl {
   Result<std::uint64_t> join(JoinBody body, const Deadline& deadline, OnSlow on_slow);
   Status change(const Route& route, ByteSpan value, const Deadline& deadline);
   Result<Bytes> wait(Route route, const Deadline& deadline);
-  Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope,
-                                                     const std::vector<std::string>& keys,
+  Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope, const std::vector<std::string>& keys,
                                                      const Deadline& deadline);
 
  private:
@@ -63,8 +62,8 @@ Result<std::uint64_t> Client::Impl::join(JoinBody body, const Deadline& deadline
     }
     lease.hang_up();  // whatever the server holds of this join, nobody waits for it any more
     if (!not_yet.is_ok()) return not_yet.status();
-    return Status::timeout(caller_.place(route) + ": " + not_yet.value().missing +
-                           " (tried for " + seconds_text(SteadyClock::now() - start) + ")");
+    return Status::timeout(caller_.place(route) + ": " + not_yet.value().missing + " (tried for " +
+                           seconds_text(SteadyClock::now() - start) + ")");
   }
 }
 
@@ -87,22 +86,22 @@ Result<Bytes> Client::Impl::wait(Route route, const Deadline& deadline) {
   }
 }
 
-Result<std::vector<std::optional<Bytes>>> Client::Impl::get_many(
-    const std::string& scope, const std::vector<std::string>& keys, const Deadline& deadline) {
+Result<std::vector<std::optional<Bytes>>> Client::Impl::get_many(const std::string& scope,
+                                                                 const std::vector<std::string>& keys,
+                                                                 const Deadline& deadline) {
   const Route route = fixed_route(Action::kGetMany);
   HVD_ASSIGN_OR_RETURN(Caller::Lease lease, caller_.take(Caller::Lane::kShort, route, deadline));
   std::vector<std::optional<Bytes>> values;
   while (values.size() < keys.size()) {
     const auto from = keys.begin() + static_cast<std::ptrdiff_t>(values.size());
     const auto count = std::min(keys.size() - values.size(), kMaxKeysPerRequest);
-    const GetManyBody body{.scope = scope,
-                           .keys = {from, from + static_cast<std::ptrdiff_t>(count)}};
+    const GetManyBody body{.scope = scope, .keys = {from, from + static_cast<std::ptrdiff_t>(count)}};
     HVD_ASSIGN_OR_RETURN(const HttpResponse answer,
                          caller_.call(lease, route, encode_get_many(body), Millis(0), deadline));
     HVD_ASSIGN_OR_RETURN(auto part, decode_values(answer.body));
     if (part.empty() || part.size() > count) {
-      return Status::internal(caller_.place(route) + ": " + std::to_string(part.size()) +
-                              " values for " + std::to_string(count) + " keys");
+      return Status::internal(caller_.place(route) + ": " + std::to_string(part.size()) + " values for " +
+                              std::to_string(count) + " keys");
     }
     std::ranges::move(part, std::back_inserter(values));
   }
@@ -112,31 +111,25 @@ Result<std::vector<std::optional<Bytes>>> Client::Impl::get_many(
 Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>(options)) {}
 Client::~Client() = default;
 
-Result<std::uint64_t> Client::join(const std::string& group, int rank, int size, ByteSpan row,
-                                   Deadline deadline, const OnSlow& on_slow) {
+Result<std::uint64_t> Client::join(const std::string& group, int rank, int size, ByteSpan row, Deadline deadline,
+                                   const OnSlow& on_slow) {
   HVD_RETURN_IF_ERROR(impl_->caller().check_usable());
   HVD_RETURN_IF_ERROR(check_label("group", group));
   if (row.size() > kMaxRowBytes) {
-    return Status::invalid_argument("the row has " + std::to_string(row.size()) +
-                                    " bytes; at most " + std::to_string(kMaxRowBytes) +
-                                    " are allowed");
+    return Status::invalid_argument("the row has " + std::to_string(row.size()) + " bytes; at most " +
+                                    std::to_string(kMaxRowBytes) + " are allowed");
   }
-  return impl_->join({.group = group,
-                      .rank = rank,
-                      .size = size,
-                      .nonce = random_nonce(),
-                      .row = Bytes(row.begin(), row.end())},
-                     deadline, on_slow);
+  return impl_->join(
+      {.group = group, .rank = rank, .size = size, .nonce = random_nonce(), .row = Bytes(row.begin(), row.end())},
+      deadline, on_slow);
 }
 
-Status Client::put(const std::string& scope, const std::string& key, ByteSpan value,
-                   Deadline deadline) {
+Status Client::put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline) {
   HVD_RETURN_IF_ERROR(impl_->caller().check_usable());
   HVD_ASSIGN_OR_RETURN(const Route route, key_route(Action::kPut, scope, key));
   if (value.size() > kMaxValueBytes) {
-    return Status::invalid_argument("value of key " + scope + "/" + key + " has " +
-                                    std::to_string(value.size()) + " bytes; at most " +
-                                    std::to_string(kMaxValueBytes) + " are allowed");
+    return Status::invalid_argument("value of key " + scope + "/" + key + " has " + std::to_string(value.size()) +
+                                    " bytes; at most " + std::to_string(kMaxValueBytes) + " are allowed");
   }
   return impl_->change(route, value, deadline);
 }
@@ -148,8 +141,7 @@ Result<Bytes> Client::wait(const std::string& scope, const std::string& key, Dea
 }
 
 Result<std::vector<std::optional<Bytes>>> Client::get_many(const std::string& scope,
-                                                           const std::vector<std::string>& keys,
-                                                           Deadline deadline) {
+                                                           const std::vector<std::string>& keys, Deadline deadline) {
   HVD_RETURN_IF_ERROR(impl_->caller().check_usable());
   HVD_RETURN_IF_ERROR(check_scope(scope));
   for (const std::string& key : keys) HVD_RETURN_IF_ERROR(check_key(key));

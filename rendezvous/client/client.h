@@ -18,9 +18,9 @@ namespace hvd::rendezvous {
 struct ClientOptions {
   std::string host;  // numeric IPv4 or IPv6 address
   std::uint16_t port = 0;
-  crypto::Secret secret;  // the job secret; the client derives its own key
-  std::string name;  // "rank 3", for the server's messages; at most kMaxClientNameBytes printable
-                     // characters
+  crypto::Secret secret;            // the job secret; the client derives its own key
+  std::string name;                 // "rank 3", for the server's messages; at most kMaxClientNameBytes printable
+                                    // characters
   Millis long_poll = kMaxLongPoll;  // the longest wait of one request
 };
 
@@ -46,16 +46,15 @@ class Client {
   // `on_slow(missing)`: called once when a long poll has ended without the others, in the process
   // of the lowest rank that waits; the text says who is missing.
   using OnSlow = std::function<void(const std::string&)>;
-  Result<std::uint64_t> join(const std::string& group, int rank, int size, ByteSpan row,
-                             Deadline deadline, const OnSlow& on_slow = {});
+  Result<std::uint64_t> join(const std::string& group, int rank, int size, ByteSpan row, Deadline deadline,
+                             const OnSlow& on_slow = {});
 
   // Keys are write-once: the same value again succeeds, another one is kPrecondition.
   Status put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline);
   // Waits until the key is there (long poll).
   Result<Bytes> wait(const std::string& scope, const std::string& key, Deadline deadline);
   // What is there now, in the order of `keys`.
-  Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope,
-                                                     const std::vector<std::string>& keys,
+  Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope, const std::vector<std::string>& keys,
                                                      Deadline deadline);
   // Only the client that put the key may; a key that is not there is OK.
   Status erase(const std::string& scope, const std::string& key, Deadline deadline);

@@ -24,17 +24,15 @@ constexpr Millis kBusyPause{5};  // between attempts while an AF_UNIX listener's
 Status check_peer(const Fd& fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
-    return Status::from_errno("SO_PEERCRED", errno);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Status::from_errno("SO_PEERCRED", errno);
   if (peer.uid == geteuid()) return Status::ok();
-  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) +
-                              ", this process under uid " + std::to_string(geteuid()));
+  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
+                              std::to_string(geteuid()));
 }
 
 }  // namespace
 
-Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline,
-                       int wake_fd) {
+Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline, int wake_fd) {
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // never asks a name server, so it cannot block
   hints.ai_socktype = SOCK_STREAM;
@@ -55,9 +53,8 @@ Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, i
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (name.empty() || name.size() > sizeof(address.sun_path) - 1) {
-    return Status::invalid_argument("socket name \"" + name + "\" has " +
-                                    std::to_string(name.size()) + " characters, not 1.." +
-                                    std::to_string(sizeof(address.sun_path) - 1));
+    return Status::invalid_argument("socket name \"" + name + "\" has " + std::to_string(name.size()) +
+                                    " characters, not 1.." + std::to_string(sizeof(address.sun_path) - 1));
   }
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
@@ -67,8 +64,7 @@ Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, i
     if (errno != EAGAIN) return socket_error("connect", errno);
     if (deadline.expired()) return Status::timeout("the listener is busy");
     const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
-    if (Status woken = wait_for_socket(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout)
-      return woken;
+    if (Status woken = wait_for_socket(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout) return woken;
   }
   HVD_RETURN_IF_ERROR(check_peer(fd));
   return fd;

@@ -12,8 +12,7 @@
 namespace hvd::rendezvous {
 
 // `host` is a numeric address. TCP_NODELAY is set.
-Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline,
-                       int wake_fd);
+Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline, int wake_fd);
 // `name` without the leading NUL byte. The listener runs under our own uid, else kPrecondition.
 Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, int wake_fd);
 

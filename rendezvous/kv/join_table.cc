@@ -23,38 +23,32 @@ JoinOutcome JoinTable::join(JoinRequest request, MemberId member) {
   auto known = groups_.find(request.group);
   if (known == groups_.end()) {
     if (groups_.size() >= limits_.groups) {
-      return failure(Status::precondition("group \"" + request.group +
-                                          "\" does not fit: there are " +
+      return failure(Status::precondition("group \"" + request.group + "\" does not fit: there are " +
                                           std::to_string(groups_.size()) + " groups, the limit"));
     }
     known = groups_.emplace(request.group, Group{}).first;
   }
   Group& group = known->second;
   const auto index = static_cast<std::size_t>(request.rank);
-  if (group.epoch != 0 && index < group.epoch_nonces.size() &&
-      group.epoch_nonces[index] == request.nonce) {
+  if (group.epoch != 0 && index < group.epoch_nonces.size() && group.epoch_nonces[index] == request.nonce) {
     JoinOutcome again;
     again.epoch = group.epoch;
     return again;
   }
   if (!group.seats.empty() && group.size != request.size) {
-    return fail_round(
-        group,
-        Status::precondition(
-            "ranks of group \"" + request.group + "\" disagree on its size: rank " +
-            std::to_string(request.rank) + " says " + std::to_string(request.size) + ", rank " +
-            std::to_string(group.seats.begin()->first) + " says " + std::to_string(group.size)));
+    return fail_round(group, Status::precondition(
+                                 "ranks of group \"" + request.group + "\" disagree on its size: rank " +
+                                 std::to_string(request.rank) + " says " + std::to_string(request.size) + ", rank " +
+                                 std::to_string(group.seats.begin()->first) + " says " + std::to_string(group.size)));
   }
 
   JoinOutcome outcome;
   if (auto seat = group.seats.find(request.rank); seat != group.seats.end()) {
     if (seat->second.nonce != request.nonce) {
-      outcome.replaced_error =
-          Status::precondition("another process joined group \"" + request.group + "\" as rank " +
-                               std::to_string(request.rank) + " and took this one's place");
+      outcome.replaced_error = Status::precondition("another process joined group \"" + request.group + "\" as rank " +
+                                                    std::to_string(request.rank) + " and took this one's place");
     } else {
-      outcome.replaced_error =
-          Status::aborted("the same client joined again on another connection");
+      outcome.replaced_error = Status::aborted("the same client joined again on another connection");
     }
     outcome.replaced = seat->second.member;
     remove_seat(group, request.rank);
@@ -74,14 +68,12 @@ JoinOutcome JoinTable::join(JoinRequest request, MemberId member) {
 
 Status JoinTable::check(const JoinRequest& request) const {
   if (request.size < 1 || request.size > limits_.group_size) {
-    return Status::invalid_argument("size " + std::to_string(request.size) + " of group \"" +
-                                    request.group + "\" is not in 1.." +
-                                    std::to_string(limits_.group_size));
+    return Status::invalid_argument("size " + std::to_string(request.size) + " of group \"" + request.group +
+                                    "\" is not in 1.." + std::to_string(limits_.group_size));
   }
   if (request.rank < 0 || request.rank >= request.size) {
-    return Status::invalid_argument("rank " + std::to_string(request.rank) + " of group \"" +
-                                    request.group + "\" is not in 0.." +
-                                    std::to_string(request.size - 1));
+    return Status::invalid_argument("rank " + std::to_string(request.rank) + " of group \"" + request.group +
+                                    "\" is not in 0.." + std::to_string(request.size - 1));
   }
   if (request.row.size() > limits_.row_bytes) {
     return Status::invalid_argument("the row of rank " + std::to_string(request.rank) + " has " +
@@ -90,9 +82,8 @@ Status JoinTable::check(const JoinRequest& request) const {
   }
   if (request.row.size() > limits_.total_row_bytes - row_bytes_) {
     return Status::precondition("the row of rank " + std::to_string(request.rank) +
-                                " does not fit: waiting rows have " + std::to_string(row_bytes_) +
-                                " of at most " + std::to_string(limits_.total_row_bytes) +
-                                " bytes");
+                                " does not fit: waiting rows have " + std::to_string(row_bytes_) + " of at most " +
+                                std::to_string(limits_.total_row_bytes) + " bytes");
   }
   return Status::ok();
 }
@@ -151,22 +142,18 @@ std::string JoinTable::describe_missing(MemberId member) const {
     ++named;
   }
   const std::size_t missing = static_cast<std::size_t>(group.size) - group.seats.size();
-  std::string text = std::to_string(group.seats.size()) + " of " + std::to_string(group.size) +
-                     " ranks of group \"" + name + "\" wait";
+  std::string text = std::to_string(group.seats.size()) + " of " + std::to_string(group.size) + " ranks of group \"" +
+                     name + "\" wait";
   if (!never.empty()) text += "; never joined: " + never;
   if (!left.empty()) text += "; joined but wait no longer: " + left;
   if (missing > static_cast<std::size_t>(named)) text += " and more";
   return text;
 }
 
-int JoinTable::first_rank(MemberId member) const {
-  return *groups_.at(members_.at(member).first).seen.begin();
-}
+int JoinTable::first_rank(MemberId member) const { return *groups_.at(members_.at(member).first).seen.begin(); }
 
 bool JoinTable::is_current(std::uint64_t epoch) const {
-  return epoch != 0 && std::ranges::any_of(groups_, [epoch](const auto& entry) {
-           return entry.second.epoch == epoch;
-         });
+  return epoch != 0 && std::ranges::any_of(groups_, [epoch](const auto& entry) { return entry.second.epoch == epoch; });
 }
 
 }  // namespace hvd::rendezvous

@@ -41,7 +41,7 @@ struct JoinRequest {
 //   error    - for the caller and for everybody in `failed` (`others` is empty).
 struct JoinOutcome {
   std::uint64_t epoch = 0;
-  std::vector<Bytes> rows;  // by rank; not empty only when this very call completed the group
+  std::vector<Bytes> rows;          // by rank; not empty only when this very call completed the group
   std::uint64_t retired_epoch = 0;  // the group's epoch before, now over; 0: none
   std::vector<MemberId> others;     // they get `epoch` too
   Status error;
@@ -89,9 +89,9 @@ class JoinTable {
     Bytes row;
   };
   struct Group {
-    int size = 0;               // of the open round; meaningful while `seats` is not empty
-    std::map<int, Seat> seats;  // the open round, by rank: exactly those who wait now
-    std::set<int> seen;  // ranks that joined since the latest epoch, whether they still wait or not
+    int size = 0;                         // of the open round; meaningful while `seats` is not empty
+    std::map<int, Seat> seats;            // the open round, by rank: exactly those who wait now
+    std::set<int> seen;                   // ranks that joined since the latest epoch, whether they still wait or not
     std::uint64_t epoch = 0;              // the latest complete one
     std::vector<JoinNonce> epoch_nonces;  // by rank, for retries
   };

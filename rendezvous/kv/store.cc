@@ -6,9 +6,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-std::string path_of(std::string_view scope, std::string_view key) {
-  return std::string(scope).append("/").append(key);
-}
+std::string path_of(std::string_view scope, std::string_view key) { return std::string(scope).append("/").append(key); }
 
 std::size_t cost_of(std::string_view scope, std::string_view key, std::size_t value_bytes) {
   return scope.size() + key.size() + value_bytes + Store::kEntryOverhead;
@@ -16,13 +14,12 @@ std::size_t cost_of(std::string_view scope, std::string_view key, std::size_t va
 
 }  // namespace
 
-Result<std::vector<WaiterId>> Store::put(std::string_view scope, std::string_view key,
-                                         ByteSpan value, std::string_view owner) {
+Result<std::vector<WaiterId>> Store::put(std::string_view scope, std::string_view key, ByteSpan value,
+                                         std::string_view owner) {
   if (const Bytes* present = find(scope, key)) {
     if (std::ranges::equal(*present, value)) return std::vector<WaiterId>{};
     return Status::precondition("key " + path_of(scope, key) + " has a different value already (" +
-                                std::to_string(present->size()) + " bytes there, " +
-                                std::to_string(value.size()) +
+                                std::to_string(present->size()) + " bytes there, " + std::to_string(value.size()) +
                                 " bytes sent); keys are written once");
   }
   HVD_RETURN_IF_ERROR(check_room(scope, key, value.size()));
@@ -33,12 +30,10 @@ Result<std::vector<WaiterId>> Store::put(std::string_view scope, std::string_vie
   return release({std::string(scope), std::string(key)});
 }
 
-Status Store::check_room(std::string_view scope, std::string_view key,
-                         std::size_t value_bytes) const {
+Status Store::check_room(std::string_view scope, std::string_view key, std::size_t value_bytes) const {
   if (value_bytes > limits_.value_bytes) {
-    return Status::invalid_argument("value of key " + path_of(scope, key) + " has " +
-                                    std::to_string(value_bytes) + " bytes; at most " +
-                                    std::to_string(limits_.value_bytes) + " are allowed");
+    return Status::invalid_argument("value of key " + path_of(scope, key) + " has " + std::to_string(value_bytes) +
+                                    " bytes; at most " + std::to_string(limits_.value_bytes) + " are allowed");
   }
   if (key_count_ >= limits_.keys) {
     return Status::precondition("key " + path_of(scope, key) + " does not fit: the store holds " +
@@ -46,8 +41,8 @@ Status Store::check_room(std::string_view scope, std::string_view key,
   }
   if (cost_of(scope, key, value_bytes) > limits_.total_bytes - byte_count_) {
     return Status::precondition("key " + path_of(scope, key) + " does not fit: the store holds " +
-                                std::to_string(byte_count_) + " of at most " +
-                                std::to_string(limits_.total_bytes) + " bytes");
+                                std::to_string(byte_count_) + " of at most " + std::to_string(limits_.total_bytes) +
+                                " bytes");
   }
   return Status::ok();
 }
@@ -79,8 +74,7 @@ Status Store::watch(std::string_view scope, std::string_view key, WaiterId waite
   HVD_CHECK(!watched_.contains(waiter), "a waiter waits for one key at a time");
   HVD_CHECK(find(scope, key) == nullptr, "nobody waits for a key that is there");
   if (watched_.size() >= limits_.waiters) {
-    return Status::precondition(std::to_string(watched_.size()) +
-                                " clients wait for keys already, the limit");
+    return Status::precondition(std::to_string(watched_.size()) + " clients wait for keys already, the limit");
   }
   FullKey full_key{std::string(scope), std::string(key)};
   waiters_[full_key].insert(waiter);
@@ -108,18 +102,15 @@ std::vector<WaiterId> Store::release(const FullKey& full_key) {
 
 std::vector<WaiterId> Store::drop_scopes(std::string_view prefix) {
   auto covered = [prefix](std::string_view scope) {
-    return scope.starts_with(prefix) &&
-           (scope.size() == prefix.size() || scope[prefix.size()] == '.');
+    return scope.starts_with(prefix) && (scope.size() == prefix.size() || scope[prefix.size()] == '.');
   };
   // All names that begin with the prefix are neighbours in both maps.
-  for (auto in = scopes_.lower_bound(prefix);
-       in != scopes_.end() && in->first.starts_with(prefix);) {
+  for (auto in = scopes_.lower_bound(prefix); in != scopes_.end() && in->first.starts_with(prefix);) {
     if (!covered(in->first)) {
       ++in;
       continue;
     }
-    for (const auto& [key, entry] : in->second)
-      byte_count_ -= cost_of(in->first, key, entry.value.size());
+    for (const auto& [key, entry] : in->second) byte_count_ -= cost_of(in->first, key, entry.value.size());
     key_count_ -= in->second.size();
     in = scopes_.erase(in);
   }

@@ -9,15 +9,13 @@
 
 // The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
 // sends kAgentHelloBytes and one byte, the request; the agent answers kAgentHelloBytes, one byte,
-// the outcome, then the secret, and closes. A rank that goes down by its own fault, or that ends while the job runs, sends
-// kAgentHelloBytes, one byte, and its number (i32, little-endian); the answer ends after the outcome.
+// the outcome, then the secret, and closes. A rank that goes down by its own fault, or that ends while the job runs,
+// sends kAgentHelloBytes, one byte, and its number (i32, little-endian); the answer ends after the outcome.
 namespace hvd::rendezvous {
 
-inline constexpr std::string_view kAgentSocketPrefix =
-    "hvd-agent-";  // then 32 lower-case hex digits
+inline constexpr std::string_view kAgentSocketPrefix = "hvd-agent-";  // then 32 lower-case hex digits
 inline constexpr std::size_t kAgentSocketRandomBytes = 16;
-inline constexpr std::size_t kAgentSocketNameBytes =
-    kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
+inline constexpr std::size_t kAgentSocketNameBytes = kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
 
 inline constexpr std::string_view kAgentMagic = "HVDAGNT1";
 inline constexpr std::uint8_t kAgentRequestSecret = 1;

@@ -17,8 +17,7 @@ Nonce get_nonce(ByteReader& reader) {
 void check_version(ByteReader& reader) {
   const auto version = reader.get<std::uint8_t>();
   if (!reader.failed() && version != kProtocolVersion) {
-    reader.fail("protocol version " + std::to_string(version) + ", expected " +
-                std::to_string(kProtocolVersion));
+    reader.fail("protocol version " + std::to_string(version) + ", expected " + std::to_string(kProtocolVersion));
   }
 }
 
@@ -123,8 +122,7 @@ Result<GetManyBody> decode_get_many(ByteSpan bytes) {
   GetManyBody body;
   body.scope = reader.get_string(kMaxScopeBytes);
   const std::uint32_t count = reader.get_count(kMaxKeysPerRequest, sizeof(std::uint32_t));
-  for (std::uint32_t i = 0; i < count && !reader.failed(); ++i)
-    body.keys.push_back(reader.get_string(kMaxKeyBytes));
+  for (std::uint32_t i = 0; i < count && !reader.failed(); ++i) body.keys.push_back(reader.get_string(kMaxKeyBytes));
   HVD_RETURN_IF_ERROR(reader.finish("mget request"));
   HVD_RETURN_IF_ERROR(check_scope(body.scope));
   for (const std::string& key : body.keys) HVD_RETURN_IF_ERROR(check_key(key));
@@ -149,8 +147,7 @@ Result<std::vector<std::optional<Bytes>>> decode_values(ByteSpan bytes) {
     const auto present = reader.get<std::uint8_t>();
     const ByteSpan value = reader.get_bytes(present == 1 ? kMaxValueBytes : 0);
     if (present > 1) reader.fail("presence byte " + std::to_string(present));
-    values.push_back(present == 1 ? std::optional(Bytes(value.begin(), value.end()))
-                                  : std::nullopt);
+    values.push_back(present == 1 ? std::optional(Bytes(value.begin(), value.end())) : std::nullopt);
   }
   HVD_RETURN_IF_ERROR(reader.finish("mget answer"));
   return values;
@@ -170,8 +167,7 @@ Status decode_error(ByteSpan bytes) {
   if (code == 0 || code > static_cast<std::uint8_t>(StatusCode::kInternal)) {
     reader.fail("error code " + std::to_string(code));
   }
-  if (const Status bad = reader.finish("error answer"); !bad.is_ok())
-    return Status::internal(bad.message());
+  if (const Status bad = reader.finish("error answer"); !bad.is_ok()) return Status::internal(bad.message());
   return Status(static_cast<StatusCode>(code), std::move(message));
 }
 

@@ -66,8 +66,7 @@ bool HttpHead::take(char c) {
 }
 
 void HttpHead::end_line() {
-  const std::string_view line =
-      std::string_view(text_).substr(line_start_, text_.size() - 2 - line_start_);
+  const std::string_view line = std::string_view(text_).substr(line_start_, text_.size() - 2 - line_start_);
   line_start_ = text_.size();
   if (!in_fields_) {
     in_fields_ = true;
@@ -85,8 +84,7 @@ void HttpHead::end_line() {
 void HttpHead::add_field(std::string_view line) {
   if (line.front() == ' ' || line.front() == '\t') return fail(400, "a folded header field");
   const std::size_t colon = line.find(':');
-  if (colon == std::string_view::npos || colon == 0)
-    return fail(400, "a header line without a field name");
+  if (colon == std::string_view::npos || colon == 0) return fail(400, "a header line without a field name");
   if (!is_http_token(line.substr(0, colon))) return fail(400, "a field name that is no token");
   std::string name = lower_case(line.substr(0, colon));
   const std::string_view value = trim(line.substr(colon + 1));
@@ -138,8 +136,6 @@ bool HttpHead::has_word(std::string_view name, std::string_view word) const {
   return false;
 }
 
-void HttpHead::fail(int status, std::string reason) {
-  problem_ = HttpProblem{status, std::move(reason)};
-}
+void HttpHead::fail(int status, std::string reason) { problem_ = HttpProblem{status, std::move(reason)}; }
 
 }  // namespace hvd::rendezvous

@@ -33,8 +33,7 @@ std::size_t HttpReader::feed(ByteSpan bytes) {
     }
   }
   if (!problem_ && head_parsed_) {
-    const ByteSpan part =
-        bytes.subspan(taken, std::min(bytes.size() - taken, body_size_ - body_.size()));
+    const ByteSpan part = bytes.subspan(taken, std::min(bytes.size() - taken, body_size_ - body_.size()));
     body_.insert(body_.end(), part.begin(), part.end());
     taken += part.size();
   }
@@ -59,13 +58,10 @@ std::optional<HttpProblem> RequestReader::parse_head(const HttpHead& head) {
     return HttpProblem{414, "a target of more than " + std::to_string(kMaxTargetBytes) + " bytes"};
   }
   if (head.count("Host") != 1) return HttpProblem{400, "not exactly one Host"};
-  if (head.count("Authorization") > 1)
-    return HttpProblem{400, "more than one Authorization"};
+  if (head.count("Authorization") > 1) return HttpProblem{400, "more than one Authorization"};
   const bool has_body = request_.method == "PUT" || request_.method == "POST";
-  if (has_body && !head.content_length())
-    return HttpProblem{411, request_.method + " without Content-Length"};
-  if (!has_body && head.content_length().value_or(0) != 0)
-    return HttpProblem{400, request_.method + " with a body"};
+  if (has_body && !head.content_length()) return HttpProblem{411, request_.method + " without Content-Length"};
+  if (!has_body && head.content_length().value_or(0) != 0) return HttpProblem{400, request_.method + " with a body"};
   return std::nullopt;
 }
 

@@ -37,20 +37,16 @@ inline constexpr std::size_t kMaxRowBytes = std::size_t{16} * 1024;
 
 // Deadlines, absolute: bytes that trickle in do not extend them. The request that opens a session:
 // admission::kIntroductionDeadline from accept.
-inline constexpr Millis kHeadDeadline{
-    2000};  // from accept, or from the first byte of a later request
+inline constexpr Millis kHeadDeadline{2000};      // from accept, or from the first byte of a later request
 inline constexpr Millis kRequestDeadline{5000};   // the same start, until the last byte of the body
 inline constexpr Millis kResponseDeadline{5000};  // until the client has taken the whole response
 inline constexpr Millis kMaxLongPoll{30000};
 // Silence between requests of an authenticated client. The client connects again when it needs to,
 // so this only costs a round trip, and a long job holds no descriptors for it.
 inline constexpr Millis kIdleDeadline{60000};
-inline constexpr Millis kLingerDeadline{
-    1000};  // after a refusal: how long what still arrives is read and dropped
+inline constexpr Millis kLingerDeadline{1000};  // after a refusal: how long what still arrives is read and dropped
 
 // Connections for a job of `num_proc` ranks; those of them that have not shown the key: admission::Limits.
-constexpr std::size_t max_connections(int num_proc) {
-  return 4 * static_cast<std::size_t>(num_proc) + 64;
-}
+constexpr std::size_t max_connections(int num_proc) { return 4 * static_cast<std::size_t>(num_proc) + 64; }
 
 }  // namespace hvd::rendezvous

@@ -9,9 +9,7 @@ namespace {
 
 constexpr std::string_view kEpochPrefix = "epoch.";
 
-bool is_alphanumeric(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
+bool is_alphanumeric(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
 // The text as it may stand in a message: what is not plain ASCII becomes '?', and it is cut to a
 // readable length.
@@ -23,18 +21,15 @@ std::string printable(std::string_view text) {
   return text.size() > out.size() ? out + "..." : out;
 }
 
-Status check_name(std::string_view what, std::string_view name, std::size_t max_size,
-                  std::string_view punctuation) {
+Status check_name(std::string_view what, std::string_view name, std::size_t max_size, std::string_view punctuation) {
   if (name.empty() || name.size() > max_size) {
     return Status::invalid_argument(std::string(what) + " \"" + printable(name) + "\" has " +
-                                    std::to_string(name.size()) + " characters, not 1.." +
-                                    std::to_string(max_size));
+                                    std::to_string(name.size()) + " characters, not 1.." + std::to_string(max_size));
   }
   for (char c : name) {
     if (!is_alphanumeric(c) && punctuation.find(c) == std::string_view::npos) {
       return Status::invalid_argument(std::string(what) + " \"" + printable(name) +
-                                      "\" has a character other than A-Z, a-z, 0-9 and " +
-                                      std::string(punctuation));
+                                      "\" has a character other than A-Z, a-z, 0-9 and " + std::string(punctuation));
     }
   }
   return Status::ok();
@@ -42,9 +37,7 @@ Status check_name(std::string_view what, std::string_view name, std::size_t max_
 
 }  // namespace
 
-std::string scope_of_epoch(std::uint64_t epoch) {
-  return std::string(kEpochPrefix) + std::to_string(epoch);
-}
+std::string scope_of_epoch(std::uint64_t epoch) { return std::string(kEpochPrefix) + std::to_string(epoch); }
 
 std::string scope_of_epoch(std::uint64_t epoch, std::string_view name) {
   return scope_of_epoch(epoch).append(".").append(name);
@@ -58,20 +51,15 @@ std::optional<std::uint64_t> epoch_of_scope(std::string_view scope) {
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), epoch);
   // Only the canonical spelling: "epoch.07" would be a second name for what epoch 7 drops. Epoch 0
   // never is current.
-  if (error != std::errc() || end != digits.data() + digits.size() ||
-      digits != std::to_string(epoch))
-    return 0;
+  if (error != std::errc() || end != digits.data() + digits.size() || digits != std::to_string(epoch)) return 0;
   return epoch;
 }
 
 bool is_row_scope(std::string_view scope) {
-  return scope.starts_with(kEpochPrefix) &&
-         scope.find('.', kEpochPrefix.size()) == std::string_view::npos;
+  return scope.starts_with(kEpochPrefix) && scope.find('.', kEpochPrefix.size()) == std::string_view::npos;
 }
 
-Status check_scope(std::string_view scope) {
-  return check_name("scope", scope, kMaxScopeBytes, "._-");
-}
+Status check_scope(std::string_view scope) { return check_name("scope", scope, kMaxScopeBytes, "._-"); }
 Status check_key(std::string_view key) { return check_name("key", key, kMaxKeyBytes, "._:/-"); }
 
 Status check_label(std::string_view what, std::string_view label) {

@@ -14,9 +14,7 @@ constexpr std::string_view kGetManyTarget = "/v1/mget";
 constexpr std::string_view kKeyPrefix = "/v1/kv/";
 constexpr std::string_view kWaitPrefix = "wait=";
 
-RouteOrProblem problem(int status, std::string reason) {
-  return {.route = {}, .problem = {status, std::move(reason)}};
-}
+RouteOrProblem problem(int status, std::string reason) { return {.route = {}, .problem = {status, std::move(reason)}}; }
 
 RouteOrProblem wrong_method(std::string_view method) {
   return problem(405, "method " + std::string(method) + " is not for this path");
@@ -47,13 +45,11 @@ RouteOrProblem key_route(std::string_view method, std::string_view rest) {
     std::int64_t wait_ms = -1;
     if (query.starts_with(kWaitPrefix)) {
       const std::string_view digits = query.substr(kWaitPrefix.size());
-      const auto [end, error] =
-          std::from_chars(digits.data(), digits.data() + digits.size(), wait_ms);
+      const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), wait_ms);
       if (error != std::errc() || end != digits.data() + digits.size()) wait_ms = -1;
     }
     if (route.action != Action::kGet || wait_ms < 0 || wait_ms > kMaxLongPoll.count()) {
-      return problem(
-          400, "the only query is wait=0.." + std::to_string(kMaxLongPoll.count()) + ", with GET");
+      return problem(400, "the only query is wait=0.." + std::to_string(kMaxLongPoll.count()) + ", with GET");
     }
     route.wait = Millis(wait_ms);
   }
@@ -70,8 +66,7 @@ RouteOrProblem key_route(std::string_view method, std::string_view rest) {
 }  // namespace
 
 RouteOrProblem parse_route(std::string_view method, std::string_view target) {
-  if (method != "GET" && method != "PUT" && method != "DELETE" && method != "POST")
-    return wrong_method(method);
+  if (method != "GET" && method != "PUT" && method != "DELETE" && method != "POST") return wrong_method(method);
   if (target == kSessionTarget) return fixed_route(Action::kSession, method);
   if (target == kJoinTarget) return fixed_route(Action::kJoin, method);
   if (target == kGetManyTarget) return fixed_route(Action::kGetMany, method);
@@ -81,36 +76,27 @@ RouteOrProblem parse_route(std::string_view method, std::string_view target) {
 
 std::string_view method_of(Action action) {
   switch (action) {
-    case Action::kGet:
-      return "GET";
-    case Action::kPut:
-      return "PUT";
-    case Action::kErase:
-      return "DELETE";
+    case Action::kGet: return "GET";
+    case Action::kPut: return "PUT";
+    case Action::kErase: return "DELETE";
     case Action::kSession:
     case Action::kJoin:
-    case Action::kGetMany:
-      break;
+    case Action::kGetMany: break;
   }
   return "POST";
 }
 
 std::string target_of(const Route& route) {
   switch (route.action) {
-    case Action::kSession:
-      return std::string(kSessionTarget);
-    case Action::kJoin:
-      return std::string(kJoinTarget);
-    case Action::kGetMany:
-      return std::string(kGetManyTarget);
+    case Action::kSession: return std::string(kSessionTarget);
+    case Action::kJoin: return std::string(kJoinTarget);
+    case Action::kGetMany: return std::string(kGetManyTarget);
     case Action::kGet:
     case Action::kPut:
-    case Action::kErase:
-      break;
+    case Action::kErase: break;
   }
   std::string target = std::string(kKeyPrefix) + route.scope + "/" + route.key;
-  if (route.wait > Millis(0))
-    target.append("?").append(kWaitPrefix).append(std::to_string(route.wait.count()));
+  if (route.wait > Millis(0)) target.append("?").append(kWaitPrefix).append(std::to_string(route.wait.count()));
   return target;
 }
 

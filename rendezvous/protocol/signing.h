@@ -34,21 +34,17 @@ std::string format_authorization(const Authorization& authorization);
 // nullopt for anything but the canonical spelling.
 std::optional<Authorization> parse_authorization(std::string_view text);
 
-crypto::Secret session_key(const crypto::Secret& store_key, ByteSpan session_request_body,
-                           const Nonce& server_nonce);
+crypto::Secret session_key(const crypto::Secret& store_key, ByteSpan session_request_body, const Nonce& server_nonce);
 
-crypto::Digest request_mac(const crypto::Secret& key, const HttpRequest& request,
-                           const Nonce& session, std::uint64_t counter);
+crypto::Digest request_mac(const crypto::Secret& key, const HttpRequest& request, const Nonce& session,
+                           std::uint64_t counter);
 // Bound to the request by its MAC: an answer to one request is no answer to another.
-crypto::Digest response_mac(const crypto::Secret& key, int status, ByteSpan body,
-                            const crypto::Digest& request_mac);
+crypto::Digest response_mac(const crypto::Secret& key, int status, ByteSpan body, const crypto::Digest& request_mac);
 
 // Sets request.authorization and returns the MAC, which the response is bound to.
 crypto::Digest sign_request(const crypto::Secret& key, const Nonce& session, std::uint64_t counter,
                             HttpRequest& request);
-void sign_response(const crypto::Secret& key, const crypto::Digest& request_mac,
-                   HttpResponse& response);
-bool is_authentic(const crypto::Secret& key, const crypto::Digest& request_mac,
-                  const HttpResponse& response);
+void sign_response(const crypto::Secret& key, const crypto::Digest& request_mac, HttpResponse& response);
+bool is_authentic(const crypto::Secret& key, const crypto::Digest& request_mac, const HttpResponse& response);
 
 }  // namespace hvd::rendezvous

@@ -9,13 +9,9 @@ namespace hvd::rendezvous {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket,
-                       const crypto::Secret& store_key, ConnectionOwner& owner)
-    : id_(id),
-      socket_(std::move(socket)),
-      timer_(socket_.get_executor()),
-      owner_(owner),
-      guard_(store_key) {}
+Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket, const crypto::Secret& store_key,
+                       ConnectionOwner& owner)
+    : id_(id), socket_(std::move(socket)), timer_(socket_.get_executor()), owner_(owner), guard_(store_key) {}
 
 void Connection::start() { next_request(); }
 
@@ -36,19 +32,17 @@ void Connection::next_request() {
 void Connection::read() {
   if (read_pending_) return;
   read_pending_ = true;
-  socket_.async_read_some(asio::buffer(in_),
-                          [self = shared_from_this()](const error_code& error, std::size_t size) {
-                            self->read_pending_ = false;
-                            self->on_read(error, size);
-                          });
+  socket_.async_read_some(asio::buffer(in_), [self = shared_from_this()](const error_code& error, std::size_t size) {
+    self->read_pending_ = false;
+    self->on_read(error, size);
+  });
 }
 
 void Connection::on_read(const error_code& error, std::size_t size) {
   if (state_ == State::kClosed) return;
   if (error) return close();
   switch (state_) {
-    case State::kReading:
-      return consume(size);
+    case State::kReading: return consume(size);
     case State::kWaiting:
       owner_.count(&ServerStats::malformed);
       owner_.handler().forget(id_);
@@ -56,11 +50,8 @@ void Connection::on_read(const error_code& error, std::size_t size) {
     case State::kWriting:
       stashed_ = size;  // the client may have the answer before we hear that it is written
       return;
-    case State::kDraining:
-      drained_ += size;
-      return drained_ > kMaxBodyBytes ? close() : read();
-    case State::kClosed:
-      return;
+    case State::kDraining: drained_ += size; return drained_ > kMaxBodyBytes ? close() : read();
+    case State::kClosed: return;
   }
 }
 
@@ -83,9 +74,7 @@ void Connection::consume(std::size_t size) {
   dispatch();
 }
 
-Millis Connection::head_limit() const {
-  return guard_.is_open() ? kHeadDeadline : admission::kIntroductionDeadline;
-}
+Millis Connection::head_limit() const { return guard_.is_open() ? kHeadDeadline : admission::kIntroductionDeadline; }
 
 Millis Connection::request_limit() const {
   return guard_.is_open() ? kRequestDeadline : admission::kIntroductionDeadline;
@@ -131,8 +120,7 @@ void Connection::dispatch() {
       owner_.count(&ServerStats::malformed);
       return answer({400, encode_error(opened.status())});
     }
-    case SessionGuard::Verdict::kAuthentic:
-      return handle(parsed.route, request);
+    case SessionGuard::Verdict::kAuthentic: return handle(parsed.route, request);
   }
 }
 
@@ -178,9 +166,7 @@ void Connection::write(const HttpResponse& response) {
   out_ = write_response(response);
   arm(SteadyClock::now() + kResponseDeadline);
   asio::async_write(socket_, asio::buffer(out_),
-                    [self = shared_from_this()](const error_code& error, std::size_t) {
-                      self->on_written(error);
-                    });
+                    [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
 }
 
 void Connection::on_written(const error_code& error) {
@@ -229,19 +215,14 @@ void Connection::on_timer() {
   // A timer that was due already when it was set anew still comes here.
   if (!deadline_ || SteadyClock::now() < *deadline_) return;
   switch (state_) {
-    case State::kWaiting:
-      return answer(owner_.handler().expire(id_));
+    case State::kWaiting: return answer(owner_.handler().expire(id_));
     case State::kReading:
       // Closing a silent session is no reproach: the client opens another one when it needs it.
       if (!guard_.authenticated() || reader_->started()) owner_.count(&ServerStats::late);
       return close();
-    case State::kWriting:
-      owner_.count(&ServerStats::late);
-      return close();
-    case State::kDraining:
-      return close();
-    case State::kClosed:
-      return;
+    case State::kWriting: owner_.count(&ServerStats::late); return close();
+    case State::kDraining: return close();
+    case State::kClosed: return;
   }
 }
 

@@ -21,7 +21,7 @@ class ConnectionOwner {
   virtual Handler& handler() = 0;
   // How long an authenticated client may be silent between requests.
   virtual Millis idle_deadline() const = 0;
-  virtual void count(std::uint64_t ServerStats::*counter) = 0;
+  virtual void count(std::uint64_t ServerStats::* counter) = 0;
   // The client's first request was made with the key; it may be a recording.
   virtual void introduced(ConnectionId connection) = 0;
   // The client has shown the key.

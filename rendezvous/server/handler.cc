@@ -18,9 +18,7 @@ Reply error_reply(const Status& status) {
   return {http_status, encode_error(status)};
 }
 
-Reply reply_of(const Status& status) {
-  return status.is_ok() ? Reply{kOk, {}} : error_reply(status);
-}
+Reply reply_of(const Status& status) { return status.is_ok() ? Reply{kOk, {}} : error_reply(status); }
 
 }  // namespace
 
@@ -31,28 +29,19 @@ Handler::Handler()
               .row_bytes = kMaxRowBytes,
               .total_row_bytes = kMaxStoreBytes}) {}
 
-Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner,
-                                 const Route& route, ByteSpan body) {
+Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner, const Route& route, ByteSpan body) {
   Outcome outcome;
   switch (route.action) {
-    case Action::kJoin:
-      return join(connection, body);
-    case Action::kGet:
-      return get(connection, route);
-    case Action::kGetMany:
-      outcome.reply = get_many(body);
-      break;
-    case Action::kPut:
-      put(owner, route, body, outcome);
-      break;
+    case Action::kJoin: return join(connection, body);
+    case Action::kGet: return get(connection, route);
+    case Action::kGetMany: outcome.reply = get_many(body); break;
+    case Action::kPut: put(owner, route, body, outcome); break;
     case Action::kErase: {
       Status status = check_epoch(route.scope);
-      outcome.reply =
-          reply_of(status.is_ok() ? store_.erase(route.scope, route.key, owner) : status);
+      outcome.reply = reply_of(status.is_ok() ? store_.erase(route.scope, route.key, owner) : status);
       break;
     }
-    case Action::kSession:
-      HVD_CHECK(false, "sessions are opened by the connection");
+    case Action::kSession: HVD_CHECK(false, "sessions are opened by the connection");
   }
   return outcome;
 }
@@ -69,8 +58,7 @@ Status Handler::check_epoch(std::string_view scope) const {
 
 void Handler::put(std::string_view owner, const Route& route, ByteSpan body, Outcome& outcome) {
   if (is_row_scope(route.scope)) {
-    outcome.reply = error_reply(
-        Status::precondition("scope " + route.scope + " is for rows; only a join writes it"));
+    outcome.reply = error_reply(Status::precondition("scope " + route.scope + " is for rows; only a join writes it"));
     return;
   }
   if (Status over = check_epoch(route.scope); !over.is_ok()) {
@@ -131,10 +119,8 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
                                     .nonce = request.nonce,
                                     .row = std::move(request.row)},
                                    connection);
-  if (joined.replaced)
-    outcome.released.emplace_back(*joined.replaced, error_reply(joined.replaced_error));
-  for (MemberId member : joined.failed)
-    outcome.released.emplace_back(member, error_reply(joined.error));
+  if (joined.replaced) outcome.released.emplace_back(*joined.replaced, error_reply(joined.replaced_error));
+  for (MemberId member : joined.failed) outcome.released.emplace_back(member, error_reply(joined.error));
   if (!joined.error.is_ok()) {
     outcome.reply = error_reply(joined.error);
   } else if (joined.waiting()) {
@@ -146,19 +132,17 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
 }
 
 void Handler::file_rows(const JoinOutcome& joined, Outcome& outcome) {
-  const Reply over = error_reply(
-      Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
+  const Reply over = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
   if (joined.retired_epoch != 0) {
     for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch)))
       outcome.released.emplace_back(waiter, over);
   }
   Status filed;
   for (std::size_t rank = 0; rank < joined.rows.size() && filed.is_ok(); ++rank) {
-    filed = store_.put(scope_of_epoch(joined.epoch), std::to_string(rank), joined.rows[rank], "")
-                .status();
+    filed = store_.put(scope_of_epoch(joined.epoch), std::to_string(rank), joined.rows[rank], "").status();
   }
-  const Reply reply = filed.is_ok() ? Reply{kOk, encode_epoch(joined.epoch)}
-                                    : error_reply(filed.annotate("filing rows"));
+  const Reply reply =
+      filed.is_ok() ? Reply{kOk, encode_epoch(joined.epoch)} : error_reply(filed.annotate("filing rows"));
   outcome.reply = reply;
   for (MemberId member : joined.others) outcome.released.emplace_back(member, reply);
 }

@@ -40,8 +40,7 @@ class Handler {
   };
   // `owner` names the client in words and for DELETE. Requires: the connection has no request
   // waiting; the route is not kSession.
-  Outcome handle(ConnectionId connection, std::string_view owner, const Route& route,
-                 ByteSpan body);
+  Outcome handle(ConnectionId connection, std::string_view owner, const Route& route, ByteSpan body);
 
   // The time of a waiting request is over; the reply says what is missing. Requires: it waits.
   Reply expire(ConnectionId connection);

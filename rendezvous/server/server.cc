@@ -25,9 +25,7 @@ using boost::system::error_code;
 
 constexpr Millis kPauseWithoutDescriptors{50};
 
-void set_option(int fd, int level, int option, int value) {
-  setsockopt(fd, level, option, &value, sizeof(value));
-}
+void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
 
 // A client whose host went down must not keep its connection for ever.
 void set_socket_options(int fd) {
@@ -65,8 +63,7 @@ class Server::Impl final : public ConnectionOwner {
     HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses));
     port_ = sockets.port;
     for (auto& [fd, is_v6] : sockets.sockets) {
-      auto listener =
-          std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
+      auto listener = std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
       error_code error;
       listener->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
       if (error) return Status::internal("listening socket: " + error.message());
@@ -89,7 +86,7 @@ class Server::Impl final : public ConnectionOwner {
 
   Handler& handler() override { return handler_; }
   Millis idle_deadline() const override { return idle_deadline_; }
-  void count(std::uint64_t ServerStats::*counter) override {
+  void count(std::uint64_t ServerStats::* counter) override {
     const MutexLock lock(mutex_);
     ++(stats_.*counter);
   }
@@ -116,17 +113,15 @@ class Server::Impl final : public ConnectionOwner {
   };
 
   void wait_for_connection(Listener& listener) {
-    listener.acceptor.async_wait(tcp::acceptor::wait_read,
-                                 [this, &listener](const error_code& error) {
-                                   if (!error) accept_some(listener);
-                                 });
+    listener.acceptor.async_wait(tcp::acceptor::wait_read, [this, &listener](const error_code& error) {
+      if (!error) accept_some(listener);
+    });
   }
 
   // By accept4 and not by Asio, which in this version leaves the socket open in child processes.
   void accept_some(Listener& listener) {
     for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
-      Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr,
-                    SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (fd.valid()) {
         admit(std::move(fd), listener.is_v6);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -192,8 +187,7 @@ class Server::Impl final : public ConnectionOwner {
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   if (options.num_proc < 1) {
-    return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) +
-                                    ", expected at least 1");
+    return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) + ", expected at least 1");
   }
   try {  // Asio throws where the system has no epoll or no descriptor for it
     auto impl = std::make_unique<Impl>(options);
@@ -214,12 +208,8 @@ ServerStats Server::stats() const { return impl_->stats(); }
 std::string ServerStats::limits_hit() const {
   std::string text;
   const std::pair<std::string_view, std::uint64_t> counters[] = {
-      {"unauthorized", unauthorized},
-      {"malformed", malformed},
-      {"refused_routes", refused_routes},
-      {"late", late},
-      {"evicted", evicted},
-      {"turned_away", turned_away},
+      {"unauthorized", unauthorized}, {"malformed", malformed},     {"refused_routes", refused_routes}, {"late", late},
+      {"evicted", evicted},           {"turned_away", turned_away},
   };
   for (const auto& [name, count] : counters) {
     if (count == 0) continue;

@@ -4,8 +4,7 @@
 
 namespace hvd::rendezvous {
 
-SessionGuard::SessionGuard(const crypto::Secret& store_key)
-    : store_key_(store_key), key_(store_key) {}
+SessionGuard::SessionGuard(const crypto::Secret& store_key) : store_key_(store_key), key_(store_key) {}
 
 SessionGuard::Verdict SessionGuard::check(const Route& route, const HttpRequest& request) {
   const bool opens = route.action == Action::kSession;

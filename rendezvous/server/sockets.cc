@@ -27,8 +27,7 @@ Result<Address> parse_address(const std::string& text) {
   addrinfo* found = nullptr;
   const int error = getaddrinfo(text.c_str(), "0", &hints, &found);
   if (error != 0) {
-    return Status::invalid_argument("listen address \"" + text +
-                                    "\" is not a numeric IPv4 or IPv6 address");
+    return Status::invalid_argument("listen address \"" + text + "\" is not a numeric IPv4 or IPv6 address");
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   Address address;
@@ -38,8 +37,7 @@ Result<Address> parse_address(const std::string& text) {
 }
 
 in_port_t& port_of(Address& address) {
-  if (address.storage.ss_family == AF_INET6)
-    return reinterpret_cast<sockaddr_in6&>(address.storage).sin6_port;
+  if (address.storage.ss_family == AF_INET6) return reinterpret_cast<sockaddr_in6&>(address.storage).sin6_port;
   return reinterpret_cast<sockaddr_in&>(address.storage).sin_port;
 }
 
@@ -49,8 +47,7 @@ Result<Fd> listen_at(Address address, const std::string& text, std::uint16_t por
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno("socket for " + text, errno);
   const int on = 1;
-  if (address.storage.ss_family == AF_INET6)
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+  if (address.storage.ss_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0) {
     if (errno == EADDRINUSE && port != 0) return Fd();
@@ -95,8 +92,8 @@ Result<ListenSockets> listen_on(const std::vector<std::string>& addresses) {
     HVD_ASSIGN_OR_RETURN(ListenSockets all, try_all(addresses));
     if (!all.sockets.empty()) return all;
   }
-  return Status::internal("no port is free on all of " + std::to_string(addresses.size()) +
-                          " addresses after " + std::to_string(kPortAttempts) + " attempts");
+  return Status::internal("no port is free on all of " + std::to_string(addresses.size()) + " addresses after " +
+                          std::to_string(kPortAttempts) + " attempts");
 }
 
 }  // namespace hvd::rendezvous

@@ -36,8 +36,8 @@ struct Limits {
 };
 static_assert(kAcceptsPerTurn < Limits::for_ranks(1).per_source);
 
-// Connections that wait for something: bounded, in all and by source. Who comes when the room is full takes the place of
-// the oldest of its own source when that has its share, else of the source that has most: a crowd pushes out itself.
+// Connections that wait for something: bounded, in all and by source. Who comes when the room is full takes the place
+// of the oldest of its own source when that has its share, else of the source that has most: a crowd pushes out itself.
 class Room {
  public:
   Room(std::size_t size, std::size_t per_source) : size_(size), per_source_(per_source) {}
@@ -64,12 +64,12 @@ class Room {
   std::unordered_map<ConnectionId, Place> places_;
 };
 
-// Which connections a listener may have: the same rules for the rendezvous server and for every rank. Pure; owned by the
-// listener and used on its thread only.
+// Which connections a listener may have: the same rules for the rendezvous server and for every rank. Pure; owned by
+// the listener and used on its thread only.
 //
-// A connection comes as a stranger. With a first message that only a holder of the secret can have made (or recorded: it
-// proves no more) it is introduced and moves to the second room, out of the strangers' reach; with an answer to
-// our nonce it is proven, and no longer bounded by a room. So silent or senseless connections, however many and however
+// A connection comes as a stranger. With a first message that only a holder of the secret can have made (or recorded:
+// it proves no more) it is introduced and moves to the second room, out of the strangers' reach; with an answer to our
+// nonce it is proven, and no longer bounded by a room. So silent or senseless connections, however many and however
 // fast they come, cost a real client nothing once its first message is read, and a second try at worst before that.
 class Admission {
  public:

@@ -18,9 +18,7 @@ using ByteSpan = std::span<const std::uint8_t>;
 inline ByteSpan as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
-inline std::string_view as_text(ByteSpan bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string_view as_text(ByteSpan bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // Appends little-endian values to a byte vector. Strings and byte strings are u32 length + content.
 class ByteWriter {
@@ -64,8 +62,8 @@ class ByteReader {
   // A u32 length of at most `max_size`, then that many bytes.
   ByteSpan get_bytes(std::size_t max_size);
   std::string get_string(std::size_t max_size) { return std::string(as_text(get_bytes(max_size))); }
-  // A u32 element count of at most `max_count`, each of which needs at least `min_element_size` further bytes, so that a
-  // hostile count cannot make the caller reserve more than the message holds.
+  // A u32 element count of at most `max_count`, each of which needs at least `min_element_size` further bytes, so that
+  // a hostile count cannot make the caller reserve more than the message holds.
   std::uint32_t get_count(std::size_t max_count, std::size_t min_element_size);
 
   // Records a semantic error found by the caller (bad enum value, ...).

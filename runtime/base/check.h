@@ -3,14 +3,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-// HVD_CHECK guards against our own bugs: it prints where and what, then aborts. User and peer input is never checked with
-// it; that becomes a Status.
-#define HVD_CHECK(condition, message)                                                                    \
-  do {                                                                                                   \
-    if (!(condition)) {                                                                                  \
-      std::fprintf(stderr, "%s:%d: check failed: %s: %s\n", __FILE__, __LINE__, #condition, message);    \
-      std::abort();                                                                                      \
-    }                                                                                                    \
+// HVD_CHECK guards against our own bugs: it prints where and what, then aborts. User and peer input is never checked
+// with it; that becomes a Status.
+#define HVD_CHECK(condition, message)                                                                 \
+  do {                                                                                                \
+    if (!(condition)) {                                                                               \
+      std::fprintf(stderr, "%s:%d: check failed: %s: %s\n", __FILE__, __LINE__, #condition, message); \
+      std::abort();                                                                                   \
+    }                                                                                                 \
   } while (false)
 
 #ifdef NDEBUG

@@ -14,7 +14,8 @@ class Event {
  public:
   bool is_set() const { return state_.load(std::memory_order_acquire) == kSet; }
   void set();
-  // Polls for a moment (Spinner), then sleeps. Returns is_set(). Returns early when a signal handler ran in this thread.
+  // Polls for a moment (Spinner), then sleeps. Returns is_set(). Returns early when a signal handler ran in this
+  // thread.
   bool wait_for(std::chrono::milliseconds limit);
   void wait() {
     while (!wait_for(std::chrono::milliseconds(60000))) {

@@ -35,11 +35,11 @@ std::string log_field(std::string_view name, const T& value) {
 }  // namespace hvd
 
 // HVD_LOG(kWarning, "peer lost", log_field("rank", 3), ...): the event in words, then its numbers.
-#define HVD_LOG(level, ...)                                                                          \
-  do {                                                                                               \
-    if (::hvd::log_enabled(::hvd::LogLevel::level)) {                                                \
+#define HVD_LOG(level, ...)                                                                           \
+  do {                                                                                                \
+    if (::hvd::log_enabled(::hvd::LogLevel::level)) {                                                 \
       ::hvd::write_log(::hvd::LogLevel::level, __FILE__, __LINE__, ::hvd::detail::join(__VA_ARGS__)); \
-    }                                                                                                \
+    }                                                                                                 \
   } while (false)
 
 namespace hvd::detail {

@@ -6,8 +6,8 @@
 
 namespace hvd {
 
-// std::mutex with the attributes that clang's thread-safety analysis needs: HVD_GUARDED_BY(mutex_) means nothing to it for
-// a plain std::mutex (and is an error). For a std::condition_variable use native() with std::unique_lock, which the
+// std::mutex with the attributes that clang's thread-safety analysis needs: HVD_GUARDED_BY(mutex_) means nothing to it
+// for a plain std::mutex (and is an error). For a std::condition_variable use native() with std::unique_lock, which the
 // analysis does not follow.
 class HVD_THREAD_ATTRIBUTE(capability("mutex")) Mutex {
  public:

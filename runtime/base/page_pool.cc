@@ -29,7 +29,8 @@ void* map(std::size_t bytes) {
   if (mapped == MAP_FAILED) return nullptr;
   if (slack == 0) return mapped;
   auto* const begin = static_cast<std::byte*>(mapped);
-  const std::size_t head = round_up(reinterpret_cast<std::uintptr_t>(begin), slack) - reinterpret_cast<std::uintptr_t>(begin);
+  const std::size_t head =
+      round_up(reinterpret_cast<std::uintptr_t>(begin), slack) - reinterpret_cast<std::uintptr_t>(begin);
   if (head != 0) ::munmap(begin, head);
   if (slack != head) ::munmap(begin + head + bytes, slack - head);
   (void)::madvise(begin + head, bytes, MADV_HUGEPAGE);  // where it is not allowed, ordinary pages do
@@ -73,8 +74,8 @@ PagePool::Block PagePool::take_idle(std::size_t bytes) {
 }
 
 void PagePool::give_back(Block block) {
-  // Never waits: in a forked child the lock may be held by a thread that does not exist there. Allocates nothing, so that
-  // it cannot throw: it runs where results are destroyed.
+  // Never waits: in a forked child the lock may be held by a thread that does not exist there. Allocates nothing, so
+  // that it cannot throw: it runs where results are destroyed.
   if (block.bytes > limits_.idle_bytes || !mutex_.try_lock()) return unmap(block);
   while (!closed_ && (idle_bytes_ + block.bytes > limits_.idle_bytes || idle_.size() == kMostIdleBlocks)) {
     const Block oldest = take_oldest();

@@ -19,8 +19,8 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   static constexpr std::size_t kAlignment = 64;
   // Smaller results come from malloc, which recycles them itself.
   static constexpr std::size_t kSmallestBlock = std::size_t{1} << 20;
-  // From here on, blocks are made of huge pages, where the system allows them: one fault instead of 512. The last one may
-  // be used in part, which would be too much of smaller blocks.
+  // From here on, blocks are made of huge pages, where the system allows them: one fault instead of 512. The last one
+  // may be used in part, which would be too much of smaller blocks.
   static constexpr std::size_t kSmallestHugeBlock = std::size_t{16} << 20;
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static constexpr std::size_t kMostIdleBlocks = 4096;  // for which there is room from the start

@@ -45,7 +45,8 @@ Status socket_error(std::string_view call, int error) {
 }
 
 Status wait_for_socket(int fd, short events, const Deadline& deadline, int wake_fd) {
-  std::array<pollfd, 2> fds{{{.fd = fd, .events = events, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}}};
+  std::array<pollfd, 2> fds{
+      {{.fd = fd, .events = events, .revents = 0}, {.fd = wake_fd, .events = POLLIN, .revents = 0}}};
   for (;;) {
     const int ready = ::poll(fds.data(), fds.size(), poll_timeout(deadline));
     if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);

@@ -10,9 +10,9 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 
-// Non-blocking sockets for a thread that may block, until a deadline. `wake_fd` (-1: none) becomes readable when the wait
-// shall end: every function then returns kAborted. Other codes: kTimeout (the deadline), kPeerLost (refused, reset, closed,
-// unreachable: another attempt may succeed), kInternal.
+// Non-blocking sockets for a thread that may block, until a deadline. `wake_fd` (-1: none) becomes readable when the
+// wait shall end: every function then returns kAborted. Other codes: kTimeout (the deadline), kPeerLost (refused,
+// reset, closed, unreachable: another attempt may succeed), kInternal.
 namespace hvd {
 
 // Waits for `events` of poll(2) on fd (-1: for the deadline only, and then returns kTimeout).

@@ -8,18 +8,18 @@
 
 namespace hvd {
 
-// The longest time a waiting thread may poll before it sleeps. A wake-up costs about 40 µs on a virtual machine; polling a
-// little longer than that pays for short waits.
+// The longest time a waiting thread may poll before it sleeps. A wake-up costs about 40 µs on a virtual machine;
+// polling a little longer than that pays for short waits.
 inline constexpr std::chrono::microseconds kSpinLimit{50};
 
 // Lets others run. False when the processor was away for much longer than a poll takes: for a time slice, 4 ms beside a
 // compiler.
 bool yield_kept_processor();
 
-// Decides whether a thread polls at all. Polling yields, so that it is harmless when there are more threads than cores; but
-// a yield to a thread that computes gives a whole time slice away, milliseconds, while a sleeper would be woken at once.
-// So whoever loses much time in a yield sleeps right away the next times, twice as often after each such loss. One per
-// thread (thread_spinner), confined to it.
+// Decides whether a thread polls at all. Polling yields, so that it is harmless when there are more threads than cores;
+// but a yield to a thread that computes gives a whole time slice away, milliseconds, while a sleeper would be woken at
+// once. So whoever loses much time in a yield sleeps right away the next times, twice as often after each such loss.
+// One per thread (thread_spinner), confined to it.
 class Spinner {
  public:
   // Polls `ready` until it is true or the limit has passed. Returns the last answer.

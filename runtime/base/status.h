@@ -60,7 +60,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor): reads as `return value;`
+  Result(T value) : state_(std::move(value)) {}        // NOLINT(google-explicit-constructor): reads as `return value;`
   Result(Status status) : state_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     HVD_CHECK(!std::get<Status>(state_).is_ok(), "a Result without a value needs an error");
   }
@@ -89,20 +89,20 @@ class [[nodiscard]] Result {
 }  // namespace hvd
 
 // Returns the Status of `expr` from the enclosing function unless it is OK.
-#define HVD_RETURN_IF_ERROR(expr)                           \
-  do {                                                      \
-    if (auto hvd_status_ = (expr); !hvd_status_.is_ok()) {  \
-      return hvd_status_;                                   \
-    }                                                       \
+#define HVD_RETURN_IF_ERROR(expr)                          \
+  do {                                                     \
+    if (auto hvd_status_ = (expr); !hvd_status_.is_ok()) { \
+      return hvd_status_;                                  \
+    }                                                      \
   } while (false)
 
 #define HVD_CONCAT_INNER(a, b) a##b
 #define HVD_CONCAT(a, b) HVD_CONCAT_INNER(a, b)
 
 // HVD_ASSIGN_OR_RETURN(auto x, f()): x = f().value(), or returns f()'s Status.
-#define HVD_ASSIGN_OR_RETURN(lhs, expr)                                   \
-  auto HVD_CONCAT(hvd_result_, __LINE__) = (expr);                        \
-  if (!HVD_CONCAT(hvd_result_, __LINE__).is_ok()) {                       \
-    return HVD_CONCAT(hvd_result_, __LINE__).status();                    \
-  }                                                                       \
+#define HVD_ASSIGN_OR_RETURN(lhs, expr)                \
+  auto HVD_CONCAT(hvd_result_, __LINE__) = (expr);     \
+  if (!HVD_CONCAT(hvd_result_, __LINE__).is_ok()) {    \
+    return HVD_CONCAT(hvd_result_, __LINE__).status(); \
+  }                                                    \
   lhs = std::move(HVD_CONCAT(hvd_result_, __LINE__)).value() /* NOLINT(bugprone-macro-parentheses): may declare */

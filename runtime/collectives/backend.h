@@ -19,13 +19,14 @@ struct CollectiveCall {
   DataType dtype = DataType::kFloat32;
   // allreduce: kSum, kMin, kMax, kProduct (Average is Sum + the caller's scaling); reducescatter: the same.
   ReduceOp reduce_op = ReduceOp::kSum;
-  // allreduce, adasum: `input` is only read; null or `output`: in place. broadcast: in place on `output`. allgather: `input` of this rank (may be inside `output` at its
-  // place). reducescatter: `input` is read only; `output` is this rank's part (may be inside `input` at its place).
-  // alltoall: `input` and `output` hold the parts for and from each set rank, in set-rank order; they do not overlap.
+  // allreduce, adasum: `input` is only read; null or `output`: in place. broadcast: in place on `output`. allgather:
+  // `input` of this rank (may be inside `output` at its place). reducescatter: `input` is read only; `output` is this
+  // rank's part (may be inside `input` at its place). alltoall: `input` and `output` hold the parts for and from each
+  // set rank, in set-rank order; they do not overlap.
   const void* input = nullptr;
   void* output = nullptr;
   kernels::Scaling scaling{};  // allreduce, adasum, reducescatter
-  std::int64_t count = 0;  // allreduce, adasum, broadcast: elements; allgather: elements of this rank's input
+  std::int64_t count = 0;      // allreduce, adasum, broadcast: elements; allgather: elements of this rank's input
   // By set rank. allgather: elements contributed by each; reducescatter: elements that each gets; alltoall: elements
   // that this rank sends to each.
   std::vector<std::int64_t> rank_counts{};

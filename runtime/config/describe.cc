@@ -63,8 +63,8 @@ std::string env_markdown() {
       "| variable | default | read by | value | meaning |\n|---|---|---|---|---|\n";
   for (const OptionRow& row : option_table()) {
     out += "| " + std::string(row.name) + " | " + unset_or(row.default_text) + " | " + std::string(reader(row)) +
-           " | " + syntax(row) + " | " + std::string(row.doc) + (unbuilt_feature(row.option).empty() ? "" : " (not built yet: no effect)") +
-           " |\n";
+           " | " + syntax(row) + " | " + std::string(row.doc) +
+           (unbuilt_feature(row.option).empty() ? "" : " (not built yet: no effect)") + " |\n";
   }
   out += "\nKnown, but read only by builds and tests of Horovod 0.28 (no effect, no warning):\n";
   std::string line;

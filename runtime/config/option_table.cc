@@ -19,6 +19,7 @@ constexpr double kMaxBytes = 1LL << 40;
 constexpr double kMaxEntries = 1 << 24;
 constexpr std::monostate kNoField;
 
+// clang-format off
 constexpr OptionRow kRows[] = {
     {O::kRank, "HOROVOD_RANK", "0", K::kInteger, &C::rank, "rank of this process in the job", 0, kMaxRank - 1},
     {O::kSize, "HOROVOD_SIZE", "1", K::kInteger, &C::size, "number of ranks of the job", 1, kMaxRank},
@@ -126,6 +127,7 @@ constexpr OptionRow kRows[] = {
     {O::kSparkUseLocalRankGpuIndex, "HOROVOD_SPARK_USE_LOCAL_RANK_GPU_INDEX", "0", K::kBool, kNoField,
      "use the local rank instead of the GPU that Spark assigned", -kInf, kInf, "", OptionReader::kSpark},
 };
+// clang-format on
 
 constexpr bool rows_are_in_order() {
   for (std::size_t i = 0; i < std::size(kRows); ++i) {
@@ -160,6 +162,7 @@ constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kSparkUseLocalRankGpuIndex, "Spark jobs"},
 };
 
+// clang-format off
 constexpr std::string_view kBuildNames[] = {
     "HOROVOD_WITH_TENSORFLOW", "HOROVOD_WITHOUT_TENSORFLOW", "HOROVOD_WITH_PYTORCH", "HOROVOD_WITHOUT_PYTORCH",
     "HOROVOD_WITH_MXNET", "HOROVOD_WITHOUT_MXNET", "HOROVOD_WITH_GLOO", "HOROVOD_WITHOUT_GLOO", "HOROVOD_WITH_MPI",
@@ -169,6 +172,7 @@ constexpr std::string_view kBuildNames[] = {
     "HOROVOD_BUILD_CUDA_CC_LIST", "HOROVOD_BUILD_ARCH_FLAGS", "HOROVOD_ROCM_HOME", "HOROVOD_CMAKE", "HOROVOD_DEBUG",
     "HOROVOD_SKIP_COMPILE", "HOROVOD_LOCAL_VERSION", "HOROVOD_ALLOW_MIXED_GPU_IMPL", "HOROVOD_WITH_NVTX",
     "HOROVOD_WITHOUT_NVTX", "HOROVOD_NVTX_INCLUDE", "HOROVOD_TEST_GPU", "HOROVOD_MIXED_INSTALL"};
+// clang-format on
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 namespace hvd::config {
 
 // Every variable, in the order of the table: how code refers to a variable whose name the table alone spells.
+// clang-format off
 enum class Option {
   kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize, kHostname, kGlooRendezvousAddr, kGlooRendezvousPort,
   kGlooIface, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kController, kCpuOperations, kIgnoreStarter,
@@ -22,6 +23,7 @@ enum class Option {
   kDisableNvtxRanges, kCheckParameters, kAllowChangedGradients, kEnableXlaOps, kCclCache, kAdasumMpiChunkSize,
   kMpiThreadsDisable, kElasticTimeout, kSparkStartTimeout, kSparkPythonpath, kSparkWorkDir, kSparkUseLocalRankGpuIndex,
 };
+// clang-format on
 
 // How a variable's text is read. The syntax of each kind is in parse_value.h.
 enum class OptionKind {

@@ -70,10 +70,10 @@ Status parse_choice_row(const OptionRow& row, std::string_view text, RuntimeConf
   }
   const std::string word = to_lower(trim(text));
   const bool foreign = word == "mpi" || word == "ccl";
-  return index.status().annotate(row.name).annotate(
-      foreign ? "this Horovod has no " + std::string(word == "mpi" ? "MPI" : "oneCCL") +
-                    " (unset the variable or set it to gloo)"
-              : "environment");
+  return index.status().annotate(row.name).annotate(foreign ? "this Horovod has no " +
+                                                                  std::string(word == "mpi" ? "MPI" : "oneCCL") +
+                                                                  " (unset the variable or set it to gloo)"
+                                                            : "environment");
 }
 
 // Bad values of these are ignored with a warning, as in Horovod.
@@ -139,9 +139,9 @@ Status check_rendezvous(const RuntimeConfig& config) {
   return Status::ok();
 }
 
-// What a starter of processes sets for each of its tasks, and only for these: the number of tasks. Two of them need care:
-// a batch shell has SLURM_NTASKS, but only a task of srun has the step's; torchrun's WORLD_SIZE is a common name, but
-// TORCHELASTIC_RUN_ID is its own.
+// What a starter of processes sets for each of its tasks, and only for these: the number of tasks. Two of them need
+// care: a batch shell has SLURM_NTASKS, but only a task of srun has the step's; torchrun's WORLD_SIZE is a common name,
+// but TORCHELASTIC_RUN_ID is its own.
 struct Starter {
   std::string_view program;
   std::string_view size_variable;
@@ -168,24 +168,23 @@ Status check_starter(const EnvReader& env, const RuntimeConfig& config) {
         std::string(starter.size_variable) + "=" + count + " says that " + std::string(starter.program) +
         " started this process as one of " + count + ", but this Horovod is started by horovodrun only: " + count +
         " trainings would run that know nothing of each other. Use `horovodrun -np " + count +
-        " -H host:slots,... python ...` instead, or set HOROVOD_IGNORE_STARTER=1 if separate trainings are what you want");
+        " -H host:slots,... python ...` instead, or set HOROVOD_IGNORE_STARTER=1 if separate trainings are what you "
+        "want");
   }
   return Status::ok();
 }
 
 Status check_consistency(const RuntimeConfig& config) {
   HVD_RETURN_IF_ERROR(check_place("HOROVOD_RANK", config.rank, "HOROVOD_SIZE", config.size));
-  HVD_RETURN_IF_ERROR(
-      check_place("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size));
-  HVD_RETURN_IF_ERROR(
-      check_place("HOROVOD_CROSS_RANK", config.cross_rank, "HOROVOD_CROSS_SIZE", config.cross_size));
+  HVD_RETURN_IF_ERROR(check_place("HOROVOD_LOCAL_RANK", config.local_rank, "HOROVOD_LOCAL_SIZE", config.local_size));
+  HVD_RETURN_IF_ERROR(check_place("HOROVOD_CROSS_RANK", config.cross_rank, "HOROVOD_CROSS_SIZE", config.cross_size));
   HVD_RETURN_IF_ERROR(check_not_larger("HOROVOD_LOCAL_SIZE", config.local_size, config));
   HVD_RETURN_IF_ERROR(check_not_larger("HOROVOD_CROSS_SIZE", config.cross_size, config));
   return check_rendezvous(config);
 }
 
-// The variable bounds connecting and running alike. Only its default is too short for the latter: it would end jobs that
-// somebody has stopped to look at.
+// The variable bounds connecting and running alike. Only its default is too short for the latter: it would end jobs
+// that somebody has stopped to look at.
 void set_progress_limit(const EnvReader& env, RuntimeConfig& config) {
   if (env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty() || config.gloo_timeout.count() == 0) return;
   config.no_progress_limit = config.gloo_timeout;
@@ -196,8 +195,8 @@ void default_timeout_for_zero(RuntimeConfig& config) {
   if (config.gloo_timeout.count() == 0) config.gloo_timeout = RuntimeConfig{}.gloo_timeout;
 }
 
-// Ranks may reach init() minutes apart, from importing over a slow file system or reading data, and a rank that died will
-// be missed by the launcher at once. Who sets one of the two times means it.
+// Ranks may reach init() minutes apart, from importing over a slow file system or reading data, and a rank that died
+// will be missed by the launcher at once. Who sets one of the two times means it.
 void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
   constexpr std::chrono::seconds kPatience{600};
   const bool has_gloo_timeout = !env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty();
@@ -209,10 +208,9 @@ void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
 void ignore_unusable(RuntimeConfig& config) {
   if (config.stall_check_time.count() == 0) config.stall_check_disable = true;
   if (config.stall_shutdown_time.count() != 0 && config.stall_shutdown_time < config.stall_check_time) {
-    config.warnings.push_back("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" +
-                              std::to_string(config.stall_shutdown_time.count()) +
-                              " is below HOROVOD_STALL_CHECK_TIME_SECONDS=" +
-                              std::to_string(config.stall_check_time.count()) + ": ignored");
+    config.warnings.push_back(
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=" + std::to_string(config.stall_shutdown_time.count()) +
+        " is below HOROVOD_STALL_CHECK_TIME_SECONDS=" + std::to_string(config.stall_check_time.count()) + ": ignored");
     config.stall_shutdown_time = std::chrono::seconds(0);
   }
   if (!config.thread_affinity.empty() && config.thread_affinity.size() < static_cast<std::size_t>(config.local_size)) {

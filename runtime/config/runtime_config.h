@@ -32,14 +32,14 @@ struct RuntimeConfig {
   std::string secret_file;
   std::chrono::seconds gloo_timeout{30};
   std::chrono::seconds no_progress_limit{600};  // gloo_timeout where that was given
-  std::chrono::seconds start_timeout{0};  // as given; 0: not
-  std::chrono::seconds join_timeout{0};   // made of these two: for the others to reach init(); 0: as gloo_timeout
+  std::chrono::seconds start_timeout{0};        // as given; 0: not
+  std::chrono::seconds join_timeout{0};         // made of these two: for the others to reach init(); 0: as gloo_timeout
   bool ignore_starter = false;
 
   // Batching.
-  std::int64_t fusion_threshold = 134'217'728;  // bytes; 0: no fusion
+  std::int64_t fusion_threshold = 134'217'728;                          // bytes; 0: no fusion
   std::optional<std::chrono::duration<double, std::milli>> cycle_time;  // unset: no batching delay
-  std::int64_t idle_output_bytes = 1'073'741'824;  // memory kept for the results to come
+  std::int64_t idle_output_bytes = 1'073'741'824;                       // memory kept for the results to come
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
   bool disable_group_fusion = false;
   bool deterministic = false;
@@ -47,7 +47,7 @@ struct RuntimeConfig {
 
   // What the user sees.
   bool stall_check_disable = false;
-  std::chrono::seconds stall_check_time{60};  // 0: disabled too
+  std::chrono::seconds stall_check_time{60};    // 0: disabled too
   std::chrono::seconds stall_shutdown_time{0};  // 0: never; otherwise >= stall_check_time
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;

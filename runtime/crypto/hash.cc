@@ -19,8 +19,8 @@ Digest hmac_sha256(const Secret& key, std::initializer_list<ByteSpan> parts) {
   for (const ByteSpan part : parts) all.insert(all.end(), part.begin(), part.end());
   Digest out;
   unsigned int size = 0;
-  const auto* ok = HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(key.bytes().size()), all.data(),
-                        all.size(), out.data(), &size);
+  const auto* ok = HMAC(EVP_sha256(), key.bytes().data(), static_cast<int>(key.bytes().size()), all.data(), all.size(),
+                        out.data(), &size);
   HVD_CHECK(ok != nullptr && size == out.size(), "HMAC-SHA256 failed");
   return out;
 }

@@ -12,7 +12,8 @@ namespace hvd::crypto {
 using Digest = std::array<std::uint8_t, 32>;
 
 Digest sha256(ByteSpan data);
-// HMAC-SHA256 over the concatenation of the parts. The caller makes the concatenation unambiguous (lengths or fixed sizes).
+// HMAC-SHA256 over the concatenation of the parts. The caller makes the concatenation unambiguous (lengths or fixed
+// sizes).
 Digest hmac_sha256(const Secret& key, std::initializer_list<ByteSpan> parts);
 // Compares in time that depends only on the sizes.
 bool constant_time_equal(ByteSpan a, ByteSpan b);

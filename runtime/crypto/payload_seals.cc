@@ -35,7 +35,8 @@ Result<std::size_t> PayloadSeals::open(int sender, std::string_view purpose, Byt
   const auto number = in.get<std::uint64_t>();
   const ByteSpan sent = in.take(sizeof(Digest));
   if (!constant_time_equal(sent, mac(sender, number, purpose, payload))) {
-    return Status::internal(from + " does not carry its seal: it was changed on the way, or that rank called something else");
+    return Status::internal(from +
+                            " does not carry its seal: it was changed on the way, or that rank called something else");
   }
   const MutexLock lock(mutex_);
   if (!seen_[sender].take(number)) {

@@ -12,9 +12,9 @@
 
 namespace hvd::crypto {
 
-// Seals for bytes that their receiver will do more with than compute: objects to be unpickled. Connections are authenticated
-// when they are made and not encrypted afterwards, so who sits on the path may change what passes. A seal says that
-// `sender`, a holder of the key, made exactly these bytes for this purpose, and each receiver takes it once.
+// Seals for bytes that their receiver will do more with than compute: objects to be unpickled. Connections are
+// authenticated when they are made and not encrypted afterwards, so who sits on the path may change what passes. A seal
+// says that `sender`, a holder of the key, made exactly these bytes for this purpose, and each receiver takes it once.
 //
 //   seal = u64 number, HMAC-SHA256(key, "hvd:payload" | u32 sender | u64 number | SHA256(purpose) | SHA256(payload))
 //

@@ -114,13 +114,12 @@ Secret Secret::derive(std::string_view purpose, std::uint64_t epoch) const {
   auto place = std::make_shared<Place>(place_->pages());
   std::size_t size = kSecretSize;
   EVP_PKEY_CTX* context = EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr);
-  const bool ok =
-      context != nullptr && EVP_PKEY_derive_init(context) > 0 &&
-      EVP_PKEY_CTX_set_hkdf_md(context, EVP_sha256()) > 0 &&
-      EVP_PKEY_CTX_set1_hkdf_key(context, bytes().data(), static_cast<int>(kSecretSize)) > 0 &&
-      EVP_PKEY_CTX_add1_hkdf_info(context, reinterpret_cast<const unsigned char*>(info.data()),
-                                  static_cast<int>(info.size())) > 0 &&
-      EVP_PKEY_derive(context, place->key().data(), &size) > 0;
+  const bool ok = context != nullptr && EVP_PKEY_derive_init(context) > 0 &&
+                  EVP_PKEY_CTX_set_hkdf_md(context, EVP_sha256()) > 0 &&
+                  EVP_PKEY_CTX_set1_hkdf_key(context, bytes().data(), static_cast<int>(kSecretSize)) > 0 &&
+                  EVP_PKEY_CTX_add1_hkdf_info(context, reinterpret_cast<const unsigned char*>(info.data()),
+                                              static_cast<int>(info.size())) > 0 &&
+                  EVP_PKEY_derive(context, place->key().data(), &size) > 0;
   EVP_PKEY_CTX_free(context);
   HVD_CHECK(ok && size == kSecretSize, "HKDF-SHA256 failed");
   return Secret(std::move(place));

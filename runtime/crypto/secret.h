@@ -11,8 +11,8 @@ namespace hvd::crypto {
 
 inline constexpr std::size_t kSecretSize = 32;
 
-// A 32-byte key. Its bytes lie in pages of their own that core files leave out; copies share them, and the last one to go
-// wipes them. Keys derived from one another share pages. Never printed, never put in an argument list or a file that
+// A 32-byte key. Its bytes lie in pages of their own that core files leave out; copies share them, and the last one to
+// go wipes them. Keys derived from one another share pages. Never printed, never put in an argument list or a file that
 // others can read. Immutable; copies may live on different threads. A forked child has the keys, too: were they wiped
 // there, what it did with them would be done with a key that everybody knows.
 class Secret {
@@ -25,8 +25,8 @@ class Secret {
   Secret& operator=(const Secret&) = default;
 
   ByteSpan bytes() const;
-  // An independent key for one purpose: HKDF-SHA256(secret, info = "<purpose>|<epoch>"). Keys of one epoch are useless in
-  // another, which is what fences a stale process off.
+  // An independent key for one purpose: HKDF-SHA256(secret, info = "<purpose>|<epoch>"). Keys of one epoch are useless
+  // in another, which is what fences a stale process off.
   Secret derive(std::string_view purpose, std::uint64_t epoch) const;
   // An independent key for what was agreed on: HMAC-SHA256(secret, parts), as hmac_sha256() has them.
   Secret derive(std::initializer_list<ByteSpan> parts) const;

@@ -22,8 +22,8 @@ std::size_t part_bytes(const wire::Response& response, std::size_t set_rank) {
 
 }  // namespace
 
-// The buffer holds the first rank's rows of all tensors, then the second rank's, and so on: each rank's part is one piece,
-// and each tensor's result is gathered from it.
+// The buffer holds the first rank's rows of all tensors, then the second rank's, and so on: each rank's part is one
+// piece, and each tensor's result is gathered from it.
 Status BatchRunner::allgather_fused(const Batch& batch) {
   std::vector<std::byte*> outputs;
   for (const BatchItem& item : batch.items) {

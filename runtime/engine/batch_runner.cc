@@ -29,9 +29,7 @@ void reduce_own(const collectives::CollectiveCall& call) {
 }  // namespace
 
 BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend)
-    : set_(std::move(set)),
-      set_rank_(topology::index(set_.set_rank(global_rank).value())),
-      backend_(backend) {
+    : set_(std::move(set)), set_rank_(topology::index(set_.set_rank(global_rank).value())), backend_(backend) {
   HVD_CHECK(backend_ != nullptr || set_.size() == 1, "a set of several ranks needs a backend");
 }
 
@@ -54,8 +52,8 @@ Status BatchRunner::call(const collectives::CollectiveCall& call) {
     return Status::ok();
   }
   if (std::string reason = backend_->why_not(call); !reason.empty()) {
-    return Status::internal(std::string(backend_->name()) + " can't run this " +
-                            std::string(op_type_name(call.op)) + ": " + reason);
+    return Status::internal(std::string(backend_->name()) + " can't run this " + std::string(op_type_name(call.op)) +
+                            ": " + reason);
   }
   Event finished;
   Status status;

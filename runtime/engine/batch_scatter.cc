@@ -74,7 +74,8 @@ Status BatchRunner::reducescatter(Batch& batch) {
     item.entry->handle.state().output_shape = std::move(shape);
   }
   const auto own = request.rank_counts.begin() + set_rank_;
-  if (std::accumulate(request.rank_counts.begin(), request.rank_counts.end(), std::int64_t{0}) == 0) return Status::ok();
+  if (std::accumulate(request.rank_counts.begin(), request.rank_counts.end(), std::int64_t{0}) == 0)
+    return Status::ok();
 
   HVD_ASSIGN_OR_RETURN(request.input, pack_for_scatter(batch));
   const auto before = static_cast<std::size_t>(std::accumulate(request.rank_counts.begin(), own, std::int64_t{0}));

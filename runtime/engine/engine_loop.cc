@@ -89,7 +89,8 @@ void EngineLoop::attach(std::unique_ptr<transport::ControlLinks> links) {
 void EngineLoop::notify() {
   if (pump_posted_.exchange(true, std::memory_order_acq_rel)) return;
   loop_.post([this] {
-    // In a burst of submissions, let the submitting thread go on if it shares this core: what it adds joins this report.
+    // In a burst of submissions, let the submitting thread go on if it shares this core: what it adds joins this
+    // report.
     if (SteadyClock::now() - last_burst_ < kBurstGap) ::sched_yield();
     pump_posted_.store(false, std::memory_order_release);
     pump();
@@ -167,7 +168,8 @@ void EngineLoop::deliver(wire::Decision decision) {
     for (const int child : outgoing.children) links_->send(child, outgoing.message);
   }
   if (relay_) {
-    if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(options_.membership.rank, s.message());
+    if (const Status s = relay_->on_decision(decision); !s.is_ok())
+      return report_lost(options_.membership.rank, s.message());
   }
   auto output = worker_.on_decision(decision);
   if (!output.is_ok()) return report_lost(options_.membership.rank, output.status().message());

@@ -30,12 +30,13 @@ struct EngineOptions {
   std::shared_ptr<PagePool> pages;  // its idle memory is given up in time
 };
 
-// The thread hvd-engine: moves operations from the table through negotiation to the executor. It alone touches the control
-// links, the negotiation state and the executor, and it never blocks; everything that arrives makes it `pump`. Owned by the
-// session. Public methods are thread-safe unless they say otherwise.
+// The thread hvd-engine: moves operations from the table through negotiation to the executor. It alone touches the
+// control links, the negotiation state and the executor, and it never blocks; everything that arrives makes it `pump`.
+// Owned by the session. Public methods are thread-safe unless they say otherwise.
 class EngineLoop final : public transport::ControlHandler {
  public:
-  // `on_stop` runs once on the engine's thread when the session ends for whatever reason, before anything else is failed.
+  // `on_stop` runs once on the engine's thread when the session ends for whatever reason, before anything else is
+  // failed.
   EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
              recorder::FlightRecorder& recorder, BackendFactory backend_factory,
              std::function<void(const wire::Stop&)> on_stop);
@@ -59,8 +60,8 @@ class EngineLoop final : public transport::ControlHandler {
   // Ends this rank's part without asking anybody.
   void force_stop(const wire::Stop& reason);
 
-  // After stopped(): waits for the lanes, says goodbye, ends the thread. Blocks. At `deadline` the lanes are aborted and
-  // `give_up` is called on the engine's thread: it has to end what else they may wait for, such as connections.
+  // After stopped(): waits for the lanes, says goodbye, ends the thread. Blocks. At `deadline` the lanes are aborted
+  // and `give_up` is called on the engine's thread: it has to end what else they may wait for, such as connections.
   void finish(Deadline deadline, std::function<void()> give_up);
 
   void on_control_message(int from_rank, ByteSpan message) override;
@@ -117,7 +118,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::vector<Early> early_;
   bool attached_ = false;
   std::optional<wire::Stop> stop_reason_;
-  std::optional<loop::Timer> timer_;       // worker's and coordinator's deadlines
+  std::optional<loop::Timer> timer_;  // worker's and coordinator's deadlines
   std::optional<loop::Timer> watch_timer_;
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
   std::optional<loop::Timer> idle_pages_;  // releases memory that nobody used for a while

@@ -34,7 +34,8 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
 void Executor::execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets) {
   // The ready operations of one decision by process set, in the order of the decision.
   std::map<std::int32_t, std::vector<negotiation::ReadyOp>> by_set;
-  for (const std::int32_t id : output.released) by_set[id];  // also the sets with nothing to move: they are done at once
+  for (const std::int32_t id : output.released)
+    by_set[id];  // also the sets with nothing to move: they are done at once
   for (const negotiation::ReadyOp& op : output.ready) {
     if (!complete_without_data(op)) by_set[op.response->process_set].push_back(op);
   }

@@ -13,18 +13,18 @@ namespace hvd::engine {
 // Makes the backend for a process set of several ranks.
 using BackendFactory = std::function<std::shared_ptr<collectives::CollectiveBackend>(const topology::ProcessSet&)>;
 
-// Turns what a decision means for this rank into work for lanes. Owned by the engine loop and confined to its thread. Lanes
-// are made when a set first has work.
+// Turns what a decision means for this rank into work for lanes. Owned by the engine loop and confined to its thread.
+// Lanes are made when a set first has work.
 class Executor {
  public:
   struct Events {
     // What one decision released of a set has run. On the lane's thread, or within execute().
     std::function<void(std::int32_t process_set, std::uint64_t context_id)> job_done;
-    std::function<void(std::uint64_t context_id)> lane_ended;  // on the lane's thread, its last act
+    std::function<void(std::uint64_t context_id)> lane_ended;          // on the lane's thread, its last act
     std::function<void(const Status&, std::vector<EntryPtr>)> failed;  // on the lane's thread
   };
-  Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder,
-           BackendFactory backend_factory, Events events);
+  Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder, BackendFactory backend_factory,
+           Events events);
 
   // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. `sets` is
   // the table after the decision. The lane of a set that the decision removes runs what it has, then ends.
@@ -34,8 +34,8 @@ class Executor {
   std::vector<RunningBatch> running() const;
   // The lane of a removed set has ended: lets it and its connections go.
   void reap(std::uint64_t context_id);
-  // Gives the lanes away, closed: each still runs what is queued, and its destructor waits for that, which must not happen
-  // on the engine's thread. abort() goes on reaching their backends.
+  // Gives the lanes away, closed: each still runs what is queued, and its destructor waits for that, which must not
+  // happen on the engine's thread. abort() goes on reaching their backends.
   std::vector<std::unique_ptr<Lane>> take_lanes();
   // Requires: the lanes are gone. After this nothing here refers to the transport.
   void drop_backends() { backends_.clear(); }
@@ -54,7 +54,8 @@ class Executor {
   BackendFactory backend_factory_;
   Events events_;
   std::map<std::int32_t, std::unique_ptr<Lane>> lanes_;
-  std::vector<std::unique_ptr<Lane>> retired_;  // of removed sets; joined when they have ended, so that the engine never waits
+  // Of removed sets; joined when they have ended, so that the engine never waits.
+  std::vector<std::unique_ptr<Lane>> retired_;
   // By context id, for abort(). A lane lets go of its backend on its own thread, where waiting harms nobody.
   std::map<std::uint64_t, std::weak_ptr<collectives::CollectiveBackend>> backends_;
 };

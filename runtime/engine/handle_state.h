@@ -7,7 +7,8 @@
 
 namespace hvd {
 
-// The core's side of a Handle. Written by exactly one thread (the engine or a lane) before `finish`, read by others after it.
+// The core's side of a Handle. Written by exactly one thread (the engine or a lane) before `finish`, read by others
+// after it.
 struct Handle::State {
   Event event;
   std::atomic<int> waiters{0};  // threads in wait_for(); any thread

@@ -72,7 +72,7 @@ class Lane {
   mutable Mutex mutex_;
   std::optional<RunningBatch> running_ HVD_GUARDED_BY(mutex_);
   std::uint64_t turns_ = 0;  // lane only
-  std::jthread thread_;  // last: it uses everything above
+  std::jthread thread_;      // last: it uses everything above
 };
 
 }  // namespace hvd::engine

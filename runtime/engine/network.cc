@@ -44,15 +44,15 @@ std::string read_link(const char* path) {
   return size > 0 ? std::string(target, static_cast<std::size_t>(size)) : std::string();
 }
 
-// The same on processes that run on one machine, can share memory and a network there, and were started for a host of one
-// name, so that one machine can play several. A MAC: it says nothing to whoever has not got the secret.
+// The same on processes that run on one machine, can share memory and a network there, and were started for a host of
+// one name, so that one machine can play several. A MAC: it says nothing to whoever has not got the secret.
 std::string host_identity(const std::string& name, const crypto::Secret& secret) {
   std::string boot_id;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::getline(file, boot_id);
   ByteWriter text;
-  for (const std::string& part : {boot_id, read_link("/proc/self/ns/net"), read_link("/proc/self/ns/ipc"),
-                                  read_link("/proc/self/ns/mnt")}) {
+  for (const std::string& part :
+       {boot_id, read_link("/proc/self/ns/net"), read_link("/proc/self/ns/ipc"), read_link("/proc/self/ns/mnt")}) {
     if (part.empty()) {  // what the system does not tell matches nothing
       std::array<std::uint8_t, sizeof(crypto::Digest)> own{};
       crypto::random_bytes(own);
@@ -158,7 +158,8 @@ std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topo
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {
   if (config_.agent_socket.empty()) return;
-  const Status told = rendezvous::notify_agent(config_.agent_socket, config_.rank, kind, Deadline::after(kAgentPatience));
+  const Status told =
+      rendezvous::notify_agent(config_.agent_socket, config_.rank, kind, Deadline::after(kAgentPatience));
   if (!told.is_ok()) HVD_LOG(kInfo, "the agent was not told how this rank ends", log_field("why", told.message()));
 }
 

@@ -15,8 +15,8 @@
 
 namespace hvd::engine {
 
-// How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the session,
-// which destroys it after the engine.
+// How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the
+// session, which destroys it after the engine.
 class Network {
  public:
   // Opens the listener, brings this rank's row to the store and waits for all others, for the join_timeout; `stop`
@@ -46,7 +46,7 @@ class Network {
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
   topology::HostMap hosts_ = topology::HostMap::one_host(1);  // until join() knows
-  std::unique_ptr<transport::Fabric> fabric_;  // last: it uses rows_
+  std::unique_ptr<transport::Fabric> fabric_;                 // last: it uses rows_
 };
 
 }  // namespace hvd::engine

@@ -111,15 +111,17 @@ Status prepare_splits(Operation& operation, int set_size) {
   const std::int64_t rows = operation.input.shape.front();
   if (splits.empty()) {
     if (rows % set_size != 0) {
-      return Status::invalid_argument(about(operation) + ": without splits the first dimension must be divisible by the " +
-                                      std::to_string(set_size) + " ranks of the process set; it is " + std::to_string(rows));
+      return Status::invalid_argument(
+          about(operation) + ": without splits the first dimension must be divisible by the " +
+          std::to_string(set_size) + " ranks of the process set; it is " + std::to_string(rows));
     }
     splits.assign(static_cast<std::size_t>(set_size), rows / set_size);
     return Status::ok();
   }
   if (splits.size() != static_cast<std::size_t>(set_size)) {
-    return Status::invalid_argument(about(operation) + ": expected one split for each of the " + std::to_string(set_size) +
-                                    " ranks of the process set, got " + std::to_string(splits.size()));
+    return Status::invalid_argument(about(operation) + ": expected one split for each of the " +
+                                    std::to_string(set_size) + " ranks of the process set, got " +
+                                    std::to_string(splits.size()));
   }
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   std::int64_t sent = 0;

@@ -7,9 +7,9 @@
 
 namespace hvd::engine {
 
-// What one rank can say about an operation by itself, beyond what the tensor queue checks: codes that name nothing, memory
-// that is missing, reductions and factors that the type does not have, devices that are not built. What passes here, the
-// kernels can do: they abort where it is not so. An allreduce with Adasum becomes the operation adasum. Pure.
+// What one rank can say about an operation by itself, beyond what the tensor queue checks: codes that name nothing,
+// memory that is missing, reductions and factors that the type does not have, devices that are not built. What passes
+// here, the kernels can do: they abort where it is not so. An allreduce with Adasum becomes the operation adasum. Pure.
 Status prepare(Operation& operation);
 
 // What the members of a group must have in common. Requires: each was prepared.

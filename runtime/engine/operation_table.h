@@ -33,8 +33,8 @@ class OperationTable {
   // The same for a group: all or none.
   Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
 
-  // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no such
-  // set, or when it is the global one; the sticky error.
+  // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no
+  // such set, or when it is the global one; the sticky error.
   Status close_set(std::int32_t id) HVD_EXCLUDES(mutex_);
 
   // For the engine: what was added since the last call.

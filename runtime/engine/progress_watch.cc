@@ -13,7 +13,8 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   Findings findings;
   std::erase_if(tracks_, [&](const auto& entry) {
     const auto& [context_id, track] = entry;
-    const bool runs = std::ranges::any_of(running, [&](const RunningBatch& batch) { return batch.context_id == context_id; });
+    const bool runs =
+        std::ranges::any_of(running, [&](const RunningBatch& batch) { return batch.context_id == context_id; });
     if (!runs && track.stuck) findings.waits.push_back(moving(context_id, track.process_set));
     return !runs;
   });

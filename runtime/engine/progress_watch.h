@@ -12,9 +12,9 @@
 
 namespace hvd::engine {
 
-// The time by which this rank and the ranks that report to it are waited for. It stands still while this process does not
-// run, because it was stopped (Ctrl-Z) or the machine slept: a gap between two readings says so. A gap in which nothing
-// waited passes for the same and does no harm. Owned by the engine loop; pure.
+// The time by which this rank and the ranks that report to it are waited for. It stands still while this process does
+// not run, because it was stopped (Ctrl-Z) or the machine slept: a gap between two readings says so. A gap in which
+// nothing waited passes for the same and does no harm. Owned by the engine loop; pure.
 class RunClock {
  public:
   static constexpr Millis kPeriod{500};  // of reading, or more often, as long as anything waits
@@ -32,8 +32,8 @@ class RunClock {
 
 // What this rank has to say about its waiting (wire::Wait), found by looking every RunClock::kPeriod, as long as it has
 // operations. Owned by the engine loop; pure; its time is the RunClock's. A batch is stuck while it waits for peers and
-// two looks at its progress are equal. Every report that one is stuck is a question, which the root answers: others move,
-// or it has warned; or it ends the session. Batches that move say so now and then, so that the root knows.
+// two looks at its progress are equal. Every report that one is stuck is a question, which the root answers: others
+// move, or it has warned; or it ends the session. Batches that move say so now and then, so that the root knows.
 class ProgressWatch {
  public:
   // Only a thread that waits for so long can be part of a deadlock.
@@ -63,9 +63,9 @@ class ProgressWatch {
     std::int32_t process_set = 0;
     std::uint64_t turn = 0;
     collectives::PeerProgress progress;
-    TimePoint since;          // of the last movement
-    TimePoint spoke_at;       // it said that it moves, or began
-    bool has_moved = false;   // after that
+    TimePoint since;         // of the last movement
+    TimePoint spoke_at;      // it said that it moves, or began
+    bool has_moved = false;  // after that
     struct Stuck {
       TimePoint told_at;
       bool told_overdue = false;

@@ -16,8 +16,8 @@ namespace hvd {
 
 namespace {
 
-// How long leaving a job may take before the rank goes without a goodbye; when its user has interrupted init(), others may
-// not even be there.
+// How long leaving a job may take before the rank goes without a goodbye; when its user has interrupted init(), others
+// may not even be there.
 constexpr Millis kShutdownLimit{10000};
 constexpr Millis kInterruptedLimit{1000};
 constexpr Millis kInterruptSlice{100};
@@ -47,13 +47,12 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
                                           const topology::HostMap& hosts, std::shared_ptr<PagePool> pages) {
   engine::EngineOptions options;
   options.pages = std::move(pages);
-  options.membership = {job.epoch,      job.rank,       job.size,      job.local_rank,
-                        job.local_size, job.cross_rank, job.cross_size};
+  options.membership = {job.epoch, job.rank, job.size, job.local_rank, job.local_size, job.cross_rank, job.cross_size};
   options.coordinator.size = job.size;
   options.coordinator.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
-  options.coordinator.limits.threshold = fusion::round_threshold(
-      static_cast<std::uint64_t>(config.fusion_threshold), static_cast<int>(hosts.ranks_on(0).size()),
-      hosts.is_homogeneous());
+  options.coordinator.limits.threshold =
+      fusion::round_threshold(static_cast<std::uint64_t>(config.fusion_threshold),
+                              static_cast<int>(hosts.ranks_on(0).size()), hosts.is_homogeneous());
   options.coordinator.limits.groups_only = config.disable_group_fusion;
   if (config.cycle_time) {
     options.coordinator.batching_delay = std::chrono::duration_cast<std::chrono::microseconds>(*config.cycle_time);
@@ -77,8 +76,7 @@ class SessionImpl final : public Session {
         set_changes_(topology::ProcessSetTable(topology_.size)),
         engine_(make_engine_options(config, topology_, network_ ? network_->hosts() : topology::HostMap::one_host(1),
                                     pages_),
-                table_, set_changes_, recorder_,
-                network_ ? network_->backend_factory() : engine::BackendFactory(),
+                table_, set_changes_, recorder_, network_ ? network_->backend_factory() : engine::BackendFactory(),
                 [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
   ~SessionImpl() override { shutdown(); }
@@ -91,10 +89,10 @@ class SessionImpl final : public Session {
     const topology::TreePlan plan(topology_.size);
     std::unique_ptr<transport::ControlLinks> links;
     if (network_ != nullptr) {
-      HVD_ASSIGN_OR_RETURN(links, network_->fabric().connect_control(
-                                      engine_.loop().uv(),
-                                      [this](std::function<void()> fn) { engine_.loop().post(std::move(fn)); },
-                                      plan.parent(topology_.rank), plan.children(topology_.rank), engine_, deadline));
+      HVD_ASSIGN_OR_RETURN(
+          links, network_->fabric().connect_control(
+                     engine_.loop().uv(), [this](std::function<void()> fn) { engine_.loop().post(std::move(fn)); },
+                     plan.parent(topology_.rank), plan.children(topology_.rank), engine_, deadline));
     }
     engine_.attach(std::move(links));
     connected_ = true;
@@ -121,9 +119,7 @@ class SessionImpl final : public Session {
     return handle->status().annotate("registering the process sets given to init()");
   }
 
-  std::map<std::int32_t, std::vector<int>> process_sets() const override {
-    return set_changes_.sets();
-  }
+  std::map<std::int32_t, std::vector<int>> process_sets() const override { return set_changes_.sets(); }
 
   int process_set_size(std::int32_t id) const override { return set_changes_.set_size(id); }
 
@@ -164,7 +160,8 @@ class SessionImpl final : public Session {
     return seals_.seal(purpose, payload);
   }
 
-  Result<std::size_t> open_payload(int sender, std::string_view purpose, std::span<const std::uint8_t> sealed) override {
+  Result<std::size_t> open_payload(int sender, std::string_view purpose,
+                                   std::span<const std::uint8_t> sealed) override {
     return seals_.open(sender, purpose, sealed);
   }
 

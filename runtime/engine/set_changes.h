@@ -22,8 +22,9 @@ class SetChanges {
  public:
   explicit SetChanges(const topology::ProcessSetTable& sets);
 
-  // The handle is done when the change has been decided; its value is the new set's id (kAdd) or the number of sets that
-  // were given (kStatic). Errors: kInvalidArgument for lists that are no sets of ranks of this job; the sticky error.
+  // The handle is done when the change has been decided; its value is the new set's id (kAdd) or the number of sets
+  // that were given (kStatic). Errors: kInvalidArgument for lists that are no sets of ranks of this job; the sticky
+  // error.
   Result<HandlePtr> add(wire::SetChange change) HVD_EXCLUDES(mutex_);
 
   // For the engine: what was added since the last call, normalised.

@@ -41,7 +41,8 @@ class StoreRows final : public transport::RowSource {
     HVD_ASSIGN_OR_RETURN(auto found, client_.get_many(scope_, keys, deadline));
     std::vector<topology::RankRow> out;
     for (std::size_t i = 0; i < found.size(); ++i) {
-      if (!found[i]) return Status::internal("the rendezvous store has no address of rank " + keys[i] + " in " + scope_);
+      if (!found[i])
+        return Status::internal("the rendezvous store has no address of rank " + keys[i] + " in " + scope_);
       auto row = topology::RankRow::decode(*found[i]);
       if (!row.is_ok()) return row.status().annotate("rank " + keys[i]);
       out.push_back(std::move(row).value());

@@ -14,7 +14,8 @@ class FusionBuffer {
  public:
   static constexpr std::size_t kAlignment = 64;
 
-  // At least `size` bytes, aligned; the memory of an earlier call is the same or gone. kInternal when there is no memory.
+  // At least `size` bytes, aligned; the memory of an earlier call is the same or gone. kInternal when there is no
+  // memory.
   Result<std::span<std::byte>> reserve(std::size_t size);
   std::size_t capacity() const { return capacity_; }
 

@@ -69,7 +69,8 @@ std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
   std::uint64_t row = element;
   for (std::size_t i = 1; i < response.shape.size(); ++i) row *= static_cast<std::uint64_t>(response.shape[i]);
   std::uint64_t total = 0;
-  for (const std::int64_t rows : response.first_dims) total += round_up(static_cast<std::uint64_t>(rows) * row, padding);
+  for (const std::int64_t rows : response.first_dims)
+    total += round_up(static_cast<std::uint64_t>(rows) * row, padding);
   return total;
 }
 

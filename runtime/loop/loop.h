@@ -13,9 +13,10 @@
 namespace hvd::loop {
 
 // A libuv loop on a thread of its own. When nothing is left to do it polls for a moment (Spinner) before it
-// sleeps: what follows soon is then seen without a wake-up, and a post() to a loop that is awake costs no system call. Owned by whoever composes the component (the fabric owns hvd-net, the engine owns
-// hvd-engine). `post`, `in_loop` and `stop_and_join` are thread-safe; everything done with `uv()` happens on the loop's
-// thread. It does not own the handles others put on the loop, but closes what they left there when it stops.
+// sleeps: what follows soon is then seen without a wake-up, and a post() to a loop that is awake costs no system call.
+// Owned by whoever composes the component (the fabric owns hvd-net, the engine owns hvd-engine). `post`, `in_loop` and
+// `stop_and_join` are thread-safe; everything done with `uv()` happens on the loop's thread. It does not own the
+// handles others put on the loop, but closes what they left there when it stops.
 class Loop {
  public:
   explicit Loop(std::string thread_name);
@@ -48,8 +49,8 @@ class Loop {
   std::vector<std::function<void()>> posted_ HVD_GUARDED_BY(mutex_);
   bool stopping_ HVD_GUARDED_BY(mutex_) = false;  // stop_and_join was called: leave when nothing is posted any more
   bool stopped_ HVD_GUARDED_BY(mutex_) = false;   // nothing posted from now on will run
-  // A post() that finds `asleep_` false leaves the waking to poll_a_while(), which looks at `any_posted_` again after it has
-  // set `asleep_`. Both are sequentially consistent: each side writes its own flag before it reads the other's.
+  // A post() that finds `asleep_` false leaves the waking to poll_a_while(), which looks at `any_posted_` again after
+  // it has set `asleep_`. Both are sequentially consistent: each side writes its own flag before it reads the other's.
   std::atomic<bool> any_posted_{false};
   std::atomic<bool> asleep_{false};
   bool leaving_ = false;  // loop's thread: run_posted() found nothing left while stopping

@@ -6,8 +6,8 @@
 
 namespace hvd::loop {
 
-// Watches one non-blocking file descriptor on a libuv loop. Loop-confined like Timer. Does not own the descriptor, which
-// must stay open until the watch is destroyed. The callback may destroy the watch.
+// Watches one non-blocking file descriptor on a libuv loop. Loop-confined like Timer. Does not own the descriptor,
+// which must stay open until the watch is destroyed. The callback may destroy the watch.
 class Poll {
  public:
   // `callback(readable, writable)`: errors and hang-ups count as both, so that the next read or write reports them.

@@ -11,8 +11,8 @@
 
 namespace hvd::negotiation {
 
-// When each process set has something to do next; those that wait for nothing are not in it. Private to the Coordinator,
-// which asks only those whose time has come.
+// When each process set has something to do next; those that wait for nothing are not in it. Private to the
+// Coordinator, which asks only those whose time has come.
 class Agenda {
  public:
   void put(std::int32_t id, std::optional<TimePoint> when) {

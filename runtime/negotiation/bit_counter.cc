@@ -51,7 +51,9 @@ Status BitCounter::add_bit(CacheBit bit, std::int32_t process_set) {
 
 Status BitCounter::check_senders(int from_rank, const wire::Report& report) const {
   const std::optional<int> unit = unit_of(from_rank);
-  if (!unit) return Status::internal("a report of rank " + std::to_string(from_rank) + ", which is not below rank " + std::to_string(rank_));
+  if (!unit)
+    return Status::internal("a report of rank " + std::to_string(from_rank) + ", which is not below rank " +
+                            std::to_string(rank_));
   const auto refuse = [&](int rank) {
     return Status::internal("rank " + std::to_string(from_rank) + " reported for rank " + std::to_string(rank) +
                             ", which is not below it");
@@ -60,7 +62,8 @@ Status BitCounter::check_senders(int from_rank, const wire::Report& report) cons
   const auto check_runs = [&](const wire::RankRuns& runs) {
     for (const wire::RankRun& run : runs) {
       const bool own = from_rank == rank_;
-      if (own ? run.first != rank_ || run.count != 1 : !plan_.has_run(from_rank, run.first, run.count)) return refuse(run.first);
+      if (own ? run.first != rank_ || run.count != 1 : !plan_.has_run(from_rank, run.first, run.count))
+        return refuse(run.first);
     }
     return Status::ok();
   };
@@ -144,7 +147,8 @@ int BitCounter::members(std::int32_t process_set) const {
 
 bool BitCounter::any_joined(std::int32_t process_set) const {
   const auto at = sets_.find(process_set);
-  return at != sets_.end() && std::any_of(at->second.joined.begin(), at->second.joined.end(), [](int n) { return n > 0; });
+  return at != sets_.end() &&
+         std::any_of(at->second.joined.begin(), at->second.joined.end(), [](int n) { return n > 0; });
 }
 
 void BitCounter::clear_joins(std::int32_t process_set) {

@@ -13,8 +13,8 @@
 
 namespace hvd::negotiation {
 
-// Combines the ready bits of one node of the control tree. The node's subtree is divided into units: the node itself and
-// the subtree of each child. A bit is complete when each unit that holds members of its set has reported it or has
+// Combines the ready bits of one node of the control tree. The node's subtree is divided into units: the node itself
+// and the subtree of each child. A bit is complete when each unit that holds members of its set has reported it or has
 // joined as a whole, and at least one has reported it. Used by every Relay and by the Coordinator; loop-confined.
 // Invariant: it remembers at most the live bits, i.e. those announced and not evicted.
 class BitCounter {
@@ -47,10 +47,10 @@ class BitCounter {
   using Mask = std::uint32_t;
   static_assert(topology::TreePlan::kMaxRadix + 1 <= 32);
   struct SetState {
-    Mask needed = 0;                // units with members
-    std::vector<int> members;       // per unit
-    std::vector<int> joined;        // per unit; joined[u] <= members[u]
-    Mask fully_joined = 0;          // subset of needed
+    Mask needed = 0;           // units with members
+    std::vector<int> members;  // per unit
+    std::vector<int> joined;   // per unit; joined[u] <= members[u]
+    Mask fully_joined = 0;     // subset of needed
   };
   struct BitState {
     std::int32_t process_set = 0;

@@ -26,7 +26,8 @@ struct Coordinator::Impl {
   void look_for_stalls(TimePoint now);
   void tell(StallVerdict verdict);
   void release_ready(TimePoint now, std::size_t& room, wire::Decision& decision);
-  bool release_before_removal(const wire::SetChange& change, TimePoint now, std::size_t& room, wire::Decision& decision);
+  bool release_before_removal(const wire::SetChange& change, TimePoint now, std::size_t& room,
+                              wire::Decision& decision);
   void follow(std::int32_t id, const std::vector<wire::DecisionItem>& items, std::size_t from);
   void warn_of_full_cache(std::int32_t id, SetNegotiation& set);
   SetNegotiation* touch(std::int32_t id);
@@ -57,7 +58,11 @@ struct Coordinator::Impl {
 };
 
 Coordinator::Impl::Impl(const CoordinatorOptions& o)
-    : options(o), registry(o.size), change_stall(o.stall), board(o.size, o.stall), bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
+    : options(o),
+      registry(o.size),
+      change_stall(o.stall),
+      board(o.size, o.stall),
+      bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
   HVD_CHECK(o.max_in_flight >= 1, "max_in_flight: expected 1 or more");
   sets.try_emplace(kGlobalProcessSet, *registry.table().find(kGlobalProcessSet), options);
 }
@@ -111,8 +116,9 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
   }
   if (!report.shutdown_ranks.empty() && !stop_wanted) {
     const int rank = report.shutdown_ranks.front();
-    stop_wanted = wire::Stop{wire::Stop::Kind::kShutdown, rank,
-                             "Horovod has been shut down: rank " + std::to_string(rank) + " called shutdown() or ended."};
+    stop_wanted =
+        wire::Stop{wire::Stop::Kind::kShutdown, rank,
+                   "Horovod has been shut down: rank " + std::to_string(rank) + " called shutdown() or ended."};
   }
   refile();
   return Status::ok();
@@ -153,7 +159,9 @@ void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire
   while (decision.items.size() < wire::kMaxItems) {
     const wire::SetChange* agreed = registry.agreed();
     // The global set is not removed: that is an error, and its operations go on.
-    if (agreed != nullptr && agreed->set_id != kGlobalProcessSet && !release_before_removal(*agreed, now, room, decision)) return;
+    if (agreed != nullptr && agreed->set_id != kGlobalProcessSet &&
+        !release_before_removal(*agreed, now, room, decision))
+      return;
     std::optional<wire::SetDecision> change = decision.items.size() < wire::kMaxItems ? registry.next() : std::nullopt;
     if (!change) return;
     for (const wire::SetDecision::Entry& entry : change->entries) {
@@ -288,9 +296,7 @@ std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next
 const topology::ProcessSetTable& Coordinator::sets() const { return impl_->registry.table(); }
 bool Coordinator::stopped() const { return impl_->stopped; }
 
-void Coordinator::set_limits(const wire::FusionLimits& limits) {
-  impl_->options.limits = limits;
-}
+void Coordinator::set_limits(const wire::FusionLimits& limits) { impl_->options.limits = limits; }
 
 wire::Decision make_abort(int lost_rank, std::string why) {
   std::string message = "rank " + std::to_string(lost_rank) + " is lost: " + std::move(why);

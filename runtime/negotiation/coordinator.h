@@ -57,8 +57,8 @@ class Coordinator {
   Status add_report(int from_rank, const wire::Report& report, TimePoint now);
   // The connection to a rank is gone, or it broke the protocol. The first call wins; the next step() says so to all.
   void on_rank_lost(int rank, std::string why);
-  // A release has run to its end on rank 0: all that one decision holds of that set. To be called once for each decision
-  // and each set in WorkerOutput::released of rank 0.
+  // A release has run to its end on rank 0: all that one decision holds of that set. To be called once for each
+  // decision and each set in WorkerOutput::released of rank 0.
   void on_batch_done(std::int32_t process_set);
 
   // The next decision, if there is anything to decide at `now`. Call it after every input and at next_deadline(), until

@@ -43,7 +43,8 @@ bool CoordinatorCache::make_room(const std::string& name, Inserted& result) {
 }
 
 CoordinatorCache::Inserted CoordinatorCache::insert(const wire::Response& response) {
-  HVD_CHECK(response.bit != CacheBit::kNone && !entries_.contains(value(response.bit)), "a cached response needs a new bit");
+  HVD_CHECK(response.bit != CacheBit::kNone && !entries_.contains(value(response.bit)),
+            "a cached response needs a new bit");
   Inserted result;
   if (const auto same = by_name_.find(response.name); same != by_name_.end()) {
     const CacheBit old = same->second;

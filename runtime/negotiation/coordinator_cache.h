@@ -31,15 +31,15 @@ class UseHistory {
 // The coordinator's cache of one process set: which responses have a bit, least recently used first. It decides what is
 // evicted; every rank follows (WorkerCache). Pure, externally synchronised.
 // A name that comes back evicts the least recently used entry only if that has not been used since the name was: a step
-// with more names than there is room for then keeps most of them, where plain LRU would evict each right before its use.
-// Invariant: size() <= capacity. Entries that are pinned (ready, not emitted yet) are never evicted.
+// with more names than there is room for then keeps most of them, where plain LRU would evict each right before its
+// use. Invariant: size() <= capacity. Entries that are pinned (ready, not emitted yet) are never evicted.
 class CoordinatorCache {
  public:
   explicit CoordinatorCache(std::size_t capacity) : capacity_(capacity) {}
 
   struct Inserted {
-    bool stored = false;               // false: capacity 0, or everything is pinned or in more use than the newcomer
-    bool full = false;                 // there was no free room
+    bool stored = false;                  // false: capacity 0, or everything is pinned or in more use than the newcomer
+    bool full = false;                    // there was no free room
     std::vector<wire::CacheBit> evicted;  // to announce before the response
   };
   // Stores `response` under response.bit as the most recently used. An entry of the same name is evicted.

@@ -75,7 +75,8 @@ std::vector<DecisionRouter::Share> DecisionRouter::split(Mask children, const st
   std::vector<Share> shares;
   for (std::size_t i = 0; i < children_.size(); ++i) {
     if ((children >> i & 1) == 0) continue;
-    const auto same = std::find_if(shares.begin(), shares.end(), [&](const Share& s) { return s.sequence == sent_[i]; });
+    const auto same =
+        std::find_if(shares.begin(), shares.end(), [&](const Share& s) { return s.sequence == sent_[i]; });
     if (same == shares.end()) {
       shares.push_back({Mask{1} << i, sent_[i]});
     } else {

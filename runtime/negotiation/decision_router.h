@@ -12,9 +12,9 @@
 namespace hvd::negotiation {
 
 // What of a decision goes to which child of one node of the control tree: what concerns a process set goes only where
-// members of it are, changes of the table of sets and a stop go to everybody. Children that get the same share a message.
-// Owned by the engine, one per node, the root too; loop-confined; no I/O.
-// Invariant: the decisions on one link have the sequence numbers 1, 2, ..., whatever the others get.
+// members of it are, changes of the table of sets and a stop go to everybody. Children that get the same share a
+// message. Owned by the engine, one per node, the root too; loop-confined; no I/O. Invariant: the decisions on one link
+// have the sequence numbers 1, 2, ..., whatever the others get.
 class DecisionRouter {
  public:
   DecisionRouter(topology::TreePlan plan, int rank);

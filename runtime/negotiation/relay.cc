@@ -141,7 +141,8 @@ wire::Report Relay::take_report(TimePoint now) {
 
 Status Relay::on_decision(const wire::Decision& decision) {
   for (const wire::DecisionItem& item : decision.items) {
-    if (const auto* response = std::get_if<wire::Response>(&item)) requests_.forget(response->process_set, response->name);
+    if (const auto* response = std::get_if<wire::Response>(&item))
+      requests_.forget(response->process_set, response->name);
     const auto* change = std::get_if<wire::SetDecision>(&item);
     if (change == nullptr || change->kind != wire::SetChange::Kind::kRemove) continue;
     for (const auto& entry : change->entries) requests_.drop(entry.id);

@@ -16,11 +16,11 @@
 
 namespace hvd::negotiation {
 
-// A relay's requests on their way up. Those of one tensor wait for each other, so that one merged request leaves for the
-// whole subtree: the root needs all of them before it can decide anything, so this delays nothing. They leave earlier when
-// they have waited for kHold (the stall inspector has to learn who waits), when a member of their set in the subtree
-// joins, and when it asks for the set's removal: both say something about the requests before them. Whoever comes later
-// still completes the subtree, and leaves at once. Loop-confined; private to Relay.
+// A relay's requests on their way up. Those of one tensor wait for each other, so that one merged request leaves for
+// the whole subtree: the root needs all of them before it can decide anything, so this delays nothing. They leave
+// earlier when they have waited for kHold (the stall inspector has to learn who waits), when a member of their set in
+// the subtree joins, and when it asks for the set's removal: both say something about the requests before them. Whoever
+// comes later still completes the subtree, and leaves at once. Loop-confined; private to Relay.
 class RequestMerger {
  public:
   static constexpr std::chrono::milliseconds kHold{100};
@@ -57,8 +57,9 @@ class RequestMerger {
   void send(Tensor& tensor);
 
   const BitCounter& bits_;
-  std::map<std::int32_t, std::unordered_map<std::string, Tensor>> sets_;  // tensors that a part of the subtree has reported
-  Order waiting_;                                                         // oldest first
+  std::map<std::int32_t, std::unordered_map<std::string, Tensor>>
+      sets_;       // tensors that a part of the subtree has reported
+  Order waiting_;  // oldest first
   std::deque<wire::MergedRequest> ready_;
 };
 

@@ -62,8 +62,8 @@ Status SetNegotiation::enter_ranks(Pending& pending, const wire::MergedRequest& 
     const auto first = set_.set_rank(run.first);
     const auto last = set_.set_rank(run.first + run.count - 1);
     const auto refuse = [&](const std::string& why) {
-      return Status::internal("rank " + std::to_string(run.first) + (run.count > 1 ? " or one of the next" : "") + " reported \"" +
-                              pending.name + "\"" + why);
+      return Status::internal("rank " + std::to_string(run.first) + (run.count > 1 ? " or one of the next" : "") +
+                              " reported \"" + pending.name + "\"" + why);
     };
     if (!first || !last || topology::index(*last) - topology::index(*first) != run.count - 1) {
       return refuse(" for process set " + std::to_string(set_.id) + ", of which it is not a member");

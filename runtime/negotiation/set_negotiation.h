@@ -11,11 +11,11 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/negotiation/coordinator.h"
+#include "runtime/negotiation/coordinator_cache.h"
 #include "runtime/negotiation/group_table.h"
 #include "runtime/negotiation/join_tracker.h"
 #include "runtime/negotiation/stall_inspector.h"
 #include "runtime/negotiation/validator.h"
-#include "runtime/negotiation/coordinator_cache.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/topology/rank_set.h"
 #include "runtime/wire/messages.h"
@@ -30,8 +30,8 @@ class SetNegotiation {
   SetNegotiation(topology::ProcessSet set, const CoordinatorOptions& options);
 
   Status add_request(const wire::MergedRequest& merged, TimePoint now);
-  // Every member that has not joined has reported the bit. False when it cannot run because ranks have joined (allgather,
-  // alltoall); evict it, then the members resubmit in full and the validator words the error.
+  // Every member that has not joined has reported the bit. False when it cannot run because ranks have joined
+  // (allgather, alltoall); evict it, then the members resubmit in full and the validator words the error.
   bool add_ready_bit(wire::CacheBit bit, TimePoint now);
   Status add_join(int rank, TimePoint now);
   // The bit's parameters changed, or it waits for too long. False when it is not live or already ready.
@@ -40,7 +40,8 @@ class SetNegotiation {
 
   // Appends what may leave at `now` to `items`, as many as `room` bytes and kMaxItems allow. `flush`: without the limit
   // of releases in flight and without delay. Bits are numbered from `next_bit`, which it advances.
-  void release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room, std::vector<wire::DecisionItem>& items);
+  void release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room,
+               std::vector<wire::DecisionItem>& items);
   bool has_ready() const { return !ready_.empty(); }
   // Whether the cache had no room for a response, for the first time; says so once.
   bool take_cache_full();
@@ -54,8 +55,8 @@ class SetNegotiation {
   struct Pending {
     std::string name;
     TimePoint since;
-    topology::RankSet reported;           // set ranks
-    std::vector<RequestClass> classes;    // not empty; one as long as the ranks agree
+    topology::RankSet reported;            // set ranks
+    std::vector<RequestClass> classes;     // not empty; one as long as the ranks agree
     std::vector<std::int64_t> first_dims;  // allgather: by set rank
     std::uint64_t devices_key = 0;
   };

@@ -21,11 +21,13 @@ std::string describe(const SetChange& change) {
 // Where two lists of process sets part, in words.
 std::string difference(const SetChange& a, int rank_a, const SetChange& b, int rank_b) {
   if (a.kind != b.kind || listed(a) != listed(b)) {
-    return "rank " + std::to_string(rank_a) + " gave " + describe(a) + ", rank " + std::to_string(rank_b) + " gave " + describe(b);
+    return "rank " + std::to_string(rank_a) + " gave " + describe(a) + ", rank " + std::to_string(rank_b) + " gave " +
+           describe(b);
   }
   std::size_t i = 0;
   while (i < listed(a) && a.digests[i] == b.digests[i]) ++i;
-  return "entry " + std::to_string(i) + " differs between rank " + std::to_string(rank_a) + " and rank " + std::to_string(rank_b);
+  return "entry " + std::to_string(i) + " differs between rank " + std::to_string(rank_a) + " and rank " +
+         std::to_string(rank_b);
 }
 
 }  // namespace
@@ -50,7 +52,9 @@ void SetRegistry::add(const wire::MergedChange& merged, TimePoint now) {
   looked_ = false;
 }
 
-bool SetRegistry::same(const Open& a, const Open& b) { return a.change == b.change || same_change(*a.change, *b.change); }
+bool SetRegistry::same(const Open& a, const Open& b) {
+  return a.change == b.change || same_change(*a.change, *b.change);
+}
 
 // Compares the oldest requests of all ranks, once for all that was added.
 void SetRegistry::look() {
@@ -63,8 +67,8 @@ void SetRegistry::look() {
   other_ = static_cast<std::size_t>(other - open_.begin());
   // Ranks that differ wait until they agree, except at init.
   decidable_ = other == open_.end() || std::any_of(open_.begin(), open_.end(), [](const auto& q) {
-    return q.front().change->kind == SetChange::Kind::kStatic;
-  });
+                 return q.front().change->kind == SetChange::Kind::kStatic;
+               });
 }
 
 const SetChange* SetRegistry::agreed() {

@@ -45,11 +45,11 @@ class SetRegistry {
 
   topology::ProcessSetTable table_;
   std::vector<std::deque<Open>> open_;  // per rank, oldest first
-  int ranks_waiting_ = 0;                          // ranks with an open request
+  int ranks_waiting_ = 0;               // ranks with an open request
   std::optional<TimePoint> oldest_;
-  bool looked_ = true;                             // nothing was added since look()
-  std::size_t other_ = 0;                          // what look() found: the first rank that asks for something else
-  bool decidable_ = false;                         // likewise
+  bool looked_ = true;      // nothing was added since look()
+  std::size_t other_ = 0;   // what look() found: the first rank that asks for something else
+  bool decidable_ = false;  // likewise
 };
 
 }  // namespace hvd::negotiation

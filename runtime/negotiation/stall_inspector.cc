@@ -90,13 +90,14 @@ StallVerdict StallInspector::look(const std::vector<WaitingTensor>& waiting, Tim
   StallVerdict verdict;
   if (missing.empty()) return verdict;
   verdict.warning = "Stalled: some ranks have waited for more than " + seconds_text(options_.check_time) +
-                    " for tensors" + topology::of_set(process_set_) + " that other ranks did not submit. Do all ranks submit the same tensors? Missing ranks "
+                    " for tensors" + topology::of_set(process_set_) +
+                    " that other ranks did not submit. Do all ranks submit the same tensors? Missing ranks "
                     "and their tensors:" +
                     list_ranks(missing, options_.shutdown_time);
   if (hopeless != nullptr) {
     verdict.shutdown = "Stalled for more than " + seconds_text(options_.shutdown_time) + ": rank " +
-                       std::to_string(hopeless->missing.front()) + " did not submit \"" + hopeless->name +
-                       "\"" + topology::of_set(process_set_) + "; shutting down (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
+                       std::to_string(hopeless->missing.front()) + " did not submit \"" + hopeless->name + "\"" +
+                       topology::of_set(process_set_) + "; shutting down (HOROVOD_STALL_SHUTDOWN_TIME_SECONDS)";
   }
   return verdict;
 }

@@ -13,22 +13,24 @@
 namespace hvd::negotiation {
 
 struct StallOptions {
-  bool enabled = true;          // !HOROVOD_STALL_CHECK_DISABLE
-  Millis check_time{60000};     // HOROVOD_STALL_CHECK_TIME_SECONDS; > 0 when enabled
-  Millis shutdown_time{0};      // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never, else >= check_time
-  Millis no_progress{300000};   // HOROVOD_GLOO_TIMEOUT_SECONDS, if set: of a collective that runs; 0: never
+  bool enabled = true;         // !HOROVOD_STALL_CHECK_DISABLE
+  Millis check_time{60000};    // HOROVOD_STALL_CHECK_TIME_SECONDS; > 0 when enabled
+  Millis shutdown_time{0};     // HOROVOD_STALL_SHUTDOWN_TIME_SECONDS; 0: never, else >= check_time
+  Millis no_progress{300000};  // HOROVOD_GLOO_TIMEOUT_SECONDS, if set: of a collective that runs; 0: never
 };
 
 // How long a collective that runs may make no progress.
 struct ProgressLimits {
   std::optional<Millis> warn;  // then it is reported
   std::optional<Millis> end;   // then the session ends
-  Millis stuck_every{0};   // a rank repeats that it does not move; at least twice before `end`
-  Millis moving_every{0};  // a rank says that it moves; several times before either limit. 0: neither limit
+  Millis stuck_every{0};       // a rank repeats that it does not move; at least twice before `end`
+  Millis moving_every{0};      // a rank says that it moves; several times before either limit. 0: neither limit
   const char* variable = "";   // where `end` comes from
 
   // Without movement. 0: never.
-  Millis says_stuck_after() const { return std::min(warn.value_or(end.value_or(Millis(0))), end.value_or(warn.value_or(Millis(0)))); }
+  Millis says_stuck_after() const {
+    return std::min(warn.value_or(end.value_or(Millis(0))), end.value_or(warn.value_or(Millis(0))));
+  }
 };
 ProgressLimits progress_limits(const StallOptions& options);
 
@@ -49,7 +51,8 @@ struct StallVerdict {
 };
 
 // Decides what to say about tensors that some ranks wait for, and when to give up. Looks once per
-// check time, and only while something is waiting. Owned by the coordinator, one per process set; pure: no log, no clock.
+// check time, and only while something is waiting. Owned by the coordinator, one per process set; pure: no log, no
+// clock.
 class StallInspector {
  public:
   explicit StallInspector(const StallOptions& options, std::int32_t process_set = kGlobalProcessSet)

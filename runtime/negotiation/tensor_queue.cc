@@ -17,7 +17,8 @@ Status check_shape(const wire::Request& request) {
   std::int64_t elements = 1;
   for (const std::int64_t d : request.shape) {
     if (d < 0 || (d > 0 && elements > kMaxElements / d)) {
-      return Status::invalid_argument("tensor \"" + request.name + "\" has the impossible shape " + to_string(request.shape));
+      return Status::invalid_argument("tensor \"" + request.name + "\" has the impossible shape " +
+                                      to_string(request.shape));
     }
     if (d > 0) elements *= d;
   }
@@ -53,14 +54,16 @@ Status TensorQueue::check(const wire::Request& request) const {
   HVD_RETURN_IF_ERROR(check_set(request.process_set, request.name.c_str()));
   const SetState& state = sets_.at(request.process_set);
   if (state.names.contains(request.name)) {
-    return Status::invalid_argument("an operation named \"" + request.name + "\"" + topology::of_set(request.process_set) +
-                                    " is pending already; wait for it, or give each pending operation a name of its own (two wrapped models or "
-                                    "optimizers whose parameters have the same names: put a prefix before those of one, "
-                                    "[(\"second.\" + name, parameter) for name, parameter in model.named_parameters()])");
+    return Status::invalid_argument(
+        "an operation named \"" + request.name + "\"" + topology::of_set(request.process_set) +
+        " is pending already; wait for it, or give each pending operation a name of its own (two wrapped models or "
+        "optimizers whose parameters have the same names: put a prefix before those of one, "
+        "[(\"second.\" + name, parameter) for name, parameter in model.named_parameters()])");
   }
   if (request.op == OpType::kBroadcast && !state.set.contains(request.root_rank)) {
-    return Status::invalid_argument("broadcast \"" + request.name + "\": root rank " + std::to_string(request.root_rank) +
-                                    " is not in process set " + std::to_string(request.process_set));
+    return Status::invalid_argument("broadcast \"" + request.name + "\": root rank " +
+                                    std::to_string(request.root_rank) + " is not in process set " +
+                                    std::to_string(request.process_set));
   }
   return check_shape(request);
 }
@@ -79,9 +82,9 @@ Status TensorQueue::add(std::vector<Submission> group) {
     HVD_RETURN_IF_ERROR(check(submission.request));
     if (!grouped) break;
     if (submission.request.process_set != group.front().request.process_set) {
-      return Status::invalid_argument("the members of a group are in different process sets: " +
-                                      std::to_string(group.front().request.process_set) + " and " +
-                                      std::to_string(submission.request.process_set));
+      return Status::invalid_argument(
+          "the members of a group are in different process sets: " + std::to_string(group.front().request.process_set) +
+          " and " + std::to_string(submission.request.process_set));
     }
     if (!names_in_group.insert(submission.request.name).second) {
       return Status::invalid_argument("the name \"" + submission.request.name + "\" occurs twice in a group");

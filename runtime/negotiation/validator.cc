@@ -33,7 +33,9 @@ bool any_op(OpType) { return true; }
 bool has_fixed_shape(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kBroadcast || op == OpType::kReducescatter;
 }
-bool has_factors(OpType op) { return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter; }
+bool has_factors(OpType op) {
+  return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
+}
 bool has_reduction(OpType op) { return op == OpType::kAllreduce || op == OpType::kReducescatter; }
 bool has_free_first_dim(OpType op) { return op == OpType::kAllgather || op == OpType::kAlltoall; }
 bool has_root(OpType op) { return op == OpType::kBroadcast; }
@@ -43,9 +45,11 @@ bool same_but_first_dim(const Request& a, const Request& b) {
          (a.shape.empty() || std::equal(a.shape.begin() + 1, a.shape.end(), b.shape.begin() + 1));
 }
 
-constexpr Rule kTypes{"Mismatched data types", any_op, [](const Request& a, const Request& b) { return a.dtype == b.dtype; },
+constexpr Rule kTypes{"Mismatched data types", any_op,
+                      [](const Request& a, const Request& b) { return a.dtype == b.dtype; },
                       [](const Request& r) { return std::string(data_type_name(r.dtype)); }};
-constexpr Rule kOperations{"Mismatched operations", any_op, [](const Request& a, const Request& b) { return a.op == b.op; },
+constexpr Rule kOperations{"Mismatched operations", any_op,
+                           [](const Request& a, const Request& b) { return a.op == b.op; },
                            [](const Request& r) { return std::string(op_type_name(r.op)); }};
 constexpr Rule kShapes{"Mismatched tensor shapes", has_fixed_shape,
                        [](const Request& a, const Request& b) { return a.shape == b.shape; },
@@ -68,15 +72,14 @@ constexpr Rule kRoots{"Mismatched root ranks", has_root,
 constexpr Rule kDevices{"Mismatched CPU/GPU device selection", any_op,
                         [](const Request& a, const Request& b) { return on_gpu(a) == on_gpu(b); },
                         [](const Request& r) { return std::string(on_gpu(r) ? "a GPU" : "the CPU"); }};
-constexpr Rule kGroups{"Mismatched groups", any_op,
-                       [](const Request& a, const Request& b) {
-                         return a.group_key == b.group_key && a.group_size == b.group_size;
-                       },
-                       [](const Request& r) {
-                         return r.group_size == 0 ? std::string("no group")
-                                                  : "a group of " + std::to_string(r.group_size) + " tensors" +
-                                                        " (key " + std::to_string(r.group_key) + ")";
-                       }};
+constexpr Rule kGroups{
+    "Mismatched groups", any_op,
+    [](const Request& a, const Request& b) { return a.group_key == b.group_key && a.group_size == b.group_size; },
+    [](const Request& r) {
+      return r.group_size == 0 ? std::string("no group")
+                               : "a group of " + std::to_string(r.group_size) + " tensors" + " (key " +
+                                     std::to_string(r.group_key) + ")";
+    }};
 
 std::string about(const Request& r) { return std::string(op_type_name(r.op)) + " \"" + r.name + "\""; }
 
@@ -108,7 +111,8 @@ Mismatch check_scalar(const Classes& classes) {
 Mismatch check_joined(const Request& r, const ValidationContext& context) {
   if (context.joined.empty() || works_with_joined_ranks(r.op)) return std::nullopt;
   return "Operations: " + about(r) + " was submitted by rank " + std::to_string(r.rank) + " while rank " +
-         std::to_string(context.joined.front()) + " has joined; only allreduce, adasum and barrier work with joined ranks.";
+         std::to_string(context.joined.front()) +
+         " has joined; only allreduce, adasum and barrier work with joined ranks.";
 }
 
 }  // namespace
@@ -119,9 +123,9 @@ bool works_with_joined_ranks(OpType op) {
 
 bool same_class(const Request& a, const Request& b) {
   const bool shapes = has_free_first_dim(a.op) ? same_but_first_dim(a, b) : a.shape == b.shape;
-  return shapes && a.op == b.op && a.dtype == b.dtype && a.reduce_op == b.reduce_op && same_bits(a.prescale, b.prescale) &&
-         same_bits(a.postscale, b.postscale) && a.root_rank == b.root_rank && on_gpu(a) == on_gpu(b) &&
-         a.group_key == b.group_key && a.group_size == b.group_size;
+  return shapes && a.op == b.op && a.dtype == b.dtype && a.reduce_op == b.reduce_op &&
+         same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale) && a.root_rank == b.root_rank &&
+         on_gpu(a) == on_gpu(b) && a.group_key == b.group_key && a.group_size == b.group_size;
 }
 
 std::optional<std::string> find_mismatch(const std::vector<RequestClass>& classes, const ValidationContext& context) {

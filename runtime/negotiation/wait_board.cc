@@ -99,13 +99,14 @@ void WaitBoard::add_blocked(const Wait& wait) {
   }
 }
 
-// What a rank said before it moved is void. Whom it waited for alone is not known any more when its report was merged with
-// others, so all reports of the set go; ranks that are still stuck repeat theirs.
+// What a rank said before it moved is void. Whom it waited for alone is not known any more when its report was merged
+// with others, so all reports of the set go; ranks that are still stuck repeat theirs.
 void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
   SetStuck& set = sets_[wait.context_id];
   for (const int rank : wait.ranks) set.moves_until[rank] = now + Millis(wait.millis) + kGather;
   const auto has_said = [&](const auto& turn) {
-    return std::ranges::any_of(wait.ranks, [&](int rank) { return std::ranges::binary_search(turn.second.wait.ranks, rank); });
+    return std::ranges::any_of(wait.ranks,
+                               [&](int rank) { return std::ranges::binary_search(turn.second.wait.ranks, rank); });
   };
   if (std::ranges::none_of(set.turns, has_said)) return;
   set.turns.clear();
@@ -186,7 +187,8 @@ std::string WaitBoard::deadlock() {
   for (std::size_t i = 0; i < blocked_on_.size() && i < kTensorsShown; ++i) {
     text += "\n" + who(blocked_on_[i].ranks) + ": " + what(blocked_on_[i]);
   }
-  if (blocked_on_.size() > kTensorsShown) text += "\n... and " + std::to_string(blocked_on_.size() - kTensorsShown) + " more";
+  if (blocked_on_.size() > kTensorsShown)
+    text += "\n... and " + std::to_string(blocked_on_.size() - kTensorsShown) + " more";
   return text + "\nDo ranks run unequal numbers of steps? A rank that has no more data calls hvd.join().";
 }
 

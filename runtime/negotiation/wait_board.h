@@ -12,9 +12,9 @@
 
 namespace hvd::negotiation {
 
-// What ranks have said about their waiting (wire::Wait), and what follows from all of it: that a collective does not move
-// and because of whom, that it has to be given up, or that the job is in a deadlock. Nothing is wrong with a rank whose
-// peers move: it waits for its turn, however long that takes. Owned by the coordinator; pure.
+// What ranks have said about their waiting (wire::Wait), and what follows from all of it: that a collective does not
+// move and because of whom, that it has to be given up, or that the job is in a deadlock. Nothing is wrong with a rank
+// whose peers move: it waits for its turn, however long that takes. Owned by the coordinator; pure.
 class WaitBoard {
  public:
   // Ranks that wait for the same collective say so at slightly different times.

@@ -62,8 +62,9 @@ Status Worker::check_set_change(const wire::SetChange& change) {
   std::size_t ranks = 0;
   for (const auto& list : change.rank_lists) ranks += list.size();
   if (change.rank_lists.size() > wire::kMaxSetChanges || ranks > wire::kMaxListedRanks) {
-    return Status::invalid_argument(std::to_string(change.rank_lists.size()) + " process sets with " + std::to_string(ranks) +
-                                    " ranks in all; at most " + std::to_string(wire::kMaxSetChanges) + " with " +
+    return Status::invalid_argument(std::to_string(change.rank_lists.size()) + " process sets with " +
+                                    std::to_string(ranks) + " ranks in all; at most " +
+                                    std::to_string(wire::kMaxSetChanges) + " with " +
                                     std::to_string(wire::kMaxListedRanks) + " can be registered at once");
   }
   return Status::ok();

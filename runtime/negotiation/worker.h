@@ -45,19 +45,19 @@ Status removed_status(std::int32_t process_set, const std::string& name);
 // What a decision means for this rank.
 struct WorkerOutput {
   std::vector<ReadyOp> ready;  // in the order in which every member of the set runs them; all of one decision
-  // The sets of this rank that the decision releases something of. Rank 0 calls Coordinator::on_batch_done once for each,
-  // after the last of `ready` of that set has run; at once when there is none (an error in which it has no part).
+  // The sets of this rank that the decision releases something of. Rank 0 calls Coordinator::on_batch_done once for
+  // each, after the last of `ready` of that set has run; at once when there is none (an error in which it has no part).
   std::vector<std::int32_t> released;
   std::vector<wire::SetDecision> set_decisions;
-  std::vector<FailedOp> failed;  // dropped because of `stop` or because their set was removed
-  std::vector<std::uint64_t> answered_contexts;  // wire::WaitAnswer
+  std::vector<FailedOp> failed;                    // dropped because of `stop` or because their set was removed
+  std::vector<std::uint64_t> answered_contexts;    // wire::WaitAnswer
   std::vector<topology::ProcessSet> removed_sets;  // `ready` may hold operations of them: those run before the set goes
   wire::FusionLimits limits;
   std::optional<wire::Stop> stop;
 };
 
-// The negotiation of one rank: turns its pending operations into reports, and decisions into what to run. Every rank has
-// one, the root too. Owned by the engine, confined to its thread; no I/O, no clock. It knows nothing of the tree.
+// The negotiation of one rank: turns its pending operations into reports, and decisions into what to run. Every rank
+// has one, the root too. Owned by the engine, confined to its thread; no I/O, no clock. It knows nothing of the tree.
 // States of a pending operation: held (this rank has joined its set) -> queued -> sent in full | sent as a bit -> gone.
 // Eviction of its bit takes "sent as a bit" back to "queued".
 class Worker {
@@ -105,22 +105,22 @@ class Worker {
   struct Pending {
     Submission submission;
     State state = State::kQueued;
-    wire::CacheBit bit = wire::CacheBit::kNone;  // while kSentBit
+    wire::CacheBit bit = wire::CacheBit::kNone;        // while kSentBit
     std::optional<std::list<BitWait>::iterator> wait;  // its place in waiting_: kSentBit, and not reported as stale yet
   };
   using PendingTable = std::unordered_map<std::string, Pending>;
   struct SetState {
     WorkerCache cache;
     PendingTable pending;
-    std::deque<Pending*> queue;     // those in state kQueued, oldest first; they stay in `pending` until sent
-    std::deque<Submission> held;    // submitted after the join
+    std::deque<Pending*> queue;   // those in state kQueued, oldest first; they stay in `pending` until sent
+    std::deque<Submission> held;  // submitted after the join
     // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
-    // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them. The same holds
-    // for the request to remove the set: what it has must be with the coordinator before.
+    // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them. The same
+    // holds for the request to remove the set: what it has must be with the coordinator before.
     EntryId join = EntryId::kNone;  // pending join
     bool join_sent = false;
-    bool leaving = false;           // the removal of the set was asked for: nothing new comes
-    std::size_t sent_bits = 0;      // operations in state kSentBit
+    bool leaving = false;       // the removal of the set was asked for: nothing new comes
+    std::size_t sent_bits = 0;  // operations in state kSentBit
     bool sent_bits_flushed = false;
   };
 
@@ -148,7 +148,7 @@ class Worker {
 
   WorkerOptions options_;
   topology::ProcessSetTable sets_;
-  std::map<std::int32_t, SetState> states_;  // the sets that this rank is a member of
+  std::map<std::int32_t, SetState> states_;                     // the sets that this rank is a member of
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;  // every live bit, also of other sets
   std::list<BitWait> waiting_;                                  // oldest first
   std::deque<wire::SetChange> set_changes_;

@@ -34,7 +34,8 @@ Result<WorkerOutput> Worker::on_decision(const wire::Decision& decision) {
   if (stopped_) return out;
   if (decision.sequence != 0) {
     if (decision.sequence != last_sequence_ + 1) {
-      return disagree(options_.rank, "decision " + std::to_string(decision.sequence) + " follows " + std::to_string(last_sequence_));
+      return disagree(options_.rank,
+                      "decision " + std::to_string(decision.sequence) + " follows " + std::to_string(last_sequence_));
     }
     last_sequence_ = decision.sequence;
   }
@@ -141,7 +142,8 @@ Status Worker::restore(wire::Decision& decision) const {
   for (wire::DecisionItem& item : decision.items) {
     auto* change = std::get_if<wire::SetDecision>(&item);
     if (change == nullptr || change->kind != wire::SetChange::Kind::kStatic) continue;
-    const bool known = lists != static_lists_.end() && (change->error != StatusCode::kOk || change->entries.size() == lists->size());
+    const bool known =
+        lists != static_lists_.end() && (change->error != StatusCode::kOk || change->entries.size() == lists->size());
     if (!known) return disagree(options_.rank, "process sets are registered that this rank did not give to init()");
     for (std::size_t i = 0; i < change->entries.size(); ++i) change->entries[i].ranks = (*lists)[i];
     ++lists;

@@ -9,7 +9,7 @@ namespace hvd::recorder {
 namespace {
 constexpr std::size_t kNameLimit = 63;
 constexpr std::ptrdiff_t kHistory = 6;
-}
+}  // namespace
 
 std::string_view phase_name(Phase phase) {
   switch (phase) {

@@ -9,10 +9,10 @@
 
 namespace hvd::topology {
 
-// Which ranks share a host, in one epoch: made once from what all ranks say of themselves and the same value on every rank,
-// so that whatever follows from it is the same too. Whoever wants to know how ranks lie on hosts asks this, not local and
-// cross sizes, which differ between ranks where hosts do. Immutable. Hosts are numbered in the order of their first ranks;
-// unequal hosts are normal.
+// Which ranks share a host, in one epoch: made once from what all ranks say of themselves and the same value on every
+// rank, so that whatever follows from it is the same too. Whoever wants to know how ranks lie on hosts asks this, not
+// local and cross sizes, which differ between ranks where hosts do. Immutable. Hosts are numbered in the order of their
+// first ranks; unequal hosts are normal.
 class HostMap {
  public:
   static HostMap one_host(int size);

@@ -7,7 +7,8 @@
 namespace hvd::topology {
 
 // Who this process is in one epoch of the job. Immutable value.
-// Invariants (validate()): 0 <= rank < size; 0 <= local_rank < local_size <= size; 0 <= cross_rank < cross_size <= size.
+// Invariants (validate()): 0 <= rank < size; 0 <= local_rank < local_size <= size; 0 <= cross_rank < cross_size <=
+// size.
 struct Membership {
   std::uint64_t epoch = 0;
   int rank = 0;

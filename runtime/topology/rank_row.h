@@ -24,8 +24,8 @@ struct RankRow {
   static Result<RankRow> decode(ByteSpan bytes);
 };
 
-// Who shares a host, from the rows of all ranks in rank order. kInvalidArgument names the first option that differs, with
-// both ranks and both values. Pure.
+// Who shares a host, from the rows of all ranks in rank order. kInvalidArgument names the first option that differs,
+// with both ranks and both values. Pure.
 Result<HostMap> agree(const std::vector<RankRow>& rows);
 
 // The conclusion, or why there is none, as rank 0 files it for the others.

@@ -4,8 +4,8 @@
 
 namespace hvd::topology {
 
-// The control tree: rank 0 is the root, and the parent of rank r > 0 is (r - 1) / radix. A rank's children therefore are
-// the contiguous ranks radix*r + 1 .. radix*r + radix that exist. Pure arithmetic, nothing is stored per rank.
+// The control tree: rank 0 is the root, and the parent of rank r > 0 is (r - 1) / radix. A rank's children therefore
+// are the contiguous ranks radix*r + 1 .. radix*r + radix that exist. Pure arithmetic, nothing is stored per rank.
 // Invariants: 1 <= radix <= kMaxRadix, 0 <= parent(r) < r, and each rank r > 0 is a child of exactly one rank.
 class TreePlan {
  public:

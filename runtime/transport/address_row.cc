@@ -70,8 +70,8 @@ Result<AddressRow> AddressRow::decode(ByteSpan bytes) {
     if (in.failed()) break;
     auto address = SocketAddress::from_ip(ip, port);
     if (!address.is_ok() || port == 0) {
-      in.fail("endpoint " + std::to_string(i) + " has an address of " + std::to_string(ip.size()) +
-              " bytes and port " + std::to_string(port));
+      in.fail("endpoint " + std::to_string(i) + " has an address of " + std::to_string(ip.size()) + " bytes and port " +
+              std::to_string(port));
       break;
     }
     row.endpoints.push_back({std::move(address).value(), std::move(interface)});

@@ -3,14 +3,14 @@
 #include <atomic>
 #include <deque>
 
-#include "runtime/base/status.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
 
 namespace hvd::transport {
 
 // What became of the operations of one buffer: which sends and receives are complete, or the error that ended them all.
-// Owned by the buffer; thread-safe. Whoever completes an operation tells waiters afterwards (Progress::notify), and must
-// not touch this object after the call that completed it: the waiter may have destroyed it.
+// Owned by the buffer; thread-safe. Whoever completes an operation tells waiters afterwards (Progress::notify), and
+// must not touch this object after the call that completed it: the waiter may have destroyed it.
 class Completions {
  public:
   void begin() { pending_.fetch_add(1, std::memory_order_relaxed); }

@@ -14,8 +14,8 @@
 namespace hvd::transport {
 namespace {
 
-constexpr int kReadsPerTurn = 8;         // then other connections have their turn
-constexpr std::size_t kMaxParts = 32;    // of one write
+constexpr int kReadsPerTurn = 8;       // then other connections have their turn
+constexpr std::size_t kMaxParts = 32;  // of one write
 
 std::size_t eager_cost(std::size_t size) { return size + kFrameHeaderSize; }
 
@@ -170,8 +170,8 @@ void Connection::check_liveness() {
   tcp_info info{};
   socklen_t size = sizeof(info);
   if (getsockopt(stream_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
-  // A stopped process is not dead: its kernel acknowledges data and answers probes of its full window. So what counts is
-  // that something unanswered was sent and that no acknowledgement has come since. Streams on which nothing is
+  // A stopped process is not dead: its kernel acknowledges data and answers probes of its full window. So what counts
+  // is that something unanswered was sent and that no acknowledgement has come since. Streams on which nothing is
   // outstanding are the business of the kernel's keepalive.
   const bool owes_answer = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 0;
   const TimePoint now = SteadyClock::now();

@@ -14,11 +14,10 @@
 
 namespace hvd::transport {
 
-// The data connection to one rank, for all contexts. It exists before its stream: what is queued earlier is written when
-// the stream comes. Owned by the DataPlane for as long as that lives.
-// Writing is thread-safe: any thread queues and writes what the socket takes, so that a message needs no other thread;
-// the rest is written by the driver. Reading and the end of the connection belong to the driver (see Progress).
-// Lock order: a context's mutex, then mutex_ here.
+// The data connection to one rank, for all contexts. It exists before its stream: what is queued earlier is written
+// when the stream comes. Owned by the DataPlane for as long as that lives. Writing is thread-safe: any thread queues
+// and writes what the socket takes, so that a message needs no other thread; the rest is written by the driver. Reading
+// and the end of the connection belong to the driver (see Progress). Lock order: a context's mutex, then mutex_ here.
 class Connection final : public FrameSender {
  public:
   Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink);
@@ -44,7 +43,8 @@ class Connection final : public FrameSender {
 
   // Driver only.
   void on_io(bool readable, bool writable);
-  // Driver only, about once a second: ends the connection when the peer's host owes answers and stays silent for kPeerSilence.
+  // Driver only, about once a second: ends the connection when the peer's host owes answers and stays silent for
+  // kPeerSilence.
   void check_liveness();
   // Driver or Progress::exclusive only: a context is removed.
   void forget_target(const RecvOp* op) { reader_.forget_target(op); }
@@ -71,7 +71,7 @@ class Connection final : public FrameSender {
   ForkFd stream_;  // set once under mutex_, closed by the driver under mutex_
   std::string host_ HVD_GUARDED_BY(mutex_);
   TxQueue queue_ HVD_GUARDED_BY(mutex_);
-  std::vector<SentMessage> written_ HVD_GUARDED_BY(mutex_);  // in whole, and perhaps not reported yet
+  std::vector<SentMessage> written_ HVD_GUARDED_BY(mutex_);   // in whole, and perhaps not reported yet
   std::size_t eager_outstanding_ HVD_GUARDED_BY(mutex_) = 0;  // <= kEagerBudget: sent and not consumed over there
   std::size_t eager_consumed_ HVD_GUARDED_BY(mutex_) = 0;     // consumed here and not reported yet
   bool wants_writable_ HVD_GUARDED_BY(mutex_) = false;

@@ -79,8 +79,8 @@ Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
   // kInternal: an error of the socket that says nothing of the peer, a firewall's for instance.
   if (shaken.code() == StatusCode::kPeerLost || shaken.code() == StatusCode::kInternal) {
-    attempt = {Outcome::kHungUp, "during the handshake: " + shaken.message() +
-                                     " (is another program there, or a crowd of strangers?)"};
+    attempt = {Outcome::kHungUp,
+               "during the handshake: " + shaken.message() + " (is another program there, or a crowd of strangers?)"};
   }
   return shaken;
 }

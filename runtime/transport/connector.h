@@ -10,9 +10,10 @@
 
 namespace hvd::transport {
 
-// Makes one authenticated connection to another rank: picks among its addresses by route, tries the next when one fails,
-// and goes on in rounds until the deadline, because a peer may not have opened its session yet. Blocks the calling
-// thread, never for longer than the deadline or cancel(). Immutable, thread-safe. Does not know rows from the store.
+// Makes one authenticated connection to another rank: picks among its addresses by route, tries the next when one
+// fails, and goes on in rounds until the deadline, because a peer may not have opened its session yet. Blocks the
+// calling thread, never for longer than the deadline or cancel(). Immutable, thread-safe. Does not know rows from the
+// store.
 class Connector {
  public:
   // Of each address, when there is another to try; in every round so much longer.
@@ -24,7 +25,8 @@ class Connector {
   // `hello` without its nonce. The stream is non-blocking and carries nothing yet. The error names the rank, its host,
   // every address tried and what happened there: kPeerLost when nobody listens, kPrecondition when the peer refuses or
   // is not who it should be, kTimeout, kAborted.
-  Result<ForkFd> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key, Deadline deadline) const;
+  Result<ForkFd> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
+                         Deadline deadline) const;
 
  private:
   // How a try at one address ended, apart from success.

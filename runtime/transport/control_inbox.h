@@ -6,8 +6,8 @@
 #include <string>
 
 #include "runtime/base/deadline.h"
-#include "runtime/base/status.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
 #include "runtime/transport/fork_guard.h"
 
 namespace hvd::transport {

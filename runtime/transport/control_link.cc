@@ -16,10 +16,7 @@ constexpr std::size_t kControlReadsPerTurn = 16;
 }  // namespace
 
 ControlLink::ControlLink(uv_loop_t* loop, ForkFd stream, Events events)
-    : loop_(loop),
-      stream_(std::move(stream)),
-      events_(std::move(events)),
-      reader_(ControlLinks::kMaxControlMessage) {}
+    : loop_(loop), stream_(std::move(stream)), events_(std::move(events)), reader_(ControlLinks::kMaxControlMessage) {}
 
 void ControlLink::start() {
   poll_.emplace(loop_, stream_.get(), [this](bool readable, bool writable) { on_io(readable, writable); });

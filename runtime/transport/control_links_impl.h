@@ -9,8 +9,8 @@
 
 namespace hvd::transport {
 
-// The state of ControlLinks, shared by the engine's object and the hand-over posted to the engine's loop: whichever ends
-// last frees it. Loop-confined from start() on.
+// The state of ControlLinks, shared by the engine's object and the hand-over posted to the engine's loop: whichever
+// ends last frees it. Loop-confined from start() on.
 class ControlLinkSet {
  public:
   // How long close() waits for neighbours to close their side, so that no reset overtakes the goodbye.

@@ -9,8 +9,7 @@ const char* find_fault(const FrameHeader& h) {
     case FrameType::kEager:
       return h.length == h.total && h.length <= kMaxEager && h.offset == 0 ? nullptr : "an eager message's size";
     case FrameType::kRequest:
-    case FrameType::kCredit:
-      return h.length == 0 && h.offset == 0 ? nullptr : "a payload where none belongs";
+    case FrameType::kCredit: return h.length == 0 && h.offset == 0 ? nullptr : "a payload where none belongs";
     case FrameType::kConsumed:
       return h.length == 0 && h.total <= kEagerBudget ? nullptr : "a return of more than the eager budget";
     case FrameType::kData:

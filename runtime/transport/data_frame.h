@@ -31,12 +31,12 @@ inline constexpr std::size_t kFrameHeaderSize = 48;
 
 struct FrameHeader {
   FrameType type = FrameType::kEager;
-  std::uint32_t length = 0;   // of the payload that follows
+  std::uint32_t length = 0;  // of the payload that follows
   std::uint64_t epoch = 0;
   std::uint64_t context = 0;  // never reused in an epoch
   std::uint64_t slot = 0;
-  std::uint64_t offset = 0;   // of a piece in its message
-  std::uint64_t total = 0;    // of the message
+  std::uint64_t offset = 0;  // of a piece in its message
+  std::uint64_t total = 0;   // of the message
 
   std::array<std::uint8_t, kFrameHeaderSize> encode() const;
   // Requires: kFrameHeaderSize bytes. Refuses what no peer of ours sends; after that the stream cannot be trusted.

@@ -128,9 +128,7 @@ void DataPlane::remove_context(const std::shared_ptr<MessageContext>& context) {
     contexts_.erase(context->id());
   }
   progress_.exclusive([&] {
-    context->for_each_recv([&](const RecvOp& op) {
-      for_each_peer([&](Peer& p) { p.connection.forget_target(&op); });
-    });
+    context->for_each_recv([&](const RecvOp& op) { for_each_peer([&](Peer& p) { p.connection.forget_target(&op); }); });
   });
 }
 

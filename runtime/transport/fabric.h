@@ -23,13 +23,15 @@ namespace hvd::transport {
 struct FabricOptions {
   int rank = 0;
   int size = 1;
-  bool loopback_only = true;          // all ranks are on this host: listen on 127.0.0.1 and nowhere else
+  bool loopback_only = true;            // all ranks are on this host: listen on 127.0.0.1 and nowhere else
   std::vector<std::string> interfaces;  // else: listen on these interfaces
-  std::string rendezvous_addr;  // without those: on the interface of the route to this address; "": on every one that is up
-  Millis timeout{30000};              // for connecting and for the handshake; never for a user's collective
+  std::string
+      rendezvous_addr;    // without those: on the interface of the route to this address; "": on every one that is up
+  Millis timeout{30000};  // for connecting and for the handshake; never for a user's collective
 };
 
-// Where a connector finds the address rows of other ranks (the rendezvous store). Thread-safe; may block until `deadline`.
+// Where a connector finds the address rows of other ranks (the rendezvous store). Thread-safe; may block until
+// `deadline`.
 class RowSource {
  public:
   virtual ~RowSource() = default;
@@ -64,8 +66,9 @@ struct ContextProgress {
   bool operator==(const ContextProgress&) const = default;
 };
 
-// Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net with
-// its libuv loop, the authenticated connections. Owned by the Session; nothing of it survives its destructor. Public calls are thread-safe.
+// Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net
+// with its libuv loop, the authenticated connections. Owned by the Session; nothing of it survives its destructor.
+// Public calls are thread-safe.
 class Fabric {
  public:
   // Opens the listener and starts hvd-net. Nothing is accepted into use before open().
@@ -78,16 +81,16 @@ class Fabric {
   // Fixes epoch and keys ("ctl" and "data" of `secret`). `rows` outlives the fabric.
   virtual Status open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) = 0;
 
-  // Connects to `parent` (-1: none) and waits until each of `children` has connected, all before `deadline`. Blocks; call
-  // it from the thread that runs init(). The links live on `engine_loop`, whose thread may already be running it: the
-  // hand-over is posted through `post`, which runs a function on that loop's thread. `handler` outlives the links.
+  // Connects to `parent` (-1: none) and waits until each of `children` has connected, all before `deadline`. Blocks;
+  // call it from the thread that runs init(). The links live on `engine_loop`, whose thread may already be running it:
+  // the hand-over is posted through `post`, which runs a function on that loop's thread. `handler` outlives the links.
   virtual Result<std::unique_ptr<ControlLinks>> connect_control(uv_loop_s* engine_loop,
                                                                 std::function<void(std::function<void()>)> post,
                                                                 int parent, std::span<const int> children,
                                                                 ControlHandler& handler, Deadline deadline) = 0;
 
-  // A Gloo context over our transport for the given global ranks (in set-rank order, containing this rank). Connections are
-  // made when first used. `context_id` is agreed by all members and never reused in the epoch.
+  // A Gloo context over our transport for the given global ranks (in set-rank order, containing this rank). Connections
+  // are made when first used. `context_id` is agreed by all members and never reused in the epoch.
   virtual Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) = 0;
 
   // Of a context that make_context() gave; nothing waits in one that is gone.
@@ -95,7 +98,8 @@ class Fabric {
   // Every present and future wait in that context fails with `why`. Thread-safe; the first reason stays.
   virtual void abort_context(std::uint64_t context_id, const Status& why) = 0;
 
-  // Every present and future wait on data connections fails with `why`, promptly. Thread-safe, idempotent (the first wins).
+  // Every present and future wait on data connections fails with `why`, promptly. Thread-safe, idempotent (the first
+  // wins).
   virtual void abort(const Status& why) = 0;
 };
 

@@ -95,7 +95,8 @@ Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSo
                                   secret.derive("data", epoch)};
   {
     const MutexLock lock(mutex_);
-    if (session_) return Status::precondition("the fabric is open already, in epoch " + std::to_string(session_->epoch));
+    if (session_)
+      return Status::precondition("the fabric is open already, in epoch " + std::to_string(session_->epoch));
     parts_->data->open(epoch, identity.data_key, rows);
     session_.emplace(Session{epoch, identity.control_key, rows});
   }
@@ -129,7 +130,8 @@ Result<ControlStream> FabricImpl::connect_parent(const Session& session, int par
   hello.to_rank = parent;
   hello.epoch = session.epoch;
   hello.host_name = row_.host.host_name;
-  HVD_ASSIGN_OR_RETURN(ForkFd stream, parts_->data->connector().connect(row.value(), hello, session.control_key, deadline));
+  HVD_ASSIGN_OR_RETURN(ForkFd stream,
+                       parts_->data->connector().connect(row.value(), hello, session.control_key, deadline));
   return ControlStream{std::move(stream), row.value().host.host_name};
 }
 

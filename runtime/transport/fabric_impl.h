@@ -13,9 +13,9 @@
 
 namespace hvd::transport {
 
-// Composition root of the transport: owns hvd-net, the listener, the inbox of control connections and the data plane, and
-// routes authenticated streams to them. In a forked child every call fails and the destructor leaves everything behind:
-// its threads do not exist there.
+// Composition root of the transport: owns hvd-net, the listener, the inbox of control connections and the data plane,
+// and routes authenticated streams to them. In a forked child every call fails and the destructor leaves everything
+// behind: its threads do not exist there.
 class FabricImpl final : public Fabric {
  public:
   FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening);
@@ -39,7 +39,7 @@ class FabricImpl final : public Fabric {
     std::shared_ptr<DataPlane> data;
     std::unique_ptr<Listener> listener;  // hvd-net only, like net_watch
     std::unique_ptr<NetWatch> net_watch;
-    loop::Loop net{"hvd-net"};           // last: its thread ends first
+    loop::Loop net{"hvd-net"};  // last: its thread ends first
   };
   // What open() fixed.
   struct Session {

@@ -46,10 +46,10 @@ class FrameReader {
   std::size_t stage_at_ = 0;
   std::size_t stage_end_ = 0;
 
-  bool in_frame_ = false;        // header_ is a frame whose payload is not complete
+  bool in_frame_ = false;  // header_ is a frame whose payload is not complete
   FrameHeader header_;
-  std::size_t piece_left_ = 0;   // of a data frame's payload
-  RecvOp* target_ = nullptr;     // where the piece goes; null: nowhere
+  std::size_t piece_left_ = 0;  // of a data frame's payload
+  RecvOp* target_ = nullptr;    // where the piece goes; null: nowhere
   std::size_t returned_budget_ = 0;
   std::atomic<std::uint64_t> bytes_read_{0};
   Status error_;

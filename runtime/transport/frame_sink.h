@@ -14,8 +14,8 @@ class FrameSink {
   virtual Status on_eager(int from, const FrameHeader& header, ByteSpan payload) = 0;
   // A request, a credit, a failure (its text is the payload).
   virtual Status on_notice(int from, const FrameHeader& header, ByteSpan payload) = 0;
-  // A piece begins: the receive it belongs to, or null when nobody wants it any more. Valid until on_data_end() or until
-  // the receive's context is removed under Progress::exclusive.
+  // A piece begins: the receive it belongs to, or null when nobody wants it any more. Valid until on_data_end() or
+  // until the receive's context is removed under Progress::exclusive.
   virtual Result<RecvOp*> on_data_begin(int from, const FrameHeader& header) = 0;
   virtual void on_data_end(int from, const FrameHeader& header, RecvOp& op) = 0;
   // The socket has taken all of the message. May be said again, by another thread and after on_lost() too.

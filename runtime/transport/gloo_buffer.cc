@@ -13,7 +13,8 @@ int GlooGroup::to_global(int member) const {
   }
   const int global = ranks[static_cast<std::size_t>(member)];
   if (global == plane->rank()) {
-    throw WaitError(Status::invalid_argument("rank " + std::to_string(global) + " cannot exchange messages with itself"));
+    throw WaitError(
+        Status::invalid_argument("rank " + std::to_string(global) + " cannot exchange messages with itself"));
   }
   return global;
 }

@@ -24,7 +24,8 @@ struct GlooGroup {
 
 // A piece of memory that messages leave from and arrive in: Gloo's handle on our transport. Used by one lane at a time.
 // Waits end by completion, by abort, or when the peer is lost; Gloo's time limits are ignored, because how long a
-// collective may take is the user's business (docs/design/transport.md). Failures throw WaitError; nothing returns false.
+// collective may take is the user's business (docs/design/transport.md). Failures throw WaitError; nothing returns
+// false.
 class GlooBuffer final : public gloo::transport::UnboundBuffer {
  public:
   GlooBuffer(std::shared_ptr<GlooGroup> group, void* data, size_t bytes);

@@ -23,7 +23,8 @@ class GlooAddress final : public gloo::transport::Address {
   std::vector<char> bytes() const override { return {}; }
 };
 
-// Stands where Gloo wants a pair; all traffic goes through unbound buffers, and connections are not the pair's business.
+// Stands where Gloo wants a pair; all traffic goes through unbound buffers, and connections are not the pair's
+// business.
 class GlooPair final : public gloo::transport::Pair {
  public:
   const gloo::transport::Address& address() const override { return address_; }

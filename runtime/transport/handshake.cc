@@ -21,7 +21,8 @@ constexpr std::string_view kIntroduction = "hvd:introduce";
 
 std::string_view refusal_text(Refusal refusal) {
   switch (refusal) {
-    case Refusal::kVersion: return "it speaks another protocol version; all ranks need the same version of this package";
+    case Refusal::kVersion:
+      return "it speaks another protocol version; all ranks need the same version of this package";
     case Refusal::kEpoch: return "it is in another epoch of the job";
     case Refusal::kRank: return "it is another rank than the one wanted";
     case Refusal::kBusy: return "it has too many unfinished connections";
@@ -129,7 +130,8 @@ void AcceptorHandshake::check_prelude() {
     return refuse(Refusal::kVersion, "it speaks protocol version " + std::to_string(version) + ", this rank " +
                                          std::to_string(kProtocolVersion));
   }
-  if ((kind != 1 && kind != 2) || zero != 0) return fail("it wants a connection of unknown kind " + std::to_string(kind));
+  if ((kind != 1 && kind != 2) || zero != 0)
+    return fail("it wants a connection of unknown kind " + std::to_string(kind));
   hello_.kind = static_cast<ConnectionKind>(kind);
   wanted_ = Hello::kSize + kMacSize;
 }

@@ -94,7 +94,9 @@ class AcceptorHandshake {
 
   Bytes take_output();
   // 0 when the handshake has ended or waits for admit().
-  std::size_t wanted() const { return state_ == State::kHello || state_ == State::kFinish ? wanted_ - input_.size() : 0; }
+  std::size_t wanted() const {
+    return state_ == State::kHello || state_ == State::kFinish ? wanted_ - input_.size() : 0;
+  }
   void feed(ByteSpan input);
 
   // The hello is complete and the acceptor must say who it is; it may be long before it knows.

@@ -12,8 +12,8 @@ constexpr int kPortAttempts = 20;
 
 // On failure `err` has the error number.
 Result<ForkFd> bind_one(const SocketAddress& address, int& err) {
-  ForkFd fd = ForkFd::make(
-      [&] { return socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
+  ForkFd fd =
+      ForkFd::make([&] { return socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
   if (!fd.valid()) return Status::from_errno("socket", errno);
   sockaddr_storage raw{};
   const socklen_t size = address.to_sockaddr(raw);

@@ -9,7 +9,8 @@
 namespace hvd::transport {
 
 // Binds one port on each of `addresses` (their ports are ignored): the kernel picks it for the first address, and the
-// others must have it free too, else another port is tried. Yields listening, non-blocking sockets and where they listen.
+// others must have it free too, else another port is tried. Yields listening, non-blocking sockets and where they
+// listen.
 struct BoundSockets {
   std::vector<ForkFd> fds;
   std::vector<Endpoint> endpoints;

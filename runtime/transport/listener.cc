@@ -38,15 +38,15 @@ struct Listener::Pending {
 Listener::Listener(uv_loop_t* loop, std::vector<ForkFd> fds, int ranks, Millis patience, OnStream on_stream)
     : loop_(loop),
       fds_(std::move(fds)),
-      resume_(loop, [this] {
-        for (auto& poll : polls_) poll->watch(true, false);
-      }),
+      resume_(loop,
+              [this] {
+                for (auto& poll : polls_) poll->watch(true, false);
+              }),
       patience_(patience),
       on_stream_(std::move(on_stream)),
       admission_(admission::Limits::for_ranks(ranks)) {
   for (std::size_t i = 0; i < fds_.size(); ++i) {
-    polls_.push_back(
-        std::make_unique<loop::Poll>(loop, fds_[i].get(), [this, i](bool, bool) { accept_from(i); }));
+    polls_.push_back(std::make_unique<loop::Poll>(loop, fds_[i].get(), [this, i](bool, bool) { accept_from(i); }));
     polls_.back()->watch(true, false);
   }
 }
@@ -114,8 +114,8 @@ void Listener::advance(Pending& pending) {
   if (handshake.done()) finish(pending);
 }
 
-// Nothing more is read: the kernel tells when the other side gives up only then. The hello cannot be checked yet, so those
-// that wait are bounded by source, too; silent connections do not push them out.
+// Nothing more is read: the kernel tells when the other side gives up only then. The hello cannot be checked yet, so
+// those that wait are bounded by source, too; silent connections do not push them out.
 void Listener::wait_for_session(Pending& pending) {
   pending.poll.watch(false, false);
   pending.limit.start(patience_);
@@ -159,8 +159,8 @@ void Listener::finish(Pending& pending) {
   ForkFd stream = std::move(pending.stream);
   admission_.leave(pending.id);
   pending_.erase(pending.id);
-  const Status configured = configure_stream(
-      stream.get(), hello.kind == ConnectionKind::kControl ? Liveness::kControl : Liveness::kData);
+  const Status configured =
+      configure_stream(stream.get(), hello.kind == ConnectionKind::kControl ? Liveness::kControl : Liveness::kData);
   if (!configured.is_ok()) {
     HVD_LOG(kWarning, "dropped a connection", log_field("rank", hello.from_rank),
             log_field("error", configured.message()));

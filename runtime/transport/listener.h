@@ -17,11 +17,11 @@
 
 namespace hvd::transport {
 
-// The one listener of a process: accepts, runs the acceptor's handshake and hands authenticated streams on. A stranger's
-// bytes end the stranger's connection and nothing else. Owned by the fabric; loop-confined to hvd-net.
-// Invariants: unauthenticated connections are those that admission_ lets in. Each ends kIntroductionDeadline after it came
-// unless its hello is complete, kHandshakeLimit after its hello was answered, and `patience` after a hello that could not
-// be answered because the session is not open.
+// The one listener of a process: accepts, runs the acceptor's handshake and hands authenticated streams on. A
+// stranger's bytes end the stranger's connection and nothing else. Owned by the fabric; loop-confined to hvd-net.
+// Invariants: unauthenticated connections are those that admission_ lets in. Each ends kIntroductionDeadline after it
+// came unless its hello is complete, kHandshakeLimit after its hello was answered, and `patience` after a hello that
+// could not be answered because the session is not open.
 class Listener {
  public:
   static constexpr Millis kHandshakeLimit{5000};

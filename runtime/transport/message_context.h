@@ -11,11 +11,11 @@
 
 namespace hvd::transport {
 
-// The meeting place of sends, receives and arrivals of one context id: matches by (rank, slot), first come first served,
-// and decides what goes eagerly, what needs a request and what has credit. Knows ranks by their global number, and
-// connections as FrameSender; no socket, no thread. It may exist before its members are known here, because a peer may
-// be faster.
-// Thread-safe. Whoever calls it flushes the connections afterwards and notifies waiters. Owned by the DataPlane.
+// The meeting place of sends, receives and arrivals of one context id: matches by (rank, slot), first come first
+// served, and decides what goes eagerly, what needs a request and what has credit. Knows ranks by their global number,
+// and connections as FrameSender; no socket, no thread. It may exist before its members are known here, because a peer
+// may be faster. Thread-safe. Whoever calls it flushes the connections afterwards and notifies waiters. Owned by the
+// DataPlane.
 //
 // Order: messages of one sender for one slot are sent one after another, so their first frames come in the order of the
 // sends; receives match them in the order of posting.
@@ -29,8 +29,8 @@ class MessageContext {
 
   std::uint64_t id() const { return id_; }
 
-  // Posts an operation; op.completions->begin() was called. The error is the one that broke the context or lost the peer;
-  // then nothing was posted.
+  // Posts an operation; op.completions->begin() was called. The error is the one that broke the context or lost the
+  // peer; then nothing was posted.
   Status send(SendOp op) HVD_EXCLUDES(mutex_);
   Status recv(RecvOp op) HVD_EXCLUDES(mutex_);
 
@@ -47,8 +47,9 @@ class MessageContext {
   // Ends the operations that need this rank.
   void fail_peer(int rank, const Status& why) HVD_EXCLUDES(mutex_);
 
-  // Counts as movement: every operation posted or ended, every request, credit and piece of a message; and the bytes of a
-  // connection while it owes this context a message that both ends have agreed on. What only other contexts move does not.
+  // Counts as movement: every operation posted or ended, every request, credit and piece of a message; and the bytes of
+  // a connection while it owes this context a message that both ends have agreed on. What only other contexts move does
+  // not.
   ContextProgress progress() HVD_EXCLUDES(mutex_);
 
   // Forgets the operations of a buffer that goes. Requires: nobody drives I/O (Progress::exclusive). `cancel_queued`

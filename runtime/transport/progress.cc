@@ -78,8 +78,8 @@ void Progress::drive(const std::function<bool()>& done) {
       handled = handle_ready(0);
       if (handled == 0 && !spin_.yield()) spin_until = {};
     } else {
-      // An exchange, like the one in kick(): of the two, the later sees what came before the earlier. So either the kick
-      // comes, or the change it would tell of is seen here.
+      // An exchange, like the one in kick(): of the two, the later sees what came before the earlier. So either the
+      // kick comes, or the change it would tell of is seen here.
       driver_sleeps_.exchange(true);
       handled = handle_ready(done() || exclusive_waiters_ > 0 ? 0 : static_cast<int>(kCheckPeriod.count()));
     }

@@ -24,9 +24,9 @@ class IoHandler {
 };
 
 // Who reads the data sockets: whoever waits for something. A thread that waits becomes the driver when there is none,
-// polls the sockets itself for at most kSpinLimit and then sleeps on them, so that a message costs one thread wake-up and not
-// two. Other waiting threads sleep until they are told of a change or the driver leaves. When nobody waits, hvd-net drives
-// (see NetWatch). Thread-safe.
+// polls the sockets itself for at most kSpinLimit and then sleeps on them, so that a message costs one thread wake-up
+// and not two. Other waiting threads sleep until they are told of a change or the driver leaves. When nobody waits,
+// hvd-net drives (see NetWatch). Thread-safe.
 //
 // Lock order: being the driver comes before every mutex of the transport; mutex_ here is the innermost.
 class Progress {
@@ -36,7 +36,8 @@ class Progress {
   // The set of descriptors that is driven. Any thread may add, change and remove.
   int epoll_fd() const { return epoll_.get(); }
 
-  // Returns once `done()` is true. `done` reads atomics that are set before notify(). Requires: not called by a handler.
+  // Returns once `done()` is true. `done` reads atomics that are set before notify(). Requires: not called by a
+  // handler.
   void wait(const std::function<bool()>& done) HVD_EXCLUDES(mutex_);
   // Something that a waiter may wait for has changed.
   void notify() HVD_EXCLUDES(mutex_);
@@ -68,13 +69,13 @@ class Progress {
   SharedSpinner spin_;
   Fd epoll_;
   Clock::time_point next_check_{};  // driver only
-  Fd kick_;  // wakes a driver that sleeps on the sockets
+  Fd kick_;                         // wakes a driver that sleeps on the sockets
   Mutex mutex_;
   std::condition_variable_any changed_;
-  std::atomic<bool> driving_{false};         // changed under mutex_
-  std::atomic<int> sleepers_{0};             // threads in changed_.wait; changed under mutex_
-  std::atomic<int> exclusive_waiters_{0};    // changed under mutex_
-  std::atomic<bool> driver_sleeps_{false};   // the driver is, or is about to be, blocked in epoll_wait
+  std::atomic<bool> driving_{false};                     // changed under mutex_
+  std::atomic<int> sleepers_{0};                         // threads in changed_.wait; changed under mutex_
+  std::atomic<int> exclusive_waiters_{0};                // changed under mutex_
+  std::atomic<bool> driver_sleeps_{false};               // the driver is, or is about to be, blocked in epoll_wait
   unsigned long long turns_ HVD_GUARDED_BY(mutex_) = 0;  // how often a waiter became the driver
   unsigned long long seen_turns_ HVD_GUARDED_BY(mutex_) = 0;
   bool report_leaving_ HVD_GUARDED_BY(mutex_) = false;

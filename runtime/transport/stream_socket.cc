@@ -34,9 +34,7 @@ Status configure_stream(int fd, Liveness liveness) {
   return Status::ok();
 }
 
-Cancel::Cancel() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  HVD_CHECK(event_.valid(), "eventfd");
-}
+Cancel::Cancel() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { HVD_CHECK(event_.valid(), "eventfd"); }
 
 void Cancel::cancel() {
   const std::uint64_t one = 1;
@@ -49,8 +47,8 @@ bool Cancel::cancelled() const {
 }
 
 Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel) {
-  ForkFd fd = ForkFd::make(
-      [&] { return socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
+  ForkFd fd =
+      ForkFd::make([&] { return socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
   if (!fd.valid()) return Status::from_errno("socket", errno);
   sockaddr_storage raw{};
   const socklen_t size = to.to_sockaddr(raw);

@@ -39,8 +39,15 @@ void TxQueue::cut_ahead() {
     FrameHeader& header = message.header;
     header.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMaxChunk, header.total - header.offset));
     const bool last = header.offset + header.length == header.total;
-    frames_.push_back({header.encode(), {}, message.data + header.offset, header.length, header.context, header.slot,
-                       message.op_id, true, last});
+    frames_.push_back({header.encode(),
+                       {},
+                       message.data + header.offset,
+                       header.length,
+                       header.context,
+                       header.slot,
+                       message.op_id,
+                       true,
+                       last});
     frame_bytes_ += frames_.back().total();
     header.offset += header.length;
     if (!last) messages_.push_back(message);  // the others have their turn first

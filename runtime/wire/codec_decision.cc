@@ -43,7 +43,8 @@ void put_set_decision(ByteWriter& out, const SetDecision& decision) {
 
 SetDecision get_set_decision(ByteReader& in) {
   SetDecision decision;
-  decision.kind = get_enum<SetChange::Kind>(in, static_cast<int>(SetChange::Kind::kRemove), "kind of process set change");
+  decision.kind =
+      get_enum<SetChange::Kind>(in, static_cast<int>(SetChange::Kind::kRemove), "kind of process set change");
   for (std::uint32_t n = in.get_count(kMaxSetChanges, 13); n > 0 && !in.failed(); --n) {
     SetDecision::Entry entry;
     entry.id = get_process_set(in);
@@ -69,7 +70,8 @@ struct Part {
 
 template <typename BitItem>
 void add_bit(std::vector<Part>& parts, PartTag tag, const BitItem& item) {
-  if (!parts.empty() && parts.back().tag == tag && parts.back().run.start + parts.back().run.length == value(item.bit)) {
+  if (!parts.empty() && parts.back().tag == tag &&
+      parts.back().run.start + parts.back().run.length == value(item.bit)) {
     ++parts.back().run.length;
   } else {
     parts.push_back({nullptr, tag, {value(item.bit), 1}});
@@ -86,7 +88,11 @@ std::vector<Part> make_parts(const std::vector<DecisionItem>& items) {
     } else {
       const bool is_response = std::holds_alternative<Response>(item);
       const bool is_answer = std::holds_alternative<WaitAnswer>(item);
-      parts.push_back({&item, is_response ? PartTag::kResponse : is_answer ? PartTag::kWaitAnswer : PartTag::kSetDecision, {}});
+      parts.push_back({&item,
+                       is_response ? PartTag::kResponse
+                       : is_answer ? PartTag::kWaitAnswer
+                                   : PartTag::kSetDecision,
+                       {}});
     }
   }
   return parts;
@@ -155,7 +161,8 @@ Result<Decision> decode_decision(ByteSpan bytes) {
   get_header(in, MessageKind::kDecision);
   decision.sequence = in.get<std::uint64_t>();
   decision.limits = get_limits(in);
-  for (std::uint32_t n = in.get_count(kMaxItems, kMinPartBytes); n > 0 && !in.failed(); --n) get_part(in, decision.items);
+  for (std::uint32_t n = in.get_count(kMaxItems, kMinPartBytes); n > 0 && !in.failed(); --n)
+    get_part(in, decision.items);
   if (get_bool(in, "stop flag")) {
     Stop stop;
     stop.kind = get_enum<Stop::Kind>(in, static_cast<int>(Stop::Kind::kAbort), "kind of stop");
@@ -163,7 +170,8 @@ Result<Decision> decode_decision(ByteSpan bytes) {
     stop.message = in.get_string(kMaxTextBytes);
     decision.stop = std::move(stop);
   }
-  if (decision.sequence == 0 && (!decision.stop || !decision.items.empty())) in.fail("sequence 0 in a decision of the root");
+  if (decision.sequence == 0 && (!decision.stop || !decision.items.empty()))
+    in.fail("sequence 0 in a decision of the root");
   HVD_RETURN_IF_ERROR(in.finish("decision"));
   return decision;
 }

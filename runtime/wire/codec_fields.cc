@@ -87,7 +87,8 @@ void put_header(ByteWriter& out, MessageKind kind) {
 
 void get_header(ByteReader& in, MessageKind expected) {
   if (in.remaining() > kMaxMessageBytes) {
-    in.fail("message of " + std::to_string(in.remaining()) + " bytes, over the limit of " + std::to_string(kMaxMessageBytes));
+    in.fail("message of " + std::to_string(in.remaining()) + " bytes, over the limit of " +
+            std::to_string(kMaxMessageBytes));
   }
   if (const auto magic = in.get<std::uint16_t>(); magic != kMagic) {
     in.fail("magic " + std::to_string(magic) + ": not a message of negotiation");

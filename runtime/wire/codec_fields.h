@@ -8,8 +8,8 @@
 #include "runtime/wire/limits.h"
 #include "runtime/wire/messages.h"
 
-// The building blocks of the grammar in docs/design/wire.md; private to the codec. Each put_x has its get_x; a get_x that
-// finds something wrong fails the reader and returns anything.
+// The building blocks of the grammar in docs/design/wire.md; private to the codec. Each put_x has its get_x; a get_x
+// that finds something wrong fails the reader and returns anything.
 namespace hvd::wire::fields {
 
 enum class MessageKind : std::uint8_t { kReport = 1, kDecision = 2 };

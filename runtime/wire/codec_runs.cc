@@ -62,7 +62,8 @@ std::vector<CacheBit> get_bits(ByteReader& in, const char* what) {
   for (std::uint32_t i = 0; i < count; ++i) {
     const Run run = get_run(in, kMaxBits - bits.size());
     if (!in.failed() && run.start <= end) {
-      in.fail(std::string(what) + ": run at " + std::to_string(run.start) + " after one that ends at " + std::to_string(end));
+      in.fail(std::string(what) + ": run at " + std::to_string(run.start) + " after one that ends at " +
+              std::to_string(end));
     }
     if (in.failed()) return {};
     for (std::uint32_t k = 0; k < run.length; ++k) bits.push_back(CacheBit{run.start + k});

@@ -8,7 +8,7 @@ namespace hvd::wire {
 // The bounds of docs/design/wire.md. A message that exceeds one is refused on decode; what a user could exceed is
 // refused earlier with a message of its own (TensorQueue).
 inline constexpr std::uint8_t kProtocolVersion = 2;
-inline constexpr std::size_t kMaxMessageBytes = 64u << 20;  // == transport::ControlLinks::kMaxControlMessage
+inline constexpr std::size_t kMaxMessageBytes = 64u << 20;   // == transport::ControlLinks::kMaxControlMessage
 inline constexpr std::size_t kMessageByteBudget = 8u << 20;  // senders start a new message beyond this
 inline constexpr std::size_t kMaxNameBytes = 4096;
 inline constexpr std::size_t kMaxTextBytes = 64u << 10;
@@ -18,10 +18,10 @@ inline constexpr std::size_t kMaxRequests = 1u << 20;  // per report
 inline constexpr std::size_t kMaxItems = 1u << 16;     // per decision, each bit of a run counted
 inline constexpr std::size_t kMaxBits = 1u << 20;      // per list of bits
 inline constexpr std::size_t kMaxGroupSize = 1u << 20;
-inline constexpr std::size_t kMaxSetChanges = 1u << 16;  // rank lists of one change
+inline constexpr std::size_t kMaxSetChanges = 1u << 16;   // rank lists of one change
 inline constexpr std::size_t kMaxListedRanks = 1u << 20;  // ranks in all lists of one change
-inline constexpr std::size_t kMaxLostRanks = 16;         // per report; the first is what matters
-inline constexpr std::size_t kMaxWaits = 64;             // per report; more are not told
+inline constexpr std::size_t kMaxLostRanks = 16;          // per report; the first is what matters
+inline constexpr std::size_t kMaxWaits = 64;              // per report; more are not told
 inline constexpr std::size_t kMaxHistoryBytes = 1024;
 // A response lists a number per rank; kMaxRanks * 8 bytes must fit beside everything else it holds.
 static_assert(kMessageByteBudget + kMaxRanks * 16 < kMaxMessageBytes);

@@ -47,7 +47,8 @@ bool merge_runs(RankRuns& into, const RankRuns& other) {
 
 bool has_first_dims(const Request& request) { return request.op == OpType::kAllgather && !request.shape.empty(); }
 
-MergedRequest::MergedRequest(Request one) : request(std::move(one)), devices_key(device_hash(request.rank, request.device)) {
+MergedRequest::MergedRequest(Request one)
+    : request(std::move(one)), devices_key(device_hash(request.rank, request.device)) {
   ranks.push_back({request.rank, 1, has_first_dims(request) ? request.shape.front() : 0});
 }
 
@@ -78,10 +79,8 @@ void Wait::merge(const Wait& other) {
 Status Stop::status() const {
   switch (kind) {
     case Kind::kShutdown:
-    case Kind::kStall:
-      return Status::aborted(message);
-    case Kind::kAbort:
-      return Status::peer_lost(message);
+    case Kind::kStall: return Status::aborted(message);
+    case Kind::kAbort: return Status::peer_lost(message);
   }
   return Status::internal("unknown kind of stop: " + message);
 }

@@ -30,7 +30,8 @@ struct Request {
   double postscale = 1.0;
   Shape shape;
   std::string name;
-  // Members of a group carry the same key on every rank (negotiation/group_key.h) and the number of members; 0, 0: none.
+  // Members of a group carry the same key on every rank (negotiation/group_key.h) and the number of members; 0, 0:
+  // none.
   std::uint64_t group_key = 0;
   std::uint32_t group_size = 0;
 
@@ -51,12 +52,13 @@ int count_ranks(const RankRuns& runs);
 // False when a rank is in both; `into` is unchanged then.
 bool merge_runs(RankRuns& into, const RankRuns& other);
 
-// One tensor that is ready on some ranks, which agree in all that must agree: relays merge what ranks below them ask for.
+// One tensor that is ready on some ranks, which agree in all that must agree: relays merge what ranks below them ask
+// for.
 struct MergedRequest {
   MergedRequest() = default;
-  MergedRequest(Request one);  // NOLINT(google-explicit-constructor): one rank's request is the simplest of them
-  Request request;             // that of the lowest rank
-  RankRuns ranks;              // not empty
+  MergedRequest(Request one);     // NOLINT(google-explicit-constructor): one rank's request is the simplest of them
+  Request request;                // that of the lowest rank
+  RankRuns ranks;                 // not empty
   std::uint64_t devices_key = 0;  // sum of a hash of each rank and its device; 0: all on the CPU
 
   bool operator==(const MergedRequest&) const = default;
@@ -104,25 +106,26 @@ struct Wait {
     kSubmitted = 0,  // a thread of each rank waits for a tensor that no decision has released
     kRunning = 1,    // a released collective has made no progress for the stall check time
     kOverdue = 2,    // the same, for so long that the session has to end
-    kMoving = 3,     // a released collective of this set has moved. Given are set, context, `ranks`, and in `millis` for how
-                     // long that stands: a rank that then neither moves nor says that it is stuck has stopped
+    kMoving = 3,  // a released collective of this set has moved. Given are set, context, `ranks`, and in `millis` for
+                  // how long that stands: a rank that then neither moves nor says that it is stuck has stopped
   };
   Kind kind = Kind::kSubmitted;
   std::int32_t process_set = kGlobalProcessSet;
   std::uint64_t context_id = 0;  // running: the set's, which outlives the set's id
   OpType op = OpType::kAllreduce;
   std::string name;
-  std::uint32_t fused = 0;    // running: so many more tensors are part of the collective
-  std::uint64_t turn = 0;     // submitted: the last decision that the ranks have seen; running: the batch's number in its set
-  std::uint32_t millis = 0;   // running: the longest time without progress
-  std::vector<int> ranks;     // who waits; ascending, not empty
-  std::vector<int> peers;     // running: without whom it does not go on; ascending
-  std::string history;        // running: the last operations of one of `ranks`, which it names
+  std::uint32_t fused = 0;  // running: so many more tensors are part of the collective
+  std::uint64_t turn =
+      0;  // submitted: the last decision that the ranks have seen; running: the batch's number in its set
+  std::uint32_t millis = 0;  // running: the longest time without progress
+  std::vector<int> ranks;    // who waits; ascending, not empty
+  std::vector<int> peers;    // running: without whom it does not go on; ascending
+  std::string history;       // running: the last operations of one of `ranks`, which it names
 
   bool says_stuck() const { return kind == Kind::kRunning || kind == Kind::kOverdue; }
   bool same_wait(const Wait& other) const {
-    return kind == other.kind && process_set == other.process_set && context_id == other.context_id && turn == other.turn &&
-           name == other.name;
+    return kind == other.kind && process_set == other.process_set && context_id == other.context_id &&
+           turn == other.turn && name == other.name;
   }
   // Requires: same_wait(). Takes the ranks, peers and time of `other` in.
   void merge(const Wait& other);
@@ -144,7 +147,7 @@ struct Report {
   };
   std::vector<Join> joins;
   std::vector<MergedChange> set_changes;
-  std::vector<int> shutdown_ranks;  // ranks that want everybody to stop
+  std::vector<int> shutdown_ranks;   // ranks that want everybody to stop
   std::vector<LostRank> lost_ranks;  // neighbours whose connection ended without a goodbye
   std::vector<Wait> waits;           // no two of them the same
 
@@ -169,11 +172,11 @@ struct Response {
   std::string name;
   std::uint64_t group_key = 0;
   std::uint32_t group_size = 0;
-  bool on_gpu = false;             // all ranks on GPUs, else all on the CPU
-  std::uint64_t devices_key = 0;   // equal keys: every rank uses the same device for both tensors; 0: CPU everywhere
+  bool on_gpu = false;            // all ranks on GPUs, else all on the CPU
+  std::uint64_t devices_key = 0;  // equal keys: every rank uses the same device for both tensors; 0: CPU everywhere
   std::vector<std::int64_t> first_dims;  // allgather: dim 0 of every member, in set-rank order
-  std::vector<int> joined;  // global ranks, ascending, that have joined and take part with zeros
-  CacheBit bit = CacheBit::kNone;  // the bit under which every member caches it from now on
+  std::vector<int> joined;               // global ranks, ascending, that have joined and take part with zeros
+  CacheBit bit = CacheBit::kNone;        // the bit under which every member caches it from now on
   StatusCode error = StatusCode::kOk;
   std::string error_message;
 
@@ -200,7 +203,7 @@ struct SetDecision {
   struct Entry {
     std::int32_t id = 0;
     std::uint64_t context_id = 0;
-    bool existed = false;  // these ranks are registered already, under `id`; nothing was changed
+    bool existed = false;    // these ranks are registered already, under `id`; nothing was changed
     std::vector<int> ranks;  // empty for kRemove; left out of messages for kStatic (Worker::restore puts them back)
     bool operator==(const Entry&) const = default;
   };

@@ -41,14 +41,12 @@ std::vector<Input> read_corpus(const std::filesystem::path& folder) {
 }
 
 void mutate_once(Input& input, const std::vector<Input>& corpus, Random& random) {
-  static constexpr std::uint8_t kInteresting[] = {0,    1,   0x7f, 0x80, 0xff, '\r',
-                                                  '\n', ' ', ':',  ',',  '-',  '"'};
+  static constexpr std::uint8_t kInteresting[] = {0, 1, 0x7f, 0x80, 0xff, '\r', '\n', ' ', ':', ',', '-', '"'};
   const auto at = input.begin() + static_cast<std::ptrdiff_t>(below(random, input.size() + 1));
   const std::size_t index = below(random, input.size());
   switch (random() % 7) {
     case 0:  // flip a bit
-      if (!input.empty())
-        input[index] = static_cast<std::uint8_t>(input[index] ^ (1u << (random() % 8)));
+      if (!input.empty()) input[index] = static_cast<std::uint8_t>(input[index] ^ (1u << (random() % 8)));
       break;
     case 1:  // set a byte
       if (!input.empty()) input[index] = kInteresting[below(random, std::size(kInteresting))];
@@ -66,17 +64,15 @@ void mutate_once(Input& input, const std::vector<Input>& corpus, Random& random)
       break;
     }
     case 5: {  // repeat a part
-      const Input copy(
-          input.begin() + static_cast<std::ptrdiff_t>(index),
-          input.begin() + static_cast<std::ptrdiff_t>(std::min(index + 32, input.size())));
+      const Input copy(input.begin() + static_cast<std::ptrdiff_t>(index),
+                       input.begin() + static_cast<std::ptrdiff_t>(std::min(index + 32, input.size())));
       input.insert(at, copy.begin(), copy.end());
       break;
     }
     default: {  // continue with the tail of another input
       const Input& other = corpus[below(random, corpus.size())];
       input.resize(index);
-      input.insert(input.end(),
-                   other.begin() + static_cast<std::ptrdiff_t>(std::min(index, other.size())),
+      input.insert(input.end(), other.begin() + static_cast<std::ptrdiff_t>(std::min(index, other.size())),
                    other.end());
     }
   }
@@ -102,8 +98,7 @@ int main(int argc, char** argv) {
   Random random(20240607);
   for (int i = 0; i < mutations; ++i) {
     Input input = corpus[below(random, corpus.size())];
-    for (std::size_t steps = 1 + below(random, 4); steps > 0; --steps)
-      mutate_once(input, corpus, random);
+    for (std::size_t steps = 1 + below(random, 4); steps > 0; --steps) mutate_once(input, corpus, random);
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
   // A target that finds a bug aborts, so whoever comes here has passed.

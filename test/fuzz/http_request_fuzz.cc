@@ -22,8 +22,7 @@ std::size_t feed_in_pieces(RequestReader& reader, ByteSpan bytes, std::size_t pi
     const ByteSpan part = bytes.subspan(at, std::min(piece, bytes.size() - at));
     const std::size_t taken = reader.feed(part);
     HVD_CHECK(taken <= part.size(), "a reader takes what is there");
-    HVD_CHECK(taken == part.size() || reader.problem() || reader.done(),
-              "a reader stops only at an end");
+    HVD_CHECK(taken == part.size() || reader.problem() || reader.done(), "a reader stops only at an end");
     at += taken;
   }
   return at;
@@ -32,16 +31,14 @@ std::size_t feed_in_pieces(RequestReader& reader, ByteSpan bytes, std::size_t pi
 void check_done(RequestReader& whole, RequestReader& pieces) {
   const HttpRequest request = whole.take();
   const HttpRequest same = pieces.take();
-  HVD_CHECK(request.method == same.method && request.target == same.target &&
-                request.body == same.body && request.authorization == same.authorization,
+  HVD_CHECK(request.method == same.method && request.target == same.target && request.body == same.body &&
+                request.authorization == same.authorization,
             "the pieces make no difference");
-  HVD_CHECK(request.target.size() <= kMaxTargetBytes && request.body.size() <= kMaxBodyBytes,
-            "limits hold");
+  HVD_CHECK(request.target.size() <= kMaxTargetBytes && request.body.size() <= kMaxBodyBytes, "limits hold");
 
   RequestReader again;
   const Bytes written = write_request(request, "h", 1);
-  HVD_CHECK(again.feed(written) == written.size() && again.done(),
-            "what was read can be written and read");
+  HVD_CHECK(again.feed(written) == written.size() && again.done(), "what was read can be written and read");
   const HttpRequest back = again.take();
   HVD_CHECK(back.target == request.target && back.body == request.body, "and is the same");
 
@@ -49,8 +46,7 @@ void check_done(RequestReader& whole, RequestReader& pieces) {
   if (parsed.problem.status != 0) return;
   HVD_CHECK(method_of(parsed.route.action) == request.method, "a route has one method");
   SessionGuard guard(crypto::Secret::from_bytes(Bytes(32, 1)).value());
-  HVD_CHECK(guard.check(parsed.route, request) == SessionGuard::Verdict::kRefused,
-            "nobody signs without the key");
+  HVD_CHECK(guard.check(parsed.route, request) == SessionGuard::Verdict::kRefused, "nobody signs without the key");
 }
 
 }  // namespace
@@ -64,12 +60,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t used_in_pieces = feed_in_pieces(pieces, bytes, data[0] % 64 + 1u);
   HVD_CHECK(used == used_in_pieces, "the pieces make no difference");
   HVD_CHECK(whole.done() == pieces.done(), "the pieces make no difference");
-  HVD_CHECK(whole.problem().has_value() == pieces.problem().has_value(),
-            "the pieces make no difference");
+  HVD_CHECK(whole.problem().has_value() == pieces.problem().has_value(), "the pieces make no difference");
   HVD_CHECK(!(whole.done() && whole.problem()), "a message is done or a problem");
   if (whole.problem())
-    HVD_CHECK(whole.problem()->status == pieces.problem()->status && whole.problem()->status >= 400,
-              "same");
+    HVD_CHECK(whole.problem()->status == pieces.problem()->status && whole.problem()->status >= 400, "same");
   if (whole.done()) check_done(whole, pieces);
   return 0;
 }

@@ -29,8 +29,7 @@ void check_bodies(ByteSpan body) {
   }
   if (const auto values = decode_values(body); values.is_ok()) {
     std::vector<std::optional<ByteSpan>> spans;
-    for (const auto& value : values.value())
-      spans.push_back(value ? std::optional(ByteSpan(*value)) : std::nullopt);
+    for (const auto& value : values.value()) spans.push_back(value ? std::optional(ByteSpan(*value)) : std::nullopt);
     HVD_CHECK(std::ranges::equal(encode_values(spans), body), "values have one encoding");
   }
   HVD_CHECK(!decode_error(body).is_ok(), "an error is an error");
@@ -44,18 +43,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ByteSpan bytes(data + 1, size - 1);
   ResponseReader whole;
   ResponseReader pieces;
-  HVD_CHECK(feed_in_pieces(whole, bytes, bytes.size()) ==
-                feed_in_pieces(pieces, bytes, data[0] % 64 + 1u),
-            "same");
+  HVD_CHECK(feed_in_pieces(whole, bytes, bytes.size()) == feed_in_pieces(pieces, bytes, data[0] % 64 + 1u), "same");
   HVD_CHECK(whole.done() == pieces.done(), "the pieces make no difference");
-  HVD_CHECK(whole.problem().has_value() == pieces.problem().has_value(),
-            "the pieces make no difference");
+  HVD_CHECK(whole.problem().has_value() == pieces.problem().has_value(), "the pieces make no difference");
   check_bodies(bytes);
   if (!whole.done()) return 0;
   const HttpResponse response = whole.take();
   const HttpResponse same = pieces.take();
-  HVD_CHECK(response.status == same.status && response.body == same.body &&
-                response.signature == same.signature,
+  HVD_CHECK(response.status == same.status && response.body == same.body && response.signature == same.signature,
             "same");
   const crypto::Secret key = crypto::Secret::from_bytes(Bytes(32, 1)).value();
   HVD_CHECK(!is_authentic(key, {}, response), "nobody signs without the key");

@@ -1,5 +1,5 @@
-// The stream of frames between launcher and agent: cutting it in two gives the same frames, and every message that decodes
-// encodes to the same bytes.
+// The stream of frames between launcher and agent: cutting it in two gives the same frames, and every message that
+// decodes encodes to the same bytes.
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -71,8 +71,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (Frame& frame : decode_all(halves)) again.push_back(std::move(frame));
   HVD_CHECK(again.size() == frames.size(), "a cut changes nothing");
   for (std::size_t i = 0; i < frames.size(); ++i) {
-    HVD_CHECK(again[i].type == frames[i].type && again[i].agent == frames[i].agent && again[i].payload == frames[i].payload,
-              "a cut changes no frame");
+    HVD_CHECK(
+        again[i].type == frames[i].type && again[i].agent == frames[i].agent && again[i].payload == frames[i].payload,
+        "a cut changes no frame");
   }
   return 0;
 }

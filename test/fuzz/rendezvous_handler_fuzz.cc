@@ -33,15 +33,13 @@ struct Script {
     } else {
       request(connection, operation, bytes[2], bytes[3]);
     }
-    HVD_CHECK(handler.store().waiter_count() + handler.joins().waiting_count() == waiting.size(),
-              "who waits is known");
+    HVD_CHECK(handler.store().waiter_count() + handler.joins().waiting_count() == waiting.size(), "who waits is known");
   }
 
   void request(ConnectionId connection, int operation, std::uint8_t a, std::uint8_t b) {
     Route route;
     Bytes body;
-    const std::string scopes[] = {"s", "t", scope_of_epoch(b % 4u), scope_of_epoch(b % 4u, "x"),
-                                  "epoch.01"};
+    const std::string scopes[] = {"s", "t", scope_of_epoch(b % 4u), scope_of_epoch(b % 4u, "x"), "epoch.01"};
     route.scope = scopes[a % 5];
     route.key = std::to_string(b % 4);
     if (operation <= 1) {
@@ -66,8 +64,7 @@ struct Script {
       route.action = Action::kPut;
       body = Bytes(b / 64u, 1);
     }
-    const Handler::Outcome outcome =
-        handler.handle(connection, "owner" + std::to_string(a % 2), route, body);
+    const Handler::Outcome outcome = handler.handle(connection, "owner" + std::to_string(a % 2), route, body);
     if (!outcome.reply) waiting.insert(connection);
     for (const auto& [released, reply] : outcome.released) {
       HVD_CHECK(released != connection, "the caller's answer is the reply");

@@ -53,8 +53,10 @@ inline GoldenCommand parse_golden_command(const std::string& line) {
   return command;
 }
 
-// Runs every block of the file through `run`, which executes one command and returns what it prints (lines ended by '\n').
-inline void run_golden_script(const std::filesystem::path& path, const std::function<std::string(const GoldenCommand&)>& run) {
+// Runs every block of the file through `run`, which executes one command and returns what it prints (lines ended by
+// '\n').
+inline void run_golden_script(const std::filesystem::path& path,
+                              const std::function<std::string(const GoldenCommand&)>& run) {
   const bool rewrite = std::getenv("HVD_REWRITE_GOLDEN") != nullptr;
   std::ifstream in(path);
   REQUIRE(in.good());

@@ -46,9 +46,10 @@ class JobFixture {
 
   // Runs `body` as every rank at once; `edit` may change a rank's configuration, `sets` says which process sets a rank
   // gives at the start. A rank that can't start reports it.
-  void run(const std::function<void(Session&)>& body,
-           const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {},
-           const std::function<RankLists(int)>& sets = [](int) { return RankLists(); }) {
+  void run(
+      const std::function<void(Session&)>& body,
+      const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {},
+      const std::function<RankLists(int)>& sets = [](int) { return RankLists(); }) {
     std::vector<std::jthread> ranks;
     errors_.assign(static_cast<std::size_t>(size_), "");
     for (int rank = 0; rank < size_; ++rank) {

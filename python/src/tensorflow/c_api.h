@@ -5,8 +5,8 @@
 
 #include "horovod/status.h"
 
-// TensorFlow's C API as far as we use it, declared by us: building needs no TensorFlow, and one library serves all versions.
-// The originals: tensorflow/c/{ops,kernels,tf_tensor,tf_status}.h, stable since 2.15.
+// TensorFlow's C API as far as we use it, declared by us: building needs no TensorFlow, and one library serves all
+// versions. The originals: tensorflow/c/{ops,kernels,tf_tensor,tf_status}.h, stable since 2.15.
 extern "C" {
 struct TF_Status;
 struct TF_Tensor;
@@ -104,8 +104,7 @@ using ShapeFn = void (*)(TF_ShapeInferenceContext*, TF_Status*);
   F(int, NumInputs, (TF_OpKernelContext*))                                                                             \
   F(void, GetInput, (TF_OpKernelContext*, int, TF_Tensor**, TF_Status*))                                               \
   F(void, SetOutput, (TF_OpKernelContext*, int, const TF_Tensor*, TF_Status*))                                         \
-  F(TF_Tensor*, AllocateOutput,                                                                                        \
-    (TF_OpKernelContext*, int, TfType, const std::int64_t*, int, std::size_t, TF_Status*))                             \
+  F(TF_Tensor*, AllocateOutput, (TF_OpKernelContext*, int, TfType, const std::int64_t*, int, std::size_t, TF_Status*)) \
   F(TF_Tensor*, ForwardInputOrAllocateOutput,                                                                          \
     (TF_OpKernelContext*, const int*, int, int, const std::int64_t*, int, int*, TF_Status*))                           \
   F(void, RunAsyncOpKernelDoneCallback, (TF_AsyncOpKernelDoneCallback*))

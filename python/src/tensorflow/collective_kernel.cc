@@ -73,7 +73,8 @@ Status submit(Kernel& kernel, const ExecutionPtr& run, int count) {
 
 // Starts a run, and ends it at once when nothing could be submitted. No exception may reach TensorFlow.
 template <typename Submit>
-void start(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done, int parts, int outputs, Submit&& submit_all) {
+void start(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done, int parts, int outputs,
+           Submit&& submit_all) {
   auto finish = copy_done_callback(done);
   if (!finish.is_ok()) {
     TfStatus status;

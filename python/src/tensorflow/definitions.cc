@@ -16,8 +16,7 @@ using Texts = std::initializer_list<const char*>;
 
 // bfloat16 is ours; the rest is Horovod's.
 constexpr const char* kReducible = "T: {uint8, int8, int32, int64, half, bfloat16, float, double}";
-constexpr const char* kMovable =
-    "T: {uint8, int8, uint16, int16, int32, int64, half, bfloat16, float, double, bool}";
+constexpr const char* kMovable = "T: {uint8, int8, uint16, int16, int32, int64, half, bfloat16, float, double, bool}";
 constexpr const char* kScatterable = "T: {int32, int64, half, bfloat16, float, double}";
 constexpr const char* kIgnoreScope = "ignore_name_scope: bool = false";
 constexpr const char* kSet = "process_set_id: int = 0";
@@ -44,8 +43,8 @@ Status define(const Definition& op) {
   return status.to_status().annotate(op.name);
 }
 
-// For tensors on a GPU, everything is in host memory. On a CPU everything is anyway, and saying so would keep kernels from
-// taking over the buffers of their inputs: TensorFlow compares what is said of both.
+// For tensors on a GPU, everything is in host memory. On a CPU everything is anyway, and saying so would keep kernels
+// from taking over the buffers of their inputs: TensorFlow compares what is said of both.
 void use_host_memory(TF_KernelBuilder* builder, std::string_view device, Texts arguments) {
   if (device == "CPU") return;
   for (const char* argument : arguments) tf().KernelBuilder_HostMemory(builder, argument);
@@ -79,33 +78,53 @@ Status register_reductions() {
   constexpr const char* kOp = "reduce_op: int";
   constexpr const char* kPre = "prescale_factor: float";
   constexpr const char* kPost = "postscale_factor: float";
-  HVD_RETURN_IF_ERROR(define({"HorovodAllreduce", {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet}, {"tensor: T"},
-                              {"sum: T"}, &same_shapes}));
+  HVD_RETURN_IF_ERROR(define({"HorovodAllreduce",
+                              {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet},
+                              {"tensor: T"},
+                              {"sum: T"},
+                              &same_shapes}));
   HVD_RETURN_IF_ERROR(add_kernel("HorovodAllreduce", allreduce_kernel(), {"tensor", "sum"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodGroupedAllreduce", {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
-                              {"tensors: num_tensors * T"}, {"sum: num_tensors * T"}, &same_shapes}));
+  HVD_RETURN_IF_ERROR(define({"HorovodGroupedAllreduce",
+                              {kReducible, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
+                              {"tensors: num_tensors * T"},
+                              {"sum: num_tensors * T"},
+                              &same_shapes}));
   HVD_RETURN_IF_ERROR(add_kernel("HorovodGroupedAllreduce", grouped_allreduce_kernel(), {"tensors", "sum"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodReducescatter", {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet},
-                              {"tensor: T"}, {"output: T"}, &other_rows_no_scalar}));
+  HVD_RETURN_IF_ERROR(define({"HorovodReducescatter",
+                              {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet},
+                              {"tensor: T"},
+                              {"output: T"},
+                              &other_rows_no_scalar}));
   HVD_RETURN_IF_ERROR(add_kernel("HorovodReducescatter", reducescatter_kernel(), {"tensor", "output"}));
   HVD_RETURN_IF_ERROR(define({"HorovodGroupedReducescatter",
                               {kScatterable, kOp, kPre, kPost, kIgnoreScope, kSet, kCount},
-                              {"tensors: num_tensors * T"}, {"outputs: num_tensors * T"}, &other_rows_no_scalar}));
+                              {"tensors: num_tensors * T"},
+                              {"outputs: num_tensors * T"},
+                              &other_rows_no_scalar}));
   return add_kernel("HorovodGroupedReducescatter", grouped_reducescatter_kernel(), {"tensors", "outputs"});
 }
 
 Status register_movers() {
-  HVD_RETURN_IF_ERROR(define({"HorovodAllgather", {kMovable, kIgnoreScope, kSet}, {"tensor: T"}, {"output: T"},
-                              &other_rows}));
+  HVD_RETURN_IF_ERROR(
+      define({"HorovodAllgather", {kMovable, kIgnoreScope, kSet}, {"tensor: T"}, {"output: T"}, &other_rows}));
   HVD_RETURN_IF_ERROR(add_kernel("HorovodAllgather", allgather_kernel(), {"tensor", "output"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodGroupedAllgather", {kMovable, kIgnoreScope, kSet, kCount},
-                              {"tensors: num_tensors * T"}, {"outputs: num_tensors * T"}, &other_rows}));
+  HVD_RETURN_IF_ERROR(define({"HorovodGroupedAllgather",
+                              {kMovable, kIgnoreScope, kSet, kCount},
+                              {"tensors: num_tensors * T"},
+                              {"outputs: num_tensors * T"},
+                              &other_rows}));
   HVD_RETURN_IF_ERROR(add_kernel("HorovodGroupedAllgather", grouped_allgather_kernel(), {"tensors", "outputs"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodBroadcast", {kMovable, "root_rank: int", kIgnoreScope, kSet}, {"tensor: T"},
-                              {"output: T"}, &same_shapes}));
+  HVD_RETURN_IF_ERROR(define({"HorovodBroadcast",
+                              {kMovable, "root_rank: int", kIgnoreScope, kSet},
+                              {"tensor: T"},
+                              {"output: T"},
+                              &same_shapes}));
   HVD_RETURN_IF_ERROR(add_kernel("HorovodBroadcast", broadcast_kernel(), {"tensor", "output"}));
-  HVD_RETURN_IF_ERROR(define({"HorovodAlltoall", {kMovable, kIgnoreScope, kSet}, {"tensor: T", "splits: int32"},
-                              {"output: T", "received_splits: int32"}, &alltoall_shapes}));
+  HVD_RETURN_IF_ERROR(define({"HorovodAlltoall",
+                              {kMovable, kIgnoreScope, kSet},
+                              {"tensor: T", "splits: int32"},
+                              {"output: T", "received_splits: int32"},
+                              &alltoall_shapes}));
   HVD_RETURN_IF_ERROR(
       add_kernel("HorovodAlltoall", alltoall_kernel(), {"tensor", "splits", "output", "received_splits"}));
   HVD_RETURN_IF_ERROR(define({"HorovodJoin", {}, {}, {"output: int32"}, &scalar_shape}));
@@ -114,8 +133,8 @@ Status register_movers() {
 
 Status register_queries() {
   HVD_RETURN_IF_ERROR(add_query("HorovodSize", "size", "size: int32", {kSet}, size_kernel()));
-  HVD_RETURN_IF_ERROR(add_query("HorovodProcessSetIncluded", "included", "included: int32", {kSet},
-                                process_set_included_kernel()));
+  HVD_RETURN_IF_ERROR(
+      add_query("HorovodProcessSetIncluded", "included", "included: int32", {kSet}, process_set_included_kernel()));
   HVD_RETURN_IF_ERROR(add_query("HorovodLocalSize", "local_size", "local_size: int32", {}, local_size_kernel()));
   HVD_RETURN_IF_ERROR(add_query("HorovodRank", "rank", "rank: int32", {}, rank_kernel()));
   return add_query("HorovodLocalRank", "local_rank", "local_rank: int32", {}, local_rank_kernel());

@@ -70,10 +70,9 @@ Result<void*> Execution::output_from_pool(int index, DataType dtype, const Shape
   auto memory = std::make_unique<std::shared_ptr<void>>(pages_->take(bytes));
   void* const data = memory->get();
   if (data == nullptr) return Status::internal("out of memory for an output of shape " + to_string(shape));
-  TF_Tensor* const tensor =
-      tf().NewTensor(to_tf(dtype), shape.data(), static_cast<int>(shape.size()), data, bytes,
-                     [](void*, std::size_t, void* taken) { delete static_cast<std::shared_ptr<void>*>(taken); },
-                     memory.release());
+  TF_Tensor* const tensor = tf().NewTensor(
+      to_tf(dtype), shape.data(), static_cast<int>(shape.size()), data, bytes,
+      [](void*, std::size_t, void* taken) { delete static_cast<std::shared_ptr<void>*>(taken); }, memory.release());
   outputs_[static_cast<std::size_t>(index)] = tensor;
   TfStatus status;
   tf().SetOutput(context_, index, tensor, status.get());
@@ -84,8 +83,8 @@ Result<void*> Execution::output_from_pool(int index, DataType dtype, const Shape
 Result<std::pair<void*, bool>> Execution::output_like_input(int index, const Shape& shape) {
   TfStatus status;
   int forwarded = -1;
-  TF_Tensor* const tensor = tf().ForwardInputOrAllocateOutput(
-      context_, &index, 1, index, shape.data(), static_cast<int>(shape.size()), &forwarded, status.get());
+  TF_Tensor* const tensor = tf().ForwardInputOrAllocateOutput(context_, &index, 1, index, shape.data(),
+                                                              static_cast<int>(shape.size()), &forwarded, status.get());
   HVD_RETURN_IF_ERROR(status.to_status());
   outputs_[static_cast<std::size_t>(index)] = tensor;
   return std::pair(data_of(tensor), forwarded >= 0);

@@ -15,11 +15,12 @@
 
 namespace hvd::tensorflow {
 
-// One run of an asynchronous kernel, from compute to `done`. Shared by the operations it has submitted, and gone when the
-// last of them has completed. Made on an executor thread; completed on lanes. It does not know what the operations are.
+// One run of an asynchronous kernel, from compute to `done`. Shared by the operations it has submitted, and gone when
+// the last of them has completed. Made on an executor thread; completed on lanes. It does not know what the operations
+// are.
 //
-// An interrupt ends the run, not the operations: they go on with the tensors, which stay alive for them, and with memory
-// of our own where they ask for more. The context is touched before the end of the run only, under the lock.
+// An interrupt ends the run, not the operations: they go on with the tensors, which stay alive for them, and with
+// memory of our own where they ask for more. The context is touched before the end of the run only, under the lock.
 class Execution final : public python::Interruptible, public std::enable_shared_from_this<Execution> {
  public:
   // `parts`: how many operations have to complete.
@@ -32,9 +33,10 @@ class Execution final : public python::Interruptible, public std::enable_shared_
   void use(std::shared_ptr<PagePool> pages) { pages_ = std::move(pages); }
   // The input's memory, which a reference keeps until `done`.
   Result<TensorRef> input(int index);
-  // The same, and memory for an output of its shape: the input's own when nobody else uses it. TensorFlow tells that only
-  // by allocating memory, which is never used for the first time for nothing. So `shared`, a bit for each of the first 64
-  // inputs of the kernel, remembers which large ones were used by others: their outputs come from the pool from then on.
+  // The same, and memory for an output of its shape: the input's own when nobody else uses it. TensorFlow tells that
+  // only by allocating memory, which is never used for the first time for nothing. So `shared`, a bit for each of the
+  // first 64 inputs of the kernel, remembers which large ones were used by others: their outputs come from the pool
+  // from then on.
   struct InOut {
     TensorRef input;
     void* output;

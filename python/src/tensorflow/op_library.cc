@@ -1,6 +1,6 @@
 // horovod/tensorflow/_ops.so: what tf.load_op_library() loads. TensorFlow makes Python wrappers for the ops that are
-// registered while it loads a library, so loading this one makes the core, which has been in the process for long, register
-// its ops. It links nothing.
+// registered while it loads a library, so loading this one makes the core, which has been in the process for long,
+// register its ops. It links nothing.
 #include <dlfcn.h>
 
 #include <string>

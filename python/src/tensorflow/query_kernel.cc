@@ -19,7 +19,7 @@ using python::published_session;
 constexpr std::int32_t kNotInitialised = -1;
 constexpr std::int32_t kUnknownSet = -3;
 
-Result<std::int32_t> of_topology(int JobTopology::*field) {
+Result<std::int32_t> of_topology(int JobTopology::* field) {
   HVD_ASSIGN_OR_RETURN(const auto session, published_session());
   return session->topology().*field;
 }
@@ -88,7 +88,9 @@ Result<std::int32_t> answer_rank(std::int32_t) { return of_topology(&JobTopology
 Result<std::int32_t> answer_local_rank(std::int32_t) { return of_topology(&JobTopology::local_rank); }
 
 QueryFunctions size_kernel() { return {&create_with_set, &compute<&answer_size>, &destroy}; }
-QueryFunctions process_set_included_kernel() { return {&create_with_set, &compute<&answer_process_set_included>, &destroy}; }
+QueryFunctions process_set_included_kernel() {
+  return {&create_with_set, &compute<&answer_process_set_included>, &destroy};
+}
 QueryFunctions local_size_kernel() { return {&create_plain, &compute<&answer_local_size>, &destroy}; }
 QueryFunctions rank_kernel() { return {&create_plain, &compute<&answer_rank>, &destroy}; }
 QueryFunctions local_rank_kernel() { return {&create_plain, &compute<&answer_local_rank>, &destroy}; }

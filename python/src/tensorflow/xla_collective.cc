@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kLook{1000};  // how often a wait wakes up; 
 
 // One operation of a call, until it is done. Its address must not change.
 struct Part {
-  TensorRef result;             // where XLA wants it
+  TensorRef result;  // where XLA wants it
   std::string name;
   HandlePtr handle;
   std::vector<std::byte> other;  // takes a result of another shape, so that the collective can end as on other ranks
@@ -61,8 +61,8 @@ std::vector<std::string> split_names(const std::string& names) {
 
 Result<void*> memory_for(Part& part, const Shape& shape) {
   if (shape == part.result.shape) return part.result.data;
-  part.other.resize(std::max<std::size_t>(
-      static_cast<std::size_t>(num_elements(shape)) * element_size(part.result.dtype), 1));
+  part.other.resize(
+      std::max<std::size_t>(static_cast<std::size_t>(num_elements(shape)) * element_size(part.result.dtype), 1));
   return static_cast<void*>(part.other.data());
 }
 
@@ -160,7 +160,8 @@ Status collective(const XlaCall& call) {
     operations.push_back(common);
     HVD_RETURN_IF_ERROR(attach_tensors(operations.back(), parts.back(), call, i));
   }
-  Status submitted = kGrouped ? submit_together(std::move(operations), parts) : submit_each(std::move(operations), parts);
+  Status submitted =
+      kGrouped ? submit_together(std::move(operations), parts) : submit_each(std::move(operations), parts);
   HVD_RETURN_IF_ERROR(finish(parts, std::move(submitted), kOp, equal_rows != 0));
   return hand_on_token(call);
 }

@@ -42,7 +42,8 @@ Status register_xla() {
   const ffi::Api* const api = reinterpret_cast<const ffi::Api* (*)()>(function)();
   const auto version = std::to_string(api->version.major) + "." + std::to_string(api->version.minor);
   if (api->struct_size < sizeof(ffi::Api) || api->version.major != ffi::kMajor || api->version.minor < ffi::kMinor) {
-    return Status::precondition("its XLA has version " + version + " of the interface for custom calls, not 0.1 or later");
+    return Status::precondition("its XLA has version " + version +
+                                " of the interface for custom calls, not 0.1 or later");
   }
   for (const XlaTarget* target = begin_xla_targets(); target != end_xla_targets(); ++target) {
     HVD_RETURN_IF_ERROR(register_target(*api, *target));
@@ -54,8 +55,8 @@ Status register_xla() {
 
 }  // namespace hvd::tensorflow
 
-// Makes the collectives known to the XLA of the TensorFlow that is loaded; once, at the first function that is compiled. Null
-// when all went well, else what went wrong.
+// Makes the collectives known to the XLA of the TensorFlow that is loaded; once, at the first function that is
+// compiled. Null when all went well, else what went wrong.
 extern "C" __attribute__((visibility("default"))) const char* hvd_tensorflow_register_xla() {
   static const std::string problem = hvd::tensorflow::register_xla().message();
   return problem.empty() ? nullptr : problem.c_str();

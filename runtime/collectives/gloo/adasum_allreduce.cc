@@ -37,7 +37,8 @@ class AdasumCombiner final : public TreeAllreduce::Combiner {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const Range part{std::max(begin, range.begin), std::min(begin + tensors_[i], range.end)};
       begin += tensors_[i];
-      if (part.count() > 0) f(i, static_cast<std::size_t>(part.begin - range.begin) * element_size(dtype_), part.count());
+      if (part.count() > 0)
+        f(i, static_cast<std::size_t>(part.begin - range.begin) * element_size(dtype_), part.count());
     }
   }
 

@@ -44,8 +44,8 @@ ExchangeAllreduce::ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Mil
 }
 
 void ExchangeAllreduce::run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag) {
-  const Call call{data,  count, static_cast<std::size_t>(count) * element_size(dtype), dtype, op,
-                  gloo::Slot::build(kExchangeSlotPrefix, tag)};
+  const Call call{data,  count, static_cast<std::size_t>(count) * element_size(dtype),
+                  dtype, op,    gloo::Slot::build(kExchangeSlotPrefix, tag)};
   if (context_->size <= kDirectRanks) {
     direct(call);
   } else {

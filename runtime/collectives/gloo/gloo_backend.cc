@@ -24,7 +24,9 @@
 namespace hvd::collectives {
 namespace {
 
-std::size_t bytes_of(DataType dtype, std::int64_t count) { return static_cast<std::size_t>(count) * element_size(dtype); }
+std::size_t bytes_of(DataType dtype, std::int64_t count) {
+  return static_cast<std::size_t>(count) * element_size(dtype);
+}
 
 // Gloo hands a message on when all of it is there. In pieces the levels of its tree work at the same time, and the last
 // rank sees the first bytes soon: a rank that sees none for long counts as held up.
@@ -127,10 +129,8 @@ std::string GlooBackend::why_not(const CollectiveCall& call) const {
     case OpType::kAllgather:
     case OpType::kAlltoall:
     case OpType::kBroadcast:
-    case OpType::kBarrier:
-      return "";
-    default:
-      return "the Gloo backend has no " + std::string(op_type_name(call.op));
+    case OpType::kBarrier: return "";
+    default: return "the Gloo backend has no " + std::string(op_type_name(call.op));
   }
 }
 
@@ -144,7 +144,9 @@ void GlooBackend::abort(const Status& why) {
   if (impl_->source.abort) impl_->source.abort(first);
 }
 
-PeerProgress GlooBackend::progress() const { return impl_->source.progress ? impl_->source.progress() : PeerProgress{}; }
+PeerProgress GlooBackend::progress() const {
+  return impl_->source.progress ? impl_->source.progress() : PeerProgress{};
+}
 
 Status GlooBackend::Impl::run(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(failed());
@@ -173,7 +175,8 @@ Status GlooBackend::Impl::ensure_context() {
     ring = std::make_unique<RingAllreduce>(context, options.wait_timeout);
     scatter = std::make_unique<RingReducescatter>(context, options.wait_timeout);
     tree = std::make_unique<TreeAllreduce>(context, options.wait_timeout);
-    const AdasumAllreduce::Options shape{context->size, context->rank, options.adasum_local_size, options.deterministic};
+    const AdasumAllreduce::Options shape{context->size, context->rank, options.adasum_local_size,
+                                         options.deterministic};
     adasums = std::make_unique<AdasumAllreduce>(*tree, shape);
   }
   return Status::ok();
@@ -210,9 +213,10 @@ void GlooBackend::Impl::reduce_in_place(const CollectiveCall& call, bool is_smal
   gloo::AllreduceOptions opts(context);
   set_output(opts, call);
   opts.setTag(next_tag);
-  opts.setReduceFunction([dtype = call.dtype, op = call.reduce_op](void* out, const void* a, const void* b, std::size_t n) {
-    kernels::reduce(dtype, op, out, a, b, static_cast<std::int64_t>(n));
-  });
+  opts.setReduceFunction(
+      [dtype = call.dtype, op = call.reduce_op](void* out, const void* a, const void* b, std::size_t n) {
+        kernels::reduce(dtype, op, out, a, b, static_cast<std::int64_t>(n));
+      });
   gloo::allreduce(opts);
 }
 

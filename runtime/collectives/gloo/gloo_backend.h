@@ -13,7 +13,8 @@ class Context;
 namespace hvd::collectives {
 
 struct GlooBackendOptions {
-  // Longest wait of one message for its peer. Our transport tells of a peer's death by itself, so it only has to be long.
+  // Longest wait of one message for its peer. Our transport tells of a peer's death by itself, so it only has to be
+  // long.
   Millis wait_timeout{std::chrono::hours(24 * 365)};
   // Who reduces what is too large for the small exchange. Gloo's is there for comparison.
   enum class Ring { kOurs, kGloo };

@@ -27,8 +27,7 @@ struct Range {
 // i % segments of step i / segments. Pure.
 class Schedule {
  public:
-  Schedule(int rank, int size, std::int64_t count, std::int64_t max_segment)
-      : rank_(rank), size_(size), count_(count) {
+  Schedule(int rank, int size, std::int64_t count, std::int64_t max_segment) : rank_(rank), size_(size), count_(count) {
     const std::int64_t largest_block = (count + size - 1) / size;
     segments_ = (largest_block + max_segment - 1) / max_segment;
   }
@@ -72,7 +71,11 @@ RingAllreduce::RingAllreduce(std::shared_ptr<gloo::Context> context, Millis wait
 class RingAllreduce::Run {
  public:
   Run(RingAllreduce& ring, const Schedule& schedule, const Call& call, std::uint64_t slot)
-      : ring_(ring), schedule_(schedule), call_(call), element_(element_size(call.dtype)), slot_(slot),
+      : ring_(ring),
+        schedule_(schedule),
+        call_(call),
+        element_(element_size(call.dtype)),
+        slot_(slot),
         left_((ring.context_->rank + ring.context_->size - 1) % ring.context_->size),
         right_((ring.context_->rank + 1) % ring.context_->size) {
     const std::size_t bytes = static_cast<std::size_t>(call.count) * element_;

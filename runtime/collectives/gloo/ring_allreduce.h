@@ -19,8 +19,9 @@ namespace hvd::collectives {
 // once (Gloo's is fresh, so faulted in page by page, in every call) and small enough to stay in the second-level cache
 // until it is reduced, and in that a segment goes on as soon as it is reduced. Every element is reduced on one rank per
 // hop, so all ranks get the same bits. Input and output may be different memory, which costs no pass over either: the
-// first step sends from the input, and a reduction reads one and writes the other. Scaling costs none: a rank scales what
-// it reduces while that is in the first-level cache, and the result where it is made. Owned by a GlooBackend, used by one thread. Throws what Gloo throws.
+// first step sends from the input, and a reduction reads one and writes the other. Scaling costs none: a rank scales
+// what it reduces while that is in the first-level cache, and the result where it is made. Owned by a GlooBackend, used
+// by one thread. Throws what Gloo throws.
 class RingAllreduce {
  public:
   // Receives in flight, and the size of each: together they hide the hand-over between the network's thread and ours.

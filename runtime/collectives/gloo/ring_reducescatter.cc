@@ -25,7 +25,11 @@ struct Range {
 class Schedule {
  public:
   Schedule(int rank, const std::vector<std::int64_t>& counts, std::int64_t segment, std::int64_t window)
-      : rank_(rank), size_(static_cast<std::int64_t>(counts.size())), segment_(segment), window_(window), counts_(counts) {
+      : rank_(rank),
+        size_(static_cast<std::int64_t>(counts.size())),
+        segment_(segment),
+        window_(window),
+        counts_(counts) {
     std::int64_t begin = 0;
     for (const std::int64_t count : counts) {
       begins_.push_back(begin);
@@ -65,13 +69,17 @@ RingReducescatter::RingReducescatter(std::shared_ptr<gloo::Context> context, Mil
     : context_(std::move(context)), wait_timeout_(wait_timeout) {}
 
 // One call. Operation i receives into segment i % (2 * kWindow), adds this rank's elements, and is sent on as operation
-// i + kWindow. The segment's memory is needed again by operation i + 2 * kWindow, whose receive is posted when operation
-// i + kWindow is done; the right neighbour has posted the receive of our send i + kWindow long before that.
+// i + kWindow. The segment's memory is needed again by operation i + 2 * kWindow, whose receive is posted when
+// operation i + kWindow is done; the right neighbour has posted the receive of our send i + kWindow long before that.
 class RingReducescatter::Run {
  public:
   Run(RingReducescatter& ring, const Schedule& schedule, const CollectiveCall& call, std::size_t input_bytes,
       std::uint64_t slot)
-      : ring_(ring), schedule_(schedule), call_(call), element_(element_size(call.dtype)), slot_(slot),
+      : ring_(ring),
+        schedule_(schedule),
+        call_(call),
+        element_(element_size(call.dtype)),
+        slot_(slot),
         left_((ring.context_->rank + ring.context_->size - 1) % ring.context_->size),
         right_((ring.context_->rank + 1) % ring.context_->size),
         // Only read: Gloo's interface knows no memory that is not written.

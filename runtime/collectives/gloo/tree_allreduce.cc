@@ -100,8 +100,8 @@ class TreeAllreduce::Run {
     for (int distance = 1; distance < power; distance *= 2) {
       const int other = number ^ distance;
       exchange(participant(other), Step::kWhole, call_.data, bytes(all()), incoming, bytes(all()));
-      combiner_.combine(all(), other < number ? incoming : call_.data, other < number ? call_.data : incoming, call_.data,
-                        [](std::span<double>) {});
+      combiner_.combine(all(), other < number ? incoming : call_.data, other < number ? call_.data : incoming,
+                        call_.data, [](std::span<double>) {});
     }
   }
 

@@ -35,7 +35,8 @@ void add_dots(DataType dtype, const void* a, const void* b, std::int64_t n, Dots
 // ca = 1 - dot / (2 a*a), cb = 1 - dot / (2 b*b); 1 where the norm is next to nothing or no number.
 Coefficients coefficients(const Dots& dots);
 
-// dst[i] = c.left * a[i] + c.right * b[i], in double, then rounded to the type. dst may be a or b. Requires: can_adasum.
+// dst[i] = c.left * a[i] + c.right * b[i], in double, then rounded to the type. dst may be a or b. Requires:
+// can_adasum.
 void combine(DataType dtype, void* dst, const void* a, const void* b, std::int64_t n, const Coefficients& c);
 
 }  // namespace hvd::kernels

@@ -14,8 +14,8 @@
 // The bits of a NaN result are unspecified but for its being NaN.
 namespace hvd::kernels {
 
-// False for the pairs that have no meaning: bool with Sum or Product, and kAverage and kAdasum with anything (Average is
-// Sum and a scale).
+// False for the pairs that have no meaning: bool with Sum or Product, and kAverage and kAdasum with anything (Average
+// is Sum and a scale).
 bool can_reduce(DataType dtype, ReduceOp op);
 
 // dst[i] = op(a[i], b[i]). dst may be a or b; otherwise the ranges don't overlap. Requires: can_reduce(dtype, op).
@@ -24,11 +24,12 @@ void reduce(DataType dtype, ReduceOp op, void* dst, const void* a, const void* b
 // False for bool and uint16, which no framework can ask for.
 bool can_scale(DataType dtype);
 
-// dst[i] = src[i] * factor; dst may be src, otherwise the ranges don't overlap. Requires: can_scale(dtype), or factor 1,
-// which copies exactly whatever the type.
+// dst[i] = src[i] * factor; dst may be src, otherwise the ranges don't overlap. Requires: can_scale(dtype), or factor
+// 1, which copies exactly whatever the type.
 //  - float64: in double; float32: with the factor rounded to float32; float16 and bfloat16: likewise in float32, then
 //    rounded to the type;
-//  - integers: in double, truncated toward zero; so an int64 beyond 2^53 is rounded to 53 bits first. A result outside the
+//  - integers: in double, truncated toward zero; so an int64 beyond 2^53 is rounded to 53 bits first. A result outside
+//  the
 //    type wraps around like a sum; one outside int64 stops at its ends, and NaN becomes 0.
 void scale_copy(DataType dtype, void* dst, const void* src, std::int64_t n, double factor);
 
@@ -45,9 +46,9 @@ struct Scaling {
 void scale_result(DataType dtype, void* dst, const void* src, std::int64_t n, const Scaling& scaling);
 
 // Where a rank's elements meet those that a ring brings: dst[i] = op(a[i], b[i]), both scaled as far as they have not
-// been, and the result scaled when it is the last. In one loop for sums of float32 and float64, else in pieces that stay in
-// the first-level cache; with the bits that separate passes over the memory give. dst may be a or b; otherwise the ranges
-// don't overlap.
+// been, and the result scaled when it is the last. In one loop for sums of float32 and float64, else in pieces that
+// stay in the first-level cache; with the bits that separate passes over the memory give. dst may be a or b; otherwise
+// the ranges don't overlap.
 struct Meeting {
   bool scale_a = false;
   bool scale_b = false;

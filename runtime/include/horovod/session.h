@@ -34,14 +34,14 @@ struct Operation {
   ReduceOp reduce_op = ReduceOp::kAverage;
   double prescale = 1.0;
   double postscale = 1.0;
-  int root_rank = -1;  // broadcast: a global rank
+  int root_rank = -1;                  // broadcast: a global rank
   std::vector<std::int64_t> splits{};  // alltoall: rows for each set rank; empty: equal shares
-  // Output memory for results whose shape only the core knows (allgather, alltoall, reducescatter). Called on a lane; must
-  // not take the GIL.
+  // Output memory for results whose shape only the core knows (allgather, alltoall, reducescatter). Called on a lane;
+  // must not take the GIL.
   std::function<Result<void*>(const Shape&)> allocate_output;
   std::shared_ptr<void> keep_alive;
-  // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor take
-  // the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
+  // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor
+  // take the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
   std::function<void(const Handle&)> on_done{};
 };
 
@@ -52,15 +52,15 @@ class Handle {
   ~Handle();
 
   bool done() const;
-  // Waits until done or `limit` has passed; spins for at most 50 µs, yielding, before it sleeps. Returns done(). May return
-  // early when a signal arrives, so that the caller can look at it.
+  // Waits until done or `limit` has passed; spins for at most 50 µs, yielding, before it sleeps. Returns done(). May
+  // return early when a signal arrives, so that the caller can look at it.
   bool wait_for(std::chrono::milliseconds limit);
 
   // Requires: done().
   const Status& status() const;
-  const Shape& output_shape() const;                       // shape of the result
+  const Shape& output_shape() const;                         // shape of the result
   const std::vector<std::int64_t>& received_splits() const;  // allgather, alltoall: rows that came from each set rank
-  std::int64_t value() const;                              // join: the last rank; a new process set: its id
+  std::int64_t value() const;                                // join: the last rank; a new process set: its id
 
   struct State;
   State& state() { return *state_; }
@@ -83,14 +83,14 @@ struct JobTopology {
 };
 
 // One epoch of this process's membership in a job: listener, loops, threads, pending operations. start() joins the job;
-// shutdown() (or the destructor) leaves it and joins every thread, after which nothing of it is left and a new session can
-// be started in the same process. All methods are thread-safe. After a failure it is sticky: every later enqueue returns
-// the first error.
+// shutdown() (or the destructor) leaves it and joins every thread, after which nothing of it is left and a new session
+// can be started in the same process. All methods are thread-safe. After a failure it is sticky: every later enqueue
+// returns the first error.
 class Session {
  public:
   // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
-  // `process_sets`: lists of global ranks to register on the way, in order; every rank gives the same lists, else start()
-  // fails on all of them. A list that equals an earlier one or all ranks is not registered again.
+  // `process_sets`: lists of global ranks to register on the way, in order; every rank gives the same lists, else
+  // start() fails on all of them. A list that equals an earlier one or all ranks is not registered again.
   static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, const std::stop_token& stop = {},
                                                 std::vector<std::vector<int>> process_sets = {});
   virtual ~Session() = default;
@@ -98,46 +98,50 @@ class Session {
   virtual const JobTopology& topology() const = 0;
   // Process set id -> global ranks.
   virtual std::map<std::int32_t, std::vector<int>> process_sets() const = 0;
-  // How often all ranks have joined. Grows before the handle of a join is done, on all ranks at the same place in the order
-  // of operations: what counts calls begins anew with it, because ranks make different calls before they meet.
+  // How often all ranks have joined. Grows before the handle of a join is done, on all ranks at the same place in the
+  // order of operations: what counts calls begins anew with it, because ranks make different calls before they meet.
   virtual std::uint64_t joins() const = 0;
 
   // The number of its members; 0 when there is no such set.
   virtual int process_set_size(std::int32_t id) const = 0;
 
-  // Changes of process sets happen when every rank of the job, member or not, has asked for the same one; until then the
-  // handle is not done, and no call blocks. Ids are the same on all ranks, and those of removed sets are used again.
-  // value() of the handle is the id. It fails on all ranks with kInvalidArgument when those ranks are a set already.
+  // Changes of process sets happen when every rank of the job, member or not, has asked for the same one; until then
+  // the handle is not done, and no call blocks. Ids are the same on all ranks, and those of removed sets are used
+  // again. value() of the handle is the id. It fails on all ranks with kInvalidArgument when those ranks are a set
+  // already.
   virtual Result<HandlePtr> add_process_set(std::vector<int> ranks) = 0;
-  // Refuses operations of the set from now on. What all members have submitted still runs; the rest fails with kAborted.
+  // Refuses operations of the set from now on. What all members have submitted still runs; the rest fails with
+  // kAborted.
   virtual Result<HandlePtr> remove_process_set(std::int32_t id) = 0;
 
   // Submits; never blocks on the network. kInvalidArgument: the caller's mistake, nothing was submitted.
   virtual Result<HandlePtr> enqueue(Operation operation) = 0;
-  // All or nothing; no member runs before all members are ready on every rank. Operations on tensors, of one kind and in
-  // one process set.
+  // All or nothing; no member runs before all members are ready on every rank. Operations on tensors, of one kind and
+  // in one process set.
   virtual Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) = 0;
 
   // Names of what was submitted here and has not ended; for tests and for explaining a hang.
   virtual std::vector<std::string> pending() const = 0;
 
-  // For bytes that their receiver will do more with than compute, because they become objects: the transport authenticates
-  // connections, not what passes later. A seal to be sent behind `payload`; it holds for `purpose` and for one use.
+  // For bytes that their receiver will do more with than compute, because they become objects: the transport
+  // authenticates connections, not what passes later. A seal to be sent behind `payload`; it holds for `purpose` and
+  // for one use.
   virtual std::vector<std::uint8_t> seal_payload(std::string_view purpose, std::span<const std::uint8_t> payload) = 0;
   // `sealed` is a payload of global rank `sender` and its seal; gives the size of the payload. An error when that rank
   // did not make it for this purpose, or when it was here before.
-  virtual Result<std::size_t> open_payload(int sender, std::string_view purpose, std::span<const std::uint8_t> sealed) = 0;
+  virtual Result<std::size_t> open_payload(int sender, std::string_view purpose,
+                                           std::span<const std::uint8_t> sealed) = 0;
 
   // This process goes down because of `why`: what others have pending fails with a text that names this rank and the
   // reason, and the launcher learns whose failure was the first. Does nothing once the session has ended, which means
   // that another rank failed before. shutdown() has to follow.
   virtual void announce_failure(const std::string& why) = 0;
-  // The process ends while the session goes on, by intention or not: the launcher is told, so that it can blame this rank
-  // if its exit code turns out to be an error. Call it before shutdown(), from any thread.
+  // The process ends while the session goes on, by intention or not: the launcher is told, so that it can blame this
+  // rank if its exit code turns out to be an error. Call it before shutdown(), from any thread.
   virtual void announce_exit() = 0;
 
-  // Where the memory of large results comes from, so that the pages of one serve the next. What was taken may outlive the
-  // session.
+  // Where the memory of large results comes from, so that the pages of one serve the next. What was taken may outlive
+  // the session.
   virtual std::shared_ptr<PagePool> pages() const = 0;
 
   // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.

@@ -25,7 +25,7 @@ enum class DataType : std::uint8_t {
 };
 inline constexpr int kDataTypeCount = 11;
 
-std::size_t element_size(DataType dtype);      // bytes
+std::size_t element_size(DataType dtype);         // bytes
 std::string_view data_type_name(DataType dtype);  // "float32", ...
 
 // What a collective does. The numbers are wire codes.

@@ -19,18 +19,17 @@ Outcome watch(const std::vector<Result<LinkState>>& answers) {
   MainLoop loop;
   Outcome outcome;
   std::size_t asked = 0;
-  const auto callbacks = LeaseWatch::Callbacks{
-      .send_sign =
-          [&] {
-            ++outcome.signs;
-            if (asked == answers.size()) loop.stop();
-          },
-      .on_lost =
-          [&] {
-            outcome.lost = true;
-            loop.stop();
-          },
-      .ask = [&](const SshLink&) { return answers[asked++]; }};
+  const auto callbacks = LeaseWatch::Callbacks{.send_sign =
+                                                   [&] {
+                                                     ++outcome.signs;
+                                                     if (asked == answers.size()) loop.stop();
+                                                   },
+                                               .on_lost =
+                                                   [&] {
+                                                     outcome.lost = true;
+                                                     loop.stop();
+                                                   },
+                                               .ask = [&](const SshLink&) { return answers[asked++]; }};
   const LeaseWatch lease(loop, "10.0.0.1 50000 10.0.0.2 22", std::nullopt, callbacks, Millis(1));
   loop::Timer deadline(loop.get(), [&] { loop.stop(); });
   deadline.start(Millis(10000));

@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <array>
+#include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
@@ -42,7 +42,8 @@ std::string ask(const std::string& name, const std::string& request) {
   if (!fd.valid() || !write_all(fd.get(), request.data(), request.size()).is_ok()) return "cannot talk";
   std::string answer;
   char buffer[256];
-  for (ssize_t n = 0; (n = ::read(fd.get(), buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<std::size_t>(n));
+  for (ssize_t n = 0; (n = ::read(fd.get(), buffer, sizeof(buffer))) > 0;)
+    answer.append(buffer, static_cast<std::size_t>(n));
   return answer;
 }
 
@@ -121,8 +122,7 @@ TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]"
   const crypto::Secret secret = crypto::Secret::random();
   auto socket = SecretSocket::open(loop, secret, {}).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
-  const std::string expected =
-      std::string(rendezvous::kAgentMagic) + '\0' + std::string(as_text(secret.bytes()));
+  const std::string expected = std::string(rendezvous::kAgentMagic) + '\0' + std::string(as_text(secret.bytes()));
   for (int i = 0; i < 3; ++i) {
     CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }) == expected);
   }
@@ -152,7 +152,8 @@ TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[a
   CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
 }
 
-TEST_CASE("SecretSocket turns a crowd of another user away a few at a time, and serves its own user meanwhile", "[agent]") {
+TEST_CASE("SecretSocket turns a crowd of another user away a few at a time, and serves its own user meanwhile",
+          "[agent]") {
   if (::geteuid() != 0) {
     WARN("needs root to be another user");
     return;

@@ -51,16 +51,17 @@ TEST_CASE("SSH_CONNECTION is read in both families", "[unit][agent]") {
 }
 
 TEST_CASE("What is no SSH_CONNECTION is refused", "[unit][agent]") {
-  for (const char* text : {"", "10.0.0.1 50000 10.0.0.2", "10.0.0.1 50000 10.0.0.2 22 x", "a 50000 10.0.0.2 22",
-                           "10.0.0.1 0 10.0.0.2 22", "10.0.0.1 65536 10.0.0.2 22", "10.0.0.1 -1 10.0.0.2 22",
-                           "10.0.0.1 50000 fd00::2 22"}) {
+  for (const char* text :
+       {"", "10.0.0.1 50000 10.0.0.2", "10.0.0.1 50000 10.0.0.2 22 x", "a 50000 10.0.0.2 22", "10.0.0.1 0 10.0.0.2 22",
+        "10.0.0.1 65536 10.0.0.2 22", "10.0.0.1 -1 10.0.0.2 22", "10.0.0.1 50000 fd00::2 22"}) {
     CHECK_FALSE(parse_ssh_link(text).is_ok());
   }
 }
 
 TEST_CASE("The kernel tells the state of a connection", "[unit][agent]") {
   const Connected ends = connected();
-  const std::string ssh_connection = text_of(ends.server.get(), ::getpeername) + " " + text_of(ends.server.get(), ::getsockname);
+  const std::string ssh_connection =
+      text_of(ends.server.get(), ::getpeername) + " " + text_of(ends.server.get(), ::getsockname);
   const auto state = link_state(parse_ssh_link(ssh_connection).value());
   REQUIRE(state.is_ok());
   CHECK_FALSE(state.value().waiting_for_ack);

@@ -92,28 +92,28 @@ TEST_CASE("Every key of the configuration file sets its variable", "[unit][cli][
   const Applied applied = apply(kFull);
   REQUIRE(applied.notices.empty());
   REQUIRE(flag_variables_of(applied.values) == Env{{"HOROVOD_FUSION_THRESHOLD", "33554432"},
-                                             {"HOROVOD_CYCLE_TIME", "20.0"},
-                                             {"HOROVOD_CACHE_CAPACITY", "2048"},
-                                             {"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
-                                             {"HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
-                                             {"HOROVOD_TORUS_ALLREDUCE", "0"},
-                                             {"HOROVOD_AUTOTUNE", "1"},
-                                             {"HOROVOD_AUTOTUNE_LOG", "horovod_autotune_log.txt"},
-                                             {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "5"},
-                                             {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
-                                             {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "50"},
-                                             {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.9"},
-                                             {"HOROVOD_TIMELINE", "horovod_timeline.json"},
-                                             {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},
-                                             {"HOROVOD_STALL_CHECK_DISABLE", "1"},
-                                             {"HOROVOD_STALL_CHECK_TIME_SECONDS", "120"},
-                                             {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "240"},
-                                             {"HOROVOD_MPI_THREADS_DISABLE", "1"},
-                                             {"HOROVOD_NUM_NCCL_STREAMS", "2"},
-                                             {"HOROVOD_THREAD_AFFINITY", "1"},
-                                             {"HOROVOD_GLOO_TIMEOUT_SECONDS", "60"},
-                                             {"HOROVOD_LOG_LEVEL", "INFO"},
-                                             {"HOROVOD_LOG_HIDE_TIME", "0"}});
+                                                   {"HOROVOD_CYCLE_TIME", "20.0"},
+                                                   {"HOROVOD_CACHE_CAPACITY", "2048"},
+                                                   {"HOROVOD_HIERARCHICAL_ALLREDUCE", "1"},
+                                                   {"HOROVOD_HIERARCHICAL_ALLGATHER", "1"},
+                                                   {"HOROVOD_TORUS_ALLREDUCE", "0"},
+                                                   {"HOROVOD_AUTOTUNE", "1"},
+                                                   {"HOROVOD_AUTOTUNE_LOG", "horovod_autotune_log.txt"},
+                                                   {"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "5"},
+                                                   {"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "20"},
+                                                   {"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "50"},
+                                                   {"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.9"},
+                                                   {"HOROVOD_TIMELINE", "horovod_timeline.json"},
+                                                   {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+                                                   {"HOROVOD_STALL_CHECK_DISABLE", "1"},
+                                                   {"HOROVOD_STALL_CHECK_TIME_SECONDS", "120"},
+                                                   {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "240"},
+                                                   {"HOROVOD_MPI_THREADS_DISABLE", "1"},
+                                                   {"HOROVOD_NUM_NCCL_STREAMS", "2"},
+                                                   {"HOROVOD_THREAD_AFFINITY", "1"},
+                                                   {"HOROVOD_GLOO_TIMEOUT_SECONDS", "60"},
+                                                   {"HOROVOD_LOG_LEVEL", "INFO"},
+                                                   {"HOROVOD_LOG_HIDE_TIME", "0"}});
 }
 
 TEST_CASE("The full example covers every key of the table", "[unit][cli]") {
@@ -165,7 +165,8 @@ TEST_CASE("A bad configuration file is an error with file and line", "[unit][cli
       {"params:\n  cache_capacity: -1\n", "c.yaml:2: params.cache_capacity: '-1' is not an integer from 0 to 16777216"},
       {"autotune:\n  gaussian_process_noise: 1.5\n",
        "c.yaml:2: autotune.gaussian_process_noise: '1.5' is not a number from 0 to 1"},
-      {"autotune:\n  enabled: maybe\n", "c.yaml:2: autotune.enabled: 'maybe' is not a truth value (1, 0, true or false)"},
+      {"autotune:\n  enabled: maybe\n",
+       "c.yaml:2: autotune.enabled: 'maybe' is not a truth value (1, 0, true or false)"},
       {"params:\n  cycle_time_ms: [1]\n", "c.yaml:2: params.cycle_time_ms: expected one value"},
       {"params: 3\n", "c.yaml:1: params: expected `key: value` lines"},
       {"- a\n- b\n", "c.yaml:1: expected sections such as `params:`"},
@@ -215,7 +216,8 @@ TEST_CASE("Deep or self-repeating documents do no harm", "[unit][cli][security]"
   REQUIRE_FALSE(apply_config_text(std::string(100'000, '['), "c", values, notices).is_ok());
   std::string laughs = "a: &a [x,x]\n";
   for (char c = 'b'; c < 'z'; ++c) {
-    laughs += std::string(1, c) + ": &" + c + " [*" + static_cast<char>(c - 1) + ",*" + static_cast<char>(c - 1) + "]\n";
+    laughs +=
+        std::string(1, c) + ": &" + c + " [*" + static_cast<char>(c - 1) + ",*" + static_cast<char>(c - 1) + "]\n";
   }
   REQUIRE(apply_config_text(laughs, "c", values, notices).is_ok());
 }

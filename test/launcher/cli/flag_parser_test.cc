@@ -61,8 +61,7 @@ TEST_CASE("Values are taken whole", "[unit][cli]") {
   REQUIRE(cut({"--mpi-args=-x FOO --verbose"}).flags == Words{"--mpi-args", "-x FOO --verbose"});
   REQUIRE(cut({"--mpi-args", "-x FOO"}).flags == Words{"--mpi-args", "-x FOO"});
   REQUIRE(cut({"--output-filename=a=b"}).flags == Words{"--output-filename", "a=b"});
-  REQUIRE(cut({"--blacklist-cooldown-range", "1", "5", "prog"}).flags ==
-          Words{"--blacklist-cooldown-range", "1", "5"});
+  REQUIRE(cut({"--blacklist-cooldown-range", "1", "5", "prog"}).flags == Words{"--blacklist-cooldown-range", "1", "5"});
   REQUIRE(cut({"--cycle-time-ms", "-5"}).flags == Words{"--cycle-time-ms", "-5"});
 }
 

@@ -8,6 +8,7 @@
 namespace hvd::launcher {
 
 TEST_CASE("The flag table has every spelling of Horovod's flags", "[unit][cli][compat]") {
+  // clang-format off
   for (const char* text :
        {"-v", "--version", "-np", "-n", "--num-proc", "-cb", "--check-build", "--disable-cache", "--start-timeout",
         "--network-interfaces", "--network-interface", "--output-filename", "--verbose", "--config-file", "-p",
@@ -25,6 +26,7 @@ TEST_CASE("The flag table has every spelling of Horovod's flags", "[unit][cli][c
         "--no-log-hide-timestamp", "-prefix-timestamp", "--prefix-output-with-timestamp", "-H", "--hosts",
         "-hostfile", "--hostfile", "--host-discovery-script", "--gloo", "--mpi", "--jsrun", "--dry-run",
         "--print-config", "--kill-grace", "--stdin", "--ssh-host-keys", "--ssh-program", "--agent-path", "-h", "--help"}) {
+    // clang-format on
     INFO(text);
     REQUIRE(find_spelling(text) != nullptr);
   }
@@ -43,8 +45,7 @@ TEST_CASE("Rows of the flag table are consistent", "[unit][cli]") {
     REQUIRE((row.kind == FlagKind::kChoice) == !row.choices.empty());
     REQUIRE((value_count(row.kind) == 0) == row.metavar.empty());
     REQUIRE_FALSE(row.help.empty());
-    const bool numeric =
-        row.kind == FlagKind::kInteger || row.kind == FlagKind::kReal || row.kind == FlagKind::kPair;
+    const bool numeric = row.kind == FlagKind::kInteger || row.kind == FlagKind::kReal || row.kind == FlagKind::kPair;
     REQUIRE((!numeric || range_of(row).min >= 0));  // negative values are errors everywhere
     REQUIRE((!numeric || range_of(row).max < 9e18));
     if (!row.needs.empty()) REQUIRE(flag_row(row.needs).dest == row.needs);

@@ -15,7 +15,8 @@ TEST_CASE("MPI flags are accepted with one line, --gloo silently", "[unit][cli][
   REQUIRE(parse_job({"--gloo"}).notices.empty());
   REQUIRE(parse_job({"--mpi"}).notices == Lines{std::string("--mpi") + kNoMpi});
   REQUIRE(parse_job({"--jsrun"}).notices == Lines{std::string("--jsrun") + kNoMpi});
-  REQUIRE(parse_job({"--mpi", "--tcp", "--mpi-args=-x A", "--binding-args=-bind-to none", "--mpi-threads-disable"}).notices ==
+  REQUIRE(parse_job({"--mpi", "--tcp", "--mpi-args=-x A", "--binding-args=-bind-to none", "--mpi-threads-disable"})
+              .notices ==
           Lines{std::string("--mpi-threads-disable, --mpi-args, --tcp, --binding-args, --mpi") + kNoMpi});
 }
 

@@ -48,11 +48,13 @@ TEST_CASE("The simplest command line is a local job with the defaults", "[unit][
 }
 
 TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
+  // clang-format off
   const LaunchConfig config =
       parse_job({"-H", "a:1,u@b:2222:1", "-p", "2200", "-i", "/k", "--ssh-host-keys", "strict", "--ssh-program",
                  "/opt/ssh", "--agent-path", "/opt/horovodrun", "--verbose", "--output-filename", "out",
                  "--start-timeout", "7", "--network-interfaces", "eth0, lo", "--network-interface", "ib0",
                  "-prefix-timestamp", "--kill-grace", "30", "--stdin", "all", "--dry-run", "--disable-cache"});
+  // clang-format on
   REQUIRE(config.hosts.size() == 2);
   REQUIRE(config.hosts[1].user == "u");
   REQUIRE(config.hosts[1].port == 2222);
@@ -79,7 +81,8 @@ TEST_CASE("The command keeps its own flags and separators", "[unit][cli]") {
 }
 
 TEST_CASE("The last of a repeated flag wins", "[unit][cli]") {
-  const LaunchConfig config = parse_job({"-np", "3", "--cache-capacity", "1", "--cache-capacity", "2", "--verbose", "--verbose"});
+  const LaunchConfig config =
+      parse_job({"-np", "3", "--cache-capacity", "1", "--cache-capacity", "2", "--verbose", "--verbose"});
   REQUIRE(config.num_proc == 3);
   REQUIRE(config.flag_variables.at("HOROVOD_CACHE_CAPACITY") == "2");
 }
@@ -105,8 +108,9 @@ TEST_CASE("Nodes of a batch system that the job would leave idle are mentioned",
   const config::MapEnv::Map slurm{{"SLURM_JOB_NUM_NODES", "4"}};
   const Words notices = parse_job({}, slurm).notices;
   REQUIRE(notices.size() == 1);
-  REQUIRE(notices[0].starts_with("this is a Slurm allocation of 4 nodes (SLURM_JOB_NUM_NODES=4), but all 2 ranks run "
-                                 "on this one; name the nodes with -H or --hostfile"));
+  REQUIRE(
+      notices[0].starts_with("this is a Slurm allocation of 4 nodes (SLURM_JOB_NUM_NODES=4), but all 2 ranks run "
+                             "on this one; name the nodes with -H or --hostfile"));
   REQUIRE(parse_job({"-H", "localhost:2"}, slurm).notices.empty());
   REQUIRE(parse_job({}, {{"SLURM_JOB_NUM_NODES", "1"}}).notices.empty());
   REQUIRE(parse_job({}, {{"PE_HOSTFILE", "/x"}, {"NHOSTS", "2"}}).notices.size() == 1);

@@ -37,12 +37,11 @@ TEST_CASE("A container's quota stands at the root that it sees", "[unit][environ
 }
 
 TEST_CASE("The quota of version 1 is that of the cpu controller, also beside version 2", "[unit][environment]") {
-  std::map<std::string, std::string> files = {
-      {"/proc/self/cgroup", "3:cpuset:/x\n2:cpuacct:/y\n1:cpu:/job\n0::/u\n"},
-      {"/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n"},
-      {"/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n"},
-      {"/sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "1000\n"},
-      {"/sys/fs/cgroup/cpu/y/cpu.cfs_period_us", "100000\n"}};
+  std::map<std::string, std::string> files = {{"/proc/self/cgroup", "3:cpuset:/x\n2:cpuacct:/y\n1:cpu:/job\n0::/u\n"},
+                                              {"/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n"},
+                                              {"/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n"},
+                                              {"/sys/fs/cgroup/cpu/y/cpu.cfs_quota_us", "1000\n"},
+                                              {"/sys/fs/cgroup/cpu/y/cpu.cfs_period_us", "100000\n"}};
   CHECK(quota_of(files) == std::nullopt);
   files["/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us"] = "200000\n";
   CHECK(quota_of(files) == 2);
@@ -53,7 +52,8 @@ TEST_CASE("The quota of version 1 is that of the cpu controller, also beside ver
 TEST_CASE("What is no quota limits nothing", "[unit][environment]") {
   CHECK(quota_of({}) == std::nullopt);
   for (const char* groups : {"", "0", "0:", "0::", "0::x\n", "\n\n:::\n", "0::/\n"}) {
-    for (const char* limit : {"", "max", "max 100000", "x", "100000", "0 100000", "100000 0", "-5 100000", "9e99 1", "99999999999999999999 1"}) {
+    for (const char* limit : {"", "max", "max 100000", "x", "100000", "0 100000", "100000 0", "-5 100000", "9e99 1",
+                              "99999999999999999999 1"}) {
       INFO(groups << " / " << limit);
       CHECK(quota_of({{"/proc/self/cgroup", groups}, {"/sys/fs/cgroup/cpu.max", limit}}) == std::nullopt);
     }

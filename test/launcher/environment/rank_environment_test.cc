@@ -11,8 +11,7 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const HostFacts kHost{.interfaces = {"lo", "eth0", "eth1"}, .cores = 9};
 const RankSlot kSlot{.rank = 2, .size = 4, .local_rank = 0, .local_size = 2, .cross_rank = 1, .cross_size = 2};
-const StartChoice kStart{
-    .agent_socket = "hvd-agent-abc", .rendezvous_address = "10.0.0.9", .rendezvous_port = 4242};
+const StartChoice kStart{.agent_socket = "hvd-agent-abc", .rendezvous_address = "10.0.0.9", .rendezvous_port = 4242};
 
 // What a rank gets of these variables of its host and its job.
 Variables rank_gets(const config::MapEnv::Map& agent, const Variables& job, std::size_t ranks_here = 1) {
@@ -24,9 +23,9 @@ Variables rank_gets(const config::MapEnv::Map& agent, const Variables& job, std:
 }  // namespace
 
 TEST_CASE("A rank's environment is the agent's, then the launcher's, then its own", "[unit][environment][golden]") {
-  const JobEnvironment job =
-      job_environment(config::MapEnv({{"LANG", "de"}, {"MODE", "a=b"}, {"CUDA_VISIBLE_DEVICES", "7"}, {"HOROVOD_RANK", "98"}}),
-                      {{"HOROVOD_CACHE_CAPACITY", "7"}}, {"ib0", "eth1", "eth0"});
+  const JobEnvironment job = job_environment(
+      config::MapEnv({{"LANG", "de"}, {"MODE", "a=b"}, {"CUDA_VISIBLE_DEVICES", "7"}, {"HOROVOD_RANK", "98"}}),
+      {{"HOROVOD_CACHE_CAPACITY", "7"}}, {"ib0", "eth1", "eth0"});
   const Variables got = rank_gets({{"HOME", "/home/there"},
                                    {"LANG", "C"},
                                    {"CUDA_VISIBLE_DEVICES", "1"},

@@ -38,8 +38,7 @@ TEST_CASE("Ranks fill the hosts in the order listed", "[unit][hosts]") {
 TEST_CASE("Cross numbers count only hosts with the same local rank", "[unit][hosts][compat]") {
   // Hosts of 2 and 1.
   REQUIRE(placed("a:2,b:1", 3) == "a: 0.0/2.0/2 1.1/2.0/1; b: 2.0/1.1/2");
-  REQUIRE(placed("a:1,b:3,c:2", 6) ==
-          "a: 0.0/1.0/3; b: 1.0/3.1/3 2.1/3.0/2 3.2/3.0/1; c: 4.0/2.2/3 5.1/2.1/2");
+  REQUIRE(placed("a:1,b:3,c:2", 6) == "a: 0.0/1.0/3; b: 1.0/3.1/3 2.1/3.0/2 3.2/3.0/1; c: 4.0/2.2/3 5.1/2.1/2");
 }
 
 TEST_CASE("The number of processes caps the slots", "[unit][hosts]") {
@@ -56,9 +55,11 @@ TEST_CASE("Every rank carries the size of the job", "[unit][hosts]") {
 }
 
 TEST_CASE("Too few slots is an error with both numbers and the hosts", "[unit][hosts]") {
-  REQUIRE(placed("a:2,u@b:1", 4) == "error: the job needs 4 slots but the hosts have 3 (name:N gives a host N of them): a:2,u@b:1");
+  REQUIRE(placed("a:2,u@b:1", 4) ==
+          "error: the job needs 4 slots but the hosts have 3 (name:N gives a host N of them): a:2,u@b:1");
   REQUIRE(placed("a:2", 0) == "error: the number of processes must be at least 1, not 0");
-  REQUIRE(allocate({}, 1).status().message() == "the job needs 1 slot but the hosts have 0 (name:N gives a host N of them): ");
+  REQUIRE(allocate({}, 1).status().message() ==
+          "the job needs 1 slot but the hosts have 0 (name:N gives a host N of them): ");
 }
 
 TEST_CASE("A long host list is cut in the error", "[unit][hosts]") {

@@ -53,19 +53,22 @@ TEST_CASE("A malformed host list is an error that names the entry", "[unit][host
   REQUIRE(error_of("").find("entry 1 ''") != std::string::npos);
   REQUIRE(error_of("a:2,,b:1").find("entry 2 ''") != std::string::npos);
   REQUIRE(error_of("a:2,").find("entry 2 ''") != std::string::npos);
-  REQUIRE(error_of("a:1,b:1,u@a:3") ==
-          "host list, entry 3 'u@a:3': host 'a' was named before with another user or port; name it with the same ones");
+  REQUIRE(
+      error_of("a:1,b:1,u@a:3") ==
+      "host list, entry 3 'u@a:3': host 'a' was named before with another user or port; name it with the same ones");
   REQUIRE(error_of("a:4096,b,a").ends_with("host 'a' has 4097 slots with its earlier mentions; the limit is 4096"));
-  for (const char* bad : {"a:0", "a:4097", "a:-1", "a:+1", "a: 1", "a:", ":2", "a:1:2:3", "a::2", "a:0:2", "a:65536:2",
-                          "10.0.0.256:1", "1.2.3:1", "[::1:2", "[::g]:1", "[10.0.0.1]:1", "[::1]x:1", "@a:1",
-                          "a@b@c:1", "a.:1", ".a:1", "a..b:1", "-a:1", "a-:1"}) {
+  for (const char* bad :
+       {"a:0",      "a:4097", "a:-1",      "a:+1",         "a: 1",    "a:",     ":2",      "a:1:2:3",
+        "a::2",     "a:0:2",  "a:65536:2", "10.0.0.256:1", "1.2.3:1", "[::1:2", "[::g]:1", "[10.0.0.1]:1",
+        "[::1]x:1", "@a:1",   "a@b@c:1",   "a.:1",         ".a:1",    "a..b:1", "-a:1",    "a-:1"}) {
     error_of(bad);
   }
 }
 
 TEST_CASE("Nothing that ssh or a shell would take for something else is a host", "[unit][hosts][security]") {
-  for (const char* bad : {"-oProxyCommand=reboot:1", "a;reboot:1", "$(reboot):1", "`reboot`:1", "a b:1", "a\nb:1", "a|b:1", "a&b:1",
-                          "a/b:1", "a\\b:1", "'a':1", "-l@a:1", "u;x@a:1", "a\x7f:1", "\xc3\xa4:1", "*:1", "%h:1"}) {
+  for (const char* bad :
+       {"-oProxyCommand=reboot:1", "a;reboot:1", "$(reboot):1", "`reboot`:1", "a b:1", "a\nb:1", "a|b:1", "a&b:1",
+        "a/b:1", "a\\b:1", "'a':1", "-l@a:1", "u;x@a:1", "a\x7f:1", "\xc3\xa4:1", "*:1", "%h:1"}) {
     error_of(bad);
   }
   error_of(std::string_view("a\0b:1", 5));

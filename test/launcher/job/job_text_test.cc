@@ -8,8 +8,9 @@ using namespace hvd::launcher;
 namespace {
 
 Failures failed_job(bool other_had_left = false) {
-  StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 2}, .ranks = {{0, 2, 0, 2, 0, 1}, {1, 2, 1, 2, 0, 1}}}},
-                {}, TimePoint());
+  StaticJob job(
+      {{.host = {.name = "a", .user = "", .port = 0, .slots = 2}, .ranks = {{0, 2, 0, 2, 0, 1}, {1, 2, 1, 2, 0, 1}}}},
+      {}, TimePoint());
   job.agent_ready(0, TimePoint());
   job.rank_started(0, 100, TimePoint());
   job.rank_started(1, 101, TimePoint());
@@ -23,11 +24,12 @@ Failures failed_job(bool other_had_left = false) {
 }  // namespace
 
 TEST_CASE("The error summary names the first failure, its last lines, and who followed", "[unit][job]") {
-  CHECK(error_summary(failed_job(), {"Traceback", "ValueError: x"}) ==
-        "the job failed: rank 1 on host a (pid 101) was killed by signal 11 (SIGSEGV) first; its last lines on stderr:\n"
-        "    Traceback\n    ValueError: x\n"
-        "After that, rank 0 exited with code 1\n"
-        "Process name: 1\nExit code: 139");
+  CHECK(
+      error_summary(failed_job(), {"Traceback", "ValueError: x"}) ==
+      "the job failed: rank 1 on host a (pid 101) was killed by signal 11 (SIGSEGV) first; its last lines on stderr:\n"
+      "    Traceback\n    ValueError: x\n"
+      "After that, rank 0 exited with code 1\n"
+      "Process name: 1\nExit code: 139");
   CHECK(error_summary(failed_job(), {}).find("it wrote nothing to stderr") != std::string::npos);
   CHECK(error_summary(failed_job(true), {}).find("first, after rank 0 had left the job (") != std::string::npos);
 }
@@ -39,7 +41,8 @@ TEST_CASE("The error summary does not repeat lines that still stand on the scree
 }
 
 TEST_CASE("The error summary mentions memory where a rank was killed", "[unit][job]") {
-  StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 1}, .ranks = {{0, 1, 0, 1, 0, 1}}}}, {}, TimePoint());
+  StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 1}, .ranks = {{0, 1, 0, 1, 0, 1}}}}, {},
+                TimePoint());
   job.agent_ready(0, TimePoint());
   job.rank_started(0, 100, TimePoint());
   job.rank_exited(0, {.code = 0, .signal = 9}, TimePoint());

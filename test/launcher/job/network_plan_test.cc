@@ -10,13 +10,14 @@ using Texts = std::vector<std::string>;
 
 // lo, a training network 10.0.0.0/24 and a management network 10.1.0.0/24 with the default route.
 NetworkView machine() {
-  return {.own = {{"lo", "127.0.0.1", true}, {"eth0", "10.0.0.1", true}, {"mgmt", "10.1.0.1", true}, {"lo", "::1", false}},
-          .source_towards = [](const std::string& address) -> std::string {
-            if (address.starts_with("127.")) return "127.0.0.1";
-            if (address.starts_with("10.0.0.")) return "10.0.0.1";
-            if (address.starts_with("10.9.")) return "";  // no route
-            return "10.1.0.1";
-          }};
+  return {
+      .own = {{"lo", "127.0.0.1", true}, {"eth0", "10.0.0.1", true}, {"mgmt", "10.1.0.1", true}, {"lo", "::1", false}},
+      .source_towards = [](const std::string& address) -> std::string {
+        if (address.starts_with("127.")) return "127.0.0.1";
+        if (address.starts_with("10.0.0.")) return "10.0.0.1";
+        if (address.starts_with("10.9.")) return "";  // no route
+        return "10.1.0.1";
+      }};
 }
 
 NetworkPlan plan(const std::vector<Texts>& resolved, const Texts& nics = {}) {

@@ -38,9 +38,11 @@ class Script {
     if (command.name == "ready") return to_text(job_->agent_ready(agent, now));
     if (command.name == "lost") return to_text(job_->agent_lost(agent, "lost host " + command.text("host", "?"), now));
     if (command.name == "done") return to_text(job_->agent_done(agent, now));
-    if (command.name == "started") return to_text(job_->rank_started(rank, static_cast<int>(command.number("pid", 0)), now));
+    if (command.name == "started")
+      return to_text(job_->rank_started(rank, static_cast<int>(command.number("pid", 0)), now));
     if (command.name == "not_started") return to_text(job_->rank_not_started(rank, 127, "command not found: x", now));
-    if (command.name == "signal") return to_text(job_->signal_received(static_cast<int>(command.number("number", 0)), now));
+    if (command.name == "signal")
+      return to_text(job_->signal_received(static_cast<int>(command.number("number", 0)), now));
     if (command.name == "stopped") {
       job_->was_stopped(Millis(command.number("for", 0)));
       return "ok\n";
@@ -55,8 +57,10 @@ class Script {
       return "ok\n";
     }
     if (command.name == "exited") {
-      return to_text(job_->rank_exited(rank, {.code = static_cast<int>(command.number("code", 0)),
-                                              .signal = static_cast<int>(command.number("signal", 0))}, now));
+      return to_text(job_->rank_exited(rank,
+                                       {.code = static_cast<int>(command.number("code", 0)),
+                                        .signal = static_cast<int>(command.number("signal", 0))},
+                                       now));
     }
     if (command.name == "timer") {
       return to_text(job_->timer_fired(now, [](int which) { return " (detail of " + std::to_string(which) + ")"; }));

@@ -54,8 +54,8 @@ TEST_CASE("A Python file that is no program runs under Python", "[unit][plan]") 
 
   const LaunchConfig config = command_of({script, "--epochs", "3"}, folder.path(), "/nonexistent");
   REQUIRE(config.command == std::vector<std::string>{python, script, "--epochs", "3"});
-  REQUIRE(config.notices ==
-          std::vector<std::string>{script + " is not an executable program; running it as `" + python + " " + script + "`"});
+  REQUIRE(config.notices == std::vector<std::string>{script + " is not an executable program; running it as `" +
+                                                     python + " " + script + "`"});
   REQUIRE(command_of({script}, "", folder.path()).command == std::vector<std::string>{python, script});
   REQUIRE(command_of({without_line}, folder.path(), "").command == std::vector<std::string>{python, without_line});
 

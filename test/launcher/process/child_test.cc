@@ -41,14 +41,16 @@ Outcome run_shell(const std::string& script, int signal_once_ready = 0) {
   REQUIRE(child.is_ok());
   pipe.write_end.reset();
   auto reader = PipeReader::open(loop, std::move(pipe.read_end),
-                                 {.on_data = [&](ByteSpan bytes) {
-                                    outcome.out += as_text(bytes);
-                                    if (signal_once_ready != 0) child.value()->kill_group(signal_once_ready);
-                                  },
-                                  .on_end = [&] {
-                                    ended = true;
-                                    maybe_stop();
-                                  }});
+                                 {.on_data =
+                                      [&](ByteSpan bytes) {
+                                        outcome.out += as_text(bytes);
+                                        if (signal_once_ready != 0) child.value()->kill_group(signal_once_ready);
+                                      },
+                                  .on_end =
+                                      [&] {
+                                        ended = true;
+                                        maybe_stop();
+                                      }});
   REQUIRE(reader.is_ok());
   loop::Timer deadline(loop.get(), [&] { loop.stop(); });
   deadline.start(Millis(10000));

@@ -33,8 +33,7 @@ TEST_CASE("LinePrefixer forwards a line as soon as it is complete, and not befor
 }
 
 TEST_CASE("LinePrefixer ends a line at a carriage return", "[unit][process]") {
-  CHECK(run({"10%\r", "20%\rdone\n"}) ==
-        Texts{"[0]<stdout>:10%\r", "[0]<stdout>:20%\r[0]<stdout>:done\n", ""});
+  CHECK(run({"10%\r", "20%\rdone\n"}) == Texts{"[0]<stdout>:10%\r", "[0]<stdout>:20%\r[0]<stdout>:done\n", ""});
 }
 
 TEST_CASE("LinePrefixer takes carriage return and newline as one end", "[unit][process]") {
@@ -65,7 +64,8 @@ TEST_CASE("LinePrefixer holds no more of an endless line than its bound", "[unit
   CHECK(out == Texts{"", "[0]<stdout>:12345678", "9\n[0]<stdout>:x\n", ""});
 }
 
-TEST_CASE("LinePrefixer shows a prompt before its line ends, and a line that was interrupted begins anew", "[unit][process]") {
+TEST_CASE("LinePrefixer shows a prompt before its line ends, and a line that was interrupted begins anew",
+          "[unit][process]") {
   LinePrefixer prefixer([] { return std::string("[0]<stdout>:"); });
   std::string out;
   prefixer.feed(as_bytes("name? "), out);
@@ -104,6 +104,7 @@ TEST_CASE("LinePrefixer shows a prompt before its line ends, and a line that was
 TEST_CASE("rank_prefix names rank and stream, with the time first when asked", "[unit][process]") {
   CHECK(rank_prefix(3, false, false)() == "[3]<stdout>:");
   CHECK(rank_prefix(12, true, false)() == "[12]<stderr>:");
-  const std::regex ctime_form("[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}\\[0\\]<stdout>:");
+  const std::regex ctime_form(
+      "[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}\\[0\\]<stdout>:");
   CHECK(std::regex_match(rank_prefix(0, false, true)(), ctime_form));
 }

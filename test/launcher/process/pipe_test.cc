@@ -41,14 +41,18 @@ TEST_CASE("PipeWriter and PipeReader carry 10 MB unchanged", "[process]") {
   Harness h;
   const std::string sent = pattern(10'000'000);
   std::string received;
-  auto reader = PipeReader::open(h.loop, std::move(h.pipe.read_end),
-                                 {.on_data = [&](ByteSpan bytes) { received += as_text(bytes); },
-                                  .on_end = [&] { h.loop.stop(); }})
+  auto reader = PipeReader::open(
+                    h.loop, std::move(h.pipe.read_end),
+                    {.on_data = [&](ByteSpan bytes) { received += as_text(bytes); }, .on_end = [&] { h.loop.stop(); }})
                     .value();
   std::unique_ptr<PipeWriter> writer;
-  writer = PipeWriter::open(h.loop, std::move(h.pipe.write_end), {.on_progress = [&] {
-                              if (writer->queued() == 0) writer->close();
-                            }, .on_error = {}}).value();
+  writer = PipeWriter::open(h.loop, std::move(h.pipe.write_end),
+                            {.on_progress =
+                                 [&] {
+                                   if (writer->queued() == 0) writer->close();
+                                 },
+                             .on_error = {}})
+               .value();
   writer->write(Bytes(sent.begin(), sent.end()));
   CHECK(writer->queued() > 0);
   h.loop.run();
@@ -80,7 +84,12 @@ TEST_CASE("PipeWriter tells once that the reader is gone", "[process]") {
   int errors = 0;
   h.pipe.read_end.reset();
   auto writer = PipeWriter::open(h.loop, std::move(h.pipe.write_end),
-                                 {.on_progress = {}, .on_error = [&](const Status&) { ++errors; h.loop.stop(); }})
+                                 {.on_progress = {},
+                                  .on_error =
+                                      [&](const Status&) {
+                                        ++errors;
+                                        h.loop.stop();
+                                      }})
                     .value();
   writer->write(Bytes(10));
   writer->write(Bytes(10));
@@ -93,17 +102,23 @@ TEST_CASE("Console writes 10 MB to a slow pipe without blocking and without maki
   Harness h;
   const std::string sent = pattern(10'000'000);
   std::string received;
-  Console console(h.loop, h.pipe.write_end.get(), {.on_progress = [&] {
-                    if (h.pipe.write_end.valid()) CHECK((::fcntl(h.pipe.write_end.get(), F_GETFL) & O_NONBLOCK) == 0);
-                    if (received.size() == sent.size()) h.loop.stop();
-                  }, .on_gone = {}, .on_loss = {}});
+  Console console(h.loop, h.pipe.write_end.get(),
+                  {.on_progress =
+                       [&] {
+                         if (h.pipe.write_end.valid())
+                           CHECK((::fcntl(h.pipe.write_end.get(), F_GETFL) & O_NONBLOCK) == 0);
+                         if (received.size() == sent.size()) h.loop.stop();
+                       },
+                   .on_gone = {},
+                   .on_loss = {}});
   console.write(sent);
   CHECK(console.queued() > 0);  // the pipe is full, and we are here
   auto reader = PipeReader::open(h.loop, std::move(h.pipe.read_end),
-                                 {.on_data = [&](ByteSpan bytes) {
-                                    received += as_text(bytes);
-                                    if (received.size() == sent.size()) h.loop.stop();
-                                  },
+                                 {.on_data =
+                                      [&](ByteSpan bytes) {
+                                        received += as_text(bytes);
+                                        if (received.size() == sent.size()) h.loop.stop();
+                                      },
                                   .on_end = {}})
                     .value();
   h.loop.run();
@@ -114,7 +129,8 @@ TEST_CASE("Console writes 10 MB to a slow pipe without blocking and without maki
 TEST_CASE("Console tells once that nobody reads", "[process]") {
   Harness h;
   int errors = 0;
-  Console console(h.loop, h.pipe.write_end.get(), {.on_progress = {}, .on_gone = [&](const Status&) { ++errors; }, .on_loss = {}});
+  Console console(h.loop, h.pipe.write_end.get(),
+                  {.on_progress = {}, .on_gone = [&](const Status&) { ++errors; }, .on_loss = {}});
   h.pipe.read_end.reset();
   console.write("a");
   console.write("b");
@@ -143,8 +159,10 @@ TEST_CASE("Console tells once that a file takes no more, and goes on when it doe
   rlimit small = before;
   small.rlim_cur = 4;
   std::vector<std::string> losses;
-  Console console(h.loop, file.get(), {.on_progress = {}, .on_gone = [&](const Status&) { losses.emplace_back("gone"); },
-                                       .on_loss = [&](const Status& status) { losses.push_back(status.message()); }});
+  Console console(h.loop, file.get(),
+                  {.on_progress = {},
+                   .on_gone = [&](const Status&) { losses.emplace_back("gone"); },
+                   .on_loss = [&](const Status& status) { losses.push_back(status.message()); }});
   ::setrlimit(RLIMIT_FSIZE, &small);
   console.write("ab\ncd\n");
   console.write("ef\n");
@@ -161,10 +179,13 @@ TEST_CASE("InputReader reads as much as it is allowed to, and leaves the flags o
   Harness h;
   std::string received;
   std::size_t chunks = 0;
-  InputReader reader(h.loop, h.pipe.read_end.get(), {.on_data = [&](ByteSpan bytes) {
-                       received += as_text(bytes);
-                       if (++chunks == 1) h.loop.stop();
-                     }, .on_end = [&] { h.loop.stop(); }});
+  InputReader reader(h.loop, h.pipe.read_end.get(),
+                     {.on_data =
+                          [&](ByteSpan bytes) {
+                            received += as_text(bytes);
+                            if (++chunks == 1) h.loop.stop();
+                          },
+                      .on_end = [&] { h.loop.stop(); }});
   REQUIRE(::write(h.pipe.write_end.get(), "hello", 5) == 5);
   reader.allow(2);
   h.loop.run();

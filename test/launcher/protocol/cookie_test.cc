@@ -5,7 +5,8 @@
 using namespace hvd;
 using namespace hvd::launcher;
 
-TEST_CASE("CookieScanner finds the hello line behind any noise, wherever the stream is cut", "[unit][launch_protocol]") {
+TEST_CASE("CookieScanner finds the hello line behind any noise, wherever the stream is cut",
+          "[unit][launch_protocol]") {
   const std::string cookie = make_cookie();
   REQUIRE(is_cookie(cookie));
   const std::string stream = "Welcome!\nHVD-AGENT HVD-AGENT no newline" + hello_line(cookie) + "frames";

@@ -68,7 +68,8 @@ TEST_CASE("FrameDecoder waits for the rest of a frame", "[unit][launch_protocol]
   CHECK_FALSE(decoder.at_boundary());
 }
 
-TEST_CASE("FrameDecoder gives out frames whole when more comes than it has room for, and in the middle of others", "[unit][launch_protocol]") {
+TEST_CASE("FrameDecoder gives out frames whole when more comes than it has room for, and in the middle of others",
+          "[unit][launch_protocol]") {
   Bytes stream;
   std::vector<Bytes> sent;
   for (const std::size_t size : {std::size_t{1}, kMaxOtherBytes, std::size_t{70000}, kMaxOtherBytes, std::size_t{3}}) {

@@ -13,7 +13,10 @@ bool has(const std::vector<std::string>& argv, const std::string& word) {
 }
 
 std::string explained(int code, std::vector<std::string> lines) {
-  return explain({.host = "b", .program = "ssh", .agent_path = "/opt/horovodrun", .status = {.code = code, .signal = 0},
+  return explain({.host = "b",
+                  .program = "ssh",
+                  .agent_path = "/opt/horovodrun",
+                  .status = {.code = code, .signal = 0},
                   .stderr_lines = std::move(lines)});
 }
 
@@ -69,7 +72,8 @@ TEST_CASE("remote_agent_command replaces the remote shell and quotes the path", 
 }
 
 TEST_CASE("explain says what an ssh failure means", "[unit][ssh]") {
-  CHECK(contains(explained(255, {"ssh: Could not resolve hostname b: Name or service not known"}), "host b: unknown host"));
+  CHECK(contains(explained(255, {"ssh: Could not resolve hostname b: Name or service not known"}),
+                 "host b: unknown host"));
   CHECK(contains(explained(255, {"ssh: connect to host b port 22: Connection refused"}), "the connection was refused"));
   CHECK(contains(explained(255, {"ssh: connect to host b port 22: Connection timed out"}), "no answer"));
   CHECK(contains(explained(255, {"me@b: Permission denied (publickey)."}), "refused the login"));
@@ -82,15 +86,19 @@ TEST_CASE("explain says what an ssh failure means", "[unit][ssh]") {
 }
 
 TEST_CASE("explain tells a changed host key from an unknown one", "[unit][ssh]") {
-  const std::string text = explained(255, {"@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "Offending key in x:1",
-                                           "Host key verification failed."});
+  const std::string text = explained(255, {"@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @",
+                                           "Offending key in x:1", "Host key verification failed."});
   CHECK(contains(text, "its host key has changed"));
-  CHECK(contains(text, "; ssh said:\n    @ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n    Offending key in x:1\n"));
+  CHECK(contains(text,
+                 "; ssh said:\n    @ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\n    Offending key in x:1\n"));
 }
 
 TEST_CASE("is_transient knows a crowded sshd from a closed one", "[unit][ssh]") {
   const auto failure = [](std::string line) {
-    return SshFailure{.host = "b", .program = "ssh", .agent_path = "x", .status = {.code = 255, .signal = 0},
+    return SshFailure{.host = "b",
+                      .program = "ssh",
+                      .agent_path = "x",
+                      .status = {.code = 255, .signal = 0},
                       .stderr_lines = {std::move(line)}};
   };
   CHECK(is_transient(failure("kex_exchange_identification: read: Connection reset by peer")));

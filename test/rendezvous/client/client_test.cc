@@ -21,15 +21,11 @@ namespace {
 struct Job {
   explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"})
       : server(
-            Server::start(
-                {.secret = secret, .listen_addresses = std::move(addresses), .num_proc = num_proc})
-                .value()) {}
+            Server::start({.secret = secret, .listen_addresses = std::move(addresses), .num_proc = num_proc}).value()) {
+  }
 
   ClientOptions options(int rank, const std::string& host = "127.0.0.1") const {
-    return {.host = host,
-            .port = server->port(),
-            .secret = secret,
-            .name = "rank " + std::to_string(rank)};
+    return {.host = host, .port = server->port(), .secret = secret, .name = "rank " + std::to_string(rank)};
   }
   Client client(int rank, const std::string& host = "127.0.0.1") { return Client(options(rank, host)); }
 
@@ -77,8 +73,7 @@ TEST_CASE("8 ranks that join get one epoch and read each other's rows", "[multi]
   CHECK(job.server->stats().limits_hit().empty());
 }
 
-TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of the last",
-          "[multi][rendezvous]") {
+TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of the last", "[multi][rendezvous]") {
   Job job(2);
   CHECK(join_all(job, 2) == std::vector<std::uint64_t>(2, 1));
   Client client = job.client(0);
@@ -87,12 +82,9 @@ TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of
 
   const auto old_row = client.get_many(scope_of_epoch(1), {"0"}, soon());
   CHECK(old_row.status().code() == StatusCode::kPrecondition);
-  CHECK(client.wait(scope_of_epoch(1, "mine"), "k", soon()).status().code() ==
-        StatusCode::kPrecondition);
-  CHECK(client.put(scope_of_epoch(1, "mine"), "k2", as_bytes("v"), soon()).code() ==
-        StatusCode::kPrecondition);
-  CHECK(client.put(scope_of_epoch(2), "5", as_bytes("forged"), soon()).code() ==
-        StatusCode::kPrecondition);
+  CHECK(client.wait(scope_of_epoch(1, "mine"), "k", soon()).status().code() == StatusCode::kPrecondition);
+  CHECK(client.put(scope_of_epoch(1, "mine"), "k2", as_bytes("v"), soon()).code() == StatusCode::kPrecondition);
+  CHECK(client.put(scope_of_epoch(2), "5", as_bytes("forged"), soon()).code() == StatusCode::kPrecondition);
 }
 
 TEST_CASE("64 ranks of one host may start at once", "[multi][rendezvous]") {
@@ -119,20 +111,18 @@ TEST_CASE("Ranks that disagree on the size all hear both values", "[multi][rende
   }
 }
 
-TEST_CASE("A join that nobody completes ends at its deadline and names who is missing",
-          "[multi][rendezvous]") {
+TEST_CASE("A join that nobody completes ends at its deadline and names who is missing", "[multi][rendezvous]") {
   Job job(3);
   Client client = job.client(1);
   const TimePoint start = SteadyClock::now();
   const Status error = client.join("world", 1, 3, {}, Deadline::after(Millis(300))).status();
   CHECK(SteadyClock::now() - start < kSoon);
   CHECK(error.code() == StatusCode::kTimeout);
-  CHECK_THAT(error.message(), Catch::Contains("/v1/join") && Catch::Contains("1 of 3") &&
-                                  Catch::Contains("never joined: 0, 2"));
+  CHECK_THAT(error.message(),
+             Catch::Contains("/v1/join") && Catch::Contains("1 of 3") && Catch::Contains("never joined: 0, 2"));
 }
 
-TEST_CASE("Of all ranks that wait long for others, the lowest says once who is missing",
-          "[multi][rendezvous]") {
+TEST_CASE("Of all ranks that wait long for others, the lowest says once who is missing", "[multi][rendezvous]") {
   Job job(4);
   const auto waiting = [&](int rank) {
     ClientOptions options = job.options(rank);
@@ -149,22 +139,19 @@ TEST_CASE("Of all ranks that wait long for others, the lowest says once who is m
   spoken.wait();
   Client second(waiting(2));
   const auto too_high = [&](const std::string& missing) { FAIL_CHECK("rank 2 said: " << missing); };
-  CHECK(second.join("world", 2, 4, {}, Deadline::after(Millis(200)), too_high).status().code() ==
-        StatusCode::kTimeout);
+  CHECK(second.join("world", 2, 4, {}, Deadline::after(Millis(200)), too_high).status().code() == StatusCode::kTimeout);
   first.cancel();
   rank_1.join();
   REQUIRE(said.size() == 1);
   CHECK_THAT(said[0], Catch::Contains("never joined: 0, 2, 3"));
 }
 
-TEST_CASE("A rank that went away while it waited is not part of the next epoch",
-          "[multi][rendezvous]") {
+TEST_CASE("A rank that went away while it waited is not part of the next epoch", "[multi][rendezvous]") {
   Job job(2);
   {
     Client gone = job.client(0);
-    CHECK(
-        gone.join("world", 0, 2, as_bytes("gone"), Deadline::after(Millis(200))).status().code() ==
-        StatusCode::kTimeout);
+    CHECK(gone.join("world", 0, 2, as_bytes("gone"), Deadline::after(Millis(200))).status().code() ==
+          StatusCode::kTimeout);
   }
   Client late = job.client(1);
   const Status error = late.join("world", 1, 2, {}, Deadline::after(Millis(300))).status();
@@ -197,8 +184,7 @@ TEST_CASE("Only the owner deletes a key", "[multi][rendezvous]") {
   CHECK(other.put("s", "k", as_bytes("w"), soon()).is_ok());
 }
 
-TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile",
-          "[multi][rendezvous]") {
+TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile", "[multi][rendezvous]") {
   Job job(2);
   Client client = job.client(0);
   Bytes got;
@@ -207,8 +193,7 @@ TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanw
     if (value.is_ok()) got = value.value();
   });
   // The same client, while its other thread waits; and the key at last by another client.
-  for (int i = 0; i < 20; ++i)
-    CHECK(client.put("s", "k" + std::to_string(i), as_bytes("v"), soon()).is_ok());
+  for (int i = 0; i < 20; ++i) CHECK(client.put("s", "k" + std::to_string(i), as_bytes("v"), soon()).is_ok());
   Client other = job.client(1);
   CHECK(other.put("s", "late", as_bytes("here"), soon()).is_ok());
   waiter.join();
@@ -241,8 +226,7 @@ TEST_CASE("get_many fetches more than one answer can hold", "[multi][rendezvous]
   CHECK(client.get_many("s", {}, soon()).value().empty());
 }
 
-TEST_CASE("Values and names over the limits are refused by name before they are sent",
-          "[multi][rendezvous]") {
+TEST_CASE("Values and names over the limits are refused by name before they are sent", "[multi][rendezvous]") {
   Job job(1);
   Client client = job.client(0);
   CHECK_THAT(client.put("s", "k", Bytes(kMaxValueBytes + 1), soon()).message(),
@@ -263,29 +247,24 @@ TEST_CASE("The server listens on every address it was given, on one port", "[mul
   CHECK(as_text(b.wait("s", "k", soon()).value()) == "v");
   // And on no other.
   Client c = job.client(0, "127.0.0.3");
-  CHECK(c.put("s", "k2", as_bytes("v"), Deadline::after(Millis(100))).code() ==
-        StatusCode::kTimeout);
+  CHECK(c.put("s", "k2", as_bytes("v"), Deadline::after(Millis(100))).code() == StatusCode::kTimeout);
 }
 
 TEST_CASE("IPv6 works like IPv4", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  auto server =
-      Server::start({.secret = secret, .listen_addresses = {"::1", "127.0.0.1"}, .num_proc = 1});
+  auto server = Server::start({.secret = secret, .listen_addresses = {"::1", "127.0.0.1"}, .num_proc = 1});
   if (!server.is_ok()) {
     WARN("skipped: this host has no IPv6 loopback: " << server.status().message());
     return;
   }
-  Client client(
-      {.host = "::1", .port = server.value()->port(), .secret = secret, .name = "rank 0"});
+  Client client({.host = "::1", .port = server.value()->port(), .secret = secret, .name = "rank 0"});
   CHECK(client.put("s", "k", as_bytes("v"), soon()).is_ok());
 }
 
 TEST_CASE("A server that cannot listen says on which address", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
   const auto start = [&](std::vector<std::string> addresses) {
-    return Server::start(
-               {.secret = secret, .listen_addresses = std::move(addresses), .num_proc = 1})
-        .status();
+    return Server::start({.secret = secret, .listen_addresses = std::move(addresses), .num_proc = 1}).status();
   };
   CHECK_THAT(start({"localhost"}).message(), Catch::Contains("\"localhost\""));
   CHECK_THAT(start({"192.0.2.1"}).message(), Catch::Contains("192.0.2.1"));
@@ -321,8 +300,7 @@ TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]
   client.cancel();
 }
 
-TEST_CASE("A server that goes away ends waiting clients at their deadline, not before",
-          "[multi][rendezvous]") {
+TEST_CASE("A server that goes away ends waiting clients at their deadline, not before", "[multi][rendezvous]") {
   auto job = std::make_unique<Job>(2);
   Client client = job->client(0);
   REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
@@ -332,6 +310,6 @@ TEST_CASE("A server that goes away ends waiting clients at their deadline, not b
   const Status error = client.put("s", "k2", as_bytes("v"), Deadline::after(Millis(300)));
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK(SteadyClock::now() - start >= Millis(250));
-  CHECK_THAT(error.message(), Catch::Contains("127.0.0.1:" + std::to_string(port) +
-                                              " /v1/kv/s/k2: connection refused"));
+  CHECK_THAT(error.message(),
+             Catch::Contains("127.0.0.1:" + std::to_string(port) + " /v1/kv/s/k2: connection refused"));
 }

@@ -91,8 +91,7 @@ TEST_CASE("A rank gets the secret from its agent", "[multi][rendezvous]") {
   CHECK(agent.request() == std::string_view("HVDAGNT1\x01", 9));
 }
 
-TEST_CASE("What is not an agent gives no secret and an error that names the socket",
-          "[multi][rendezvous]") {
+TEST_CASE("What is not an agent gives no secret and an error that names the socket", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
   const auto error_of = [](Bytes answer) {
     FakeAgent agent(std::move(answer));
@@ -102,18 +101,15 @@ TEST_CASE("What is not an agent gives no secret and an error that names the sock
   };
   CHECK_THAT(error_of(answer_with("HVDAGNT2", 0, secret.bytes())), Catch::Contains("not an agent"));
   CHECK_THAT(error_of(answer_with(kAgentMagic, 1, secret.bytes())), Catch::Contains("refuses"));
-  CHECK_THAT(error_of(answer_with(kAgentMagic, 0, secret.bytes().first(31))),
-             Catch::Contains("closed"));
+  CHECK_THAT(error_of(answer_with(kAgentMagic, 0, secret.bytes().first(31))), Catch::Contains("closed"));
   CHECK_THAT(error_of({}), Catch::Contains("closed"));
 }
 
-TEST_CASE("An agent that is not there, or not named as one, is an error at once",
-          "[multi][rendezvous]") {
+TEST_CASE("An agent that is not there, or not named as one, is an error at once", "[multi][rendezvous]") {
   const std::string nobody = "hvd-agent-00000000000000000000000000000000";
   CHECK_THAT(fetch_secret_from_agent(nobody, soon()).status().message(),
              Catch::Contains(nobody) && Catch::Contains("connection refused"));
-  for (const std::string bad :
-       {"", "hvd-agent-", "/tmp/socket", "hvd-agent-0000000000000000000000000000000g"}) {
+  for (const std::string bad : {"", "hvd-agent-", "/tmp/socket", "hvd-agent-0000000000000000000000000000000g"}) {
     const Status error = fetch_secret_from_agent(bad, soon()).status();
     CHECK(error.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(error.message(), Catch::Contains("HOROVOD_AGENT is \"" + bad + "\""));
@@ -131,18 +127,15 @@ TEST_CASE("An agent that does not answer is an error at the deadline", "[multi][
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
   REQUIRE(listen(listener.get(), 4) == 0);
-  CHECK(fetch_secret_from_agent(name, Deadline::after(Millis(100))).status().code() ==
-        StatusCode::kTimeout);
+  CHECK(fetch_secret_from_agent(name, Deadline::after(Millis(100))).status().code() == StatusCode::kTimeout);
 }
 
 TEST_CASE("The secret file holds 64 hex digits and at most one newline", "[multi][rendezvous]") {
   const std::string hex(64, 'a');
   CHECK(to_hex(read_secret_file(TempFile(hex).path).value().bytes()) == hex);
-  CHECK(to_hex(read_secret_file(TempFile(std::string(64, 'A') + "\n").path).value().bytes()) ==
-        hex);
-  for (const std::string& bad :
-       {std::string(), std::string(63, 'a'), std::string(65, 'a'), hex + "\n\n", hex + " ",
-        std::string(63, 'a') + "g", "\n" + hex, std::string(5000, 'a')}) {
+  CHECK(to_hex(read_secret_file(TempFile(std::string(64, 'A') + "\n").path).value().bytes()) == hex);
+  for (const std::string& bad : {std::string(), std::string(63, 'a'), std::string(65, 'a'), hex + "\n\n", hex + " ",
+                                 std::string(63, 'a') + "g", "\n" + hex, std::string(5000, 'a')}) {
     const TempFile file(bad);
     const Status error = read_secret_file(file.path).status();
     CHECK(error.code() == StatusCode::kInvalidArgument);
@@ -168,8 +161,7 @@ TEST_CASE("A secret file that others may reach is refused", "[multi][rendezvous]
   CHECK_THAT(read_secret_file(fifo).status().message(), Catch::Contains("not a regular file"));
   unlink(fifo.c_str());
   CHECK_THAT(read_secret_file("/tmp").status().message(), Catch::Contains("not a regular file"));
-  CHECK_THAT(read_secret_file(file.path + ".absent").status().message(),
-             Catch::Contains("No such file"));
+  CHECK_THAT(read_secret_file(file.path + ".absent").status().message(), Catch::Contains("No such file"));
 }
 
 TEST_CASE("A secret file of another uid is refused", "[multi][rendezvous]") {
@@ -178,6 +170,5 @@ TEST_CASE("A secret file of another uid is refused", "[multi][rendezvous]") {
     WARN("skipped: only root can give a file away");
     return;
   }
-  CHECK_THAT(read_secret_file(file.path).status().message(),
-             Catch::Contains("belongs to uid 65534"));
+  CHECK_THAT(read_secret_file(file.path).status().message(), Catch::Contains("belongs to uid 65534"));
 }

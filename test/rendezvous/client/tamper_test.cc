@@ -8,16 +8,15 @@
 
 using namespace hvd;
 using namespace hvd::rendezvous;
-using test::TamperingProxy;
 using test::kSoon;
 using test::soon;
+using test::TamperingProxy;
 
 namespace {
 
 struct Setup {
   explicit Setup(TamperingProxy::Change change)
-      : server(Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 1})
-                   .value()),
+      : server(Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 1}).value()),
         proxy(server->port(), std::move(change)),
         client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"}) {}
   crypto::Secret secret = crypto::Secret::random();
@@ -40,25 +39,19 @@ TEST_CASE("A value changed on its way to the client is refused", "[multi][rendez
   REQUIRE(setup.client.put("s", "address", as_bytes("10.0.0.1"), soon()).is_ok());
   const auto value = setup.client.get_many("s", {"address"}, soon());
   CHECK(value.status().code() == StatusCode::kInternal);
-  CHECK_THAT(value.status().message(),
-             Catch::Contains("wrong signature") && Catch::Contains("/v1/mget"));
+  CHECK_THAT(value.status().message(), Catch::Contains("wrong signature") && Catch::Contains("/v1/mget"));
 }
 
 TEST_CASE("A status changed on its way to the client is refused", "[multi][rendezvous]") {
   Setup setup([](auto direction, int index, Bytes& piece) {
-    if (direction == TamperingProxy::Direction::kToClient && index == 1)
-      replace(piece, "409", "200");
+    if (direction == TamperingProxy::Direction::kToClient && index == 1) replace(piece, "409", "200");
   });
-  Client other({.host = "127.0.0.1",
-                .port = setup.server->port(),
-                .secret = setup.secret,
-                .name = "rank 1"});
+  Client other({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 1"});
   REQUIRE(other.put("s", "k", as_bytes("a"), soon()).is_ok());
   CHECK(setup.client.put("s", "k", as_bytes("b"), soon()).code() == StatusCode::kInternal);
 }
 
-TEST_CASE("An authentic answer to an earlier request is no answer to this one",
-          "[multi][rendezvous]") {
+TEST_CASE("An authentic answer to an earlier request is no answer to this one", "[multi][rendezvous]") {
   Bytes first_answer;
   Setup setup([&](auto direction, int index, Bytes& piece) {
     if (direction != TamperingProxy::Direction::kToClient) return;
@@ -66,33 +59,26 @@ TEST_CASE("An authentic answer to an earlier request is no answer to this one",
     if (index == 2) piece = first_answer;
   });
   REQUIRE(setup.client.put("s", "k", as_bytes("a"), soon()).is_ok());
-  CHECK_THAT(setup.client.put("s", "k", as_bytes("a"), soon()).message(),
-             Catch::Contains("wrong signature"));
+  CHECK_THAT(setup.client.put("s", "k", as_bytes("a"), soon()).message(), Catch::Contains("wrong signature"));
 }
 
 TEST_CASE("A session answer changed on its way opens no session", "[multi][rendezvous]") {
   Setup setup([](auto direction, int index, Bytes& piece) {
     if (direction == TamperingProxy::Direction::kToClient && index == 0) piece.back() ^= 1;
   });
-  CHECK_THAT(setup.client.put("s", "k", as_bytes("a"), soon()).message(),
-             Catch::Contains("wrong signature"));
+  CHECK_THAT(setup.client.put("s", "k", as_bytes("a"), soon()).message(), Catch::Contains("wrong signature"));
   CHECK(setup.server->stats().requests == 0);
 }
 
-TEST_CASE("A request changed on its way to the server is refused and changes nothing",
-          "[multi][rendezvous]") {
+TEST_CASE("A request changed on its way to the server is refused and changes nothing", "[multi][rendezvous]") {
   Setup setup([](auto direction, int index, Bytes& piece) {
-    if (direction == TamperingProxy::Direction::kToServer && index == 1)
-      replace(piece, "10.0.0.1", "66.6.6.6");
+    if (direction == TamperingProxy::Direction::kToServer && index == 1) replace(piece, "10.0.0.1", "66.6.6.6");
   });
   const Status error = setup.client.put("s", "address", as_bytes("10.0.0.1"), soon());
   CHECK(error.code() == StatusCode::kInvalidArgument);
   CHECK_THAT(error.message(), Catch::Contains("401"));
   CHECK(setup.server->stats().unauthorized == 1);
-  Client other({.host = "127.0.0.1",
-                .port = setup.server->port(),
-                .secret = setup.secret,
-                .name = "rank 1"});
+  Client other({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 1"});
   CHECK(other.get_many("s", {"address"}, soon()).value()[0] == std::nullopt);
 }
 
@@ -108,20 +94,14 @@ TEST_CASE("Something that is not our server is named as such at once", "[multi][
   CHECK_THAT(error.message(), Catch::Contains("not ours") && Catch::Contains("HTTP/1.1"));
 }
 
-TEST_CASE("A client with another secret is refused at once and changes nothing",
-          "[multi][rendezvous]") {
+TEST_CASE("A client with another secret is refused at once and changes nothing", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  const auto server =
-      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 1}).value();
-  Client stranger({.host = "127.0.0.1",
-                   .port = server->port(),
-                   .secret = crypto::Secret::random(),
-                   .name = "rank 0"});
+  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 1}).value();
+  Client stranger({.host = "127.0.0.1", .port = server->port(), .secret = crypto::Secret::random(), .name = "rank 0"});
   const TimePoint start = SteadyClock::now();
   for (const Status& error :
        {stranger.put("s", "k", as_bytes("v"), soon()), stranger.erase("s", "k", soon()),
-        stranger.join("world", 0, 1, {}, soon()).status(),
-        stranger.wait("s", "k", soon()).status()}) {
+        stranger.join("world", 0, 1, {}, soon()).status(), stranger.wait("s", "k", soon()).status()}) {
     CHECK(error.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(error.message(), Catch::Contains("401") && Catch::Contains("secret"));
   }

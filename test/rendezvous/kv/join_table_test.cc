@@ -16,19 +16,14 @@ JoinNonce nonce_of(int number) {
 
 JoinRequest request(int rank, int size, int nonce, const std::string& group = "world") {
   const std::string row = "row " + std::to_string(rank);
-  return {.group = group,
-          .rank = rank,
-          .size = size,
-          .nonce = nonce_of(nonce),
-          .row = Bytes(row.begin(), row.end())};
+  return {.group = group, .rank = rank, .size = size, .nonce = nonce_of(nonce), .row = Bytes(row.begin(), row.end())};
 }
 
 using Members = std::vector<MemberId>;
 
 }  // namespace
 
-TEST_CASE("JoinTable completes with the last rank and numbers the epochs across groups",
-          "[unit][join_table]") {
+TEST_CASE("JoinTable completes with the last rank and numbers the epochs across groups", "[unit][join_table]") {
   JoinTable table;
   CHECK(table.join(request(1, 2, 1), 11).waiting());
   CHECK(table.join(request(0, 1, 2, "other"), 21).epoch == 1);
@@ -69,8 +64,7 @@ TEST_CASE("JoinTable gives a retry its epoch again", "[unit][join_table]") {
   CHECK(table.join(request(0, 2, 2), 4).waiting());  // and so is another rank's nonce
 }
 
-TEST_CASE("JoinTable lets a second join of a rank take the first one's seat",
-          "[unit][join_table]") {
+TEST_CASE("JoinTable lets a second join of a rank take the first one's seat", "[unit][join_table]") {
   JoinTable table;
   CHECK(table.join(request(0, 2, 1), 1).waiting());
   SECTION("a restarted process") {
@@ -79,8 +73,7 @@ TEST_CASE("JoinTable lets a second join of a rank take the first one's seat",
     const JoinOutcome outcome = table.join(restarted, 2);
     CHECK(outcome.waiting());
     CHECK(outcome.replaced == MemberId{1});
-    CHECK_THAT(outcome.replaced_error.message(),
-               Catch::Contains("rank 0") && Catch::Contains("another process"));
+    CHECK_THAT(outcome.replaced_error.message(), Catch::Contains("rank 0") && Catch::Contains("another process"));
     const JoinOutcome done = table.join(request(1, 2, 3), 3);
     CHECK(done.rows[0] == Bytes{42});
     CHECK(done.others == Members{2});
@@ -92,31 +85,26 @@ TEST_CASE("JoinTable lets a second join of a rank take the first one's seat",
   }
 }
 
-TEST_CASE("JoinTable ends a round whose ranks disagree on the size, for all of them",
-          "[unit][join_table]") {
+TEST_CASE("JoinTable ends a round whose ranks disagree on the size, for all of them", "[unit][join_table]") {
   JoinTable table;
   CHECK(table.join(request(0, 3, 1), 1).waiting());
   CHECK(table.join(request(1, 3, 2), 2).waiting());
   const JoinOutcome outcome = table.join(request(2, 4, 3), 3);
   CHECK(outcome.error.code() == StatusCode::kPrecondition);
-  CHECK_THAT(outcome.error.message(), Catch::Contains("rank 2 says 4") &&
-                                          Catch::Contains("rank 0 says 3") &&
-                                          Catch::Contains("\"world\""));
+  CHECK_THAT(outcome.error.message(),
+             Catch::Contains("rank 2 says 4") && Catch::Contains("rank 0 says 3") && Catch::Contains("\"world\""));
   CHECK(outcome.failed == Members{1, 2});
   CHECK(table.waiting_count() == 0);
   // The next round starts from nothing.
   CHECK(table.join(request(0, 1, 4), 1).epoch == 1);
 }
 
-TEST_CASE("JoinTable refuses ranks, sizes and rows that cannot be, and changes nothing",
-          "[unit][join_table]") {
+TEST_CASE("JoinTable refuses ranks, sizes and rows that cannot be, and changes nothing", "[unit][join_table]") {
   JoinTable table({.groups = 1, .group_size = 8, .row_bytes = 10, .total_row_bytes = 15});
   const auto error = [&](JoinRequest bad) { return table.join(std::move(bad), 1).error; };
-  CHECK_THAT(error(request(-1, 2, 1)).message(),
-             Catch::Contains("rank -1") && Catch::Contains("0..1"));
+  CHECK_THAT(error(request(-1, 2, 1)).message(), Catch::Contains("rank -1") && Catch::Contains("0..1"));
   CHECK_THAT(error(request(2, 2, 1)).message(), Catch::Contains("rank 2"));
-  CHECK_THAT(error(request(0, 0, 1)).message(),
-             Catch::Contains("size 0") && Catch::Contains("1..8"));
+  CHECK_THAT(error(request(0, 0, 1)).message(), Catch::Contains("size 0") && Catch::Contains("1..8"));
   CHECK_THAT(error(request(0, 9, 1)).message(), Catch::Contains("size 9"));
   JoinRequest big = request(0, 2, 1);
   big.row = Bytes(11);
@@ -147,6 +135,5 @@ TEST_CASE("JoinTable forgets a member that leaves, and says who is missing", "[u
   CHECK(table.join(request(2, 4, 2), 5).epoch == 1);
 
   CHECK(table.join(request(0, 100, 9), 1).waiting());
-  CHECK_THAT(table.describe_missing(1),
-             Catch::EndsWith("never joined: 1, 2, 3, 4, 5, 6, 7, 8 and more"));
+  CHECK_THAT(table.describe_missing(1), Catch::EndsWith("never joined: 1, 2, 3, 4, 5, 6, 7, 8 and more"));
 }

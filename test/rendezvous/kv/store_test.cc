@@ -23,8 +23,8 @@ TEST_CASE("Store takes the same value again and refuses another one by name", "[
   CHECK(store.put("s", "k", as_bytes("v"), "somebody else").is_ok());
   const Status error = store.put("s", "k", as_bytes("other"), "me").status();
   CHECK(error.code() == StatusCode::kPrecondition);
-  CHECK_THAT(error.message(), Catch::Contains("s/k") && Catch::Contains("1 bytes there") &&
-                                  Catch::Contains("5 bytes sent"));
+  CHECK_THAT(error.message(),
+             Catch::Contains("s/k") && Catch::Contains("1 bytes there") && Catch::Contains("5 bytes sent"));
   CHECK(as_text(*store.find("s", "k")) == "v");
   CHECK(store.key_count() == 1);
 }
@@ -44,8 +44,7 @@ TEST_CASE("Store releases exactly the waiters of the key that appears", "[unit][
   CHECK(store.waiter_count() == 0);
 }
 
-TEST_CASE("Store lets only the owner erase, and a key can be put again afterwards",
-          "[unit][store]") {
+TEST_CASE("Store lets only the owner erase, and a key can be put again afterwards", "[unit][store]") {
   Store store;
   REQUIRE(store.put("s", "k", as_bytes("v"), "me").is_ok());
   CHECK(store.erase("s", "k", "you").code() == StatusCode::kPrecondition);
@@ -80,17 +79,15 @@ TEST_CASE("Store holds its limits and counts back what is erased", "[unit][store
   CHECK(store.watch("s", "y", 2).code() == StatusCode::kPrecondition);
 }
 
-TEST_CASE("drop_scopes takes a scope and what is below it, and nothing that only looks alike",
-          "[unit][store]") {
+TEST_CASE("drop_scopes takes a scope and what is below it, and nothing that only looks alike", "[unit][store]") {
   Store store;
-  for (const char* scope : {"epoch.1", "epoch.1.gloo", "epoch.1.x.y", "epoch.10", "epoch.10.gloo",
-                            "epoch.1-a", "epoch", "other"}) {
+  for (const char* scope :
+       {"epoch.1", "epoch.1.gloo", "epoch.1.x.y", "epoch.10", "epoch.10.gloo", "epoch.1-a", "epoch", "other"}) {
     REQUIRE(store.put(scope, "k", as_bytes("v"), "me").is_ok());
     REQUIRE(store.watch(scope, "w", store.key_count()).is_ok());
   }
   CHECK(store.drop_scopes("epoch.1") == Waiters{1, 2, 3});
-  for (const char* gone : {"epoch.1", "epoch.1.gloo", "epoch.1.x.y"})
-    CHECK(store.find(gone, "k") == nullptr);
+  for (const char* gone : {"epoch.1", "epoch.1.gloo", "epoch.1.x.y"}) CHECK(store.find(gone, "k") == nullptr);
   for (const char* kept : {"epoch.10", "epoch.10.gloo", "epoch.1-a", "epoch", "other"})
     CHECK(store.find(kept, "k") != nullptr);
   CHECK(store.key_count() == 5);

@@ -10,8 +10,7 @@ namespace {
 // Every proper prefix, and one byte more, must be refused.
 template <typename Decode>
 void check_exact(const Bytes& good, Decode decode) {
-  for (std::size_t size = 0; size < good.size(); ++size)
-    CHECK_FALSE(decode(ByteSpan(good).first(size)).is_ok());
+  for (std::size_t size = 0; size < good.size(); ++size) CHECK_FALSE(decode(ByteSpan(good).first(size)).is_ok());
   Bytes longer = good;
   longer.push_back(0);
   CHECK_FALSE(decode(longer).is_ok());
@@ -32,18 +31,13 @@ TEST_CASE("Session bodies read back and are exact", "[unit][bodies]") {
 
   Bytes other_version = bytes;
   other_version[0] = 2;
-  CHECK_THAT(decode_session(other_version).status().message(),
-             Catch::Contains("protocol version 2, expected 1"));
+  CHECK_THAT(decode_session(other_version).status().message(), Catch::Contains("protocol version 2, expected 1"));
   CHECK_FALSE(decode_session(encode_session({.name = "a\nb"})).is_ok());
 }
 
 TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
-  const JoinBody sent{.group = "world",
-                      .rank = 3,
-                      .size = 4,
-                      .nonce = random_nonce(),
-                      .wait = Millis(30000),
-                      .row = {1, 2}};
+  const JoinBody sent{
+      .group = "world", .rank = 3, .size = 4, .nonce = random_nonce(), .wait = Millis(30000), .row = {1, 2}};
   const Bytes bytes = encode_join(sent);
   const JoinBody got = decode_join(bytes).value();
   CHECK(got.group == sent.group);
@@ -79,10 +73,9 @@ TEST_CASE("mget bodies read back, are exact and hold their limits", "[unit][bodi
   const Bytes largest = encode_get_many({.scope = "s", .keys = most});
   CHECK(largest.size() <= kMaxBodyBytes);
   CHECK(decode_get_many(largest).is_ok());
-  CHECK_FALSE(decode_get_many(
-                  encode_get_many({.scope = "s",
-                                   .keys = std::vector<std::string>(kMaxKeysPerRequest + 1, "k")}))
-                  .is_ok());
+  CHECK_FALSE(
+      decode_get_many(encode_get_many({.scope = "s", .keys = std::vector<std::string>(kMaxKeysPerRequest + 1, "k")}))
+          .is_ok());
 
   const Bytes value{1, 2, 3};
   const Bytes values = encode_values({ByteSpan(value), std::nullopt, ByteSpan()});
@@ -104,6 +97,5 @@ TEST_CASE("Errors read back, and what is no error is one", "[unit][bodies]") {
   CHECK(decode_error(encode_error(Status::ok())).code() == StatusCode::kInternal);
   CHECK(decode_error({}).code() == StatusCode::kInternal);
   CHECK(decode_error(as_bytes("hello, world")).code() == StatusCode::kInternal);
-  CHECK(decode_error(encode_error(Status::internal(std::string(100000, 'x')))).message().size() ==
-        kMaxErrorTextBytes);
+  CHECK(decode_error(encode_error(Status::internal(std::string(100000, 'x')))).message().size() == kMaxErrorTextBytes);
 }

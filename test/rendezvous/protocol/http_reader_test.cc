@@ -17,17 +17,13 @@ int status_of(std::string_view text) {
   return reader.done() ? 0 : -1;  // -1: more is needed
 }
 
-int with_field(const std::string& field) {
-  return status_of("PUT /x HTTP/1.1\r\nHost: x\r\n" + field + "\r\n\r\n");
-}
+int with_field(const std::string& field) { return status_of("PUT /x HTTP/1.1\r\nHost: x\r\n" + field + "\r\n\r\n"); }
 
 }  // namespace
 
 TEST_CASE("A written request reads back, in whatever pieces it comes", "[unit][http]") {
-  const HttpRequest sent{.method = "PUT",
-                         .target = "/v1/kv/s/k",
-                         .authorization = "HVD1 x",
-                         .body = {0, 1, 2, '\r', '\n'}};
+  const HttpRequest sent{
+      .method = "PUT", .target = "/v1/kv/s/k", .authorization = "HVD1 x", .body = {0, 1, 2, '\r', '\n'}};
   const Bytes bytes = write_request(sent, "::1", 80);
   for (std::size_t piece = 1; piece <= bytes.size(); ++piece) {
     RequestReader reader;

@@ -22,8 +22,8 @@ TEST_CASE("Scopes of an epoch are told from all others", "[unit][names]") {
 }
 
 TEST_CASE("A second spelling of an epoch is no epoch that ever exists", "[unit][names]") {
-  for (const char* scope : {"epoch.07", "epoch.", "epoch.+7", "epoch.7x", "epoch.x", "epoch..7",
-                            "epoch.-1", "epoch.18446744073709551616", "epoch.0"}) {
+  for (const char* scope : {"epoch.07", "epoch.", "epoch.+7", "epoch.7x", "epoch.x", "epoch..7", "epoch.-1",
+                            "epoch.18446744073709551616", "epoch.0"}) {
     CHECK(epoch_of_scope(scope) == 0u);
   }
 }
@@ -33,14 +33,12 @@ TEST_CASE("Names are checked for length and characters", "[unit][names]") {
   CHECK(check_key("a/b:c.d").is_ok());
   CHECK(check_label("group", "rank 3 (host)").is_ok());
   CHECK(check_scope(std::string(kMaxScopeBytes, 'a')).is_ok());
-  CHECK_THAT(check_scope(std::string(kMaxScopeBytes + 1, 'a')).message(),
-             Catch::Contains("129 characters"));
+  CHECK_THAT(check_scope(std::string(kMaxScopeBytes + 1, 'a')).message(), Catch::Contains("129 characters"));
   CHECK_FALSE(check_scope("").is_ok());
   CHECK_FALSE(check_scope("a/b").is_ok());
   CHECK_FALSE(check_key("").is_ok());
   CHECK_FALSE(check_key(std::string(kMaxKeyBytes + 1, 'a')).is_ok());
-  for (const std::string bad : {"a b", "a?b", "a%b", "a\r\nb", "a\"b", "\xc3\xa9"})
-    CHECK_FALSE(check_key(bad).is_ok());
+  for (const std::string bad : {"a b", "a?b", "a%b", "a\r\nb", "a\"b", "\xc3\xa9"}) CHECK_FALSE(check_key(bad).is_ok());
   CHECK_FALSE(check_label("group", "").is_ok());
   CHECK_FALSE(check_label("group", "a\nb").is_ok());
   CHECK_FALSE(check_label("group", "a\"b").is_ok());

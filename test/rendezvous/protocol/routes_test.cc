@@ -8,8 +8,8 @@ using namespace hvd;
 using namespace hvd::rendezvous;
 
 TEST_CASE("Every route reads back what is written", "[unit][routes]") {
-  for (const Action action : {Action::kSession, Action::kJoin, Action::kGetMany, Action::kGet,
-                              Action::kPut, Action::kErase}) {
+  for (const Action action :
+       {Action::kSession, Action::kJoin, Action::kGetMany, Action::kGet, Action::kPut, Action::kErase}) {
     Route route{.action = action, .scope = "", .key = ""};
     if (action == Action::kGet || action == Action::kPut || action == Action::kErase) {
       route.scope = "epoch.3.x";

@@ -14,9 +14,7 @@ const crypto::Secret& key() {
   return fixed;
 }
 
-HttpRequest sample() {
-  return {.method = "PUT", .target = "/v1/kv/s/k", .authorization = "", .body = {1, 2, 3}};
-}
+HttpRequest sample() { return {.method = "PUT", .target = "/v1/kv/s/k", .authorization = "", .body = {1, 2, 3}}; }
 
 }  // namespace
 

@@ -10,8 +10,7 @@ using namespace hvd::rendezvous;
 
 namespace {
 
-Route key_route(Action action, const std::string& scope, const std::string& key,
-                Millis wait = Millis(0)) {
+Route key_route(Action action, const std::string& scope, const std::string& key, Millis wait = Millis(0)) {
   return {.action = action, .scope = scope, .key = key, .wait = wait};
 }
 
@@ -29,8 +28,7 @@ Bytes join_body(int rank, int size, Millis wait = Millis(1000)) {
 
 // One rank of size 1 joins: the quick way to the next epoch.
 std::uint64_t next_epoch(Handler& handler) {
-  return decode_epoch(handler.handle(1000, "me", kJoinRoute, join_body(0, 1)).reply.value().body)
-      .value();
+  return decode_epoch(handler.handle(1000, "me", kJoinRoute, join_body(0, 1)).reply.value().body).value();
 }
 
 }  // namespace
@@ -46,8 +44,7 @@ TEST_CASE("Handler answers a waiting get when the key is put", "[unit][handler]"
   CHECK(put.released[0].first == 1);
   CHECK(put.released[0].second.status == 200);
   CHECK(as_text(put.released[0].second.body) == "v");
-  CHECK(handler.handle(3, "c", key_route(Action::kGet, "s", "k"), {}).reply->body ==
-        put.released[0].second.body);
+  CHECK(handler.handle(3, "c", key_route(Action::kGet, "s", "k"), {}).reply->body == put.released[0].second.body);
 }
 
 TEST_CASE("Handler answers 404 to a get that waits in vain or not at all", "[unit][handler]") {
@@ -66,15 +63,14 @@ TEST_CASE("Handler files the rows of a complete group and answers everybody", "[
   REQUIRE(last.released.size() == 1);
   CHECK(last.released[0].first == 1);
   CHECK(last.released[0].second.body == last.reply->body);
-  const auto rows = handler.handle(
-      1, "a", kGetManyRoute, encode_get_many({.scope = scope_of_epoch(1), .keys = {"0", "1"}}));
+  const auto rows =
+      handler.handle(1, "a", kGetManyRoute, encode_get_many({.scope = scope_of_epoch(1), .keys = {"0", "1"}}));
   const auto values = decode_values(rows.reply.value().body).value();
   CHECK(values[0] == Bytes{0});
   CHECK(values[1] == Bytes{1});
 }
 
-TEST_CASE("Handler says who is missing when a join waits in vain, and forgets the rank",
-          "[unit][handler]") {
+TEST_CASE("Handler says who is missing when a join waits in vain, and forgets the rank", "[unit][handler]") {
   Handler handler;
   CHECK_FALSE(handler.handle(1, "a", kJoinRoute, join_body(1, 2)).reply);
   const Reply reply = handler.expire(1);
@@ -98,15 +94,12 @@ TEST_CASE("Handler tells all ranks that disagree on the size", "[unit][handler]"
   CHECK(decode_error(second.reply->body).code() == StatusCode::kPrecondition);
 }
 
-TEST_CASE("Handler closes an epoch's scopes when the group's next epoch begins",
-          "[unit][handler]") {
+TEST_CASE("Handler closes an epoch's scopes when the group's next epoch begins", "[unit][handler]") {
   Handler handler;
   REQUIRE(next_epoch(handler) == 1);
   const std::string mine = scope_of_epoch(1, "mine");
-  CHECK(handler.handle(1, "a", key_route(Action::kPut, mine, "k"), as_bytes("v")).reply->status ==
-        200);
-  CHECK_FALSE(
-      handler.handle(2, "b", key_route(Action::kGet, mine, "later", Millis(500)), {}).reply);
+  CHECK(handler.handle(1, "a", key_route(Action::kPut, mine, "k"), as_bytes("v")).reply->status == 200);
+  CHECK_FALSE(handler.handle(2, "b", key_route(Action::kGet, mine, "later", Millis(500)), {}).reply);
   const auto next = handler.handle(3, "c", kJoinRoute, join_body(0, 1));
   REQUIRE(next.released.size() == 1);
   CHECK(next.released[0].first == 2);
@@ -114,8 +107,8 @@ TEST_CASE("Handler closes an epoch's scopes when the group's next epoch begins",
   const auto status = [&](Action action, const std::string& scope, Millis wait = Millis(0)) {
     return handler.handle(1, "a", key_route(action, scope, "k", wait), {}).reply.value().status;
   };
-  for (const std::string& over : {mine, scope_of_epoch(1), scope_of_epoch(3),
-                                  scope_of_epoch(3, "x"), std::string("epoch.02")}) {
+  for (const std::string& over :
+       {mine, scope_of_epoch(1), scope_of_epoch(3), scope_of_epoch(3, "x"), std::string("epoch.02")}) {
     CHECK(status(Action::kGet, over, Millis(500)) == 409);
     CHECK(status(Action::kPut, over) == 409);
     CHECK(status(Action::kErase, over) == 409);
@@ -126,13 +119,9 @@ TEST_CASE("Handler closes an epoch's scopes when the group's next epoch begins",
 TEST_CASE("Handler keeps rows from being written or deleted by clients", "[unit][handler]") {
   Handler handler;
   REQUIRE(next_epoch(handler) == 1);
-  CHECK(handler.handle(1, "a", key_route(Action::kPut, scope_of_epoch(1), "9"), as_bytes("v"))
-            .reply->status == 409);
-  CHECK(
-      handler.handle(1, "a", key_route(Action::kErase, scope_of_epoch(1), "0"), {}).reply->status ==
-      409);
-  CHECK(handler.handle(1, "a", key_route(Action::kGet, scope_of_epoch(1), "0"), {}).reply->status ==
-        200);
+  CHECK(handler.handle(1, "a", key_route(Action::kPut, scope_of_epoch(1), "9"), as_bytes("v")).reply->status == 409);
+  CHECK(handler.handle(1, "a", key_route(Action::kErase, scope_of_epoch(1), "0"), {}).reply->status == 409);
+  CHECK(handler.handle(1, "a", key_route(Action::kGet, scope_of_epoch(1), "0"), {}).reply->status == 200);
 }
 
 TEST_CASE("Handler does not grow over many epochs", "[unit][handler]") {
@@ -140,9 +129,8 @@ TEST_CASE("Handler does not grow over many epochs", "[unit][handler]") {
   for (std::uint64_t epoch = 1; epoch <= 2000; ++epoch) {
     REQUIRE(next_epoch(handler) == epoch);
     REQUIRE(
-        handler
-            .handle(1, "a", key_route(Action::kPut, scope_of_epoch(epoch, "x"), "k"), Bytes(1000))
-            .reply->status == 200);
+        handler.handle(1, "a", key_route(Action::kPut, scope_of_epoch(epoch, "x"), "k"), Bytes(1000)).reply->status ==
+        200);
   }
   CHECK(handler.store().key_count() == 2);
 }
@@ -152,12 +140,9 @@ TEST_CASE("Handler answers as many values as fit and at least one", "[unit][hand
   std::vector<std::string> keys;
   for (int i = 0; i < 6; ++i) {
     keys.push_back(std::to_string(i));
-    REQUIRE(handler.handle(1, "a", key_route(Action::kPut, "s", keys.back()), Bytes(256 * 1024))
-                .reply->status == 200);
+    REQUIRE(handler.handle(1, "a", key_route(Action::kPut, "s", keys.back()), Bytes(256 * 1024)).reply->status == 200);
   }
-  const auto reply =
-      handler.handle(1, "a", kGetManyRoute, encode_get_many({.scope = "s", .keys = keys}))
-          .reply.value();
+  const auto reply = handler.handle(1, "a", kGetManyRoute, encode_get_many({.scope = "s", .keys = keys})).reply.value();
   CHECK(reply.body.size() <= kMaxBodyBytes);
   CHECK(decode_values(reply.body).value().size() == 3);
 }

@@ -23,10 +23,7 @@ struct HostileSetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
       Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
-  Client client() {
-    return Client(
-        {.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
-  }
+  Client client() { return Client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"}); }
 };
 
 }  // namespace
@@ -42,8 +39,7 @@ TEST_CASE("200 silent connections do not keep a client from being served", "[mul
   CHECK(before.put("s", "during", as_bytes("v"), soon()).is_ok());
   Client after = setup.client();
   CHECK(after.join("world", 0, 1, {}, soon()).is_ok());
-  CHECK(SteadyClock::now() - start <
-        admission::kIntroductionDeadline);  // nobody waited for a silent one to time out
+  CHECK(SteadyClock::now() - start < admission::kIntroductionDeadline);  // nobody waited for a silent one to time out
 
   const ServerStats stats = setup.server->stats();
   CHECK(stats.evicted >= 200 - admission::Limits::for_ranks(2).per_source);
@@ -62,11 +58,9 @@ TEST_CASE("Garbage on the port harms nobody", "[multi][rendezvous]") {
     raw.send(garbage);
   }
   // What scanners send: a TLS hello, SSH, a proxy request.
-  CHECK(RawClient(setup.server->port())
-            .status_of(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8)) == 400);
+  CHECK(RawClient(setup.server->port()).status_of(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8)) == 400);
   CHECK(RawClient(setup.server->port()).status_of("SSH-2.0-scan\r\n\r\n") == 400);
-  CHECK(RawClient(setup.server->port())
-            .status_of("GET http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n") == 404);
+  CHECK(RawClient(setup.server->port()).status_of("GET http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n") == 404);
   CHECK(as_text(client.wait("s", "k", soon()).value()) == "v");
   CHECK(setup.server->stats().requests == 2);
 }
@@ -83,8 +77,7 @@ TEST_CASE("Authenticated connections over the limit are turned away and do not h
   RawClient one_more(setup.server->port());
   CHECK(one_more.closed_within(Millis(1000)));
   CHECK(setup.server->stats().turned_away == 1);
-  CHECK(sessions.front()->exchange(key_route(Action::kPut, "s", "k"), as_bytes("v"))->status ==
-        200);
+  CHECK(sessions.front()->exchange(key_route(Action::kPut, "s", "k"), as_bytes("v"))->status == 200);
   sessions.pop_back();
   // The server needs a moment to see it go; the client's retries find the free place.
   CHECK(as_text(setup.client().wait("s", "k", soon()).value()) == "v");

@@ -23,8 +23,7 @@ struct LimitsSetup {
 
 }  // namespace
 
-TEST_CASE("Requests that are not ours get the right status without a secret",
-          "[multi][rendezvous]") {
+TEST_CASE("Requests that are not ours get the right status without a secret", "[multi][rendezvous]") {
   LimitsSetup setup;
   const auto get = [&](const std::string& line) {
     return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
@@ -50,23 +49,17 @@ TEST_CASE("Requests that are not ours get the right status without a secret",
   CHECK(setup.server->stats().requests == 0);
 }
 
-TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends",
-          "[multi][rendezvous]") {
+TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends", "[multi][rendezvous]") {
   LimitsSetup setup;
   CHECK(setup.status_of("GET /" + std::string(600, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
   CHECK(setup.status_of("GET /" + std::string(512, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
-  CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") ==
-        431);
+  CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") == 431);
   std::string many = "GET / HTTP/1.1\r\nHost: x\r\n";
   for (std::size_t i = 0; i < kMaxHeaderFields; ++i) many += "A: b\r\n";
   CHECK(setup.status_of(many + "\r\n") == 431);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") ==
-        413);
-  CHECK(setup.status_of(
-            "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") ==
-        413);
-  CHECK(setup.status_of(
-            "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") == 413);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") == 413);
+  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
   CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: "
                         "100-continue\r\n\r\n") == 417);
 
@@ -74,8 +67,7 @@ TEST_CASE("Oversized heads, targets and bodies get the right status and the conn
   // More than the sockets buffer: the answer must arrive although the body is never read into
   // memory.
   const std::string body(2 * 1024 * 1024, 'x');
-  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: " +
-              std::to_string(body.size()) + "\r\n\r\n");
+  client.send("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n");
   const auto response = client.receive();
   REQUIRE(response);
   CHECK(response->status == 413);
@@ -87,8 +79,7 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
   LimitsSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
-  const auto response =
-      session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes + 1));
+  const auto response = session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes + 1));
   REQUIRE(response);
   CHECK(response->status == 400);
   CHECK_FALSE(response->signature.empty());
@@ -99,8 +90,7 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
 TEST_CASE("Who has not shown the key is judged by the head, before any body", "[multi][rendezvous]") {
   LimitsSetup setup;
   const auto head = [&](const std::string& line, std::size_t length) {
-    return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(length) +
-                           "\r\n\r\n");
+    return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n");
   };
   CHECK(head("PUT /v1/kv/s/k", kMaxBodyBytes) == 401);
   CHECK(head("POST /v1/join", 1) == 401);
@@ -119,8 +109,7 @@ TEST_CASE("A client that trickles its first head is closed at the deadline", "[m
   // Far more patience than the deadline: bytes must not extend it.
   const std::string head = "GET /v1/kv/s/k HTTP/1.1\r\nHost: x\r\n";
   std::size_t sent = 0;
-  while (sent < head.size() && !client.closed_within(Millis(50)))
-    client.send(head.substr(sent++, 1));
+  while (sent < head.size() && !client.closed_within(Millis(50))) client.send(head.substr(sent++, 1));
   const auto took = SteadyClock::now() - start;
   CHECK(sent < head.size());
   CHECK(took >= admission::kIntroductionDeadline - Millis(50));
@@ -128,8 +117,7 @@ TEST_CASE("A client that trickles its first head is closed at the deadline", "[m
   CHECK(setup.server->stats().late == 1);
 }
 
-TEST_CASE("A client that trickles its body is closed at the deadline",
-          "[multi][rendezvous][slow]") {
+TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][rendezvous][slow]") {
   LimitsSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());
@@ -144,8 +132,7 @@ TEST_CASE("A client that trickles its body is closed at the deadline",
   CHECK(took < kRequestDeadline + Millis(1000));
 }
 
-TEST_CASE("A session that is opened and not used is closed at the deadline",
-          "[multi][rendezvous][slow]") {
+TEST_CASE("A session that is opened and not used is closed at the deadline", "[multi][rendezvous][slow]") {
   // Somebody who replays a recorded opening gets an answer, but must not be able to keep the
   // connection.
   LimitsSetup setup;
@@ -155,8 +142,7 @@ TEST_CASE("A session that is opened and not used is closed at the deadline",
   CHECK(setup.server->stats().sessions == 0);
 }
 
-TEST_CASE("A second request before the answer to the first ends the connection",
-          "[multi][rendezvous]") {
+TEST_CASE("A second request before the answer to the first ends the connection", "[multi][rendezvous]") {
   LimitsSetup setup;
   RawSession session(setup.server->port(), setup.secret);
   REQUIRE(session.open());

@@ -70,13 +70,9 @@ TEST_CASE("A counter that does not rise is refused", "[multi][rendezvous]") {
   CHECK(session.raw().receive()->status == 401);
 }
 
-TEST_CASE("Without the secret, keys that are there look like keys that are not",
-          "[multi][rendezvous]") {
+TEST_CASE("Without the secret, keys that are there look like keys that are not", "[multi][rendezvous]") {
   ReplaySetup setup;
-  Client client({.host = "127.0.0.1",
-                 .port = setup.server->port(),
-                 .secret = setup.secret,
-                 .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 0"});
   REQUIRE(client.put("s", "known", as_bytes("v"), Deadline::after(Millis(5000))).is_ok());
   const std::string authorization = "HVD1 " + std::string(32, '0') + ",1," + std::string(64, '0');
   std::vector<HttpResponse> responses;

@@ -22,17 +22,15 @@ struct Setup {
   Nonce session{};
 
   Signed opening(const crypto::Secret& with) const {
-    Signed made{
-        .route = {.action = Action::kSession, .scope = "", .key = ""},
-        .request = {.method = "POST", .target = "/v1/session", .authorization = "", .body = {}}};
+    Signed made{.route = {.action = Action::kSession, .scope = "", .key = ""},
+                .request = {.method = "POST", .target = "/v1/session", .authorization = "", .body = {}}};
     made.request.body = encode_session({.name = "rank 0", .instance = Nonce{1}, .nonce = Nonce{2}});
     sign_request(with, {}, 0, made.request);
     return made;
   }
   Signed get(std::uint64_t counter) const {
-    Signed made{
-        .route = {.action = Action::kGet, .scope = "s", .key = "k"},
-        .request = {.method = "GET", .target = "/v1/kv/s/k", .authorization = "", .body = {}}};
+    Signed made{.route = {.action = Action::kGet, .scope = "s", .key = "k"},
+                .request = {.method = "GET", .target = "/v1/kv/s/k", .authorization = "", .body = {}}};
     sign_request(session_key_, session, counter, made.request);
     return made;
   }
@@ -48,8 +46,7 @@ struct Setup {
 
 }  // namespace
 
-TEST_CASE("SessionGuard opens one session and then takes rising counters",
-          "[unit][session_guard]") {
+TEST_CASE("SessionGuard opens one session and then takes rising counters", "[unit][session_guard]") {
   Setup setup;
   CHECK_FALSE(setup.guard.authenticated());
   setup.open();
@@ -65,8 +62,7 @@ TEST_CASE("SessionGuard opens one session and then takes rising counters",
   CHECK(setup.check(setup.opening(setup.session_key_)) == Verdict::kRefused);
 }
 
-TEST_CASE("SessionGuard refuses before a session, without a signature and with another key",
-          "[unit][session_guard]") {
+TEST_CASE("SessionGuard refuses before a session, without a signature and with another key", "[unit][session_guard]") {
   Setup setup;
   CHECK(setup.check(setup.get(1)) == Verdict::kRefused);
   CHECK(setup.check(setup.opening(crypto::Secret::random())) == Verdict::kRefused);

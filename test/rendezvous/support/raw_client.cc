@@ -48,8 +48,7 @@ int RawClient::status_of(std::string_view request) {
 
 bool RawClient::closed_within(Millis limit) {
   std::array<std::uint8_t, 1> buffer;
-  return receive_some(fd_.get(), buffer, Deadline::after(limit), -1).status().code() ==
-         StatusCode::kPeerLost;
+  return receive_some(fd_.get(), buffer, Deadline::after(limit), -1).status().code() == StatusCode::kPeerLost;
 }
 
 RawSession::RawSession(std::uint16_t port, const crypto::Secret& secret)
@@ -57,8 +56,7 @@ RawSession::RawSession(std::uint16_t port, const crypto::Secret& secret)
 
 bool RawSession::open() {
   HttpRequest request{.method = "POST", .target = "/v1/session", .authorization = "", .body = {}};
-  request.body =
-      encode_session({.name = "raw", .instance = random_nonce(), .nonce = random_nonce()});
+  request.body = encode_session({.name = "raw", .instance = random_nonce(), .nonce = random_nonce()});
   const crypto::Digest mac = sign_request(store_key_, {}, 0, request);
   opening_ = write_request(request, "127.0.0.1", 1);
   if (!raw_.send(opening_)) return false;

@@ -22,8 +22,7 @@ TamperingProxy::TamperingProxy(std::uint16_t server_port, Change change)
   socklen_t size = sizeof(address);
   HVD_CHECK(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), size) == 0, "bind");
   HVD_CHECK(listen(listener_.get(), 16) == 0, "listen");
-  HVD_CHECK(getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0,
-            "getsockname");
+  HVD_CHECK(getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0, "getsockname");
   port_ = ntohs(address.sin_port);
   thread_ = std::thread([this] { run(); });
 }
@@ -49,23 +48,19 @@ void TamperingProxy::serve(Fd client) {
   int to_server = 0;
   int to_client = 0;
   while (true) {
-    std::array<pollfd, 3> fds{{{stop_.read_end.get(), POLLIN, 0},
-                               {client.get(), POLLIN, 0},
-                               {upstream.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> fds{
+        {{stop_.read_end.get(), POLLIN, 0}, {client.get(), POLLIN, 0}, {upstream.get(), POLLIN, 0}}};
     poll(fds.data(), fds.size(), -1);
     if (fds[0].revents != 0) return;
     const bool from_client = fds[1].revents != 0;
     Bytes piece(1 << 20);
-    const ssize_t size =
-        recv((from_client ? client : upstream).get(), piece.data(), piece.size(), 0);
+    const ssize_t size = recv((from_client ? client : upstream).get(), piece.data(), piece.size(), 0);
     if (size <= 0) return;
     piece.resize(static_cast<std::size_t>(size));
     const auto direction = from_client ? Direction::kToServer : Direction::kToClient;
     change_(direction, from_client ? to_server++ : to_client++, piece);
     if (piece.empty()) return;
-    if (!send_all((from_client ? upstream : client).get(), piece, Deadline::after(Millis(5000)), -1)
-             .is_ok())
-      return;
+    if (!send_all((from_client ? upstream : client).get(), piece, Deadline::after(Millis(5000)), -1).is_ok()) return;
   }
 }
 

@@ -76,7 +76,8 @@ TEST_CASE("Admission turns away only where no stranger is left to go", "[unit][a
   CHECK(admission.arrive(5, "c").admitted);
 }
 
-TEST_CASE("A batch of arrivals is smaller than the share of a source, whatever the size of the job", "[unit][admission]") {
+TEST_CASE("A batch of arrivals is smaller than the share of a source, whatever the size of the job",
+          "[unit][admission]") {
   for (const int ranks : {1, 2, 64, 1000}) {
     const Limits limits = Limits::for_ranks(ranks);
     CHECK(limits.per_source > static_cast<std::size_t>(kAcceptsPerTurn));

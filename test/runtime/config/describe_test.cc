@@ -22,9 +22,8 @@ TEST_CASE("docs/env.md is the text generated from the option table", "[unit][con
 }
 
 TEST_CASE("The configuration listing has a line per variable with its present value", "[unit][config]") {
-  const std::string text = config_text(MapEnv({{"HOROVOD_CACHE_CAPACITY", "7"},
-                                               {"HOROVOD_SECRET_FILE", "/run/hidden"},
-                                               {"HOROVOD_GLOO_IFACE", ""}}));
+  const std::string text = config_text(
+      MapEnv({{"HOROVOD_CACHE_CAPACITY", "7"}, {"HOROVOD_SECRET_FILE", "/run/hidden"}, {"HOROVOD_GLOO_IFACE", ""}}));
   REQUIRE(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) == option_table().size());
   for (const OptionRow& row : option_table()) REQUIRE(text.find(row.name) != std::string::npos);
   REQUIRE(text.find("7  (default 1024)\n") != std::string::npos);

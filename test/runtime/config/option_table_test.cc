@@ -11,6 +11,7 @@ namespace hvd::config {
 namespace {
 
 // Every variable that Horovod's runtime reads, and those of docs/design/job-bootstrap.md.
+// clang-format off
 constexpr std::string_view kContractNames[] = {
     "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK",
     "HOROVOD_CROSS_SIZE", "HOROVOD_HOSTNAME", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT",
@@ -26,13 +27,15 @@ constexpr std::string_view kContractNames[] = {
     "HOROVOD_THREAD_AFFINITY", "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "HOROVOD_MPI_THREADS_DISABLE", "HOROVOD_CCL_CACHE",
     "HOROVOD_DISABLE_NVTX_RANGES", "HOROVOD_LOG_LEVEL", "HOROVOD_LOG_HIDE_TIME", "HOROVOD_AGENT",
     "HOROVOD_SECRET_FILE", "HOROVOD_DETERMINISTIC"};
+// clang-format on
 
 }  // namespace
 
 TEST_CASE("The option table has every variable of Horovod", "[unit][config][compat]") {
   for (const std::string_view name : kContractNames) {
     INFO(name);
-    REQUIRE(std::any_of(option_table().begin(), option_table().end(), [&](const OptionRow& r) { return r.name == name; }));
+    REQUIRE(
+        std::any_of(option_table().begin(), option_table().end(), [&](const OptionRow& r) { return r.name == name; }));
   }
 }
 

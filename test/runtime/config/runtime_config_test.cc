@@ -89,7 +89,8 @@ TEST_CASE("One of several processes of another starter is an error that says wha
   REQUIRE(text.find("HOROVOD_IGNORE_STARTER=1") != std::string::npos);
   REQUIRE(error_of({{"PMI_SIZE", "4"}}).starts_with("PMI_SIZE=4 says that mpiexec (PMI)"));
   REQUIRE(error_of({{"SLURM_STEP_NUM_TASKS", "4"}}).starts_with("SLURM_STEP_NUM_TASKS=4 says that srun"));
-  REQUIRE(error_of({{"TORCHELASTIC_RUN_ID", "none"}, {"WORLD_SIZE", "2"}}).starts_with("WORLD_SIZE=2 says that torchrun"));
+  REQUIRE(
+      error_of({{"TORCHELASTIC_RUN_ID", "none"}, {"WORLD_SIZE", "2"}}).starts_with("WORLD_SIZE=2 says that torchrun"));
 
   const auto fine = [](MapEnv::Map variables) { REQUIRE(load(variables).is_ok()); };
   fine({{"OMPI_COMM_WORLD_SIZE", "1"}});
@@ -212,10 +213,11 @@ TEST_CASE("Unknown HOROVOD names are warnings with the nearest known name", "[un
                                    "unknown variable HOROVOD_UNHEARD_OF_THINGS_HERE"});
 }
 
-TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing", "[unit][config]") {
-  const MapEnv::Map asked = {{"HOROVOD_TIMELINE", "DYNAMIC"},    {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},
-                             {"HOROVOD_AUTOTUNE", "yes"},         {"HOROVOD_AUTOTUNE_LOG", ""},
-                             {"HOROVOD_ELASTIC", "0"},            {"HOROVOD_BATCH_D2D_MEMCOPIES", "true"},
+TEST_CASE("A variable of something that is not built is a warning on rank 0, one for each such thing",
+          "[unit][config]") {
+  const MapEnv::Map asked = {{"HOROVOD_TIMELINE", "DYNAMIC"},  {"HOROVOD_TIMELINE_MARK_CYCLES", "1"},
+                             {"HOROVOD_AUTOTUNE", "yes"},      {"HOROVOD_AUTOTUNE_LOG", ""},
+                             {"HOROVOD_ELASTIC", "0"},         {"HOROVOD_BATCH_D2D_MEMCOPIES", "true"},
                              {"HOROVOD_NUM_NCCL_STREAMS", "1"}};
   CHECK(load(asked).value().warnings ==
         std::vector<std::string>{

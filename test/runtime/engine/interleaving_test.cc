@@ -51,9 +51,11 @@ void come_and_go(Session& session, const std::vector<std::vector<int>>& sets, st
         auto second = session.enqueue(allgather("g", mine, all, id));
         problems.expect_ok(wait(first), "allreduce in a set");
         problems.expect_ok(wait(second), "allgather in a set");
-        problems.expect(sum.back() == static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0)), "sum in a set");
+        problems.expect(sum.back() == static_cast<float>(std::accumulate(ranks.begin(), ranks.end(), 0)),
+                        "sum in a set");
         problems.expect(std::equal(all.begin(), all.end(), ranks.begin(), ranks.end(),
-                                   [](float a, int b) { return a == static_cast<float>(b); }), "content in a set");
+                                   [](float a, int b) { return a == static_cast<float>(b); }),
+                        "content in a set");
       }
     }
     dawdle(random);

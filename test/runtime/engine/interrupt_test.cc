@@ -51,9 +51,8 @@ TEST_CASE("An interrupt ends init() while other ranks do not connect or do not a
   TimePoint pressed;
   Result<std::unique_ptr<Session>> session = Status::internal("not started");
   {
-    const auto other = start_thread("half", [&](const std::stop_token&) {
-      half_a_rank(job.config(1 - rank), connects, there, end);
-    });
+    const auto other =
+        start_thread("half", [&](const std::stop_token&) { half_a_rank(job.config(1 - rank), connects, there, end); });
     const auto finger = start_thread("finger", [&](const std::stop_token&) {
       there.wait_for(kLimit);
       Event never;

@@ -56,7 +56,8 @@ TEST_CASE("Ranks with more data go on with those that joined, who count as zeros
         }
       }
       problems.expect(join(session, problems) == size - 1, "the rank that joined last");
-      problems.expect(session.joins() == static_cast<std::uint64_t>(epoch) + 1, "joins: " + std::to_string(session.joins()));
+      problems.expect(session.joins() == static_cast<std::uint64_t>(epoch) + 1,
+                      "joins: " + std::to_string(session.joins()));
     }
   });
   for (const std::string& error : job.errors()) CHECK(error == "");
@@ -87,7 +88,8 @@ TEST_CASE("A rank's own tensor counts when it was submitted before its join", "[
   CHECK(problems.text() == "");
 }
 
-TEST_CASE("Operations that joined ranks cannot take part in fail in words, and the session goes on", "[multi][engine]") {
+TEST_CASE("Operations that joined ranks cannot take part in fail in words, and the session goes on",
+          "[multi][engine]") {
   JobFixture job(3);
   Problems problems;
   job.run([&](Session& session) {
@@ -103,7 +105,8 @@ TEST_CASE("Operations that joined ranks cannot take part in fail in words, and t
         Operation broadcast = allreduce("broadcast", mine);
         broadcast.op = OpType::kBroadcast;
         broadcast.root_rank = 0;
-        problems.expect_code(wait(session.enqueue(broadcast)), StatusCode::kPrecondition, "rank 1 has joined", "broadcast");
+        problems.expect_code(wait(session.enqueue(broadcast)), StatusCode::kPrecondition, "rank 1 has joined",
+                             "broadcast");
         problems.expect_ok(wait(session.enqueue(allreduce("sum", mine))), "sum");
         problems.expect(mine[0] == 2.0F, "the sum of two ranks");
         barrier(session, problems);
@@ -121,7 +124,8 @@ TEST_CASE("A join of the world leaves other sets alone", "[multi][engine]") {
   job.run(
       [&](Session& session) {
         const int rank = session.topology().rank;
-        auto joined = rank == 0 ? session.enqueue(without_tensor(OpType::kJoin)) : Result<HandlePtr>(Status::internal(""));
+        auto joined =
+            rank == 0 ? session.enqueue(without_tensor(OpType::kJoin)) : Result<HandlePtr>(Status::internal(""));
         for (int round = 0; round < 3; ++round) {
           std::vector<float> mine(1, static_cast<float>(rank));
           std::vector<float> all;

@@ -162,7 +162,11 @@ TEST_CASE("Codes, memory, splits and groups that mean nothing are refused at the
           o.input = {nullptr, {0, 3}, DataType::kFloat32, kCpuDevice};
           o.output = nullptr;
         }) == "ok");
-  CHECK(refusal([](Operation& o) { o.input.dtype = DataType::kBool; o.reduce_op = ReduceOp::kMax; o.prescale = 2; }) ==
+  CHECK(refusal([](Operation& o) {
+          o.input.dtype = DataType::kBool;
+          o.reduce_op = ReduceOp::kMax;
+          o.prescale = 2;
+        }) ==
         "invalid argument: allreduce \"x\": bool tensors cannot be multiplied; expected prescale_factor 1, got 2");
   constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
   CHECK_THAT(refusal([](Operation& o) { o.input.shape = {kHuge, kHuge, 2}; }), Catch::Contains("impossible shape"));
@@ -185,7 +189,8 @@ TEST_CASE("Splits whose sum does not fit are refused at the call", "[multi][engi
     Tensor tensor;
     Operation operation = operation_of({OpType::kAlltoall, DataType::kFloat32, ReduceOp::kSum, 1, 1}, tensor);
     operation.splits.assign(2, std::numeric_limits<std::int64_t>::max());
-    problems.expect_code(session.enqueue(std::move(operation)).status(), StatusCode::kInvalidArgument, "add up to", "splits");
+    problems.expect_code(session.enqueue(std::move(operation)).status(), StatusCode::kInvalidArgument, "add up to",
+                         "splits");
     problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
   });
   CHECK(problems.text() == "");

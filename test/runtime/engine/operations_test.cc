@@ -88,7 +88,8 @@ std::unique_ptr<Task> make_adasum(const std::string& name, const Place& place, s
   return task;
 }
 
-std::unique_ptr<Task> make_reducescatter(const std::string& name, const Place& place, std::int64_t rows, double prescale) {
+std::unique_ptr<Task> make_reducescatter(const std::string& name, const Place& place, std::int64_t rows,
+                                         double prescale) {
   const Shape shape{rows, 2};
   auto task = start(OpType::kReducescatter, name, place, shape);
   task->operation.prescale = prescale;
@@ -245,7 +246,8 @@ TEST_CASE("Wrong splits, reductions and types are refused at the call", "[multi]
   const auto splits = [&](std::vector<std::int64_t> given) {
     return refusal([&](Operation& operation) { operation.splits = given; }, OpType::kAlltoall);
   };
-  CHECK(splits({5}).to_string() == "invalid argument: alltoall \"bad\": the splits add up to 5, but the first dimension is 4");
+  CHECK(splits({5}).to_string() ==
+        "invalid argument: alltoall \"bad\": the splits add up to 5, but the first dimension is 4");
   CHECK(splits({2, 2}).code() == StatusCode::kInvalidArgument);
   CHECK(splits({-1}).code() == StatusCode::kInvalidArgument);
   CHECK(splits({3}).is_ok());
@@ -318,7 +320,8 @@ TEST_CASE("Joined ranks take part in Adasum with zeros", "[multi][engine]") {
         Operation operation = allreduce("a", data, ReduceOp::kAdasum);
         problems.expect_ok(wait(session.enqueue(std::move(operation))), "adasum");
         // (1, 2) with zeros is (1, 2); with (1, -2), whose product is -3 at norms of 5: 1.3 times the sum.
-        problems.expect(std::abs(data[0] - 2.6F) < 1e-6F && std::abs(data[1]) < 1e-6F, "wrong " + std::to_string(data[0]));
+        problems.expect(std::abs(data[0] - 2.6F) < 1e-6F && std::abs(data[1]) < 1e-6F,
+                        "wrong " + std::to_string(data[0]));
       }
     }
     problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
@@ -345,10 +348,11 @@ TEST_CASE("Hierarchical Adasum averages the ranks of a host", "[multi][engine]")
   CHECK(problems.text() == "");
 
   // Ranks dealt out to the hosts in turn.
-  job.run([](Session&) {}, [](config::RuntimeConfig& config) {
-    config.hierarchical_allreduce = true;
-    config.hostname = config.rank % 2 == 0 ? "a" : "b";
-  });
+  job.run([](Session&) {},
+          [](config::RuntimeConfig& config) {
+            config.hierarchical_allreduce = true;
+            config.hostname = config.rank % 2 == 0 ? "a" : "b";
+          });
   for (const std::string& error : job.errors()) {
     CHECK_THAT(error, Catch::Contains("numbered host by host: rank 2 is on the host of rank 0"));
   }

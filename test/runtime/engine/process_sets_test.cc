@@ -30,7 +30,8 @@ void remove(Session& session, std::int32_t id, Problems& problems) {
   problems.expect_ok(wait(session.remove_process_set(id)), "remove_process_set");
 }
 
-void expect_sum(Session& session, const std::string& name, std::int32_t set, float mine, float sum, Problems& problems) {
+void expect_sum(Session& session, const std::string& name, std::int32_t set, float mine, float sum,
+                Problems& problems) {
   std::vector<float> data(100, mine);
   problems.expect_ok(wait(session.enqueue(allreduce(name, data, ReduceOp::kSum, set))), name);
   problems.expect(data == std::vector<float>(100, sum), name + ": " + std::to_string(data[0]));
@@ -77,7 +78,8 @@ TEST_CASE("Sets given at the start have the same ids everywhere and collectives 
 TEST_CASE("Ranks that give different sets at the start all fail, in words", "[multi][engine]") {
   JobFixture job(3);
   job.run([](Session&) {}, kNoEdit, [](int rank) { return JobFixture::RankLists{{0, 1}, {rank == 2 ? 0 : 1, 2}}; });
-  for (const std::string& error : job.errors()) CHECK_THAT(error, Catch::Contains("entry 1 differs between rank 0 and rank 2"));
+  for (const std::string& error : job.errors())
+    CHECK_THAT(error, Catch::Contains("entry 1 differs between rank 0 and rank 2"));
   job.run([](Session&) {}, kNoEdit, [](int rank) { return JobFixture::RankLists(rank == 1 ? 1 : 0, {0}); });
   for (const std::string& error : job.errors()) {
     CHECK_THAT(error, Catch::Contains("rank 0 gave 0 process sets, rank 1 gave 1 process set"));
@@ -103,8 +105,10 @@ TEST_CASE("Sets are added and removed by all ranks together, and ids come back o
     problems.expect(add(session, {1, 0}, problems) == 1, "first id");
     problems.expect(add(session, {1, 2}, problems) == 2, "second id");
     problems.expect(add(session, {2}, problems) == 3, "third id");
-    problems.expect_code(wait(session.add_process_set({0, 1})), StatusCode::kInvalidArgument, "[0, 1] exists already, with id 1", "again");
-    problems.expect_code(wait(session.add_process_set({2, 1, 0})), StatusCode::kInvalidArgument, "with id 0", "the global set");
+    problems.expect_code(wait(session.add_process_set({0, 1})), StatusCode::kInvalidArgument,
+                         "[0, 1] exists already, with id 1", "again");
+    problems.expect_code(wait(session.add_process_set({2, 1, 0})), StatusCode::kInvalidArgument, "with id 0",
+                         "the global set");
     problems.expect_code(session.add_process_set({0, 5}).status(), StatusCode::kInvalidArgument, "rank 5", "outside");
     problems.expect_code(session.add_process_set({}).status(), StatusCode::kInvalidArgument, "at least one", "empty");
     if (rank != 2) expect_sum(session, "x", 1, 1.0F, 2.0F, problems);
@@ -112,8 +116,10 @@ TEST_CASE("Sets are added and removed by all ranks together, and ids come back o
     remove(session, 2, problems);
     remove(session, 1, problems);
     problems.expect(session.process_sets() == Sets{{0, {0, 1, 2}}, {3, {2}}}, "process_sets() after the removals");
-    problems.expect_code(session.remove_process_set(2).status(), StatusCode::kInvalidArgument, "2 is not registered", "removed twice");
-    problems.expect_code(session.remove_process_set(0).status(), StatusCode::kInvalidArgument, "global", "the global set");
+    problems.expect_code(session.remove_process_set(2).status(), StatusCode::kInvalidArgument, "2 is not registered",
+                         "removed twice");
+    problems.expect_code(session.remove_process_set(0).status(), StatusCode::kInvalidArgument, "global",
+                         "the global set");
     problems.expect(add(session, {0, 2}, problems) == 2, "the id freed first");
     problems.expect(add(session, {0}, problems) == 1, "the id freed second");
     if (rank != 1) expect_sum(session, "x", 2, 3.0F, 6.0F, problems);
@@ -141,7 +147,8 @@ TEST_CASE("An operation of an unknown set or of a set of others is refused at th
           Operation broadcast = allreduce("b", data, ReduceOp::kSum, 1);
           broadcast.op = OpType::kBroadcast;
           broadcast.root_rank = 1;
-          problems.expect_code(session.enqueue(broadcast).status(), code, "root rank 1 is not in process set 1", "root");
+          problems.expect_code(session.enqueue(broadcast).status(), code, "root rank 1 is not in process set 1",
+                               "root");
         }
         problems.expect_code(session.enqueue(allreduce("x", data, ReduceOp::kSum, 7)).status(), code,
                              "process set 7 is not registered", "unknown");
@@ -152,8 +159,8 @@ TEST_CASE("An operation of an unknown set or of a set of others is refused at th
 }
 
 TEST_CASE("A set whose collective does not end delays no other", "[multi][engine]") {
-  // A small message is sent before anybody receives it, a large one is not; both cross the connection that the other sets
-  // use. With one slow rank the other one's lane is in the middle of the collective.
+  // A small message is sent before anybody receives it, a large one is not; both cross the connection that the other
+  // sets use. With one slow rank the other one's lane is in the middle of the collective.
   const std::size_t count = GENERATE(1u, 1u << 18);
   const int slow_ranks = GENERATE(1, 2);
   JobFixture job(3);
@@ -168,9 +175,14 @@ TEST_CASE("A set whose collective does not end delays no other", "[multi][engine
         if (rank < 2) {
           // Holds the lane of set 1 on this rank until the other sets have done everything.
           Event& release = others_done[static_cast<std::size_t>(rank)];
-          slow = session.enqueue(allgather("slow", mine, all, 1, [&, is_slow = rank < slow_ranks] {
-            if (is_slow) problems.expect(release.wait_for(kLimit), "the other sets waited for set 1");
-          })).value();
+          slow =
+              session
+                  .enqueue(allgather("slow", mine, all, 1,
+                                     [&, is_slow = rank < slow_ranks] {
+                                       if (is_slow)
+                                         problems.expect(release.wait_for(kLimit), "the other sets waited for set 1");
+                                     }))
+                  .value();
         }
         for (int round = 0; round < 5; ++round) {
           expect_sum(session, "x", kGlobalProcessSet, 1.0F, 3.0F, problems);
@@ -249,7 +261,8 @@ TEST_CASE("A removed set still ends its collective when its id and its names are
     problems.expect_ok(wait(old), "the collective of the old set");
     problems.expect(all == std::vector<float>{1.0F}, "its result");
     // The end of the old "x" must not make the name free in the new set.
-    problems.expect_code(session.enqueue(allreduce("x", mine, ReduceOp::kSum, now)).status(), StatusCode::kInvalidArgument,
+    problems.expect_code(session.enqueue(allreduce("x", mine, ReduceOp::kSum, now)).status(),
+                         StatusCode::kInvalidArgument,
                          "\"x\" of process set " + std::to_string(now) + " is pending already", "second x");
     go.set();
     problems.expect_ok(wait(pending), "pending");

@@ -73,7 +73,8 @@ TEST_CASE("A rank whose reports nobody answers warns in its own log and ends by 
   CHECK(late.said(Millis(500)) == "alone:8 forsaken ");
 }
 
-TEST_CASE("A link that moves a byte now and then is healthy, and a stopped process does not blame its peers", "[engine]") {
+TEST_CASE("A link that moves a byte now and then is healthy, and a stopped process does not blame its peers",
+          "[engine]") {
   Watched job({.check_time = Millis(2000), .shutdown_time = Millis(5000)});
   for (int i = 0; i < 20; ++i) {
     CHECK(job.said(Millis(1500)) == (i == 0 ? "" : "moving "));

@@ -36,8 +36,9 @@ inline Operation allreduce(std::string name, std::vector<float>& data, ReduceOp 
 }
 
 // Puts the result into `all`, after `before` has returned, which runs on the lane.
-inline Operation allgather(std::string name, std::vector<float>& mine, std::vector<float>& all,
-                           std::int32_t process_set = kGlobalProcessSet, std::function<void()> before = [] {}) {
+inline Operation allgather(
+    std::string name, std::vector<float>& mine, std::vector<float>& all, std::int32_t process_set = kGlobalProcessSet,
+    std::function<void()> before = [] {}) {
   Operation operation = allreduce(std::move(name), mine, ReduceOp::kSum, process_set);
   operation.op = OpType::kAllgather;
   operation.output = nullptr;
@@ -68,7 +69,9 @@ class Problems {
     std::lock_guard lock(mutex_);
     text_ += what + "\n";
   }
-  void expect_ok(const Status& status, const std::string& what) { expect(status.is_ok(), what + ": " + status.to_string()); }
+  void expect_ok(const Status& status, const std::string& what) {
+    expect(status.is_ok(), what + ": " + status.to_string());
+  }
   void expect_code(const Status& status, StatusCode code, const std::string& part, const std::string& what) {
     const bool found = status.code() == code && status.message().find(part) != std::string::npos;
     expect(found, what + ": expected \"" + part + "\", got " + status.to_string());

@@ -141,9 +141,8 @@ TEST_CASE("Allgathers of one group fuse, with uneven and empty first dimensions"
       const auto& [rows, columns] = shapes[t];
       for (std::int64_t i = 0; i < rows[rank] * columns; ++i) mine[t].push_back(value(rank, t, i));
       // One collective for all: nothing has arrived yet when the last output is allocated.
-      group.push_back(allgather("g" + std::to_string(t), mine[t], all[t], kGlobalProcessSet, [&] {
-        one_by_one |= !all[0].empty() && all[0][0] != 0;
-      }));
+      group.push_back(allgather("g" + std::to_string(t), mine[t], all[t], kGlobalProcessSet,
+                                [&] { one_by_one |= !all[0].empty() && all[0][0] != 0; }));
       group.back().input.shape = {rows[rank], columns};
     }
     auto handles = session.enqueue_group(std::move(group));
@@ -158,7 +157,8 @@ TEST_CASE("Allgathers of one group fuse, with uneven and empty first dimensions"
         total += rows[r];
       }
       problems.expect(all[t] == expected, "content of tensor " + std::to_string(t));
-      problems.expect(handles.value()[t]->output_shape() == Shape{total, columns}, "shape of tensor " + std::to_string(t));
+      problems.expect(handles.value()[t]->output_shape() == Shape{total, columns},
+                      "shape of tensor " + std::to_string(t));
       problems.expect(handles.value()[t]->received_splits() == rows, "splits of tensor " + std::to_string(t));
     }
     problems.expect(!one_by_one, "they did not fuse");
@@ -193,7 +193,8 @@ TEST_CASE("A second pending operation of one name is refused at the call", "[mul
     if (session.topology().rank == 0) {
       auto first = session.enqueue(allreduce("twice", a));
       auto second = session.enqueue(allreduce("twice", b));
-      problems.expect(second.status().code() == StatusCode::kInvalidArgument, "duplicate: " + second.status().to_string());
+      problems.expect(second.status().code() == StatusCode::kInvalidArgument,
+                      "duplicate: " + second.status().to_string());
       auto go = session.enqueue(allreduce("go", b));
       problems.expect_ok(wait(go.value()), "go");
       problems.expect_ok(wait(first.value()), "first");
@@ -242,7 +243,8 @@ TEST_CASE("A rank that announces its failure is named with its reason in the oth
       auto handle = session.enqueue(allreduce("alone", data));
       const Status status = handle.is_ok() ? wait(handle.value()) : handle.status();
       problems.expect_code(status, StatusCode::kPeerLost,
-                           "rank " + std::to_string(failing) + " is lost: uncaught exception KeyError: 'x'", "survivor");
+                           "rank " + std::to_string(failing) + " is lost: uncaught exception KeyError: 'x'",
+                           "survivor");
       session.announce_failure("because of the other's");  // comes too late to be anybody's reason
     });
     CHECK(problems.text() == "");

@@ -1,8 +1,8 @@
 // Golden scripts of the FusionPlanner: testdata/*.txt.
-//   item name=a [op=] [dtype=] [elements=n | rows=1,2 row=n] [reduce=] [prescale=] [postscale=] [set=] [devices=] [group=]
-//   plan threshold=n [padding=n] [groups_only]: prints the batches of the items so far and forgets them
-#include <catch2/catch.hpp>
+//   item name=a [op=] [dtype=] [elements=n | rows=1,2 row=n] [reduce=] [prescale=] [postscale=] [set=] [devices=]
+//   [group=] plan threshold=n [padding=n] [groups_only]: prints the batches of the items so far and forgets them
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <limits>
 #include <random>
 #include <sstream>
@@ -61,7 +61,8 @@ class Script {
     }
     if (c.name == "round") {
       return std::to_string(round_threshold(static_cast<std::uint64_t>(c.number("threshold", 0)),
-                                            static_cast<int>(c.number("local_size", 1)), c.number("homogeneous", 1) == 1)) +
+                                            static_cast<int>(c.number("local_size", 1)),
+                                            c.number("homogeneous", 1) == 1)) +
              "\n";
     }
     REQUIRE(c.name == "plan");
@@ -100,7 +101,8 @@ TEST_CASE("FusionPlanner: the size that runs alone grows with the members", "[un
   CHECK(alone_bytes(64) == 32 * 1024 * 1024);
 }
 
-TEST_CASE("FusionPlanner: every response is in exactly one batch, and batches respect the threshold", "[unit][fusion]") {
+TEST_CASE("FusionPlanner: every response is in exactly one batch, and batches respect the threshold",
+          "[unit][fusion]") {
   std::mt19937_64 random(11);
   for (int round = 0; round < 200; ++round) {
     std::vector<wire::Response> items(random() % 40);

@@ -21,9 +21,10 @@ struct Plan {
   int join_rounds = 3;
 };
 
-// Every rank walks the same script of changes at its own speed, asking for the next one before the last is decided where
-// it can. Meanwhile members work in the sets they know, and all ranks in the global one, where they join in rounds after
-// different numbers of operations. Some members submit one operation too many right before a removal: it must fail.
+// Every rank walks the same script of changes at its own speed, asking for the next one before the last is decided
+// where it can. Meanwhile members work in the sets they know, and all ranks in the global one, where they join in
+// rounds after different numbers of operations. Some members submit one operation too many right before a removal: it
+// must fail.
 class ChangingSets {
  public:
   ChangingSets(const Plan& plan, std::uint64_t seed)
@@ -73,8 +74,8 @@ class ChangingSets {
   };
   struct RankState {
     std::size_t asked = 0;
-    int rounds = 0;     // joins submitted
-    int in_round = 0;   // operations of the global set in this round
+    int rounds = 0;                          // joins submitted
+    int in_round = 0;                        // operations of the global set in this round
     std::map<std::uint64_t, int> submitted;  // operations that must run, by context
     std::set<EntryId> doomed;                // those that must fail
   };
@@ -102,7 +103,8 @@ class ChangingSets {
       for (int rank = 0; rank < plan_.size; ++rank) {
         if (below(2) == 0) add.ranks.push_back(rank);
       }
-      const bool taken = std::any_of(live.begin(), live.end(), [&](std::size_t i) { return script_[i].ranks == add.ranks; });
+      const bool taken =
+          std::any_of(live.begin(), live.end(), [&](std::size_t i) { return script_[i].ranks == add.ranks; });
       if (add.ranks.empty() || taken || add.ranks.size() == static_cast<std::size_t>(plan_.size)) continue;
       live.push_back(script_.size());
       script_.push_back(add);
@@ -146,7 +148,7 @@ class ChangingSets {
     submission.request.process_set = set;
     submission.request.name = name;
     submission.request.shape = {3};
-    if (name == "g1") submission.request.op = OpType::kAllgather;  // cached, but not with joined ranks
+    if (name == "g1") submission.request.op = OpType::kAllgather;            // cached, but not with joined ranks
     if (!cluster_.node(rank).queue.add({submission}).is_ok()) return false;  // the one before is still pending
     entries.insert(EntryId{next_entry_++});
     return true;
@@ -154,7 +156,8 @@ class ChangingSets {
 
   bool work_in_set(int rank, std::size_t change) {
     const Change& add = script_[change];
-    if (!add.adds() || !knows(rank, change) || !std::binary_search(add.ranks.begin(), add.ranks.end(), rank)) return false;
+    if (!add.adds() || !knows(rank, change) || !std::binary_search(add.ranks.begin(), add.ranks.end(), rank))
+      return false;
     int& done = state(rank).submitted[entry(rank, change).context_id];
     if (done == plan_.operations) return false;
     std::set<EntryId> ignored;
@@ -186,7 +189,8 @@ class ChangingSets {
       actions.emplace_back([this, rank] { return cluster_.work(rank); });
       actions.emplace_back([this, rank] { return ask(rank); });
       actions.emplace_back([this, rank] { return work_in_world(rank); });
-      for (std::size_t i = 0; i < script_.size(); ++i) actions.emplace_back([this, rank, i] { return work_in_set(rank, i); });
+      for (std::size_t i = 0; i < script_.size(); ++i)
+        actions.emplace_back([this, rank, i] { return work_in_set(rank, i); });
       for (const auto& [set, lane] : cluster_.node(rank).lanes) {
         actions.emplace_back([this, rank, id = set] { return cluster_.execute(rank, id); });
       }
@@ -230,15 +234,15 @@ class ChangingSets {
   }
   int own_operations(int rank, std::uint64_t context) {
     const auto log = log_of(rank, context, true);
-    return static_cast<int>(std::count_if(log.begin(), log.end(), [](const auto& op) {
-      return op.entry != EntryId::kNone && op.op != OpType::kJoin;
-    }));
+    return static_cast<int>(std::count_if(
+        log.begin(), log.end(), [](const auto& op) { return op.entry != EntryId::kNone && op.op != OpType::kJoin; }));
   }
 
   void check_logs(const std::vector<int>& members, std::uint64_t context) {
     const auto first = log_of(members.front(), context);
     if (context == 0) {
-      const auto joins = std::count_if(first.begin(), first.end(), [](const auto& op) { return op.op == OpType::kJoin; });
+      const auto joins =
+          std::count_if(first.begin(), first.end(), [](const auto& op) { return op.op == OpType::kJoin; });
       CHECK(joins == plan_.join_rounds);
     }
     for (const int rank : members) {
@@ -246,7 +250,8 @@ class ChangingSets {
       const auto log = log_of(rank, context);
       REQUIRE(log.size() == first.size());
       for (const auto& op : log_of(rank, context, true)) {
-        if (!op.error.empty()) REQUIRE_THAT(op.error, Catch::Contains("allgather \"g1\"") && Catch::Contains("has joined"));
+        if (!op.error.empty())
+          REQUIRE_THAT(op.error, Catch::Contains("allgather \"g1\"") && Catch::Contains("has joined"));
       }
       for (std::size_t i = 0; i < log.size(); ++i) {
         REQUIRE(log[i].name == first[i].name);

@@ -7,7 +7,9 @@
 namespace hvd::negotiation::test {
 
 Cluster::Node::Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options)
-    : queue(rank, topology::ProcessSetTable(plan.size())), worker(options, topology::ProcessSetTable(plan.size())), router(plan, rank) {
+    : queue(rank, topology::ProcessSetTable(plan.size())),
+      worker(options, topology::ProcessSetTable(plan.size())),
+      router(plan, rank) {
   if (rank > 0) relay = std::make_unique<Relay>(plan, rank, topology::ProcessSetTable(plan.size()));
 }
 
@@ -27,7 +29,8 @@ bool Cluster::work(int rank) {
   while (n.worker.has_report(now_)) {
     worked = true;
     wire::Report report = n.worker.take_report(now_);
-    const Status taken = rank == 0 ? coordinator_.add_report(0, report, now_) : n.relay->add_report(rank, std::move(report), now_);
+    const Status taken =
+        rank == 0 ? coordinator_.add_report(0, report, now_) : n.relay->add_report(rank, std::move(report), now_);
     REQUIRE(taken.to_string() == "ok");
   }
   if (rank > 0) {
@@ -120,8 +123,8 @@ void Cluster::apply(int rank, const wire::Decision& decision) {
   std::map<std::int32_t, std::size_t> counts;
   for (const ReadyOp& op : output.value().ready) {
     const wire::Response& r = *op.response;
-    n.lanes[r.process_set].push_back(
-        {r.process_set, context_of(r.process_set), r.name, r.op, r.shape, r.error_message, op.entry, r.root_rank, r.first_dims});
+    n.lanes[r.process_set].push_back({r.process_set, context_of(r.process_set), r.name, r.op, r.shape, r.error_message,
+                                      op.entry, r.root_rank, r.first_dims});
     ++counts[r.process_set];
   }
   if (rank == 0) {

@@ -43,11 +43,11 @@ class Cluster {
     Worker worker;
     std::unique_ptr<Relay> relay;  // none at the root
     DecisionRouter router;
-    std::deque<Bytes> up;          // from this node to its parent
-    std::deque<Bytes> down;        // from the parent to this node
-    std::map<std::int32_t, std::deque<Executed>> lanes;  // ready, not executed
-    std::map<std::int32_t, std::deque<Release>> releases;  // rank 0: those not done yet
-    std::vector<Executed> log;     // executed, in order
+    std::deque<Bytes> up;                                           // from this node to its parent
+    std::deque<Bytes> down;                                         // from the parent to this node
+    std::map<std::int32_t, std::deque<Executed>> lanes;             // ready, not executed
+    std::map<std::int32_t, std::deque<Release>> releases;           // rank 0: those not done yet
+    std::vector<Executed> log;                                      // executed, in order
     std::map<EntryId, std::pair<std::int32_t, std::string>> names;  // process set and name of what was submitted
     std::vector<FailedOp> failed;
     std::vector<wire::SetDecision> set_decisions;
@@ -63,14 +63,14 @@ class Cluster {
   TimePoint now() const { return now_; }
   void advance(std::chrono::nanoseconds span) { now_ += span; }
 
-  // What the engine does when a rank asks for a change: what was added before goes first, and a set that is to be removed
-  // takes no more operations.
+  // What the engine does when a rank asks for a change: what was added before goes first, and a set that is to be
+  // removed takes no more operations.
   Status request_set_change(int rank, wire::SetChange change);
 
   // One piece of work; false when there was none. They fail the test when a message is refused.
-  bool work(int rank);          // fetch, report, step
-  bool deliver_up(int rank);    // one message of this node to its parent
-  bool deliver_down(int rank);  // one message of the parent to this node
+  bool work(int rank);                               // fetch, report, step
+  bool deliver_up(int rank);                         // one message of this node to its parent
+  bool deliver_down(int rank);                       // one message of the parent to this node
   bool execute(int rank, std::int32_t process_set);  // one operation of the lane
   // Everything, in a fixed order, until nothing is left to do.
   void settle();

@@ -110,7 +110,8 @@ TEST_CASE("Cluster: the loss of any rank reaches every other rank and names it",
       INFO("victim " << victim << ", rank " << rank);
       REQUIRE(cluster.node(rank).stop);
       CHECK(cluster.node(rank).stop->rank == victim);
-      CHECK_THAT(cluster.node(rank).stop->message, Contains("rank " + std::to_string(victim) + " is lost: connection reset"));
+      CHECK_THAT(cluster.node(rank).stop->message,
+                 Contains("rank " + std::to_string(victim) + " is lost: connection reset"));
       if (rank == 4) continue;
       REQUIRE(cluster.node(rank).failed.size() == 1);
       CHECK(cluster.node(rank).failed[0].status.code() == StatusCode::kPeerLost);
@@ -204,7 +205,8 @@ TEST_CASE("Cluster: equal requests of many ranks travel as one", "[unit][negotia
   CHECK(cluster.bytes_up() <= kLinks * (40 + kCount * 150));
 }
 
-TEST_CASE("Cluster: a tensor that one rank deep in the tree never submits is known to the root", "[unit][negotiation]") {
+TEST_CASE("Cluster: a tensor that one rank deep in the tree never submits is known to the root",
+          "[unit][negotiation]") {
   CoordinatorOptions options = job_of(15);
   options.stall.check_time = Millis(1000);
   Cluster cluster(options);
@@ -262,8 +264,8 @@ TEST_CASE("Cluster: what a process set runs is told only where its members are",
   };
   for (int step = 0; step < 3; ++step) {  // in full, then as bits
     INFO("step " << step);
-    CHECK(messages_of(1, {7, 8}) == 8);         // two to 3, then 1, then 0, and back
-    CHECK(messages_of(2, {4, 5, 6}) == 10);     // 4 to 1 to 0; 5 and 6 to 2, then 0; and back
+    CHECK(messages_of(1, {7, 8}) == 8);      // two to 3, then 1, then 0, and back
+    CHECK(messages_of(2, {4, 5, 6}) == 10);  // 4 to 1 to 0; 5 and 6 to 2, then 0; and back
     CHECK(messages_of(3, {0}) == 0);
   }
   run_step(cluster, 2);  // and what concerns everybody still arrives in order everywhere

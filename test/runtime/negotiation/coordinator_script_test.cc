@@ -1,5 +1,5 @@
-// Golden scripts of the Coordinator. All ranks are direct children of the root (size <= 9), and each command reports for
-// one of them. See testdata/*.txt for the language.
+// Golden scripts of the Coordinator. All ranks are direct children of the root (size <= 9), and each command reports
+// for one of them. See testdata/*.txt for the language.
 #include <catch2/catch.hpp>
 #include <sstream>
 
@@ -63,7 +63,9 @@ std::string list(const std::vector<int>& numbers) {
 }
 
 struct ItemPrinter {
-  std::string operator()(const wire::CacheHit& hit) const { return "  hit " + std::to_string(wire::value(hit.bit)) + "\n"; }
+  std::string operator()(const wire::CacheHit& hit) const {
+    return "  hit " + std::to_string(wire::value(hit.bit)) + "\n";
+  }
   std::string operator()(const wire::Evict& evict) const {
     return "  evict " + std::to_string(wire::value(evict.bit)) + "\n";
   }
@@ -76,7 +78,8 @@ struct ItemPrinter {
     if (r.root_rank >= 0) text += " root=" + std::to_string(r.root_rank);
     if (!r.first_dims.empty()) {
       text += " first_dims=";
-      for (std::size_t i = 0; i < r.first_dims.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(r.first_dims[i]);
+      for (std::size_t i = 0; i < r.first_dims.size(); ++i)
+        text += (i == 0 ? "" : ",") + std::to_string(r.first_dims[i]);
     }
     if (r.on_gpu) text += " gpu";
     if (r.bit != wire::CacheBit::kNone) text += " bit=" + std::to_string(wire::value(r.bit));
@@ -105,7 +108,8 @@ class Script {
     if (c.name == "step") return step(c);
     if (c.name == "deadline") return deadline();
     if (c.name == "done") return coordinator_->on_batch_done(static_cast<std::int32_t>(c.number("set", 0))), "";
-    if (c.name == "lost") return coordinator_->on_rank_lost(static_cast<int>(c.number("rank", 0)), c.text("why", "")), "";
+    if (c.name == "lost")
+      return coordinator_->on_rank_lost(static_cast<int>(c.number("rank", 0)), c.text("why", "")), "";
     return report(c);
   }
 
@@ -133,7 +137,9 @@ class Script {
     while (const auto decision = coordinator_->step(now_)) {
       text += "decision " + std::to_string(decision->sequence) + "\n";
       for (const auto& item : decision->items) text += std::visit(ItemPrinter{}, item);
-      if (decision->stop) text += "  stop rank=" + std::to_string(decision->stop->rank) + " " + decision->stop->status().to_string() + "\n";
+      if (decision->stop)
+        text +=
+            "  stop rank=" + std::to_string(decision->stop->rank) + " " + decision->stop->status().to_string() + "\n";
     }
     for (const Note& note : coordinator_->take_notes()) {
       text += (note.level == Note::Level::kError ? "ERROR " : "WARNING ") + note.text + "\n";
@@ -153,9 +159,11 @@ class Script {
     if (c.name == "request") {
       report.requests.push_back(make_request(c));
     } else if (c.name == "bits") {
-      for (const int bit : ints(c.words.at(0))) report.ready_bits.push_back(wire::CacheBit{static_cast<std::uint64_t>(bit)});
+      for (const int bit : ints(c.words.at(0)))
+        report.ready_bits.push_back(wire::CacheBit{static_cast<std::uint64_t>(bit)});
     } else if (c.name == "stale") {
-      for (const int bit : ints(c.words.at(0))) report.stale_bits.push_back(wire::CacheBit{static_cast<std::uint64_t>(bit)});
+      for (const int bit : ints(c.words.at(0)))
+        report.stale_bits.push_back(wire::CacheBit{static_cast<std::uint64_t>(bit)});
     } else if (c.name == "join") {
       report.joins.push_back({static_cast<std::int32_t>(c.number("set", 0)), rank});
     } else if (c.name == "shutdown") {
@@ -197,7 +205,8 @@ class Script {
     change.rank = rank;
     const std::string& kind = c.words.at(0);
     change.kind = kind == "static" ? wire::SetChange::Kind::kStatic
-                                   : kind == "add" ? wire::SetChange::Kind::kAdd : wire::SetChange::Kind::kRemove;
+                  : kind == "add"  ? wire::SetChange::Kind::kAdd
+                                   : wire::SetChange::Kind::kRemove;
     change.set_id = static_cast<std::int32_t>(c.number("id", 0));
     for (const std::string& ranks : split(c.text("ranks", ""), ';')) change.rank_lists.push_back(ints(ranks));
     if (change.kind == wire::SetChange::Kind::kStatic) {

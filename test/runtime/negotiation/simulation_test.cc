@@ -1,4 +1,5 @@
-// Ranks with programs of their own, exchanging messages in random order, must run the same operations in the same order.
+// Ranks with programs of their own, exchanging messages in random order, must run the same operations in the same
+// order.
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <random>
@@ -17,8 +18,8 @@ struct SimulationPlan {
   int repeats = 8;
   int shape_period = 1000;  // every so many repeats, the shapes change
   int mismatch_percent = 0;
-  int group_size = 1;       // names are grouped by so many
-  bool joins = false;       // ranks do different numbers of repeats, then join; twice
+  int group_size = 1;                  // names are grouped by so many
+  bool joins = false;                  // ranks do different numbers of repeats, then join; twice
   std::vector<std::vector<int>> sets;  // besides the global one
   int max_in_flight = 2;
   std::chrono::microseconds delay{0};
@@ -47,7 +48,8 @@ class Simulation {
         cluster_.advance(std::chrono::milliseconds(1));
       }
     }
-    for (int rank = 0; rank < plan_.size; ++rank) INFO("rank " << rank << " pending " << cluster_.node(rank).queue.pending());
+    for (int rank = 0; rank < plan_.size; ++rank)
+      INFO("rank " << rank << " pending " << cluster_.node(rank).queue.pending());
     FAIL("nothing moves, but work is left");
   }
 
@@ -134,7 +136,8 @@ class Simulation {
 
   // The same on all ranks, whatever their order: an error for all members.
   bool mismatches(const Step& step) const {
-    const auto hash = std::hash<std::string>()(step.names.front()) + static_cast<std::size_t>(step.repeat * 131 + step.set * 7);
+    const auto hash =
+        std::hash<std::string>()(step.names.front()) + static_cast<std::size_t>(step.repeat * 131 + step.set * 7);
     return static_cast<int>(hash % 100) < plan_.mismatch_percent && cluster_sets().find(step.set)->size() > 1;
   }
 
@@ -182,7 +185,8 @@ class Simulation {
         if (key.first != rank) continue;
         const std::int32_t set = key.second;
         actions.push_back([this, rank, set] { return cluster_.execute(rank, set); });
-        for (Strand& strand : strands) actions.push_back([this, rank, set, &strand] { return submit(rank, set, strand); });
+        for (Strand& strand : strands)
+          actions.push_back([this, rank, set, &strand] { return submit(rank, set, strand); });
       }
     }
     std::shuffle(actions.begin(), actions.end(), random_);

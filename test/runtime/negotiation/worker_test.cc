@@ -141,7 +141,8 @@ TEST_CASE("Worker settles its outstanding bits before it joins", "[unit][negotia
   CHECK(report.joins.size() == 1);
 }
 
-TEST_CASE("Worker takes part with zeros where it is listed as joined, and delivers no error there", "[unit][negotiation]") {
+TEST_CASE("Worker takes part with zeros where it is listed as joined, and delivers no error there",
+          "[unit][negotiation]") {
   Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
   REQUIRE(worker.submit({join(1)}).empty());
   REQUIRE(worker.take_report(kStart).joins.size() == 1);
@@ -156,7 +157,8 @@ TEST_CASE("Worker takes part with zeros where it is listed as joined, and delive
   CHECK(out.released == std::vector<std::int32_t>{0});
 }
 
-TEST_CASE("Worker fails everything that is pending when the session stops, and everything later", "[unit][negotiation]") {
+TEST_CASE("Worker fails everything that is pending when the session stops, and everything later",
+          "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
   REQUIRE(worker.submit({submitted("a", 2), submitted("b", 3)}).empty());
   REQUIRE_FALSE(worker.take_report(kStart).empty());
@@ -182,14 +184,16 @@ TEST_CASE("Worker reports a coordinator that disagrees with it", "[unit][negotia
              Contains("\"z\" is to run, but was not reported"));
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::CacheHit{wire::CacheBit{1}}})),
              Contains("\"a\" is to run, but was not reported"));
-  CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::CacheHit{wire::CacheBit{2}}})), Contains("unknown bit 2"));
+  CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::CacheHit{wire::CacheBit{2}}})),
+             Contains("unknown bit 2"));
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {wire::Evict{wire::CacheBit{2}}})), Contains("unknown bit 2"));
   wire::Response other_set = response_to(submitted("a", 1), 0);
   other_set.process_set = 4;
   CHECK_THAT(message(worker_with_cached_a(), decision(2, {other_set})), Contains("unknown process set 4"));
 }
 
-TEST_CASE("Worker sends changes of process sets one by one, and refuses one that no message can hold", "[unit][negotiation]") {
+TEST_CASE("Worker sends changes of process sets one by one, and refuses one that no message can hold",
+          "[unit][negotiation]") {
   Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
   wire::SetChange change;
   change.rank_lists = {{0}};

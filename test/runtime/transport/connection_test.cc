@@ -46,9 +46,8 @@ TEST_CASE("What the peer has received is reported before its end, by whatever th
   const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
   Connection connection(1, 1, epoll.get(), sink);
   int ends[2] = {-1, -1};
-  ForkFd ours = ForkFd::make([&] {
-    return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? ends[0] : -1;
-  });
+  ForkFd ours = ForkFd::make(
+      [&] { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? ends[0] : -1; });
   Fd peer(ends[1]);
   const bool attached = connection.attach(std::move(ours), "host");
   REQUIRE(attached);

@@ -51,8 +51,8 @@ bool answer(int fd, AcceptorHandshake& handshake, Deadline deadline) {
 }
 
 struct Outcome {
-  int told = 0;            // connections whose handshake lacked the welcome only
-  bool stayed = false;     // the connector waited for the welcome of the last of them
+  int told = 0;         // connections whose handshake lacked the welcome only
+  bool stayed = false;  // the connector waited for the welcome of the last of them
   bool welcomed = false;
 };
 

@@ -23,8 +23,8 @@ Status feed(ControlFrameReader& reader, ByteSpan input, std::vector<Seen>& seen)
 
 TEST_CASE("Control frames come out as they went in however the bytes are cut", "[unit][transport]") {
   Bytes stream = encode_control_frame(ControlFrameType::kMessage, as_bytes("hello"));
-  for (const auto& more : {encode_control_frame(ControlFrameType::kMessage, {}),
-                           encode_control_frame(ControlFrameType::kGoodbye, {})}) {
+  for (const auto& more :
+       {encode_control_frame(ControlFrameType::kMessage, {}), encode_control_frame(ControlFrameType::kGoodbye, {})}) {
     stream.insert(stream.end(), more.begin(), more.end());
   }
   for (std::size_t piece = 1; piece <= stream.size(); ++piece) {

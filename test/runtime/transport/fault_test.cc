@@ -106,7 +106,8 @@ Millis time_to_notice(const Case& test_case, Millis delay) {
 
 }  // namespace
 
-TEST_CASE("A survivor hears of a killed peer, not only its silence, also in the middle of a message", "[multi][transport]") {
+TEST_CASE("A survivor hears of a killed peer, not only its silence, also in the middle of a message",
+          "[multi][transport]") {
   for (const Case& test_case : kCases) {
     INFO(test_case.name);
     CHECK(time_to_notice(test_case, Millis(150)) < transport::kPeerSilence);
@@ -181,7 +182,8 @@ TEST_CASE("An abort wakes every waiter of every context at once", "[multi][trans
   CHECK(took < Millis(400));
 }
 
-TEST_CASE("An abort of one context after another wakes its waiters at once, and leaves others alone", "[multi][transport]") {
+TEST_CASE("An abort of one context after another wakes its waiters at once, and leaves others alone",
+          "[multi][transport]") {
   const Millis took = test::shortest([] {
     return time_to_wake([](transport::Fabric& fabric, const Status& why) {
       for (std::uint64_t id = 0; id < 12; ++id) fabric.abort_context(id, why);

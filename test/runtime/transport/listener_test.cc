@@ -1,6 +1,6 @@
 // Strangers at a rank's listener.
-#include <netinet/in.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -71,15 +71,15 @@ std::vector<Bytes> garbage() {
   text(std::string(100000, 'A'));
   text(std::string_view("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a TLS hello", 23));
   text("HVDXPOR!HVDXPOR!");
-  patched(8, 2);                         // protocol version
-  patched(10, 0);                        // kind
-  patched(10, 9);                        // kind
-  patched(11, 1);                        // reserved
-  patched(15, 0x80);                     // an impossible rank
-  patched(12, 0);                        // from itself
-  patched(12, 5);                        // from a rank beyond the size
-  patched(16, 1);                        // to another rank
-  patched(20, 7);                        // epoch
+  patched(8, 2);      // protocol version
+  patched(10, 0);     // kind
+  patched(10, 9);     // kind
+  patched(11, 1);     // reserved
+  patched(15, 0x80);  // an impossible rank
+  patched(12, 0);     // from itself
+  patched(12, 5);     // from a rank beyond the size
+  patched(16, 1);     // to another rank
+  patched(20, 7);     // epoch
   all.push_back(good);
   // A good hello that somebody recorded, then no key: garbage instead of the MAC.
   all.push_back(ConnectorHandshake(hello_of_rank_1(), test::test_secret().derive("data", 1)).take_output());

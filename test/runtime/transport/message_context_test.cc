@@ -23,7 +23,8 @@ class Wire final : public FrameSender {
   void queue_message(const SendOp& op, std::uint64_t context) override { queue(FrameType::kData, op, context); }
   void queue_notice(FrameType type, std::uint64_t context, std::uint64_t slot, std::uint64_t total,
                     std::string_view text) override {
-    frames.push_back({{.type = type, .context = context, .slot = slot, .total = total}, Bytes(text.begin(), text.end())});
+    frames.push_back(
+        {{.type = type, .context = context, .slot = slot, .total = total}, Bytes(text.begin(), text.end())});
   }
   void consumed_eager(std::size_t size) override { consumed += size; }
   Status lost() const override { return end; }
@@ -54,8 +55,10 @@ struct Two {
 
   void send(int rank, std::uint64_t slot, const Bytes& data, Completions& completions) {
     completions.begin();
-    REQUIRE(context[rank].send({.to = 1 - rank, .slot = slot, .data = data.data(), .size = data.size(),
-                                .completions = &completions}).is_ok());
+    REQUIRE(
+        context[rank]
+            .send({.to = 1 - rank, .slot = slot, .data = data.data(), .size = data.size(), .completions = &completions})
+            .is_ok());
   }
   void recv(int rank, std::uint64_t slot, Bytes& data, Completions& completions) {
     completions.begin();

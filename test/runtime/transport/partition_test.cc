@@ -46,7 +46,8 @@ bool cannot_run() {
 }
 
 constexpr std::size_t kMessage = 16U << 20U;
-constexpr int kCredits = 1000;  // many in advance, so that the sender always has something to send and both buffers are full
+constexpr int kCredits =
+    1000;  // many in advance, so that the sender always has something to send and both buffers are full
 
 // Sends without an end from rank 0 to rank 1; yields the error that ends it.
 std::string send_until_lost(transport::Fabric& fabric, std::atomic<int>& sent) {

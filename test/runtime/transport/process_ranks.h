@@ -23,7 +23,8 @@ class ProcessRanks {
     for (int rank = 1; rank < size; ++rank) spawn(rank, size, body);
     fabric = make_fabric(0, size);
     rows.set(0, fabric->address_row());
-    for (int rank = 1; rank < size; ++rank) rows.set(rank, receive(children_[static_cast<std::size_t>(rank) - 1].link.get()));
+    for (int rank = 1; rank < size; ++rank)
+      rows.set(rank, receive(children_[static_cast<std::size_t>(rank) - 1].link.get()));
     for (int rank = 1; rank < size; ++rank) {
       for (int other = 0; other < size; ++other) {
         send_row(children_[static_cast<std::size_t>(rank) - 1].link.get(),

@@ -57,7 +57,8 @@ Report full_report() {
   report.lost_ranks = {{6, "connection reset"}};
   report.waits.resize(3);
   report.waits[0] = {Wait::Kind::kSubmitted, 2, 0, OpType::kJoin, "join", 0, 17, 0, {3, 8}, {}, ""};
-  report.waits[1] = {Wait::Kind::kOverdue, 0, 7, OpType::kAlltoall, "a2a", 5, 1ULL << 40, 61000, {0}, {1, 2}, "started a2a"};
+  report.waits[1] = {Wait::Kind::kOverdue, 0, 7, OpType::kAlltoall, "a2a", 5, 1ULL << 40, 61000, {0}, {1, 2},
+                     "started a2a"};
   report.waits[2].kind = Wait::Kind::kMoving;
   report.waits[2].ranks = {4, 5};
   return report;
@@ -100,8 +101,17 @@ Decision full_decision() {
   removed.entries = {{1, 0, false, {}}};
   removed.error = StatusCode::kInvalidArgument;
   removed.error_message = "no";
-  d.items = {CacheHit{CacheBit{3}}, CacheHit{CacheBit{4}}, CacheHit{CacheBit{2}}, Evict{CacheBit{5}}, Evict{CacheBit{6}},
-             full_response(),       error,                 sets,                  removed,            CacheHit{CacheBit{7}},  WaitAnswer{1ULL << 40}};
+  d.items = {CacheHit{CacheBit{3}},
+             CacheHit{CacheBit{4}},
+             CacheHit{CacheBit{2}},
+             Evict{CacheBit{5}},
+             Evict{CacheBit{6}},
+             full_response(),
+             error,
+             sets,
+             removed,
+             CacheHit{CacheBit{7}},
+             WaitAnswer{1ULL << 40}};
   d.stop = Stop{Stop::Kind::kAbort, 3, "rank 3 is lost"};
   return d;
 }
@@ -137,7 +147,8 @@ TEST_CASE("Codec: bytes left over are refused", "[unit][wire]") {
   CHECK_THAT(decode_report(bytes).status().message(), Contains("1 bytes left over"));
 }
 
-TEST_CASE("Codec: any flipped byte gives an error or another valid message, which encodes to the same bytes", "[unit][wire]") {
+TEST_CASE("Codec: any flipped byte gives an error or another valid message, which encodes to the same bytes",
+          "[unit][wire]") {
   const Bytes good = encode(full_decision());
   int refused = 0;
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -190,7 +201,8 @@ TEST_CASE("Codec: each field of a request has its range", "[unit][wire]") {
   CHECK_THAT(refusal([](Request& r) { r.name.clear(); }), Contains("empty tensor name"));
   CHECK_THAT(refusal([](Request& r) { r.name.assign(kMaxNameBytes + 1, 'x'); }), Contains("length 4097"));
   CHECK_THAT(refusal([](Request& r) { r.shape = {-1}; }), Contains("dimension -1"));
-  CHECK_THAT(refusal([](Request& r) { r.shape = {std::int64_t{1} << 32, 0, std::int64_t{1} << 32}; }), Contains("2^63"));
+  CHECK_THAT(refusal([](Request& r) { r.shape = {std::int64_t{1} << 32, 0, std::int64_t{1} << 32}; }),
+             Contains("2^63"));
   CHECK_THAT(refusal([](Request& r) { r.group_size = 0; }), Contains("group of 0"));
   CHECK_THAT(refusal([](Request& r) { r.group_key = 0; }), Contains("key 0"));
   CHECK_THAT(refusal([](Request& r) { r.group_size = kMaxGroupSize + 1; }), Contains("group of 1048577"));
@@ -213,7 +225,8 @@ TEST_CASE("Codec: runs of ranks have one form and stay within bounds", "[unit][w
   CHECK_THAT(refusal_of_runs({}, false), Contains("requesting rank: none"));
   CHECK_THAT(refusal_of_runs({{1, most, 0}}, false), Contains("1048576 ranks from 1"));
   CHECK_THAT(refusal_of_runs({{1, 0, 0}}, false), Contains("0 ranks from 1"));
-  CHECK_THAT(refusal_of_runs({{1, 2, 0}, {3, 1, 0}}, false), Contains("requesting rank 3: not ascending, or part of the run before"));
+  CHECK_THAT(refusal_of_runs({{1, 2, 0}, {3, 1, 0}}, false),
+             Contains("requesting rank 3: not ascending, or part of the run before"));
   CHECK_THAT(refusal_of_runs({{1, 2, 0}, {2, 1, 0}}, false), Contains("requesting rank 2: not ascending"));
   CHECK_THAT(refusal_of_runs({{2, 1, 6}, {3, 1, 6}}, true), Contains("requesting rank 3: not ascending, or part"));
   CHECK_THAT(refusal_of_runs({{2, 1, 6}, {3, 1, -1}}, true), Contains("first dimension -1"));
@@ -357,7 +370,8 @@ TEST_CASE("Codec: random messages survive the round trip", "[unit][wire]") {
         case 1: d.items.emplace_back(Evict{CacheBit{1 + random() % 4}}); break;
         case 2: d.items.emplace_back(full_response()); break;
         case 3: d.items.emplace_back(WaitAnswer{random()}); break;
-        default: d.items.emplace_back(SetDecision{SetChange::Kind::kAdd, {{below(9), random(), false, {below(9)}}}, {}, ""});
+        default:
+          d.items.emplace_back(SetDecision{SetChange::Kind::kAdd, {{below(9), random(), false, {below(9)}}}, {}, ""});
       }
     }
     INFO("message " << i);

@@ -128,18 +128,21 @@ struct Case {
 Vector run_adasum(const Case& c) {
   std::vector<Bytes> results(static_cast<std::size_t>(c.size));
   std::vector<std::string> problems(results.size());
-  run_ranks(c.size, [&](int rank, GlooBackend& backend) {
-    Bytes data;
-    for (std::size_t layer = 0; layer < c.layers.size(); ++layer) {
-      const Bytes part = encode(gradient(rank, c.layers[layer], static_cast<int>(layer)), c.dtype);
-      data.insert(data.end(), part.begin(), part.end());
-    }
-    CollectiveCall call{.op = OpType::kAdasum, .dtype = c.dtype, .reduce_op = ReduceOp::kAdasum, .output = data.data()};
-    call.tensor_counts = c.layers;
-    call.count = static_cast<std::int64_t>(data.size() / element_size(c.dtype));
-    problems[static_cast<std::size_t>(rank)] = run_call(backend, call).message();
-    results[static_cast<std::size_t>(rank)] = std::move(data);
-  }, {.adasum_local_size = c.local_size});
+  run_ranks(c.size,
+            [&](int rank, GlooBackend& backend) {
+              Bytes data;
+              for (std::size_t layer = 0; layer < c.layers.size(); ++layer) {
+                const Bytes part = encode(gradient(rank, c.layers[layer], static_cast<int>(layer)), c.dtype);
+                data.insert(data.end(), part.begin(), part.end());
+              }
+              CollectiveCall call{
+                  .op = OpType::kAdasum, .dtype = c.dtype, .reduce_op = ReduceOp::kAdasum, .output = data.data()};
+              call.tensor_counts = c.layers;
+              call.count = static_cast<std::int64_t>(data.size() / element_size(c.dtype));
+              problems[static_cast<std::size_t>(rank)] = run_call(backend, call).message();
+              results[static_cast<std::size_t>(rank)] = std::move(data);
+            },
+            {.adasum_local_size = c.local_size});
   for (const std::string& problem : problems) CHECK(problem == "");
   for (const Bytes& result : results) CHECK((result == results.front()));
   return decode(results.front(), c.dtype);
@@ -189,7 +192,8 @@ std::pair<double, double> combine_pair(DataType dtype, const Vector& a, const Ve
   std::vector<std::string> problems(2);
   run_ranks(2, [&](int rank, GlooBackend& backend) {
     const auto r = static_cast<std::size_t>(rank);
-    CollectiveCall call{.op = OpType::kAdasum, .dtype = dtype, .output = data[r].data(), .count = 2, .tensor_counts = {2}};
+    CollectiveCall call{
+        .op = OpType::kAdasum, .dtype = dtype, .output = data[r].data(), .count = 2, .tensor_counts = {2}};
     problems[r] = run_call(backend, call).message();
   });
   for (const std::string& problem : problems) CHECK(problem == "");
@@ -208,7 +212,8 @@ TEST_CASE("Adasum stays finite near the limits of its types", "[multi][collectiv
   const double huge = 1e308;
   CHECK(combine_pair(DataType::kFloat64, {huge, 0}, {huge, 0}) == std::pair(huge, 0.0));
   CHECK(combine_pair(DataType::kFloat64, {huge, 0}, {0, huge}) == std::pair(huge, huge));
-  CHECK(combine_pair(DataType::kFloat64, {1e-170, 0}, {1e-170, 0}) == std::pair(2e-170, 0.0));  // next to nothing: the sum
+  CHECK(combine_pair(DataType::kFloat64, {1e-170, 0}, {1e-170, 0}) ==
+        std::pair(2e-170, 0.0));  // next to nothing: the sum
   const double large = std::ldexp(1.0, 127);
   CHECK(combine_pair(DataType::kFloat32, {large, 0}, {large, 0}) == std::pair(large, 0.0));
   CHECK(combine_pair(DataType::kFloat32, {large, 0}, {0, large}) == std::pair(large, large));

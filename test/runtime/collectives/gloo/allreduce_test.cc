@@ -10,7 +10,8 @@ namespace hvd::collectives {
 namespace {
 
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
-// Below and above the small exchange's limit, odd, and one with many segments per rank (in one type, for the time's sake).
+// Below and above the small exchange's limit, odd, and one with many segments per rank (in one type, for the time's
+// sake).
 #ifdef HVD_SANITIZED  // 20 times slower: fewer, but still one of each kind
 constexpr std::int64_t kCounts[] = {0, 1, 7, 35001};
 constexpr std::int64_t kManySegments = 900001;
@@ -122,7 +123,8 @@ RankResult run_all(const std::vector<Case>& cases, int rank, GlooBackend& backen
   RankResult result;
   for (const Case& c : cases) {
     Bytes data = input_of(c, rank);
-    CollectiveCall call{.op = OpType::kAllreduce, .dtype = c.dtype, .reduce_op = c.op, .output = data.data(), .count = c.count};
+    CollectiveCall call{
+        .op = OpType::kAllreduce, .dtype = c.dtype, .reduce_op = c.op, .output = data.data(), .count = c.count};
     const Status status = run_call(backend, call);
     if (!status.is_ok()) {
       result.error = describe(c) + ": " + status.to_string();
@@ -133,11 +135,18 @@ RankResult run_all(const std::vector<Case>& cases, int rank, GlooBackend& backen
   return result;
 }
 
-TEST_CASE("Allreduce equals the reference for every type, reduction, size and number of ranks", "[multi][collectives]") {
+TEST_CASE("Allreduce equals the reference for every type, reduction, size and number of ranks",
+          "[multi][collectives]") {
   using Ring = GlooBackendOptions::Ring;
-  const auto [size, ring] = GENERATE(table<int, Ring>({{1, Ring::kOurs}, {2, Ring::kOurs}, {3, Ring::kOurs},
-                                                       {4, Ring::kOurs}, {5, Ring::kOurs}, {6, Ring::kOurs},
-                                                       {7, Ring::kOurs}, {8, Ring::kOurs}, {3, Ring::kGloo}}));
+  const auto [size, ring] = GENERATE(table<int, Ring>({{1, Ring::kOurs},
+                                                       {2, Ring::kOurs},
+                                                       {3, Ring::kOurs},
+                                                       {4, Ring::kOurs},
+                                                       {5, Ring::kOurs},
+                                                       {6, Ring::kOurs},
+                                                       {7, Ring::kOurs},
+                                                       {8, Ring::kOurs},
+                                                       {3, Ring::kGloo}}));
   const std::vector<Case> cases = all_cases();
   std::vector<RankResult> results(static_cast<std::size_t>(size));
   const auto body = [&](int rank, GlooBackend& backend) {
@@ -149,7 +158,8 @@ TEST_CASE("Allreduce equals the reference for every type, reduction, size and nu
     INFO(size << " ranks, " << describe(cases[i]));
     const bool is_right = equal_values(cases[i].dtype, results[0].outputs[i], expected_of(cases[i], size));
     bool is_same_everywhere = true;
-    for (const RankResult& r : results) is_same_everywhere = is_same_everywhere && r.outputs[i] == results[0].outputs[i];
+    for (const RankResult& r : results)
+      is_same_everywhere = is_same_everywhere && r.outputs[i] == results[0].outputs[i];
     if (!is_right || !is_same_everywhere) {
       CHECK(is_right);
       CHECK(is_same_everywhere);

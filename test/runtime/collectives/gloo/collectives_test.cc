@@ -50,7 +50,8 @@ TEST_CASE("Allgather concatenates what the ranks contribute, in rank order", "[m
     for (std::size_t i = 0; i < input.size(); ++i) input[i] = pattern(rank, i);
     Bytes output(expected.size(), 0xee);
     std::size_t offset = 0;
-    for (std::size_t before = 0; before < r; ++before) offset += static_cast<std::size_t>(counts[before]) * element_size(dtype);
+    for (std::size_t before = 0; before < r; ++before)
+      offset += static_cast<std::size_t>(counts[before]) * element_size(dtype);
     if (is_in_place && !input.empty()) std::memcpy(output.data() + offset, input.data(), input.size());
     CollectiveCall call{.op = OpType::kAllgather, .dtype = dtype, .count = counts[r], .rank_counts = counts};
     call.input = is_in_place ? output.data() + offset : input.data();
@@ -78,8 +79,11 @@ TEST_CASE("Broadcast gives everybody the root's bytes, from every root", "[multi
           data[i] = pattern(rank, i);
           expected[i] = pattern(root, i);
         }
-        CollectiveCall call{.op = OpType::kBroadcast, .dtype = DataType::kBool, .output = data.data(),
-                            .count = static_cast<std::int64_t>(length), .root = root};
+        CollectiveCall call{.op = OpType::kBroadcast,
+                            .dtype = DataType::kBool,
+                            .output = data.data(),
+                            .count = static_cast<std::int64_t>(length),
+                            .root = root};
         if (!run_call(backend, call).is_ok() || data != expected) ++wrong[static_cast<std::size_t>(rank)];
       }
     }
@@ -98,8 +102,8 @@ TEST_CASE("A broadcast of many pieces gives everybody all of them, twice", "[mul
         data[i] = pattern(rank, i);
         expected[i] = pattern(root, i);
       }
-      const CollectiveCall call{.op = OpType::kBroadcast, .dtype = DataType::kUint8, .output = data.data(),
-                                .count = kLength, .root = root};
+      const CollectiveCall call{
+          .op = OpType::kBroadcast, .dtype = DataType::kUint8, .output = data.data(), .count = kLength, .root = root};
       if (!run_call(backend, call).is_ok() || data != expected) ++wrong[static_cast<std::size_t>(rank)];
     }
   });
@@ -130,8 +134,12 @@ TEST_CASE("Different collectives in a row on one context do not mix", "[multi][c
       std::int32_t small = rank + i;
       wrong += run_call(backend, {.dtype = DataType::kInt32, .output = &small, .count = 1}).is_ok() ? 0 : 1;
       std::int32_t sent = 100 * rank + i;
-      wrong += run_call(backend, {.op = OpType::kBroadcast, .dtype = DataType::kInt32, .output = &sent, .count = 1,
-                                  .root = i % size}).is_ok() ? 0 : 1;
+      wrong +=
+          run_call(backend,
+                   {.op = OpType::kBroadcast, .dtype = DataType::kInt32, .output = &sent, .count = 1, .root = i % size})
+                  .is_ok()
+              ? 0
+              : 1;
       wrong += run_call(backend, {.op = OpType::kBarrier}).is_ok() ? 0 : 1;
       wrong += small == 3 + 3 * i && large[0] == small && large[19999] == small && sent == 100 * (i % size) + i ? 0 : 1;
     }

@@ -31,7 +31,8 @@ AbortOutcome abort_rank_zero(int size, const CollectiveCall& call) {
     waiting.set_value(&backend);
     outcome.first = run_call(backend, call);
     outcome.second = run_call(backend, {.op = OpType::kBarrier});
-    // The first abort may end both calls before the second has come: whoever aborts keeps the backend, as the engine does.
+    // The first abort may end both calls before the second has come: whoever aborts keeps the backend, as the engine
+    // does.
     aborted_twice.get_future().wait();
     finished.set_value();
   });

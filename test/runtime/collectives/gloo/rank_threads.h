@@ -18,8 +18,8 @@
 
 namespace hvd::collectives {
 
-// The numbers of ranks that a test of many combinations runs with. Under a sanitizer, which is slow, an even and an odd one.
-// NOLINTNEXTLINE(performance-unnecessary-value-param): a sanitizer run changes it
+// The numbers of ranks that a test of many combinations runs with. Under a sanitizer, which is slow, an even and an odd
+// one. NOLINTNEXTLINE(performance-unnecessary-value-param): a sanitizer run changes it
 inline auto rank_counts(std::vector<int> all) {
 #ifdef HVD_SANITIZED
   std::erase_if(all, [](int size) { return size != 2 && size != 5; });
@@ -102,8 +102,8 @@ struct RunOptions {
 };
 
 // Runs `body(rank, backend)` for N ranks, a thread and a backend on loopback each, and waits for all. No backend goes
-// before all bodies are done, as in a job. Catch2's assertions are not for several threads: bodies collect, and the test
-// checks afterwards.
+// before all bodies are done, as in a job. Catch2's assertions are not for several threads: bodies collect, and the
+// test checks afterwards.
 inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& body, RunOptions options = {}) {
   MemoryStore store;
   std::barrier all_done(size);

@@ -21,8 +21,12 @@ struct Case {
   kernels::Scaling scaling;
 };
 const Case kCases[] = {
-    {DataType::kFloat32, {0.7, 1.0 / 3.0}}, {DataType::kFloat32, {1.0, 0.5}},  {DataType::kFloat32, {3.0, 1.0}},
-    {DataType::kBfloat16, {0.7, 0.3}},      {DataType::kInt32, {1.0, 1.0, 3}}, {DataType::kInt64, {2.5, 0.4}},
+    {DataType::kFloat32, {0.7, 1.0 / 3.0}},
+    {DataType::kFloat32, {1.0, 0.5}},
+    {DataType::kFloat32, {3.0, 1.0}},
+    {DataType::kBfloat16, {0.7, 0.3}},
+    {DataType::kInt32, {1.0, 1.0, 3}},
+    {DataType::kInt64, {2.5, 0.4}},
     {DataType::kBool, {}},
 };
 
@@ -45,7 +49,8 @@ Bytes input_of(const Case& c, int rank, std::int64_t count) {
 // Runs both ways and says what differs.
 class Rank {
  public:
-  Rank(const Case& c, int rank, std::int64_t count) : case_(c), rank_(rank), count_(count), input_(input_of(c, rank, count)) {}
+  Rank(const Case& c, int rank, std::int64_t count)
+      : case_(c), rank_(rank), count_(count), input_(input_of(c, rank, count)) {}
 
   std::string allreduce(GlooBackend& backend) const {
     CollectiveCall call = make(OpType::kAllreduce);
@@ -61,7 +66,8 @@ class Rank {
     Bytes in_place = input_;
     call.input = call.output = in_place.data();
     const Status same = run_call(backend, call);
-    if (!plain.is_ok() || !other.is_ok() || !same.is_ok()) return plain.to_string() + other.to_string() + same.to_string();
+    if (!plain.is_ok() || !other.is_ok() || !same.is_ok())
+      return plain.to_string() + other.to_string() + same.to_string();
     if (input_ != input_of(case_, rank_, count_)) return "the input was written";
     if (beside != expected) return "other bits in other memory";
     return in_place == expected ? "" : "other bits in place";
@@ -106,21 +112,26 @@ class Rank {
   const Bytes input_;
 };
 
-TEST_CASE("Scaling inside a reduction gives the bits of separate passes and leaves the input alone", "[multi][collectives]") {
+TEST_CASE("Scaling inside a reduction gives the bits of separate passes and leaves the input alone",
+          "[multi][collectives]") {
   const int size = GENERATE(rank_counts({1, 2, 3, 5}));
   const bool deterministic = GENERATE(false, true);
   std::vector<std::string> problems(static_cast<std::size_t>(size));
-  run_ranks(size, [&](int rank, GlooBackend& backend) {
-    std::string& problem = problems[static_cast<std::size_t>(rank)];
-    for (const std::int64_t count : kCounts) {
-      for (const Case& c : kCases) {
-        const Rank mine(c, rank, count);
-        std::string found = mine.allreduce(backend);
-        if (found.empty()) found = mine.reducescatter(backend, size);
-        if (!found.empty()) problem += std::string(data_type_name(c.dtype)) + " x " + std::to_string(count) + ": " + found + "\n";
-      }
-    }
-  }, {.deterministic = deterministic});
+  run_ranks(size,
+            [&](int rank, GlooBackend& backend) {
+              std::string& problem = problems[static_cast<std::size_t>(rank)];
+              for (const std::int64_t count : kCounts) {
+                for (const Case& c : kCases) {
+                  const Rank mine(c, rank, count);
+                  std::string found = mine.allreduce(backend);
+                  if (found.empty()) found = mine.reducescatter(backend, size);
+                  if (!found.empty())
+                    problem +=
+                        std::string(data_type_name(c.dtype)) + " x " + std::to_string(count) + ": " + found + "\n";
+                }
+              }
+            },
+            {.deterministic = deterministic});
   for (const std::string& problem : problems) CHECK(problem == "");
 }
 

@@ -43,8 +43,8 @@ Bytes parts(const std::string& shape, int rank, int size, std::size_t element, b
 
 TEST_CASE("Alltoall brings every part to its rank", "[multi][collectives]") {
   const int size = GENERATE(rank_counts({1, 2, 3, 4, 5, 8}));
-  const std::string shape = GENERATE("one each", "rank + 1 each", "a rank sends nothing", "a rank receives nothing",
-                                     "large", "nothing");
+  const std::string shape =
+      GENERATE("one each", "rank + 1 each", "a rank sends nothing", "a rank receives nothing", "large", "nothing");
   const DataType dtype = GENERATE(DataType::kBool, DataType::kInt16, DataType::kFloat64);
   const std::size_t element = element_size(dtype);
   std::vector<std::string> problems(static_cast<std::size_t>(size));
@@ -107,13 +107,18 @@ void check_reducescatter(int size, const Counts& counts, DataType dtype, ReduceO
   run_ranks(size, [&](int rank, GlooBackend& backend) {
     std::string& problem = problems[static_cast<std::size_t>(rank)];
     const auto own = static_cast<std::size_t>(counts[static_cast<std::size_t>(rank)]);
-    const auto before = static_cast<std::size_t>(std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0}));
+    const auto before =
+        static_cast<std::size_t>(std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0}));
     std::vector<T> input = input_of<T>(rank, sum(counts));
     const std::vector<T> unchanged = input;
     std::vector<T> elsewhere(own + 1, T{99});
     T* const output = in_place ? input.data() + before : elsewhere.data();
-    const Status status = run_call(backend, {.op = OpType::kReducescatter, .dtype = dtype, .reduce_op = op,
-                                             .input = input.data(), .output = output, .rank_counts = counts});
+    const Status status = run_call(backend, {.op = OpType::kReducescatter,
+                                             .dtype = dtype,
+                                             .reduce_op = op,
+                                             .input = input.data(),
+                                             .output = output,
+                                             .rank_counts = counts});
     problem += status.message();
     if (!std::equal(output, output + own, expected.begin() + static_cast<std::ptrdiff_t>(before))) problem += " wrong";
     if (!in_place && (elsewhere.back() != T{99} || input != unchanged)) problem += " wrote elsewhere";

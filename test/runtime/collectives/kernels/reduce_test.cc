@@ -91,7 +91,8 @@ TEST_CASE("16-bit floats survive widening and narrowing unchanged", "[unit][kern
     for (const DataType dtype : {DataType::kFloat16, DataType::kBfloat16}) {
       INFO(usable.tables[t]->name << " " << data_type_name(dtype));
       std::vector<std::uint16_t> out(all.size());
-      const auto max = usable.tables[t]->reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(ReduceOp::kMax)];
+      const auto max =
+          usable.tables[t]->reduce[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(ReduceOp::kMax)];
       max(out.data(), all.data(), all.data(), 65536);
       int wrong = 0;
       for (std::size_t i = 0; i < all.size(); ++i) {
