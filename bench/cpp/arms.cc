@@ -12,6 +12,7 @@
 #include "bench/cpp/tcp_ring.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/transport/fabric.h"
+#include "runtime/transport/net/address_row.h"
 
 namespace hvd::bench {
 namespace {

@@ -19,7 +19,7 @@
 #include "runtime/negotiation/relay.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/topology/membership.h"
-#include "runtime/transport/fabric.h"
+#include "runtime/transport/control/control_links.h"
 
 namespace hvd::engine {
 

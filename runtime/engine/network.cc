@@ -12,6 +12,7 @@
 #include "runtime/crypto/hash.h"
 #include "runtime/engine/backend_options.h"
 #include "runtime/topology/rank_row.h"
+#include "runtime/transport/data/message_context.h"
 
 namespace hvd::engine {
 

@@ -8,7 +8,7 @@
 #include "rendezvous/client/client.h"
 #include "rendezvous/protocol/names.h"
 #include "runtime/topology/rank_row.h"
-#include "runtime/transport/fabric.h"
+#include "runtime/transport/net/address_row.h"
 
 namespace hvd::engine {
 

@@ -20,6 +20,11 @@ class Context;
 
 namespace hvd::transport {
 
+class ControlHandler;    // control/control_links.h
+class ControlLinks;      // control/control_links.h
+class RowSource;         // net/address_row.h
+struct ContextProgress;  // data/message_context.h
+
 struct FabricOptions {
   int rank = 0;
   int size = 1;
@@ -28,42 +33,6 @@ struct FabricOptions {
   std::string
       rendezvous_addr;    // without those: on the interface of the route to this address; "": on every one that is up
   Millis timeout{30000};  // for connecting and for the handshake; never for a user's collective
-};
-
-// Where a connector finds the address rows of other ranks (the rendezvous store). Thread-safe; may block until
-// `deadline`.
-class RowSource {
- public:
-  virtual ~RowSource() = default;
-  virtual Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) = 0;
-};
-
-// Receives what arrives on the control connections. Called on the engine's loop only.
-class ControlHandler {
- public:
-  virtual ~ControlHandler() = default;
-  virtual void on_control_message(int from_rank, ByteSpan message) = 0;
-  // The connection to a neighbour ended (end of file, reset, keepalive): that rank is dead. At most once per rank.
-  virtual void on_control_lost(int rank, const Status& why) = 0;
-};
-
-// The control connections of one rank to its neighbours in the tree. Confined to the engine's loop, apart from its
-// creation. Messages are framed, at most kMaxControlMessage bytes, delivered in order; send never blocks (it queues).
-class ControlLinks {
- public:
-  static constexpr std::size_t kMaxControlMessage = 64u << 20;
-  virtual ~ControlLinks() = default;
-  virtual void send(int to_rank, Bytes message) = 0;
-  // Flushes what is queued, then closes; `closed` runs on the loop when every handle is gone. Peers that get the
-  // goodbye do not report this rank as lost.
-  virtual void close(std::function<void()> closed) = 0;
-};
-
-// How the messages of one context stand. While operations wait and nothing of theirs moves, two looks are equal.
-struct ContextProgress {
-  std::uint64_t moved = 0;       // grows with every event of the context and every byte of its messages
-  std::vector<int> waits_for{};  // global ranks, ascending: those that some operation needs to go on
-  bool operator==(const ContextProgress&) const = default;
 };
 
 // Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net

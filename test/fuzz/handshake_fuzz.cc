@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runtime/base/check.h"
-#include "runtime/transport/handshake.h"
+#include "runtime/transport/auth/handshake.h"
 
 namespace {
 

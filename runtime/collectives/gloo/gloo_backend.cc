@@ -19,7 +19,7 @@
 #include "runtime/collectives/gloo/tree_allreduce.h"
 #include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
-#include "runtime/transport/wait_error.h"
+#include "runtime/transport/data/gloo_context.h"
 
 namespace hvd::collectives {
 namespace {

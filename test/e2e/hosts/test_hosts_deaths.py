@@ -68,7 +68,7 @@ def test_a_host_that_is_lost_ends_the_job(network: Network, start_on: StartOn, v
     assert_nothing_left(network, job, 5)
 
 
-# runtime/transport/stream_socket.h, kPeerSilence: keepalive and TCP_USER_TIMEOUT.
+# runtime/transport/net/sockets.h, kPeerSilence: keepalive and TCP_USER_TIMEOUT.
 PEER_SILENCE_S = 6.0
 # ssh's ServerAliveInterval times ServerAliveCountMax, and one interval more (launcher/ssh/ssh_command.cc).
 SSH_SILENCE_S = 20.0

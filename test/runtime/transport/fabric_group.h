@@ -9,7 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/transport/control/control_links.h"
+#include "runtime/transport/data/message_context.h"
 #include "runtime/transport/fabric.h"
+#include "runtime/transport/net/address_row.h"
 
 namespace hvd::test {
 

@@ -8,7 +8,7 @@
 #include <future>
 #include <iostream>
 
-#include "runtime/transport/wait_error.h"
+#include "runtime/transport/data/gloo_context.h"
 #include "test/runtime/transport/gloo_group.h"
 #include "test/runtime/transport/process_ranks.h"
 

@@ -14,7 +14,10 @@
 #include "runtime/base/thread.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/crypto/secret.h"
+#include "runtime/transport/control/control_links.h"
+#include "runtime/transport/data/message_context.h"
 #include "runtime/transport/fabric.h"
+#include "runtime/transport/net/address_row.h"
 
 namespace hvd::collectives {
 

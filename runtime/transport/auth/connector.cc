@@ -1,0 +1,102 @@
+#include "runtime/transport/auth/connector.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "runtime/base/socket_io.h"
+#include "runtime/transport/net/route.h"
+
+namespace hvd::transport {
+namespace {
+
+constexpr int kRoundsWithoutListener = 3;  // a listener outlives its row: when nobody answers, the process is gone
+// When somebody accepts and hangs up: it is busy (its word for that can be lost), or another program, which never ends.
+constexpr int kRoundsOfHangingUp = 20;
+constexpr Millis kRoundPause{50};
+
+Deadline earlier(Deadline a, Deadline b) { return a.when() < b.when() ? a : b; }
+
+}  // namespace
+
+Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
+                                  Deadline deadline) const {
+  const std::string what =
+      "cannot connect to rank " + std::to_string(hello.to_rank) + " on host " + peer.host.host_name;
+  HVD_ASSIGN_OR_RETURN(const auto own, list_interface_addresses());
+  const auto candidates = order_candidates(peer, self_, own, route_exists);
+  if (candidates.empty()) {
+    std::string listed;
+    for (const Endpoint& endpoint : peer.endpoints) listed += " " + endpoint.to_string();
+    return Status::precondition(what + ": none of its addresses can be reached from host " + self_.host_name + ":" +
+                                (listed.empty() ? " it has none" : listed) +
+                                "; choose interfaces that connect the hosts (--network-interfaces)");
+  }
+  for (int round = 1;; ++round) {
+    std::string reasons;
+    bool again = false;
+    StatusCode code = StatusCode::kTimeout;
+    for (const Endpoint& endpoint : candidates) {
+      Attempt attempt;
+      const Deadline limit =
+          candidates.size() == 1 ? deadline : earlier(deadline, Deadline::after(attempt_limit_ * round));
+      auto stream = try_endpoint(endpoint, hello, key, limit, deadline, attempt);
+      if (stream.is_ok()) return stream;
+      if (cancel_.cancelled()) return Status::aborted(what + ": the session was aborted");
+      reasons += (reasons.empty() ? ": " : "; ") + endpoint.to_string() + ": " + attempt.reason;
+      const bool gone = attempt.outcome == Outcome::kGone || attempt.outcome == Outcome::kHungUp;
+      if (gone && code == StatusCode::kTimeout) code = StatusCode::kPeerLost;
+      if (attempt.outcome == Outcome::kRefused) code = StatusCode::kPrecondition;
+      again |= attempt.outcome == Outcome::kLater;
+      again |= attempt.outcome == Outcome::kGone && round < kRoundsWithoutListener;
+      again |= attempt.outcome == Outcome::kHungUp && round < kRoundsOfHangingUp;
+    }
+    if (!again) return Status(code, what + reasons);
+    if (deadline.expired()) return Status::timeout(what + " in time" + reasons);
+    const Deadline pause = earlier(deadline, Deadline::after(kRoundPause * std::min(round, 10)));
+    while (!pause.expired() && !cancel_.cancelled()) {
+      pollfd entry{cancel_.fd(), POLLIN, 0};
+      poll(&entry, 1, static_cast<int>(pause.remaining().count()) + 1);
+    }
+  }
+}
+
+Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
+                                       Deadline attempt_limit, Deadline deadline, Attempt& attempt) const {
+  auto stream = connect_stream(endpoint.address, attempt_limit, cancel_);
+  if (!stream.is_ok()) {
+    const bool gone = stream.status().code() == StatusCode::kPeerLost;
+    attempt = {gone ? Outcome::kGone : Outcome::kLater, stream.status().message()};
+    return stream;
+  }
+  const Liveness liveness = hello.kind == ConnectionKind::kControl ? Liveness::kControl : Liveness::kData;
+  hello.nonce = random_nonce();
+  ConnectorHandshake handshake(hello, key);
+  Status shaken = configure_stream(stream.value().get(), liveness);
+  if (shaken.is_ok()) shaken = shake_hands(stream.value().get(), handshake, attempt_limit, deadline);
+  if (shaken.is_ok()) return stream;
+  attempt = {Outcome::kLater, shaken.message()};
+  if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
+  // kInternal: an error of the socket that says nothing of the peer, a firewall's for instance.
+  if (shaken.code() == StatusCode::kPeerLost || shaken.code() == StatusCode::kInternal) {
+    attempt = {Outcome::kHungUp,
+               "during the handshake: " + shaken.message() + " (is another program there, or a crowd of strangers?)"};
+  }
+  return shaken;
+}
+
+// Once the peer can count this connection as made, another one would be a second: no attempt's limit ends it then.
+Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline attempt_limit, Deadline deadline) const {
+  for (;;) {
+    const Deadline limit = handshake.awaits_welcome() ? deadline : attempt_limit;
+    const Bytes output = handshake.take_output();
+    HVD_RETURN_IF_ERROR(send_all(fd, output, limit, cancel_.fd()));
+    if (handshake.done()) return Status::ok();
+    Bytes input(handshake.wanted());
+    HVD_RETURN_IF_ERROR(receive_exactly(fd, input, limit, cancel_.fd()));
+    handshake.feed(input);
+    if (handshake.failed()) return handshake.error();
+  }
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "runtime/crypto/secret.h"
+#include "runtime/transport/auth/handshake.h"
+#include "runtime/transport/net/address_row.h"
+#include "runtime/transport/net/sockets.h"
+
+namespace hvd::transport {
+
+// Makes one authenticated connection to another rank: picks among its addresses by route, tries the next when one
+// fails, and goes on in rounds until the deadline, because a peer may not have opened its session yet. Blocks the
+// calling thread, never for longer than the deadline or cancel(). Immutable, thread-safe. Does not know rows from the
+// store.
+class Connector {
+ public:
+  // Of each address, when there is another to try; in every round so much longer.
+  static constexpr Millis kAttemptLimit{1000};
+
+  Connector(HostIdentity self, const Cancel& cancel, Millis attempt_limit = kAttemptLimit)
+      : self_(std::move(self)), cancel_(cancel), attempt_limit_(attempt_limit) {}
+
+  // `hello` without its nonce. The stream is non-blocking and carries nothing yet. The error names the rank, its host,
+  // every address tried and what happened there: kPeerLost when nobody listens, kPrecondition when the peer refuses or
+  // is not who it should be, kTimeout, kAborted.
+  Result<ForkFd> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
+                         Deadline deadline) const;
+
+ private:
+  // How a try at one address ended, apart from success.
+  enum class Outcome { kGone, kHungUp, kRefused, kLater };
+  struct Attempt {
+    Outcome outcome = Outcome::kLater;
+    std::string reason;
+  };
+  Result<ForkFd> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline attempt_limit,
+                              Deadline deadline, Attempt& attempt) const;
+  Status shake_hands(int fd, ConnectorHandshake& handshake, Deadline attempt_limit, Deadline deadline) const;
+
+  HostIdentity self_;
+  const Cancel& cancel_;
+  Millis attempt_limit_;
+};
+
+}  // namespace hvd::transport

@@ -1,0 +1,212 @@
+#include "runtime/transport/data/connection.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "runtime/transport/net/sockets.h"
+
+namespace hvd::transport {
+namespace {
+
+constexpr int kReadsPerTurn = 8;       // then other connections have their turn
+constexpr std::size_t kMaxParts = 32;  // of one write
+
+std::size_t eager_cost(std::size_t size) { return size + kFrameHeaderSize; }
+
+}  // namespace
+
+Connection::Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink)
+    : peer_(peer), epoll_fd_(epoll_fd), sink_(sink), reader_(peer, epoch, sink), queue_(epoch) {}
+
+bool Connection::attach(ForkFd stream, const std::string& host) {
+  {
+    const MutexLock lock(mutex_);
+    if (stream_.valid() || !lost_.is_ok()) return false;
+    stream_ = std::move(stream);
+    host_ = host;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.ptr = this;
+    HVD_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, stream_.get(), &event) == 0, "epoll_ctl");
+    attached_.store(true, std::memory_order_release);
+  }
+  flush();
+  return true;
+}
+
+bool Connection::reserve_eager(std::size_t size) {
+  const MutexLock lock(mutex_);
+  if (eager_outstanding_ + eager_cost(size) > kEagerBudget) return false;
+  eager_outstanding_ += eager_cost(size);
+  return true;
+}
+
+void Connection::queue_eager(const SendOp& op, std::uint64_t context) {
+  const MutexLock lock(mutex_);
+  queue_.push_eager({.context = context, .slot = op.slot, .total = op.size}, op.data, op.id);
+}
+
+void Connection::queue_message(const SendOp& op, std::uint64_t context) {
+  const MutexLock lock(mutex_);
+  queue_.push_message({.context = context, .slot = op.slot, .total = op.size}, op.data, op.id);
+}
+
+void Connection::queue_notice(FrameType type, std::uint64_t context, std::uint64_t slot, std::uint64_t total,
+                              std::string_view text) {
+  const MutexLock lock(mutex_);
+  const std::string_view cut = text.substr(0, kMaxFailText);
+  queue_.push_control({.type = type, .context = context, .slot = slot, .total = total}, Bytes(cut.begin(), cut.end()));
+}
+
+void Connection::consumed_eager(std::size_t size) {
+  const MutexLock lock(mutex_);
+  eager_consumed_ += eager_cost(size);
+  if (eager_consumed_ < kEagerBudget / 4) return;
+  queue_.push_control({.type = FrameType::kConsumed, .total = eager_consumed_});
+  eager_consumed_ = 0;
+}
+
+Status Connection::lost() const {
+  const MutexLock lock(mutex_);
+  return lost_;
+}
+
+void Connection::flush() { write_all(false); }
+
+void Connection::write_all(bool socket_has_room) {
+  do {
+    const MutexLock lock(mutex_);
+    // When the socket is full, the driver is told when it no longer is.
+    if (socket_has_room || !wants_writable_) write_some();
+  } while (report_written());  // which may queue the next message
+}
+
+// What one thread has written another may report: a message is struck off only after its report, and a second report of
+// it finds nothing. So the end of the stream never comes before the report of what the peer has received.
+bool Connection::report_written() {
+  std::vector<SentMessage> reported;
+  {
+    const MutexLock lock(mutex_);
+    reported = written_;
+  }
+  if (reported.empty()) return false;
+  for (const SentMessage& message : reported) sink_.on_sent(peer_, message);
+  const MutexLock lock(mutex_);
+  std::erase_if(written_, [&](const SentMessage& m) { return std::ranges::find(reported, m) != reported.end(); });
+  return true;
+}
+
+void Connection::write_some() {
+  if (!stream_.valid() || write_broken_) return;
+  iovec parts[kMaxParts];
+  for (;;) {
+    const std::size_t count = queue_.gather(parts);
+    if (count == 0) return arm_writable(false);
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    const ssize_t n = sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      written_bytes_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
+      queue_.advance(static_cast<std::size_t>(n), written_);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      return arm_writable(true);
+    } else if (errno != EINTR) {
+      // What the peer still said is read first; then the reading side finds the end and reports it.
+      write_broken_ = true;
+      queue_.clear();
+      return arm_writable(false);
+    }
+  }
+}
+
+void Connection::arm_writable(bool on) {
+  if (on == wants_writable_) return;
+  wants_writable_ = on;
+  epoll_event event{};
+  event.events = on ? EPOLLIN | EPOLLOUT : EPOLLIN;
+  event.data.ptr = this;
+  HVD_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, stream_.get(), &event) == 0, "epoll_ctl");
+}
+
+void Connection::cancel_send(std::uint64_t context, std::uint64_t op_id) {
+  const MutexLock lock(mutex_);
+  if (queue_.cancel(context, op_id)) return;
+  write_broken_ = true;
+  queue_.clear();
+  if (stream_.valid()) shutdown(stream_.get(), SHUT_RDWR);  // both ends find the end of the stream
+}
+
+void Connection::on_io(bool readable, bool writable) {
+  if (writable) write_all(true);
+  if (readable) read_some();
+}
+
+void Connection::read_some() {
+  if (!stream_.valid()) return;
+  FrameReader::Outcome outcome = FrameReader::Outcome::kMore;
+  for (int i = 0; i < kReadsPerTurn && outcome == FrameReader::Outcome::kMore; ++i) {
+    outcome = reader_.read_from(stream_.get());
+  }
+  if (const std::size_t returned = reader_.take_returned_budget(); returned > 0) {
+    const MutexLock lock(mutex_);
+    eager_outstanding_ -= std::min(returned, eager_outstanding_);
+  }
+  if (outcome == FrameReader::Outcome::kClosed) {
+    return end(Status::peer_lost("its process ended or closed the connection"));
+  }
+  if (outcome == FrameReader::Outcome::kFailed) return end(reader_.error());
+  flush();  // credits let messages go, and receives give budget back
+}
+
+void Connection::check_liveness() {
+  if (!attached() || !stream_.valid()) return;
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(stream_.get(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return;
+  // A stopped process is not dead: its kernel acknowledges data and answers probes of its full window. So what counts
+  // is that something unanswered was sent and that no acknowledgement has come since. Streams on which nothing is
+  // outstanding are the business of the kernel's keepalive.
+  const bool owes_answer = (info.tcpi_unacked > 0 && info.tcpi_retransmits > 0) || info.tcpi_probes > 0;
+  const TimePoint now = SteadyClock::now();
+  const TimePoint last_ack = now - Millis(info.tcpi_last_ack_recv);
+  if (!owes_answer) return owes_since_.reset();
+  if (!owes_since_ || last_ack > *owes_since_) owes_since_ = now;
+  if (now - *owes_since_ < kPeerSilence) return;
+  end(Status::peer_lost("no sign of life from its host for " + std::to_string(info.tcpi_last_ack_recv) + " ms"));
+}
+
+void Connection::close(const Status& why) {
+  const MutexLock lock(mutex_);
+  if (lost_.is_ok()) lost_ = why;
+  queue_.clear();
+  write_broken_ = true;
+  if (!stream_.valid()) return;
+  // Unread bytes would turn the close into a reset, which may overtake our last words.
+  shutdown(stream_.get(), SHUT_WR);
+  char sink[4096];
+  for (int i = 0; i < 64 && recv(stream_.get(), sink, sizeof(sink), MSG_DONTWAIT) > 0; ++i) {
+  }
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, stream_.get(), nullptr);
+  stream_.reset();
+}
+
+void Connection::end(const Status& why) {
+  const Status named = describe(why);
+  close(named);
+  report_written();  // the peer may have ended because it has received this
+  sink_.on_lost(peer_, named);
+}
+
+Status Connection::describe(const Status& why) const {
+  const MutexLock lock(mutex_);
+  return Status::peer_lost("lost rank " + std::to_string(peer_) + " on host " + host_ + ": " + why.message());
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,162 @@
+#include "runtime/transport/data/data_plane.h"
+
+#include "runtime/base/log.h"
+
+namespace hvd::transport {
+
+DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout)
+    : rank_(rank),
+      size_(size),
+      generation_(fork_generation()),
+      self_(self),
+      connect_timeout_(connect_timeout),
+      connector_(std::move(self), cancel_),
+      progress_(*this),
+      peers_(static_cast<std::size_t>(size)) {}
+
+DataPlane::~DataPlane() = default;
+
+void DataPlane::open(std::uint64_t epoch, const crypto::Secret& data_key, RowSource& rows) {
+  session_.emplace(Session{epoch, data_key, rows});
+}
+
+Status DataPlane::usable() const {
+  if (generation_ != fork_generation()) {
+    return Status::aborted(
+        "used after fork: connections belong to the process that made them; call init() in the child");
+  }
+  if (!aborted()) return Status::ok();
+  const MutexLock lock(status_mutex_);
+  return abort_status_;
+}
+
+void DataPlane::abort(const Status& why) {
+  {
+    const MutexLock lock(status_mutex_);
+    if (aborted_) return;
+    abort_status_ = why;
+    aborted_.store(true, std::memory_order_release);
+  }
+  cancel_.cancel();
+  progress_.notify();
+}
+
+void DataPlane::close() {
+  const Status why = Status::aborted("the session was shut down");
+  abort(why);
+  progress_.set_on_driver_left(nullptr);
+  progress_.exclusive([&] { for_each_peer([&](Peer& p) { p.connection.close(why); }); });
+}
+
+DataPlane::Peer& DataPlane::peer(int rank) {
+  std::atomic<Peer*>& entry = peers_[static_cast<std::size_t>(rank)];
+  if (Peer* known = entry.load(std::memory_order_acquire)) return *known;
+  const MutexLock lock(peers_mutex_);
+  if (Peer* known = entry.load(std::memory_order_acquire)) return *known;
+  owned_peers_.push_back(std::make_unique<Peer>(rank, session_->epoch, progress_.epoll_fd(), *this));
+  entry.store(owned_peers_.back().get(), std::memory_order_release);
+  return *owned_peers_.back();
+}
+
+Connection& DataPlane::connection(int peer_rank) { return peer(peer_rank).connection; }
+
+void DataPlane::for_each_peer(const std::function<void(Peer&)>& fn) {
+  for (const auto& entry : peers_) {
+    if (Peer* known = entry.load(std::memory_order_acquire)) fn(*known);
+  }
+}
+
+void DataPlane::accept(int from, ForkFd stream, const std::string& host) {
+  if (from < rank_) {
+    HVD_LOG(kWarning, "refused a data connection in the wrong direction", log_field("from_rank", from));
+    return;
+  }
+  if (!connection(from).attach(std::move(stream), host)) {
+    HVD_LOG(kWarning, "refused a second data connection", log_field("from_rank", from));
+  }
+}
+
+Status DataPlane::ensure_connected(int to) {
+  Peer& target = peer(to);
+  if (to > rank_ || target.connection.attached()) return Status::ok();
+  const MutexLock lock(target.connecting);
+  if (target.connection.attached()) return Status::ok();
+  HVD_RETURN_IF_ERROR(target.connection.lost());
+  Status connected = connect(to, target);
+  if (!connected.is_ok()) target.connection.close(connected);
+  return connected;
+}
+
+Status DataPlane::connect(int to, Peer& target) {
+  const Deadline deadline = Deadline::after(connect_timeout_);
+  HVD_ASSIGN_OR_RETURN(const auto rows, session_->rows.rows(std::span(&to, 1), deadline));
+  if (rows.size() != 1) return Status::internal("the store has no single row of rank " + std::to_string(to));
+  auto row = AddressRow::decode(rows[0]);
+  if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
+  Hello hello;
+  hello.kind = ConnectionKind::kData;
+  hello.from_rank = rank_;
+  hello.to_rank = to;
+  hello.epoch = session_->epoch;
+  hello.host_name = self_.host_name;
+  auto stream = connector_.connect(row.value(), hello, session_->key, deadline);
+  if (!stream.is_ok()) return stream.status().annotate("data connection");
+  if (!target.connection.attach(std::move(stream).value(), row.value().host.host_name)) return target.connection.lost();
+  return Status::ok();
+}
+
+std::shared_ptr<MessageContext> DataPlane::make_message_context(std::uint64_t id) {
+  return std::make_shared<MessageContext>(id, rank_, [this](int to) -> FrameSender& { return connection(to); });
+}
+
+Result<std::shared_ptr<MessageContext>> DataPlane::add_context(std::uint64_t id) {
+  HVD_RETURN_IF_ERROR(usable());
+  if (!session_) return Status::precondition("the fabric is not open yet");
+  const MutexLock lock(contexts_mutex_);
+  if (!known_ids_.insert(id).second) {
+    return Status::precondition("context " + std::to_string(id) + " exists or existed in this epoch");
+  }
+  auto& entry = contexts_[id];  // there already when a peer was faster
+  if (!entry) entry = make_message_context(id);
+  return entry;
+}
+
+void DataPlane::remove_context(const std::shared_ptr<MessageContext>& context) {
+  if (generation_ != fork_generation()) return;
+  {
+    const MutexLock lock(contexts_mutex_);
+    contexts_.erase(context->id());
+  }
+  progress_.exclusive([&] {
+    context->for_each_recv([&](const RecvOp& op) { for_each_peer([&](Peer& p) { p.connection.forget_target(&op); }); });
+  });
+}
+
+std::shared_ptr<MessageContext> DataPlane::find_context(std::uint64_t id) {
+  const MutexLock lock(contexts_mutex_);
+  const auto found = contexts_.find(id);
+  return found != contexts_.end() ? found->second : nullptr;
+}
+
+ContextProgress DataPlane::progress_of(std::uint64_t context_id) {
+  const auto context = find_context(context_id);
+  return context ? context->progress() : ContextProgress{};
+}
+
+void DataPlane::abort_context(std::uint64_t context_id, const Status& why) {
+  const auto context = find_context(context_id);
+  if (!context) return;
+  context->fail(why);
+  progress_.notify();
+}
+
+void DataPlane::cancel(MessageContext& context, const Completions& owner) {
+  if (generation_ != fork_generation()) return;
+  progress_.exclusive([&] {
+    context.cancel(owner, [&](int to, std::uint64_t op_id) { connection(to).cancel_send(context.id(), op_id); });
+  });
+  for_each_peer([](Peer& p) { p.connection.flush(); });
+  progress_.notify();
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "runtime/transport/auth/connector.h"
+#include "runtime/transport/data/connection.h"
+#include "runtime/transport/data/message_context.h"
+#include "runtime/transport/data/progress.h"
+#include "runtime/transport/net/address_row.h"
+
+namespace hvd::transport {
+
+// The data connections of one rank in one epoch and the message contexts on top of them: routes frames to contexts and
+// contexts to connections. Connections are made when first used; of two ranks the higher one connects, so that there is
+// never more than one stream between them and nothing to agree on. (A message needs both its ends, so both get to the
+// point where one connects and the other waits.)
+// Shared by the fabric and the Gloo contexts, because a context may outlive the fabric; then every call fails.
+// Thread-safe. Lock order: the driver's turn (Progress), connecting of one peer, a context's mutex, a connection's;
+// contexts_mutex_ and peers_mutex_ are innermost and never held together.
+class DataPlane final : public FrameSink, public IoHandler {
+ public:
+  static constexpr std::size_t kMaxUnknownContexts = 4096;
+
+  DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout);
+  ~DataPlane() override;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  Progress& progress() { return progress_; }
+  const Connector& connector() const { return connector_; }
+
+  // Requires: called once, before everything below.
+  void open(std::uint64_t epoch, const crypto::Secret& data_key, RowSource& rows);
+  // An authenticated data stream of another rank has come.
+  void accept(int from, ForkFd stream, const std::string& host);
+
+  // Why nothing can be done any more: aborted, closed, or used in a forked child. OK otherwise.
+  Status usable() const HVD_EXCLUDES(status_mutex_);
+  // Cheap part of usable(), for waits.
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+  void abort(const Status& why) HVD_EXCLUDES(status_mutex_);
+  // Closes every connection. The last call of the fabric.
+  void close();
+
+  Result<std::shared_ptr<MessageContext>> add_context(std::uint64_t id) HVD_EXCLUDES(contexts_mutex_);
+  void remove_context(const std::shared_ptr<MessageContext>& context) HVD_EXCLUDES(contexts_mutex_);
+  ContextProgress progress_of(std::uint64_t context_id) HVD_EXCLUDES(contexts_mutex_);
+  void abort_context(std::uint64_t context_id, const Status& why) HVD_EXCLUDES(contexts_mutex_);
+  // Forgets the pending operations of a buffer.
+  void cancel(MessageContext& context, const Completions& owner);
+
+  // Connects when it is on this rank to do so; blocks for that at most the connect timeout.
+  Status ensure_connected(int peer);
+  Connection& connection(int peer) HVD_EXCLUDES(peers_mutex_);
+
+  // FrameSink, IoHandler: the driver's calls.
+  Status on_eager(int from, const FrameHeader& header, ByteSpan payload) override;
+  Status on_notice(int from, const FrameHeader& header, ByteSpan payload) override;
+  Result<RecvOp*> on_data_begin(int from, const FrameHeader& header) override;
+  void on_data_end(int from, const FrameHeader& header, RecvOp& op) override;
+  void on_sent(int to, const SentMessage& message) override;
+  void on_lost(int peer, const Status& why) override;
+  void on_io(void* tag, bool readable, bool writable) override;
+  void check_liveness() override;
+
+ private:
+  struct Peer {
+    Peer(int rank, std::uint64_t epoch, int epoll_fd, FrameSink& sink) : connection(rank, epoch, epoll_fd, sink) {}
+    Mutex connecting;
+    Connection connection;
+  };
+  // What open() fixed.
+  struct Session {
+    std::uint64_t epoch;
+    crypto::Secret key;
+    RowSource& rows;
+  };
+  Peer& peer(int rank) HVD_EXCLUDES(peers_mutex_);
+  Status connect(int to, Peer& peer);
+  // The context of a frame, made when it is not known yet; null when it was removed.
+  Result<std::shared_ptr<MessageContext>> context_of(const FrameHeader& header) HVD_EXCLUDES(contexts_mutex_);
+  std::shared_ptr<MessageContext> make_message_context(std::uint64_t id);
+  std::vector<std::shared_ptr<MessageContext>> all_contexts() HVD_EXCLUDES(contexts_mutex_);
+  // Null when there is none of that number.
+  std::shared_ptr<MessageContext> find_context(std::uint64_t id) HVD_EXCLUDES(contexts_mutex_);
+  void for_each_peer(const std::function<void(Peer&)>& fn) HVD_EXCLUDES(peers_mutex_);
+
+  const int rank_;
+  const int size_;
+  const int generation_;
+  const HostIdentity self_;
+  const Millis connect_timeout_;
+  Cancel cancel_;
+  Connector connector_;
+  Progress progress_;
+  std::optional<Session> session_;
+
+  std::vector<std::atomic<Peer*>> peers_;  // by rank; null until first used
+  Mutex peers_mutex_;
+  std::deque<std::unique_ptr<Peer>> owned_peers_ HVD_GUARDED_BY(peers_mutex_);
+
+  Mutex contexts_mutex_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<MessageContext>> contexts_ HVD_GUARDED_BY(contexts_mutex_);
+  std::unordered_set<std::uint64_t> known_ids_ HVD_GUARDED_BY(contexts_mutex_);  // added here, perhaps removed since
+
+  mutable Mutex status_mutex_;
+  Status abort_status_ HVD_GUARDED_BY(status_mutex_);
+  std::atomic<bool> aborted_{false};
+};
+
+}  // namespace hvd::transport

@@ -1,0 +1,233 @@
+#include "runtime/transport/fabric.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "runtime/base/log.h"
+#include "runtime/base/mutex.h"
+#include "runtime/loop/loop.h"
+#include "runtime/transport/auth/listener.h"
+#include "runtime/transport/control/control_inbox.h"
+#include "runtime/transport/control/control_links.h"
+#include "runtime/transport/data/data_plane.h"
+#include "runtime/transport/data/gloo_context.h"
+#include "runtime/transport/data/progress.h"
+#include "runtime/transport/net/route.h"
+#include "runtime/transport/net/sockets.h"
+
+namespace hvd::transport {
+namespace {
+
+// Composition root of the transport: owns hvd-net, the listener, the inbox of control connections and the data plane,
+// and routes authenticated streams to them. In a forked child every call fails and the destructor leaves everything
+// behind: its threads do not exist there.
+class FabricImpl final : public Fabric {
+ public:
+  FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening);
+  ~FabricImpl() override;
+
+  const Bytes& address_row() const override { return encoded_row_; }
+  Status open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) override;
+  Result<std::unique_ptr<ControlLinks>> connect_control(uv_loop_s* engine_loop,
+                                                        std::function<void(std::function<void()>)> post, int parent,
+                                                        std::span<const int> children, ControlHandler& handler,
+                                                        Deadline deadline) override;
+  Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) override;
+  ContextProgress progress(std::uint64_t context_id) override;
+  void abort_context(std::uint64_t context_id, const Status& why) override;
+  void abort(const Status& why) override;
+
+ private:
+  // The parts that have threads or sockets, so that a forked child can leave them alone as a whole.
+  struct Parts {
+    ControlInbox inbox;
+    std::shared_ptr<DataPlane> data;
+    std::unique_ptr<Listener> listener;  // hvd-net only, like net_watch
+    std::unique_ptr<NetWatch> net_watch;
+    loop::Loop net{"hvd-net"};  // last: its thread ends first
+  };
+  // What open() fixed.
+  struct Session {
+    std::uint64_t epoch;
+    crypto::Secret control_key;
+    RowSource& rows;
+  };
+
+  Status usable() const;
+  Result<Session> session();
+  void on_stream(const Hello& hello, ForkFd stream);
+  Result<ControlStream> connect_parent(const Session& session, int parent, Deadline deadline);
+
+  const FabricOptions options_;
+  const AddressRow row_;
+  const Bytes encoded_row_;
+  const int generation_;
+  std::unique_ptr<Parts> parts_;
+  Mutex mutex_;
+  std::optional<Session> session_;
+};
+
+Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const FabricOptions& options) {
+  if (options.loopback_only) return std::vector<InterfaceAddress>{{"lo", SocketAddress::loopback(0), 8}};
+  HVD_ASSIGN_OR_RETURN(auto all, list_interface_addresses());
+  if (options.interfaces.empty()) {
+    if (options.rendezvous_addr.empty()) return all;
+    HVD_ASSIGN_OR_RETURN(const auto target, SocketAddress::from_text(options.rendezvous_addr, 9));
+    HVD_ASSIGN_OR_RETURN(const auto source, source_towards(target));
+    return addresses_on_route(all, source);
+  }
+  std::vector<InterfaceAddress> chosen;
+  for (const std::string& name : options.interfaces) {
+    const auto before = chosen.size();
+    std::ranges::copy_if(all, std::back_inserter(chosen), [&](const auto& a) { return a.interface == name; });
+    if (chosen.size() > before) continue;
+    std::string known;
+    for (const auto& address : all) known += " " + address.interface;
+    return Status::invalid_argument("network interface '" + name + "' is not there, not up, or has no address; with " +
+                                    "an address are:" + known);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return Status::invalid_argument("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
+                                    " is not possible");
+  }
+  HVD_ASSIGN_OR_RETURN(auto addresses, addresses_to_listen_on(options));
+  if (addresses.size() > AddressRow::kMaxEndpoints) addresses.resize(AddressRow::kMaxEndpoints);
+  HVD_ASSIGN_OR_RETURN(BoundSockets bound, bind_listeners(addresses));
+  AddressRow row{HostIdentity::of_this_process(), std::move(bound.endpoints)};
+  return std::unique_ptr<Fabric>(std::make_unique<FabricImpl>(options, std::move(row), std::move(bound.fds)));
+}
+
+FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening)
+    : options_(options),
+      row_(std::move(row)),
+      encoded_row_(row_.encode()),
+      generation_(fork_generation()),
+      parts_(std::make_unique<Parts>()) {
+  parts_->data = std::make_shared<DataPlane>(options_.rank, options_.size, row_.host, options_.timeout);
+  parts_->data->progress().set_on_driver_left([parts = parts_.get()] {
+    parts->net.post([parts] {
+      if (parts->net_watch) parts->net_watch->on_driver_left();
+    });
+  });
+  // A std::function must be copyable, so the sockets travel in a shared box.
+  auto fds = std::make_shared<std::vector<ForkFd>>(std::move(listening));
+  parts_->net.post([this, fds] {
+    parts_->net_watch = std::make_unique<NetWatch>(parts_->net.uv(), parts_->data->progress());
+    parts_->listener =
+        std::make_unique<Listener>(parts_->net.uv(), std::move(*fds), options_.size, options_.timeout,
+                                   [this](const Hello& hello, ForkFd stream) { on_stream(hello, std::move(stream)); });
+  });
+}
+
+FabricImpl::~FabricImpl() {
+  if (generation_ != fork_generation()) {
+    // In a forked child: joining or closing would wait for threads that do not exist.
+    [[maybe_unused]] Parts* left_behind = parts_.release();
+    return;
+  }
+  abort(Status::aborted("the session was shut down"));
+  parts_->net.post([this] {
+    parts_->listener.reset();
+    parts_->net_watch.reset();
+  });
+  parts_->net.stop_and_join();
+  parts_->data->close();
+}
+
+Status FabricImpl::usable() const {
+  if (generation_ == fork_generation()) return Status::ok();
+  return Status::aborted("used after fork: connections belong to the process that made them; call init() in the child");
+}
+
+Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) {
+  HVD_RETURN_IF_ERROR(usable());
+  const AcceptorIdentity identity{epoch, options_.rank, options_.size, secret.derive("ctl", epoch),
+                                  secret.derive("data", epoch)};
+  {
+    const MutexLock lock(mutex_);
+    if (session_)
+      return Status::precondition("the fabric is open already, in epoch " + std::to_string(session_->epoch));
+    parts_->data->open(epoch, identity.data_key, rows);
+    session_.emplace(Session{epoch, identity.control_key, rows});
+  }
+  parts_->net.post([this, identity] { parts_->listener->open(identity); });
+  return Status::ok();
+}
+
+Result<FabricImpl::Session> FabricImpl::session() {
+  HVD_RETURN_IF_ERROR(usable());
+  const MutexLock lock(mutex_);
+  if (!session_) return Status::precondition("the fabric is not open yet");
+  return *session_;
+}
+
+void FabricImpl::on_stream(const Hello& hello, ForkFd stream) {
+  if (hello.kind == ConnectionKind::kControl) {
+    parts_->inbox.put(hello.from_rank, {std::move(stream), hello.host_name});
+  } else {
+    parts_->data->accept(hello.from_rank, std::move(stream), hello.host_name);
+  }
+}
+
+Result<ControlStream> FabricImpl::connect_parent(const Session& session, int parent, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const auto rows, session.rows.rows(std::span(&parent, 1), deadline));
+  if (rows.size() != 1) return Status::internal("the store has no single row of rank " + std::to_string(parent));
+  auto row = AddressRow::decode(rows[0]);
+  if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(parent));
+  Hello hello;
+  hello.kind = ConnectionKind::kControl;
+  hello.from_rank = options_.rank;
+  hello.to_rank = parent;
+  hello.epoch = session.epoch;
+  hello.host_name = row_.host.host_name;
+  HVD_ASSIGN_OR_RETURN(ForkFd stream,
+                       parts_->data->connector().connect(row.value(), hello, session.control_key, deadline));
+  return ControlStream{std::move(stream), row.value().host.host_name};
+}
+
+Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* engine_loop,
+                                                                  std::function<void(std::function<void()>)> post,
+                                                                  int parent, std::span<const int> children,
+                                                                  ControlHandler& handler, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const Session session, this->session());
+  auto set = std::make_shared<ControlLinkSet>(engine_loop, handler);
+  if (parent >= 0) {
+    auto stream = connect_parent(session, parent, deadline);
+    if (!stream.is_ok()) return stream.status().annotate("control connection");
+    set->add(parent, std::move(stream.value().stream), stream.value().host);
+  }
+  auto accepted = parts_->inbox.take(children, deadline);
+  if (!accepted.is_ok()) return accepted.status().annotate("control connections");
+  for (auto& [rank, taken] : accepted.value()) set->add(rank, std::move(taken.stream), taken.host);
+  post([set] { set->start(); });
+  return std::unique_ptr<ControlLinks>(std::make_unique<ControlLinksImpl>(set));
+}
+
+Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t context_id, std::vector<int> ranks) {
+  HVD_RETURN_IF_ERROR(session().status());
+  return make_gloo_context(parts_->data, context_id, std::move(ranks));
+}
+
+ContextProgress FabricImpl::progress(std::uint64_t context_id) {
+  if (!usable().is_ok()) return {};
+  return parts_->data->progress_of(context_id);
+}
+
+void FabricImpl::abort_context(std::uint64_t context_id, const Status& why) {
+  if (usable().is_ok()) parts_->data->abort_context(context_id, why);
+}
+
+void FabricImpl::abort(const Status& why) {
+  if (!usable().is_ok()) return;
+  parts_->data->abort(why);
+  parts_->inbox.abort(why);
+}
+
+}  // namespace hvd::transport

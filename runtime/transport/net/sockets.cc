@@ -1,0 +1,123 @@
+#include "runtime/transport/net/sockets.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "runtime/base/socket_io.h"
+
+namespace hvd::transport {
+
+namespace {
+
+Status set_option(int fd, int level, int option, int value, const char* name) {
+  if (setsockopt(fd, level, option, &value, sizeof(value)) != 0) return Status::from_errno(name, errno);
+  return Status::ok();
+}
+
+}  // namespace
+
+Status configure_stream(int fd, Liveness liveness) {
+  HVD_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+  // A quiet host is asked after 3 s, then every second; three missing answers end the connection (kPeerSilence).
+  HVD_RETURN_IF_ERROR(set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
+  HVD_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 3, "TCP_KEEPIDLE"));
+  HVD_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1, "TCP_KEEPINTVL"));
+  HVD_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
+  if (liveness == Liveness::kControl) {
+    const int silence = static_cast<int>(kPeerSilence.count());
+    HVD_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, silence, "TCP_USER_TIMEOUT"));
+  }
+  return Status::ok();
+}
+
+Cancel::Cancel() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { HVD_CHECK(event_.valid(), "eventfd"); }
+
+void Cancel::cancel() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(event_.get(), &one, sizeof(one));  // never read: it stays readable
+}
+
+bool Cancel::cancelled() const {
+  pollfd entry{event_.get(), POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel) {
+  ForkFd fd =
+      ForkFd::make([&] { return socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  sockaddr_storage raw{};
+  const socklen_t size = to.to_sockaddr(raw);
+  const Status connected =
+      connect_socket(fd.get(), reinterpret_cast<const sockaddr*>(&raw), size, deadline, cancel.fd());
+  // Whatever the reason, a firewall, say: nobody is reached there.
+  if (connected.code() == StatusCode::kInternal) return Status::peer_lost(connected.message());
+  HVD_RETURN_IF_ERROR(connected);
+  return fd;
+}
+
+namespace {
+
+constexpr int kPortAttempts = 20;
+
+// On failure `err` has the error number.
+Result<ForkFd> bind_one(const SocketAddress& address, int& err) {
+  ForkFd fd =
+      ForkFd::make([&] { return socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  sockaddr_storage raw{};
+  const socklen_t size = address.to_sockaddr(raw);
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&raw), size) != 0) {
+    err = errno;
+    return Status::from_errno("cannot listen on " + address.to_string(), err);
+  }
+  if (listen(fd.get(), SOMAXCONN) != 0) return Status::from_errno("listen on " + address.to_string(), errno);
+  return fd;
+}
+
+Result<std::uint16_t> bound_port(int fd) {
+  sockaddr_storage raw{};
+  socklen_t size = sizeof(raw);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&raw), &size) != 0) return Status::from_errno("getsockname", errno);
+  HVD_ASSIGN_OR_RETURN(const SocketAddress address, SocketAddress::from_sockaddr(reinterpret_cast<sockaddr*>(&raw)));
+  return address.port();
+}
+
+}  // namespace
+
+Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses) {
+  if (addresses.empty()) return Status::precondition("there is no network address to listen on");
+  for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
+    BoundSockets bound;
+    std::uint16_t port = 0;
+    for (const InterfaceAddress& wanted : addresses) {
+      SocketAddress address = wanted.address;
+      address.set_port(port);
+      int err = 0;
+      auto fd = bind_one(address, err);
+      if (err == EADDRNOTAVAIL && addresses.size() > 1) continue;  // gone meanwhile, or an IPv6 address still tentative
+      if (err == EADDRINUSE && port != 0) {                        // another program has this port there
+        bound.fds.clear();
+        break;
+      }
+      if (!fd.is_ok()) return fd.status();
+      if (port == 0) {
+        HVD_ASSIGN_OR_RETURN(port, bound_port(fd.value().get()));
+        address.set_port(port);
+      }
+      bound.fds.push_back(std::move(fd).value());
+      bound.endpoints.push_back({address, wanted.interface});
+    }
+    if (!bound.fds.empty()) return bound;
+  }
+  return Status::precondition("found no port that is free on all " + std::to_string(addresses.size()) +
+                              " addresses to listen on");
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/fd.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/net/address_row.h"
+#include "runtime/transport/net/fork_guard.h"
+#include "runtime/transport/net/socket_address.h"
+
+namespace hvd::transport {
+
+// After this long without a sign of life from the kernel of a peer's host, the peer is lost.
+inline constexpr Millis kPeerSilence{6000};
+
+enum class Liveness {
+  kControl,  // keepalive and TCP_USER_TIMEOUT: little is in flight, the window never closes for long
+  kData,     // keepalive only: to TCP_USER_TIMEOUT a full window counts as death, and a stopped process fills it
+};
+
+// No delay, and the notice of a dead host that `liveness` says. Costs no traffic of ours.
+Status configure_stream(int fd, Liveness liveness);
+
+// A thread that blocks with its fd() as wake_fd (base/socket_io.h) can be woken for good. Thread-safe.
+class Cancel {
+ public:
+  Cancel();
+  void cancel();  // sticky
+  bool cancelled() const;
+  int fd() const { return event_.get(); }  // readable once cancelled
+
+ private:
+  Fd event_;
+};
+
+// A connected non-blocking stream. Fails with kTimeout, kAborted, or kPeerLost and the reason.
+Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel);
+
+// Binds one port on each of `addresses` (their ports are ignored): the kernel picks it for the first address, and the
+// others must have it free too, else another port is tried. Yields listening, non-blocking sockets and where they
+// listen.
+struct BoundSockets {
+  std::vector<ForkFd> fds;
+  std::vector<Endpoint> endpoints;
+};
+Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses);
+
+}  // namespace hvd::transport
