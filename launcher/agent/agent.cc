@@ -119,10 +119,6 @@ Status Agent::handle(const Frame& frame) {
 
 Status Agent::launch(LaunchMessage message) {
   if (launch_) return Status::precondition("an agent got a second launch frame");
-  HVD_ASSIGN_OR_RETURN(
-      secret_socket_, SecretSocket::open(loop_, message.secret, [this](int rank, rendezvous::AgentNotice kind) {
-        send(FrameType::kRankFailing, RankFailingMessage{rank, kind == rendezvous::AgentNotice::kLeaving});
-      }));
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
     send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +
@@ -152,9 +148,7 @@ void Agent::start_ranks(const std::string& address) {
                      (facts_.cores == 1 ? " core" : " cores") + "; set OMP_NUM_THREADS to choose another number"});
   }
   ranks_.start(*launch_, environment_,
-               {.agent_socket = secret_socket_->name(),
-                .rendezvous_address = address,
-                .rendezvous_port = launch_->rendezvous_port});
+               {.agent_socket = {}, .rendezvous_address = address, .rendezvous_port = launch_->rendezvous_port});
   launch_->env.clear();  // they hold the user's tokens: not longer than needed
   environment_.variables.clear();
 }
@@ -199,6 +193,10 @@ void Agent::rank_output_end(int rank, bool is_stderr) {
 
 void Agent::rank_exited(int rank, ExitStatus status) {
   send(FrameType::kRankExited, RankExitedMessage{rank, status.code, status.signal});
+}
+
+void Agent::rank_failing(int rank, bool is_leaving) {
+  send(FrameType::kRankFailing, RankFailingMessage{rank, is_leaving});
 }
 
 void Agent::rank_took_input(int rank, std::size_t size) {

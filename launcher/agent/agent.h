@@ -7,7 +7,6 @@
 #include "launcher/agent/host_ranks.h"
 #include "launcher/agent/lease_watch.h"
 #include "launcher/agent/rendezvous_probe.h"
-#include "launcher/agent/secret_socket.h"
 #include "launcher/agent/sweeper.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/byte_pipe.h"
@@ -53,6 +52,7 @@ class Agent : private RankEvents {
   void rank_output(int rank, bool is_stderr, ByteSpan bytes) override;
   void rank_output_end(int rank, bool is_stderr) override;
   void rank_exited(int rank, ExitStatus status) override;
+  void rank_failing(int rank, bool is_leaving) override;
   void rank_took_input(int rank, std::size_t size) override;
   void apply_backpressure();
   void send_sign_of_life();
@@ -75,7 +75,6 @@ class Agent : private RankEvents {
   HostFacts facts_;
   HostEnvironment environment_;
   std::unique_ptr<RendezvousProbe> probe_;
-  std::unique_ptr<SecretSocket> secret_socket_;
   HostRanks ranks_;
   std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;

@@ -7,10 +7,20 @@
 
 namespace hvd::launcher {
 
-void HostRanks::start(const LaunchMessage& launch, const HostEnvironment& environment, const StartChoice& choice) {
-  // For each rank two of its output, one of its input, and one more while it starts.
-  const std::size_t limit_before = raise_descriptor_limit(4 * launch.ranks.size());
+void HostRanks::start(const LaunchMessage& launch, const HostEnvironment& environment, StartChoice choice) {
+  // For each rank two of its output, one of its input, its socket, and one more while it starts.
+  const std::size_t limit_before = raise_descriptor_limit(5 * launch.ranks.size());
   for (const RankSlot& slot : launch.ranks) {
+    auto socket = SecretSocket::open(loop_, launch.secret, {.slot = slot.rank, .number = 1},
+                                     [this, rank = slot.rank](rendezvous::AgentNotice kind) {
+                                       events_.rank_failing(rank, kind == rendezvous::AgentNotice::kLeaving);
+                                     });
+    if (!socket.is_ok()) {
+      events_.rank_not_started(slot.rank, 126, socket.status().message());
+      continue;
+    }
+    choice.agent_socket = socket.value()->name();
+    sockets_.push_back(std::move(socket).value());
     processes_.push_back(std::make_unique<RankProcess>(loop_, slot.rank, events_));
     processes_.back()->start({.argv = launch.command,
                               .env = rank_environment(environment, launch.hostname, slot, choice),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/agent/rank_process.h"
+#include "launcher/agent/secret_socket.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/protocol/messages.h"
@@ -21,7 +22,7 @@ class HostRanks {
   HostRanks(MainLoop& loop, RankEvents& events) : loop_(loop), events_(events) {}
 
   // Once.
-  void start(const LaunchMessage& launch, const HostEnvironment& environment, const StartChoice& choice);
+  void start(const LaunchMessage& launch, const HostEnvironment& environment, StartChoice choice);
   bool started() const { return !processes_.empty(); }
 
   // To the ranks alone, or to all of each rank's process group.
@@ -37,6 +38,7 @@ class HostRanks {
  private:
   MainLoop& loop_;
   RankEvents& events_;
+  std::vector<std::unique_ptr<SecretSocket>> sockets_;
   std::vector<std::unique_ptr<RankProcess>> processes_;
 };
 

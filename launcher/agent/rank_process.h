@@ -21,6 +21,8 @@ class RankEvents {
   virtual void rank_not_started(int rank, int code, std::string reason) = 0;
   virtual void rank_output(int rank, bool is_stderr, ByteSpan bytes) = 0;
   virtual void rank_output_end(int rank, bool is_stderr) = 0;
+  // See RankFailingMessage.
+  virtual void rank_failing(int rank, bool is_leaving) = 0;
   virtual void rank_exited(int rank, ExitStatus status) = 0;
   // So much of its input has been written to it, or will never be.
   virtual void rank_took_input(int rank, std::size_t size) = 0;

@@ -47,7 +47,7 @@ bool same_uid(int fd) {
 
 }  // namespace
 
-// One request or notice. It waits for as many bytes as its kind has, answers when they are right, and closes.
+// One request. It is answered when it is complete and right, and the connection closed.
 class SecretSocket::Client {
  public:
   Client(SecretSocket& owner, Fd fd)
@@ -66,75 +66,70 @@ class SecretSocket::Client {
  private:
   // True when the connection has served its purpose, or never will.
   bool progress() {
-    const ssize_t n = ::recv(fd_.get(), request_.data() + received_, wanted() - received_, 0);
+    const ssize_t n = ::recv(fd_.get(), request_.data() + received_, request_.size() - received_, 0);
     if (n < 0) return errno != EAGAIN && errno != EINTR;
     if (n == 0) return true;
     received_ += static_cast<std::size_t>(n);
-    if (received_ < wanted()) return false;
+    if (received_ < request_.size()) return false;
     answer();
     return true;
-  }
-
-  // What the bytes so far ask for; meaningless unless kAgentRequestBytes are there.
-  std::uint8_t kind() const { return request_[rendezvous::kAgentMagic.size()]; }
-
-  bool is_notice() const {
-    const auto notice = static_cast<rendezvous::AgentNotice>(kind());
-    return notice == rendezvous::AgentNotice::kFailing || notice == rendezvous::AgentNotice::kLeaving;
-  }
-
-  std::size_t wanted() const {
-    const bool has_kind = received_ >= rendezvous::kAgentRequestBytes;
-    return has_kind && is_notice() ? rendezvous::kAgentNoticeBytes : rendezvous::kAgentRequestBytes;
   }
 
   void answer() {
     const std::string_view magic = rendezvous::kAgentMagic;
     if (std::memcmp(request_.data(), magic.data(), magic.size()) != 0) return;
-    std::array<std::uint8_t, rendezvous::kAgentAnswerBytes> out{};
-    std::memcpy(out.data(), magic.data(), magic.size());
-    out[magic.size()] = rendezvous::kAgentAnswerOk;
-    std::size_t size = rendezvous::kAgentRequestBytes;
-    if (kind() == rendezvous::kAgentRequestSecret) {
-      std::memcpy(out.data() + size, owner_.secret_.bytes().data(), crypto::kSecretSize);
-      size = out.size();
-    } else if (is_notice()) {
-      std::int32_t rank = 0;
-      std::memcpy(&rank, request_.data() + size, sizeof(rank));
-      if (owner_.on_notice_) owner_.on_notice_(rank, static_cast<rendezvous::AgentNotice>(kind()));
-    } else {
-      return;
+    ByteWriter out;
+    out.reserve(rendezvous::kAgentAnswerBytes);  // bytes that grow leave a copy behind
+    out.put_raw(as_bytes(magic));
+    out.put(rendezvous::kAgentAnswerOk);
+    switch (const std::uint8_t kind = request_.back()) {
+      case rendezvous::kAgentRequestCredentials: owner_.put_credentials(out); break;
+      case static_cast<std::uint8_t>(rendezvous::AgentNotice::kFailing):
+      case static_cast<std::uint8_t>(rendezvous::AgentNotice::kLeaving):
+        owner_.on_notice_(static_cast<rendezvous::AgentNotice>(kind));
+        break;
+      default: return;
     }
-    // An empty socket buffer takes 41 bytes in one piece.
-    [[maybe_unused]] const ssize_t n = ::send(fd_.get(), out.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
-    explicit_bzero(out.data(), out.size());
+    Bytes bytes = out.take();
+    // An empty socket buffer takes so little in one piece.
+    [[maybe_unused]] const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    explicit_bzero(bytes.data(), bytes.size());
   }
 
   SecretSocket& owner_;
   Fd fd_;
   UvHandle<uv_poll_t> poll_;
   loop::Timer deadline_;
-  std::array<std::uint8_t, rendezvous::kAgentNoticeBytes> request_{};
+  std::array<std::uint8_t, rendezvous::kAgentRequestBytes> request_{};
   std::size_t received_ = 0;
 };
 
-SecretSocket::SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, OnNotice on_notice)
+SecretSocket::SecretSocket(MainLoop& loop, std::string name, const crypto::Secret& job_secret,
+                           rendezvous::Incarnation process, OnNotice on_notice)
     : loop_(loop),
-      secret_(secret),
       name_(std::move(name)),
+      job_secret_(job_secret),
+      process_(process),
       on_notice_(std::move(on_notice)),
       resume_(loop.get(), [this] { watch(); }) {}
 SecretSocket::~SecretSocket() = default;
 
-Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& secret,
-                                                         OnNotice on_notice) {
-  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, secret, random_name(), std::move(on_notice)));
+Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& job_secret,
+                                                         rendezvous::Incarnation process, OnNotice on_notice) {
+  std::unique_ptr<SecretSocket> self(new SecretSocket(loop, random_name(), job_secret, process, std::move(on_notice)));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
   const int rc = self->poll_.init(self.get(),
                                   [&](uv_poll_t* raw) { return uv_poll_init(loop.get(), raw, self->listener_.get()); });
   if (rc != 0) return Status::from_errno("uv_poll_init", -rc);
   self->watch();
   return self;
+}
+
+void SecretSocket::put_credentials(ByteWriter& out) const {
+  out.put(process_.slot);
+  out.put(process_.number);
+  out.put_raw(rendezvous::seat_token(job_secret_, process_));
+  out.put_raw(job_secret_.bytes());
 }
 
 void SecretSocket::watch() {

@@ -15,8 +15,9 @@
 
 namespace hvd::launcher {
 
-// Hands the job secret to processes of our own uid on this host, as often as they ask, and hears of ranks that go down
-// by their own fault or leave: the abstract AF_UNIX socket of docs/design/job-bootstrap.md. Owned by the Agent,
+// Tells one process who it is in the job, and hands it the job secret, as often as it asks; and hears when it goes down
+// by its own fault or leaves. The agent's socket of docs/design/job-bootstrap.md, of which each process has its own: a
+// process of our own uid on this host that knows the name of the socket is taken for that one. Owned by the Agent,
 // loop-confined. At most kMaxClients requests are under way, each with a deadline; a client of another uid is turned
 // away before a byte is read.
 class SecretSocket {
@@ -25,9 +26,10 @@ class SecretSocket {
   // A crowd at the door must not keep the loop from everything else.
   static constexpr int kAcceptsPerTurn = 16;
 
-  // Runs before the rank is answered; the number is what the rank said, unchecked.
-  using OnNotice = std::function<void(int rank, rendezvous::AgentNotice kind)>;
-  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& secret, OnNotice on_notice);
+  // Runs before the process is answered.
+  using OnNotice = std::function<void(rendezvous::AgentNotice)>;
+  static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& job_secret,
+                                                    rendezvous::Incarnation process, OnNotice on_notice);
   ~SecretSocket();
 
   // The value of HOROVOD_AGENT.
@@ -36,14 +38,17 @@ class SecretSocket {
  private:
   class Client;
 
-  SecretSocket(MainLoop& loop, const crypto::Secret& secret, std::string name, OnNotice on_notice);
+  SecretSocket(MainLoop& loop, std::string name, const crypto::Secret& job_secret, rendezvous::Incarnation process,
+               OnNotice on_notice);
+  void put_credentials(ByteWriter& out) const;
   void accept_some();
   void watch();
   void forget(Client* client);
 
   MainLoop& loop_;
-  crypto::Secret secret_;
   std::string name_;
+  crypto::Secret job_secret_;
+  rendezvous::Incarnation process_;
   OnNotice on_notice_;
   Fd listener_;
   UvHandle<uv_poll_t> poll_;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -22,24 +23,34 @@ struct WipedBuffer {
   ~WipedBuffer() { explicit_bzero(bytes.data(), bytes.size()); }
 };
 
-Result<crypto::Secret> ask(const Fd& fd, const Deadline& deadline) {
-  std::string request(kAgentMagic);
-  request.push_back(static_cast<char>(kAgentRequestSecret));
-  HVD_RETURN_IF_ERROR(send_all(fd.get(), as_bytes(request), deadline, -1));
-
-  WipedBuffer<kAgentAnswerBytes> answer;
-  std::size_t received = 0;
-  while (received < answer.bytes.size()) {
-    const auto rest = std::span(answer.bytes).subspan(received);
-    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), rest, deadline, -1));
+// Sends the request and receives as much as `answer` holds.
+Status exchange(const Fd& fd, std::uint8_t request, std::span<std::uint8_t> answer, const Deadline& deadline) {
+  std::string text(kAgentMagic);
+  text.push_back(static_cast<char>(request));
+  HVD_RETURN_IF_ERROR(send_all(fd.get(), as_bytes(text), deadline, -1));
+  for (std::size_t received = 0; received < answer.size();) {
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd.get(), answer.subspan(received), deadline, -1));
     received += size;
   }
+  return Status::ok();
+}
+
+Result<Credentials> ask(const Fd& fd, const Deadline& deadline) {
+  WipedBuffer<kAgentAnswerBytes> answer;
+  HVD_RETURN_IF_ERROR(exchange(fd, kAgentRequestCredentials, answer.bytes, deadline));
   const ByteSpan bytes = answer.bytes;
   if (as_text(bytes.first(kAgentMagic.size())) != kAgentMagic) return Status::internal("what answers is not an agent");
   if (bytes[kAgentMagic.size()] != kAgentAnswerOk) {
     return Status::internal("the agent refuses, outcome " + std::to_string(bytes[kAgentMagic.size()]));
   }
-  return crypto::Secret::from_bytes(bytes.last(crypto::kSecretSize));
+  ByteReader in(bytes.subspan(kAgentOutcomeBytes));
+  Incarnation process;
+  process.slot = in.get<std::int32_t>();
+  process.number = in.get<std::uint32_t>();
+  SeatToken token{};
+  std::ranges::copy(in.take(token.size()), token.begin());
+  HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, crypto::Secret::from_bytes(in.take(crypto::kSecretSize)));
+  return Credentials{process, token, secret};
 }
 
 Status check_secret_file(const Fd& fd) {
@@ -98,7 +109,7 @@ Result<crypto::Secret> read_secret(const std::string& path) {
 
 }  // namespace
 
-Result<crypto::Secret> fetch_secret_from_agent(const std::string& agent_name, Deadline deadline) {
+Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline) {
   const std::string context = "job secret from agent \"" + agent_name + "\"";
   if (!is_agent_socket_name(agent_name)) {
     return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", expected " +
@@ -107,9 +118,9 @@ Result<crypto::Secret> fetch_secret_from_agent(const std::string& agent_name, De
   }
   auto fd = connect_abstract(agent_name, deadline, -1);
   if (!fd.is_ok()) return fd.status().annotate(context);
-  auto secret = ask(fd.value(), deadline);
-  if (!secret.is_ok()) return secret.status().annotate(context);
-  return secret;
+  auto credentials = ask(fd.value(), deadline);
+  if (!credentials.is_ok()) return credentials.status().annotate(context);
+  return credentials;
 }
 
 Result<crypto::Secret> read_secret_file(const std::string& path) {
@@ -118,24 +129,13 @@ Result<crypto::Secret> read_secret_file(const std::string& path) {
   return secret;
 }
 
-Status notify_agent(const std::string& agent_name, int rank, AgentNotice kind, Deadline deadline) {
+Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline deadline) {
   if (!is_agent_socket_name(agent_name)) {
     return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
   }
   HVD_ASSIGN_OR_RETURN(const Fd fd, connect_abstract(agent_name, deadline, -1));
-  ByteWriter notice;
-  notice.put_raw(as_bytes(kAgentMagic));
-  notice.put(static_cast<std::uint8_t>(kind));
-  notice.put(static_cast<std::int32_t>(rank));
-  HVD_RETURN_IF_ERROR(send_all(fd.get(), notice.take(), deadline, -1));
-  std::array<std::uint8_t, kAgentRequestBytes> answer{};
-  std::size_t received = 0;
-  while (received < answer.size()) {
-    HVD_ASSIGN_OR_RETURN(const std::size_t size,
-                         receive_some(fd.get(), std::span(answer).subspan(received), deadline, -1));
-    received += size;
-  }
-  return Status::ok();
+  std::array<std::uint8_t, kAgentOutcomeBytes> answer{};
+  return exchange(fd, static_cast<std::uint8_t>(kind), answer, deadline);
 }
 
 }  // namespace hvd::rendezvous

@@ -4,26 +4,30 @@
 #include <cstdint>
 #include <string_view>
 
+#include "rendezvous/protocol/seat.h"
 #include "runtime/base/deadline.h"
 #include "runtime/crypto/secret.h"
 
-// The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract. The rank
-// sends kAgentHelloBytes and one byte, the request; the agent answers kAgentHelloBytes, one byte,
-// the outcome, then the secret, and closes. A rank that goes down by its own fault, or that ends while the job runs,
-// sends kAgentHelloBytes, one byte, and its number (i32, little-endian); the answer ends after the outcome.
+// The agent's socket, docs/design/job-bootstrap.md: AF_UNIX, SOCK_STREAM, abstract, and one for each process, so that
+// it knows who asks. The process sends kAgentMagic and one byte, the request. The agent answers kAgentMagic and one
+// byte, the outcome, and closes; to a process that asks who it is, with its slot (i32), incarnation (u32), token and
+// the job's secret behind it. Integers are little-endian.
 namespace hvd::rendezvous {
 
 inline constexpr std::string_view kAgentSocketPrefix = "hvd-agent-";  // then 32 lower-case hex digits
 inline constexpr std::size_t kAgentSocketRandomBytes = 16;
 inline constexpr std::size_t kAgentSocketNameBytes = kAgentSocketPrefix.size() + 2 * kAgentSocketRandomBytes;
 
-inline constexpr std::string_view kAgentMagic = "HVDAGNT1";
-inline constexpr std::uint8_t kAgentRequestSecret = 1;
+inline constexpr std::string_view kAgentMagic = "HVDAGNT2";
+inline constexpr std::uint8_t kAgentRequestCredentials = 1;
+// The process goes down by its own fault, or ends while the job runs.
 enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3 };
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
 inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1;
-inline constexpr std::size_t kAgentNoticeBytes = kAgentRequestBytes + sizeof(std::int32_t);
-inline constexpr std::size_t kAgentAnswerBytes = kAgentMagic.size() + 1 + crypto::kSecretSize;
+// Of the answer without and with credentials.
+inline constexpr std::size_t kAgentOutcomeBytes = kAgentMagic.size() + 1;
+inline constexpr std::size_t kAgentAnswerBytes =
+    kAgentOutcomeBytes + sizeof(std::int32_t) + sizeof(std::uint32_t) + sizeof(SeatToken) + crypto::kSecretSize;
 
 // How long the agent waits for a complete request before it closes.
 inline constexpr Millis kAgentRequestDeadline{2000};

@@ -31,7 +31,11 @@ constexpr const char* kHowToWaitLonger = "--start-timeout or HOROVOD_START_TIMEO
 constexpr Millis kAgentPatience{500};
 
 Result<crypto::Secret> job_secret(const config::RuntimeConfig& config, Deadline deadline) {
-  if (!config.agent_socket.empty()) return rendezvous::fetch_secret_from_agent(config.agent_socket, deadline);
+  if (!config.agent_socket.empty()) {
+    HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own,
+                         rendezvous::fetch_credentials(config.agent_socket, deadline));
+    return own.secret;
+  }
   if (!config.secret_file.empty()) return rendezvous::read_secret_file(config.secret_file);
   return Status::invalid_argument(
       "HOROVOD_GLOO_RENDEZVOUS_ADDR is set, but neither HOROVOD_AGENT (set by horovodrun) nor HOROVOD_SECRET_FILE is: "
@@ -159,8 +163,7 @@ std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topo
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {
   if (config_.agent_socket.empty()) return;
-  const Status told =
-      rendezvous::notify_agent(config_.agent_socket, config_.rank, kind, Deadline::after(kAgentPatience));
+  const Status told = rendezvous::notify_agent(config_.agent_socket, kind, Deadline::after(kAgentPatience));
   if (!told.is_ok()) HVD_LOG(kInfo, "the agent was not told how this rank ends", log_field("why", told.message()));
 }
 

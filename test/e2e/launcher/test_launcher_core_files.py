@@ -42,10 +42,10 @@ def secret_of(agent_socket: str) -> bytes:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(10)
         connection.connect("\0" + agent_socket)
-        connection.sendall(b"HVDAGNT1\x01")
+        connection.sendall(b"HVDAGNT2\x01")
         while chunk := connection.recv(100):
             answer += chunk
-    return answer[9:]
+    return answer[-32:]
 
 
 def keys_of(secret: bytes) -> dict[str, bytes]:

@@ -18,12 +18,12 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
     s.connect("\\0" + os.environ["HOROVOD_AGENT"])
     pid, uid, gid = struct.unpack("3i", s.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     assert uid == os.getuid()
-    s.sendall(b"HVDAGNT1\\x01")
+    s.sendall(b"HVDAGNT2\\x01")
     answer = b""
     while chunk := s.recv(100):
         answer += chunk
-assert answer[:9] == b"HVDAGNT1\\0" and len(answer) == 41, answer
-print("secret", answer[9:].hex(), flush=True)
+assert answer[:9] == b"HVDAGNT2\\0" and len(answer) == 81, answer
+print("secret", answer[-32:].hex(), flush=True)
 """
 
 

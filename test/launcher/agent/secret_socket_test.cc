@@ -114,30 +114,44 @@ class OtherUser {
 };
 
 const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
+const rendezvous::Incarnation kProcess{.slot = 5, .number = 3};
+
+Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
+  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto) {});
+}
 
 }  // namespace
 
-TEST_CASE("SecretSocket hands the secret out as often as it is asked", "[agent]") {
+TEST_CASE("SecretSocket tells its process who it is, with the secret, as often as it is asked", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
-  auto socket = SecretSocket::open(loop, secret, {}).value();
+  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto) {}).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
-  const std::string expected = std::string(rendezvous::kAgentMagic) + '\0' + std::string(as_text(secret.bytes()));
+  const auto token = rendezvous::seat_token(secret, kProcess);
+  const std::string expected = std::string(rendezvous::kAgentMagic) + '\0' + std::string("\5\0\0\0\3\0\0\0", 8) +
+                               std::string(as_text(token)) + std::string(as_text(secret.bytes()));
   for (int i = 0; i < 3; ++i) {
     CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }) == expected);
   }
+  const auto got = serve(
+      loop, [&] { return rendezvous::fetch_credentials(socket->name(), Deadline::after(std::chrono::seconds(5))); });
+  REQUIRE(got.is_ok());
+  CHECK(got.value().process == kProcess);
+  CHECK(got.value().token == token);
+  CHECK(to_hex(got.value().secret.bytes()) == to_hex(secret.bytes()));
 }
 
 TEST_CASE("SecretSocket answers nothing to anything else", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
-  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x03"); }).empty());
+  auto socket = open_socket(loop).value();
+  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT2\x04"); }).empty());
+  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x01"); }).empty());
   CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP"); }).empty());
 }
 
 TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  auto socket = open_socket(loop).value();
   std::vector<Fd> silent;
   for (std::size_t i = 0; i + 1 < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
   CHECK(serve(loop, [&] { return ask(socket->name(), kRequest); }).size() == rendezvous::kAgentAnswerBytes);
@@ -145,7 +159,7 @@ TEST_CASE("SecretSocket serves others while many clients say nothing", "[agent]"
 
 TEST_CASE("SecretSocket drops clients that say nothing within the deadline", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  auto socket = open_socket(loop).value();
   std::vector<Fd> silent;
   for (std::size_t i = 0; i < SecretSocket::kMaxClients; ++i) silent.push_back(connect_to(socket->name()));
   // All places are taken: this one is served only when they have been freed.
@@ -159,7 +173,7 @@ TEST_CASE("SecretSocket turns a crowd of another user away a few at a time, and 
     return;
   }
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  auto socket = open_socket(loop).value();
   constexpr int kCrowd = 6 * SecretSocket::kAcceptsPerTurn;
   OtherUser crowd(socket->name(), kCrowd);
   for (int turn = 1; turn <= 3; ++turn) {
@@ -172,7 +186,7 @@ TEST_CASE("SecretSocket turns a crowd of another user away a few at a time, and 
 
 TEST_CASE("SecretSocket does not spin while the process is out of descriptors, and serves afterwards", "[agent]") {
   MainLoop loop;
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), {}).value();
+  auto socket = open_socket(loop).value();
   const Fd waiting = connect_to(socket->name());
   REQUIRE(write_all(waiting.get(), kRequest.data(), kRequest.size()).is_ok());
   loop::Timer stop(loop.get(), [&] { loop.stop(); });
@@ -200,22 +214,22 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
   std::set<std::string> names;
-  for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret, {}).value()->name());
+  for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret, kProcess, [](auto) {}).value()->name());
   CHECK(names.size() == 10);
 }
 
-TEST_CASE("SecretSocket hears of ranks that fail or leave, and answers without the secret", "[agent]") {
+TEST_CASE("SecretSocket hears that its process fails or leaves, and answers without the secret", "[agent]") {
   MainLoop loop;
   using rendezvous::AgentNotice;
-  std::vector<std::pair<int, AgentNotice>> heard;
-  const auto hear = [&](int rank, AgentNotice kind) { heard.emplace_back(rank, kind); };
-  auto socket = SecretSocket::open(loop, crypto::Secret::random(), hear).value();
-  const std::string notice = std::string(rendezvous::kAgentMagic) + '\x02' + std::string("\x05\x01\x00\x00", 4);
+  std::vector<AgentNotice> heard;
+  const auto hear = [&](AgentNotice kind) { heard.push_back(kind); };
+  auto socket = SecretSocket::open(loop, crypto::Secret::random(), kProcess, hear).value();
+  const std::string notice = std::string(rendezvous::kAgentMagic) + '\x02';
   CHECK(serve(loop, [&] { return ask(socket->name(), notice); }) == std::string(rendezvous::kAgentMagic) + '\0');
-  CHECK(heard == std::vector{std::pair{261, AgentNotice::kFailing}});
+  CHECK(heard == std::vector{AgentNotice::kFailing});
   const auto told = serve(loop, [&] {
-    return rendezvous::notify_agent(socket->name(), 3, AgentNotice::kLeaving, Deadline::after(std::chrono::seconds(5)));
+    return rendezvous::notify_agent(socket->name(), AgentNotice::kLeaving, Deadline::after(std::chrono::seconds(5)));
   });
   CHECK(told.is_ok());
-  CHECK(heard.back() == std::pair{3, AgentNotice::kLeaving});
+  CHECK(heard.back() == AgentNotice::kLeaving);
 }

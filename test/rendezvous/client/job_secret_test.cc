@@ -58,10 +58,15 @@ class FakeAgent {
   std::thread thread_;
 };
 
+constexpr Incarnation kProcess{.slot = 7, .number = 2};
+
 Bytes answer_with(std::string_view magic, std::uint8_t outcome, ByteSpan secret) {
   ByteWriter writer;
   writer.put_raw(as_bytes(magic));
   writer.put(outcome);
+  writer.put(kProcess.slot);
+  writer.put(kProcess.number);
+  writer.put_raw(SeatToken{1, 2, 3});
   writer.put_raw(secret);
   return writer.take();
 }
@@ -81,25 +86,27 @@ struct TempFile {
 
 }  // namespace
 
-TEST_CASE("A rank gets the secret from its agent", "[multi][rendezvous]") {
+TEST_CASE("A rank gets its slot, its token and the secret from its agent", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
   FakeAgent agent(answer_with(kAgentMagic, kAgentAnswerOk, secret.bytes()));
-  const auto got = fetch_secret_from_agent(agent.name(), soon());
+  const auto got = fetch_credentials(agent.name(), soon());
   REQUIRE(got.is_ok());
-  CHECK(to_hex(got.value().bytes()) == to_hex(secret.bytes()));
+  CHECK(got.value().process == kProcess);
+  CHECK(got.value().token == SeatToken{1, 2, 3});
+  CHECK(to_hex(got.value().secret.bytes()) == to_hex(secret.bytes()));
   agent.join();
-  CHECK(agent.request() == std::string_view("HVDAGNT1\x01", 9));
+  CHECK(agent.request() == std::string_view("HVDAGNT2\x01", 9));
 }
 
 TEST_CASE("What is not an agent gives no secret and an error that names the socket", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
   const auto error_of = [](Bytes answer) {
     FakeAgent agent(std::move(answer));
-    const Status error = fetch_secret_from_agent(agent.name(), soon()).status();
+    const Status error = fetch_credentials(agent.name(), soon()).status();
     CHECK_THAT(error.message(), Catch::Contains(agent.name()));
     return error.message();
   };
-  CHECK_THAT(error_of(answer_with("HVDAGNT2", 0, secret.bytes())), Catch::Contains("not an agent"));
+  CHECK_THAT(error_of(answer_with("HVDAGNT1", 0, secret.bytes())), Catch::Contains("not an agent"));
   CHECK_THAT(error_of(answer_with(kAgentMagic, 1, secret.bytes())), Catch::Contains("refuses"));
   CHECK_THAT(error_of(answer_with(kAgentMagic, 0, secret.bytes().first(31))), Catch::Contains("closed"));
   CHECK_THAT(error_of({}), Catch::Contains("closed"));
@@ -107,10 +114,10 @@ TEST_CASE("What is not an agent gives no secret and an error that names the sock
 
 TEST_CASE("An agent that is not there, or not named as one, is an error at once", "[multi][rendezvous]") {
   const std::string nobody = "hvd-agent-00000000000000000000000000000000";
-  CHECK_THAT(fetch_secret_from_agent(nobody, soon()).status().message(),
+  CHECK_THAT(fetch_credentials(nobody, soon()).status().message(),
              Catch::Contains(nobody) && Catch::Contains("connection refused"));
   for (const std::string bad : {"", "hvd-agent-", "/tmp/socket", "hvd-agent-0000000000000000000000000000000g"}) {
-    const Status error = fetch_secret_from_agent(bad, soon()).status();
+    const Status error = fetch_credentials(bad, soon()).status();
     CHECK(error.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(error.message(), Catch::Contains("HOROVOD_AGENT is \"" + bad + "\""));
   }
@@ -127,7 +134,7 @@ TEST_CASE("An agent that does not answer is an error at the deadline", "[multi][
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   REQUIRE(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size) == 0);
   REQUIRE(listen(listener.get(), 4) == 0);
-  CHECK(fetch_secret_from_agent(name, Deadline::after(Millis(100))).status().code() == StatusCode::kTimeout);
+  CHECK(fetch_credentials(name, Deadline::after(Millis(100))).status().code() == StatusCode::kTimeout);
 }
 
 TEST_CASE("The secret file holds 64 hex digits and at most one newline", "[multi][rendezvous]") {
