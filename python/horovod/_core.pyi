@@ -145,7 +145,7 @@ def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
 def built_with() -> dict[str, int]:
     """What this build has: gloo 1, mpi 0, nccl 0, cuda 0, rocm 0, ddl 0, ccl 0."""
 
-def gloo_origin() -> str:
+def gloo_library() -> str:
     """The file that the Gloo symbols used by the core come from."""
 
 def process_sets() -> dict[int, list[int]]:

@@ -38,15 +38,15 @@ def _import_core() -> ModuleType:
         sys.setdlopenflags(before)
 
 
-def _check_gloo_origin(core: ModuleType) -> None:
+def _check_gloo_library(core: ModuleType) -> None:
     """Raises ImportError when the core's Gloo calls would land in somebody else's library."""
-    origin_of = getattr(core, "gloo_origin", None)
-    if origin_of is None:
+    library_of = getattr(core, "gloo_library", None)
+    if library_of is None:
         return
-    origin = str(origin_of())
-    if not os.path.basename(origin).startswith("libgloo"):
+    library = str(library_of())
+    if not os.path.basename(library).startswith("libgloo"):
         raise ImportError(
-            f"horovod._core is bound to the Gloo symbols of {origin!r}, not to its own libgloo. "
+            f"horovod._core is bound to the Gloo symbols of {library!r}, not to its own libgloo. "
             "Import horovod before the library that exports them, or load that library with RTLD_LOCAL."
         )
 
@@ -58,7 +58,7 @@ def load_core() -> ModuleType:
         return loaded
     core = _import_core()
     try:
-        _check_gloo_origin(core)
+        _check_gloo_library(core)
     except ImportError:
         del sys.modules["horovod._core"]
         raise

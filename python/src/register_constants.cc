@@ -34,7 +34,7 @@ void register_constants(pybind11::module_& module) {
     for (const char* absent : {"mpi", "nccl", "cuda", "rocm", "ddl", "ccl"}) built[absent] = 0;
     return built;
   });
-  module.def("gloo_origin", &gloo_origin, "The file that the Gloo symbols used by the core come from.");
+  module.def("gloo_library", &gloo_library, "The file that the Gloo symbols used by the core come from.");
 }
 
 }  // namespace hvd::python

@@ -3,26 +3,38 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "horovod/types.h"
 #include "runtime/base/status.h"
-#include "runtime/collectives/kernels/kernels.h"
+#include "runtime/collectives/memory.h"
 
 namespace hvd::collectives {
 
-// One collective over one contiguous piece of memory, agreed on by all members beforehand: same op, dtype, counts and
-// root and scaling on every rank (alltoall: what one rank sends to another, that one expects). Fusion is the caller's
-// business. Counts are elements, 64-bit. Nothing is owned.
+enum class MemoryKind : std::uint8_t { kHost, kDevice };
+
+// All that the choice of a backend may depend on: what every member of the process set knows of a call before it
+// starts, with the same values.
+struct CallTraits {
+  OpType op = OpType::kAllreduce;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;  // allreduce, reducescatter; Average is a sum that is scaled
+  MemoryKind memory = MemoryKind::kHost;
+  std::uint64_t bytes = 0;  // of all tensors (allgather: of all ranks); alltoall: 0, a rank knows only its own
+};
+
+// One collective, agreed on by all members beforehand: same op, dtype, counts, root, scaling and memory kind on every
+// rank (alltoall: what one rank sends to another, that one expects). Counts are elements, 64-bit. Nothing is owned.
 struct CollectiveCall {
   OpType op = OpType::kAllreduce;
   DataType dtype = DataType::kFloat32;
   // allreduce: kSum, kMin, kMax, kProduct (Average is Sum + the caller's scaling); reducescatter: the same.
   ReduceOp reduce_op = ReduceOp::kSum;
-  // allreduce, adasum: `input` is only read; null or `output`: in place. broadcast: in place on `output`. allgather:
-  // `input` of this rank (may be inside `output` at its place). reducescatter: `input` is read only; `output` is this
-  // rank's part (may be inside `input` at its place). alltoall: `input` and `output` hold the parts for and from each
-  // set rank, in set-rank order; they do not overlap.
+  // allreduce, adasum: `input` is only read; null or equal to `output`: in place. broadcast: in place on `output`.
+  // allgather: `input` of this rank (may lie inside `output` where this rank's part is). reducescatter: `input` is only
+  // read; `output` is this rank's part (may lie inside `input` where that part is). alltoall: `input` and `output` hold
+  // the parts for and from each set rank, in set-rank order; they do not overlap.
   const void* input = nullptr;
   void* output = nullptr;
   kernels::Scaling scaling{};  // allreduce, adasum, reducescatter
@@ -33,33 +45,52 @@ struct CollectiveCall {
   std::vector<std::int64_t> receive_counts{};  // alltoall: elements that each set rank sends to this one
   std::vector<std::int64_t> tensor_counts{};   // adasum: elements of each tensor in the memory; their sum is `count`
   int root = 0;                                // broadcast: set rank
+  MemoryKind memory = MemoryKind::kHost;       // of every pointer here
 };
 
-// Called exactly once per started call, on any thread.
+// Called exactly once per started call, on any thread, holding no lock that start() or abort() takes.
 using Completion = std::function<void(Status)>;
 
-// How the running call stands. While it waits for peers and nothing moves, two looks are equal.
+// How the running calls stand. While they wait for peers and nothing moves, two looks are equal.
 struct PeerProgress {
   std::uint64_t moved = 0;
   std::vector<int> waits_for{};  // global ranks, ascending; empty: no peer holds the call up
   bool operator==(const PeerProgress&) const = default;
 };
 
-// Moves the bytes of collectives for the members of one process set. One lane thread calls it, one call after another;
-// abort() may come from any thread. An exception never leaves it. After a failure every later call fails with the first
-// error (sticky).
+// Moves the bytes of collectives for the members of one process set; one of the set's BackendList.
+//
+// Life: made by the engine for one set, without waiting for anybody: connections, communicators and segments are made
+// in the first call. Owned by the list. Destroyed by the set's lane on its thread (or by a thread that is aborting it
+// at that moment), after the last call has completed and all staging memory is given back.
+//
+// Threads: why_not() is pure and may be called by any thread. start(), memory() and allocate_staging()
+// are called by the lane's thread alone. abort() and progress() come from any thread at any time.
+//
+// Calls: one after another, in the same order on all members. A call completes once, inside start() or later on any
+// thread; its memory is valid until then.
+//
+// Failure: no exception leaves a backend. A call that it took is never given to another backend, because other members
+// may have begun. After a failure or an abort the calls under way and all later ones fail soon, with the first error.
 class CollectiveBackend {
  public:
   virtual ~CollectiveBackend() = default;
   virtual std::string_view name() const = 0;  // "gloo", "shm", "nccl"
-  // Empty when it can run the call, else the reason why not, in words with the numbers.
-  virtual std::string why_not(const CollectiveCall& call) const = 0;
-  // Starts the call; `done` reports the end. The memory of the call stays valid until then.
+  // Empty when it takes such calls, else the reason why it does not, in words with the numbers: then the next backend
+  // is asked. Must follow from the traits and from what all ranks agreed on when they joined, so that all members
+  // choose the same backend.
+  virtual std::string why_not(const CallTraits& call) const = 0;
+  // Starts the call; `done` reports its end.
   virtual void start(const CollectiveCall& call, Completion done) = 0;
-  // Makes the running call and all later ones fail with `why` (which names the peer). Thread-safe, idempotent. Whoever
-  // calls it holds the backend: a lane may end because of it and let go of its own.
+  // How tensors of a kind of memory are packed for it. Requires: it takes calls of this kind.
+  virtual const Memory& memory(MemoryKind kind) const = 0;
+  // Memory in which its fused calls are cheapest, for the lane to pack tensors into, aligned like Memory::allocate;
+  // null when there is none.
+  virtual std::shared_ptr<void> allocate_staging(MemoryKind kind, std::size_t bytes) = 0;
+  // Makes the calls under way and all later ones fail with `why` (which names the peer), as far as they need peers.
+  // Idempotent. The caller holds the backend: a lane may end because of the abort and release its own reference.
   virtual void abort(const Status& why) = 0;
-  // Thread-safe, cheap. A backend that bounds its waits by itself may say nothing.
+  // Cheap. A backend that bounds its waits by itself may report nothing.
   virtual PeerProgress progress() const { return {}; }
 };
 

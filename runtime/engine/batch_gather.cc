@@ -1,5 +1,4 @@
 // The part of BatchRunner that gathers several tensors in one collective.
-#include <cstring>
 #include <numeric>
 
 #include "runtime/engine/batch_runner.h"
@@ -49,13 +48,13 @@ Status BatchRunner::allgather_fused(const Batch& batch) {
   }
   if (starts.back() == 0) return Status::ok();
 
-  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(starts.back()));
+  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_->reserve(starts.back()));
   const auto own = static_cast<std::size_t>(set_rank_);
   std::byte* place = buffer.data() + starts[own];
   request.input = place;
   for (const BatchItem& item : batch.items) {
     const std::size_t bytes = part_bytes(*item.response, own);
-    if (bytes > 0) std::memcpy(place, item.entry->operation.input.data, bytes);
+    memory_->copy(place, item.entry->operation.input.data, bytes);
     place += bytes;
   }
   request.op = OpType::kAllgather;
@@ -68,7 +67,7 @@ Status BatchRunner::allgather_fused(const Batch& batch) {
   for (std::size_t rank = 0; rank < size; ++rank) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const std::size_t bytes = part_bytes(*batch.items[i].response, rank);
-      if (bytes > 0) std::memcpy(outputs[i], from, bytes);
+      memory_->copy(outputs[i], from, bytes);
       outputs[i] += bytes;
       from += bytes;
     }

@@ -1,16 +1,11 @@
 // The half of BatchRunner that reduces: allreduce and adasum.
-#include <cstring>
 
-#include "runtime/collectives/kernels/kernels.h"
 #include "runtime/engine/batch_runner.h"
 #include "runtime/engine/handle_state.h"
 
 namespace hvd::engine {
 
 namespace {
-
-// Average is a sum that is scaled afterwards.
-ReduceOp wire_reduce_op(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
 
 collectives::CollectiveCall make_call(const wire::Response& response) {
   collectives::CollectiveCall call;
@@ -54,7 +49,7 @@ Status BatchRunner::reduce_fused(Batch& batch) {
   const wire::Response& first = *batch.items.front().response;
   if (batch.bytes == 0) return Status::ok();
   const kernels::Scaling scaling = scaling_of(first);
-  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(batch.bytes));
+  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_->reserve(batch.bytes));
   std::uint64_t filled = 0;
   for (std::size_t i = 0; i < batch.items.size(); ++i) {
     const BatchItem& item = batch.items[i];
@@ -62,15 +57,15 @@ Status BatchRunner::reduce_fused(Batch& batch) {
     const std::uint64_t bytes = static_cast<std::uint64_t>(n) * element_size(first.dtype);
     std::byte* place = buffer.data() + batch.offsets[i];
     // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
-    if (batch.offsets[i] > filled) std::memset(buffer.data() + filled, 0, batch.offsets[i] - filled);
+    if (batch.offsets[i] > filled) memory_->zero(buffer.data() + filled, batch.offsets[i] - filled);
     filled = batch.offsets[i] + bytes;
     if (item.entry == nullptr) {
-      std::memset(place, 0, bytes);
+      memory_->zero(place, bytes);
     } else if (n > 0) {
-      kernels::scale_copy(first.dtype, place, item.entry->operation.input.data, n, scaling.before);
+      memory_->scale_copy(first.dtype, place, item.entry->operation.input.data, n, scaling.before);
     }
   }
-  if (batch.bytes > filled) std::memset(buffer.data() + filled, 0, batch.bytes - filled);
+  if (batch.bytes > filled) memory_->zero(buffer.data() + filled, batch.bytes - filled);
 
   collectives::CollectiveCall request = make_call(first);
   request.output = buffer.data();
@@ -84,7 +79,7 @@ Status BatchRunner::reduce_fused(Batch& batch) {
     const BatchItem& item = batch.items[i];
     if (item.entry == nullptr) continue;
     item.entry->handle.state().output_shape = item.response->shape;
-    kernels::scale_result(first.dtype, item.entry->operation.output, buffer.data() + batch.offsets[i],
+    memory_->scale_result(first.dtype, item.entry->operation.output, buffer.data() + batch.offsets[i],
                           num_elements(item.response->shape), scaling);
   }
   return Status::ok();

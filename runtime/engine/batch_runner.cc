@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "runtime/base/event.h"
-#include "runtime/collectives/kernels/kernels.h"
+#include "runtime/base/log.h"
 #include "runtime/engine/handle_state.h"
 
 namespace hvd::engine {
@@ -16,24 +16,28 @@ bool is_integer(DataType dtype) {
          dtype != DataType::kFloat64;
 }
 
-// A reduction over one rank: the result is its input, scaled.
-void reduce_own(const collectives::CollectiveCall& call) {
-  const bool scatters = call.op == OpType::kReducescatter;
-  if (!scatters && call.op != OpType::kAllreduce && call.op != OpType::kAdasum) return;
-  const std::int64_t n = scatters ? call.rank_counts.front() : call.count;
-  const void* const source = call.input != nullptr ? call.input : call.output;
-  kernels::scale_copy(call.dtype, call.output, source, n, call.scaling.before);
-  kernels::scale_result(call.dtype, call.output, call.output, n, call.scaling);
+// What all members know of the collectives of a batch.
+collectives::CallTraits traits_of(const Batch& batch) {
+  const wire::Response& first = *batch.items.front().response;
+  const auto memory = first.on_gpu ? collectives::MemoryKind::kDevice : collectives::MemoryKind::kHost;
+  return {first.op, first.dtype, wire_reduce_op(first.reduce_op), memory, batch.bytes};
+}
+
+std::string text_of(const collectives::CallTraits& call) {
+  std::string text(op_type_name(call.op));
+  text.append(" of ").append(data_type_name(call.dtype));
+  return text + (call.memory == collectives::MemoryKind::kDevice ? " in device memory" : "");
 }
 
 }  // namespace
 
-BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend)
-    : set_(std::move(set)), set_rank_(topology::index(set_.set_rank(global_rank).value())), backend_(backend) {
-  HVD_CHECK(backend_ != nullptr || set_.size() == 1, "a set of several ranks needs a backend");
-}
+ReduceOp wire_reduce_op(ReduceOp op) { return op == ReduceOp::kAverage ? ReduceOp::kSum : op; }
+
+BatchRunner::BatchRunner(topology::ProcessSet set, int global_rank, const collectives::BackendList& backends)
+    : set_(std::move(set)), set_rank_(topology::index(set_.set_rank(global_rank).value())), backends_(backends) {}
 
 Status BatchRunner::run(Batch& batch) {
+  HVD_RETURN_IF_ERROR(choose_backend(traits_of(batch)));
   const OpType op = batch.items.front().response->op;
   switch (op) {
     case OpType::kAllreduce:
@@ -46,15 +50,26 @@ Status BatchRunner::run(Batch& batch) {
   }
 }
 
+Status BatchRunner::choose_backend(const collectives::CallTraits& call) {
+  const collectives::BackendList::Choice choice = backends_.choose(call);
+  if (choice.backend == nullptr) {
+    return Status::invalid_argument("no backend takes this " + text_of(call) + topology::of_set(set_.id) + ": " +
+                                    choice.declined);
+  }
+  backend_ = choice.backend;
+  memory_ = &backend_->memory(call.memory);
+  const auto allocate = [backend = backend_, kind = call.memory](std::size_t bytes) {
+    return backend->allocate_staging(kind, bytes);
+  };
+  buffer_ = &buffers_.try_emplace({backend_, call.memory}, allocate).first->second;
+  if (logged_.insert({backend_, call.op}).second) {
+    HVD_LOG(kDebug, "backend chosen", log_field("process_set", set_.id), log_field("op", op_type_name(call.op)),
+            log_field("backend", backend_->name()), log_field("declined", choice.declined));
+  }
+  return Status::ok();
+}
+
 Status BatchRunner::call(const collectives::CollectiveCall& call) {
-  if (backend_ == nullptr) {
-    reduce_own(call);
-    return Status::ok();
-  }
-  if (std::string reason = backend_->why_not(call); !reason.empty()) {
-    return Status::internal(std::string(backend_->name()) + " can't run this " + std::string(op_type_name(call.op)) +
-                            ": " + reason);
-  }
   Event finished;
   Status status;
   backend_->start(call, [&](Status result) {
@@ -94,7 +109,6 @@ Status BatchRunner::allgather(const BatchItem& item) {
   state.output_shape = shape;
   state.received_splits = response.first_dims;
   if (num_elements(shape) == 0) return Status::ok();
-  if (backend_ == nullptr) kernels::copy(response.dtype, request.output, request.input, request.count);
   return call(request);
 }
 
@@ -110,9 +124,7 @@ Status BatchRunner::broadcast(const BatchItem& item) {
   request.count = num_elements(response.shape);
   request.root = topology::index(set_.set_rank(response.root_rank).value());
   if (request.count == 0) return Status::ok();
-  if (request.root == set_rank_ && operation.output != operation.input.data) {
-    kernels::copy(response.dtype, operation.output, operation.input.data, request.count);
-  }
+  if (request.root == set_rank_) memory_->copy(operation.output, operation.input.data, operation.input.byte_size());
   return call(request);
 }
 

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
-#include "runtime/collectives/backend.h"
+#include "runtime/collectives/backend_list.h"
 #include "runtime/engine/entry.h"
 #include "runtime/fusion/fusion_buffer.h"
 #include "runtime/topology/process_set.h"
@@ -19,6 +22,9 @@ struct BatchItem {
   EntryPtr entry;
 };
 
+// The reduction of the collective: an average is a sum that is scaled afterwards.
+ReduceOp wire_reduce_op(ReduceOp op);
+
 // Tensors that run as one collective, as the fusion planner decided; see fusion::Batch.
 struct Batch {
   std::vector<BatchItem> items;
@@ -31,9 +37,9 @@ struct Batch {
 // confined to its thread. It completes nothing: the lane does that with the status it returns.
 class BatchRunner {
  public:
-  // `backend` may be null for a set of one rank, where every collective is a copy.
-  BatchRunner(topology::ProcessSet set, int global_rank, collectives::CollectiveBackend* backend);
+  BatchRunner(topology::ProcessSet set, int global_rank, const collectives::BackendList& backends);
 
+  // kInvalidArgument, on all members, when no backend takes the batch.
   Status run(Batch& batch);
 
  private:
@@ -51,14 +57,20 @@ class BatchRunner {
 
   Status allgather(const BatchItem& item);
   Status broadcast(const BatchItem& item);
+  Status choose_backend(const collectives::CallTraits& call);
   Status call(const collectives::CollectiveCall& call);
   // What users call prescale and postscale, with Average's division folded in.
   kernels::Scaling scaling_of(const wire::Response& response) const;
 
   topology::ProcessSet set_;
   int set_rank_;
-  collectives::CollectiveBackend* backend_;
-  fusion::FusionBuffer buffer_;
+  const collectives::BackendList& backends_;
+  std::map<std::pair<const collectives::CollectiveBackend*, collectives::MemoryKind>, fusion::FusionBuffer> buffers_;
+  std::set<std::pair<const collectives::CollectiveBackend*, OpType>> logged_;
+  // Of the batch that is running.
+  collectives::CollectiveBackend* backend_ = nullptr;
+  const collectives::Memory* memory_ = nullptr;
+  fusion::FusionBuffer* buffer_ = nullptr;
 };
 
 }  // namespace hvd::engine

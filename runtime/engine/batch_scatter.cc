@@ -1,8 +1,6 @@
 // The half of BatchRunner that gives each rank its part: reducescatter and alltoall.
-#include <cstring>
 #include <numeric>
 
-#include "runtime/collectives/kernels/kernels.h"
 #include "runtime/engine/batch_runner.h"
 #include "runtime/engine/handle_state.h"
 
@@ -36,7 +34,7 @@ Result<const void*> BatchRunner::pack_for_scatter(const Batch& batch) {
   }
   std::int64_t total = 0;
   for (const BatchItem& item : batch.items) total += num_elements(item.response->shape);
-  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_.reserve(static_cast<std::size_t>(total) * element));
+  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_->reserve(static_cast<std::size_t>(total) * element));
   std::vector<const std::byte*> sources;
   for (const BatchItem& item : batch.items) {
     sources.push_back(static_cast<const std::byte*>(item.entry->operation.input.data));
@@ -46,7 +44,7 @@ Result<const void*> BatchRunner::pack_for_scatter(const Batch& batch) {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       const std::int64_t n = elements_of(batch.items[i].response->shape, rank, set_.size());
       if (n == 0) continue;
-      kernels::scale_copy(first.dtype, place, sources[i], n, first.prescale);
+      memory_->scale_copy(first.dtype, place, sources[i], n, first.prescale);
       place += static_cast<std::size_t>(n) * element;
       sources[i] += static_cast<std::size_t>(n) * element;
     }
@@ -92,7 +90,7 @@ Status BatchRunner::reducescatter(Batch& batch) {
   HVD_RETURN_IF_ERROR(call(request));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::int64_t n = elements_of(batch.items[i].response->shape, set_rank_, set_.size());
-    kernels::scale_result(first.dtype, outputs[i], result, n, scaling);
+    memory_->scale_result(first.dtype, outputs[i], result, n, scaling);
     result += static_cast<std::size_t>(n) * element;
   }
   return Status::ok();
@@ -114,7 +112,6 @@ Status BatchRunner::alltoall(const BatchItem& item) {
   request.rank_counts.assign(size, 1);
   request.receive_counts.assign(size, 1);
   HVD_RETURN_IF_ERROR(call(request));
-  if (backend_ == nullptr) state.received_splits = operation.splits;
 
   Shape shape = operation.input.shape;
   const std::int64_t row = row_elements(shape);
@@ -127,7 +124,6 @@ Status BatchRunner::alltoall(const BatchItem& item) {
     request.rank_counts[r] = operation.splits[r] * row;
     request.receive_counts[r] = state.received_splits[r] * row;
   }
-  if (backend_ == nullptr) kernels::copy(response.dtype, request.output, request.input, request.rank_counts.front());
   return call(request);
 }
 

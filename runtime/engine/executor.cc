@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/collectives/local_backend.h"
 #include "runtime/engine/handle_state.h"
 #include "runtime/fusion/fusion_planner.h"
 
@@ -97,30 +98,29 @@ void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<
 Lane& Executor::lane_for(const topology::ProcessSet& set) {
   auto& lane = lanes_[set.id];
   if (lane == nullptr) {
-    auto backend = set.size() > 1 ? backend_factory_(set) : nullptr;
-    if (backend != nullptr) backends_[set.context_id] = backend;
+    auto backends = set.size() > 1 ? backend_factory_(set) : collectives::local_backends();
+    backends_[set.context_id] = backends;
     Lane::Events events{[this, id = set.id, context = set.context_id] { events_.job_done(id, context); },
                         [this, context = set.context_id] { events_.lane_ended(context); }, events_.failed};
-    lane = std::make_unique<Lane>(set, rank_, std::move(backend), table_, recorder_, std::move(events));
+    lane = std::make_unique<Lane>(set, rank_, std::move(backends), table_, recorder_, std::move(events));
   }
   return *lane;
 }
 
 void Executor::abort(const Status& why) {
   for (const auto& [context_id, weak] : backends_) {
-    if (const auto backend = weak.lock()) backend->abort(why);
+    if (const auto backends = weak.lock()) backends->abort(why);
   }
 }
 
 std::vector<RunningBatch> Executor::running() const {
   std::vector<RunningBatch> all;
   const auto add = [&](const Lane& lane) {
-    const auto backend = backends_.find(lane.set().context_id);
-    if (backend == backends_.end()) return;  // a set of one rank waits for nobody
+    if (lane.set().size() == 1) return;  // waits for nobody
     auto batch = lane.running();
-    const auto alive = backend->second.lock();
-    if (!batch || !alive) return;
-    batch->progress = alive->progress();
+    const auto backends = backends_.at(lane.set().context_id).lock();
+    if (!batch || !backends) return;
+    batch->progress = backends->progress();
     all.push_back(std::move(*batch));
   };
   for (const auto& [id, lane] : lanes_) add(*lane);

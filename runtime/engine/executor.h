@@ -10,8 +10,8 @@
 
 namespace hvd::engine {
 
-// Makes the backend for a process set of several ranks.
-using BackendFactory = std::function<std::shared_ptr<collectives::CollectiveBackend>(const topology::ProcessSet&)>;
+// Makes the backends for a process set of several ranks: the same ones in the same order on every member.
+using BackendFactory = std::function<std::shared_ptr<collectives::BackendList>(const topology::ProcessSet&)>;
 
 // Turns what a decision means for this rank into work for lanes. Owned by the engine loop and confined to its thread.
 // Lanes are made when a set first has work.
@@ -56,8 +56,8 @@ class Executor {
   std::map<std::int32_t, std::unique_ptr<Lane>> lanes_;
   // Of removed sets; joined when they have ended, so that the engine never waits.
   std::vector<std::unique_ptr<Lane>> retired_;
-  // By context id, for abort(). A lane lets go of its backend on its own thread, where waiting harms nobody.
-  std::map<std::uint64_t, std::weak_ptr<collectives::CollectiveBackend>> backends_;
+  // By context id, for abort(). A lane destroys its backends on its own thread, where waiting harms nobody.
+  std::map<std::uint64_t, std::weak_ptr<collectives::BackendList>> backends_;
 };
 
 }  // namespace hvd::engine

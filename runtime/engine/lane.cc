@@ -6,14 +6,14 @@
 
 namespace hvd::engine {
 
-Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,
+Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
            OperationTable& table, recorder::FlightRecorder& recorder, Events events)
     : set_(std::move(set)),
-      backend_(std::move(backend)),
+      backends_(std::move(backends)),
       table_(table),
       recorder_(recorder),
       events_(std::move(events)),
-      runner_(set_, global_rank, backend_.get()),
+      runner_(std::in_place, set_, global_rank, *backends_),
       thread_(start_thread("hvd-lane-" + std::to_string(set_.id), [this](const std::stop_token&) { run(); })) {}
 
 Lane::~Lane() {
@@ -26,7 +26,8 @@ void Lane::run() {
     for (Batch& batch : job->batches) run_batch(batch, job->released);
     events_.job_done();
   }
-  backend_.reset();
+  runner_.reset();  // gives its buffers back to the backends
+  backends_.reset();
   events_.ended();
 }
 
@@ -43,7 +44,7 @@ void Lane::run_batch(Batch& batch, TimePoint released) {
                                   static_cast<std::uint32_t>(batch.items.size() - 1), released});
   }
   recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name);
-  const Status status = runner_.run(batch);
+  const Status status = runner_->run(batch);
   {
     const MutexLock lock(mutex_);
     running_.reset();

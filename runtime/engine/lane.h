@@ -10,7 +10,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/work_queue.h"
-#include "runtime/collectives/backend.h"
+#include "runtime/collectives/backend_list.h"
 #include "runtime/engine/batch_runner.h"
 #include "runtime/engine/operation_table.h"
 
@@ -39,7 +39,7 @@ struct RunningBatch {
 class Lane {
  public:
   // They run on the lane's thread. `job_done`: a job has run to its end. `ended`: close() was called and everything has
-  // run; the backend is gone. `failed`: a collective failed; its
+  // run; the backends are released. `failed`: a collective failed; its
   // operations are not complete, because the receiver may know better why.
   struct Events {
     std::function<void()> job_done;
@@ -47,7 +47,7 @@ class Lane {
     std::function<void(const Status&, std::vector<EntryPtr>)> failed;
   };
 
-  Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::CollectiveBackend> backend,
+  Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
        OperationTable& table, recorder::FlightRecorder& recorder, Events events);
   ~Lane();  // close(), then join
 
@@ -63,11 +63,11 @@ class Lane {
   void run_batch(Batch& batch, TimePoint released);
 
   const topology::ProcessSet set_;
-  std::shared_ptr<collectives::CollectiveBackend> backend_;  // the executor holds a weak one, to abort it
+  std::shared_ptr<collectives::BackendList> backends_;  // the executor holds a weak one, to abort them
   OperationTable& table_;
   recorder::FlightRecorder& recorder_;
   Events events_;
-  BatchRunner runner_;
+  std::optional<BatchRunner> runner_;  // lane only; until the backends are released
   WorkQueue<LaneJob> jobs_;
   mutable Mutex mutex_;
   std::optional<RunningBatch> running_ HVD_GUARDED_BY(mutex_);

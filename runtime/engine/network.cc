@@ -146,10 +146,12 @@ Status Network::agree_on_hosts(Deadline deadline) {
 }
 
 BackendFactory Network::backend_factory() {
-  return [this](const topology::ProcessSet& set) { return make_backend(set); };
+  return [this](const topology::ProcessSet& set) { return make_backends(set); };
 }
 
-std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topology::ProcessSet& set) {
+// In order of preference. Which ones, and how they are set up, must follow from what all ranks agreed on in join() and
+// from the set, or its members would choose differently.
+std::shared_ptr<collectives::BackendList> Network::make_backends(const topology::ProcessSet& set) {
   const collectives::GlooBackendOptions options = backend_options(config_, set, hosts_);
   collectives::GlooContextSource source;
   source.make = [this, set] { return fabric_->make_context(set.context_id, set.ranks); };
@@ -158,7 +160,9 @@ std::shared_ptr<collectives::CollectiveBackend> Network::make_backend(const topo
     return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
   };
   source.abort = [this, id = set.context_id](const Status& why) { fabric_->abort_context(id, why); };
-  return std::make_shared<collectives::GlooBackend>(std::move(source), options);
+  std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
+  backends.push_back(std::make_unique<collectives::GlooBackend>(std::move(source), options));
+  return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

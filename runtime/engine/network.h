@@ -38,7 +38,7 @@ class Network {
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
   Status agree_on_hosts(Deadline deadline);
-  std::shared_ptr<collectives::CollectiveBackend> make_backend(const topology::ProcessSet& set);
+  std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/collectives/gloo/origin.h"
+#include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/crypto/payload_seals.h"
 #include "runtime/engine/engine_loop.h"
 #include "runtime/engine/network.h"
@@ -270,6 +270,6 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
   return std::unique_ptr<Session>(std::move(session));
 }
 
-std::string gloo_origin() { return collectives::gloo_origin(); }
+std::string gloo_library() { return collectives::gloo_library(); }
 
 }  // namespace hvd

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -12,18 +13,17 @@ namespace hvd::fusion {
 // first needed, grown when a batch needs more, kept until the lane ends. Contents do not survive growing.
 class FusionBuffer {
  public:
-  static constexpr std::size_t kAlignment = 64;
+  // Null when there is no such memory.
+  using Allocate = std::function<std::shared_ptr<void>(std::size_t bytes)>;
+  explicit FusionBuffer(Allocate allocate);
 
-  // At least `size` bytes, aligned; the memory of an earlier call is the same or gone. kInternal when there is no
-  // memory.
+  // At least `size` bytes; the memory of an earlier call is the same or gone. kInternal when there is none.
   Result<std::span<std::byte>> reserve(std::size_t size);
   std::size_t capacity() const { return capacity_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte[], Free> memory_;
+  Allocate allocate_;
+  std::shared_ptr<void> memory_;
   std::size_t capacity_ = 0;
 };
 

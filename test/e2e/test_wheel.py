@@ -88,7 +88,7 @@ def test_wheel_trains_the_demo_in_a_clean_venv(clean_venv: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("order", ["import torch, horovod.torch", "import horovod._load; import torch, horovod.torch"])
 def test_gloo_symbols_come_from_the_wheel(clean_venv: Path, tmp_path: Path, order: str) -> None:
-    code = f"{order}\nfrom horovod import _core\nprint(_core.gloo_origin())"
+    code = f"{order}\nfrom horovod import _core\nprint(_core.gloo_library())"
     output = run(clean_venv / "bin" / "python", "-c", code, env=clean_environment(clean_venv), cwd=tmp_path)
     origin = Path(output.strip())
     assert origin.parent.name == "horovod_gloo.libs"

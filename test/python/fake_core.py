@@ -215,7 +215,7 @@ class FakeCore:
     def built_with(self) -> dict[str, int]:
         return {"gloo": 1, "mpi": 0, "nccl": 0, "cuda": 0, "rocm": 0, "ddl": 0, "ccl": 0}
 
-    def gloo_origin(self) -> str:
+    def gloo_library(self) -> str:
         return "/usr/lib/libgloo.so.0"
 
     def enqueue(
@@ -269,7 +269,7 @@ def make_module(core: FakeCore) -> ModuleType:
     methods = (
         "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins seal_payload open_payload "
-        "process_sets process_set_size new_output add_process_set remove_process_set built_with gloo_origin enqueue enqueue_group"
+        "process_sets process_set_size new_output add_process_set remove_process_set built_with gloo_library enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include <dlfcn.h>
 #include <gloo/allgatherv.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -116,7 +117,8 @@ GlooBackend::GlooBackend(GlooContextSource source, GlooBackendOptions options)
 
 GlooBackend::~GlooBackend() = default;
 
-std::string GlooBackend::why_not(const CollectiveCall& call) const {
+std::string GlooBackend::why_not(const CallTraits& call) const {
+  if (call.memory != MemoryKind::kHost) return "it reaches host memory only";
   switch (call.op) {
     case OpType::kAllreduce:
     case OpType::kReducescatter:
@@ -130,12 +132,13 @@ std::string GlooBackend::why_not(const CollectiveCall& call) const {
     case OpType::kAlltoall:
     case OpType::kBroadcast:
     case OpType::kBarrier: return "";
-    default: return "the Gloo backend has no " + std::string(op_type_name(call.op));
+    default: return "it has no " + std::string(op_type_name(call.op));
   }
 }
 
 void GlooBackend::start(const CollectiveCall& call, Completion done) {
-  if (const std::string why = why_not(call); !why.empty()) return done(Status::invalid_argument(why));
+  const std::string reason = why_not({call.op, call.dtype, call.reduce_op, call.memory});
+  if (!reason.empty()) return done(Status::invalid_argument("gloo does not take this call: " + reason));
   done(impl_->run(call));
 }
 
@@ -306,6 +309,14 @@ void GlooBackend::Impl::barrier() {
   gloo::BarrierOptions opts(context);
   opts.setTag(next_tag);
   gloo::barrier(opts);
+}
+
+std::string gloo_library() {
+  using Allreduce = void (*)(const gloo::AllreduceOptions&);
+  const Allreduce symbol = &gloo::allreduce;
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<void*>(symbol), &info) == 0 || info.dli_fname == nullptr) return "";
+  return info.dli_fname;
 }
 
 }  // namespace hvd::collectives

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "runtime/base/deadline.h"
 #include "runtime/collectives/backend.h"
@@ -37,23 +38,30 @@ struct GlooContextSource {
 };
 
 // Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and the others of our own.
-// Owned by a lane. start() runs the call on the calling thread (one at a time, as the interface says) and calls `done`
-// before it returns; abort() may come from any thread and wakes start(). Gloo's exceptions end here. It neither knows
-// the transport below the context nor retries anything.
+// start() runs the call on the calling thread and calls `done` before it returns; abort() wakes start(). Gloo's
+// exceptions end here. It neither knows the transport below the context nor retries anything.
 class GlooBackend final : public CollectiveBackend {
  public:
   explicit GlooBackend(GlooContextSource source, GlooBackendOptions options = {});
   ~GlooBackend() override;  // Requires: no call is running
 
   std::string_view name() const override { return "gloo"; }
-  std::string why_not(const CollectiveCall& call) const override;
+  std::string why_not(const CallTraits& call) const override;
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
   PeerProgress progress() const override;
+  const Memory& memory(MemoryKind) const override { return host_memory(); }
+  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
+    return host_memory().allocate(bytes);
+  }
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// The file of the shared object that our calls into Gloo end in. PyTorch's libraries export Gloo symbols of another
+// version; calls that were bound to them would corrupt memory, so the binding is checked when the module is loaded.
+std::string gloo_library();
 
 }  // namespace hvd::collectives

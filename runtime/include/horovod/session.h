@@ -152,6 +152,6 @@ class Session {
 };
 
 // The file that the Gloo symbols used by this library come from; for the check that no other copy was bound.
-std::string gloo_origin();
+std::string gloo_library();
 
 }  // namespace hvd

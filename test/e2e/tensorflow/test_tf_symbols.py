@@ -42,7 +42,7 @@ def test_our_libraries_take_nothing_from_a_framework(library: Path) -> None:
 
 @pytest.mark.parametrize("first", ["torch", "tensorflow"])
 def test_torch_and_tensorflow_share_a_session_in_both_orders(horovodrun: Any, first: str) -> None:
-    """gloo_origin() asks dladdr where the Gloo functions that the core calls are."""
+    """gloo_library() asks dladdr where the Gloo functions that the core calls are."""
     job = horovodrun(2, str(SCRIPTS / "both_frameworks.py"), first)
     assert job.code == 0, job.text
     assert job.out.count("both") == 2, job.text

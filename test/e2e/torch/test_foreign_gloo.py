@@ -47,7 +47,7 @@ def test_the_core_keeps_to_its_own_gloo(foreign_gloo: Path, horovodrun: Any, tmp
     script = tmp_path / "script.py"
     use = (
         "import torch, horovod.torch as hvd\nfrom horovod._common.native import core\n"
-        "hvd.init()\nprint(hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist(), core.gloo_origin(), flush=True)"
+        "hvd.init()\nprint(hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist(), core.gloo_library(), flush=True)"
     )
     script.write_text(poisoned(foreign_gloo, use))
     job = horovodrun(2, str(script), deadline_s=120)

@@ -196,14 +196,14 @@ def test_importing_the_package_loads_no_framework() -> None:
 
 class Bound:
     def __init__(self, origin: str) -> None:
-        self.gloo_origin = lambda: origin
+        self.gloo_library = lambda: origin
 
 
 def test_a_core_bound_to_a_foreign_gloo_is_refused() -> None:
     for good in ("/usr/lib/x86_64-linux-gnu/libgloo.so.0", "/x/horovod_gloo.libs/libgloo-0a1b2c3d.so.0"):
-        _load._check_gloo_origin(Bound(good))  # type: ignore[arg-type]
+        _load._check_gloo_library(Bound(good))  # type: ignore[arg-type]
     with pytest.raises(ImportError, match=r"libtorch_cpu\.so"):
-        _load._check_gloo_origin(Bound("/x/torch/lib/libtorch_cpu.so"))  # type: ignore[arg-type]
+        _load._check_gloo_library(Bound("/x/torch/lib/libtorch_cpu.so"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("visible", [None, "_ZTVN4gloo7ContextE"])

@@ -61,7 +61,9 @@ class ConnectingBackend final : public collectives::CollectiveBackend {
  public:
   ConnectingBackend(Event& started, const Event& given_up) : started_(started), given_up_(given_up) {}
   std::string_view name() const override { return "connecting"; }
-  std::string why_not(const collectives::CollectiveCall&) const override { return ""; }
+  std::string why_not(const collectives::CallTraits&) const override { return ""; }
+  const collectives::Memory& memory(collectives::MemoryKind) const override { return collectives::host_memory(); }
+  std::shared_ptr<void> allocate_staging(collectives::MemoryKind, std::size_t) override { return nullptr; }
   void start(const collectives::CollectiveCall&, collectives::Completion done) override {
     started_.set();
     const Deadline patience = Deadline::after(Millis(20000));
@@ -79,7 +81,11 @@ TEST_CASE("The end of a session does not wait for a lane that connects", "[engin
   Event started;
   Event given_up;
   std::vector<float> data(1);
-  Rank rank(1, 2, [&](const topology::ProcessSet&) { return std::make_shared<ConnectingBackend>(started, given_up); });
+  Rank rank(1, 2, [&](const topology::ProcessSet&) {
+    std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
+    backends.push_back(std::make_unique<ConnectingBackend>(started, given_up));
+    return std::make_shared<collectives::BackendList>(std::move(backends));
+  });
   rank.engine.attach(std::make_unique<KeptLinks>(rank.sent));
   const auto handle = rank.table.add(test::allreduce("x", data));
   REQUIRE(handle.is_ok());

@@ -50,7 +50,7 @@ for step in range(10):
 
 gathered = hvd_torch.allgather(torch.arange(3) + rank)
 assert (gathered.numpy() == hvd_tf.allgather(tf.range(3, dtype=tf.int64) + rank).numpy()).all()
-assert "torch" not in core.gloo_origin(), core.gloo_origin()
+assert "torch" not in core.gloo_library(), core.gloo_library()
 second.shutdown()
 assert not first.is_initialized(), "one session"
-print("both", core.gloo_origin(), flush=True)
+print("both", core.gloo_library(), flush=True)

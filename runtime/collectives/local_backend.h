@@ -1,0 +1,23 @@
+#pragma once
+
+#include "runtime/collectives/backend_list.h"
+
+namespace hvd::collectives {
+
+// The collectives of a process set of one rank in host memory: results are inputs, scaled. Every call completes inside
+// start(); as it needs no peer, abort() changes nothing.
+class LocalBackend final : public CollectiveBackend {
+ public:
+  std::string_view name() const override { return "local"; }
+  std::string why_not(const CallTraits& call) const override;
+  void start(const CollectiveCall& call, Completion done) override;
+  const Memory& memory(MemoryKind) const override { return host_memory(); }
+  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
+    return host_memory().allocate(bytes);
+  }
+  void abort(const Status&) override {}
+};
+
+std::shared_ptr<BackendList> local_backends();
+
+}  // namespace hvd::collectives
