@@ -20,6 +20,8 @@ std::string hint_of(int err) {
 
 }  // namespace
 
+void detail::misused_result(const char* what) { HVD_CHECK(false, what); }
+
 std::string_view status_code_name(StatusCode code) {
   switch (code) {
     case StatusCode::kOk: return "ok";

@@ -87,8 +87,10 @@ def product_files() -> list[Path]:
 
 
 def may_include(folder: str, target: str) -> bool:
-    if target in (folder, "runtime/base", "runtime/include/horovod"):
+    if target in (folder, "runtime/include/horovod"):
         return True
+    if target == "runtime/base":
+        return folder != "runtime/include/horovod"  # the public headers are closed: they stand without ours
     rules = ALLOWED[folder]
     return any(target == rule or (rule.endswith("/*") and target.startswith(rule[:-1])) for rule in rules)
 
