@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "runtime/base/check.h"
-#include "runtime/transport/net/address_row.h"
 #include "runtime/transport/control/control_frame.h"
 #include "runtime/transport/data/data_frame.h"
+#include "runtime/transport/net/address_row.h"
 
 namespace {
 

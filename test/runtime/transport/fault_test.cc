@@ -8,8 +8,8 @@
 #include <future>
 #include <random>
 
-#include "runtime/transport/net/sockets.h"
 #include "runtime/transport/data/gloo_context.h"
+#include "runtime/transport/net/sockets.h"
 #include "test/runtime/transport/gloo_group.h"
 #include "test/runtime/transport/process_ranks.h"
 

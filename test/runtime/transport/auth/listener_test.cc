@@ -5,8 +5,8 @@
 #include <sys/socket.h>
 
 #include "runtime/base/fd.h"
-#include "runtime/transport/net/address_row.h"
 #include "runtime/transport/auth/handshake.h"
+#include "runtime/transport/net/address_row.h"
 #include "test/runtime/transport/gloo_group.h"
 
 using namespace hvd;
