@@ -30,7 +30,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
       table_(table),
       set_changes_(set_changes),
       on_stop_(std::move(on_stop)),
-      worker_(options.worker, topology::ProcessSetTable(options.membership.size)),
+      worker_(options.worker, table.sets()),
       router_(plan_, options.membership.rank),
       executor_(options.membership.rank, table, recorder, std::move(backend_factory), executor_events()),
       recorder_(recorder),
@@ -39,7 +39,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);
   } else {
-    relay_.emplace(plan_, options_.membership.rank, worker_.sets());
+    relay_.emplace(plan_, options_.membership.rank, *worker_.sets());
   }
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
@@ -117,10 +117,10 @@ void EngineLoop::submit_fresh() {
   // Changes first: an operation that was added before a set's removal was asked for is then among those submitted here,
   // and a worker reports operations before changes.
   std::vector<wire::SetChange> changes = set_changes_.fetch();
-  std::vector<negotiation::Submission> fresh = table_.fetch();
+  std::vector<negotiation::OwnRequest> fresh = table_.fetch();
   if (!fresh.empty()) start_watch();
   for (const auto& failed : worker_.submit(std::move(fresh))) {
-    table_.complete(failed.entry, failed.status);
+    table_.complete(failed.operation, failed.status);
   }
   for (wire::SetChange& change : changes) {
     const Status taken = worker_.request_set_change(std::move(change));
@@ -174,11 +174,11 @@ void EngineLoop::deliver(wire::Decision decision) {
   auto output = worker_.on_decision(decision);
   if (!output.is_ok()) return report_lost(options_.membership.rank, output.status().message());
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
-  table_.apply(output.value().set_decisions);
-  executor_.execute(output.value(), worker_.sets());
+  if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
+  executor_.execute(output.value());
   if (output.value().stop) stop(*output.value().stop);
-  for (const auto& failed : output.value().failed) table_.complete(failed.entry, failed.status);
-  set_changes_.apply(output.value().set_decisions);  // last: whoever waits for a change finds it in force
+  for (const auto& failed : output.value().failed) table_.complete(failed.operation, failed.status);
+  set_changes_.complete(output.value().set_decisions);  // last: whoever waits for a change finds it in force
 }
 
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
@@ -211,7 +211,7 @@ void EngineLoop::handle_decision(ByteSpan message) {
 
 void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id) {
   // The lane of a removed set may end when its id belongs to another set already.
-  const topology::ProcessSet* set = worker_.sets().find(process_set);
+  const topology::ProcessSet* set = worker_.sets()->find(process_set);
   if (set == nullptr || set->context_id != context_id) return;
   coordinator_->on_batch_done(process_set);
   pump();

@@ -30,7 +30,7 @@ void EngineLoop::force_stop(const wire::Stop& reason) {
   loop_.post([this, reason] {
     const auto dropped = worker_.fail_all(reason.status());
     stop(reason);
-    for (const auto& failed : dropped) table_.complete(failed.entry, failed.status);
+    for (const auto& failed : dropped) table_.complete(failed.operation, failed.status);
   });
 }
 

@@ -12,14 +12,13 @@ namespace hvd::engine {
 namespace {
 
 // A decision releases operations of a set before it removes it, and never those of a set that it adds.
-const topology::ProcessSet& set_of_release(std::int32_t id, const negotiation::WorkerOutput& output,
-                                           const topology::ProcessSetTable& sets) {
-  for (const topology::ProcessSet& removed : output.removed_sets) {
-    if (removed.id == id) return removed;
+topology::ProcessSetPtr set_of_release(std::int32_t id, const negotiation::WorkerOutput& output) {
+  for (const topology::ProcessSetPtr& removed : output.removed_sets) {
+    if (removed->id == id) return removed;
   }
-  const topology::ProcessSet* set = sets.find(id);
+  topology::ProcessSetPtr set = output.sets->share(id);
   HVD_CHECK(set != nullptr, "the worker lets no operation of an unknown process set pass");
-  return *set;
+  return set;
 }
 
 }  // namespace
@@ -32,23 +31,23 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
       backend_factory_(std::move(backend_factory)),
       events_(std::move(events)) {}
 
-void Executor::execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets) {
+void Executor::execute(const negotiation::WorkerOutput& output) {
   // The ready operations of one decision by process set, in the order of the decision.
-  std::map<std::int32_t, std::vector<negotiation::ReadyOp>> by_set;
+  std::map<std::int32_t, std::vector<negotiation::OwnResponse>> by_set;
   for (const std::int32_t id : output.released)
     by_set[id];  // also the sets with nothing to move: they are done at once
-  for (const negotiation::ReadyOp& op : output.ready) {
+  for (const negotiation::OwnResponse& op : output.ready) {
     if (!complete_without_data(op)) by_set[op.response->process_set].push_back(op);
   }
   for (const auto& [id, ops] : by_set) {
-    const topology::ProcessSet& set = set_of_release(id, output, sets);
+    const topology::ProcessSetPtr set = set_of_release(id, output);
     if (ops.empty()) {
-      events_.job_done(id, set.context_id);
+      events_.job_done(id, set->context_id);
     } else {
       queue_on_lane(set, ops, output.limits);
     }
   }
-  for (const topology::ProcessSet& set : output.removed_sets) retire(set.id);
+  for (const topology::ProcessSetPtr& set : output.removed_sets) retire(set->id);
 }
 
 void Executor::retire(std::int32_t process_set) {
@@ -64,30 +63,31 @@ void Executor::reap(std::uint64_t context_id) {
   backends_.erase(context_id);
 }
 
-bool Executor::complete_without_data(const negotiation::ReadyOp& op) {
+bool Executor::complete_without_data(const negotiation::OwnResponse& op) {
   const wire::Response& response = *op.response;
   const bool no_data = response.is_error() || response.op == OpType::kBarrier || response.op == OpType::kJoin;
   if (!no_data) return false;
-  if (const EntryPtr entry = table_.find(op.entry)) {
+  if (const EntryPtr entry = table_.find(op.operation)) {
     if (response.op == OpType::kJoin) entry->handle.state().value = response.root_rank;
-    table_.complete(op.entry, response.status());
+    table_.complete(op.operation, response.status());
   }
   return true;
 }
 
-void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<negotiation::ReadyOp>& ops,
+void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vector<negotiation::OwnResponse>& ops,
                              const wire::FusionLimits& limits) {
   std::vector<const wire::Response*> responses;
   responses.reserve(ops.size());
   for (const auto& op : ops) responses.push_back(op.response.get());
   LaneJob job;
   job.released = SteadyClock::now();
-  for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set.size()))) {
+  for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set->size()))) {
     Batch batch;
     batch.offsets = planned.offsets;
     batch.bytes = planned.bytes;
     for (const std::size_t index : planned.items) {
-      EntryPtr entry = ops[index].entry == negotiation::EntryId::kNone ? nullptr : table_.start(ops[index].entry);
+      EntryPtr entry =
+          ops[index].operation == negotiation::OperationId::kNone ? nullptr : table_.start(ops[index].operation);
       batch.items.push_back({ops[index].response, std::move(entry)});
     }
     job.batches.push_back(std::move(batch));
@@ -95,13 +95,13 @@ void Executor::queue_on_lane(const topology::ProcessSet& set, const std::vector<
   lane_for(set).push(std::move(job));
 }
 
-Lane& Executor::lane_for(const topology::ProcessSet& set) {
-  auto& lane = lanes_[set.id];
+Lane& Executor::lane_for(const topology::ProcessSetPtr& set) {
+  auto& lane = lanes_[set->id];
   if (lane == nullptr) {
-    auto backends = set.size() > 1 ? backend_factory_(set) : collectives::local_backends();
-    backends_[set.context_id] = backends;
-    Lane::Events events{[this, id = set.id, context = set.context_id] { events_.job_done(id, context); },
-                        [this, context = set.context_id] { events_.lane_ended(context); }, events_.failed};
+    auto backends = set->size() > 1 ? backend_factory_(*set) : collectives::local_backends();
+    backends_[set->context_id] = backends;
+    Lane::Events events{[this, id = set->id, context = set->context_id] { events_.job_done(id, context); },
+                        [this, context = set->context_id] { events_.lane_ended(context); }, events_.failed};
     lane = std::make_unique<Lane>(set, rank_, std::move(backends), table_, recorder_, std::move(events));
   }
   return *lane;

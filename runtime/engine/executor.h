@@ -28,7 +28,7 @@ class Executor {
 
   // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. `sets` is
   // the table after the decision. The lane of a set that the decision removes runs what it has, then ends.
-  void execute(const negotiation::WorkerOutput& output, const topology::ProcessSetTable& sets);
+  void execute(const negotiation::WorkerOutput& output);
   void abort(const Status& why);
   // What the lanes are running now.
   std::vector<RunningBatch> running() const;
@@ -41,11 +41,11 @@ class Executor {
   void drop_backends() { backends_.clear(); }
 
  private:
-  Lane& lane_for(const topology::ProcessSet& set);
+  Lane& lane_for(const topology::ProcessSetPtr& set);
   void retire(std::int32_t process_set);
   // True when the operation needs no data to be moved; it is complete then.
-  bool complete_without_data(const negotiation::ReadyOp& op);
-  void queue_on_lane(const topology::ProcessSet& set, const std::vector<negotiation::ReadyOp>& ops,
+  bool complete_without_data(const negotiation::OwnResponse& op);
+  void queue_on_lane(const topology::ProcessSetPtr& set, const std::vector<negotiation::OwnResponse>& ops,
                      const wire::FusionLimits& limits);
 
   int rank_;

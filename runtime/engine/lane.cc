@@ -6,15 +6,15 @@
 
 namespace hvd::engine {
 
-Lane::Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
+Lane::Lane(topology::ProcessSetPtr set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
            OperationTable& table, recorder::FlightRecorder& recorder, Events events)
     : set_(std::move(set)),
       backends_(std::move(backends)),
       table_(table),
       recorder_(recorder),
       events_(std::move(events)),
-      runner_(std::in_place, set_, global_rank, *backends_),
-      thread_(start_thread("hvd-lane-" + std::to_string(set_.id), [this](const std::stop_token&) { run(); })) {}
+      runner_(std::in_place, *set_, global_rank, *backends_),
+      thread_(start_thread("hvd-lane-" + std::to_string(set_->id), [this](const std::stop_token&) { run(); })) {}
 
 Lane::~Lane() {
   close();
@@ -40,7 +40,7 @@ void Lane::run_batch(Batch& batch, TimePoint released) {
   const wire::Response& first = *batch.items.front().response;
   {
     const MutexLock lock(mutex_);
-    running_.emplace(RunningBatch{set_.id, set_.context_id, ++turns_, first.op, first.name,
+    running_.emplace(RunningBatch{set_->id, set_->context_id, ++turns_, first.op, first.name,
                                   static_cast<std::uint32_t>(batch.items.size() - 1), released});
   }
   recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name);

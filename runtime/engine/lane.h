@@ -47,11 +47,11 @@ class Lane {
     std::function<void(const Status&, std::vector<EntryPtr>)> failed;
   };
 
-  Lane(topology::ProcessSet set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
+  Lane(topology::ProcessSetPtr set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
        OperationTable& table, recorder::FlightRecorder& recorder, Events events);
   ~Lane();  // close(), then join
 
-  const topology::ProcessSet& set() const { return set_; }
+  const topology::ProcessSet& set() const { return *set_; }
   void push(LaneJob job) { jobs_.push(std::move(job)); }
   // From any thread, without the progress; nothing while no batch runs.
   std::optional<RunningBatch> running() const HVD_EXCLUDES(mutex_);
@@ -62,7 +62,7 @@ class Lane {
   void run();
   void run_batch(Batch& batch, TimePoint released);
 
-  const topology::ProcessSet set_;
+  const topology::ProcessSetPtr set_;
   std::shared_ptr<collectives::BackendList> backends_;  // the executor holds a weak one, to abort them
   OperationTable& table_;
   recorder::FlightRecorder& recorder_;

@@ -4,9 +4,11 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <unordered_set>
 
 #include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
+#include "runtime/wire/limits.h"
 
 namespace hvd::engine {
 
@@ -36,6 +38,32 @@ Status check_codes(const Operation& operation) {
   HVD_RETURN_IF_ERROR(check_code(operation, "operation", static_cast<int>(operation.op), kOpTypeCount));
   HVD_RETURN_IF_ERROR(check_code(operation, "element type", static_cast<int>(operation.input.dtype), kDataTypeCount));
   return check_code(operation, "reduction", static_cast<int>(operation.reduce_op), kReduceOpCount);
+}
+
+std::string shortened(const std::string& name) { return name.size() <= 64 ? name : name.substr(0, 64) + "..."; }
+
+Status check_name(const Operation& operation) {
+  const std::string& name = operation.name;
+  if (operation.op == OpType::kJoin || (!name.empty() && name.size() <= wire::kMaxNameBytes)) return Status::ok();
+  return Status::invalid_argument("tensor name \"" + shortened(name) + "\" has " + std::to_string(name.size()) +
+                                  " bytes; expected 1 to " + std::to_string(wire::kMaxNameBytes));
+}
+
+Status check_shape(const Operation& operation) {
+  const Shape& shape = operation.input.shape;
+  if (shape.size() > wire::kMaxDimensions) {
+    return Status::invalid_argument("tensor \"" + operation.name + "\" has " + std::to_string(shape.size()) +
+                                    " dimensions; at most " + std::to_string(wire::kMaxDimensions) + " are supported");
+  }
+  constexpr std::int64_t kMaxElements = std::numeric_limits<std::int64_t>::max() / 8;
+  std::int64_t elements = 1;
+  for (const std::int64_t d : shape) {
+    if (d < 0 || (d > 0 && elements > kMaxElements / d)) {
+      return Status::invalid_argument("tensor \"" + operation.name + "\" has the impossible shape " + to_string(shape));
+    }
+    if (d > 0) elements *= d;
+  }
+  return Status::ok();
 }
 
 Status check_memory(const Operation& operation) {
@@ -82,6 +110,7 @@ Status check_reduction(const Operation& operation) {
 
 Status prepare(Operation& operation) {
   HVD_RETURN_IF_ERROR(check_codes(operation));
+  HVD_RETURN_IF_ERROR(check_name(operation));
   if (operation.op == OpType::kAllreduce && operation.reduce_op == ReduceOp::kAdasum) operation.op = OpType::kAdasum;
   if (operation.op == OpType::kAdasum) operation.reduce_op = ReduceOp::kAdasum;
   if (operation.input.device != kCpuDevice) {
@@ -89,21 +118,38 @@ Status prepare(Operation& operation) {
                                     std::to_string(operation.input.device) + ": only CPU tensors are built yet");
   }
   HVD_RETURN_IF_ERROR(check_reduction(operation));
+  HVD_RETURN_IF_ERROR(check_shape(operation));
   return check_memory(operation);
 }
 
 Status check_group(const std::vector<Operation>& operations) {
-  const OpType op = operations.front().op;
-  if (!has_tensor(op)) {
-    return Status::invalid_argument(about(operations.front()) + ": only operations on tensors can be a group");
+  if (operations.empty()) return Status::invalid_argument("an empty group of tensors");
+  if (operations.size() > wire::kMaxGroupSize) {
+    return Status::invalid_argument("a group of " + std::to_string(operations.size()) + " tensors; at most " +
+                                    std::to_string(wire::kMaxGroupSize) + " are supported");
   }
+  const Operation& first = operations.front();
+  if (!has_tensor(first.op)) {
+    return Status::invalid_argument(about(first) + ": only operations on tensors can be a group");
+  }
+  std::unordered_set<std::string_view> names;
   for (const Operation& other : operations) {
-    if (other.op == op) continue;
-    return Status::invalid_argument("the members of a group are different operations: " + about(operations.front()) +
-                                    " and " + about(other));
+    if (other.op != first.op) {
+      return Status::invalid_argument("the members of a group are different operations: " + about(first) + " and " +
+                                      about(other));
+    }
+    if (other.process_set != first.process_set) {
+      return Status::invalid_argument("the members of a group are in different process sets: " +
+                                      std::to_string(first.process_set) + " and " + std::to_string(other.process_set));
+    }
+    if (!names.insert(other.name).second) {
+      return Status::invalid_argument("the name \"" + other.name + "\" occurs twice in a group");
+    }
   }
   return Status::ok();
 }
+
+namespace {
 
 Status prepare_splits(Operation& operation, int set_size) {
   if (operation.input.shape.empty()) return Status::ok();
@@ -136,6 +182,24 @@ Status prepare_splits(Operation& operation, int set_size) {
                                     ", but the first dimension is " + std::to_string(rows));
   }
   return Status::ok();
+}
+
+}  // namespace
+
+Status prepare_in_set(Operation& operation, const topology::ProcessSet& set) {
+  if (operation.op == OpType::kAlltoall) return prepare_splits(operation, set.size());
+  if (operation.op != OpType::kBroadcast || set.contains(operation.root_rank)) return Status::ok();
+  return Status::invalid_argument("broadcast \"" + operation.name + "\": root rank " +
+                                  std::to_string(operation.root_rank) + " is not in process set " +
+                                  std::to_string(set.id));
+}
+
+Status pending_already(const Operation& operation) {
+  return Status::invalid_argument(
+      "an operation named \"" + operation.name + "\"" + topology::of_set(operation.process_set) +
+      " is pending already; wait for it, or give each pending operation a name of its own (two wrapped models or "
+      "optimizers whose parameters have the same names: put a prefix before those of one, "
+      "[(\"second.\" + name, parameter) for name, parameter in model.named_parameters()])");
 }
 
 }  // namespace hvd::engine

@@ -1,6 +1,5 @@
 #include "runtime/engine/operation_table.h"
 
-#include <map>
 #include <utility>
 
 #include "runtime/engine/handle_state.h"
@@ -15,6 +14,10 @@ wire::Request make_request(const Operation& operation, int rank) {
   request.rank = rank;
   request.process_set = operation.process_set;
   request.op = operation.op;
+  if (operation.op == OpType::kJoin) {
+    request.name = wire::kJoinName;
+    return request;
+  }
   request.dtype = operation.input.dtype;
   request.reduce_op = operation.reduce_op;
   request.device = operation.input.device;
@@ -26,106 +29,163 @@ wire::Request make_request(const Operation& operation, int rank) {
   return request;
 }
 
+EntryPtr make_entry(Operation operation) {
+  auto entry = std::make_shared<Entry>();
+  entry->operation = std::move(operation);
+  return entry;
+}
+
+std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
+
 }  // namespace
 
-OperationTable::OperationTable(int rank, const topology::ProcessSetTable& sets, recorder::FlightRecorder& recorder)
-    : recorder_(recorder), rank_(rank), queue_(rank, sets) {}
+OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder)
+    : recorder_(recorder), rank_(rank) {
+  publish(std::move(sets));
+}
 
 Result<HandlePtr> OperationTable::add(Operation operation) {
   HVD_RETURN_IF_ERROR(prepare(operation));
-  auto entry = std::make_shared<Entry>();
-  entry->operation = std::move(operation);
+  EntryPtr entry = make_entry(std::move(operation));
+  wire::Request request = make_request(entry->operation, rank_);
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  HVD_RETURN_IF_ERROR(prepare_members(entry->operation));
-  negotiation::Submission submission = submission_of(*entry);
-  if (entry->operation.op == OpType::kJoin) {
-    HVD_RETURN_IF_ERROR(queue_.add_join(entry->operation.process_set, entry->id));
-  } else {
-    HVD_RETURN_IF_ERROR(queue_.add(std::move(submission)));
-  }
-  return keep(std::move(entry));
+  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(entry->operation));
+  HVD_RETURN_IF_ERROR(enter(*open, *entry));
+  return store(std::move(entry), std::move(request));
 }
 
 Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> operations) {
-  if (operations.empty()) return Status::invalid_argument("an empty group of tensors");
   for (Operation& operation : operations) HVD_RETURN_IF_ERROR(prepare(operation));
   HVD_RETURN_IF_ERROR(check_group(operations));
   std::vector<EntryPtr> entries;
+  std::vector<wire::Request> requests;
   for (Operation& operation : operations) {
-    entries.push_back(std::make_shared<Entry>());
-    entries.back()->operation = std::move(operation);
+    requests.push_back(make_request(operation, rank_));
+    entries.push_back(make_entry(std::move(operation)));
   }
+  wire::make_group(requests);
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  std::vector<negotiation::Submission> submissions;
-  for (const EntryPtr& entry : entries) {
-    HVD_RETURN_IF_ERROR(prepare_members(entry->operation));
-    submissions.push_back(submission_of(*entry));
+  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(entries.front()->operation));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Status entered = enter(*open, *entries[i]);
+    if (entered.is_ok()) continue;
+    while (i-- > 0) leave(*open, entries[i]->operation);
+    return entered;
   }
-  HVD_RETURN_IF_ERROR(queue_.add(std::move(submissions)));
   std::vector<HandlePtr> handles;
   handles.reserve(entries.size());
-  for (EntryPtr& entry : entries) handles.push_back(keep(std::move(entry)));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    handles.push_back(store(std::move(entries[i]), std::move(requests[i])));
+  }
   return handles;
 }
 
-Status OperationTable::prepare_members(Operation& operation) const {
-  if (operation.op != OpType::kAlltoall) return Status::ok();
-  const int members = queue_.set_size(operation.process_set);
-  return members > 0 ? prepare_splits(operation, members) : Status::ok();
+Result<OperationTable::OpenSet*> OperationTable::open_set_of(const Operation& operation) {
+  const auto about = [&] {
+    return " (" + (operation.op == OpType::kJoin ? std::string("join") : operation.name) + ")";
+  };
+  const auto at = open_.find(operation.process_set);
+  if (at == open_.end() || at->second.closed) {
+    return Status::invalid_argument("process set " + std::to_string(operation.process_set) + " is not registered" +
+                                    about());
+  }
+  if (!at->second.set->contains(rank_)) {
+    return Status::invalid_argument("rank " + std::to_string(rank_) + " is not a member of process set " +
+                                    std::to_string(operation.process_set) + about());
+  }
+  return &at->second;
 }
 
-negotiation::Submission OperationTable::submission_of(Entry& entry) {
-  entry.id = static_cast<negotiation::EntryId>(next_id_++);
-  return {make_request(entry.operation, rank_), entry.id};
+Status OperationTable::enter(OpenSet& open, Entry& entry) {
+  Operation& operation = entry.operation;
+  if (operation.op == OpType::kJoin) {
+    if (std::exchange(open.join_pending, true)) {
+      return Status::invalid_argument("a join" + topology::of_set(open.set->id) + " is pending already");
+    }
+  } else {
+    HVD_RETURN_IF_ERROR(prepare_in_set(operation, *open.set));
+    if (!open.names.insert(operation.name).second) return pending_already(operation);
+  }
+  entry.set = open.set;
+  return Status::ok();
 }
 
-HandlePtr OperationTable::keep(EntryPtr entry) {
+void OperationTable::leave(OpenSet& open, const Operation& operation) {
+  if (operation.op == OpType::kJoin) {
+    open.join_pending = false;
+  } else {
+    open.names.erase(operation.name);
+  }
+}
+
+HandlePtr OperationTable::store(EntryPtr entry, wire::Request request) {
   const Operation& operation = entry->operation;
+  entry->id = static_cast<negotiation::OperationId>(next_id_++);
   entry->submitted = SteadyClock::now();
-  entry->set_context = queue_.context_of(operation.process_set);
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
-  const auto id = static_cast<std::uint64_t>(entry->id);
+  fresh_.push_back({std::move(request), entry->id});
+  const std::uint64_t key = key_of(entry->id);
   HandlePtr handle(entry, &entry->handle);
-  slots_.emplace(id, Slot{std::move(entry), false});
+  pending_.emplace(key, std::move(entry));
   return handle;
 }
 
 Status OperationTable::close_set(std::int32_t id) {
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  return queue_.close_set(id);
+  const auto at = open_.find(id);
+  if (at == open_.end() || at->second.closed) {
+    return Status::invalid_argument("process set " + std::to_string(id) + " is not registered");
+  }
+  if (id == kGlobalProcessSet) return Status::invalid_argument("the global process set cannot be removed");
+  at->second.closed = true;
+  return Status::ok();
 }
 
-std::vector<negotiation::Submission> OperationTable::fetch() {
+topology::ProcessSets OperationTable::sets() const {
   const MutexLock lock(mutex_);
-  return queue_.fetch();
+  return sets_;
 }
 
-EntryPtr OperationTable::find(negotiation::EntryId id) {
+void OperationTable::publish(topology::ProcessSets sets) {
   const MutexLock lock(mutex_);
-  const auto it = slots_.find(static_cast<std::uint64_t>(id));
-  return it == slots_.end() ? nullptr : it->second.entry;
+  // An id may have gone from one set to another in one decision.
+  std::erase_if(open_, [&](const auto& entry) { return sets->find(entry.first) != entry.second.set.get(); });
+  for (const topology::ProcessSetPtr& set : sets->sets()) {
+    OpenSet& open = open_[set->id];
+    if (open.set == nullptr) open.set = set;
+  }
+  sets_ = std::move(sets);
 }
 
-EntryPtr OperationTable::start(negotiation::EntryId id) {
+std::vector<negotiation::OwnRequest> OperationTable::fetch() {
   const MutexLock lock(mutex_);
-  const auto it = slots_.find(static_cast<std::uint64_t>(id));
-  if (it == slots_.end()) return nullptr;
-  it->second.running = true;
-  return it->second.entry;
+  return std::exchange(fresh_, {});
+}
+
+EntryPtr OperationTable::find(negotiation::OperationId id) const {
+  const MutexLock lock(mutex_);
+  const auto at = pending_.find(key_of(id));
+  return at == pending_.end() ? nullptr : at->second;
+}
+
+EntryPtr OperationTable::start(negotiation::OperationId id) {
+  const MutexLock lock(mutex_);
+  const auto at = pending_.find(key_of(id));
+  if (at == pending_.end()) return nullptr;
+  at->second->running = true;
+  return at->second;
 }
 
 bool OperationTable::forget(const Entry& entry) {
-  if (slots_.erase(static_cast<std::uint64_t>(entry.id)) == 0) return false;
-  const Operation& operation = entry.operation;
-  if (queue_.context_of(operation.process_set) != entry.set_context) return true;
-  if (operation.op == OpType::kJoin) {
-    queue_.complete_join(operation.process_set);
-  } else {
-    queue_.complete(operation.process_set, operation.name);
-  }
+  const auto at = pending_.find(key_of(entry.id));
+  if (at == pending_.end()) return false;
+  // The id of a removed set may belong to another one by now.
+  const auto open = open_.find(entry.operation.process_set);
+  if (open != open_.end() && open->second.set == entry.set) leave(open->second, entry.operation);
+  pending_.erase(at);
   return true;
 }
 
@@ -154,7 +214,7 @@ void OperationTable::complete(const std::vector<EntryPtr>& entries, const Status
   for (Entry* entry : mine) finish(*entry, status);
 }
 
-void OperationTable::complete(negotiation::EntryId id, const Status& status) {
+void OperationTable::complete(negotiation::OperationId id, const Status& status) {
   if (EntryPtr entry = find(id)) complete({std::move(entry)}, status);
 }
 
@@ -163,8 +223,8 @@ void OperationTable::close(const Status& why, const std::string& hint) {
   {
     const MutexLock lock(mutex_);
     if (!closed_) closed_ = why;
-    for (const auto& [id, slot] : slots_) {
-      if (!slot.running) orphans.push_back(slot.entry);
+    for (const auto& [id, entry] : pending_) {
+      if (!entry->running) orphans.push_back(entry);
     }
   }
   if (hint.empty()) return complete(orphans, why);
@@ -175,43 +235,29 @@ void OperationTable::close(const Status& why, const std::string& hint) {
   }
 }
 
-std::optional<BlockedOn> OperationTable::blocked(TimePoint then) {
+std::optional<BlockedOn> OperationTable::blocked(TimePoint then) const {
   const MutexLock lock(mutex_);
-  const Entry* oldest = nullptr;
-  for (const auto& [id, slot] : slots_) {
-    if (slot.running || slot.entry->submitted > then) continue;
-    if (slot.entry->handle.state().waiters.load(std::memory_order_relaxed) == 0) continue;
-    if (oldest == nullptr || slot.entry->id < oldest->id) oldest = slot.entry.get();
+  Entry* oldest = nullptr;
+  for (const auto& [id, entry] : pending_) {
+    if (entry->running || entry->submitted > then) continue;
+    if (entry->handle.state().waiters.load(std::memory_order_relaxed) == 0) continue;
+    if (oldest == nullptr || entry->id < oldest->id) oldest = entry.get();
   }
   if (oldest == nullptr) return std::nullopt;
   const Operation& operation = oldest->operation;
   return BlockedOn{operation.process_set, operation.op, operation.name};
 }
 
-bool OperationTable::empty() {
+bool OperationTable::empty() const {
   const MutexLock lock(mutex_);
-  return slots_.empty();
-}
-
-void OperationTable::apply(const std::vector<wire::SetDecision>& decisions) {
-  const MutexLock lock(mutex_);
-  for (const wire::SetDecision& decision : decisions) {
-    if (decision.error != StatusCode::kOk) continue;
-    for (const auto& set : decision.entries) {
-      if (decision.kind == wire::SetChange::Kind::kRemove) {
-        (void)queue_.close_set(set.id);  // unknown: this rank closed it when it asked for the removal
-      } else if (!set.existed) {
-        queue_.open_set({set.id, set.context_id, set.ranks});
-      }
-    }
-  }
+  return pending_.empty();
 }
 
 std::vector<std::string> OperationTable::pending() const {
   std::map<std::uint64_t, std::string> names;  // ids count up
   {
     const MutexLock lock(mutex_);
-    for (const auto& [id, slot] : slots_) names.emplace(id, slot.entry->operation.name);
+    for (const auto& [id, entry] : pending_) names.emplace(id, entry->operation.name);
   }
   std::vector<std::string> ordered;
   ordered.reserve(names.size());

@@ -2,15 +2,20 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread.h"
 #include "runtime/engine/entry.h"
-#include "runtime/negotiation/tensor_queue.h"
+#include "runtime/negotiation/worker.h"
 #include "runtime/recorder/flight_recorder.h"
+#include "runtime/topology/process_set.h"
 
 namespace hvd::engine {
 
@@ -21,14 +26,15 @@ struct BlockedOn {
   std::string name;
 };
 
-// Every operation that users have enqueued and that is not complete. The only mutex between framework threads and the
-// engine. Thread-safe; owned by the session. After fail_all() it is closed: every later add returns the same error.
-// Invariant: each entry is completed exactly once, its name freed before its handle is done.
+// Every operation that users have enqueued and that is not complete, and the published table of process sets that they
+// are checked against. The only mutex between framework threads and the engine. Thread-safe; owned by the session.
+// After close() every later add returns the same error. Invariants: each operation is completed exactly once, its name
+// freed before its handle is done; at most one operation is pending per set and name, and one join per set.
 class OperationTable {
  public:
-  OperationTable(int rank, const topology::ProcessSetTable& sets, recorder::FlightRecorder& recorder);
+  OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder);
 
-  // Class A errors, or the sticky error.
+  // The caller's mistakes that one rank can see alone (class A), or the sticky error.
   Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
   // The same for a group: all or none.
   Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
@@ -37,24 +43,28 @@ class OperationTable {
   // such set, or when it is the global one; the sticky error.
   Status close_set(std::int32_t id) HVD_EXCLUDES(mutex_);
 
+  // As the last decision that changed them left them.
+  topology::ProcessSets sets() const HVD_EXCLUDES(mutex_);
+  // For the engine: `sets` is in force from now on. Operations of a set that is in it no more can only be completed.
+  void publish(topology::ProcessSets sets) HVD_EXCLUDES(mutex_);
+
   // For the engine: what was added since the last call.
-  std::vector<negotiation::Submission> fetch() HVD_EXCLUDES(mutex_);
-  // Null when there is no such entry.
-  EntryPtr find(negotiation::EntryId id) HVD_EXCLUDES(mutex_);
-  // The same, and from now on the entry is on a lane: close() leaves it to that lane.
-  EntryPtr start(negotiation::EntryId id) HVD_EXCLUDES(mutex_);
+  std::vector<negotiation::OwnRequest> fetch() HVD_EXCLUDES(mutex_);
+  // Null when there is no such operation.
+  EntryPtr find(negotiation::OperationId id) const HVD_EXCLUDES(mutex_);
+  // The same, and from now on the operation is on a lane: close() leaves it to that lane.
+  EntryPtr start(negotiation::OperationId id) HVD_EXCLUDES(mutex_);
 
   void complete(const std::vector<EntryPtr>& entries, const Status& status) HVD_EXCLUDES(mutex_);
-  void complete(negotiation::EntryId id, const Status& status) HVD_EXCLUDES(mutex_);
+  void complete(negotiation::OperationId id, const Status& status) HVD_EXCLUDES(mutex_);
   // The oldest operation that a thread waits for, that no lane runs, and that was added before `then`.
-  std::optional<BlockedOn> blocked(TimePoint then) HVD_EXCLUDES(mutex_);
-  bool empty() HVD_EXCLUDES(mutex_);
+  std::optional<BlockedOn> blocked(TimePoint then) const HVD_EXCLUDES(mutex_);
+  bool empty() const HVD_EXCLUDES(mutex_);
 
   // Refuses everything from now on with `why` (the first reason stays) and completes what no lane is running. With a
   // `hint` their errors say which operation waited, and the hint.
   void close(const Status& why, const std::string& hint = "") HVD_EXCLUDES(mutex_);
 
-  void apply(const std::vector<wire::SetDecision>& decisions) HVD_EXCLUDES(mutex_);
   // Names of what is in the table, in the order of submission.
   std::vector<std::string> pending() const HVD_EXCLUDES(mutex_);
 
@@ -62,23 +72,30 @@ class OperationTable {
   std::uint64_t joins() const { return joins_; }
 
  private:
-  struct Slot {
-    EntryPtr entry;
-    bool running = false;
+  // A process set that takes operations, and what is pending in it.
+  struct OpenSet {
+    topology::ProcessSetPtr set;
+    bool closed = false;  // its removal was asked for
+    bool join_pending = false;
+    std::unordered_set<std::string_view> names;  // of operations in pending_
   };
-  // Readies an operation for the queue.
-  Status prepare_members(Operation& operation) const HVD_REQUIRES(mutex_);
-  negotiation::Submission submission_of(Entry& entry) HVD_REQUIRES(mutex_);
-  HandlePtr keep(EntryPtr entry) HVD_REQUIRES(mutex_);
+  // The set of an operation, if this rank may submit to it.
+  Result<OpenSet*> open_set_of(const Operation& operation) HVD_REQUIRES(mutex_);
+  // Takes the operation's name in its set and finishes what depends on the set.
+  Status enter(OpenSet& open, Entry& entry) HVD_REQUIRES(mutex_);
+  static void leave(OpenSet& open, const Operation& operation);
+  HandlePtr store(EntryPtr entry, wire::Request request) HVD_REQUIRES(mutex_);
   // False when it was completed before.
   bool forget(const Entry& entry) HVD_REQUIRES(mutex_);
   void finish(Entry& entry, const Status& status) HVD_EXCLUDES(mutex_);
 
   recorder::FlightRecorder& recorder_;
-  int rank_;
+  const int rank_;
   mutable Mutex mutex_;
-  negotiation::TensorQueue queue_ HVD_GUARDED_BY(mutex_);
-  std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
+  topology::ProcessSets sets_ HVD_GUARDED_BY(mutex_);
+  std::map<std::int32_t, OpenSet> open_ HVD_GUARDED_BY(mutex_);  // those of sets_
+  std::unordered_map<std::uint64_t, EntryPtr> pending_ HVD_GUARDED_BY(mutex_);
+  std::vector<negotiation::OwnRequest> fresh_ HVD_GUARDED_BY(mutex_);  // not fetched yet
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
   std::atomic<std::uint64_t> joins_{0};
   std::optional<Status> closed_ HVD_GUARDED_BY(mutex_);

@@ -72,8 +72,8 @@ class SessionImpl final : public Session {
         pages_(make_pages(config)),
         network_(std::move(network)),
         seals_(network_ ? network_->object_key() : crypto::Secret::random(), topology_.rank),
-        table_(topology_.rank, topology::ProcessSetTable(topology_.size), recorder_),
-        set_changes_(topology::ProcessSetTable(topology_.size)),
+        table_(topology_.rank, topology::initial_sets(topology_.size), recorder_),
+        set_changes_(topology_.size),
         engine_(make_engine_options(config, topology_, network_ ? network_->hosts() : topology::HostMap::one_host(1),
                                     pages_),
                 table_, set_changes_, recorder_, network_ ? network_->backend_factory() : engine::BackendFactory(),
@@ -119,9 +119,18 @@ class SessionImpl final : public Session {
     return handle->status().annotate("registering the process sets given to init()");
   }
 
-  std::map<std::int32_t, std::vector<int>> process_sets() const override { return set_changes_.sets(); }
+  std::map<std::int32_t, std::vector<int>> process_sets() const override {
+    std::map<std::int32_t, std::vector<int>> ranks;
+    const topology::ProcessSets sets = table_.sets();
+    for (const topology::ProcessSetPtr& set : sets->sets()) ranks[set->id] = set->ranks;
+    return ranks;
+  }
 
-  int process_set_size(std::int32_t id) const override { return set_changes_.set_size(id); }
+  int process_set_size(std::int32_t id) const override {
+    const topology::ProcessSets sets = table_.sets();
+    const topology::ProcessSet* const set = sets->find(id);
+    return set == nullptr ? 0 : set->size();
+  }
 
   std::uint64_t joins() const override { return table_.joins(); }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/engine/handle_state.h"
 #include "runtime/negotiation/worker.h"
+#include "runtime/topology/process_set.h"
 
 namespace hvd::engine {
 
@@ -27,12 +28,9 @@ std::int64_t value_of(const wire::SetDecision& decision) {
 
 }  // namespace
 
-SetChanges::SetChanges(const topology::ProcessSetTable& sets) : table_(sets) {}
-
 Result<HandlePtr> SetChanges::add(wire::SetChange change) {
-  const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < change.rank_lists.size(); ++i) {
-    auto ranks = table_.normalise(change.rank_lists[i]);
+    auto ranks = topology::normalise(std::move(change.rank_lists[i]), world_size_);
     if (!ranks.is_ok()) {
       const bool listed = change.kind == wire::SetChange::Kind::kStatic;
       return listed ? ranks.status().annotate("process_sets[" + std::to_string(i) + "]") : ranks.status();
@@ -40,6 +38,7 @@ Result<HandlePtr> SetChanges::add(wire::SetChange change) {
     change.rank_lists[i] = std::move(ranks).value();
   }
   HVD_RETURN_IF_ERROR(negotiation::Worker::check_set_change(change));
+  const MutexLock lock(mutex_);
   if (closed_) return *closed_;
   auto handle = std::make_shared<Handle>();
   waiting_.push_back(handle);
@@ -52,21 +51,12 @@ std::vector<wire::SetChange> SetChanges::fetch() {
   return std::exchange(fresh_, {});
 }
 
-void SetChanges::apply(const std::vector<wire::SetDecision>& decisions) {
+void SetChanges::complete(const std::vector<wire::SetDecision>& decisions) {
   for (const wire::SetDecision& decision : decisions) {
     HandlePtr handle;
     {
       const MutexLock lock(mutex_);
-      for (const auto& entry : decision.entries) {
-        if (decision.error != StatusCode::kOk) break;
-        // The worker has applied the same to its copy, and would have ended the session had it been impossible.
-        if (decision.kind == wire::SetChange::Kind::kRemove) {
-          (void)table_.remove(entry.id);
-        } else if (!entry.existed) {
-          (void)table_.insert({entry.id, entry.context_id, entry.ranks});
-        }
-      }
-      if (waiting_.empty()) continue;
+      if (waiting_.empty()) return;
       handle = std::move(waiting_.front());
       waiting_.pop_front();
     }
@@ -84,19 +74,6 @@ void SetChanges::close(const Status& why) {
     fresh_.clear();
   }
   for (const HandlePtr& handle : orphans) handle->state().finish(why);
-}
-
-int SetChanges::set_size(std::int32_t id) const {
-  const MutexLock lock(mutex_);
-  const topology::ProcessSet* const set = table_.find(id);
-  return set == nullptr ? 0 : set->size();
-}
-
-std::map<std::int32_t, std::vector<int>> SetChanges::sets() const {
-  const MutexLock lock(mutex_);
-  std::map<std::int32_t, std::vector<int>> out;
-  for (const auto& [id, set] : table_.sets()) out[id] = set.ranks;
-  return out;
 }
 
 }  // namespace hvd::engine

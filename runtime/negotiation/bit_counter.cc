@@ -12,7 +12,7 @@ using wire::value;
 
 BitCounter::BitCounter(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets)
     : plan_(plan), rank_(rank), children_(plan.children(rank)) {
-  for (const auto& [id, set] : sets.sets()) add_set(set);
+  for (const topology::ProcessSetPtr& set : sets.sets()) add_set(set->id, set->ranks);
 }
 
 std::optional<int> BitCounter::unit_of(int rank) const {
@@ -22,17 +22,17 @@ std::optional<int> BitCounter::unit_of(int rank) const {
   return 1 + child - children_.front();
 }
 
-void BitCounter::add_set(const topology::ProcessSet& set) {
+void BitCounter::add_set(std::int32_t id, const std::vector<int>& ranks) {
   SetState state;
   state.members.resize(children_.size() + 1);
   state.joined.resize(children_.size() + 1);
-  for (const int rank : set.ranks) {
+  for (const int rank : ranks) {
     if (const std::optional<int> unit = unit_of(rank)) {
       ++state.members[static_cast<std::size_t>(*unit)];
       state.needed |= Mask{1} << *unit;
     }
   }
-  sets_.insert_or_assign(set.id, std::move(state));
+  sets_.insert_or_assign(id, std::move(state));
 }
 
 void BitCounter::remove_set(std::int32_t id) {
@@ -99,7 +99,7 @@ struct BitCounter::Update {
       if (decision.kind == wire::SetChange::Kind::kRemove) {
         bits.remove_set(entry.id);
       } else if (!entry.existed) {
-        bits.add_set({entry.id, entry.context_id, entry.ranks});
+        bits.add_set(entry.id, entry.ranks);
       }
     }
     return Status::ok();

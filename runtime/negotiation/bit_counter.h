@@ -58,7 +58,7 @@ class BitCounter {
     bool complete = false;  // told once per use
   };
   struct Update;  // applies one item of a decision
-  void add_set(const topology::ProcessSet& set);
+  void add_set(std::int32_t id, const std::vector<int>& ranks);
   void remove_set(std::int32_t id);
   Status add_bit(wire::CacheBit bit, std::int32_t process_set);
   void clear_joins(std::int32_t process_set);

@@ -62,9 +62,9 @@ Coordinator::Impl::Impl(const CoordinatorOptions& o)
       registry(o.size),
       change_stall(o.stall),
       board(o.size, o.stall),
-      bits(topology::TreePlan(o.size, o.radix), 0, registry.table()) {
+      bits(topology::TreePlan(o.size, o.radix), 0, *registry.sets()) {
   HVD_CHECK(o.max_in_flight >= 1, "max_in_flight: expected 1 or more");
-  sets.try_emplace(kGlobalProcessSet, *registry.table().find(kGlobalProcessSet), options);
+  sets.try_emplace(kGlobalProcessSet, registry.sets()->share(kGlobalProcessSet), options);
 }
 
 SetNegotiation* Coordinator::Impl::touch(std::int32_t id) {
@@ -170,7 +170,7 @@ void Coordinator::Impl::apply_set_changes(TimePoint now, std::size_t& room, wire
         sets.erase(entry.id);
         std::erase_if(set_of_bit, [&](const auto& bit) { return bit.second == entry.id; });
       } else if (!entry.existed) {
-        sets.try_emplace(entry.id, *registry.table().find(entry.id), options);
+        sets.try_emplace(entry.id, registry.sets()->share(entry.id), options);
       }
     }
     const std::size_t size = wire::encoded_size_bound(*change);
@@ -293,7 +293,7 @@ void Coordinator::on_batch_done(std::int32_t process_set) {
 std::optional<wire::Decision> Coordinator::step(TimePoint now) { return impl_->step(now); }
 std::vector<Note> Coordinator::take_notes() { return std::exchange(impl_->notes, {}); }
 std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next_deadline(); }
-const topology::ProcessSetTable& Coordinator::sets() const { return impl_->registry.table(); }
+const topology::ProcessSets& Coordinator::sets() const { return impl_->registry.sets(); }
 bool Coordinator::stopped() const { return impl_->stopped; }
 
 void Coordinator::set_limits(const wire::FusionLimits& limits) { impl_->options.limits = limits; }

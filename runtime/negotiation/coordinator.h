@@ -69,7 +69,8 @@ class Coordinator {
   // When step() has to be called even if nothing arrives; nullopt: never. A TimePoint in the past means: now.
   std::optional<TimePoint> next_deadline() const;
 
-  const topology::ProcessSetTable& sets() const;
+  // As decided so far.
+  const topology::ProcessSets& sets() const;
   bool stopped() const;
   // For autotuning: applies to the next decision.
   void set_limits(const wire::FusionLimits& limits);

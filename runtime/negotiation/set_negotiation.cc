@@ -32,19 +32,19 @@ void classify(std::vector<RequestClass>& classes, const wire::Request& request) 
 
 }  // namespace
 
-SetNegotiation::SetNegotiation(topology::ProcessSet set, const CoordinatorOptions& options)
+SetNegotiation::SetNegotiation(topology::ProcessSetPtr set, const CoordinatorOptions& options)
     : set_(std::move(set)),
-      max_in_flight_(set_.contains(0) ? options.max_in_flight : 0),
+      max_in_flight_(set_->contains(0) ? options.max_in_flight : 0),
       delay_(options.batching_delay),
-      joins_(set_.size()),
+      joins_(set_->size()),
       cache_(options.cache_capacity),
-      stall_(options.stall, set_.id) {}
+      stall_(options.stall, set_->id) {}
 
 Status SetNegotiation::add_request(const wire::MergedRequest& merged, TimePoint now) {
   const wire::Request& request = merged.request;
   auto at = by_name_.find(request.name);
   if (at == by_name_.end()) {
-    Pending fresh{request.name, now, topology::RankSet(set_.size()), {}, {}, 0};
+    Pending fresh{request.name, now, topology::RankSet(set_->size()), {}, {}, 0};
     at = by_name_.emplace(request.name, pending_.insert(pending_.end(), std::move(fresh))).first;
   }
   Pending& pending = *at->second;
@@ -57,16 +57,16 @@ Status SetNegotiation::add_request(const wire::MergedRequest& merged, TimePoint 
 
 Status SetNegotiation::enter_ranks(Pending& pending, const wire::MergedRequest& merged) {
   const bool with_dims = wire::has_first_dims(merged.request);
-  if (with_dims) pending.first_dims.resize(static_cast<std::size_t>(set_.size()));
+  if (with_dims) pending.first_dims.resize(static_cast<std::size_t>(set_->size()));
   for (const wire::RankRun& run : merged.ranks) {
-    const auto first = set_.set_rank(run.first);
-    const auto last = set_.set_rank(run.first + run.count - 1);
+    const auto first = set_->set_rank(run.first);
+    const auto last = set_->set_rank(run.first + run.count - 1);
     const auto refuse = [&](const std::string& why) {
       return Status::internal("rank " + std::to_string(run.first) + (run.count > 1 ? " or one of the next" : "") +
                               " reported \"" + pending.name + "\"" + why);
     };
     if (!first || !last || topology::index(*last) - topology::index(*first) != run.count - 1) {
-      return refuse(" for process set " + std::to_string(set_.id) + ", of which it is not a member");
+      return refuse(" for process set " + std::to_string(set_->id) + ", of which it is not a member");
     }
     const int begin = topology::index(*first);
     if (!pending.reported.insert_run(begin, run.count)) return refuse(" twice");
@@ -77,7 +77,7 @@ Status SetNegotiation::enter_ranks(Pending& pending, const wire::MergedRequest& 
 
 bool SetNegotiation::is_ready(const Pending& pending) const {
   if (!joins_.any()) return pending.reported.full();
-  return pending.reported.union_count(joins_.joined()) == set_.size();
+  return pending.reported.union_count(joins_.joined()) == set_->size();
 }
 
 void SetNegotiation::finish(std::list<Pending>::iterator pending, TimePoint now) {
@@ -108,7 +108,7 @@ Response SetNegotiation::make_response(Pending& pending) const {
             [](const auto& a, const auto& b) { return a.representative.rank < b.representative.rank; });
   const wire::Request& first = pending.classes.front().representative;
   Response response;
-  response.process_set = set_.id;
+  response.process_set = set_->id;
   response.op = first.op;
   response.dtype = first.dtype;
   response.reduce_op = first.reduce_op;
@@ -123,8 +123,8 @@ Response SetNegotiation::make_response(Pending& pending) const {
   response.devices_key = pending.devices_key;
   response.first_dims = std::move(pending.first_dims);
   ValidationContext context;
-  for (int set_rank = 0; set_rank < set_.size(); ++set_rank) {
-    if (!pending.reported.contains(set_rank)) context.joined.push_back(set_.global_rank(topology::SetRank{set_rank}));
+  for (int set_rank = 0; set_rank < set_->size(); ++set_rank) {
+    if (!pending.reported.contains(set_rank)) context.joined.push_back(set_->global_rank(topology::SetRank{set_rank}));
   }
   response.joined = context.joined;
   if (std::optional<std::string> mismatch = find_mismatch(pending.classes, context)) {
@@ -157,9 +157,9 @@ bool SetNegotiation::add_ready_bit(CacheBit bit, TimePoint now) {
 }
 
 Status SetNegotiation::add_join(int rank, TimePoint now) {
-  const auto member = set_.set_rank(rank);
+  const auto member = set_->set_rank(rank);
   if (!member || !joins_.add(topology::index(*member))) {
-    return Status::internal("rank " + std::to_string(rank) + " joined process set " + std::to_string(set_.id) +
+    return Status::internal("rank " + std::to_string(rank) + " joined process set " + std::to_string(set_->id) +
                             (member ? " twice" : ", of which it is not a member"));
   }
   for (auto at = pending_.begin(); at != pending_.end();) {
@@ -169,10 +169,10 @@ Status SetNegotiation::add_join(int rank, TimePoint now) {
   if (!joins_.all() || join_ready_) return Status::ok();
   join_ready_ = true;
   Response response;
-  response.process_set = set_.id;
+  response.process_set = set_->id;
   response.op = OpType::kJoin;
-  response.name = "join";
-  response.root_rank = set_.global_rank(topology::SetRank{joins_.last()});
+  response.name = wire::kJoinName;
+  response.root_rank = set_->global_rank(topology::SetRank{joins_.last()});
   push_ready(std::move(response), now);
   return Status::ok();
 }
@@ -259,7 +259,7 @@ StallVerdict SetNegotiation::look_for_stalls(TimePoint now) {
   for (const Pending& pending : pending_) {
     WaitingTensor tensor{pending.name, pending.since, {}};
     for (const int set_rank : pending.reported.missing_from_union(joins_.joined())) {
-      tensor.missing.push_back(set_.global_rank(topology::SetRank{set_rank}));
+      tensor.missing.push_back(set_->global_rank(topology::SetRank{set_rank}));
     }
     waiting.push_back(std::move(tensor));
   }

@@ -12,8 +12,6 @@
 #include "runtime/base/deadline.h"
 #include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/coordinator_cache.h"
-#include "runtime/negotiation/group_table.h"
-#include "runtime/negotiation/join_tracker.h"
 #include "runtime/negotiation/stall_inspector.h"
 #include "runtime/negotiation/validator.h"
 #include "runtime/topology/process_set.h"
@@ -22,12 +20,59 @@
 
 namespace hvd::negotiation {
 
+// Which members of one process set have joined. Loop-confined. Once all have, the last one is the join's result and a
+// new round starts.
+class JoinTracker {
+ public:
+  explicit JoinTracker(int set_size) : joined_(set_size) {}
+
+  // False when that member has joined already (a protocol error of the rank).
+  bool add(int set_rank) {
+    if (!joined_.insert(set_rank)) return false;
+    last_ = set_rank;
+    return true;
+  }
+  bool any() const { return joined_.count() > 0; }
+  bool all() const { return joined_.full(); }
+  int last() const { return last_; }  // set rank; -1: none
+  const topology::RankSet& joined() const { return joined_; }
+  void reset() {
+    joined_.clear();
+    last_ = -1;
+  }
+
+ private:
+  topology::RankSet joined_;
+  int last_ = -1;
+};
+
+// Holds back the members of groups at the coordinator until the last one is ready on all ranks, for one process set.
+// `Item` is whatever the coordinator emits for a member. Loop-confined.
+// Invariant: for each key, members held < group size.
+template <typename Item>
+class GroupTable {
+ public:
+  // The members to emit now, in the order in which they became ready: all of them when this was the last, else none.
+  std::vector<Item> add(std::uint64_t key, std::uint32_t size, Item item) {
+    auto& held = groups_[key];
+    held.push_back(std::move(item));
+    if (held.size() < size) return {};
+    std::vector<Item> all = std::move(held);
+    groups_.erase(key);
+    return all;
+  }
+  std::size_t groups() const { return groups_.size(); }
+
+ private:
+  std::unordered_map<std::uint64_t, std::vector<Item>> groups_;
+};
+
 // The coordinator's state of one process set: tensors that some members have reported, tensors that all have and that
 // wait to be released, groups, joins, cached bits. Part of the Coordinator and private to it.
 // A tensor's way: pending (in full, or as a bit in BitCounter) -> ready -> [held by its group] -> released.
 class SetNegotiation {
  public:
-  SetNegotiation(topology::ProcessSet set, const CoordinatorOptions& options);
+  SetNegotiation(topology::ProcessSetPtr set, const CoordinatorOptions& options);
 
   Status add_request(const wire::MergedRequest& merged, TimePoint now);
   // Every member that has not joined has reported the bit. False when it cannot run because ranks have joined
@@ -76,7 +121,7 @@ class SetNegotiation {
   void emit(wire::Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items);
   void emit(wire::CacheBit bit, std::vector<wire::DecisionItem>& items);
 
-  topology::ProcessSet set_;
+  const topology::ProcessSetPtr set_;
   int max_in_flight_;  // 0: no limit
   std::chrono::microseconds delay_;
   std::list<Pending> pending_;  // in order of the first report

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/base/check.h"
+
 namespace hvd::negotiation {
 namespace {
 
@@ -37,7 +39,8 @@ bool same_change(const SetChange& a, const SetChange& b) {
   return a.kind == SetChange::Kind::kStatic ? a.digests == b.digests : a.rank_lists == b.rank_lists;
 }
 
-SetRegistry::SetRegistry(int world_size) : table_(world_size), open_(static_cast<std::size_t>(world_size)) {}
+SetRegistry::SetRegistry(int world_size)
+    : sets_(topology::initial_sets(world_size)), open_(static_cast<std::size_t>(world_size)) {}
 
 void SetRegistry::add(const wire::MergedChange& merged, TimePoint now) {
   const auto change = std::make_shared<const SetChange>(merged.change);
@@ -61,7 +64,7 @@ void SetRegistry::look() {
   if (looked_) return;
   looked_ = true;
   decidable_ = false;
-  if (ranks_waiting_ < table_.world_size()) return;
+  if (ranks_waiting_ < sets_->world_size()) return;
   const Open& first = open_.front().front();
   const auto other = std::find_if(open_.begin(), open_.end(), [&](const auto& q) { return !same(q.front(), first); });
   other_ = static_cast<std::size_t>(other - open_.begin());
@@ -127,32 +130,48 @@ std::vector<WaitingTensor> SetRegistry::waiting() const {
 SetDecision SetRegistry::apply(const SetChange& change) {
   SetDecision decision;
   decision.kind = change.kind;
-  if (change.kind == SetChange::Kind::kRemove) {
-    if (const Status removed = table_.remove(change.set_id); removed.is_ok()) {
-      decision.entries.push_back({change.set_id, 0, false, {}});
-    } else {
-      decision.error = removed.code();
-      decision.error_message = removed.message();
-    }
-    return decision;
+  topology::ProcessSetTable next = *sets_;
+  const Status changed = change.kind == SetChange::Kind::kRemove ? remove(change.set_id, next, decision)
+                                                                 : add(change.rank_lists, next, decision);
+  if (!changed.is_ok()) {
+    decision.error = changed.code();
+    decision.error_message = changed.message();
   }
-  for (const std::vector<int>& ranks : change.rank_lists) {  // all or none
-    if (const auto checked = table_.normalise(ranks); !checked.is_ok()) {
-      decision.error = checked.status().code();
-      decision.error_message = checked.status().message();
-      return decision;
-    }
-  }
-  for (const std::vector<int>& ranks : change.rank_lists) {
-    const std::vector<int> sorted = table_.normalise(ranks).value();
-    if (const topology::ProcessSet* same = table_.find_by_ranks(sorted)) {
-      decision.entries.push_back({same->id, same->context_id, true, same->ranks});
-    } else {
-      const topology::ProcessSet& set = table_.add(sorted);
-      decision.entries.push_back({set.id, set.context_id, false, set.ranks});
-    }
-  }
+  if (decision.changes_sets()) sets_ = std::make_shared<const topology::ProcessSetTable>(std::move(next));
   return decision;
+}
+
+Status SetRegistry::remove(std::int32_t id, topology::ProcessSetTable& table, SetDecision& decision) {
+  HVD_RETURN_IF_ERROR(table.remove(id));
+  free_ids_.push_back(id);
+  decision.entries.push_back({id, 0, false, {}});
+  return Status::ok();
+}
+
+// All or none: what is wrong with one list is found before the first is registered.
+Status SetRegistry::add(const std::vector<std::vector<int>>& lists, topology::ProcessSetTable& table,
+                        SetDecision& decision) {
+  std::vector<std::vector<int>> sorted;
+  for (const std::vector<int>& ranks : lists) {
+    HVD_ASSIGN_OR_RETURN(sorted.emplace_back(), topology::normalise(ranks, table.world_size()));
+  }
+  for (std::vector<int>& ranks : sorted) {
+    if (const topology::ProcessSet* same = table.find_by_ranks(ranks)) {
+      decision.entries.push_back({same->id, same->context_id, true, same->ranks});
+      continue;
+    }
+    std::int32_t id = 0;
+    if (free_ids_.empty()) {
+      id = next_id_++;
+    } else {
+      id = free_ids_.front();
+      free_ids_.pop_front();
+    }
+    const std::uint64_t context_id = next_context_id_++;
+    decision.entries.push_back({id, context_id, false, ranks});
+    HVD_CHECK(table.insert({id, context_id, std::move(ranks)}).is_ok(), "a free id is not in use");
+  }
+  return Status::ok();
 }
 
 }  // namespace hvd::negotiation

@@ -17,12 +17,13 @@ bool same_change(const wire::SetChange& a, const wire::SetChange& b);
 
 // The coordinator's side of registering and removing process sets: a change is decided when the oldest open request of
 // every rank asks for the same. Ranks that ask for different ones wait for each other, except at
-// init, where that is an error. Owns the coordinator's table of sets. Loop-confined.
+// init, where that is an error. Owns the table as decided, and gives out ids. Loop-confined.
 class SetRegistry {
  public:
   explicit SetRegistry(int world_size);
 
-  const topology::ProcessSetTable& table() const { return table_; }
+  // After the last decision that next() gave.
+  const topology::ProcessSets& sets() const { return sets_; }
   void add(const wire::MergedChange& merged, TimePoint now);
   // What next() will decide, without errors of that change itself; null: nothing. Cheap when nothing was added.
   const wire::SetChange* agreed();
@@ -42,8 +43,13 @@ class SetRegistry {
   static bool same(const Open& a, const Open& b);
   void look();
   wire::SetDecision apply(const wire::SetChange& change);
+  Status remove(std::int32_t id, topology::ProcessSetTable& table, wire::SetDecision& decision);
+  Status add(const std::vector<std::vector<int>>& lists, topology::ProcessSetTable& table, wire::SetDecision& decision);
 
-  topology::ProcessSetTable table_;
+  topology::ProcessSets sets_;
+  std::int32_t next_id_ = 1;
+  std::uint64_t next_context_id_ = 1;
+  std::deque<std::int32_t> free_ids_;   // oldest first
   std::vector<std::deque<Open>> open_;  // per rank, oldest first
   int ranks_waiting_ = 0;               // ranks with an open request
   std::optional<TimePoint> oldest_;

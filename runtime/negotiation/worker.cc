@@ -21,40 +21,39 @@ Status removed_status(std::int32_t process_set, const std::string& name) {
                          "\" was pending in it; wait for the operations of a process set before removing it.");
 }
 
-Worker::Worker(const WorkerOptions& options, topology::ProcessSetTable sets)
-    : options_(options), sets_(std::move(sets)) {
-  for (const auto& [id, set] : sets_.sets()) {
-    if (set.contains(options_.rank)) states_.try_emplace(id);
+Worker::Worker(const WorkerOptions& options, topology::ProcessSets sets) : options_(options), sets_(std::move(sets)) {
+  for (const topology::ProcessSetPtr& set : sets_->sets()) {
+    if (set->contains(options_.rank)) states_.try_emplace(set->id);
   }
 }
 
-std::vector<FailedOp> Worker::submit(std::vector<Submission> submissions) {
-  std::vector<FailedOp> failed;
-  for (Submission& submission : submissions) {
-    const std::int32_t id = submission.request.process_set;
+std::vector<FailedOperation> Worker::submit(std::vector<OwnRequest> requests) {
+  std::vector<FailedOperation> failed;
+  for (OwnRequest& own : requests) {
+    const std::int32_t id = own.request.process_set;
     const auto at = states_.find(id);
     if (stopped_) {
-      failed.push_back({submission.entry, *stopped_});
+      failed.push_back({own.operation, *stopped_});
     } else if (at == states_.end()) {
-      failed.push_back({submission.entry, removed_status(id, submission.request.name)});
-    } else if (at->second.join != EntryId::kNone) {
-      at->second.held.push_back(std::move(submission));
+      failed.push_back({own.operation, removed_status(id, own.request.name)});
+    } else if (at->second.join != OperationId::kNone) {
+      at->second.held.push_back(std::move(own));
     } else {
-      accept(at->second, std::move(submission));
+      accept(at->second, std::move(own));
     }
   }
   return failed;
 }
 
-void Worker::accept(SetState& set, Submission submission) {
-  if (submission.request.op == OpType::kJoin) {
-    set.join = submission.entry;
+void Worker::accept(SetState& set, OwnRequest own) {
+  if (own.request.op == OpType::kJoin) {
+    set.join = own.operation;
     return;
   }
-  std::string name = submission.request.name;
+  std::string name = own.request.name;
   const auto [at, fresh] = set.pending.try_emplace(std::move(name));
-  HVD_CHECK(fresh, "the tensor queue let a pending name pass twice");
-  at->second.submission = std::move(submission);
+  HVD_CHECK(fresh, "the table of operations let a pending name pass twice");
+  at->second.own = std::move(own);
   set.queue.push_back(&at->second);
 }
 
@@ -88,11 +87,11 @@ Status Worker::request_set_change(wire::SetChange change) {
 void Worker::request_shutdown() { shutdown_wanted_ = true; }
 
 bool Worker::must_flush(const SetState& set) {
-  return (set.join != EntryId::kNone || set.leaving) && set.sent_bits > 0 && !set.sent_bits_flushed;
+  return (set.join != OperationId::kNone || set.leaving) && set.sent_bits > 0 && !set.sent_bits_flushed;
 }
 
 bool Worker::can_send_join(const SetState& set) {
-  return set.join != EntryId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits == 0;
+  return set.join != OperationId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits == 0;
 }
 
 // A removal must not overtake the operations of its set.
@@ -152,7 +151,7 @@ wire::Report Worker::take_report(TimePoint now) {
 bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
   while (!set.queue.empty()) {
     Pending& pending = *set.queue.front();
-    const std::size_t most = wire::encoded_size_bound(pending.submission.request);
+    const std::size_t most = wire::encoded_size_bound(pending.own.request);
     if (room < most) return false;
     report_one(set, pending, now, room, report);
     set.queue.pop_front();
@@ -161,9 +160,9 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
 }
 
 void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
-  const wire::Request& request = pending.submission.request;
+  const wire::Request& request = pending.own.request;
   const auto [outcome, bit] = set.cache.look_up(request);
-  if (outcome == Outcome::kHit && set.join == EntryId::kNone && !set.leaving) {
+  if (outcome == Outcome::kHit && set.join == OperationId::kNone && !set.leaving) {
     ++set.sent_bits;
     pending.state = State::kSentBit;
     pending.bit = bit;
@@ -199,21 +198,21 @@ void Worker::leave_bit(SetState& set, Pending& pending) {
   --set.sent_bits;
 }
 
-std::vector<FailedOp> Worker::fail_all(const Status& why) {
-  std::vector<FailedOp> failed;
+std::vector<FailedOperation> Worker::fail_all(const Status& why) {
+  std::vector<FailedOperation> failed;
   if (stopped_) return failed;
   for (auto& [id, set] : states_) drop_set(set, [&](const std::string&) { return why; }, failed);
   stopped_ = why;
   return failed;
 }
 
-void Worker::drop_set(SetState& set, const Reason& why, std::vector<FailedOp>& failed) {
+void Worker::drop_set(SetState& set, const Reason& why, std::vector<FailedOperation>& failed) {
   for (auto& [name, pending] : set.pending) {
     stop_waiting(pending);
-    failed.push_back({pending.submission.entry, why(name)});
+    failed.push_back({pending.own.operation, why(name)});
   }
-  for (const Submission& submission : set.held) failed.push_back({submission.entry, why(submission.request.name)});
-  if (set.join != EntryId::kNone) failed.push_back({set.join, why(kJoinName)});
+  for (const OwnRequest& own : set.held) failed.push_back({own.operation, why(own.request.name)});
+  if (set.join != OperationId::kNone) failed.push_back({set.join, why(wire::kJoinName)});
   set = SetState{};
 }
 

@@ -13,8 +13,6 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
-#include "runtime/negotiation/entry_id.h"
-#include "runtime/negotiation/tensor_queue.h"
 #include "runtime/negotiation/worker_cache.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
@@ -28,14 +26,24 @@ struct WorkerOptions {
   std::optional<Millis> cached_wait_limit = Millis(60000);
 };
 
-// One collective that this rank executes now, or one error that it delivers.
-struct ReadyOp {
-  std::shared_ptr<const wire::Response> response;
-  EntryId entry = EntryId::kNone;  // kNone: this rank has joined and takes part with zeros
+// The engine's name for one operation that a user of this rank has enqueued. Chosen by the engine; never 0, never
+// reused.
+enum class OperationId : std::uint64_t { kNone = 0 };
+
+// What this rank asks for with one of its operations.
+struct OwnRequest {
+  wire::Request request;
+  OperationId operation = OperationId::kNone;
 };
 
-struct FailedOp {
-  EntryId entry = EntryId::kNone;
+// One collective that this rank executes now, or one error that it delivers.
+struct OwnResponse {
+  std::shared_ptr<const wire::Response> response;
+  OperationId operation = OperationId::kNone;  // kNone: this rank has joined and takes part with zeros
+};
+
+struct FailedOperation {
+  OperationId operation = OperationId::kNone;
   Status status;
 };
 
@@ -44,14 +52,16 @@ Status removed_status(std::int32_t process_set, const std::string& name);
 
 // What a decision means for this rank.
 struct WorkerOutput {
-  std::vector<ReadyOp> ready;  // in the order in which every member of the set runs them; all of one decision
+  std::vector<OwnResponse> ready;  // in the order in which every member of the set runs them; all of one decision
   // The sets of this rank that the decision releases something of. Rank 0 calls Coordinator::on_batch_done once for
   // each, after the last of `ready` of that set has run; at once when there is none (an error in which it has no part).
   std::vector<std::int32_t> released;
-  std::vector<wire::SetDecision> set_decisions;
-  std::vector<FailedOp> failed;                    // dropped because of `stop` or because their set was removed
-  std::vector<std::uint64_t> answered_contexts;    // wire::WaitAnswer
-  std::vector<topology::ProcessSet> removed_sets;  // `ready` may hold operations of them: those run before the set goes
+  topology::ProcessSets sets;                    // in force after the decision; another one only if it changes sets
+  std::vector<wire::SetDecision> set_decisions;  // the changes
+  std::vector<FailedOperation> failed;           // dropped because of `stop` or because their set was removed
+  std::vector<std::uint64_t> answered_contexts;  // wire::WaitAnswer
+  // `ready` may hold operations of them: those run before the set ends.
+  std::vector<topology::ProcessSetPtr> removed_sets;
   wire::FusionLimits limits;
   std::optional<wire::Stop> stop;
 };
@@ -62,14 +72,15 @@ struct WorkerOutput {
 // Eviction of its bit takes "sent as a bit" back to "queued".
 class Worker {
  public:
-  Worker(const WorkerOptions& options, topology::ProcessSetTable sets);
+  Worker(const WorkerOptions& options, topology::ProcessSets sets);
   Worker(Worker&&) = default;
   Worker& operator=(Worker&&) = default;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Operations and joins from TensorQueue::fetch, in that order. After a stop they are all returned as failed.
-  std::vector<FailedOp> submit(std::vector<Submission> submissions);
+  // Operations and joins in the order of submission; at most one pending per set and name. After a stop they are all
+  // returned as failed.
+  std::vector<FailedOperation> submit(std::vector<OwnRequest> requests);
   // kInvalidArgument when there are more lists or ranks in it than a message may hold.
   static Status check_set_change(const wire::SetChange& change);
   Status request_set_change(wire::SetChange change);
@@ -89,9 +100,10 @@ class Worker {
   // session has to end with it.
   Result<WorkerOutput> on_decision(const wire::Decision& decision);
   // Drops everything that is pending because of `why`, as a decision with a stop would.
-  std::vector<FailedOp> fail_all(const Status& why);
+  std::vector<FailedOperation> fail_all(const Status& why);
 
-  const topology::ProcessSetTable& sets() const { return sets_; }
+  // In force after the last decision.
+  const topology::ProcessSets& sets() const { return sets_; }
   bool stopped() const { return stopped_.has_value(); }
   // The number of the last decision that was applied.
   std::uint64_t last_sequence() const { return last_sequence_; }
@@ -103,7 +115,7 @@ class Worker {
     wire::CacheBit bit;
   };
   struct Pending {
-    Submission submission;
+    OwnRequest own;
     State state = State::kQueued;
     wire::CacheBit bit = wire::CacheBit::kNone;        // while kSentBit
     std::optional<std::list<BitWait>::iterator> wait;  // its place in waiting_: kSentBit, and not reported as stale yet
@@ -113,11 +125,11 @@ class Worker {
     WorkerCache cache;
     PendingTable pending;
     std::deque<Pending*> queue;   // those in state kQueued, oldest first; they stay in `pending` until sent
-    std::deque<Submission> held;  // submitted after the join
+    std::deque<OwnRequest> held;  // submitted after the join
     // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
     // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them. The same
     // holds for the request to remove the set: what it has must be with the coordinator before.
-    EntryId join = EntryId::kNone;  // pending join
+    OperationId join = OperationId::kNone;  // pending join
     bool join_sent = false;
     bool leaving = false;       // the removal of the set was asked for: nothing new comes
     std::size_t sent_bits = 0;  // operations in state kSentBit
@@ -127,7 +139,7 @@ class Worker {
   static bool must_flush(const SetState& set);
   static bool can_send_join(const SetState& set);
   bool can_send_change() const;
-  void accept(SetState& set, Submission submission);
+  void accept(SetState& set, OwnRequest own);
   // False when the report is full.
   bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
   void flush_sent_bits(SetState& set, wire::Report& report);
@@ -139,15 +151,16 @@ class Worker {
   Status apply(const wire::CacheHit& hit, WorkerOutput& out);
   Status apply(const wire::Evict& evict, WorkerOutput& out);
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
+  Status remove_set(std::int32_t id, topology::ProcessSetTable& table, WorkerOutput& out);
   Status apply(const wire::WaitAnswer& answer, WorkerOutput& out);
   void stop_waiting(Pending& pending);
   void leave_bit(SetState& set, Pending& pending);
   // `why` gets the name of what fails.
   using Reason = std::function<Status(const std::string& name)>;
-  void drop_set(SetState& set, const Reason& why, std::vector<FailedOp>& failed);
+  void drop_set(SetState& set, const Reason& why, std::vector<FailedOperation>& failed);
 
   WorkerOptions options_;
-  topology::ProcessSetTable sets_;
+  topology::ProcessSets sets_;
   std::map<std::int32_t, SetState> states_;                     // the sets that this rank is a member of
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;  // every live bit, also of other sets
   std::list<BitWait> waiting_;                                  // oldest first

@@ -31,6 +31,7 @@ Status disagree(int rank, const std::string& what) {
 Result<WorkerOutput> Worker::on_decision(const wire::Decision& decision) {
   WorkerOutput out;
   out.limits = decision.limits;
+  out.sets = sets_;
   if (stopped_) return out;
   if (decision.sequence != 0) {
     if (decision.sequence != last_sequence_ + 1) {
@@ -45,14 +46,15 @@ Result<WorkerOutput> Worker::on_decision(const wire::Decision& decision) {
   }
   if (decision.stop) {
     out.stop = decision.stop;
-    std::vector<FailedOp> failed = fail_all(decision.stop->status());
+    std::vector<FailedOperation> failed = fail_all(decision.stop->status());
     out.failed.insert(out.failed.end(), failed.begin(), failed.end());
   }
+  out.sets = sets_;
   return out;
 }
 
 Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
-  if (sets_.find(response.process_set) == nullptr) {
+  if (sets_->find(response.process_set) == nullptr) {
     return disagree(options_.rank, "unknown process set " + std::to_string(response.process_set));
   }
   if (response.bit != CacheBit::kNone) set_of_bit_[value(response.bit)] = response.process_set;
@@ -63,15 +65,15 @@ Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
   if (response.op == OpType::kJoin) return apply_join(response, set, out);
   auto shared = std::make_shared<const wire::Response>(response);
   if (lists(response.joined, options_.rank)) {
-    if (!response.is_error()) out.ready.push_back({std::move(shared), EntryId::kNone});
+    if (!response.is_error()) out.ready.push_back({std::move(shared), OperationId::kNone});
     return Status::ok();
   }
   const auto pending = set.pending.find(response.name);
   if (pending == set.pending.end() || pending->second.state != State::kSentFull) {
     return disagree(options_.rank, "\"" + response.name + "\" is to run, but was not reported");
   }
-  if (response.bit != CacheBit::kNone) set.cache.insert(shared, std::move(pending->second.submission.request));
-  out.ready.push_back({std::move(shared), pending->second.submission.entry});
+  if (response.bit != CacheBit::kNone) set.cache.insert(shared, std::move(pending->second.own.request));
+  out.ready.push_back({std::move(shared), pending->second.own.operation});
   set.pending.erase(pending);
   return Status::ok();
 }
@@ -79,17 +81,17 @@ Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
 Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerOutput& out) {
   if (!set.join_sent) return disagree(options_.rank, "a join ends that this rank did not report");
   out.ready.push_back({std::make_shared<const wire::Response>(response), set.join});
-  set.join = EntryId::kNone;
+  set.join = OperationId::kNone;
   set.join_sent = false;
   set.sent_bits_flushed = false;
-  std::deque<Submission> held = std::exchange(set.held, {});
-  for (Submission& submission : held) {
+  std::deque<OwnRequest> held = std::exchange(set.held, {});
+  for (OwnRequest& own : held) {
     if (set.leaving) {
-      out.failed.push_back({submission.entry, removed_status(response.process_set, submission.request.name)});
-    } else if (set.join == EntryId::kNone) {
-      accept(set, std::move(submission));
+      out.failed.push_back({own.operation, removed_status(response.process_set, own.request.name)});
+    } else if (set.join == OperationId::kNone) {
+      accept(set, std::move(own));
     } else {
-      set.held.push_back(std::move(submission));  // behind the next join
+      set.held.push_back(std::move(own));  // behind the next join
     }
   }
   return Status::ok();
@@ -107,12 +109,12 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   const auto pending = set.pending.find(response->name);
   if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == hit.bit) {
     leave_bit(set, pending->second);
-    out.ready.push_back({std::move(response), pending->second.submission.entry});
+    out.ready.push_back({std::move(response), pending->second.own.operation});
     set.pending.erase(pending);
     return Status::ok();
   }
   if (!set.join_sent) return disagree(options_.rank, "\"" + response->name + "\" is to run, but was not reported");
-  out.ready.push_back({std::move(response), EntryId::kNone});
+  out.ready.push_back({std::move(response), OperationId::kNone});
   return Status::ok();
 }
 
@@ -153,24 +155,31 @@ Status Worker::restore(wire::Decision& decision) const {
 
 Status Worker::apply(const wire::SetDecision& decision, WorkerOutput& out) {
   if (decision.kind == wire::SetChange::Kind::kStatic && !static_lists_.empty()) static_lists_.pop_front();
-  for (const wire::SetDecision::Entry& entry : decision.entries) {
-    if (decision.kind == wire::SetChange::Kind::kRemove) {
-      const topology::ProcessSet* gone = sets_.find(entry.id);
-      if (gone != nullptr) out.removed_sets.push_back(*gone);
-      const Status removed = sets_.remove(entry.id);
-      if (!removed.is_ok()) return disagree(options_.rank, removed.message());
-      if (const auto at = states_.find(entry.id); at != states_.end()) {
-        drop_set(at->second, [&](const std::string& name) { return removed_status(entry.id, name); }, out.failed);
-        states_.erase(at);
+  if (decision.changes_sets()) {
+    topology::ProcessSetTable next = *sets_;
+    for (const wire::SetDecision::Entry& entry : decision.entries) {
+      if (decision.kind == wire::SetChange::Kind::kRemove) {
+        HVD_RETURN_IF_ERROR(remove_set(entry.id, next, out));
+      } else if (!entry.existed) {
+        const Status added = next.insert({entry.id, entry.context_id, entry.ranks});
+        if (!added.is_ok()) return disagree(options_.rank, added.message());
+        if (next.find(entry.id)->contains(options_.rank)) states_.try_emplace(entry.id);
       }
-      std::erase_if(set_of_bit_, [&](const auto& bit) { return bit.second == entry.id; });
-    } else if (!entry.existed) {
-      const Status added = sets_.insert({entry.id, entry.context_id, entry.ranks});
-      if (!added.is_ok()) return disagree(options_.rank, added.message());
-      if (sets_.find(entry.id)->contains(options_.rank)) states_.try_emplace(entry.id);
     }
+    sets_ = std::make_shared<const topology::ProcessSetTable>(std::move(next));
   }
   out.set_decisions.push_back(decision);
+  return Status::ok();
+}
+
+Status Worker::remove_set(std::int32_t id, topology::ProcessSetTable& table, WorkerOutput& out) {
+  if (topology::ProcessSetPtr removed = table.share(id)) out.removed_sets.push_back(std::move(removed));
+  if (const Status s = table.remove(id); !s.is_ok()) return disagree(options_.rank, s.message());
+  if (const auto at = states_.find(id); at != states_.end()) {
+    drop_set(at->second, [&](const std::string& name) { return removed_status(id, name); }, out.failed);
+    states_.erase(at);
+  }
+  std::erase_if(set_of_bit_, [&](const auto& bit) { return bit.second == id; });
   return Status::ok();
 }
 

@@ -29,33 +29,13 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text + "]";
 }
 
-ProcessSetTable::ProcessSetTable(int world_size) : world_size_(world_size) {
-  HVD_CHECK(world_size >= 1, "a world has at least one rank");
-  ProcessSet global;
-  global.ranks.resize(static_cast<std::size_t>(world_size));
-  std::iota(global.ranks.begin(), global.ranks.end(), 0);
-  sets_.emplace(kGlobalProcessSet, std::move(global));
-}
-
-const ProcessSet* ProcessSetTable::find(std::int32_t id) const {
-  const auto at = sets_.find(id);
-  return at == sets_.end() ? nullptr : &at->second;
-}
-
-const ProcessSet* ProcessSetTable::find_by_ranks(const std::vector<int>& ranks) const {
-  for (const auto& [id, set] : sets_) {
-    if (set.ranks == ranks) return &set;
-  }
-  return nullptr;
-}
-
-Result<std::vector<int>> ProcessSetTable::normalise(std::vector<int> ranks) const {
+Result<std::vector<int>> normalise(std::vector<int> ranks, int world_size) {
   if (ranks.empty()) return Status::invalid_argument("a process set needs at least one rank");
   std::sort(ranks.begin(), ranks.end());
-  if (ranks.front() < 0 || ranks.back() >= world_size_) {
+  if (ranks.front() < 0 || ranks.back() >= world_size) {
     const int bad = ranks.front() < 0 ? ranks.front() : ranks.back();
     return Status::invalid_argument("rank " + std::to_string(bad) + " of a process set is not in 0 .. " +
-                                    std::to_string(world_size_ - 1));
+                                    std::to_string(world_size - 1));
   }
   const auto twice = std::adjacent_find(ranks.begin(), ranks.end());
   if (twice != ranks.end()) {
@@ -64,17 +44,39 @@ Result<std::vector<int>> ProcessSetTable::normalise(std::vector<int> ranks) cons
   return ranks;
 }
 
-const ProcessSet& ProcessSetTable::add(std::vector<int> ranks) {
-  ProcessSet set;
-  if (free_ids_.empty()) {
-    set.id = next_id_++;
-  } else {
-    set.id = free_ids_.front();
-    free_ids_.pop_front();
+namespace {
+
+// Where the set with this id is, or would be.
+auto position_of(const std::vector<ProcessSetPtr>& sets, std::int32_t id) {
+  return std::lower_bound(sets.begin(), sets.end(), id,
+                          [](const ProcessSetPtr& set, std::int32_t i) { return set->id < i; });
+}
+
+}  // namespace
+
+ProcessSetTable::ProcessSetTable(int world_size) : world_size_(world_size) {
+  HVD_CHECK(world_size >= 1, "a world has at least one rank");
+  ProcessSet global;
+  global.ranks.resize(static_cast<std::size_t>(world_size));
+  std::iota(global.ranks.begin(), global.ranks.end(), 0);
+  sets_.push_back(std::make_shared<const ProcessSet>(std::move(global)));
+}
+
+const ProcessSet* ProcessSetTable::find(std::int32_t id) const {
+  const auto at = position_of(sets_, id);
+  return at == sets_.end() || (*at)->id != id ? nullptr : at->get();
+}
+
+ProcessSetPtr ProcessSetTable::share(std::int32_t id) const {
+  const auto at = position_of(sets_, id);
+  return at == sets_.end() || (*at)->id != id ? nullptr : *at;
+}
+
+const ProcessSet* ProcessSetTable::find_by_ranks(const std::vector<int>& ranks) const {
+  for (const ProcessSetPtr& set : sets_) {
+    if (set->ranks == ranks) return set.get();
   }
-  set.context_id = next_context_id_++;
-  set.ranks = std::move(ranks);
-  return sets_.insert_or_assign(set.id, std::move(set)).first->second;
+  return nullptr;
 }
 
 Status ProcessSetTable::insert(ProcessSet set) {
@@ -83,19 +85,30 @@ Status ProcessSetTable::insert(ProcessSet set) {
     return Status::internal("process set " + std::to_string(id) + " holds ranks outside of 0 .. " +
                             std::to_string(world_size_ - 1));
   }
-  if (!sets_.emplace(id, std::move(set)).second) {
+  const auto at = position_of(sets_, id);
+  if (at != sets_.end() && (*at)->id == id) {
     return Status::internal("process set " + std::to_string(id) + " is registered already");
   }
+  sets_.insert(at, std::make_shared<const ProcessSet>(std::move(set)));
   return Status::ok();
 }
 
 Status ProcessSetTable::remove(std::int32_t id) {
   if (id == kGlobalProcessSet) return Status::invalid_argument("the global process set cannot be removed");
-  if (sets_.erase(id) == 0) {
+  const auto at = position_of(sets_, id);
+  if (at == sets_.end() || (*at)->id != id) {
     return Status::invalid_argument("process set " + std::to_string(id) + " is not registered");
   }
-  free_ids_.push_back(id);
+  sets_.erase(at);
   return Status::ok();
 }
+
+bool ProcessSetTable::operator==(const ProcessSetTable& other) const {
+  return world_size_ == other.world_size_ &&
+         std::equal(sets_.begin(), sets_.end(), other.sets_.begin(), other.sets_.end(),
+                    [](const ProcessSetPtr& a, const ProcessSetPtr& b) { return a == b || *a == *b; });
+}
+
+ProcessSets initial_sets(int world_size) { return std::make_shared<const ProcessSetTable>(world_size); }
 
 }  // namespace hvd::topology

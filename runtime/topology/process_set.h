@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,36 +34,40 @@ std::string of_set(std::int32_t id);
 // "[0, 2, 5]"; a long list is cut.
 std::string ranks_text(const std::vector<int>& ranks);
 
-// The registered process sets of one epoch. Value type, externally synchronised; every rank keeps an identical copy,
-// because changes come only from the coordinator's decisions.
+// Sorts `ranks` and checks them: kInvalidArgument for none, a duplicate, or one outside 0 .. world_size-1.
+Result<std::vector<int>> normalise(std::vector<int> ranks, int world_size);
+
+using ProcessSetPtr = std::shared_ptr<const ProcessSet>;
+
+// All process sets of one epoch at one moment. A value; copies share the sets. Ranks keep and publish it as
+// ProcessSets, which nobody changes: a change is made to a copy (docs/design/membership.md).
 class ProcessSetTable {
  public:
   // Holds the global set 0 .. world_size-1 under id 0 and context id 0.
   explicit ProcessSetTable(int world_size);
 
   const ProcessSet* find(std::int32_t id) const;
+  // For who uses it longer than the table; null when there is none.
+  ProcessSetPtr share(std::int32_t id) const;
   // The set with exactly these ranks (sorted), or null.
   const ProcessSet* find_by_ranks(const std::vector<int>& ranks) const;
-  const std::map<std::int32_t, ProcessSet>& sets() const { return sets_; }
+  // Ascending by id.
+  const std::vector<ProcessSetPtr>& sets() const { return sets_; }
   int world_size() const { return world_size_; }
 
-  // Sorts `ranks` and checks them: kInvalidArgument for none, a duplicate, or one outside 0 .. world_size-1.
-  Result<std::vector<int>> normalise(std::vector<int> ranks) const;
-
-  // For the coordinator: gives the set the oldest freed id or else the next one, and a new context id.
-  // Requires: `ranks` came from normalise() and no such set exists.
-  const ProcessSet& add(std::vector<int> ranks);
-  // For the followers: stores what the coordinator decided. kInternal when the id is taken.
+  // kInternal when the id is taken or a rank is none of this world's.
   Status insert(ProcessSet set);
   // kInvalidArgument for an unknown id and for the global set.
   Status remove(std::int32_t id);
 
+  bool operator==(const ProcessSetTable& other) const;
+
  private:
   int world_size_;
-  std::int32_t next_id_ = 1;
-  std::uint64_t next_context_id_ = 1;
-  std::deque<std::int32_t> free_ids_;  // oldest first
-  std::map<std::int32_t, ProcessSet> sets_;
+  std::vector<ProcessSetPtr> sets_;  // by id
 };
+
+using ProcessSets = std::shared_ptr<const ProcessSetTable>;
+ProcessSets initial_sets(int world_size);
 
 }  // namespace hvd::topology

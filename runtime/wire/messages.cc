@@ -76,6 +76,35 @@ void Wait::merge(const Wait& other) {
   millis = std::max(millis, other.millis);
 }
 
+std::uint64_t group_key(std::span<const std::string> names) {
+  // FNV-1a; a length before each name keeps {"ab"} and {"a", "b"} apart.
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  const auto mix = [&hash](std::uint64_t byte) { hash = (hash ^ (byte & 0xff)) * 0x100000001b3u; };
+  for (const std::string& name : names) {
+    for (int shift = 0; shift < 32; shift += 8) mix(name.size() >> shift);
+    for (const char c : name) mix(static_cast<unsigned char>(c));
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+void make_group(std::vector<Request>& requests) {
+  if (requests.size() < 2) return;
+  std::vector<std::string> names;
+  names.reserve(requests.size());
+  for (const Request& request : requests) names.push_back(request.name);
+  const std::uint64_t key = group_key(names);
+  for (Request& request : requests) {
+    request.group_key = key;
+    request.group_size = static_cast<std::uint32_t>(requests.size());
+  }
+}
+
+bool SetDecision::changes_sets() const {
+  if (error != StatusCode::kOk) return false;
+  return std::any_of(entries.begin(), entries.end(),
+                     [&](const Entry& entry) { return kind == SetChange::Kind::kRemove || !entry.existed; });
+}
+
 Status Stop::status() const {
   switch (kind) {
     case Kind::kShutdown:

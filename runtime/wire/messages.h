@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,9 @@ namespace hvd::wire {
 // Names a cached response in every rank. Given out by the coordinator, rising, never reused; 0 means none.
 enum class CacheBit : std::uint64_t { kNone = 0 };
 inline constexpr std::uint64_t value(CacheBit bit) { return static_cast<std::uint64_t>(bit); }
+
+// The name in a join's request and response. Tensors may have it too: a join is told apart by its kind.
+inline constexpr const char* kJoinName = "join";
 
 // One tensor that is ready on one rank.
 struct Request {
@@ -83,6 +87,11 @@ struct SetChange {
   bool operator==(const SetChange&) const = default;
 };
 std::uint64_t digest_of(const std::vector<int>& ranks);
+
+// The key of a group: the same on every rank that groups the same names in the same order; never 0.
+std::uint64_t group_key(std::span<const std::string> names);
+// Makes a group of the requests when there are several.
+void make_group(std::vector<Request>& requests);
 
 // The same change, asked for by some ranks.
 struct MergedChange {
@@ -210,6 +219,9 @@ struct SetDecision {
   std::vector<Entry> entries;  // one per requested list, in order; kRemove: the removed id
   StatusCode error = StatusCode::kOk;
   std::string error_message;
+
+  // Whether the sets are others after it.
+  bool changes_sets() const;
   bool operator==(const SetDecision&) const = default;
 };
 

@@ -27,8 +27,8 @@ class KeptLinks final : public transport::ControlLinks {
 // An engine of rank `rank` among `size`.
 struct Rank {
   Rank(int rank, int size, BackendFactory backends = {})
-      : table(rank, topology::ProcessSetTable(size), recorder),
-        changes(topology::ProcessSetTable(size)),
+      : table(rank, topology::initial_sets(size), recorder),
+        changes(size),
         engine(options(rank, size), table, changes, recorder, std::move(backends),
                [this](const wire::Stop& stop) { reason = stop.message; }) {}
   ~Rank() {

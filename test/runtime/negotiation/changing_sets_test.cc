@@ -53,13 +53,13 @@ class ChangingSets {
     std::iota(everyone.begin(), everyone.end(), 0);
     check_logs(everyone, 0);
     for (int rank = 0; rank < plan_.size; ++rank) {
-      CHECK(cluster_.node(rank).worker.sets().sets() == cluster_.coordinator().sets().sets());
+      CHECK(*cluster_.node(rank).worker.sets() == *cluster_.coordinator().sets());
       for (const auto& [context, count] : state(rank).submitted) CHECK(own_operations(rank, context) == count);
-      std::set<EntryId> failed;
-      for (const FailedOp& op : cluster_.node(rank).failed) {
+      std::set<OperationId> failed;
+      for (const FailedOperation& op : cluster_.node(rank).failed) {
         CHECK(op.status.code() == StatusCode::kAborted);
         CHECK_THAT(op.status.message(), Catch::Contains("\"extra\""));
-        failed.insert(op.entry);
+        failed.insert(op.operation);
       }
       CHECK(failed == state(rank).doomed);
     }
@@ -77,7 +77,7 @@ class ChangingSets {
     int rounds = 0;                          // joins submitted
     int in_round = 0;                        // operations of the global set in this round
     std::map<std::uint64_t, int> submitted;  // operations that must run, by context
-    std::set<EntryId> doomed;                // those that must fail
+    std::set<OperationId> doomed;            // those that must fail
   };
 
   static CoordinatorOptions options(const Plan& plan) {
@@ -141,16 +141,16 @@ class ChangingSets {
     return true;
   }
 
-  bool submit(int rank, std::int32_t set, const std::string& name, std::set<EntryId>& entries) {
-    Submission submission;
-    submission.entry = EntryId{next_entry_};
+  bool submit(int rank, std::int32_t set, const std::string& name, std::set<OperationId>& entries) {
+    OwnRequest submission;
+    submission.operation = OperationId{next_entry_};
     submission.request.rank = rank;
     submission.request.process_set = set;
     submission.request.name = name;
     submission.request.shape = {3};
     if (name == "g1") submission.request.op = OpType::kAllgather;            // cached, but not with joined ranks
     if (!cluster_.node(rank).queue.add({submission}).is_ok()) return false;  // the one before is still pending
-    entries.insert(EntryId{next_entry_++});
+    entries.insert(OperationId{next_entry_++});
     return true;
   }
 
@@ -160,7 +160,7 @@ class ChangingSets {
       return false;
     int& done = state(rank).submitted[entry(rank, change).context_id];
     if (done == plan_.operations) return false;
-    std::set<EntryId> ignored;
+    std::set<OperationId> ignored;
     if (!submit(rank, entry(rank, change).id, "t" + std::to_string(done % 3), ignored)) return false;
     ++done;
     return true;
@@ -170,13 +170,13 @@ class ChangingSets {
     RankState& own = state(rank);
     if (own.rounds == plan_.join_rounds) return false;
     if (own.in_round == 2 + (rank + own.rounds) % 4) {
-      if (!cluster_.node(rank).queue.add_join(kGlobalProcessSet, EntryId{next_entry_}).is_ok()) return false;
+      if (!cluster_.node(rank).queue.add_join(kGlobalProcessSet, OperationId{next_entry_}).is_ok()) return false;
       ++next_entry_;
       ++own.rounds;
       own.in_round = 0;
       return true;
     }
-    std::set<EntryId> ignored;
+    std::set<OperationId> ignored;
     if (!submit(rank, kGlobalProcessSet, "g" + std::to_string(own.in_round % 3), ignored)) return false;
     ++own.in_round;
     ++own.submitted[0];
@@ -234,8 +234,9 @@ class ChangingSets {
   }
   int own_operations(int rank, std::uint64_t context) {
     const auto log = log_of(rank, context, true);
-    return static_cast<int>(std::count_if(
-        log.begin(), log.end(), [](const auto& op) { return op.entry != EntryId::kNone && op.op != OpType::kJoin; }));
+    return static_cast<int>(std::count_if(log.begin(), log.end(), [](const auto& op) {
+      return op.operation != OperationId::kNone && op.op != OpType::kJoin;
+    }));
   }
 
   void check_logs(const std::vector<int>& members, std::uint64_t context) {
@@ -256,7 +257,7 @@ class ChangingSets {
       for (std::size_t i = 0; i < log.size(); ++i) {
         REQUIRE(log[i].name == first[i].name);
         REQUIRE(log[i].root_rank == first[i].root_rank);  // of a join: who was last
-        if (context != 0 || log[i].op == OpType::kAllgather) REQUIRE(log[i].entry != EntryId::kNone);
+        if (context != 0 || log[i].op == OpType::kAllgather) REQUIRE(log[i].operation != OperationId::kNone);
       }
     }
   }

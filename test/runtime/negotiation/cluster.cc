@@ -6,18 +6,68 @@
 
 namespace hvd::negotiation::test {
 
-Cluster::Node::Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options)
-    : queue(rank, topology::ProcessSetTable(plan.size())),
-      worker(options, topology::ProcessSetTable(plan.size())),
-      router(plan, rank) {
-  if (rank > 0) relay = std::make_unique<Relay>(plan, rank, topology::ProcessSetTable(plan.size()));
+Status PendingOperations::enter(OwnRequest own) {
+  const topology::ProcessSet* set = sets_->find(own.request.process_set);
+  if (set == nullptr || closed_.contains(set->context_id) || !set->contains(rank_)) {
+    return Status::invalid_argument("not a set of this rank");
+  }
+  own.request.rank = rank_;
+  const Name name{set->context_id, own.request.op == OpType::kJoin, own.request.name};
+  if (!names_.insert(name).second) return Status::invalid_argument("pending already");
+  pending_[own.operation] = name;
+  fresh_.push_back(std::move(own));
+  return Status::ok();
+}
+
+Status PendingOperations::add(std::vector<OwnRequest> group) {
+  std::vector<wire::Request> requests;
+  for (const OwnRequest& own : group) requests.push_back(own.request);
+  wire::make_group(requests);
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const Status entered = enter({requests[i], group[i].operation});
+    if (entered.is_ok()) continue;
+    for (; i > 0; --i, fresh_.pop_back()) complete(group[i - 1].operation);
+    return entered;
+  }
+  return Status::ok();
+}
+
+Status PendingOperations::add_join(std::int32_t process_set, OperationId operation) {
+  OwnRequest own;
+  own.request.process_set = process_set;
+  own.request.op = OpType::kJoin;
+  own.request.name = wire::kJoinName;
+  own.operation = operation;
+  return enter(std::move(own));
+}
+
+void PendingOperations::complete(OperationId operation) {
+  const auto at = pending_.find(operation);
+  REQUIRE(at != pending_.end());
+  names_.erase(at->second);
+  pending_.erase(at);
+}
+
+Status PendingOperations::close_set(std::int32_t id) {
+  const topology::ProcessSet* set = sets_->find(id);
+  if (set == nullptr || id == kGlobalProcessSet || !closed_.insert(set->context_id).second) {
+    return Status::invalid_argument("not a set that can be removed");
+  }
+  return Status::ok();
+}
+
+Cluster::Node::Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options,
+                    const topology::ProcessSets& sets)
+    : queue(rank, sets), worker(options, sets), router(plan, rank) {
+  if (rank > 0) relay = std::make_unique<Relay>(plan, rank, *sets);
 }
 
 Cluster::Cluster(const CoordinatorOptions& options, WorkerOptions worker_options)
     : plan_(options.size, options.radix), coordinator_(options), dead_(static_cast<std::size_t>(options.size)) {
+  const topology::ProcessSets sets = topology::initial_sets(options.size);
   for (int rank = 0; rank < options.size; ++rank) {
     worker_options.rank = rank;
-    nodes_.push_back(std::make_unique<Node>(plan_, rank, worker_options));
+    nodes_.push_back(std::make_unique<Node>(plan_, rank, worker_options, sets));
   }
 }
 
@@ -50,16 +100,11 @@ bool Cluster::work(int rank) {
   return worked;
 }
 
-void Cluster::submit_fresh(Node& n) {
-  std::vector<Submission> fresh = n.queue.fetch();
-  for (const Submission& s : fresh) n.names[s.entry] = {s.request.process_set, s.request.name};
-  fail(n, n.worker.submit(std::move(fresh)));
-}
+void Cluster::submit_fresh(Node& n) { fail(n, n.worker.submit(n.queue.fetch())); }
 
-void Cluster::fail(Node& n, const std::vector<FailedOp>& failed) {
-  for (const FailedOp& op : failed) {
-    const auto& [set, name] = n.names.at(op.entry);
-    n.queue.complete(set, name);
+void Cluster::fail(Node& n, const std::vector<FailedOperation>& failed) {
+  for (const FailedOperation& op : failed) {
+    n.queue.complete(op.operation);
     n.failed.push_back(op);
   }
 }
@@ -113,18 +158,18 @@ void Cluster::apply(int rank, const wire::Decision& decision) {
   const Result<WorkerOutput> output = n.worker.on_decision(decision);
   REQUIRE(output.status().to_string() == "ok");
   const auto context_of = [&](std::int32_t id) {
-    for (const topology::ProcessSet& removed : output.value().removed_sets) {
-      if (removed.id == id) return removed.context_id;
+    for (const topology::ProcessSetPtr& removed : output.value().removed_sets) {
+      if (removed->id == id) return removed->context_id;
     }
-    const topology::ProcessSet* set = n.worker.sets().find(id);
+    const topology::ProcessSet* set = n.worker.sets()->find(id);
     REQUIRE(set != nullptr);
     return set->context_id;
   };
   std::map<std::int32_t, std::size_t> counts;
-  for (const ReadyOp& op : output.value().ready) {
+  for (const OwnResponse& op : output.value().ready) {
     const wire::Response& r = *op.response;
     n.lanes[r.process_set].push_back({r.process_set, context_of(r.process_set), r.name, r.op, r.shape, r.error_message,
-                                      op.entry, r.root_rank, r.first_dims});
+                                      op.operation, r.root_rank, r.first_dims});
     ++counts[r.process_set];
   }
   if (rank == 0) {
@@ -136,14 +181,8 @@ void Cluster::apply(int rank, const wire::Decision& decision) {
       }
     }
   }
-  for (const wire::SetDecision& change : output.value().set_decisions) {
-    n.set_decisions.push_back(change);
-    for (const auto& entry : change.entries) {
-      if (change.kind != wire::SetChange::Kind::kRemove && !entry.existed) {
-        n.queue.open_set({entry.id, entry.context_id, entry.ranks});
-      }
-    }
-  }
+  for (const wire::SetDecision& change : output.value().set_decisions) n.set_decisions.push_back(change);
+  n.queue.publish(output.value().sets);
   fail(n, output.value().failed);
   if (output.value().stop) n.stop = output.value().stop;
 }
@@ -154,16 +193,13 @@ bool Cluster::execute(int rank, std::int32_t process_set) {
   if (lane.empty()) return false;
   Executed done = std::move(lane.front());
   lane.pop_front();
-  const bool same_set = n.queue.context_of(process_set) == done.context;
-  if (done.op == OpType::kJoin) {
-    n.queue.complete_join(process_set);
-  } else if (done.entry != EntryId::kNone && same_set) {
-    n.queue.complete(process_set, done.name);
-  }
+  const topology::ProcessSet* set = n.worker.sets()->find(process_set);
+  const bool is_registered = set != nullptr && set->context_id == done.context;
+  if (done.operation != OperationId::kNone) n.queue.complete(done.operation);
   n.log.push_back(std::move(done));
   if (rank == 0 && --n.releases[process_set].front().count == 0) {
     n.releases[process_set].pop_front();
-    if (same_set && n.worker.sets().find(process_set) != nullptr) coordinator_.on_batch_done(process_set);
+    if (is_registered) coordinator_.on_batch_done(process_set);
   }
   return true;
 }

@@ -5,17 +5,50 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/bytes.h"
 #include "runtime/negotiation/coordinator.h"
 #include "runtime/negotiation/decision_router.h"
 #include "runtime/negotiation/relay.h"
-#include "runtime/negotiation/tensor_queue.h"
 #include "runtime/negotiation/worker.h"
 
 namespace hvd::negotiation::test {
+
+// What the engine's table of operations does for a rank, as far as negotiation depends on it: a name is pending once in
+// its set, as is a join, and nothing is taken for a set that is unknown, closed, or of others.
+class PendingOperations {
+ public:
+  PendingOperations(int rank, topology::ProcessSets sets) : rank_(rank), sets_(std::move(sets)) {}
+
+  // All or none; more than one are a group.
+  Status add(std::vector<OwnRequest> group);
+  Status add_join(std::int32_t process_set, OperationId operation);
+  std::vector<OwnRequest> fetch() { return std::exchange(fresh_, {}); }
+  void complete(OperationId operation);
+  Status close_set(std::int32_t id);
+  void publish(topology::ProcessSets sets) { sets_ = std::move(sets); }
+  std::size_t pending() const { return pending_.size(); }
+
+ private:
+  struct Name {
+    std::uint64_t context_id = 0;
+    bool is_join = false;
+    std::string name;
+    auto operator<=>(const Name&) const = default;
+  };
+  Status enter(OwnRequest own);
+
+  int rank_;
+  topology::ProcessSets sets_;
+  std::set<std::uint64_t> closed_;  // contexts
+  std::set<Name> names_;
+  std::map<OperationId, Name> pending_;
+  std::vector<OwnRequest> fresh_;
+};
 
 // All ranks of a job in one thread: queues, workers, relays and the coordinator, joined by in-memory links that carry
 // encoded messages in order. Nothing happens by itself: the test chooses which node works and which link delivers.
@@ -28,7 +61,7 @@ class Cluster {
     OpType op = OpType::kAllreduce;
     Shape shape;
     std::string error;
-    EntryId entry = EntryId::kNone;
+    OperationId operation = OperationId::kNone;
     int root_rank = -1;
     std::vector<std::int64_t> first_dims;
   };
@@ -38,18 +71,17 @@ class Cluster {
     std::size_t count = 0;
   };
   struct Node {
-    Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options);
-    TensorQueue queue;
+    Node(const topology::TreePlan& plan, int rank, const WorkerOptions& options, const topology::ProcessSets& sets);
+    PendingOperations queue;
     Worker worker;
     std::unique_ptr<Relay> relay;  // none at the root
     DecisionRouter router;
-    std::deque<Bytes> up;                                           // from this node to its parent
-    std::deque<Bytes> down;                                         // from the parent to this node
-    std::map<std::int32_t, std::deque<Executed>> lanes;             // ready, not executed
-    std::map<std::int32_t, std::deque<Release>> releases;           // rank 0: those not done yet
-    std::vector<Executed> log;                                      // executed, in order
-    std::map<EntryId, std::pair<std::int32_t, std::string>> names;  // process set and name of what was submitted
-    std::vector<FailedOp> failed;
+    std::deque<Bytes> up;                                  // from this node to its parent
+    std::deque<Bytes> down;                                // from the parent to this node
+    std::map<std::int32_t, std::deque<Executed>> lanes;    // ready, not executed
+    std::map<std::int32_t, std::deque<Release>> releases;  // rank 0: those not done yet
+    std::vector<Executed> log;                             // executed, in order
+    std::vector<FailedOperation> failed;
     std::vector<wire::SetDecision> set_decisions;
     std::optional<wire::Stop> stop;
   };
@@ -85,7 +117,7 @@ class Cluster {
 
  private:
   void submit_fresh(Node& n);
-  void fail(Node& n, const std::vector<FailedOp>& failed);
+  void fail(Node& n, const std::vector<FailedOperation>& failed);
   void apply(int rank, const wire::Decision& decision);
   void send_down(int rank, const wire::Decision& decision);
 

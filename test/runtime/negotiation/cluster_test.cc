@@ -18,10 +18,10 @@ CoordinatorOptions job_of(int size, int radix = 2) {
 std::uint64_t next_entry = 1;
 
 void submit(Cluster& cluster, int rank, const std::string& name, Shape shape = {4}) {
-  Submission s;
+  OwnRequest s;
   s.request.name = name;
   s.request.shape = std::move(shape);
-  s.entry = EntryId{next_entry++};
+  s.operation = OperationId{next_entry++};
   REQUIRE(cluster.node(rank).queue.add({s}).is_ok());
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("Cluster: reports larger than the budget are split and lose nothing", 
   constexpr int kCount = 6000;  // 3000 bytes of name each: three messages
   for (int rank = 0; rank < 3; ++rank) {
     for (int i = 0; i < kCount; ++i) submit(cluster, rank, std::string(3000, 'n') + std::to_string(i));
-    REQUIRE(cluster.node(rank).queue.add_join(kGlobalProcessSet, EntryId{next_entry++}).is_ok());
+    REQUIRE(cluster.node(rank).queue.add_join(kGlobalProcessSet, OperationId{next_entry++}).is_ok());
   }
   cluster.settle();
   for (int rank = 0; rank < 3; ++rank) {
@@ -239,7 +239,7 @@ void register_sets(Cluster& cluster, const std::vector<std::vector<int>>& sets) 
   cluster.settle();
   for (int rank = 0; rank < cluster.size(); ++rank) {
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      const topology::ProcessSet* set = cluster.node(rank).worker.sets().find(static_cast<std::int32_t>(i) + 1);
+      const topology::ProcessSet* set = cluster.node(rank).worker.sets()->find(static_cast<std::int32_t>(i) + 1);
       REQUIRE(set != nullptr);
       REQUIRE(set->ranks == sets[i]);
     }
@@ -252,10 +252,10 @@ TEST_CASE("Cluster: what a process set runs is told only where its members are",
   const auto messages_of = [&](std::int32_t set, const std::vector<int>& members) {
     const std::size_t before = cluster.messages();
     for (const int rank : members) {
-      Submission s;
+      OwnRequest s;
       s.request.process_set = set;
       s.request.name = "a";
-      s.entry = EntryId{next_entry++};
+      s.operation = OperationId{next_entry++};
       REQUIRE(cluster.node(rank).queue.add({s}).is_ok());
     }
     cluster.settle();
@@ -296,11 +296,11 @@ TEST_CASE("Cluster: what a removed set has ready runs, also when one message can
   for (int rank = 0; rank < 2; ++rank) REQUIRE(cluster.request_set_change(rank, change).is_ok());
   cluster.settle();
   constexpr std::size_t kCount = 6000;  // 3000 bytes of name each: three messages
-  Submission s;
+  OwnRequest s;
   s.request.process_set = 1;
   for (std::size_t i = 0; i < kCount; ++i) {
     s.request.name = std::string(3000, 'n') + std::to_string(i);
-    s.entry = EntryId{next_entry++};
+    s.operation = OperationId{next_entry++};
     REQUIRE(cluster.node(1).queue.add({s}).is_ok());
   }
   change.kind = wire::SetChange::Kind::kRemove;
@@ -314,7 +314,7 @@ TEST_CASE("Cluster: what a removed set has ready runs, also when one message can
   cluster.settle();
   CHECK(cluster.node(1).failed.empty());
   CHECK(cluster.node(1).log.size() == kCount);
-  CHECK(cluster.node(1).worker.sets().find(1) == nullptr);
+  CHECK(cluster.node(1).worker.sets()->find(1) == nullptr);
 }
 
 }  // namespace

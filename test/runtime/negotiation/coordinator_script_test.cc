@@ -4,7 +4,6 @@
 #include <sstream>
 
 #include "runtime/negotiation/coordinator.h"
-#include "runtime/negotiation/group_table.h"
 #include "test/support/golden_script.h"
 
 namespace hvd::negotiation {
@@ -50,7 +49,7 @@ wire::Request make_request(const GoldenCommand& c) {
   r.prescale = c.real("prescale", 1.0);
   r.postscale = c.real("postscale", 1.0);
   if (const auto group = split(c.text("group", ""), ','); !group.empty()) {
-    r.group_key = group_key(group);
+    r.group_key = wire::group_key(group);
     r.group_size = static_cast<std::uint32_t>(group.size());
   }
   return r;

@@ -31,8 +31,8 @@ class Simulation {
   Simulation(const SimulationPlan& plan, std::uint64_t seed) : plan_(plan), random_(seed), cluster_(options(plan)) {
     if (!plan.sets.empty()) register_sets();
     for (int rank = 0; rank < plan.size; ++rank) {
-      for (const auto& [id, set] : cluster_.coordinator().sets().sets()) {
-        if (set.contains(rank)) write_program(rank, id);
+      for (const topology::ProcessSetPtr& set : cluster_.coordinator().sets()->sets()) {
+        if (set->contains(rank)) write_program(rank, set->id);
       }
     }
   }
@@ -54,10 +54,10 @@ class Simulation {
   }
 
   void check() {
-    for (const auto& [id, set] : cluster_.coordinator().sets().sets()) {
-      const auto first = log_of(set.ranks.front(), id);
+    for (const topology::ProcessSetPtr& set : cluster_.coordinator().sets()->sets()) {
+      const auto first = log_of(set->ranks.front(), set->id);
       CHECK_FALSE(first.empty());
-      for (const int rank : set.ranks) check_rank(rank, id, first);
+      for (const int rank : set->ranks) check_rank(rank, set->id, first);
     }
     for (int rank = 0; rank < plan_.size; ++rank) {
       CHECK(cluster_.node(rank).queue.pending() == 0);
@@ -96,7 +96,7 @@ class Simulation {
       REQUIRE(cluster_.node(rank).worker.request_set_change(change).is_ok());
     }
     cluster_.settle();
-    REQUIRE(cluster_.coordinator().sets().sets().size() == plan_.sets.size() + 1);
+    REQUIRE(cluster_.coordinator().sets()->sets().size() == plan_.sets.size() + 1);
   }
 
   // With joins, rank r does r % 3 repeats fewer, and all ranks go twice through the whole.
@@ -132,7 +132,7 @@ class Simulation {
     if (mismatches(step)) r.shape.push_back(rank);
     return r;
   }
-  const topology::ProcessSetTable& cluster_sets() const { return const_cast<Cluster&>(cluster_).coordinator().sets(); }
+  const topology::ProcessSetTable& cluster_sets() const { return *const_cast<Cluster&>(cluster_).coordinator().sets(); }
 
   // The same on all ranks, whatever their order: an error for all members.
   bool mismatches(const Step& step) const {
@@ -151,14 +151,14 @@ class Simulation {
       for (const Strand& other : strands) {
         if (other.empty() || !other.front().join || other.front().repeat != step.repeat) return false;
       }
-      const EntryId entry = next_entry(rank, "join", step.repeat);
+      const OperationId entry = next_entry(rank, "join", step.repeat);
       if (!node.queue.add_join(set, entry).is_ok()) return false;  // of the round before
       for (Strand& other : strands) other.pop_front();
       return true;
     }
-    std::vector<Submission> group;
+    std::vector<OwnRequest> group;
     for (std::size_t i = 0; i < step.names.size(); ++i) {
-      group.push_back({request(rank, step, i), EntryId{next_ + i}});
+      group.push_back({request(rank, step, i), OperationId{next_ + i}});
     }
     if (!node.queue.add(group).is_ok()) return false;  // still pending from the repeat before
     for (std::size_t i = 0; i < step.names.size(); ++i) next_entry(rank, step.names[i], step.repeat);
@@ -166,8 +166,8 @@ class Simulation {
     return true;
   }
 
-  EntryId next_entry(int rank, const std::string& name, int repeat) {
-    const EntryId entry{next_++};
+  OperationId next_entry(int rank, const std::string& name, int repeat) {
+    const OperationId entry{next_++};
     submitted_[entry] = {rank, name, repeat};
     return entry;
   }
@@ -235,11 +235,11 @@ class Simulation {
       REQUIRE(log[i].first_dims == first[i].first_dims);
       REQUIRE(log[i].root_rank == first[i].root_rank);
       if (log[i].op != OpType::kAllgather) REQUIRE(log[i].shape == first[i].shape);
-      if (log[i].entry == EntryId::kNone) {
+      if (log[i].operation == OperationId::kNone) {
         REQUIRE(plan_.joins);
         continue;
       }
-      const auto& own = submitted_.at(log[i].entry);
+      const auto& own = submitted_.at(log[i].operation);
       REQUIRE(own.rank == rank);
       REQUIRE(own.name == log[i].name);
       if (log[i].op == OpType::kJoin) continue;
@@ -277,7 +277,7 @@ class Simulation {
   std::mt19937_64 random_;
   Cluster cluster_;
   std::map<std::pair<int, std::int32_t>, std::vector<Strand>> strands_;
-  std::map<EntryId, Submitted> submitted_;
+  std::map<OperationId, Submitted> submitted_;
   std::uint64_t next_ = 1;
 };
 

@@ -8,21 +8,21 @@ namespace {
 using Catch::Contains;
 const TimePoint kStart{std::chrono::hours(1)};
 
-Submission submitted(const std::string& name, std::uint64_t entry) {
-  Submission s;
+OwnRequest submitted(const std::string& name, std::uint64_t entry) {
+  OwnRequest s;
   s.request.name = name;
   s.request.shape = {2};
-  s.entry = EntryId{entry};
+  s.operation = OperationId{entry};
   return s;
 }
 
-Submission join(std::uint64_t entry) {
-  Submission s = submitted(kJoinName, entry);
+OwnRequest join(std::uint64_t entry) {
+  OwnRequest s = submitted(wire::kJoinName, entry);
   s.request.op = OpType::kJoin;
   return s;
 }
 
-wire::Response response_to(const Submission& s, std::uint64_t bit) {
+wire::Response response_to(const OwnRequest& s, std::uint64_t bit) {
   wire::Response r;
   r.name = s.request.name;
   r.shape = s.request.shape;
@@ -39,7 +39,7 @@ wire::Decision decision(std::uint64_t sequence, std::vector<wire::DecisionItem> 
 
 // A worker of rank 0 of 2 that has "a" cached under bit 1.
 Worker worker_with_cached_a(WorkerOptions options = {}) {
-  Worker worker(options, topology::ProcessSetTable(2));
+  Worker worker(options, topology::initial_sets(2));
   REQUIRE(worker.submit({submitted("a", 1)}).empty());
   REQUIRE(worker.take_report(kStart).requests.size() == 1);
   REQUIRE(worker.on_decision(decision(1, {response_to(submitted("a", 1), 1)})).value().ready.size() == 1);
@@ -57,7 +57,7 @@ TEST_CASE("Worker reports a cached operation as a bit and nothing when nothing c
   CHECK_FALSE(worker.has_report(kStart));
   const auto out = worker.on_decision(decision(2, {wire::CacheHit{wire::CacheBit{1}}})).value();
   REQUIRE(out.ready.size() == 1);
-  CHECK(out.ready[0].entry == EntryId{2});
+  CHECK(out.ready[0].operation == OperationId{2});
   CHECK(out.released == std::vector<std::int32_t>{0});
 }
 
@@ -74,7 +74,7 @@ TEST_CASE("Worker resubmits in full when its bit is evicted", "[unit][negotiatio
 
 TEST_CASE("Worker notes the stale bit when a parameter changed", "[unit][negotiation]") {
   Worker worker = worker_with_cached_a();
-  Submission changed = submitted("a", 2);
+  OwnRequest changed = submitted("a", 2);
   changed.request.shape = {3};
   REQUIRE(worker.submit({changed}).empty());
   const wire::Report report = worker.take_report(kStart);
@@ -114,13 +114,13 @@ TEST_CASE("Worker holds operations submitted after its join until the join ends"
   // Others run "a": this rank takes part with zeros, and its own "a" stays.
   const auto zeros = worker.on_decision(decision(2, {wire::CacheHit{wire::CacheBit{1}}})).value();
   REQUIRE(zeros.ready.size() == 1);
-  CHECK(zeros.ready[0].entry == EntryId::kNone);
+  CHECK(zeros.ready[0].operation == OperationId::kNone);
   wire::Response joined = response_to(join(2), 0);
   joined.op = OpType::kJoin;
   joined.root_rank = 1;
   const auto over = worker.on_decision(decision(3, {joined})).value();
   REQUIRE(over.ready.size() == 1);
-  CHECK(over.ready[0].entry == EntryId{2});
+  CHECK(over.ready[0].operation == OperationId{2});
   const wire::Report after = worker.take_report(kStart);
   CHECK(after.ready_bits.size() == 1);
   CHECK(after.requests.size() == 1);
@@ -143,14 +143,14 @@ TEST_CASE("Worker settles its outstanding bits before it joins", "[unit][negotia
 
 TEST_CASE("Worker takes part with zeros where it is listed as joined, and delivers no error there",
           "[unit][negotiation]") {
-  Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
+  Worker worker(WorkerOptions{}, topology::initial_sets(2));
   REQUIRE(worker.submit({join(1)}).empty());
   REQUIRE(worker.take_report(kStart).joins.size() == 1);
   wire::Response response = response_to(submitted("x", 9), 0);
   response.joined = {0};
   auto out = worker.on_decision(decision(1, {response})).value();
   REQUIRE(out.ready.size() == 1);
-  CHECK(out.ready[0].entry == EntryId::kNone);
+  CHECK(out.ready[0].operation == OperationId::kNone);
   response.error = StatusCode::kPrecondition;
   out = worker.on_decision(decision(2, {response})).value();
   CHECK(out.ready.empty());
@@ -167,7 +167,7 @@ TEST_CASE("Worker fails everything that is pending when the session stops, and e
   stop.stop = wire::Stop{wire::Stop::Kind::kAbort, 1, "rank 1 is lost: killed"};
   const auto out = worker.on_decision(stop).value();
   CHECK(out.failed.size() == 5);
-  for (const FailedOp& failed : out.failed) {
+  for (const FailedOperation& failed : out.failed) {
     CHECK(failed.status.code() == StatusCode::kPeerLost);
     CHECK_THAT(failed.status.message(), Contains("rank 1 is lost"));
   }
@@ -194,7 +194,7 @@ TEST_CASE("Worker reports a coordinator that disagrees with it", "[unit][negotia
 
 TEST_CASE("Worker sends changes of process sets one by one, and refuses one that no message can hold",
           "[unit][negotiation]") {
-  Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
+  Worker worker(WorkerOptions{}, topology::initial_sets(2));
   wire::SetChange change;
   change.rank_lists = {{0}};
   REQUIRE(worker.request_set_change(change).is_ok());
@@ -210,10 +210,10 @@ TEST_CASE("Worker sends changes of process sets one by one, and refuses one that
 
 // A worker of rank 0 of 2 in set 1 = {0}, in which it has "a" cached under bit 1.
 Worker worker_in_set_1() {
-  Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
+  Worker worker(WorkerOptions{}, topology::initial_sets(2));
   wire::SetDecision added;
   added.entries.push_back({1, 7, false, {0}});
-  Submission a = submitted("a", 1);
+  OwnRequest a = submitted("a", 1);
   a.request.process_set = 1;
   wire::Response response = response_to(a, 1);
   response.process_set = 1;
@@ -226,9 +226,9 @@ Worker worker_in_set_1() {
 
 TEST_CASE("Worker asks for a removal only when nothing of the set is outstanding as a bit", "[unit][negotiation]") {
   Worker worker = worker_in_set_1();
-  Submission again = submitted("a", 2);
+  OwnRequest again = submitted("a", 2);
   again.request.process_set = 1;
-  Submission late = submitted("b", 3);
+  OwnRequest late = submitted("b", 3);
   late.request.process_set = 1;
   REQUIRE(worker.submit({again}).empty());
   REQUIRE(worker.take_report(kStart).ready_bits.size() == 1);
@@ -257,15 +257,15 @@ TEST_CASE("Worker asks for a removal only when nothing of the set is outstanding
   const auto out = worker.on_decision(decision(4, {ready, removed})).value();
   REQUIRE(out.ready.size() == 1);
   REQUIRE(out.removed_sets.size() == 1);
-  CHECK(out.removed_sets[0].context_id == 7);
+  CHECK(out.removed_sets[0]->context_id == 7);
   REQUIRE(out.failed.size() == 1);
-  CHECK(out.failed[0].entry == EntryId{3});
+  CHECK(out.failed[0].operation == OperationId{3});
   CHECK_THAT(out.failed[0].status.message(), Contains("Process set 1 was removed while \"b\" was pending"));
-  CHECK(worker.sets().find(1) == nullptr);
+  CHECK(worker.sets()->find(1) == nullptr);
 }
 
 TEST_CASE("Worker asks for a shutdown once", "[unit][negotiation]") {
-  Worker worker(WorkerOptions{}, topology::ProcessSetTable(2));
+  Worker worker(WorkerOptions{}, topology::initial_sets(2));
   worker.request_shutdown();
   worker.request_shutdown();
   CHECK(worker.take_report(kStart).shutdown_ranks == std::vector<int>{0});

@@ -63,33 +63,35 @@ TEST_CASE("RankSet counts unions and lists what is missing", "[unit][topology]")
   CHECK(RankSet(0).full());
 }
 
-TEST_CASE("ProcessSetTable reuses freed ids oldest first, and never a context id", "[unit][topology]") {
-  ProcessSetTable table(4);
-  CHECK(table.find(0)->ranks == std::vector<int>{0, 1, 2, 3});
-  CHECK(table.add({0, 1}).id == 1);
-  CHECK(table.add({1, 2}).id == 2);
-  CHECK(table.add({2, 3}).id == 3);
-  CHECK(table.remove(2).is_ok());
-  CHECK(table.remove(1).is_ok());
-  CHECK(table.remove(1).code() == StatusCode::kInvalidArgument);
-  CHECK(table.remove(0).code() == StatusCode::kInvalidArgument);
-  const ProcessSet& again = table.add({0, 3});
-  CHECK(again.id == 2);
-  CHECK(again.context_id == 4);
-  CHECK(table.add({0, 2}).id == 1);
-  CHECK(table.add({0, 1, 2}).id == 4);
-  CHECK(table.find_by_ranks({2, 3})->id == 3);
+TEST_CASE("ProcessSetTable finds sets by id and by ranks, and a copy shares them", "[unit][topology]") {
+  const ProcessSets first = initial_sets(4);
+  CHECK(first->find(0)->ranks == std::vector<int>{0, 1, 2, 3});
+  ProcessSetTable table = *first;
+  CHECK(table.insert({2, 1, {1, 3}}).is_ok());
+  CHECK(table.insert({1, 2, {0, 1}}).is_ok());
+  CHECK(table.insert({1, 3, {0, 2}}).code() == StatusCode::kInternal);
+  CHECK(table.insert({3, 3, {2, 4}}).code() == StatusCode::kInternal);
+  CHECK(table.find(1)->ranks == std::vector<int>{0, 1});
+  CHECK(table.find_by_ranks({1, 3})->id == 2);
   CHECK(table.find_by_ranks({0, 1, 2, 3})->id == 0);
-  CHECK(table.find_by_ranks({1, 3}) == nullptr);
+  CHECK(table.find_by_ranks({0, 3}) == nullptr);
+  CHECK(first->sets().size() == 1);
+  CHECK(first->find(0) == table.find(0));
+  CHECK(table != *first);
+  CHECK(table.remove(2).is_ok());
+  CHECK(table.remove(2).code() == StatusCode::kInvalidArgument);
+  CHECK(table.remove(0).code() == StatusCode::kInvalidArgument);
+  CHECK(table.share(2) == nullptr);
+  CHECK(table.remove(1).is_ok());
+  CHECK(table == *first);
 }
 
-TEST_CASE("ProcessSetTable refuses rank lists that make no set and names the rank", "[unit][topology]") {
-  const ProcessSetTable table(4);
-  CHECK(table.normalise({3, 1}).value() == std::vector<int>{1, 3});
-  CHECK(table.normalise({}).status().code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(table.normalise({0, 4}).status().message(), Catch::Contains("rank 4") && Catch::Contains("0 .. 3"));
-  CHECK_THAT(table.normalise({-2, 1}).status().message(), Catch::Contains("rank -2"));
-  CHECK_THAT(table.normalise({2, 1, 2}).status().message(), Catch::Contains("rank 2 is listed twice"));
+TEST_CASE("Rank lists that make no set are refused, and the rank is named", "[unit][topology]") {
+  CHECK(normalise({3, 1}, 4).value() == std::vector<int>{1, 3});
+  CHECK(normalise({}, 4).status().code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(normalise({0, 4}, 4).status().message(), Catch::Contains("rank 4") && Catch::Contains("0 .. 3"));
+  CHECK_THAT(normalise({-2, 1}, 4).status().message(), Catch::Contains("rank -2"));
+  CHECK_THAT(normalise({2, 1, 2}, 4).status().message(), Catch::Contains("rank 2 is listed twice"));
 }
 
 TEST_CASE("ProcessSet translates between global ranks and set ranks", "[unit][topology]") {

@@ -379,5 +379,13 @@ TEST_CASE("Codec: random messages survive the round trip", "[unit][wire]") {
   }
 }
 
+TEST_CASE("group_key tells groups apart by their names and boundaries", "[unit][wire]") {
+  const auto key = [](std::vector<std::string> names) { return group_key(names); };
+  CHECK(key({"a", "b"}) == key({"a", "b"}));
+  CHECK(key({"ab"}) != key({"a", "b"}));
+  CHECK(key({"a", "b"}) != key({"b", "a"}));
+  CHECK(key({}) != 0);
+}
+
 }  // namespace
 }  // namespace hvd::wire
