@@ -32,9 +32,17 @@ Status Launch::prepare(const std::vector<ResolvedHost>& hosts) {
   HVD_ASSIGN_OR_RETURN(
       network_,
       plan_network(hosts, plan_.config.nics, {.own = interface_addresses(), .source_towards = source_address_towards}));
-  HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
-                                                           .listen_addresses = network_.listen_addresses,
-                                                           .num_proc = plan_.config.num_proc}));
+  std::vector<rendezvous::RankNumbers> slots(static_cast<std::size_t>(plan_.config.num_proc));
+  for (const HostAssignment& host : plan_.hosts) {
+    for (const RankSlot& slot : host.ranks) {
+      slots[static_cast<std::size_t>(slot.rank)] = {slot.rank,       slot.size,       slot.local_rank,
+                                                    slot.local_size, slot.cross_rank, slot.cross_size};
+    }
+  }
+  HVD_ASSIGN_OR_RETURN(server_,
+                       rendezvous::Server::start({.secret = secret_,
+                                                  .plan = std::make_shared<rendezvous::StaticPlan>(std::move(slots)),
+                                                  .listen_addresses = network_.listen_addresses}));
   return Status::ok();
 }
 

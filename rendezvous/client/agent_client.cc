@@ -2,21 +2,56 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
+#include <cstring>
 
-#include "rendezvous/client/connect.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/fd.h"
 #include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous {
 namespace {
 
-// A buffer that held a secret and is wiped when it goes.
+constexpr Millis kBusyPause{5};  // between attempts while the agent's backlog is full
+
+// Anybody can listen under an abstract name that is free.
+Status check_peer(const Fd& fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Status::from_errno("SO_PEERCRED", errno);
+  if (peer.uid == geteuid()) return Status::ok();
+  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
+                              std::to_string(geteuid()));
+}
+
+// Requires: is_agent_socket_name(name).
+Result<Fd> connect_to_agent(const std::string& name, const Deadline& deadline) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  static_assert(kAgentSocketNameBytes < sizeof(address.sun_path));
+  std::memcpy(address.sun_path + 1, name.data(), name.size());  // the leading NUL makes it abstract
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
+    if (errno != EAGAIN) return socket_error("connect", errno);
+    if (deadline.expired()) return Status::timeout("the listener is busy");
+    const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
+    if (Status woken = wait_for_socket(-1, 0, pause, -1); woken.code() != StatusCode::kTimeout) return woken;
+  }
+  HVD_RETURN_IF_ERROR(check_peer(fd));
+  return fd;
+}
+
+// A buffer that held a secret and is wiped when it is destroyed.
 template <std::size_t N>
 struct WipedBuffer {
   std::array<std::uint8_t, N> bytes{};
@@ -44,13 +79,12 @@ Result<Credentials> ask(const Fd& fd, const Deadline& deadline) {
     return Status::internal("the agent refuses, outcome " + std::to_string(bytes[kAgentMagic.size()]));
   }
   ByteReader in(bytes.subspan(kAgentOutcomeBytes));
-  Incarnation process;
-  process.slot = in.get<std::int32_t>();
-  process.number = in.get<std::uint32_t>();
-  SeatToken token{};
-  std::ranges::copy(in.take(token.size()), token.begin());
+  Seat seat;
+  seat.process.slot = in.get<std::int32_t>();
+  seat.process.number = in.get<std::uint32_t>();
+  std::ranges::copy(in.take(seat.token.size()), seat.token.begin());
   HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, crypto::Secret::from_bytes(in.take(crypto::kSecretSize)));
-  return Credentials{process, token, secret};
+  return Credentials{seat, secret};
 }
 
 Status check_secret_file(const Fd& fd) {
@@ -116,7 +150,7 @@ Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline de
                                     std::string(kAgentSocketPrefix) + " and " +
                                     std::to_string(2 * kAgentSocketRandomBytes) + " hex digits");
   }
-  auto fd = connect_abstract(agent_name, deadline, -1);
+  auto fd = connect_to_agent(agent_name, deadline);
   if (!fd.is_ok()) return fd.status().annotate(context);
   auto credentials = ask(fd.value(), deadline);
   if (!credentials.is_ok()) return credentials.status().annotate(context);
@@ -133,7 +167,7 @@ Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline de
   if (!is_agent_socket_name(agent_name)) {
     return Status::invalid_argument("HOROVOD_AGENT is \"" + agent_name + "\", which is no agent's name");
   }
-  HVD_ASSIGN_OR_RETURN(const Fd fd, connect_abstract(agent_name, deadline, -1));
+  HVD_ASSIGN_OR_RETURN(const Fd fd, connect_to_agent(agent_name, deadline));
   std::array<std::uint8_t, kAgentOutcomeBytes> answer{};
   return exchange(fd, static_cast<std::uint8_t>(kind), answer, deadline);
 }

@@ -13,8 +13,7 @@ namespace hvd::rendezvous {
 
 // Who this process is, and what it takes part in the job with.
 struct Credentials {
-  Incarnation process;
-  SeatToken token;
+  Seat seat;
   crypto::Secret secret;
 };
 

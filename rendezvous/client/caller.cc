@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <tuple>
 
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/names.h"
+#include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous {
@@ -18,19 +20,26 @@ namespace {
 
 constexpr Millis kFirstPause{5};
 constexpr Millis kLongestPause{500};
+// A name that is wrong or a server that never comes would otherwise be a long silence before the error.
+constexpr Millis kSilentAttempts{10000};
 // Beyond what the server itself may take: after that the connection is taken for dead, and another
 // one is made.
 constexpr Millis kAnswerDeadline{10000};
 // How much later than the call's deadline the answer to a poll may be.
 constexpr Millis kLateAnswer{2000};
 
-ChannelOptions channel_options(const ClientOptions& options, const Nonce& instance, int wake_fd) {
-  return {.host = options.host,
-          .port = options.port,
-          .store_key = store_key(options.secret),
-          .client_name = options.name,
-          .instance = instance,
-          .wake_fd = wake_fd};
+ChannelOptions channel_options(const ClientOptions& options, int wake_fd) {
+  return {.host = options.host, .port = options.port, .store_key = store_key(options.secret), .wake_fd = wake_fd};
+}
+
+// A host name or a numeric address: it also stands in the head of each request.
+bool is_host(std::string_view text) {
+  constexpr std::size_t kLongestName = 253;
+  const auto is_legal = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-._:%").find(c) != std::string_view::npos;
+  };
+  return !text.empty() && text.size() <= kLongestName && std::ranges::all_of(text, is_legal);
 }
 
 }  // namespace
@@ -38,18 +47,19 @@ ChannelOptions channel_options(const ClientOptions& options, const Nonce& instan
 Caller::Caller(const ClientOptions& options)
     : host_(options.host),
       port_(options.port),
-      name_(options.name),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      short_{.channel = Channel(channel_options(options, random_nonce(), wake_.get()))},
+      short_{.channel = Channel(channel_options(options, wake_.get()))},
       long_{.channel = Channel(short_.channel.options())} {}
 
 Status Caller::check_usable() const {
   if (!wake_.valid()) return Status::internal("rendezvous client: no descriptor for an eventfd");
   if (port_ == 0) return Status::invalid_argument("rendezvous port is 0, expected 1..65535");
-  return check_label("rendezvous client name", name_);
+  if (is_host(host_)) return Status::ok();
+  return Status::invalid_argument("rendezvous address \"" + printable(host_) +
+                                  "\" is neither the name nor the numeric address of a host");
 }
 
-std::string Caller::place(const Route& route) const {
+std::string Caller::request_name(const Route& route) const {
   const std::string target = target_of(route);
   return "rendezvous " + host_and_port(host_, port_) + " " + target.substr(0, target.find('?'));
 }
@@ -58,8 +68,8 @@ Result<Caller::Lease> Caller::take(Lane lane, const Route& route, const Deadline
   Slot& slot = lane == Lane::kShort ? short_ : long_;
   std::unique_lock lock(mutex_);
   const bool free = given_back_.wait_until(lock, deadline.when(), [&] { return !slot.taken || cancelled_; });
-  if (cancelled_) return Status::aborted(place(route) + ": cancelled");
-  if (!free) return Status::timeout(place(route) + ": other calls of this client took all the time");
+  if (cancelled_) return Status::aborted(request_name(route) + ": cancelled");
+  if (!free) return Status::timeout(request_name(route) + ": other calls of this client took all the time");
   slot.taken = true;
   return Lease(*this, slot);
 }
@@ -89,31 +99,48 @@ void Caller::cancel() {
 Result<HttpResponse> Caller::call(Lease& lease, const Route& route, ByteSpan body, Millis server_wait,
                                   const Deadline& deadline) {
   Channel& channel = lease.slot_->channel;
+  std::optional<HttpResponse> answer;
+  HVD_RETURN_IF_ERROR(repeat(channel, route, server_wait, deadline, [&](const Deadline& attempt) -> Status {
+    HVD_ASSIGN_OR_RETURN(answer, channel.exchange(route, body, attempt));
+    return Status::ok();
+  }));
+  const int status = answer->status;
+  if (status == 200 || status == 202 || status == 404) return *std::move(answer);
+  return decode_error(answer->body).annotate(request_name(route));
+}
+
+Result<std::string> Caller::connect(Lease& lease, const Route& route, const Deadline& deadline) {
+  Channel& channel = lease.slot_->channel;
+  HVD_RETURN_IF_ERROR(
+      repeat(channel, route, Millis(0), deadline, [&](const Deadline& attempt) { return channel.connect(attempt); }));
+  return channel.server_address();
+}
+
+Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, const Deadline& deadline,
+                      const std::function<Status(const Deadline&)>& attempt) {
   const TimePoint start = SteadyClock::now();
   Millis pause_length = kFirstPause;
   std::string cause;
+  bool warned = false;
   while (true) {
     const bool reused = channel.is_open();
     // The server of a poll answers just before the deadline and says who is missing; that answer is worth waiting for a
     // little longer, because it is late when the machine is busy.
     const Millis late = server_wait > Millis(0) ? kLateAnswer : Millis(0);
-    const auto attempt =
-        Deadline::at(std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline));
-    auto answer = channel.exchange(route, body, attempt);
-    if (answer.is_ok()) {
-      const int status = answer.value().status;
-      if (status == 200 || status == 202 || status == 404) return answer;
-      return decode_error(answer.value().body).annotate(place(route));
-    }
-    const Status error = answer.status();
+    const Status error =
+        attempt(Deadline::at(std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline)));
+    if (error.is_ok()) return error;
     const bool lost = error.code() == StatusCode::kPeerLost;
-    if (!lost && error.code() != StatusCode::kTimeout) return error.annotate(place(route));
+    if (!lost && error.code() != StatusCode::kTimeout) return error.annotate(request_name(route));
     if (lost || cause.empty()) cause = error.message();
     if (lost && reused) continue;  // it had been closed while it was idle
-    if (Status woken = pause(pause_length, deadline); !woken.is_ok()) return woken.annotate(place(route));
+    if (Status woken = pause(pause_length, deadline); !woken.is_ok()) return woken.annotate(request_name(route));
     if (deadline.expired()) {
-      return Status::timeout(place(route) + ": " + cause + " (tried for " + seconds_text(SteadyClock::now() - start) +
-                             ")");
+      return Status::timeout(request_name(route) + ": " + cause + " (tried for " +
+                             seconds_text(SteadyClock::now() - start) + ")");
+    }
+    if (SteadyClock::now() - start > kSilentAttempts && !std::exchange(warned, true)) {
+      HVD_LOG(kWarning, request_name(route), ": ", cause, "; tried again for ", seconds_text(deadline.remaining()));
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,19 +56,24 @@ class Caller {
   Result<HttpResponse> call(Lease& lease, const Route& route, ByteSpan body, Millis server_wait,
                             const Deadline& deadline);
 
+  // Tries to connect until the deadline, and gives the server's numeric address.
+  Result<std::string> connect(Lease& lease, const Route& route, const Deadline& deadline);
+
   // All calls that wait, and all later ones, end with kAborted.
   void cancel();
 
   // "rendezvous 10.0.0.1:4711 /v1/join".
-  std::string place(const Route& route) const;
+  std::string request_name(const Route& route) const;
 
  private:
+  // Makes attempts, with pauses between them, until one succeeds, one fails for good, or the deadline.
+  Status repeat(Channel& channel, const Route& route, Millis server_wait, const Deadline& deadline,
+                const std::function<Status(const Deadline&)>& attempt);
   Status pause(Millis& length, const Deadline& deadline);
   void give_back(Slot& slot);
 
   const std::string host_;
   const std::uint16_t port_;
-  const std::string name_;
   const Fd wake_;  // readable once cancelled
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;

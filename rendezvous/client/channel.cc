@@ -3,7 +3,6 @@
 #include <array>
 #include <utility>
 
-#include "rendezvous/client/connect.h"
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
@@ -35,12 +34,7 @@ Status unsigned_answer(const HttpResponse& response) {
 }  // namespace
 
 Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body, const Deadline& deadline) {
-  if (!is_open()) {
-    if (Status failed = open(deadline); !failed.is_ok()) {
-      close();
-      return failed;
-    }
-  }
+  HVD_RETURN_IF_ERROR(connect(deadline));
   HttpRequest request{.method = std::string(method_of(route.action)),
                       .target = target_of(route),
                       .authorization = "",
@@ -50,13 +44,19 @@ Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body, const 
   return answer;
 }
 
+Status Channel::connect(const Deadline& deadline) {
+  if (is_open()) return Status::ok();
+  Status opened = open(deadline);
+  if (!opened.is_ok()) close();
+  return opened;
+}
+
 Status Channel::open(const Deadline& deadline) {
   HVD_ASSIGN_OR_RETURN(fd_, connect_tcp(options_.host, options_.port, deadline, options_.wake_fd));
   key_ = options_.store_key;
   session_ = {};
   counter_ = 0;
-  const Bytes body =
-      encode_session({.name = options_.client_name, .instance = options_.instance, .nonce = random_nonce()});
+  const Bytes body = encode_session(random_nonce());
   const Route route{.action = Action::kSession, .scope = "", .key = ""};
   HttpRequest request{
       .method = std::string(method_of(route.action)), .target = target_of(route), .authorization = "", .body = body};

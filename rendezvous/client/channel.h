@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "rendezvous/client/connect.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/routes.h"
 #include "rendezvous/protocol/signing.h"
@@ -17,8 +18,6 @@ struct ChannelOptions {
   std::string host;
   std::uint16_t port = 0;
   crypto::Secret store_key;
-  std::string client_name;
-  Nonce instance{};
   int wake_fd = -1;  // readable: every wait ends with kAborted
 };
 
@@ -34,6 +33,10 @@ class Channel {
   // answers is not our server.
   Result<HttpResponse> exchange(const Route& route, ByteSpan body, const Deadline& deadline);
 
+  // Connects and opens the session, if that has not been done.
+  Status connect(const Deadline& deadline);
+  // The numeric address of the server. Requires: is_open().
+  Result<std::string> server_address() const { return peer_address(fd_); }
   const ChannelOptions& options() const { return options_; }
   bool is_open() const { return fd_.valid(); }
   void close();

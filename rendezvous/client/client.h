@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/limits.h"
+#include "rendezvous/protocol/names.h"
+#include "rendezvous/protocol/seat.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
@@ -16,11 +19,9 @@
 namespace hvd::rendezvous {
 
 struct ClientOptions {
-  std::string host;  // numeric IPv4 or IPv6 address
+  std::string host;  // a name, or a numeric IPv4 or IPv6 address
   std::uint16_t port = 0;
   crypto::Secret secret;            // the job secret; the client derives its own key
-  std::string name;                 // "rank 3", for the server's messages; at most kMaxClientNameBytes printable
-                                    // characters
   Millis long_poll = kMaxLongPoll;  // the longest wait of one request
 };
 
@@ -41,13 +42,17 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Brings `row` to the group and waits until all `size` ranks are there; every one gets the same
-  // new epoch. The rows are then under scope_of_epoch(epoch), key std::to_string(rank).
-  // `on_slow(missing)`: called once when a long poll has ended without the others, in the process
-  // of the lowest rank that waits; the text says who is missing.
+  // Connects, unless that has been done, and gives the numeric address of the server; where a name has several, the one
+  // that answered.
+  Result<std::string> connect(Deadline deadline);
+
+  // Brings `row` to the job and waits until the server's plan begins an epoch with this seat. The rows of all its ranks
+  // are then under scope_of_epoch(epoch), key std::to_string(rank). `environment`: what this process was told when it
+  // was started. `on_slow(missing)`: called once when a long poll has ended in vain, in the process of the lowest slot
+  // that waits; the text says who is missing.
   using OnSlow = std::function<void(const std::string&)>;
-  Result<std::uint64_t> join(const std::string& group, int rank, int size, ByteSpan row, Deadline deadline,
-                             const OnSlow& on_slow = {});
+  Result<JoinAnswer> join(const Seat& seat, const RankNumbers& environment, ByteSpan row, Deadline deadline,
+                          const OnSlow& on_slow = {});
 
   // Keys are write-once: the same value again succeeds, another one is kPrecondition.
   Status put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline);
@@ -56,9 +61,6 @@ class Client {
   // What is there now, in the order of `keys`.
   Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope, const std::vector<std::string>& keys,
                                                      Deadline deadline);
-  // Only the client that put the key may; a key that is not there is OK.
-  Status erase(const std::string& scope, const std::string& key, Deadline deadline);
-
   // Makes all present and future calls return kAborted promptly. From any thread, as often as
   // wanted.
   void cancel();

@@ -3,71 +3,131 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <tuple>
 
 #include "runtime/base/socket_io.h"
+#include "runtime/base/thread.h"
 
 namespace hvd::rendezvous {
 namespace {
 
-constexpr Millis kBusyPause{5};  // between attempts while an AF_UNIX listener's backlog is full
+using Found = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Anybody can listen under an abstract name that is free.
-Status check_peer(const Fd& fd) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return Status::from_errno("SO_PEERCRED", errno);
-  if (peer.uid == geteuid()) return Status::ok();
-  return Status::precondition("the listener runs under uid " + std::to_string(peer.uid) + ", this process under uid " +
-                              std::to_string(geteuid()));
+// getaddrinfo(), and its error.
+std::pair<Found, int> look_up(const std::string& host, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  return {Found(found, freeaddrinfo), error};
+}
+
+std::vector<SocketAddress> addresses_of(const Found& found) {
+  std::vector<SocketAddress> addresses;
+  for (const addrinfo* one = found.get(); one != nullptr; one = one->ai_next) {
+    SocketAddress& address = addresses.emplace_back();
+    std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+    address.size = one->ai_addrlen;
+  }
+  return addresses;
+}
+
+// Shared by the thread that asks and the one that waits; the last of the two to be done with it destroys it.
+struct Lookup {
+  std::string host;
+  std::uint16_t port = 0;
+  Fd done;  // an eventfd, readable once the answer is here
+  std::mutex mutex;
+  std::vector<SocketAddress> addresses;
+  int error = 0;
+};
+
+void run_lookup(Lookup& lookup) {
+  const auto [found, error] = look_up(lookup.host, lookup.port, AI_ADDRCONFIG);
+  {
+    const std::scoped_lock lock(lookup.mutex);
+    lookup.addresses = addresses_of(found);
+    lookup.error = error;
+  }
+  const std::uint64_t one = 1;
+  std::ignore = write(lookup.done.get(), &one, sizeof(one));
+}
+
+Status unknown_host(const std::string& host, int error) {
+  const std::string text = "no address of \"" + host + "\" is known (" + gai_strerror(error) + ")";
+  return error == EAI_MEMORY || error == EAI_SYSTEM ? Status::internal(text) : Status::peer_lost(text);
+}
+
+std::string numeric_text(const SocketAddress& address) {
+  char host[NI_MAXHOST] = {};
+  const int error = getnameinfo(reinterpret_cast<const sockaddr*>(&address.storage), address.size, host, sizeof(host),
+                                nullptr, 0, NI_NUMERICHOST);
+  return error == 0 ? host : "?";
+}
+
+Result<Fd> connect_to(const SocketAddress& address, const Deadline& deadline, int wake_fd) {
+  Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  const int on = 1;
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  HVD_RETURN_IF_ERROR(
+      connect_socket(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size, deadline, wake_fd));
+  return fd;
 }
 
 }  // namespace
 
-Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline, int wake_fd) {
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;  // never asks a name server, so it cannot block
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) {
-    return Status::invalid_argument("\"" + host + "\" is not a numeric IPv4 or IPv6 address");
-  }
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
-  Fd fd(socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno("socket", errno);
-  const int on = 1;
-  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  HVD_RETURN_IF_ERROR(connect_socket(fd.get(), found->ai_addr, found->ai_addrlen, deadline, wake_fd));
-  return fd;
+Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port, const Deadline& deadline,
+                                           int wake_fd) {
+  if (const auto [found, error] = look_up(host, port, AI_NUMERICHOST); error == 0) return addresses_of(found);
+  const auto lookup = std::make_shared<Lookup>();
+  lookup->host = host;
+  lookup->port = port;
+  lookup->done = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!lookup->done.valid()) return Status::from_errno("eventfd", errno);
+  start_thread("hvd-resolve", [lookup](const std::stop_token&) { run_lookup(*lookup); }).detach();
+  HVD_RETURN_IF_ERROR(wait_for_socket(lookup->done.get(), POLLIN, deadline, wake_fd)
+                          .annotate("looking up the address of \"" + host + "\""));
+  const std::scoped_lock lock(lookup->mutex);
+  if (lookup->addresses.empty()) return unknown_host(host, lookup->error);
+  return lookup->addresses;
 }
 
-Result<Fd> connect_abstract(const std::string& name, const Deadline& deadline, int wake_fd) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.empty() || name.size() > sizeof(address.sun_path) - 1) {
-    return Status::invalid_argument("socket name \"" + name + "\" has " + std::to_string(name.size()) +
-                                    " characters, not 1.." + std::to_string(sizeof(address.sun_path) - 1));
+Result<Fd> connect_to_any(std::span<const SocketAddress> addresses, const Deadline& deadline, int wake_fd) {
+  std::string causes;
+  bool lost = false;
+  for (std::size_t at = 0; at < addresses.size(); ++at) {
+    const auto share = deadline.remaining() / static_cast<int>(addresses.size() - at);
+    auto fd = connect_to(addresses[at], Deadline::at(std::min(deadline.when(), SteadyClock::now() + share)), wake_fd);
+    if (fd.is_ok() || fd.status().code() == StatusCode::kAborted || addresses.size() == 1) return fd;
+    lost = lost || fd.status().code() == StatusCode::kPeerLost;
+    causes += (causes.empty() ? "" : ", ") + numeric_text(addresses[at]) + ": " + fd.status().message();
   }
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status::from_errno("socket", errno);
-  while (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    if (errno != EAGAIN) return socket_error("connect", errno);
-    if (deadline.expired()) return Status::timeout("the listener is busy");
-    const auto pause = Deadline::at(std::min(deadline.when(), SteadyClock::now() + kBusyPause));
-    if (Status woken = wait_for_socket(-1, 0, pause, wake_fd); woken.code() != StatusCode::kTimeout) return woken;
+  return lost ? Status::peer_lost(causes) : Status::timeout(causes);
+}
+
+Result<Fd> connect_tcp(const std::string& host, std::uint16_t port, const Deadline& deadline, int wake_fd) {
+  HVD_ASSIGN_OR_RETURN(const auto addresses, resolve(host, port, deadline, wake_fd));
+  return connect_to_any(addresses, deadline, wake_fd);
+}
+
+Result<std::string> peer_address(const Fd& socket) {
+  SocketAddress address;
+  address.size = sizeof(address.storage);
+  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&address.storage), &address.size) != 0) {
+    return socket_error("getpeername", errno);
   }
-  HVD_RETURN_IF_ERROR(check_peer(fd));
-  return fd;
+  return numeric_text(address);
 }
 
 }  // namespace hvd::rendezvous

@@ -1,159 +1,126 @@
 #include "rendezvous/kv/join_table.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace hvd::rendezvous {
 namespace {
 
-constexpr int kMaxRanksNamed = 8;
+std::string process_in(const Seat& seat) {
+  return "incarnation " + std::to_string(seat.process.number) + " of slot " + std::to_string(seat.process.slot);
+}
 
-JoinOutcome failure(Status error) {
-  JoinOutcome outcome;
-  outcome.error = std::move(error);
-  return outcome;
+// What the process hears that had the seat before.
+Status replaced_error(const JoinBody& before, const JoinBody& now) {
+  if (before.nonce == now.nonce) return Status::aborted("the same client joined again on another connection");
+  if (before.seat.process.number == now.seat.process.number) {
+    return Status::precondition("another process joined in slot " + std::to_string(now.seat.process.slot) +
+                                " and took this one's place");
+  }
+  return Status::precondition(process_in(now.seat) + " has joined in the place of this process, " +
+                              process_in(before.seat));
 }
 
 }  // namespace
 
-JoinOutcome JoinTable::join(JoinRequest request, MemberId member) {
-  HVD_CHECK(!members_.contains(member), "a member waits in one group at a time");
-  if (Status bad = check(request); !bad.is_ok()) return failure(std::move(bad));
-
-  auto known = groups_.find(request.group);
-  if (known == groups_.end()) {
-    if (groups_.size() >= limits_.groups) {
-      return failure(Status::precondition("group \"" + request.group + "\" does not fit: there are " +
-                                          std::to_string(groups_.size()) + " groups, the limit"));
-    }
-    known = groups_.emplace(request.group, Group{}).first;
-  }
-  Group& group = known->second;
-  const auto index = static_cast<std::size_t>(request.rank);
-  if (group.epoch != 0 && index < group.epoch_nonces.size() && group.epoch_nonces[index] == request.nonce) {
-    JoinOutcome again;
-    again.epoch = group.epoch;
-    return again;
-  }
-  if (!group.seats.empty() && group.size != request.size) {
-    return fail_round(group, Status::precondition(
-                                 "ranks of group \"" + request.group + "\" disagree on its size: rank " +
-                                 std::to_string(request.rank) + " says " + std::to_string(request.size) + ", rank " +
-                                 std::to_string(group.seats.begin()->first) + " says " + std::to_string(group.size)));
-  }
-
+JoinOutcome JoinTable::join(JoinBody request, MemberId member) {
+  HVD_CHECK(!slots_.contains(member), "a member waits in one seat at a time");
   JoinOutcome outcome;
-  if (auto seat = group.seats.find(request.rank); seat != group.seats.end()) {
-    if (seat->second.nonce != request.nonce) {
-      outcome.replaced_error = Status::precondition("another process joined group \"" + request.group + "\" as rank " +
-                                                    std::to_string(request.rank) + " and took this one's place");
-    } else {
-      outcome.replaced_error = Status::aborted("the same client joined again on another connection");
-    }
-    outcome.replaced = seat->second.member;
-    remove_seat(group, request.rank);
+  if (Status bad = check(request); !bad.is_ok()) {
+    outcome.refused.emplace_back(member, std::move(bad));
+    return outcome;
   }
-  row_bytes_ += request.row.size();
-  members_.emplace(member, std::pair(request.group, request.rank));
-  group.size = request.size;
-  group.seen.insert(request.rank);
-  group.seats.emplace(request.rank, Seat{member, request.nonce, std::move(request.row)});
-  if (group.seats.size() < static_cast<std::size_t>(group.size)) return outcome;
-
-  JoinOutcome completed = complete(group, member);
-  completed.replaced = outcome.replaced;
-  completed.replaced_error = std::move(outcome.replaced_error);
-  return completed;
+  const int slot = request.seat.process.slot;
+  newest_[slot] = request.seat.process.number;
+  // The answer to this join was lost with the client's connection: it is the same join and gets the same answer.
+  if (const auto joined = current_.find(slot); joined != current_.end() && joined->second.nonce == request.nonce) {
+    outcome.epoch = epoch_;
+    outcome.joined.emplace_back(member, joined->second.numbers);
+    return outcome;
+  }
+  take_seat(std::move(request), member, outcome);
+  decide(slot, outcome);
+  return outcome;
 }
 
-Status JoinTable::check(const JoinRequest& request) const {
-  if (request.size < 1 || request.size > limits_.group_size) {
-    return Status::invalid_argument("size " + std::to_string(request.size) + " of group \"" + request.group +
-                                    "\" is not in 1.." + std::to_string(limits_.group_size));
-  }
-  if (request.rank < 0 || request.rank >= request.size) {
-    return Status::invalid_argument("rank " + std::to_string(request.rank) + " of group \"" + request.group +
-                                    "\" is not in 0.." + std::to_string(request.size - 1));
+JoinOutcome JoinTable::reconsider() {
+  JoinOutcome outcome;
+  decide(-1, outcome);
+  return outcome;
+}
+
+Status JoinTable::check(const JoinBody& request) const {
+  HVD_RETURN_IF_ERROR(plan_->admit(request.seat));
+  const auto newest = newest_.find(request.seat.process.slot);
+  if (newest != newest_.end() && request.seat.process.number < newest->second) {
+    return Status::precondition(process_in(request.seat) + " comes too late: incarnation " +
+                                std::to_string(newest->second) + " has its place");
   }
   if (request.row.size() > limits_.row_bytes) {
-    return Status::invalid_argument("the row of rank " + std::to_string(request.rank) + " has " +
+    return Status::invalid_argument("the row of slot " + std::to_string(request.seat.process.slot) + " has " +
                                     std::to_string(request.row.size()) + " bytes; at most " +
                                     std::to_string(limits_.row_bytes) + " are allowed");
   }
   if (request.row.size() > limits_.total_row_bytes - row_bytes_) {
-    return Status::precondition("the row of rank " + std::to_string(request.rank) +
+    return Status::precondition("the row of slot " + std::to_string(request.seat.process.slot) +
                                 " does not fit: waiting rows have " + std::to_string(row_bytes_) + " of at most " +
                                 std::to_string(limits_.total_row_bytes) + " bytes");
   }
   return Status::ok();
 }
 
-JoinOutcome JoinTable::fail_round(Group& group, Status error) {
-  JoinOutcome outcome = failure(std::move(error));
-  while (!group.seats.empty()) {
-    outcome.failed.push_back(group.seats.begin()->second.member);
-    remove_seat(group, group.seats.begin()->first);
+void JoinTable::take_seat(JoinBody request, MemberId member, JoinOutcome& outcome) {
+  const int slot = request.seat.process.slot;
+  if (const auto before = waiting_.find(slot); before != waiting_.end()) {
+    outcome.refused.emplace_back(members_.at(slot), replaced_error(before->second, request));
+    give_up_seat(slot);
   }
-  return outcome;
+  row_bytes_ += request.row.size();
+  slots_.emplace(member, slot);
+  members_.emplace(slot, member);
+  seen_.insert(slot);
+  waiting_.emplace(slot, std::move(request));
 }
 
-JoinOutcome JoinTable::complete(Group& group, MemberId caller) {
-  JoinOutcome outcome;
-  outcome.retired_epoch = std::exchange(group.epoch, ++last_epoch_);
-  outcome.epoch = group.epoch;
-  group.epoch_nonces.clear();
-  group.seen.clear();
-  while (!group.seats.empty()) {
-    auto& [rank, seat] = *group.seats.begin();
-    if (seat.member != caller) outcome.others.push_back(seat.member);
-    group.epoch_nonces.push_back(seat.nonce);
-    outcome.rows.push_back(seat.row);
-    remove_seat(group, rank);
+void JoinTable::decide(int newest, JoinOutcome& outcome) {
+  const Result<Round> round = plan_->decide(waiting_, newest);
+  if (round.is_ok()) {
+    if (!round.value().empty()) begin_epoch(round.value(), outcome);
+    return;
   }
-  return outcome;
+  while (!waiting_.empty()) {
+    const int slot = waiting_.begin()->first;
+    outcome.refused.emplace_back(members_.at(slot), round.status());
+    give_up_seat(slot);
+  }
 }
 
-void JoinTable::remove_seat(Group& group, int rank) {
-  auto seat = group.seats.find(rank);
-  row_bytes_ -= seat->second.row.size();
-  members_.erase(seat->second.member);
-  group.seats.erase(seat);
+void JoinTable::begin_epoch(const Round& round, JoinOutcome& outcome) {
+  outcome.retired_epoch = epoch_;
+  outcome.epoch = ++epoch_;
+  outcome.rows.resize(round.size());
+  current_.clear();
+  for (const auto& [slot, numbers] : round) {
+    HVD_CHECK(waiting_.contains(slot), "a round is made of slots that wait");
+    HVD_CHECK(numbers.rank >= 0 && static_cast<std::size_t>(numbers.rank) < round.size(), "ranks are 0 to size - 1");
+    JoinBody& request = waiting_.at(slot);
+    outcome.joined.emplace_back(members_.at(slot), numbers);
+    outcome.rows[static_cast<std::size_t>(numbers.rank)] = request.row;
+    current_.emplace(slot, Joined{request.nonce, numbers});
+    give_up_seat(slot);
+  }
+  seen_.clear();
+  for (const auto& [slot, request] : waiting_) seen_.insert(slot);
+}
+
+void JoinTable::give_up_seat(int slot) {
+  row_bytes_ -= waiting_.at(slot).row.size();
+  slots_.erase(members_.at(slot));
+  members_.erase(slot);
+  waiting_.erase(slot);
 }
 
 void JoinTable::leave(MemberId member) {
-  auto waiting = members_.find(member);
-  if (waiting == members_.end()) return;
-  const auto [name, rank] = waiting->second;
-  remove_seat(groups_.at(name), rank);
-}
-
-std::string JoinTable::describe_missing(MemberId member) const {
-  const auto waiting = members_.find(member);
-  if (waiting == members_.end()) return "";
-  const auto& [name, rank] = waiting->second;
-  const Group& group = groups_.at(name);
-  std::string never;
-  std::string left;
-  int named = 0;
-  for (int other = 0; other < group.size && named < kMaxRanksNamed; ++other) {
-    if (group.seats.contains(other)) continue;
-    std::string& list = group.seen.contains(other) ? left : never;
-    list.append(list.empty() ? "" : ", ").append(std::to_string(other));
-    ++named;
-  }
-  const std::size_t missing = static_cast<std::size_t>(group.size) - group.seats.size();
-  std::string text = std::to_string(group.seats.size()) + " of " + std::to_string(group.size) + " ranks of group \"" +
-                     name + "\" wait";
-  if (!never.empty()) text += "; never joined: " + never;
-  if (!left.empty()) text += "; joined but wait no longer: " + left;
-  if (missing > static_cast<std::size_t>(named)) text += " and more";
-  return text;
-}
-
-int JoinTable::first_rank(MemberId member) const { return *groups_.at(members_.at(member).first).seen.begin(); }
-
-bool JoinTable::is_current(std::uint64_t epoch) const {
-  return epoch != 0 && std::ranges::any_of(groups_, [epoch](const auto& entry) { return entry.second.epoch == epoch; });
+  if (const auto waits = slots_.find(member); waits != slots_.end()) give_up_seat(waits->second);
 }
 
 }  // namespace hvd::rendezvous

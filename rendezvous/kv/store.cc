@@ -14,8 +14,7 @@ std::size_t cost_of(std::string_view scope, std::string_view key, std::size_t va
 
 }  // namespace
 
-Result<std::vector<WaiterId>> Store::put(std::string_view scope, std::string_view key, ByteSpan value,
-                                         std::string_view owner) {
+Result<std::vector<WaiterId>> Store::put(std::string_view scope, std::string_view key, ByteSpan value) {
   if (const Bytes* present = find(scope, key)) {
     if (std::ranges::equal(*present, value)) return std::vector<WaiterId>{};
     return Status::precondition("key " + path_of(scope, key) + " has a different value already (" +
@@ -24,7 +23,7 @@ Result<std::vector<WaiterId>> Store::put(std::string_view scope, std::string_vie
   }
   HVD_RETURN_IF_ERROR(check_room(scope, key, value.size()));
   auto in = scopes_.try_emplace(std::string(scope)).first;
-  in->second.emplace(key, Entry{Bytes(value.begin(), value.end()), std::string(owner)});
+  in->second.emplace(key, Bytes(value.begin(), value.end()));
   ++key_count_;
   byte_count_ += cost_of(scope, key, value.size());
   return release({std::string(scope), std::string(key)});
@@ -51,23 +50,7 @@ const Bytes* Store::find(std::string_view scope, std::string_view key) const {
   auto in = scopes_.find(scope);
   if (in == scopes_.end()) return nullptr;
   auto entry = in->second.find(key);
-  return entry == in->second.end() ? nullptr : &entry->second.value;
-}
-
-Status Store::erase(std::string_view scope, std::string_view key, std::string_view owner) {
-  auto in = scopes_.find(scope);
-  if (in == scopes_.end()) return Status::ok();
-  auto entry = in->second.find(key);
-  if (entry == in->second.end()) return Status::ok();
-  if (entry->second.owner != owner) {
-    return Status::precondition("key " + path_of(scope, key) +
-                                " was put by another client; only its owner may delete it");
-  }
-  --key_count_;
-  byte_count_ -= cost_of(scope, key, entry->second.value.size());
-  in->second.erase(entry);
-  if (in->second.empty()) scopes_.erase(in);
-  return Status::ok();
+  return entry == in->second.end() ? nullptr : &entry->second;
 }
 
 Status Store::watch(std::string_view scope, std::string_view key, WaiterId waiter) {
@@ -110,7 +93,7 @@ std::vector<WaiterId> Store::drop_scopes(std::string_view prefix) {
       ++in;
       continue;
     }
-    for (const auto& [key, entry] : in->second) byte_count_ -= cost_of(in->first, key, entry.value.size());
+    for (const auto& [key, value] : in->second) byte_count_ -= cost_of(in->first, key, value.size());
     key_count_ -= in->second.size();
     in = scopes_.erase(in);
   }

@@ -28,8 +28,7 @@ using WaiterId = std::uint64_t;
 // The key-value store: scopes of write-once keys. Pure: no clock, no I/O, no thread of its own;
 // owned by the server's handler and used on its thread only.
 //
-// It does not know who may do what (but for the owner of a key), nor what a scope means; names come
-// in checked.
+// It knows neither who may do what nor what a scope means; names come in checked.
 class Store {
  public:
   static constexpr std::size_t kEntryOverhead = 128;
@@ -39,14 +38,10 @@ class Store {
   // Stores the value and returns who waited for it. The same value again changes nothing and
   // succeeds; a different one is kPrecondition naming the key. A limit that would be passed is
   // kInvalidArgument (value) or kPrecondition (store).
-  Result<std::vector<WaiterId>> put(std::string_view scope, std::string_view key, ByteSpan value,
-                                    std::string_view owner);
+  Result<std::vector<WaiterId>> put(std::string_view scope, std::string_view key, ByteSpan value);
 
   // Null when there is none. Valid until the next call that changes the store.
   const Bytes* find(std::string_view scope, std::string_view key) const;
-
-  // kPrecondition when somebody else put the key; OK when there is no such key.
-  Status erase(std::string_view scope, std::string_view key, std::string_view owner);
 
   // Registers for a key that is not there. Requires: find() is null and the waiter waits for
   // nothing.
@@ -62,11 +57,7 @@ class Store {
   std::size_t waiter_count() const { return watched_.size(); }
 
  private:
-  struct Entry {
-    Bytes value;
-    std::string owner;
-  };
-  using Scope = std::map<std::string, Entry, std::less<>>;
+  using Scope = std::map<std::string, Bytes, std::less<>>;
   using FullKey = std::pair<std::string, std::string>;
 
   Status check_room(std::string_view scope, std::string_view key, std::size_t value_bytes) const;

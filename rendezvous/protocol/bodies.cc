@@ -7,11 +7,25 @@
 namespace hvd::rendezvous {
 namespace {
 
-Nonce get_nonce(ByteReader& reader) {
-  Nonce nonce{};
-  const ByteSpan raw = reader.take(nonce.size());
-  std::ranges::copy(raw, nonce.begin());
-  return nonce;
+template <typename Array>
+Array get_fixed(ByteReader& reader) {
+  Array array{};
+  std::ranges::copy(reader.take(array.size()), array.begin());
+  return array;
+}
+
+constexpr int RankNumbers::* kNumbers[] = {&RankNumbers::rank,       &RankNumbers::size,
+                                           &RankNumbers::local_rank, &RankNumbers::local_size,
+                                           &RankNumbers::cross_rank, &RankNumbers::cross_size};
+
+void put_numbers(ByteWriter& writer, const RankNumbers& numbers) {
+  for (const auto number : kNumbers) writer.put<std::int32_t>(numbers.*number);
+}
+
+RankNumbers get_numbers(ByteReader& reader) {
+  RankNumbers numbers;
+  for (const auto number : kNumbers) numbers.*number = reader.get<std::int32_t>();
+  return numbers;
 }
 
 void check_version(ByteReader& reader) {
@@ -23,30 +37,24 @@ void check_version(ByteReader& reader) {
 
 }  // namespace
 
-Bytes encode_session(const SessionBody& body) {
+Bytes encode_session(const Nonce& nonce) {
   ByteWriter writer;
   writer.put<std::uint8_t>(kProtocolVersion);
-  writer.put_string(body.name);
-  writer.put_raw(body.instance);
-  writer.put_raw(body.nonce);
+  writer.put_raw(nonce);
   return writer.take();
 }
 
-Result<SessionBody> decode_session(ByteSpan bytes) {
+Result<Nonce> decode_session(ByteSpan bytes) {
   ByteReader reader(bytes);
   check_version(reader);
-  SessionBody body;
-  body.name = reader.get_string(kMaxClientNameBytes);
-  body.instance = get_nonce(reader);
-  body.nonce = get_nonce(reader);
+  const Nonce nonce = get_fixed<Nonce>(reader);
   HVD_RETURN_IF_ERROR(reader.finish("session request"));
-  HVD_RETURN_IF_ERROR(check_label("client name", body.name));
-  return body;
+  return nonce;
 }
 
 Result<Nonce> decode_session_answer(ByteSpan bytes) {
   ByteReader reader(bytes);
-  const Nonce nonce = get_nonce(reader);
+  const Nonce nonce = get_fixed<Nonce>(reader);
   HVD_RETURN_IF_ERROR(reader.finish("session answer"));
   return nonce;
 }
@@ -54,9 +62,10 @@ Result<Nonce> decode_session_answer(ByteSpan bytes) {
 Bytes encode_join(const JoinBody& body) {
   ByteWriter writer;
   writer.put<std::uint8_t>(kProtocolVersion);
-  writer.put_string(body.group);
-  writer.put<std::int32_t>(body.rank);
-  writer.put<std::int32_t>(body.size);
+  writer.put<std::int32_t>(body.seat.process.slot);
+  writer.put<std::uint32_t>(body.seat.process.number);
+  writer.put_raw(body.seat.token);
+  put_numbers(writer, body.environment);
   writer.put_raw(body.nonce);
   writer.put<std::uint32_t>(static_cast<std::uint32_t>(body.wait.count()));
   writer.put_bytes(body.row);
@@ -67,36 +76,39 @@ Result<JoinBody> decode_join(ByteSpan bytes) {
   ByteReader reader(bytes);
   check_version(reader);
   JoinBody body;
-  body.group = reader.get_string(kMaxClientNameBytes);
-  body.rank = reader.get<std::int32_t>();
-  body.size = reader.get<std::int32_t>();
-  body.nonce = get_nonce(reader);
+  body.seat.process.slot = reader.get<std::int32_t>();
+  body.seat.process.number = reader.get<std::uint32_t>();
+  body.seat.token = get_fixed<SeatToken>(reader);
+  body.environment = get_numbers(reader);
+  body.nonce = get_fixed<Nonce>(reader);
   body.wait = Millis(reader.get<std::uint32_t>());
   const ByteSpan row = reader.get_bytes(kMaxRowBytes);
   body.row.assign(row.begin(), row.end());
   if (body.wait > kMaxLongPoll) reader.fail("wait of " + std::to_string(body.wait.count()) + " ms");
   HVD_RETURN_IF_ERROR(reader.finish("join request"));
-  HVD_RETURN_IF_ERROR(check_label("group", body.group));
   return body;
 }
 
-Bytes encode_epoch(std::uint64_t epoch) {
+Bytes encode_join_answer(const JoinAnswer& answer) {
   ByteWriter writer;
-  writer.put<std::uint64_t>(epoch);
+  writer.put<std::uint64_t>(answer.epoch);
+  put_numbers(writer, answer.numbers);
   return writer.take();
 }
 
-Result<std::uint64_t> decode_epoch(ByteSpan bytes) {
+Result<JoinAnswer> decode_join_answer(ByteSpan bytes) {
   ByteReader reader(bytes);
-  const auto epoch = reader.get<std::uint64_t>();
+  JoinAnswer answer;
+  answer.epoch = reader.get<std::uint64_t>();
+  answer.numbers = get_numbers(reader);
   HVD_RETURN_IF_ERROR(reader.finish("join answer"));
-  return epoch;
+  return answer;
 }
 
 Bytes encode_not_yet(const NotYetBody& body) {
   ByteWriter writer;
   writer.put_string(body.missing);
-  writer.put<std::int32_t>(body.first_rank);
+  writer.put<std::int32_t>(body.first_slot);
   return writer.take();
 }
 
@@ -104,7 +116,7 @@ Result<NotYetBody> decode_not_yet(ByteSpan bytes) {
   ByteReader reader(bytes);
   NotYetBody body;
   body.missing = reader.get_string(kMaxBodyBytes);
-  body.first_rank = reader.get<std::int32_t>();
+  body.first_slot = reader.get<std::int32_t>();
   HVD_RETURN_IF_ERROR(reader.finish("join answer"));
   return body;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rendezvous/protocol/limits.h"
+#include "rendezvous/protocol/seat.h"
 #include "rendezvous/protocol/signing.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
@@ -16,33 +17,42 @@
 // take hostile bytes and check every limit.
 namespace hvd::rendezvous {
 
-// POST /v1/session. The answer's body is the server's nonce, kNonceBytes.
-struct SessionBody {
-  std::string name;  // of the client, for messages
-  Nonce instance{};  // the same in all sessions of one Client: with the name, the owner of what it
-                     // puts
-  Nonce nonce{};     // fresh for each session
-};
-Bytes encode_session(const SessionBody& body);
-Result<SessionBody> decode_session(ByteSpan bytes);
+// POST /v1/session: a nonce that is fresh for each session. The answer's body is the server's nonce.
+Bytes encode_session(const Nonce& nonce);
+Result<Nonce> decode_session(ByteSpan bytes);
 Result<Nonce> decode_session_answer(ByteSpan bytes);
 
-// POST /v1/join. Answered 200 with the epoch (u64), 202 with a NotYetBody when `wait` was not
-// enough, or an error.
+// The numbers of a rank in its job, as HOROVOD_RANK and the like have them.
+struct RankNumbers {
+  static constexpr int kUnknown = -1;
+  int rank = kUnknown;
+  int size = kUnknown;
+  int local_rank = kUnknown;
+  int local_size = kUnknown;
+  int cross_rank = kUnknown;
+  int cross_size = kUnknown;
+  bool operator==(const RankNumbers&) const = default;
+};
+
+// POST /v1/join. Answered 200 with a JoinAnswer, 202 with a NotYetBody when `wait` was not enough, or an error.
 struct JoinBody {
-  std::string group;
-  int rank = 0;
-  int size = 0;
-  Nonce nonce{};  // of this call of join()
+  Seat seat;
+  RankNumbers environment;  // what the process was told when it was started
+  Nonce nonce{};            // of this call of join()
   Millis wait{0};
   Bytes row;
 };
 Bytes encode_join(const JoinBody& body);
 Result<JoinBody> decode_join(ByteSpan bytes);
-Bytes encode_epoch(std::uint64_t epoch);
-Result<std::uint64_t> decode_epoch(ByteSpan bytes);
+// Numbers that the plan does not know are kUnknown.
+struct JoinAnswer {
+  std::uint64_t epoch = 0;
+  RankNumbers numbers;
+};
+Bytes encode_join_answer(const JoinAnswer& answer);
+Result<JoinAnswer> decode_join_answer(ByteSpan bytes);
 struct NotYetBody {
-  int first_rank = -1;  // the lowest that has joined: one rank may speak for all that wait
+  int first_slot = -1;  // the lowest that has joined: one process may speak for all that wait
   std::string missing;  // for people
 };
 Bytes encode_not_yet(const NotYetBody& body);

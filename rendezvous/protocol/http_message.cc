@@ -53,7 +53,7 @@ Bytes write_response(const HttpResponse& response) {
   head.append(reason_of(response.status)).append("\r\nContent-Length: ").append(std::to_string(response.body.size()));
   if (!response.signature.empty()) head.append("\r\n").append(kSignatureField).append(": ").append(response.signature);
   if (response.status == 401) head.append("\r\nWWW-Authenticate: HVD1");
-  if (response.status == 405) head.append("\r\nAllow: GET, PUT, DELETE, POST");
+  if (response.status == 405) head.append("\r\nAllow: GET, PUT, POST");
   if (response.close) head.append("\r\nConnection: close");
   return join_parts(head + "\r\n\r\n", response.body);
 }

@@ -8,7 +8,7 @@
 // Every bound of the rendezvous protocol. docs/design/rendezvous.md says why each is what it is.
 namespace hvd::rendezvous {
 
-inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::uint8_t kProtocolVersion = 2;
 
 // HTTP
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} * 1024;
@@ -20,7 +20,6 @@ inline constexpr std::size_t kMaxBodyBytes = std::size_t{1024} * 1024;  // of a 
 // Names
 inline constexpr std::size_t kMaxScopeBytes = 128;
 inline constexpr std::size_t kMaxKeyBytes = 256;
-inline constexpr std::size_t kMaxClientNameBytes = 64;
 inline constexpr std::size_t kMaxErrorTextBytes = 4096;
 inline constexpr std::size_t kNonceBytes = 16;
 
@@ -31,8 +30,7 @@ inline constexpr std::size_t kMaxStoreKeys = 65536;
 inline constexpr std::size_t kMaxKeysPerRequest = 2048;
 
 // Joining
-inline constexpr std::size_t kMaxGroups = 256;
-inline constexpr int kMaxGroupSize = 65536;
+inline constexpr int kMaxSlots = 65536;
 inline constexpr std::size_t kMaxRowBytes = std::size_t{16} * 1024;
 
 // Deadlines, absolute: bytes that trickle in do not extend them. The request that opens a session:
@@ -46,7 +44,7 @@ inline constexpr Millis kMaxLongPoll{30000};
 inline constexpr Millis kIdleDeadline{60000};
 inline constexpr Millis kLingerDeadline{1000};  // after a refusal: how long what still arrives is read and dropped
 
-// Connections for a job of `num_proc` ranks; those of them that have not shown the key: admission::Limits.
-constexpr std::size_t max_connections(int num_proc) { return 4 * static_cast<std::size_t>(num_proc) + 64; }
+// Connections for a job of so many processes; those of them that have not shown the key: admission::Limits.
+constexpr std::size_t max_connections(int processes) { return 4 * static_cast<std::size_t>(processes) + 64; }
 
 }  // namespace hvd::rendezvous

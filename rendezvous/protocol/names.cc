@@ -11,16 +11,6 @@ constexpr std::string_view kEpochPrefix = "epoch.";
 
 bool is_alphanumeric(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
 
-// The text as it may stand in a message: what is not plain ASCII becomes '?', and it is cut to a
-// readable length.
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, 80));
-  for (char& c : out) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return text.size() > out.size() ? out + "..." : out;
-}
-
 Status check_name(std::string_view what, std::string_view name, std::size_t max_size, std::string_view punctuation) {
   if (name.empty() || name.size() > max_size) {
     return Status::invalid_argument(std::string(what) + " \"" + printable(name) + "\" has " +
@@ -36,6 +26,14 @@ Status check_name(std::string_view what, std::string_view name, std::size_t max_
 }
 
 }  // namespace
+
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, 80));
+  for (char& c : out) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return text.size() > out.size() ? out + "..." : out;
+}
 
 std::string scope_of_epoch(std::uint64_t epoch) { return std::string(kEpochPrefix) + std::to_string(epoch); }
 
@@ -61,20 +59,5 @@ bool is_row_scope(std::string_view scope) {
 
 Status check_scope(std::string_view scope) { return check_name("scope", scope, kMaxScopeBytes, "._-"); }
 Status check_key(std::string_view key) { return check_name("key", key, kMaxKeyBytes, "._:/-"); }
-
-Status check_label(std::string_view what, std::string_view label) {
-  if (label.empty() || label.size() > kMaxClientNameBytes) {
-    return Status::invalid_argument(std::string(what) + " \"" + printable(label) + "\" has " +
-                                    std::to_string(label.size()) + " characters, not 1.." +
-                                    std::to_string(kMaxClientNameBytes));
-  }
-  for (char c : label) {
-    if (c < ' ' || c > '~' || c == '"') {
-      return Status::invalid_argument(std::string(what) + " \"" + printable(label) +
-                                      "\" has a character that is not printable ASCII, or a quote");
-    }
-  }
-  return Status::ok();
-}
 
 }  // namespace hvd::rendezvous

@@ -23,9 +23,9 @@ std::optional<std::uint64_t> epoch_of_scope(std::string_view scope);
 // True for `epoch.<n>` itself.
 bool is_row_scope(std::string_view scope);
 
+// The text as it may stand in a message: what is not plain ASCII becomes '?', and it is cut to a readable length.
+std::string printable(std::string_view text);
+
 Status check_scope(std::string_view scope);
 Status check_key(std::string_view key);
-// Names of groups and of clients: printable ASCII without quotes, 1..kMaxClientNameBytes.
-Status check_label(std::string_view what, std::string_view label);
-
 }  // namespace hvd::rendezvous

@@ -32,8 +32,6 @@ RouteOrProblem key_route(std::string_view method, std::string_view rest) {
     route.action = Action::kGet;
   } else if (method == "PUT") {
     route.action = Action::kPut;
-  } else if (method == "DELETE") {
-    route.action = Action::kErase;
   } else {
     return wrong_method(method);
   }
@@ -66,7 +64,7 @@ RouteOrProblem key_route(std::string_view method, std::string_view rest) {
 }  // namespace
 
 RouteOrProblem parse_route(std::string_view method, std::string_view target) {
-  if (method != "GET" && method != "PUT" && method != "DELETE" && method != "POST") return wrong_method(method);
+  if (method != "GET" && method != "PUT" && method != "POST") return wrong_method(method);
   if (target == kSessionTarget) return fixed_route(Action::kSession, method);
   if (target == kJoinTarget) return fixed_route(Action::kJoin, method);
   if (target == kGetManyTarget) return fixed_route(Action::kGetMany, method);
@@ -78,7 +76,6 @@ std::string_view method_of(Action action) {
   switch (action) {
     case Action::kGet: return "GET";
     case Action::kPut: return "PUT";
-    case Action::kErase: return "DELETE";
     case Action::kSession:
     case Action::kJoin:
     case Action::kGetMany: break;
@@ -92,8 +89,7 @@ std::string target_of(const Route& route) {
     case Action::kJoin: return std::string(kJoinTarget);
     case Action::kGetMany: return std::string(kGetManyTarget);
     case Action::kGet:
-    case Action::kPut:
-    case Action::kErase: break;
+    case Action::kPut: break;
   }
   std::string target = std::string(kKeyPrefix) + route.scope + "/" + route.key;
   if (route.wait > Millis(0)) target.append("?").append(kWaitPrefix).append(std::to_string(route.wait.count()));

@@ -9,10 +9,9 @@
 
 namespace hvd::rendezvous {
 
-enum class Action { kSession, kJoin, kGetMany, kGet, kPut, kErase };
+enum class Action { kSession, kJoin, kGetMany, kGet, kPut };
 
-// A request line that names one of our routes. scope, key and wait are for kGet, kPut and kErase
-// (wait for kGet alone).
+// A request line that names one of our routes. scope and key are for kGet and kPut, wait for kGet.
 struct Route {
   Action action = Action::kSession;
   std::string scope;

@@ -23,4 +23,13 @@ struct Incarnation {
 using SeatToken = crypto::Digest;
 SeatToken seat_token(const crypto::Secret& job_secret, Incarnation process);
 
+struct Seat {
+  Incarnation process;
+  SeatToken token{};
+};
+// The same in two steps, for a server that checks many tokens and does not hold the secret for it.
+crypto::Secret seat_key(const crypto::Secret& job_secret);
+Seat make_seat(const crypto::Secret& seat_key, Incarnation process);
+bool is_authentic(const crypto::Secret& seat_key, const Seat& seat);
+
 }  // namespace hvd::rendezvous

@@ -127,7 +127,7 @@ void Connection::dispatch() {
 void Connection::handle(const Route& route, const HttpRequest& request) {
   owner_.authenticated(id_);
   owner_.count(&ServerStats::requests);
-  Handler::Outcome outcome = owner_.handler().handle(id_, guard_.owner(), route, request.body);
+  Handler::Outcome outcome = owner_.handler().handle(id_, route, request.body);
   if (outcome.reply) {
     answer(*outcome.reply);
   } else {

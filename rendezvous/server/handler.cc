@@ -22,25 +22,18 @@ Reply reply_of(const Status& status) { return status.is_ok() ? Reply{kOk, {}} : 
 
 }  // namespace
 
-Handler::Handler()
-    : store_({.value_bytes = kMaxValueBytes, .total_bytes = kMaxStoreBytes, .keys = kMaxStoreKeys}),
-      joins_({.groups = kMaxGroups,
-              .group_size = kMaxGroupSize,
-              .row_bytes = kMaxRowBytes,
-              .total_row_bytes = kMaxStoreBytes}) {}
+Handler::Handler(std::shared_ptr<Plan> plan, const crypto::Secret& seat_key)
+    : seat_key_(seat_key),
+      store_({.value_bytes = kMaxValueBytes, .total_bytes = kMaxStoreBytes, .keys = kMaxStoreKeys}),
+      joins_(std::move(plan)) {}
 
-Handler::Outcome Handler::handle(ConnectionId connection, std::string_view owner, const Route& route, ByteSpan body) {
+Handler::Outcome Handler::handle(ConnectionId connection, const Route& route, ByteSpan body) {
   Outcome outcome;
   switch (route.action) {
     case Action::kJoin: return join(connection, body);
     case Action::kGet: return get(connection, route);
     case Action::kGetMany: outcome.reply = get_many(body); break;
-    case Action::kPut: put(owner, route, body, outcome); break;
-    case Action::kErase: {
-      Status status = check_epoch(route.scope);
-      outcome.reply = reply_of(status.is_ok() ? store_.erase(route.scope, route.key, owner) : status);
-      break;
-    }
+    case Action::kPut: put(route, body, outcome); break;
     case Action::kSession: HVD_CHECK(false, "sessions are opened by the connection");
   }
   return outcome;
@@ -56,7 +49,7 @@ Status Handler::check_epoch(std::string_view scope) const {
                               std::to_string(joins_.last_epoch()) + ")");
 }
 
-void Handler::put(std::string_view owner, const Route& route, ByteSpan body, Outcome& outcome) {
+void Handler::put(const Route& route, ByteSpan body, Outcome& outcome) {
   if (is_row_scope(route.scope)) {
     outcome.reply = error_reply(Status::precondition("scope " + route.scope + " is for rows; only a join writes it"));
     return;
@@ -65,7 +58,7 @@ void Handler::put(std::string_view owner, const Route& route, ByteSpan body, Out
     outcome.reply = error_reply(over);
     return;
   }
-  auto waiters = store_.put(route.scope, route.key, body, owner);
+  auto waiters = store_.put(route.scope, route.key, body);
   outcome.reply = reply_of(waiters.status());
   if (!waiters.is_ok()) return;
   for (WaiterId waiter : waiters.value())
@@ -112,46 +105,55 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
     return outcome;
   }
   JoinBody request = std::move(decoded).value();
-  const Millis wait = request.wait;
-  JoinOutcome joined = joins_.join({.group = std::move(request.group),
-                                    .rank = request.rank,
-                                    .size = request.size,
-                                    .nonce = request.nonce,
-                                    .row = std::move(request.row)},
-                                   connection);
-  if (joined.replaced) outcome.released.emplace_back(*joined.replaced, error_reply(joined.replaced_error));
-  for (MemberId member : joined.failed) outcome.released.emplace_back(member, error_reply(joined.error));
-  if (!joined.error.is_ok()) {
-    outcome.reply = error_reply(joined.error);
-  } else if (joined.waiting()) {
-    outcome.wait = wait;
-  } else {
-    file_rows(joined, outcome);
+  if (!is_authentic(seat_key_, request.seat)) {
+    outcome.reply = error_reply(Status::precondition("the token is not that of incarnation " +
+                                                     std::to_string(request.seat.process.number) + " of slot " +
+                                                     std::to_string(request.seat.process.slot)));
+    return outcome;
+  }
+  outcome.wait = request.wait;
+  for (auto& [member, reply] : replies_to(joins_.join(std::move(request), connection))) {
+    if (member == connection) {
+      outcome.reply = std::move(reply);
+    } else {
+      outcome.released.emplace_back(member, std::move(reply));
+    }
   }
   return outcome;
 }
 
-void Handler::file_rows(const JoinOutcome& joined, Outcome& outcome) {
-  const Reply over = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
+std::vector<std::pair<ConnectionId, Reply>> Handler::reconsider() { return replies_to(joins_.reconsider()); }
+
+std::vector<std::pair<ConnectionId, Reply>> Handler::replies_to(const JoinOutcome& joined) {
+  std::vector<std::pair<ConnectionId, Reply>> replies;
+  for (const auto& [member, why] : joined.refused) replies.emplace_back(member, error_reply(why));
+  if (joined.joined.empty()) return replies;
   if (joined.retired_epoch != 0) {
-    for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch)))
-      outcome.released.emplace_back(waiter, over);
+    const Reply over = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
+    for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch))) replies.emplace_back(waiter, over);
   }
-  Status filed;
-  for (std::size_t rank = 0; rank < joined.rows.size() && filed.is_ok(); ++rank) {
-    filed = store_.put(scope_of_epoch(joined.epoch), std::to_string(rank), joined.rows[rank], "").status();
+  const Status stored = store_rows(joined).annotate("storing the rows");
+  for (const auto& [member, numbers] : joined.joined) {
+    replies.emplace_back(
+        member, stored.is_ok() ? Reply{kOk, encode_join_answer({joined.epoch, numbers})} : error_reply(stored));
   }
-  const Reply reply =
-      filed.is_ok() ? Reply{kOk, encode_epoch(joined.epoch)} : error_reply(filed.annotate("filing rows"));
-  outcome.reply = reply;
-  for (MemberId member : joined.others) outcome.released.emplace_back(member, reply);
+  return replies;
+}
+
+Status Handler::store_rows(const JoinOutcome& joined) {
+  for (std::size_t rank = 0; rank < joined.rows.size(); ++rank) {
+    HVD_RETURN_IF_ERROR(store_.put(scope_of_epoch(joined.epoch), std::to_string(rank), joined.rows[rank]).status());
+  }
+  return Status::ok();
 }
 
 Reply Handler::expire(ConnectionId connection) {
-  NotYetBody body{.missing = joins_.describe_missing(connection)};
-  if (!body.missing.empty()) body.first_rank = joins_.first_rank(connection);
+  if (!joins_.is_waiting(connection)) {
+    forget(connection);
+    return {kNotThere, {}};
+  }
+  const NotYetBody body{.first_slot = joins_.first_slot(), .missing = joins_.describe_missing()};
   forget(connection);
-  if (body.missing.empty()) return {kNotThere, {}};
   return {kNotYet, encode_not_yet(body)};
 }
 

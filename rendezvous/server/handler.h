@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/kv/join_table.h"
@@ -13,6 +14,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
+#include "runtime/crypto/secret.h"
 
 namespace hvd::rendezvous {
 
@@ -24,12 +26,12 @@ struct Reply {
   Bytes body;
 };
 
-// Authenticated requests in, replies out: the store, the groups and the rules between them. Pure:
-// knows no socket, no clock and no key; owned by the server and used on its thread only. A
-// connection has at most one request here at a time.
+// Authenticated requests in, replies out: the store, who joins, and the rules between them. Pure: knows no socket and
+// no clock; owned by the server and used on its thread only. A connection has at most one request here at a time.
 class Handler {
  public:
-  Handler();
+  // `seat_key`: that of the job, for the tokens of those who join.
+  Handler(std::shared_ptr<Plan> plan, const crypto::Secret& seat_key);
 
   // What became of a request: a reply, or nullopt when the caller has to wait for at most `wait`
   // (then expire()). `released` are connections whose waiting this request ended.
@@ -38,9 +40,10 @@ class Handler {
     Millis wait{0};
     std::vector<std::pair<ConnectionId, Reply>> released;
   };
-  // `owner` names the client in words and for DELETE. Requires: the connection has no request
-  // waiting; the route is not kSession.
-  Outcome handle(ConnectionId connection, std::string_view owner, const Route& route, ByteSpan body);
+  // Requires: the connection has no request waiting; the route is not kSession.
+  Outcome handle(ConnectionId connection, const Route& route, ByteSpan body);
+  // What the plan decides by has changed; who is answered because of it.
+  std::vector<std::pair<ConnectionId, Reply>> reconsider();
 
   // The time of a waiting request is over; the reply says what is missing. Requires: it waits.
   Reply expire(ConnectionId connection);
@@ -54,10 +57,12 @@ class Handler {
   Outcome join(ConnectionId connection, ByteSpan body);
   Outcome get(ConnectionId connection, const Route& route);
   Reply get_many(ByteSpan body) const;
-  void put(std::string_view owner, const Route& route, ByteSpan body, Outcome& outcome);
-  void file_rows(const JoinOutcome& joined, Outcome& outcome);
+  void put(const Route& route, ByteSpan body, Outcome& outcome);
+  std::vector<std::pair<ConnectionId, Reply>> replies_to(const JoinOutcome& joined);
+  Status store_rows(const JoinOutcome& joined);
   Status check_epoch(std::string_view scope) const;
 
+  const crypto::Secret seat_key_;
   Store store_;
   JoinTable joins_;
 };

@@ -2,6 +2,7 @@
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 
 #include <thread>
 #include <tuple>
@@ -37,9 +38,14 @@ void set_socket_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
 }
 
-admission::Limits limits(int num_proc) {
-  admission::Limits all = admission::Limits::for_ranks(num_proc);
-  all.connections = max_connections(num_proc);
+std::string host_name() {
+  utsname names{};
+  return uname(&names) == 0 ? names.nodename : "localhost";
+}
+
+admission::Limits limits(const Plan& plan) {
+  admission::Limits all = admission::Limits::for_ranks(plan.max_slots());
+  all.connections = max_connections(plan.max_slots());
   return all;
 }
 
@@ -52,15 +58,17 @@ class Server::Impl final : public ConnectionOwner {
   explicit Impl(const ServerOptions& options)
       : store_key_(rendezvous::store_key(options.secret)),
         idle_deadline_(options.idle_deadline),
-        admission_(limits(options.num_proc)) {}
+        admission_(limits(*options.plan)),
+        handler_(options.plan, seat_key(options.secret)) {}
 
   ~Impl() {
     io_.stop();
     if (thread_.joinable()) thread_.join();
   }
 
-  Status listen(const std::vector<std::string>& addresses) {
-    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses));
+  Status listen(const std::vector<std::string>& addresses, std::uint16_t port) {
+    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, port));
+    address_ = is_wildcard(addresses.front()) ? host_name() : addresses.front();
     port_ = sockets.port;
     for (auto& [fd, is_v6] : sockets.sockets) {
       auto listener = std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
@@ -79,6 +87,10 @@ class Server::Impl final : public ConnectionOwner {
   }
 
   std::uint16_t port() const { return port_; }
+  const std::string& address() const { return address_; }
+  void reconsider() {
+    asio::post(io_, [this] { release(handler_.reconsider()); });
+  }
   ServerStats stats() const {
     const MutexLock lock(mutex_);
     return stats_;
@@ -175,6 +187,7 @@ class Server::Impl final : public ConnectionOwner {
   const crypto::Secret store_key_;
   const Millis idle_deadline_;
   std::uint16_t port_ = 0;
+  std::string address_;
   std::vector<std::unique_ptr<Listener>> listeners_;
   admission::Admission admission_;
   Handler handler_;
@@ -186,12 +199,14 @@ class Server::Impl final : public ConnectionOwner {
 };
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
-  if (options.num_proc < 1) {
-    return Status::invalid_argument("num_proc is " + std::to_string(options.num_proc) + ", expected at least 1");
+  const int slots = options.plan == nullptr ? 0 : options.plan->max_slots();
+  if (slots < 1 || slots > kMaxSlots) {
+    return Status::invalid_argument("the plan has " + std::to_string(slots) + " slots, expected 1.." +
+                                    std::to_string(kMaxSlots));
   }
   try {  // Asio throws where the system has no epoll or no descriptor for it
     auto impl = std::make_unique<Impl>(options);
-    HVD_RETURN_IF_ERROR(impl->listen(options.listen_addresses).annotate("rendezvous server"));
+    HVD_RETURN_IF_ERROR(impl->listen(options.listen_addresses, options.port).annotate("rendezvous server"));
     impl->run();
     return std::unique_ptr<Server>(new Server(std::move(impl)));
   } catch (const std::exception& error) {
@@ -203,6 +218,8 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 
 std::uint16_t Server::port() const { return impl_->port(); }
+std::string Server::address() const { return impl_->address(); }
+void Server::reconsider() { impl_->reconsider(); }
 ServerStats Server::stats() const { return impl_->stats(); }
 
 std::string ServerStats::limits_hit() const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/kv/plan.h"
 #include "rendezvous/protocol/limits.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
@@ -13,10 +14,11 @@
 namespace hvd::rendezvous {
 
 struct ServerOptions {
-  crypto::Secret secret;  // the job secret; the server derives its own key
-  // Numeric IPv4 or IPv6 addresses of this host; at least one.
+  crypto::Secret secret;  // the job secret; the server derives its own keys
+  std::shared_ptr<Plan> plan;
+  // Numeric IPv4 or IPv6 addresses of this host, or a wildcard; at least one.
   std::vector<std::string> listen_addresses;
-  int num_proc = 1;  // scales the bounds on connections
+  std::uint16_t port = 0;  // 0: the kernel picks one, the same on all addresses
   // How long an authenticated connection may be silent between requests.
   Millis idle_deadline = kIdleDeadline;
 };
@@ -38,20 +40,28 @@ struct ServerStats {
   std::string limits_hit() const;
 };
 
-// The rendezvous store behind HTTP/1.1, for one job. Owned by the launcher. Runs on one thread of
-// its own, `hvd-rendezvous`, which owns the store, the sockets and the timers; the methods here are
-// thread-safe. It decides nothing about ranks: a rank's death is the launcher's business, not the
-// store's.
+// Where the processes of one job meet: the rendezvous store behind HTTP/1.1, as a library. Whoever starts processes
+// owns one: horovodrun for its own, `horovodrun --serve` and horovod.runner.RendezvousServer for processes that
+// something else starts. It knows nothing of how they are started: the plan says which may join and what they become,
+// and hears of each that waits. Runs on one thread of its own, `hvd-rendezvous`, which owns the store, the sockets and
+// the timers; the methods here are thread-safe. A process that ends is the starter's business, not the store's.
+//
+// A process reaches it with HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, the job secret, and a seat (protocol/signing.h),
+// which without an agent is slot HOROVOD_RANK, incarnation 0 (docs/design/job-bootstrap.md).
 class Server {
  public:
-  // Listens on one port, picked by the kernel and the same on all addresses. On return it accepts
-  // connections.
+  // On return it accepts connections. kInvalidArgument for a plan without slots and for an address that is not of this
+  // host.
   static Result<std::unique_ptr<Server>> start(const ServerOptions& options);
   ~Server();  // closes all connections and joins the thread; waits for no client
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   std::uint16_t port() const;
+  // What a process on another host may be told to connect to: the first address, or this host's name for a wildcard.
+  std::string address() const;
+  // Has the plan decide again; for plans whose mind another thread changes.
+  void reconsider();
   ServerStats stats() const;
 
  private:

@@ -21,13 +21,12 @@ SessionGuard::Verdict SessionGuard::check(const Route& route, const HttpRequest&
 }
 
 Result<HttpResponse> SessionGuard::open(const HttpRequest& request) {
-  HVD_ASSIGN_OR_RETURN(const SessionBody body, decode_session(request.body));
+  HVD_RETURN_IF_ERROR(decode_session(request.body).status());
   session_ = random_nonce();
   HttpResponse response;
   response.status = 200;
   response.body.assign(session_.begin(), session_.end());
   sign(response);
-  owner_ = body.name + "#" + to_hex(body.instance);
   key_ = session_key(store_key_, request.body, session_);
   open_ = true;
   return response;

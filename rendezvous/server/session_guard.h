@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/routes.h"
@@ -34,8 +33,6 @@ class SessionGuard {
   // Somebody has sent what opens a session; it may have been a recording.
   bool is_open() const { return open_; }
   bool authenticated() const { return authenticated_; }
-  // "rank 3#<instance>": whose keys these are. Empty before the session is open.
-  const std::string& owner() const { return owner_; }
 
  private:
   crypto::Secret store_key_;
@@ -45,7 +42,6 @@ class SessionGuard {
   bool authenticated_ = false;
   std::uint64_t last_counter_ = 0;
   crypto::Digest last_mac_{};  // of the request that is being answered
-  std::string owner_;
 };
 
 }  // namespace hvd::rendezvous

@@ -41,12 +41,14 @@ in_port_t& port_of(Address& address) {
   return reinterpret_cast<sockaddr_in&>(address.storage).sin_port;
 }
 
-// An invalid Fd with errno == EADDRINUSE when the port is taken.
+// An invalid Fd when the port is taken.
 Result<Fd> listen_at(Address address, const std::string& text, std::uint16_t port) {
   port_of(address) = htons(port);
   Fd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno("socket for " + text, errno);
   const int on = 1;
+  // A port that somebody chose is the same after a restart, when connections of the last server linger.
+  if (port != 0) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (address.storage.ss_family == AF_INET6) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0) {
@@ -68,8 +70,9 @@ Result<std::uint16_t> bound_port(const Fd& fd) {
 }
 
 // One attempt; no sockets when the port was taken on one of the addresses.
-Result<ListenSockets> try_all(const std::vector<std::string>& addresses) {
+Result<ListenSockets> try_all(const std::vector<std::string>& addresses, std::uint16_t port) {
   ListenSockets all;
+  all.port = port;
   std::set<std::string> seen;
   for (const std::string& text : addresses) {
     if (!seen.insert(text).second) continue;
@@ -86,14 +89,24 @@ Result<ListenSockets> try_all(const std::vector<std::string>& addresses) {
 
 }  // namespace
 
-Result<ListenSockets> listen_on(const std::vector<std::string>& addresses) {
+bool is_wildcard(const std::string& address) {
+  const Result<Address> parsed = parse_address(address);
+  if (!parsed.is_ok()) return false;
+  const sockaddr_storage& storage = parsed.value().storage;
+  if (storage.ss_family == AF_INET) return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr == INADDR_ANY;
+  return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+}
+
+Result<ListenSockets> listen_on(const std::vector<std::string>& addresses, std::uint16_t port) {
   if (addresses.empty()) return Status::invalid_argument("no address to listen on");
-  for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
-    HVD_ASSIGN_OR_RETURN(ListenSockets all, try_all(addresses));
+  const int attempts = port == 0 ? kPortAttempts : 1;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    HVD_ASSIGN_OR_RETURN(ListenSockets all, try_all(addresses, port));
     if (!all.sockets.empty()) return all;
   }
+  if (port != 0) return Status::invalid_argument("port " + std::to_string(port) + " is taken");
   return Status::internal("no port is free on all of " + std::to_string(addresses.size()) + " addresses after " +
-                          std::to_string(kPortAttempts) + " attempts");
+                          std::to_string(attempts) + " attempts");
 }
 
 }  // namespace hvd::rendezvous

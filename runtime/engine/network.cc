@@ -18,9 +18,6 @@ namespace hvd::engine {
 
 namespace {
 
-// The group that all ranks of the job join, once per init().
-constexpr const char* kWorldGroup = "world";
-
 // Where rank 0 files who shares a host, once in each epoch.
 constexpr const char* kHostsScope = "hosts";
 constexpr const char* kHostsKey = "map";
@@ -30,16 +27,16 @@ constexpr const char* kHowToWaitLonger = "--start-timeout or HOROVOD_START_TIMEO
 // An agent answers within a millisecond; one that does not must not hold up a rank that goes down.
 constexpr Millis kAgentPatience{500};
 
-Result<crypto::Secret> job_secret(const config::RuntimeConfig& config, Deadline deadline) {
-  if (!config.agent_socket.empty()) {
-    HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own,
-                         rendezvous::fetch_credentials(config.agent_socket, deadline));
-    return own.secret;
+// Who this process is. Without an agent it is what its starter says: the only process of the slot of its rank.
+Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, Deadline deadline) {
+  if (!config.agent_socket.empty()) return rendezvous::fetch_credentials(config.agent_socket, deadline);
+  if (config.secret_file.empty()) {
+    return Status::invalid_argument(
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR is set, but neither HOROVOD_AGENT (set by horovodrun) nor HOROVOD_SECRET_FILE "
+        "is: the job secret can't be had");
   }
-  if (!config.secret_file.empty()) return rendezvous::read_secret_file(config.secret_file);
-  return Status::invalid_argument(
-      "HOROVOD_GLOO_RENDEZVOUS_ADDR is set, but neither HOROVOD_AGENT (set by horovodrun) nor HOROVOD_SECRET_FILE is: "
-      "the job secret can't be had");
+  HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, rendezvous::read_secret_file(config.secret_file));
+  return rendezvous::Credentials{rendezvous::make_seat(rendezvous::seat_key(secret), {config.rank, 0}), secret};
 }
 
 // "net:[4026531840]"; empty when the system does not tell.
@@ -77,8 +74,6 @@ topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Se
           std::move(addresses)};
 }
 
-bool is_loopback(const std::string& address) { return address == "::1" || address.rfind("127.", 0) == 0; }
-
 std::vector<std::string> split_commas(const std::string& text) {
   std::vector<std::string> parts;
   std::istringstream in(text);
@@ -88,40 +83,52 @@ std::vector<std::string> split_commas(const std::string& text) {
   return parts;
 }
 
+bool is_loopback(const std::string& address) { return address == "::1" || address.rfind("127.", 0) == 0; }
+
+// Where to listen for other ranks. A loopback address of the rendezvous means that all ranks are on this host. A name
+// may stand for one on the server's own host and for another address everywhere else, so it says nothing but
+// "localhost".
+transport::FabricOptions fabric_options(const config::RuntimeConfig& config, const std::string& server) {
+  transport::FabricOptions options;
+  options.rank = config.rank;
+  options.size = config.size;
+  options.loopback_only = is_loopback(config.rendezvous_addr) || config.rendezvous_addr == "localhost";
+  options.interfaces = split_commas(config.iface);
+  options.rendezvous_addr = is_loopback(server) ? "" : server;
+  options.timeout = config.gloo_timeout;
+  return options;
+}
+
 }  // namespace
 
 Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secret)
     : config_(config),
       secret_(secret),
-      client_({config.rendezvous_addr, static_cast<std::uint16_t>(config.rendezvous_port), secret,
-               "rank " + std::to_string(config.rank)}),
+      client_({config.rendezvous_addr, static_cast<std::uint16_t>(config.rendezvous_port), secret}),
       rows_(client_) {}
 
 Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, const std::stop_token& stop) {
   const auto patience = config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout;
   const Deadline deadline = Deadline::after(patience);
-  HVD_ASSIGN_OR_RETURN(const crypto::Secret secret, job_secret(config, deadline));
+  HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, deadline));
+  const crypto::Secret& secret = own.secret;
   std::unique_ptr<Network> network(new Network(config, secret));
   const std::stop_callback cancel(stop, [&] { network->client_.cancel(); });
 
-  transport::FabricOptions options;
-  options.rank = config.rank;
-  options.size = config.size;
-  options.loopback_only = is_loopback(config.rendezvous_addr);
-  options.interfaces = split_commas(config.iface);
-  options.rendezvous_addr = config.rendezvous_addr;
-  options.timeout = config.gloo_timeout;
-  HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(options));
+  // First of all, because where to listen follows from the way to the server.
+  HVD_ASSIGN_OR_RETURN(const std::string server, network->client_.connect(deadline));
+  HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(fabric_options(config, server)));
   const topology::RankRow row = make_row(config, secret, network->fabric_->address_row());
   const std::string until = std::to_string(patience.count()) + " s (" + kHowToWaitLonger + ")";
-  const auto epoch = network->client_.join(
-      kWorldGroup, config.rank, config.size, row.encode(), deadline, [&](const std::string& missing) {
+  const auto answer = network->client_.join(
+      own.seat, {.rank = config.rank, .size = config.size}, row.encode(), deadline, [&](const std::string& missing) {
         HVD_LOG(kWarning, "init() waits for other ranks: ", missing, "; it gives up after ", until);
       });
-  if (!epoch.is_ok() && epoch.status().code() == StatusCode::kTimeout) {
-    return Status::timeout("init() waited for other ranks for " + until + ": " + epoch.status().message());
+  if (!answer.is_ok() && answer.status().code() == StatusCode::kTimeout) {
+    return Status::timeout("init() waited for other ranks for " + until + ": " + answer.status().message());
   }
-  HVD_ASSIGN_OR_RETURN(network->epoch_, epoch);
+  HVD_RETURN_IF_ERROR(answer.status());
+  network->epoch_ = answer.value().epoch;
   network->rows_.set_epoch(network->epoch_);
   HVD_LOG(kDebug, "joined", log_field("epoch", network->epoch_), log_field("rendezvous", config.rendezvous_addr),
           log_field("port", config.rendezvous_port));

@@ -24,8 +24,8 @@ std::size_t feed_in_pieces(ResponseReader& reader, ByteSpan bytes, std::size_t p
 }
 
 void check_bodies(ByteSpan body) {
-  if (const auto epoch = decode_epoch(body); epoch.is_ok()) {
-    HVD_CHECK(std::ranges::equal(encode_epoch(epoch.value()), body), "an epoch has one encoding");
+  if (const auto answer = decode_join_answer(body); answer.is_ok()) {
+    HVD_CHECK(std::ranges::equal(encode_join_answer(answer.value()), body), "an answer has one encoding");
   }
   if (const auto values = decode_values(body); values.is_ok()) {
     std::vector<std::optional<ByteSpan>> spans;

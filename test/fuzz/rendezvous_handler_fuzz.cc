@@ -17,8 +17,28 @@ using namespace hvd::rendezvous;
 constexpr std::size_t kStepBytes = 4;
 constexpr std::size_t kMaxSteps = 2000;
 
+// A round of any two.
+struct FuzzedPlan final : Plan {
+  int max_slots() const override { return 3; }
+  Status admit(const Seat& seat) const override {
+    return seat.process.slot < max_slots() ? Status::ok() : Status::invalid_argument("no such slot");
+  }
+  Result<Round> decide(const Waiting& waiting, int newest) override {
+    if (newest >= 0 && waiting.at(newest).environment.size == 3) return Status::precondition("3 is too many");
+    Round round;
+    if (waiting.size() < 2) return round;
+    for (const auto& [slot, body] : waiting) {
+      const int rank = static_cast<int>(round.size());
+      round.emplace(slot, RankNumbers{.rank = rank, .size = 2});
+    }
+    return round;
+  }
+  std::string describe_missing(const Waiting&, const std::set<int>&) const override { return "one of two"; }
+};
+
 struct Script {
-  Handler handler;
+  const crypto::Secret seat_key = crypto::Secret::random();
+  Handler handler{std::make_shared<FuzzedPlan>(), seat_key};
   std::set<ConnectionId> waiting;
 
   void step(ByteSpan bytes) {
@@ -46,9 +66,8 @@ struct Script {
       route.action = Action::kJoin;
       Nonce nonce{};
       nonce[0] = static_cast<std::uint8_t>(b >> 5);
-      body = encode_join({.group = a & 64 ? "g" : "h",
-                          .rank = a % 3,
-                          .size = a & 128 ? 3 : b % 4,
+      body = encode_join({.seat = make_seat(seat_key, {a % 4, a & 64 ? 1u : 0u}),
+                          .environment = {.size = a & 128 ? 3 : RankNumbers::kUnknown},
                           .nonce = nonce,
                           .wait = Millis(1000),
                           .row = Bytes(b)});
@@ -56,7 +75,7 @@ struct Script {
       route.action = Action::kGetMany;
       body = encode_get_many({.scope = route.scope, .keys = {"0", "1", route.key}});
     } else if (operation == 3) {
-      route.action = Action::kErase;
+      return release(connection, handler.reconsider());
     } else if (operation == 4) {
       route.action = Action::kGet;
       route.wait = Millis(b % 2 * 1000);
@@ -64,11 +83,15 @@ struct Script {
       route.action = Action::kPut;
       body = Bytes(b / 64u, 1);
     }
-    const Handler::Outcome outcome = handler.handle(connection, "owner" + std::to_string(a % 2), route, body);
+    const Handler::Outcome outcome = handler.handle(connection, route, body);
     if (!outcome.reply) waiting.insert(connection);
-    for (const auto& [released, reply] : outcome.released) {
-      HVD_CHECK(released != connection, "the caller's answer is the reply");
-      HVD_CHECK(waiting.erase(released) == 1, "only who waits is answered, and once");
+    release(connection, outcome.released);
+  }
+
+  void release(ConnectionId caller, const std::vector<std::pair<ConnectionId, Reply>>& released) {
+    for (const auto& [connection, reply] : released) {
+      HVD_CHECK(connection != caller, "the caller's answer is the reply");
+      HVD_CHECK(waiting.erase(connection) == 1, "only who waits is answered, and once");
     }
   }
 };

@@ -21,7 +21,7 @@ namespace hvd::test {
 class JobFixture {
  public:
   explicit JobFixture(int size) : size_(size), secret_(crypto::Secret::random()) {
-    rendezvous::ServerOptions options{secret_, {"127.0.0.1"}, size};
+    rendezvous::ServerOptions options{secret_, rendezvous::StaticPlan::of_size(size), {"127.0.0.1"}};
     server_ = std::move(rendezvous::Server::start(options)).value();
     char path[] = "/tmp/hvd-secret-XXXXXX";
     const Fd file(::mkstemp(path));

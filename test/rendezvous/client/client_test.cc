@@ -20,14 +20,15 @@ namespace {
 
 struct Job {
   explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"})
-      : server(
-            Server::start({.secret = secret, .listen_addresses = std::move(addresses), .num_proc = num_proc}).value()) {
-  }
+      : server(Server::start(
+                   {.secret = secret, .plan = StaticPlan::of_size(num_proc), .listen_addresses = std::move(addresses)})
+                   .value()) {}
 
-  ClientOptions options(int rank, const std::string& host = "127.0.0.1") const {
-    return {.host = host, .port = server->port(), .secret = secret, .name = "rank " + std::to_string(rank)};
+  ClientOptions options(const std::string& host = "127.0.0.1") const {
+    return {.host = host, .port = server->port(), .secret = secret};
   }
-  Client client(int rank, const std::string& host = "127.0.0.1") { return Client(options(rank, host)); }
+  Client client(int, const std::string& host = "127.0.0.1") { return Client(options(host)); }
+  Seat seat(int slot, std::uint32_t incarnation = 0) const { return make_seat(seat_key(secret), {slot, incarnation}); }
 
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server;
@@ -39,21 +40,19 @@ Bytes row_of(int rank) {
 }
 
 // All ranks join at once, each on a thread; the epochs they got, 0 where it failed.
-std::vector<std::uint64_t> join_all(Job& job, int size, std::vector<Status>* errors = nullptr) {
+std::vector<std::uint64_t> join_all(Job& job, int size) {
   std::vector<std::uint64_t> epochs(static_cast<std::size_t>(size));
-  std::vector<Status> statuses(static_cast<std::size_t>(size));
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
       Client client = job.client(rank);
-      const auto index = static_cast<std::size_t>(rank);
-      const auto epoch = client.join("world", rank, size, row_of(rank), soon());
-      statuses[index] = epoch.status();
-      if (epoch.is_ok()) epochs[index] = epoch.value();
+      const auto answer = client.join(job.seat(rank), {.rank = rank, .size = size}, row_of(rank), soon());
+      if (answer.is_ok() && answer.value().numbers == RankNumbers{.rank = rank, .size = size}) {
+        epochs[static_cast<std::size_t>(rank)] = answer.value().epoch;
+      }
     });
   }
   for (auto& rank : ranks) rank.join();
-  if (errors != nullptr) *errors = statuses;
   return epochs;
 }
 
@@ -94,28 +93,96 @@ TEST_CASE("64 ranks of one host may start at once", "[multi][rendezvous]") {
   CHECK(job.server->stats().evicted == 0);
 }
 
-TEST_CASE("Ranks that disagree on the size all hear both values", "[multi][rendezvous]") {
+TEST_CASE("A rank whose environment contradicts the plan ends the round for all, with both values",
+          "[multi][rendezvous]") {
   Job job(2);
   Status first_error;
+  Event waits;
+  ClientOptions slow = job.options();
+  slow.long_poll = Millis(20);  // so that it says when it waits
   std::thread first([&] {
-    Client client = job.client(0);
-    first_error = client.join("world", 0, 2, {}, soon()).status();
+    Client client(slow);
+    first_error = client.join(job.seat(0), {}, {}, soon(), [&](const std::string&) { waits.set(); }).status();
   });
+  waits.wait();
   Client other = job.client(1);
-  // Whoever comes second decides; the first may not be there yet, so ask until the round has both.
-  const Status second_error = other.join("world", 1, 3, {}, soon()).status();
-  first.join();
-  for (const Status& error : {first_error, second_error}) {
-    CHECK(error.code() == StatusCode::kPrecondition);
-    CHECK_THAT(error.message(), Catch::Contains("says 2") && Catch::Contains("says 3"));
+  // The first waits but for the moments between its polls; whoever comes then hears it alone.
+  Status second_error;
+  const Deadline deadline = soon();
+  while (first_error.is_ok() && !deadline.expired()) {
+    second_error = other.join(job.seat(1), {.rank = 1, .size = 3}, {}, soon()).status();
+    CHECK(second_error.code() == StatusCode::kPrecondition);
+    CHECK_THAT(second_error.message(), Catch::Contains("HOROVOD_SIZE is 3") && Catch::Contains("plan has 2"));
   }
+  first.join();
+  CHECK_THAT(first_error.message(), Catch::Contains("HOROVOD_SIZE is 3") && Catch::Contains("slot 1"));
+}
+
+TEST_CASE("A stale process is refused, a newer one takes its place, and a stranger disturbs nobody",
+          "[multi][rendezvous]") {
+  Job job(2);
+  Client stale = job.client(0);
+  Client live = job.client(0);
+  Status stale_error;
+  std::uint64_t epoch = 0;
+  std::thread waiting([&] { stale_error = stale.join(job.seat(0, 1), {}, {}, soon()).status(); });
+  while (job.server->stats().requests < 1) std::this_thread::yield();
+  std::thread newer([&] {
+    const auto answer = live.join(job.seat(0, 2), {}, as_bytes("live"), soon());
+    if (answer.is_ok()) epoch = answer.value().epoch;
+  });
+  waiting.join();
+  CHECK(stale_error.code() == StatusCode::kPrecondition);
+  CHECK_THAT(stale_error.message(), Catch::Contains("incarnation 2 of slot 0 has joined in the place of this process"));
+  CHECK_THAT(stale.join(job.seat(0, 1), {}, {}, soon()).status().message(), Catch::Contains("comes too late"));
+  CHECK_THAT(stale.join(job.seat(2), {}, {}, soon()).status().message(), Catch::Contains("slot 2 is not of this job"));
+  Seat forged = job.seat(1);
+  forged.process.number = 7;
+  CHECK_THAT(stale.join(forged, {}, {}, soon()).status().message(), Catch::Contains("token"));
+
+  CHECK(job.client(1).join(job.seat(1, 1), {}, {}, soon()).value().epoch == 1);
+  newer.join();
+  CHECK(epoch == 1);
+  CHECK(as_text(*live.get_many(scope_of_epoch(1), {"0"}, soon()).value()[0]) == "live");
+}
+
+TEST_CASE("A plan that changes its mind is asked again when it says so", "[multi][rendezvous]") {
+  struct PatientPlan final : Plan {
+    std::atomic<bool> begin = false;
+    int max_slots() const override { return 4; }
+    Status admit(const Seat&) const override { return Status::ok(); }
+    Result<Round> decide(const Waiting& waiting, int) override {
+      Round round;
+      if (!begin) return round;
+      const int size = static_cast<int>(waiting.size());
+      for (const auto& [slot, body] : waiting) {
+        const int rank = static_cast<int>(round.size());
+        round.emplace(slot, RankNumbers{.rank = rank, .size = size});
+      }
+      return round;
+    }
+    std::string describe_missing(const Waiting&, const std::set<int>&) const override { return "not yet"; }
+  };
+  const auto plan = std::make_shared<PatientPlan>();
+  const auto secret = crypto::Secret::random();
+  const auto server = Server::start({.secret = secret, .plan = plan, .listen_addresses = {"127.0.0.1"}}).value();
+  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret});
+  Result<JoinAnswer> answer = Status::internal("never joined");
+  std::thread rank(
+      [&] { answer = client.join(make_seat(seat_key(secret), {3, 1}), {.rank = 3, .size = 4}, {}, soon()); });
+  while (server->stats().requests < 1) std::this_thread::yield();
+  plan->begin = true;
+  server->reconsider();
+  rank.join();
+  REQUIRE(answer.is_ok());
+  CHECK(answer.value().numbers == RankNumbers{.rank = 0, .size = 1});
 }
 
 TEST_CASE("A join that nobody completes ends at its deadline and names who is missing", "[multi][rendezvous]") {
   Job job(3);
   Client client = job.client(1);
   const TimePoint start = SteadyClock::now();
-  const Status error = client.join("world", 1, 3, {}, Deadline::after(Millis(300))).status();
+  const Status error = client.join(job.seat(1), {}, {}, Deadline::after(Millis(300))).status();
   CHECK(SteadyClock::now() - start < kSoon);
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(),
@@ -124,22 +191,23 @@ TEST_CASE("A join that nobody completes ends at its deadline and names who is mi
 
 TEST_CASE("Of all ranks that wait long for others, the lowest says once who is missing", "[multi][rendezvous]") {
   Job job(4);
-  const auto waiting = [&](int rank) {
-    ClientOptions options = job.options(rank);
+  const auto waiting = [&] {
+    ClientOptions options = job.options();
     options.long_poll = Millis(30);
     return options;
   };
-  Client first(waiting(1));
+  Client first(waiting());
   std::vector<std::string> said;
   Event spoken;
   std::jthread rank_1([&] {
     const auto on_slow = [&](const std::string& missing) { said.push_back(missing), spoken.set(); };
-    CHECK(first.join("world", 1, 4, {}, soon(), on_slow).status().code() == StatusCode::kAborted);
+    CHECK(first.join(job.seat(1), {}, {}, soon(), on_slow).status().code() == StatusCode::kAborted);
   });
   spoken.wait();
-  Client second(waiting(2));
+  Client second(waiting());
   const auto too_high = [&](const std::string& missing) { FAIL_CHECK("rank 2 said: " << missing); };
-  CHECK(second.join("world", 2, 4, {}, Deadline::after(Millis(200)), too_high).status().code() == StatusCode::kTimeout);
+  CHECK(second.join(job.seat(2), {}, {}, Deadline::after(Millis(200)), too_high).status().code() ==
+        StatusCode::kTimeout);
   first.cancel();
   rank_1.join();
   REQUIRE(said.size() == 1);
@@ -150,11 +218,11 @@ TEST_CASE("A rank that went away while it waited is not part of the next epoch",
   Job job(2);
   {
     Client gone = job.client(0);
-    CHECK(gone.join("world", 0, 2, as_bytes("gone"), Deadline::after(Millis(200))).status().code() ==
+    CHECK(gone.join(job.seat(0), {}, as_bytes("gone"), Deadline::after(Millis(200))).status().code() ==
           StatusCode::kTimeout);
   }
   Client late = job.client(1);
-  const Status error = late.join("world", 1, 2, {}, Deadline::after(Millis(300))).status();
+  const Status error = late.join(job.seat(1), {}, {}, Deadline::after(Millis(300))).status();
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("wait no longer: 0"));
   CHECK(join_all(job, 2) == std::vector<std::uint64_t>(2, 1));
@@ -170,18 +238,6 @@ TEST_CASE("Keys are written once", "[multi][rendezvous]") {
   CHECK(error.code() == StatusCode::kPrecondition);
   CHECK_THAT(error.message(), Catch::Contains("s/a/b"));
   CHECK(as_text(client.wait("s", "a/b", soon()).value()) == "one");
-}
-
-TEST_CASE("Only the owner deletes a key", "[multi][rendezvous]") {
-  Job job(2);
-  Client owner = job.client(0);
-  Client other = job.client(0);  // the same name, another instance
-  REQUIRE(owner.put("s", "k", as_bytes("v"), soon()).is_ok());
-  CHECK(other.erase("s", "k", soon()).code() == StatusCode::kPrecondition);
-  CHECK(owner.erase("s", "k", soon()).is_ok());
-  CHECK(owner.erase("s", "k", soon()).is_ok());
-  CHECK(owner.get_many("s", {"k"}, soon()).value()[0] == std::nullopt);
-  CHECK(other.put("s", "k", as_bytes("w"), soon()).is_ok());
 }
 
 TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile", "[multi][rendezvous]") {
@@ -233,8 +289,7 @@ TEST_CASE("Values and names over the limits are refused by name before they are 
              Catch::Contains("s/k") && Catch::Contains("262145"));
   CHECK_THAT(client.put("a b", "k", {}, soon()).message(), Catch::Contains("scope \"a b\""));
   CHECK_THAT(client.put("s", "k?x", {}, soon()).message(), Catch::Contains("key \"k?x\""));
-  CHECK_THAT(client.join("world", 2, 2, {}, soon()).status().message(),
-             Catch::Contains("rank 2") && Catch::Contains("0..1"));
+  CHECK_THAT(client.join(job.seat(2), {}, {}, soon()).status().message(), Catch::Contains("slot 2 is not of this job"));
   CHECK(client.put("s", "empty", {}, soon()).is_ok());
   CHECK(client.wait("s", "empty", soon()).value().empty());
 }
@@ -252,19 +307,21 @@ TEST_CASE("The server listens on every address it was given, on one port", "[mul
 
 TEST_CASE("IPv6 works like IPv4", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  auto server = Server::start({.secret = secret, .listen_addresses = {"::1", "127.0.0.1"}, .num_proc = 1});
+  auto server =
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"::1", "127.0.0.1"}});
   if (!server.is_ok()) {
     WARN("skipped: this host has no IPv6 loopback: " << server.status().message());
     return;
   }
-  Client client({.host = "::1", .port = server.value()->port(), .secret = secret, .name = "rank 0"});
+  Client client({.host = "::1", .port = server.value()->port(), .secret = secret});
   CHECK(client.put("s", "k", as_bytes("v"), soon()).is_ok());
 }
 
 TEST_CASE("A server that cannot listen says on which address", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
   const auto start = [&](std::vector<std::string> addresses) {
-    return Server::start({.secret = secret, .listen_addresses = std::move(addresses), .num_proc = 1}).status();
+    return Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = std::move(addresses)})
+        .status();
   };
   CHECK_THAT(start({"localhost"}).message(), Catch::Contains("\"localhost\""));
   CHECK_THAT(start({"192.0.2.1"}).message(), Catch::Contains("192.0.2.1"));
@@ -280,7 +337,7 @@ TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]
   std::vector<std::thread> callers;
   callers.emplace_back([&] {
     ++started;
-    statuses[0] = client.join("world", 0, 2, {}, soon()).status();
+    statuses[0] = client.join(job.seat(0), {}, {}, soon()).status();
   });
   callers.emplace_back([&] {
     ++started;

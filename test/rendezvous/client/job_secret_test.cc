@@ -91,8 +91,8 @@ TEST_CASE("A rank gets its slot, its token and the secret from its agent", "[mul
   FakeAgent agent(answer_with(kAgentMagic, kAgentAnswerOk, secret.bytes()));
   const auto got = fetch_credentials(agent.name(), soon());
   REQUIRE(got.is_ok());
-  CHECK(got.value().process == kProcess);
-  CHECK(got.value().token == SeatToken{1, 2, 3});
+  CHECK(got.value().seat.process == kProcess);
+  CHECK(got.value().seat.token == SeatToken{1, 2, 3});
   CHECK(to_hex(got.value().secret.bytes()) == to_hex(secret.bytes()));
   agent.join();
   CHECK(agent.request() == std::string_view("HVDAGNT2\x01", 9));

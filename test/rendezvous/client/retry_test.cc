@@ -39,9 +39,9 @@ TEST_CASE(
     "cause",
     "[multi][rendezvous]") {
   const ReservedPort nobody;
-  Client client({.host = "127.0.0.1", .port = nobody.port, .secret = crypto::Secret::random(), .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = nobody.port, .secret = crypto::Secret::random()});
   const TimePoint start = SteadyClock::now();
-  const Status error = client.join("world", 0, 2, {}, Deadline::after(Millis(400))).status();
+  const Status error = client.join({}, {}, {}, Deadline::after(Millis(400))).status();
   const auto took = SteadyClock::now() - start;
   CHECK(took >= Millis(390));
   CHECK(took < kSoon);
@@ -53,7 +53,7 @@ TEST_CASE(
 TEST_CASE("A listener that never answers ends the call at its deadline", "[multi][rendezvous]") {
   const ReservedPort silent;
   REQUIRE(listen(silent.fd.get(), 4) == 0);
-  Client client({.host = "127.0.0.1", .port = silent.port, .secret = crypto::Secret::random(), .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = silent.port, .secret = crypto::Secret::random()});
   const TimePoint start = SteadyClock::now();
   const Status error = client.put("s", "k", {}, Deadline::after(Millis(300)));
   CHECK(SteadyClock::now() - start < kSoon);
@@ -63,7 +63,8 @@ TEST_CASE("A listener that never answers ends the call at its deadline", "[multi
 
 TEST_CASE("A connection that breaks is made again and the call succeeds", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  const auto server =
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
   // The third message to the client (after the session and one answer) is lost with its connection,
   // on the first connection.
   std::atomic<int> cut{0};
@@ -71,7 +72,7 @@ TEST_CASE("A connection that breaks is made again and the call succeeds", "[mult
     if (direction == test::TamperingProxy::Direction::kToClient && index == 2 && cut++ == 0)
       piece.resize(piece.size() / 2);
   });
-  Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret});
   CHECK(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
   // The answer is cut; the client waits for its rest until its deadline, and says so.
   CHECK(client.put("s", "b", as_bytes("2"), Deadline::after(Millis(300))).code() == StatusCode::kTimeout);
@@ -80,8 +81,9 @@ TEST_CASE("A connection that breaks is made again and the call succeeds", "[mult
 
 TEST_CASE("A session may be silent for longer than any deadline", "[multi][rendezvous][slow]") {
   const auto secret = crypto::Secret::random();
-  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
-  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
+  const auto server =
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
+  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret});
   REQUIRE(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
   std::this_thread::sleep_for(kHeadDeadline + Millis(500));  // the silence is what is tested
   CHECK(client.put("s", "b", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
@@ -92,27 +94,29 @@ TEST_CASE("A session may be silent for longer than any deadline", "[multi][rende
 TEST_CASE("A session that the server closed for its silence is opened again without an error or a wait",
           "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  const auto server =
-      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2, .idle_deadline = Millis(50)})
-          .value();
-  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
+  const auto server = Server::start({.secret = secret,
+                                     .plan = StaticPlan::of_size(2),
+                                     .listen_addresses = {"127.0.0.1"},
+                                     .idle_deadline = Millis(50)})
+                          .value();
+  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret});
   REQUIRE(client.put("s", "a", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
   std::this_thread::sleep_for(Millis(300));  // the silence is what is tested
   CHECK(client.put("s", "b", as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
-  CHECK(client.erase("s", "a", Deadline::after(Millis(5000))).is_ok());  // still the owner
   CHECK(server->stats().sessions == 2);
   CHECK(server->stats().late == 0);
 }
 
 TEST_CASE("A connection that ends under a request is made again at once", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+  const auto server =
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
   std::atomic<int> requests{0};
   test::TamperingProxy proxy(server->port(), [&](auto direction, int index, Bytes& piece) {
     // The third request of the first connection never arrives.
     if (direction == test::TamperingProxy::Direction::kToServer && index == 2 && requests++ == 0) piece.clear();
   });
-  Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret});
   for (const char* key : {"a", "b", "c", "d"}) {
     CHECK(client.put("s", key, as_bytes("1"), Deadline::after(Millis(5000))).is_ok());
   }
@@ -120,13 +124,14 @@ TEST_CASE("A connection that ends under a request is made again at once", "[mult
   CHECK(server->stats().sessions == 2);
 }
 
-TEST_CASE("Bad addresses and names are refused with what was expected", "[multi][rendezvous]") {
-  const auto put = [](const std::string& host, std::uint16_t port, const std::string& name) {
-    Client client({.host = host, .port = port, .secret = crypto::Secret::random(), .name = name});
+TEST_CASE("Bad addresses are refused with what was expected", "[multi][rendezvous]") {
+  const auto put = [](const std::string& host, std::uint16_t port) {
+    Client client({.host = host, .port = port, .secret = crypto::Secret::random()});
     return client.put("s", "k", {}, Deadline::after(Millis(100)));
   };
-  CHECK_THAT(put("somewhere", 1, "rank 0").message(), Catch::Contains("\"somewhere\" is not a numeric"));
-  CHECK(put("somewhere", 1, "rank 0").code() == StatusCode::kInvalidArgument);
-  CHECK_THAT(put("127.0.0.1", 0, "rank 0").message(), Catch::Contains("port is 0"));
-  CHECK_THAT(put("127.0.0.1", 1, "").message(), Catch::Contains("client name"));
+  for (const std::string host : {"", "a b", "host\r\nX: y", "http://host/"}) {
+    CHECK(put(host, 1).code() == StatusCode::kInvalidArgument);
+    CHECK_THAT(put(host, 1).message(), Catch::Contains("neither the name nor the numeric address"));
+  }
+  CHECK_THAT(put("127.0.0.1", 0).message(), Catch::Contains("port is 0"));
 }

@@ -16,9 +16,10 @@ namespace {
 
 struct Setup {
   explicit Setup(TamperingProxy::Change change)
-      : server(Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 1}).value()),
+      : server(Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"127.0.0.1"}})
+                   .value()),
         proxy(server->port(), std::move(change)),
-        client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .name = "rank 0"}) {}
+        client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret}) {}
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server;
   TamperingProxy proxy;
@@ -46,7 +47,7 @@ TEST_CASE("A status changed on its way to the client is refused", "[multi][rende
   Setup setup([](auto direction, int index, Bytes& piece) {
     if (direction == TamperingProxy::Direction::kToClient && index == 1) replace(piece, "409", "200");
   });
-  Client other({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 1"});
+  Client other({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret});
   REQUIRE(other.put("s", "k", as_bytes("a"), soon()).is_ok());
   CHECK(setup.client.put("s", "k", as_bytes("b"), soon()).code() == StatusCode::kInternal);
 }
@@ -78,7 +79,7 @@ TEST_CASE("A request changed on its way to the server is refused and changes not
   CHECK(error.code() == StatusCode::kInvalidArgument);
   CHECK_THAT(error.message(), Catch::Contains("401"));
   CHECK(setup.server->stats().unauthorized == 1);
-  Client other({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 1"});
+  Client other({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret});
   CHECK(other.get_many("s", {"address"}, soon()).value()[0] == std::nullopt);
 }
 
@@ -96,19 +97,20 @@ TEST_CASE("Something that is not our server is named as such at once", "[multi][
 
 TEST_CASE("A client with another secret is refused at once and changes nothing", "[multi][rendezvous]") {
   const auto secret = crypto::Secret::random();
-  const auto server = Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 1}).value();
-  Client stranger({.host = "127.0.0.1", .port = server->port(), .secret = crypto::Secret::random(), .name = "rank 0"});
+  const auto server =
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"127.0.0.1"}}).value();
+  Client stranger({.host = "127.0.0.1", .port = server->port(), .secret = crypto::Secret::random()});
   const TimePoint start = SteadyClock::now();
-  for (const Status& error :
-       {stranger.put("s", "k", as_bytes("v"), soon()), stranger.erase("s", "k", soon()),
-        stranger.join("world", 0, 1, {}, soon()).status(), stranger.wait("s", "k", soon()).status()}) {
+  for (const Status& error : {stranger.put("s", "k", as_bytes("v"), soon()),
+                              stranger.join(make_seat(seat_key(secret), {0, 0}), {}, {}, soon()).status(),
+                              stranger.wait("s", "k", soon()).status()}) {
     CHECK(error.code() == StatusCode::kInvalidArgument);
     CHECK_THAT(error.message(), Catch::Contains("401") && Catch::Contains("secret"));
   }
   CHECK(SteadyClock::now() - start < kSoon / 2);
-  CHECK(server->stats().unauthorized == 4);
+  CHECK(server->stats().unauthorized == 3);
   CHECK(server->stats().requests == 0);
-  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret});
   CHECK(client.get_many("s", {"k"}, soon()).value()[0] == std::nullopt);
-  CHECK(client.join("world", 0, 1, {}, soon()).value() == 1);
+  CHECK(client.join(make_seat(seat_key(secret), {0, 0}), {}, {}, soon()).value().epoch == 1);
 }

@@ -7,133 +7,205 @@ using namespace hvd::rendezvous;
 
 namespace {
 
-JoinNonce nonce_of(int number) {
-  JoinNonce nonce{};
+Nonce nonce_of(int number) {
+  Nonce nonce{};
   nonce[0] = static_cast<std::uint8_t>(number);
-  nonce[1] = static_cast<std::uint8_t>(number >> 8);
   return nonce;
 }
 
-JoinRequest request(int rank, int size, int nonce, const std::string& group = "world") {
-  const std::string row = "row " + std::to_string(rank);
-  return {.group = group, .rank = rank, .size = size, .nonce = nonce_of(nonce), .row = Bytes(row.begin(), row.end())};
+JoinBody request(int slot, int nonce, std::uint32_t incarnation = 0) {
+  const std::string row = "row " + std::to_string(slot);
+  return {.seat = {.process = {slot, incarnation}},
+          .environment = {},
+          .nonce = nonce_of(nonce),
+          .row = Bytes(row.begin(), row.end())};
+}
+
+std::vector<MemberId> members(const JoinOutcome& outcome) {
+  std::vector<MemberId> all;
+  for (const auto& [member, numbers] : outcome.joined) all.push_back(member);
+  return all;
+}
+
+bool waits(const JoinOutcome& outcome) { return outcome.joined.empty() && outcome.refused.empty(); }
+
+// Why the only member that was refused was.
+std::string refusal(const JoinOutcome& outcome, MemberId member) {
+  REQUIRE(outcome.refused.size() == 1);
+  CHECK(outcome.refused[0].first == member);
+  return outcome.refused[0].second.message();
 }
 
 using Members = std::vector<MemberId>;
 
+// Rounds of whoever waits, when somebody else says so: what an elastic job does. Ranks are the slots from the highest
+// down.
+struct OpenPlan final : Plan {
+  bool begin = false;
+  int max_slots() const override { return 8; }
+  Status admit(const Seat& seat) const override {
+    return seat.process.slot == 7 ? Status::precondition("slot 7 is drained") : Status::ok();
+  }
+  Result<Round> decide(const Waiting& waiting, int) override {
+    Round round;
+    if (!begin) return round;
+    int rank = static_cast<int>(waiting.size()) - 1;
+    for (const auto& [slot, body] : waiting) {
+      round[slot] = {.rank = rank--, .size = static_cast<int>(waiting.size())};
+    }
+    return round;
+  }
+  std::string describe_missing(const Waiting&, const std::set<int>&) const override { return "it is not time"; }
+};
+
 }  // namespace
 
-TEST_CASE("JoinTable completes with the last rank and numbers the epochs across groups", "[unit][join_table]") {
-  JoinTable table;
-  CHECK(table.join(request(1, 2, 1), 11).waiting());
-  CHECK(table.join(request(0, 1, 2, "other"), 21).epoch == 1);
-  const JoinOutcome done = table.join(request(0, 2, 3), 10);
-  CHECK(done.epoch == 2);
+TEST_CASE("JoinTable begins an epoch with the last slot and numbers the epochs", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(2));
+  CHECK(waits(table.join(request(1, 1), 11)));
+  const JoinOutcome done = table.join(request(0, 3), 10);
+  CHECK(done.epoch == 1);
   CHECK(done.retired_epoch == 0);
-  CHECK(done.others == Members{11});
+  CHECK(members(done) == Members{10, 11});
+  CHECK(done.joined[1].second == RankNumbers{.rank = 1, .size = 2});
   REQUIRE(done.rows.size() == 2);
   CHECK(as_text(done.rows[0]) == "row 0");
   CHECK(as_text(done.rows[1]) == "row 1");
   CHECK(table.waiting_count() == 0);
   CHECK(table.is_current(1));
-  CHECK(table.is_current(2));
   CHECK_FALSE(table.is_current(0));
-  CHECK_FALSE(table.is_current(3));
-}
 
-TEST_CASE("JoinTable retires the epoch before of the same group only", "[unit][join_table]") {
-  JoinTable table;
-  CHECK(table.join(request(0, 1, 1), 1).epoch == 1);
-  CHECK(table.join(request(0, 1, 2, "other"), 1).epoch == 2);
-  const JoinOutcome next = table.join(request(0, 1, 3), 1);
-  CHECK(next.epoch == 3);
+  CHECK(waits(table.join(request(0, 4), 10)));
+  const JoinOutcome next = table.join(request(1, 5), 11);
+  CHECK(next.epoch == 2);
   CHECK(next.retired_epoch == 1);
-  CHECK_FALSE(table.is_current(1));
   CHECK(table.is_current(2));
+  CHECK_FALSE(table.is_current(1));
 }
 
-TEST_CASE("JoinTable gives a retry its epoch again", "[unit][join_table]") {
-  JoinTable table;
-  CHECK(table.join(request(0, 2, 1), 1).waiting());
-  CHECK(table.join(request(1, 2, 2), 2).epoch == 1);
-  const JoinOutcome again = table.join(request(0, 2, 1), 3);
+TEST_CASE("JoinTable gives a retry its epoch and numbers again", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(2));
+  CHECK(waits(table.join(request(0, 1), 1)));
+  CHECK(table.join(request(1, 2), 2).epoch == 1);
+  const JoinOutcome again = table.join(request(0, 1), 3);
   CHECK(again.epoch == 1);
+  CHECK(members(again) == Members{3});
+  CHECK(again.joined[0].second.rank == 0);
   CHECK(again.rows.empty());
-  CHECK(again.others.empty());
-  CHECK(table.join(request(0, 2, 9), 3).waiting());  // another nonce is the next round
-  CHECK(table.join(request(0, 2, 2), 4).waiting());  // and so is another rank's nonce
+  CHECK(waits(table.join(request(0, 9), 3)));      // another nonce is the next round
+  CHECK(table.join(request(1, 1), 4).epoch == 2);  // and so is another slot's nonce
 }
 
-TEST_CASE("JoinTable lets a second join of a rank take the first one's seat", "[unit][join_table]") {
-  JoinTable table;
-  CHECK(table.join(request(0, 2, 1), 1).waiting());
-  SECTION("a restarted process") {
-    JoinRequest restarted = request(0, 2, 2);
+TEST_CASE("JoinTable lets a second process of the same incarnation take the seat", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(2));
+  CHECK(waits(table.join(request(0, 1), 1)));
+  SECTION("another process") {
+    JoinBody restarted = request(0, 2);
     restarted.row = {42};
-    const JoinOutcome outcome = table.join(restarted, 2);
-    CHECK(outcome.waiting());
-    CHECK(outcome.replaced == MemberId{1});
-    CHECK_THAT(outcome.replaced_error.message(), Catch::Contains("rank 0") && Catch::Contains("another process"));
-    const JoinOutcome done = table.join(request(1, 2, 3), 3);
+    CHECK_THAT(refusal(table.join(restarted, 2), 1), Catch::Contains("slot 0") && Catch::Contains("another process"));
+    const JoinOutcome done = table.join(request(1, 3), 3);
     CHECK(done.rows[0] == Bytes{42});
-    CHECK(done.others == Members{2});
+    CHECK(members(done) == Members{2, 3});
   }
   SECTION("the same client on a new connection") {
-    CHECK(table.join(request(0, 2, 1), 2).replaced == MemberId{1});
+    CHECK_THAT(refusal(table.join(request(0, 1), 2), 1), Catch::Contains("same client"));
     table.leave(1);  // the old connection's end is noticed late
-    CHECK(table.join(request(1, 2, 3), 3).others == Members{2});
+    CHECK(members(table.join(request(1, 3), 3)) == Members{2, 3});
   }
 }
 
-TEST_CASE("JoinTable ends a round whose ranks disagree on the size, for all of them", "[unit][join_table]") {
-  JoinTable table;
-  CHECK(table.join(request(0, 3, 1), 1).waiting());
-  CHECK(table.join(request(1, 3, 2), 2).waiting());
-  const JoinOutcome outcome = table.join(request(2, 4, 3), 3);
-  CHECK(outcome.error.code() == StatusCode::kPrecondition);
-  CHECK_THAT(outcome.error.message(),
-             Catch::Contains("rank 2 says 4") && Catch::Contains("rank 0 says 3") && Catch::Contains("\"world\""));
-  CHECK(outcome.failed == Members{1, 2});
-  CHECK(table.waiting_count() == 0);
-  // The next round starts from nothing.
-  CHECK(table.join(request(0, 1, 4), 1).epoch == 1);
+TEST_CASE("JoinTable lets no stale process take the place of a newer one", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(2));
+  CHECK(waits(table.join(request(0, 1, 2), 1)));
+  CHECK_THAT(refusal(table.join(request(0, 2, 1), 2), 2),
+             Catch::Contains("incarnation 1 of slot 0 comes too late") && Catch::Contains("incarnation 2"));
+  CHECK(table.is_waiting(1));
+  // A newer one takes the seat, and then the one before is stale, also where its join succeeded earlier.
+  CHECK_THAT(refusal(table.join(request(0, 3, 3), 3), 1),
+             Catch::Contains("incarnation 3 of slot 0") && Catch::Contains("incarnation 2 of slot 0"));
+  CHECK(members(table.join(request(1, 4), 4)) == Members{3, 4});
+  CHECK(waits(table.join(request(0, 5, 4), 5)));
+  CHECK_THAT(refusal(table.join(request(0, 3, 3), 6), 6), Catch::Contains("too late"));
+  table.leave(5);
+  CHECK_THAT(refusal(table.join(request(0, 3, 3), 6), 6), Catch::Contains("too late"));
 }
 
-TEST_CASE("JoinTable refuses ranks, sizes and rows that cannot be, and changes nothing", "[unit][join_table]") {
-  JoinTable table({.groups = 1, .group_size = 8, .row_bytes = 10, .total_row_bytes = 15});
-  const auto error = [&](JoinRequest bad) { return table.join(std::move(bad), 1).error; };
-  CHECK_THAT(error(request(-1, 2, 1)).message(), Catch::Contains("rank -1") && Catch::Contains("0..1"));
-  CHECK_THAT(error(request(2, 2, 1)).message(), Catch::Contains("rank 2"));
-  CHECK_THAT(error(request(0, 0, 1)).message(), Catch::Contains("size 0") && Catch::Contains("1..8"));
-  CHECK_THAT(error(request(0, 9, 1)).message(), Catch::Contains("size 9"));
-  JoinRequest big = request(0, 2, 1);
+TEST_CASE("JoinTable ends a round in which an environment contradicts the plan, for all of it", "[unit][join_table]") {
+  const RankNumbers second{.rank = 1, .size = 2, .local_rank = 1, .local_size = 2, .cross_rank = 0, .cross_size = 1};
+  JoinTable table(std::make_shared<StaticPlan>(
+      std::vector<RankNumbers>{{.rank = 0, .size = 2, .local_rank = 0, .local_size = 2}, second}));
+  const auto error_of = [&](RankNumbers environment) {
+    CHECK(waits(table.join(request(0, 1), 1)));
+    JoinBody bad = request(1, 2);
+    bad.environment = environment;
+    const JoinOutcome outcome = table.join(bad, 2);
+    REQUIRE(outcome.refused.size() == 2);
+    CHECK(outcome.refused[0].second.message() == outcome.refused[1].second.message());
+    CHECK(outcome.refused[0].second.code() == StatusCode::kPrecondition);
+    CHECK(table.waiting_count() == 0);
+    return outcome.refused[0].second.message();
+  };
+  CHECK_THAT(error_of({.rank = 1, .size = 3}),
+             Catch::Contains("HOROVOD_SIZE is 3") && Catch::Contains("slot 1") && Catch::Contains("has 2"));
+  CHECK_THAT(error_of({.rank = 0}), Catch::Contains("HOROVOD_RANK is 0") && Catch::Contains("has 1"));
+  RankNumbers other = second;
+  other.cross_size = 2;
+  CHECK_THAT(error_of(other), Catch::Contains("HOROVOD_CROSS_SIZE is 2") && Catch::Contains("has 1"));
+  // What a process was not told is the plan's to say.
+  CHECK(waits(table.join(request(0, 1), 1)));
+  JoinBody good = request(1, 2);
+  good.environment = {.rank = 1};
+  CHECK(table.join(good, 2).joined[1].second == second);
+}
+
+TEST_CASE("JoinTable refuses slots and rows that cannot be, alone and without a trace", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(3), {.row_bytes = 10, .total_row_bytes = 15});
+  CHECK(waits(table.join(request(0, 1), 1)));
+  CHECK_THAT(refusal(table.join(request(-1, 2), 2), 2), Catch::Contains("slot -1") && Catch::Contains("0..2"));
+  CHECK_THAT(refusal(table.join(request(3, 2), 2), 2), Catch::Contains("slot 3 is not of this job, which has 3"));
+  JoinBody big = request(1, 2);
   big.row = Bytes(11);
-  CHECK_THAT(error(big).message(), Catch::Contains("11 bytes"));
-  CHECK(table.waiting_count() == 0);
+  CHECK_THAT(refusal(table.join(big, 2), 2), Catch::Contains("11 bytes"));
+  CHECK(table.waiting_count() == 1);
 
   big.row = Bytes(10);
-  CHECK(table.join(big, 1).waiting());
-  big.rank = 1;
-  CHECK_THAT(table.join(big, 2).error.message(), Catch::Contains("10 of at most 15"));
-  CHECK_THAT(table.join(request(0, 2, 1, "other"), 3).error.message(), Catch::Contains("1 groups"));
-  table.leave(1);
-  CHECK(table.join(big, 2).waiting());
+  CHECK(waits(table.join(big, 2)));
+  CHECK_THAT(refusal(table.join(request(2, 3), 3), 3), Catch::Contains("15 of at most 15"));
+  table.leave(2);
+  CHECK(waits(table.join(request(2, 3), 3)));
 }
 
 TEST_CASE("JoinTable forgets a member that leaves, and says who is missing", "[unit][join_table]") {
-  JoinTable table;
-  CHECK(table.join(request(0, 4, 1), 1).waiting());
-  CHECK(table.join(request(2, 4, 2), 2).waiting());
-  CHECK(table.describe_missing(1) == "2 of 4 ranks of group \"world\" wait; never joined: 1, 3");
+  JoinTable table(StaticPlan::of_size(4));
+  CHECK(waits(table.join(request(2, 2), 2)));
+  CHECK(waits(table.join(request(0, 1), 1)));
+  CHECK(table.describe_missing() == "2 of 4 ranks wait; never joined: 1, 3");
+  CHECK(table.first_slot() == 0);
   table.leave(2);
   table.leave(2);
-  CHECK(table.describe_missing(1) ==
-        "1 of 4 ranks of group \"world\" wait; never joined: 1, 3; joined but wait no longer: 2");
-  CHECK(table.describe_missing(2).empty());
-  CHECK(table.join(request(1, 4, 3), 3).waiting());
-  CHECK(table.join(request(3, 4, 4), 4).waiting());
-  CHECK(table.join(request(2, 4, 2), 5).epoch == 1);
+  CHECK(table.describe_missing() == "1 of 4 ranks wait; never joined: 1, 3; joined but wait no longer: 2");
+  CHECK_FALSE(table.is_waiting(2));
+  CHECK(waits(table.join(request(1, 3), 3)));
+  CHECK(waits(table.join(request(3, 4), 4)));
+  CHECK(table.join(request(2, 2), 5).epoch == 1);
 
-  CHECK(table.join(request(0, 100, 9), 1).waiting());
-  CHECK_THAT(table.describe_missing(1), Catch::EndsWith("never joined: 1, 2, 3, 4, 5, 6, 7, 8 and more"));
+  JoinTable large(StaticPlan::of_size(100));
+  CHECK(waits(large.join(request(0, 9), 1)));
+  CHECK_THAT(large.describe_missing(), Catch::EndsWith("never joined: 1, 2, 3, 4, 5, 6, 7, 8 and more"));
+}
+
+TEST_CASE("JoinTable leaves it to the plan who forms an epoch and when", "[unit][join_table]") {
+  const auto plan = std::make_shared<OpenPlan>();
+  JoinTable table(plan);
+  CHECK(waits(table.join(request(3, 1), 1)));
+  CHECK(waits(table.join(request(5, 2), 2)));
+  CHECK_THAT(refusal(table.join(request(7, 3), 3), 3), Catch::Contains("drained"));
+  CHECK(waits(table.reconsider()));
+  plan->begin = true;
+  const JoinOutcome begun = table.reconsider();
+  CHECK(begun.epoch == 1);
+  CHECK(members(begun) == Members{1, 2});
+  CHECK(begun.joined[0].second.rank == 1);
+  CHECK(as_text(begun.rows[0]) == "row 5");
+  CHECK(as_text(begun.rows[1]) == "row 3");
 }

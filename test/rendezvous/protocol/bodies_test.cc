@@ -20,38 +20,44 @@ void check_exact(const Bytes& good, Decode decode) {
 }  // namespace
 
 TEST_CASE("Session bodies read back and are exact", "[unit][bodies]") {
-  const SessionBody sent{.name = "rank 3", .instance = random_nonce(), .nonce = random_nonce()};
+  const Nonce sent = random_nonce();
   const Bytes bytes = encode_session(sent);
-  const SessionBody got = decode_session(bytes).value();
-  CHECK(got.name == sent.name);
-  CHECK(got.instance == sent.instance);
-  CHECK(got.nonce == sent.nonce);
+  CHECK(decode_session(bytes).value() == sent);
+  CHECK(bytes.size() <= kMaxSessionBodyBytes);
   check_exact(bytes, decode_session);
   check_exact(Bytes(kNonceBytes, 1), decode_session_answer);
 
   Bytes other_version = bytes;
-  other_version[0] = 2;
-  CHECK_THAT(decode_session(other_version).status().message(), Catch::Contains("protocol version 2, expected 1"));
-  CHECK_FALSE(decode_session(encode_session({.name = "a\nb"})).is_ok());
+  other_version[0] = 1;
+  CHECK_THAT(decode_session(other_version).status().message(), Catch::Contains("protocol version 1, expected 2"));
 }
 
 TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
-  const JoinBody sent{
-      .group = "world", .rank = 3, .size = 4, .nonce = random_nonce(), .wait = Millis(30000), .row = {1, 2}};
+  const RankNumbers numbers{
+      .rank = 3, .size = 4, .local_rank = 1, .local_size = 2, .cross_rank = RankNumbers::kUnknown, .cross_size = 5};
+  const JoinBody sent{.seat = make_seat(crypto::Secret::random(), {7, 9}),
+                      .environment = numbers,
+                      .nonce = random_nonce(),
+                      .wait = Millis(30000),
+                      .row = {1, 2}};
   const Bytes bytes = encode_join(sent);
   const JoinBody got = decode_join(bytes).value();
-  CHECK(got.group == sent.group);
-  CHECK(got.rank == 3);
-  CHECK(got.size == 4);
+  CHECK(got.seat.process.slot == 7);
+  CHECK(got.seat.process.number == 9);
+  CHECK(got.seat.token == sent.seat.token);
+  CHECK(got.environment == numbers);
   CHECK(got.nonce == sent.nonce);
   CHECK(got.wait == sent.wait);
   CHECK(got.row == sent.row);
   check_exact(bytes, decode_join);
-  check_exact(encode_epoch(7), decode_epoch);
-  CHECK(decode_epoch(encode_epoch(7)).value() == 7);
 
-  const Bytes not_yet = encode_not_yet({.first_rank = 3, .missing = "never joined: 0"});
-  CHECK(decode_not_yet(not_yet).value().first_rank == 3);
+  const Bytes answer = encode_join_answer({.epoch = 7, .numbers = numbers});
+  CHECK(decode_join_answer(answer).value().epoch == 7);
+  CHECK(decode_join_answer(answer).value().numbers == numbers);
+  check_exact(answer, decode_join_answer);
+
+  const Bytes not_yet = encode_not_yet({.first_slot = 3, .missing = "never joined: 0"});
+  CHECK(decode_not_yet(not_yet).value().first_slot == 3);
   CHECK(decode_not_yet(not_yet).value().missing == "never joined: 0");
   check_exact(not_yet, decode_not_yet);
 

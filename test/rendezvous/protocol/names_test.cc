@@ -31,7 +31,6 @@ TEST_CASE("A second spelling of an epoch is no epoch that ever exists", "[unit][
 TEST_CASE("Names are checked for length and characters", "[unit][names]") {
   CHECK(check_scope("a.B-c_9").is_ok());
   CHECK(check_key("a/b:c.d").is_ok());
-  CHECK(check_label("group", "rank 3 (host)").is_ok());
   CHECK(check_scope(std::string(kMaxScopeBytes, 'a')).is_ok());
   CHECK_THAT(check_scope(std::string(kMaxScopeBytes + 1, 'a')).message(), Catch::Contains("129 characters"));
   CHECK_FALSE(check_scope("").is_ok());
@@ -39,9 +38,6 @@ TEST_CASE("Names are checked for length and characters", "[unit][names]") {
   CHECK_FALSE(check_key("").is_ok());
   CHECK_FALSE(check_key(std::string(kMaxKeyBytes + 1, 'a')).is_ok());
   for (const std::string bad : {"a b", "a?b", "a%b", "a\r\nb", "a\"b", "\xc3\xa9"}) CHECK_FALSE(check_key(bad).is_ok());
-  CHECK_FALSE(check_label("group", "").is_ok());
-  CHECK_FALSE(check_label("group", "a\nb").is_ok());
-  CHECK_FALSE(check_label("group", "a\"b").is_ok());
   // Nothing of a hostile name reaches a terminal.
   CHECK_THAT(check_key("\x1b[31m").message(), Catch::Contains("?[31m"));
 }

@@ -22,8 +22,8 @@ namespace {
 struct HostileSetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
-      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
-  Client client() { return Client({.host = "127.0.0.1", .port = server->port(), .secret = secret, .name = "rank 0"}); }
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
+  Client client() { return Client({.host = "127.0.0.1", .port = server->port(), .secret = secret}); }
 };
 
 }  // namespace
@@ -38,7 +38,7 @@ TEST_CASE("200 silent connections do not keep a client from being served", "[mul
   const TimePoint start = SteadyClock::now();
   CHECK(before.put("s", "during", as_bytes("v"), soon()).is_ok());
   Client after = setup.client();
-  CHECK(after.join("world", 0, 1, {}, soon()).is_ok());
+  CHECK(after.put("s", "after", as_bytes("v"), soon()).is_ok());
   CHECK(SteadyClock::now() - start < admission::kIntroductionDeadline);  // nobody waited for a silent one to time out
 
   const ServerStats stats = setup.server->stats();

@@ -17,7 +17,7 @@ namespace {
 struct LimitsSetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
-      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
   int status_of(std::string_view request) { return RawClient(server->port()).status_of(request); }
 };
 
@@ -40,7 +40,7 @@ TEST_CASE("Requests that are not ours get the right status without a secret", "[
   CHECK(get("GET /v1/kv/s/k?wait=30001") == 400);
   CHECK(get("GET /v1/kv/s/k?other=1") == 400);
   CHECK(get("PUT /v1/kv/s/k") == 401);
-  CHECK(get("DELETE /v1/kv/s/k") == 401);
+  CHECK(get("DELETE /v1/kv/s/k") == 405);
   CHECK(get("POST /v1/session") == 401);
   CHECK(get("POST /v1/join") == 401);
   CHECK(get("POST /v1/mget") == 401);

@@ -15,7 +15,7 @@ namespace {
 struct ReplaySetup {
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server =
-      Server::start({.secret = secret, .listen_addresses = {"127.0.0.1"}, .num_proc = 2}).value();
+      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
 };
 
 }  // namespace
@@ -27,7 +27,6 @@ TEST_CASE("A recorded request is refused in its own session", "[multi][rendezvou
   const Bytes put = session.sign(key_route(Action::kPut, "s", "k"), as_bytes("v"));
   REQUIRE(session.raw().send(put));
   REQUIRE(session.raw().receive()->status == 200);
-  REQUIRE(session.exchange(key_route(Action::kErase, "s", "k"))->status == 200);
   REQUIRE(session.raw().send(put));
   const auto response = session.raw().receive();
   REQUIRE(response);
@@ -35,9 +34,7 @@ TEST_CASE("A recorded request is refused in its own session", "[multi][rendezvou
   CHECK(response->signature.empty());
   CHECK(session.raw().closed_within(Millis(3000)));
 
-  RawSession other(setup.server->port(), setup.secret);
-  REQUIRE(other.open());
-  CHECK(other.exchange(key_route(Action::kGet, "s", "k"))->status == 404);
+  CHECK(setup.server->stats().requests == 1);
 }
 
 TEST_CASE("A recorded session is refused on another connection", "[multi][rendezvous]") {
@@ -72,7 +69,7 @@ TEST_CASE("A counter that does not rise is refused", "[multi][rendezvous]") {
 
 TEST_CASE("Without the secret, keys that are there look like keys that are not", "[multi][rendezvous]") {
   ReplaySetup setup;
-  Client client({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret, .name = "rank 0"});
+  Client client({.host = "127.0.0.1", .port = setup.server->port(), .secret = setup.secret});
   REQUIRE(client.put("s", "known", as_bytes("v"), Deadline::after(Millis(5000))).is_ok());
   const std::string authorization = "HVD1 " + std::string(32, '0') + ",1," + std::string(64, '0');
   std::vector<HttpResponse> responses;
