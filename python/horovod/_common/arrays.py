@@ -129,10 +129,10 @@ class ArrayCollectives:
         """Submits an array under `prefix.name` or an automatic name."""
         full = f"{call.prefix}.{name}" if name else self.names.make(f"{call.prefix}.{self._label}", how[3])
         try:
-            return core.enqueue(call.under(full), _tensor(array, code, in_place), how, array)
+            return core.enqueue(call.named(full), _tensor(array, code, in_place), how, array)
         except BaseException:
             if not name:
-                self.names.give_back(how[3])
+                self.names.release(how[3])
             raise
 
     def allreduce_(
@@ -161,7 +161,7 @@ class ArrayCollectives:
         }
         call, how = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, members)
         _run(
-            core.enqueue_group(call.under(f"grouped_allreduce.{name}"), tensors[name], how, list(arrays))
+            core.enqueue_group(call.named(f"grouped_allreduce.{name}"), tensors[name], how, list(arrays))
             for name, arrays in groups.items()
         )
 

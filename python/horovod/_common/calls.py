@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet
 
-__all__ = ["CPU", "Call", "Reduction", "meet", "moving", "set_id", "unscaled"]
+__all__ = ["CPU", "Call", "Reduction", "run_without_tensor", "no_reduction", "set_id", "unscaled"]
 
 CPU = -1  # a device
-_NOTHING = (0, 0, (), core.DTYPE_UINT8, CPU)  # the tensor of operations without one
+_NO_TENSOR = (0, 0, (), core.DTYPE_UINT8, CPU)  # the tensor of operations without one
 
 
 def set_id(process_set: ProcessSet) -> int:
@@ -46,7 +46,7 @@ def unscaled(op: int, process_set: ProcessSet) -> Reduction:
     return Reduction(op, 1.0, 1.0, process_set)
 
 
-def moving(process_set: ProcessSet) -> Reduction:
+def no_reduction(process_set: ProcessSet) -> Reduction:
     """For operations that reduce nothing."""
     return Reduction(core.REDUCE_SUM, 1.0, 1.0, process_set)
 
@@ -69,13 +69,13 @@ class Call:
     def is_group(self) -> bool:
         return self.prefix.startswith("grouped_")
 
-    def under(self, wire_name: str) -> tuple[int, str, int, Sequence[int]]:
+    def named(self, wire_name: str) -> tuple[int, str, int, Sequence[int]]:
         """As the core takes it."""
         return self.kind, wire_name, self.root_rank, self.splits
 
 
-def meet(kind: int, name: str, process_set_id: int = 0) -> int:
+def run_without_tensor(kind: int, name: str, process_set_id: int = 0) -> int:
     """Waits in an operation without a tensor, under one name for all; gives its number."""
-    handle = core.enqueue((kind, name, -1, ()), _NOTHING, (core.REDUCE_SUM, 1.0, 1.0, process_set_id), None)
+    handle = core.enqueue((kind, name, -1, ()), _NO_TENSOR, (core.REDUCE_SUM, 1.0, 1.0, process_set_id), None)
     handle.wait()
     return handle.value()

@@ -79,7 +79,7 @@ class HandleTable:
         self._next = number + 1
         return number
 
-    def give_back(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """The operation was refused: the next one gets its number, as on the ranks where it was not tried."""
         if self._next == number + 1:
             self._next = number

@@ -43,7 +43,7 @@ class AutomaticNames:
         counts[key] = count
         return f"{prefix}.noname.join{joins}.{count}" if joins else f"{prefix}.noname.{count}"
 
-    def give_back(self, process_set_id: int) -> None:
+    def release(self, process_set_id: int) -> None:
         """The operation was refused: the next one gets its number, as on the ranks where it was not tried."""
         self._counts[_key(process_set_id)] -= 1
 

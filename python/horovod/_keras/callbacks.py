@@ -16,10 +16,10 @@ from horovod._keras.backend import Backend
 from horovod._keras.checks import has_own_train_step, is_distributed, with_inner
 from horovod._keras.learning_rate import Logs
 
-__all__ = ["bound_to"]
+__all__ = ["make_classes"]
 
 
-class ForHorovod:
+class HorovodCallback:
     """Mixed into all callbacks: looks at the model before training begins."""
 
     backend: Backend
@@ -32,8 +32,8 @@ class ForHorovod:
     def on_train_begin(self, logs: Logs = None) -> None:
         _warn_if_not_distributed(self.model)
         for optimizer in with_inner(getattr(self.model, "optimizer", None)):
-            if hasattr(optimizer, "_hvd_expect_plain_gradients"):
-                optimizer._hvd_expect_plain_gradients()
+            if hasattr(optimizer, "_hvd_expect_unreduced"):
+                optimizer._hvd_expect_unreduced()
         super().on_train_begin(logs)  # type: ignore[misc]
 
 
@@ -68,7 +68,7 @@ def _is_seed(variable: Any) -> bool:
     return "seed_generator" in str(getattr(variable, "path", ""))
 
 
-class BroadcastGlobalVariables(ForHorovod):
+class BroadcastGlobalVariables(HorovodCallback):
     """Gives all ranks the model and the optimizer of `root_rank`, once: the first batch makes the variables."""
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
@@ -101,7 +101,7 @@ class BroadcastGlobalVariables(ForHorovod):
         return [variable for variable in shared if not _is_seed(variable)]
 
 
-class MetricAverage(ForHorovod):
+class MetricAverage(HorovodCallback):
     """Replaces every entry of the logs at the end of an epoch by its average over all ranks.
 
     Put it before callbacks that use metrics. ValueError, on all ranks, when they have different metrics.
@@ -137,11 +137,11 @@ def _check_same(of_all: list[list[Any]]) -> None:
                 )
 
 
-class LearningRateSchedule(ForHorovod, learning_rate.LearningRateSchedule):
+class LearningRateSchedule(HorovodCallback, learning_rate.LearningRateSchedule):
     """Sets the learning rate to `initial_lr` times a multiplier, each epoch or each batch."""
 
 
-class LearningRateWarmup(ForHorovod, learning_rate.LearningRateWarmup):
+class LearningRateWarmup(HorovodCallback, learning_rate.LearningRateWarmup):
     """Raises the learning rate to its scaled value over the first epochs."""
 
 
@@ -177,7 +177,7 @@ class BestModel:
         super().on_train_begin(logs)  # type: ignore[misc]
 
 
-def bound_to(keras: Any, backend: Backend, module: str) -> tuple[Any, Any, Any, Any, Any]:
+def make_classes(keras: Any, backend: Backend, module: str) -> tuple[Any, Any, Any, Any, Any]:
     """The callbacks of a face: broadcast, metrics, schedule, warm-up, best model."""
     callback, checkpoint = keras.callbacks.Callback, keras.callbacks.ModelCheckpoint
 

@@ -45,9 +45,9 @@ def tolerate_old_compile_argument() -> None:
     owner = private.compile_owner(keras)
     if owner is None or not hasattr(keras, "ops") or _PATCHED in vars(owner):
         return
-    plain_compile = owner.compile
+    original_compile = owner.compile
 
-    @functools.wraps(plain_compile)
+    @functools.wraps(original_compile)
     def compile(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _OLD_ARGUMENT in kwargs and is_distributed(args[0] if args else kwargs.get("optimizer")):
             warnings.warn(
@@ -56,7 +56,7 @@ def tolerate_old_compile_argument() -> None:
                 stacklevel=2,
             )
             del kwargs[_OLD_ARGUMENT]
-        return plain_compile(self, *args, **kwargs)
+        return original_compile(self, *args, **kwargs)
 
     owner.compile = compile
     setattr(owner, _PATCHED, True)

@@ -24,34 +24,34 @@ class Computed:
     def __init__(self) -> None:
         with tf.init_scope():
             self._flags = tf.Variable(tf.zeros([0], tf.bool), shape=[None], trainable=False, name="computed")
-        self._places: dict[int, tuple[int, Any]] = {}  # with the variable, so that no other gets its id
+        self._positions: dict[int, tuple[int, Any]] = {}  # with the variable, so that no other gets its id
         self._is_used = False
         self._graph: Any = None
         self._known: dict[int, bool] = {}  # of self._graph
-        self._others_are_plain = False  # in self._graph
+        self._others_are_unreduced = False  # in self._graph
 
-    def _places_of(self, variables: Sequence[Any]) -> list[int]:
-        new = [variable for variable in variables if LocalVariables.key(variable) not in self._places]
+    def _positions_of(self, variables: Sequence[Any]) -> list[int]:
+        new = [variable for variable in variables if LocalVariables.key(variable) not in self._positions]
         for variable in new:
-            self._places.setdefault(LocalVariables.key(variable), (len(self._places), variable))
+            self._positions.setdefault(LocalVariables.key(variable), (len(self._positions), variable))
         if new:
             with tf.init_scope():
-                flags = tf.zeros([len(self._places)], tf.bool)
+                flags = tf.zeros([len(self._positions)], tf.bool)
                 self._flags.assign(tf.concat([self._flags, flags[tf.size(self._flags) :]], 0))
-        return [self._places[LocalVariables.key(variable)][0] for variable in variables]
+        return [self._positions[LocalVariables.key(variable)][0] for variable in variables]
 
     def _look_at_graph(self) -> None:
         """Forgets what is known of another graph than the one that is traced now."""
         graph = tf.compat.v1.get_default_graph()
         if self._graph is None or self._graph() is not graph:
-            self._graph, self._known, self._others_are_plain = weakref.ref(graph), {}, False
+            self._graph, self._known, self._others_are_unreduced = weakref.ref(graph), {}, False
 
     def _set(self, variables: Sequence[Any], value: bool) -> None:
         if not variables:
             return
         if tf.compat.v1.executing_eagerly_outside_functions():  # the graph of a session is all there is
-            places = [[place] for place in self._places_of(variables)]
-            self._flags.assign(tf.tensor_scatter_nd_update(self._flags, places, [value] * len(places)))
+            positions = [[position] for position in self._positions_of(variables)]
+            self._flags.assign(tf.tensor_scatter_nd_update(self._flags, positions, [value] * len(positions)))
         if not tf.executing_eagerly():
             self._look_at_graph()
             self._known.update((LocalVariables.key(variable), value) for variable in variables)
@@ -70,7 +70,7 @@ class Computed:
         """All gradients that come now are plain ones. In a graph their apply() clears the flags."""
         if not tf.executing_eagerly():
             self._look_at_graph()
-            self._known, self._others_are_plain = {}, True
+            self._known, self._others_are_unreduced = {}, True
         elif self._is_used:
             self._flags.assign(tf.zeros_like(self._flags))
 
@@ -78,17 +78,17 @@ class Computed:
         """Whether the gradients of these are reduced: True, False, or two tensors: of all, of any. Clears the flags."""
         flags: list[bool] | None = None
         if tf.executing_eagerly():
-            places = self._places_of(variables) if self._is_used else []
-            values = self._flags.numpy() if places else []
-            flags = [bool(values[place]) for place in places]
+            positions = self._positions_of(variables) if self._is_used else []
+            values = self._flags.numpy() if positions else []
+            flags = [bool(values[position]) for position in positions]
         else:
             self._look_at_graph()
             keys = [LocalVariables.key(variable) for variable in variables]
             is_session = not tf.compat.v1.executing_eagerly_outside_functions()
-            if self._others_are_plain or is_session or all(key in self._known for key in keys):
+            if self._others_are_unreduced or is_session or all(key in self._known for key in keys):
                 flags = [self._known.get(key, False) for key in keys]
         if flags is None:
-            own = tf.gather(self._flags, self._places_of(variables))
+            own = tf.gather(self._flags, self._positions_of(variables))
             taken: bool | tuple[Any, Any] = (tf.reduce_all(own), tf.reduce_any(own))
         else:
             taken = bool(flags) and flags[0]

@@ -7,7 +7,7 @@ from typing import Any
 
 from horovod._common.not_built import not_built
 
-__all__ = ["CommitState", "UpdateBatchState", "UpdateEpochState", "bound_to"]
+__all__ = ["CommitState", "UpdateBatchState", "UpdateEpochState", "make_classes"]
 
 Logs = dict[str, Any] | None
 
@@ -98,7 +98,7 @@ class UpdateEpochState:
         self.state.epoch = self.initial_epoch + epoch + 1
 
 
-def bound_to(keras: Any, module: str) -> tuple[Any, Any, Any, Any, Any]:
+def make_classes(keras: Any, module: str) -> tuple[Any, Any, Any, Any, Any]:
     """The names of a face: its three callbacks, and KerasState and run, which are not built yet and say so."""
 
     def made(name: str, mixin: type) -> Any:

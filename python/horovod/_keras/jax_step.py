@@ -24,7 +24,7 @@ _io_callback: Any = importlib.import_module("jax.experimental").io_callback
 
 
 class HostFailure:
-    """The exception that ended the last callback: XLA raises one of its own in its place, with the text of this one."""
+    """The exception that ended the last callback: XLA raises another in its stead, with the text of this one."""
 
     def __init__(self) -> None:
         self._last: BaseException | None = None
@@ -80,7 +80,7 @@ class HostReduction(Reduction):
         return own
 
 
-class _Plain:
+class _NoneCompressor:
     """Leaves arrays as they are."""
 
     @staticmethod
@@ -92,7 +92,7 @@ class _Plain:
         return tensor if ctx is None else tensor.astype(ctx)
 
 
-class _Fp16(_Plain):
+class _Fp16Compressor(_NoneCompressor):
     """Sends floating point arrays as float16: numpy's, JAX's, and those of a function that is being compiled."""
 
     @staticmethod
@@ -106,5 +106,5 @@ class Compression:
     Each has `compress(tensor)`, which gives what travels and a context, and `decompress(tensor, context)`.
     """
 
-    none = _Plain
-    fp16 = _Fp16
+    none = _NoneCompressor
+    fp16 = _Fp16Compressor

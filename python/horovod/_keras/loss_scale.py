@@ -80,8 +80,8 @@ def _stateless_apply(plain: Any, self: Any, optimizer_variables: Any, grads: Any
 def _scale_loss(plain: Any, self: Any, loss: Any) -> Any:
     """Keras' train step begins with this, and hands over this rank's gradients."""
     distributed = _distributed(self)
-    if hasattr(distributed, "_hvd_expect_plain_gradients"):
-        distributed._hvd_expect_plain_gradients()
+    if hasattr(distributed, "_hvd_expect_unreduced"):
+        distributed._hvd_expect_unreduced()
     return plain(self, loss)
 
 

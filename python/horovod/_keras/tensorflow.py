@@ -21,12 +21,12 @@ from horovod.tensorflow._xla_support import problem as xla_problem
 from horovod.tensorflow.compression import Compression
 from horovod.tensorflow.gradient_aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow.gradient_aggregation_eager import LocalGradientAggregationHelperEager
-from horovod.tensorflow.util import _executing_eagerly, all_reduced, mark_reduced, plain
+from horovod.tensorflow.util import _executing_eagerly, all_reduced, mark_reduced, no_autograph
 
 __all__ = ["BACKEND"]
 
 
-def _plain_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -> list[Any]:
+def _unreduced_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -> list[Any]:
     """The gradients of a loss, or of what a function computes; `grad_loss` is the loss' own, ones by default."""
     if callable(loss):
         tape = tape or tf.GradientTape()
@@ -56,7 +56,7 @@ class _Keras3(Keras3):
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> list[tuple[Any, Any]]:
         variables = list(var_list() if callable(var_list) else var_list)
-        pairs = zip(_plain_gradients(loss, variables, grad_loss, tape), variables, strict=True)
+        pairs = zip(_unreduced_gradients(loss, variables, grad_loss, tape), variables, strict=True)
         return list(self.aggregate_gradients(pairs))
 
     def aggregate_gradients(self, grads_and_vars: Any) -> list[tuple[Any, Any]]:
@@ -69,15 +69,15 @@ class _Keras3(Keras3):
         )
         return [(grad, variable) for grad, (_, variable) in zip(grads, pairs, strict=True)]
 
-    def _hvd_expect_plain_gradients(self) -> None:
+    def _hvd_expect_unreduced(self) -> None:
         self.__dict__["_hvd_computed"].forget()
 
     def scale_loss(self, loss: Any) -> Any:
         """Keras' train step begins with this, and hands over this rank's gradients."""
-        self._hvd_expect_plain_gradients()
+        self._hvd_expect_unreduced()
         return super().scale_loss(loss)  # type: ignore[misc]
 
-    @plain
+    @no_autograph
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         return super().apply(grads, trainable_variables)
 

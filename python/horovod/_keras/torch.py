@@ -23,7 +23,7 @@ __all__ = ["BACKEND"]
 
 
 class _Reduction(Reduction):
-    """In place, where gradients are contiguous."""
+    """Reduces contiguous gradients in place, copies of the others."""
 
     def communicate(self, tensors: list[Any], names: list[str], plan: Plan) -> list[Any]:
         options, compression = self.options, self.options.compression
@@ -85,7 +85,7 @@ class _LocalPasses:
         self.counter += 1
         if self.counter < self.backward_passes_per_step:
             return self._sums
-        sums, self._sums, self.counter = self._sums, [], 0  # anew: an infinite gradient must not survive
+        sums, self._sums, self.counter = self._sums, [], 0  # new sums: an infinite gradient must not survive
         reduced = self._local.reduce(self._reduce, sums, variables)
         if not self.average_aggregated_gradients:
             return reduced

@@ -21,7 +21,7 @@ __all__ = [
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
     _BestModelCheckpoint,
-) = _shared.bound_to(keras, load(keras), __name__)
+) = _shared.make_classes(keras, load(keras), __name__)
 
 
 class BestModelCheckpoint(_BestModelCheckpoint):  # type: ignore[misc,valid-type]

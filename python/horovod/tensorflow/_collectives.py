@@ -15,7 +15,7 @@ from horovod.tensorflow._dense import allreduce_at_once, run, run_group, size_op
 from horovod.tensorflow._session import basics, set_id, set_size
 from horovod.tensorflow._xla_support import in_xla
 from horovod.tensorflow.compression import Compression, Compressor
-from horovod.tensorflow.util import inner_variable, plain
+from horovod.tensorflow.util import inner_variable, no_autograph
 
 AVERAGE, SUM, ADASUM = basics.Average, basics.Sum, basics.Adasum
 
@@ -54,7 +54,7 @@ def _reduce_sparse(given: Any, name: str | None, reduction: Reduction, ignore_na
     return _finish_sparse(given, values, indices, reduction)
 
 
-@plain
+@no_autograph
 def allreduce(
     tensor: Any,
     average: bool | None = None,
@@ -92,7 +92,7 @@ def _compress(compression: type[Compressor], tensor: Any) -> tuple[Any, Any]:
     return compression.compress(tf.convert_to_tensor(inner_variable(tensor)))
 
 
-@plain
+@no_autograph
 def allreduce_each(tensors: Sequence[Any], names: Sequence[str], **common: Any) -> list[Any]:
     """allreduce() of each tensor under its name, with the same arguments for all.
 
@@ -108,15 +108,15 @@ def allreduce_each(tensors: Sequence[Any], names: Sequence[str], **common: Any) 
     own_names = [names[i] for i in dense]
     reduced = allreduce_at_once([one for one, _ in packed], own_names, reduction, common["ignore_name_scope"])
     results: list[Any] = [None] * len(tensors)
-    for place, one, (_, context) in zip(dense, reduced, packed, strict=True):
-        results[place] = compression.decompress(one, context)
-    for place, tensor in enumerate(tensors):
-        if results[place] is None:
-            results[place] = allreduce(tensor, name=names[place], **common)
+    for position, one, (_, context) in zip(dense, reduced, packed, strict=True):
+        results[position] = compression.decompress(one, context)
+    for position, tensor in enumerate(tensors):
+        if results[position] is None:
+            results[position] = allreduce(tensor, name=names[position], **common)
     return results
 
 
-@plain
+@no_autograph
 def grouped_allreduce(
     tensors: Sequence[Any],
     average: bool | None = None,
@@ -148,19 +148,19 @@ def grouped_allreduce(
             how = (reduction, ignore_name_scope)
             values = run_group("allgather", [one.values for one in given], f"{name}_values" if name else None, *how)
             indices = run_group("allgather", [one.indices for one in given], f"{name}_indices" if name else None, *how)
-        for place, one, value, index in zip(sparse, given, values, indices, strict=True):
-            results[place] = _finish_sparse(one, value, index, reduction)
+        for position, one, value, index in zip(sparse, given, values, indices, strict=True):
+            results[position] = _finish_sparse(one, value, index, reduction)
     if dense:
         _check_adasum(reduction, "grouped_allreduce")
         with tf.device(device_dense):
             packed = [_compress(compression, tensors[i]) for i in dense]
             reduced = run_group("allreduce", [one for one, _ in packed], name, reduction, ignore_name_scope)
-            for place, one, (_, context) in zip(dense, reduced, packed, strict=True):
-                results[place] = compression.decompress(one, context)
+            for position, one, (_, context) in zip(dense, reduced, packed, strict=True):
+                results[position] = compression.decompress(one, context)
     return results
 
 
-@plain
+@no_autograph
 def reducescatter(
     tensor: Any,
     device_dense: str = "",
@@ -180,7 +180,7 @@ def reducescatter(
         return compression.decompress(reduced, context)
 
 
-@plain
+@no_autograph
 def grouped_reducescatter(
     tensors: Sequence[Any],
     device_dense: str = "",

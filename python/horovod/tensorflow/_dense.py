@@ -7,13 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.calls import Reduction, moving
+from horovod._common.calls import Reduction, no_reduction
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._native import MPI_LIB, OPS
 from horovod.tensorflow._session import basics, set_id
 from horovod.tensorflow._xla import XLA_OPS
 from horovod.tensorflow._xla_support import in_xla
-from horovod.tensorflow.util import default_name, inner_variable, plain
+from horovod.tensorflow.util import default_name, inner_variable, no_autograph
 
 SUM = basics.Sum
 _MAY_HOLD_OPS = ("If", "Case", "While", "PartitionedCall", "StatefulPartitionedCall")
@@ -44,7 +44,7 @@ def _attributes(caller: str, reduction: Reduction, ignore_name_scope: bool) -> d
     return {"reduce_op": reduction.op, **factors, **common}
 
 
-@plain
+@no_autograph
 def run(
     caller: str, tensor: Any, name: str | None, reduction: Reduction, ignore_name_scope: bool, **others: Any
 ) -> Any:
@@ -54,7 +54,7 @@ def run(
     return getattr(_ops(), f"horovod_{caller}")(tensor, name=name, **others, **attributes)
 
 
-@plain
+@no_autograph
 def run_group(
     kind: str, tensors: Sequence[Any], name: str | None, reduction: Reduction, ignore_name_scope: bool
 ) -> list[Any]:
@@ -66,7 +66,7 @@ def run_group(
     return list(getattr(_ops(), f"horovod_grouped_{kind}")(tensors, name=name, **attributes))
 
 
-@plain
+@no_autograph
 def _allreduce(
     tensor: Any,
     name: str | None = None,
@@ -81,7 +81,7 @@ def _allreduce(
     return run("allreduce", tensor, name, reduction, ignore_name_scope)
 
 
-@plain
+@no_autograph
 def _grouped_allreduce(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -96,7 +96,7 @@ def _grouped_allreduce(
     return run_group("allreduce", tensors, name, reduction, ignore_name_scope)
 
 
-@plain
+@no_autograph
 def allreduce_at_once(
     tensors: Sequence[Any], names: Sequence[str], reduction: Reduction, ignore_name_scope: bool
 ) -> list[Any]:
@@ -105,7 +105,7 @@ def allreduce_at_once(
     return XLA_OPS.allreduce_each(converted, names, **_attributes("allreduce", reduction, ignore_name_scope))
 
 
-@plain
+@no_autograph
 def _reducescatter(
     tensor: Any,
     name: str | None = None,
@@ -120,7 +120,7 @@ def _reducescatter(
     return run("reducescatter", tensor, name, reduction, ignore_name_scope)
 
 
-@plain
+@no_autograph
 def _grouped_reducescatter(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -135,7 +135,7 @@ def _grouped_reducescatter(
     return run_group("reducescatter", tensors, name, reduction, ignore_name_scope)
 
 
-@plain
+@no_autograph
 def allgather(
     tensor: Any,
     name: str | None = None,
@@ -143,10 +143,10 @@ def allgather(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The rows of all ranks of the set, in rank order. First dimensions may differ. Differentiable."""
-    return run("allgather", tensor, name, moving(process_set), ignore_name_scope)
+    return run("allgather", tensor, name, no_reduction(process_set), ignore_name_scope)
 
 
-@plain
+@no_autograph
 def grouped_allgather(
     tensors: Sequence[Any],
     name: str | None = None,
@@ -154,10 +154,10 @@ def grouped_allgather(
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
     """Allgather of tensors of one type together."""
-    return run_group("allgather", tensors, name, moving(process_set), ignore_name_scope)
+    return run_group("allgather", tensors, name, no_reduction(process_set), ignore_name_scope)
 
 
-@plain
+@no_autograph
 def broadcast(
     tensor: Any,
     root_rank: int,
@@ -166,10 +166,10 @@ def broadcast(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The tensor of global rank `root_rank`, on all ranks of the set. Differentiable."""
-    return run("broadcast", tensor, name, moving(process_set), ignore_name_scope, root_rank=root_rank)
+    return run("broadcast", tensor, name, no_reduction(process_set), ignore_name_scope, root_rank=root_rank)
 
 
-@plain
+@no_autograph
 def alltoall(
     tensor: Any,
     splits: Any = None,
@@ -182,11 +182,11 @@ def alltoall(
     With splits the result is a pair: the rows, and how many came from each rank (int32).
     """
     wanted = tf.convert_to_tensor(splits if splits is not None else [], dtype=tf.int32)
-    output, received = run("alltoall", tensor, name, moving(process_set), ignore_name_scope, splits=wanted)
+    output, received = run("alltoall", tensor, name, no_reduction(process_set), ignore_name_scope, splits=wanted)
     return output if splits is None else (output, received)
 
 
-@plain
+@no_autograph
 def join() -> Any:
     """Says that this rank has no more data; when all have, gives the rank that was the last to say so (int32).
 
@@ -204,31 +204,31 @@ def join() -> Any:
 # What the session says when the op runs, not when the graph is built.
 
 
-@plain
+@no_autograph
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """The number of ranks of a process set, as an int32 scalar."""
     return _ops().horovod_size(process_set_id=process_set_id, name=name)
 
 
-@plain
+@no_autograph
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
     """1 on members of the process set, 0 on other ranks, a negative number where there is no such set."""
     return _ops().horovod_process_set_included(process_set_id=process_set_id, name=name)
 
 
-@plain
+@no_autograph
 def rank_op(name: str | None = None) -> Any:
     """This process' rank, as an int32 scalar."""
     return _ops().horovod_rank(name=name)
 
 
-@plain
+@no_autograph
 def local_rank_op(name: str | None = None) -> Any:
     """This process' rank among those of its host, as an int32 scalar."""
     return _ops().horovod_local_rank(name=name)
 
 
-@plain
+@no_autograph
 def local_size_op(name: str | None = None) -> Any:
     """The number of ranks on this host, as an int32 scalar."""
     return _ops().horovod_local_size(name=name)

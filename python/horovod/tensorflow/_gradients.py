@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from horovod._common.calls import Reduction, moving, unscaled
+from horovod._common.calls import Reduction, no_reduction, unscaled
 from horovod.common.process_sets import ProcessSet, _temp_process_set_object
 from horovod.tensorflow._dense import allgather, alltoall, run, run_group
 from horovod.tensorflow._session import basics, set_size
@@ -31,7 +31,7 @@ def _averaging(op: Op) -> tuple[Reduction, bool]:
 
 
 def _gathering(op: Op) -> tuple[Reduction, bool]:
-    return moving(_set_of(op)), op.get_attr("ignore_name_scope")
+    return no_reduction(_set_of(op)), op.get_attr("ignore_name_scope")
 
 
 def _of_one_type(op: Op, grads: Sequence[Any]) -> list[Any]:

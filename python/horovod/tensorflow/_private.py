@@ -30,9 +30,9 @@ def refusal(why: str) -> ImportError:
     )
 
 
-def _find(place: tuple[str, str]) -> Any:
+def _find(path: tuple[str, str]) -> Any:
     """ImportError, with the versions, where TensorFlow has no such name."""
-    module, name = place
+    module, name = path
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -42,11 +42,11 @@ def _find(place: tuple[str, str]) -> Any:
 def missing() -> list[str]:
     """What this version of TensorFlow does not have of all that is used; it may be a part that few programs need."""
     lacking = []
-    for place in (_UNORDERED, _IN_XLA, _CUSTOM_CALL, *_PARTS_OF_GRAPHS):
+    for path in (_UNORDERED, _IN_XLA, _CUSTOM_CALL, *_PARTS_OF_GRAPHS):
         try:
-            _find(place)
+            _find(path)
         except ImportError:
-            lacking.append(".".join(place))
+            lacking.append(".".join(path))
     if not hasattr(tf.function(lambda: None).get_concrete_function().graph, _ORDERS):
         lacking.append(f"FuncGraph.{_ORDERS}")
     if moments_method() is None:

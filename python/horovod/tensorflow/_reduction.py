@@ -67,33 +67,33 @@ class GradientReduction:
             result[i] = grad
         return result
 
-    def _run(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
+    def _run(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         if not _executing_eagerly():
-            return self._reduce(grads, places, plan, generic)
+            return self._reduce(grads, positions, plan, generic)
         # What is constant in the graph: who takes part. Another session may differ.
-        key = (places, plan, generic, basics.size(), self._process_set.process_set_id)
+        key = (positions, plan, generic, basics.size(), self._process_set.process_set_id)
         if key not in self._graphs:
-            self._graphs[key] = _make_subgraph(lambda grads: self._reduce(grads, places, plan, generic))
+            self._graphs[key] = _make_subgraph(lambda grads: self._reduce(grads, positions, plan, generic))
         return list(self._graphs[key](grads))
 
-    def _reduce(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
+    def _reduce(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         with tf.name_scope(f"{self._settings.name}_Allreduce"):
             if self._settings.sparse_as_dense:
                 grads = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in grads]
             if not _env.elastic():
                 takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
-                return self._communicate(grads, places, plan, generic) if takes_part else list(grads)
+                return self._communicate(grads, positions, plan, generic) if takes_part else list(grads)
             set_number = set_id(self._process_set, "DistributedOptimizer")
             with tf.device("/cpu:0"):
                 several = tf.logical_and(process_set_included_op(set_number) > 0, size_op(set_number) > 1)
-            reduced = tf.cond(several, lambda: self._communicate(grads, places, plan, generic), lambda: list(grads))
+            reduced = tf.cond(several, lambda: self._communicate(grads, positions, plan, generic), lambda: list(grads))
             return cast(list[Any], reduced)
 
-    def _communicate(self, grads: list[Any], places: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
+    def _communicate(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         # By position: what tensors are called depends on how many models a rank has built before.
         common = {**self._common, "ignore_name_scope": generic}
         if not plan:
-            return allreduce_each(grads, [f"grad_{i}" for i in places], **common)
+            return allreduce_each(grads, [f"grad_{i}" for i in positions], **common)
         result: list[Any] = [None] * len(grads)
         for number, group in enumerate(plan):
             for kind, members in _alike(grads, group).items():

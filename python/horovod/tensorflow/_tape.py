@@ -12,7 +12,7 @@ from horovod.tensorflow._collectives import AVERAGE
 from horovod.tensorflow._local import LocalVariables, local_layer_variables
 from horovod.tensorflow._reduction import ReduceFn, _make_allreduce_grads_fn
 from horovod.tensorflow.compression import Compression, Compressor
-from horovod.tensorflow.util import mark_reduced, plain
+from horovod.tensorflow.util import mark_reduced, no_autograph
 
 __all__ = ["DistributedGradientTape", "PartialDistributedGradientTape"]
 
@@ -32,7 +32,7 @@ class _DistributedGradientTape:
     def _local_gradients(self, target: Any, sources: Any, output_gradients: Any, **options: Any) -> list[Any]:
         return list(super().gradient(target, sources, output_gradients, **options))  # type: ignore[misc]
 
-    @plain
+    @no_autograph
     def gradient(
         self,
         target: Any,

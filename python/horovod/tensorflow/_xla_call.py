@@ -128,7 +128,7 @@ def _check_surroundings(graph: Any) -> None:
 
 
 class _Turn:
-    """The place of one call among those that use the token."""
+    """The position of one call among those that use the token."""
 
     def __init__(self) -> None:
         self._graph: Any = tf.compat.v1.get_default_graph()

@@ -13,7 +13,7 @@ from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._dense import allgather, broadcast
 from horovod.tensorflow._session import basics, set_id
-from horovod.tensorflow.util import _executing_eagerly, inner_variable, normalize, plain, variable_name
+from horovod.tensorflow.util import _executing_eagerly, inner_variable, no_autograph, normalize, variable_name
 
 __all__ = [
     "BroadcastGlobalVariablesHook",
@@ -54,7 +54,7 @@ def _broadcast_each(
     return assigned
 
 
-@plain
+@no_autograph
 def broadcast_(
     variables: Sequence[Any],
     root_rank: int,
@@ -78,7 +78,7 @@ def broadcast_(
     return list(tf.function(run)() if _executing_eagerly() else run())
 
 
-@plain
+@no_autograph
 def broadcast_variables(
     variables: Sequence[Any],
     root_rank: int,

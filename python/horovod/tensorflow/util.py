@@ -63,7 +63,7 @@ def refs_to_vars(refs: Any) -> Any:
     return refs.deref()
 
 
-def plain(function: Function) -> Function:
+def no_autograph(function: Function) -> Function:
     """Keeps autograph from rewriting the function when a tf.function calls it."""
     return cast(Function, tf.autograph.experimental.do_not_convert(function))
 

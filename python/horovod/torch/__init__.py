@@ -25,7 +25,7 @@ else:
     from horovod._common.session import *  # noqa: F403
     from horovod.common.process_sets import add_process_set, remove_process_set
     from horovod.torch import elastic, mpi_ops
-    from horovod.torch._compile import keep_whole as _keep_whole
+    from horovod.torch._compile import exclude_from_dynamo as _exclude_from_dynamo
     from horovod.torch.compression import Compression
     from horovod.torch.functions import (
         allgather_object,
@@ -38,7 +38,7 @@ else:
     from horovod.torch.optimizer import DistributedOptimizer
     from horovod.torch.sync_batch_norm import SyncBatchNorm
 
-    _keep_whole()
+    _exclude_from_dynamo()
 
     __all__ = [
         "add_process_set",

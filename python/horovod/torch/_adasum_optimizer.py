@@ -1,7 +1,7 @@
 """The form of DistributedOptimizer that combines steps instead of gradients: op=Adasum.
 
 Every rank takes the wrapped optimizer's step by itself, parameter by parameter while backward runs, and what is reduced
-is how far each parameter moved. Adasum adds movements that are orthogonal and averages those that agree.
+is how far each parameter moved. Adasum adds deltas that are orthogonal and averages those that agree.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._session import session_number
 from horovod.torch._wrapping import (
     ZERO_GRAD_TOO_EARLY,
-    has_stepped,
-    loading,
+    loading_in_place,
+    mark_stepped,
     name_added,
     parameters_of,
     take_over,
@@ -32,15 +32,15 @@ from horovod.torch.compression import Compressor
 from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
 
 
-class _Movement:
+class _Delta:
     """The way of one parameter through a step: `left` passes to go, `sent` travels under `handle`, it is `applied`."""
 
-    __slots__ = ("applied", "ctx", "handle", "left", "name", "parameter", "sent")
+    __slots__ = ("applied", "ctx", "handle", "name", "parameter", "passes_left", "sent")
 
     def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
         self.parameter = parameter
         self.name = name
-        self.left = passes
+        self.passes_left = passes
         self.handle: int | None = None
         self.sent: torch.Tensor | None = None
         self.ctx: Any = None
@@ -50,7 +50,7 @@ class _Movement:
 class AdasumOptimizer(Optimizer):
     """The methods that an Adasum optimizer has above those of the class it wraps, which super() means here.
 
-    Between backward and step() parameters keep the values they had: their movements travel apart from them.
+    Between backward and step() parameters keep the values they had: their deltas travel apart from them.
     """
 
     _parameter_names: dict[torch.Tensor, str]
@@ -68,7 +68,7 @@ class AdasumOptimizer(Optimizer):
         self._compression = compression
         self._passes = passes
         self._check: ParameterCheck | None = ParameterCheck()
-        self._movements: dict[int, _Movement] = {}
+        self._deltas: dict[int, _Delta] = {}
         self._hooks = Hooks(self, AdasumOptimizer._ready)
         self._joins = core.joins()
         self._session = -1  # the one in which the latest gradient was made
@@ -78,7 +78,7 @@ class AdasumOptimizer(Optimizer):
                 self._attach(parameter)
 
     def _attach(self, parameter: torch.Tensor) -> None:
-        self._movements[id(parameter)] = _Movement(parameter, self._parameter_names[parameter], self._passes)
+        self._deltas[id(parameter)] = _Delta(parameter, self._parameter_names[parameter], self._passes)
         self._hooks.add(parameter)
 
     @property
@@ -92,7 +92,7 @@ class AdasumOptimizer(Optimizer):
             raise ValueError(f"backward_passes_per_step must be > 0, got {passes}")
         self._drain()
         self._passes = passes
-        self._rewind()
+        self._reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds parameters, which take part; those that `named_parameters` did not name get automatic names."""
@@ -104,25 +104,25 @@ class AdasumOptimizer(Optimizer):
     # During backward
 
     def _ready(self, parameter: torch.Tensor) -> None:
-        movement = self._movements[id(parameter)]
-        if movement.left <= 0:
+        delta = self._deltas[id(parameter)]
+        if delta.passes_left <= 0:
             raise AssertionError(TOO_MANY_PASSES)
-        movement.left -= 1
+        delta.passes_left -= 1
         self._session = session_number()
-        if movement.left == 0:
-            self._submit(movement)
+        if delta.passes_left == 0:
+            self._submit(delta)
 
-    def _submit(self, movement: _Movement) -> None:
-        self._send(movement, self._move_one(movement.parameter))
+    def _submit(self, delta: _Delta) -> None:
+        self._send(delta, self._local_delta(delta.parameter))
 
-    def _send(self, movement: _Movement, moved: torch.Tensor) -> None:
-        movement.left = 0
-        sent, movement.ctx = self._compression.compress(moved)
-        movement.sent = sent.contiguous()
-        movement.handle = allreduce_async_(movement.sent, name=movement.name, op=Adasum)
+    def _send(self, delta: _Delta, local_delta: torch.Tensor) -> None:
+        delta.passes_left = 0
+        sent, delta.ctx = self._compression.compress(local_delta)
+        delta.sent = sent.contiguous()
+        delta.handle = allreduce_async_(delta.sent, name=delta.name, op=Adasum)
 
     @torch.no_grad()
-    def _move_one(self, parameter: torch.Tensor) -> torch.Tensor:
+    def _local_delta(self, parameter: torch.Tensor) -> torch.Tensor:
         """How far the wrapped optimizer's step would move this parameter. State changes, the parameter does not."""
         start = parameter.detach().clone()
         own_groups = [group["params"] for group in self.param_groups]
@@ -133,9 +133,9 @@ class AdasumOptimizer(Optimizer):
         finally:
             for group, parameters in zip(self.param_groups, own_groups, strict=True):
                 group["params"] = parameters
-        moved = parameter.detach() - start
+        local_delta = parameter.detach() - start
         parameter.copy_(start)
-        return moved
+        return local_delta
 
     # Finishing
 
@@ -147,7 +147,7 @@ class AdasumOptimizer(Optimizer):
         raise AssertionError("skip_synchronize() is not supported with op=Adasum: the reduction is part of the step")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Waits for the movements of all parameters and applies them. Goes on after KeyboardInterrupt."""
+        """Waits for the deltas of all parameters and applies them. Goes on after KeyboardInterrupt."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -161,10 +161,10 @@ class AdasumOptimizer(Optimizer):
             self._submit_missing()
         except Exception as raised:
             self._error = self._error or raised
-        for movement in self._movements.values():
-            self._apply(movement)
+        for delta in self._deltas.values():
+            self._apply(delta)
         error = self._error
-        self._rewind()
+        self._reset()
         if error is not None:
             raise error
         return loss
@@ -174,63 +174,63 @@ class AdasumOptimizer(Optimizer):
 
     def _submit_missing(self) -> None:
         for parameter in parameters_of(self):
-            if parameter.requires_grad and id(parameter) not in self._movements:
+            if parameter.requires_grad and id(parameter) not in self._deltas:
                 self._attach(parameter)
-        for movement in self._movements.values():
-            if movement.handle is None and not movement.applied:
-                self._submit(movement)
+        for delta in self._deltas.values():
+            if delta.handle is None and not delta.applied:
+                self._submit(delta)
 
     @torch.no_grad()
-    def _apply(self, movement: _Movement) -> None:
-        """Waits for one movement; notes the first error there was."""
-        if movement.handle is None or movement.applied:
+    def _apply(self, delta: _Delta) -> None:
+        """Waits for one delta; notes the first error there was."""
+        if delta.handle is None or delta.applied:
             return
         try:
-            synchronize(movement.handle)
+            synchronize(delta.handle)
         except Exception as raised:
             self._error = self._error or raised
-        if self._error is None and movement.sent is not None:
-            movement.parameter.add_(self._compression.decompress(movement.sent, movement.ctx))
-        movement.applied = True
+        if self._error is None and delta.sent is not None:
+            delta.parameter.add_(self._compression.decompress(delta.sent, delta.ctx))
+        delta.applied = True
 
     def _drain(self) -> None:
         """Ends what is in flight, together with ranks that began other parts of it, and forgets the results."""
-        begun = any(movement.left < self._passes for movement in self._movements.values())
+        begun = any(delta.passes_left < self._passes for delta in self._deltas.values())
         if not begun or self._session != session_number():
             return
         with suppress(HorovodInternalError):
-            for movement in self._movements.values():
-                if movement.handle is None and not movement.applied:
-                    self._send(movement, torch.zeros_like(movement.parameter))
-        for movement in self._movements.values():
-            if movement.handle is not None:
+            for delta in self._deltas.values():
+                if delta.handle is None and not delta.applied:
+                    self._send(delta, torch.zeros_like(delta.parameter))
+        for delta in self._deltas.values():
+            if delta.handle is not None:
                 with suppress(HorovodInternalError):
-                    synchronize(movement.handle)
-        self._rewind()
+                    synchronize(delta.handle)
+        self._reset()
 
-    def _rewind(self) -> None:
-        for movement in self._movements.values():
-            movement.left = self._passes
-            movement.handle = movement.sent = movement.ctx = None
-            movement.applied = False
+    def _reset(self) -> None:
+        for delta in self._deltas.values():
+            delta.passes_left = self._passes
+            delta.handle = delta.sent = delta.ctx = None
+            delta.applied = False
         self._error = None
 
     def _step_locally(self, closure: Callable[[], Any] | None = None) -> Any:
         """The wrapped optimizer's step alone."""
-        has_stepped(self._wrapped)
+        mark_stepped(self._wrapped)
         return super().step() if closure is None else super().step(closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients. AssertionError between backward and step()."""
-        if any(movement.handle is not None for movement in self._movements.values()):
+        if any(delta.handle is not None for delta in self._deltas.values()):
             raise AssertionError(ZERO_GRAD_TOO_EARLY)
         super().zero_grad(set_to_none)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads a state into the groups that are there; what backward began ends first and is forgotten."""
         self._drain()
-        self._rewind()
-        with loading(self):
+        self._reset()
+        with loading_in_place(self):
             super().load_state_dict(state_dict)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 
-from horovod._common.calls import Call, Reduction, moving, unscaled
+from horovod._common.calls import Call, Reduction, no_reduction, unscaled
 from horovod._common.handles import PendingCall, PendingGroup
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
-from horovod.torch._session import file, handles, in_autograd, run, submit, submit_group
+from horovod.torch._session import handles, in_autograd, register_handle, run, submit, submit_group
 from horovod.torch._tensors import output_of
 
 _ONE = Call(core.OP_ALLGATHER, "allgather")
@@ -28,7 +28,7 @@ def _with_rows(native: Any) -> tuple[torch.Tensor, list[int]]:
 
 def gather_with_rows(tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> tuple[torch.Tensor, list[int]]:
     """A blocking allgather that also gives the number of rows of each member. Not differentiable."""
-    result: tuple[torch.Tensor, list[int]] = run(_ONE, name, moving(process_set), [tensor], _with_rows)[0]
+    result: tuple[torch.Tensor, list[int]] = run(_ONE, name, no_reduction(process_set), [tensor], _with_rows)[0]
     return result
 
 
@@ -53,7 +53,7 @@ def gather(
     tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet, together: bool
 ) -> list[torch.Tensor]:
     """The blocking form: of one tensor, or of several together."""
-    call, reduction = _GROUP if together else _ONE, moving(process_set)
+    call, reduction = _GROUP if together else _ONE, no_reduction(process_set)
     if in_autograd(tensors):
         return list(_Allgather.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
     return run(call, name, reduction, tensors, output_of)
@@ -84,8 +84,8 @@ def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: 
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
     allgather(); what fails between ranks is raised by synchronize().
     """
-    number, native = submit(_ONE, name, moving(process_set), tensor)
-    return file((number, PendingCall(native, output_of)))
+    number, native = submit(_ONE, name, no_reduction(process_set), tensor)
+    return register_handle((number, PendingCall(native, output_of)))
 
 
 def grouped_allgather(
@@ -107,8 +107,8 @@ def grouped_allgather_async(
     Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
     errors as for grouped_allgather().
     """
-    number, natives = submit_group(_GROUP, name, moving(process_set), tensors)
-    return file((number, PendingGroup(natives, output_of)))
+    number, natives = submit_group(_GROUP, name, no_reduction(process_set), tensors)
+    return register_handle((number, PendingGroup(natives, output_of)))
 
 
 def sparse_allreduce_async(

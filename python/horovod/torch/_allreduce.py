@@ -12,7 +12,7 @@ from horovod._common.handles import PendingGroup
 from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import file, in_autograd, run, submit, submit_group
+from horovod.torch._session import in_autograd, register_handle, run, submit, submit_group
 from horovod.torch.compression import Compression, Compressor
 
 _ONE = Call(core.OP_ALLREDUCE, "allreduce")
@@ -110,7 +110,7 @@ def allreduce_async(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return file(submit(_ONE, name, reduction, tensor))
+    return register_handle(submit(_ONE, name, reduction, tensor))
 
 
 def allreduce_(
@@ -149,7 +149,7 @@ def allreduce_async_(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return file(submit(_ONE, name, reduction, tensor, tensor))
+    return register_handle(submit(_ONE, name, reduction, tensor, tensor))
 
 
 def grouped_allreduce(
@@ -202,7 +202,7 @@ def grouped_allreduce_async(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return file(_start_group(tensors, name, reduction, in_place=False))
+    return register_handle(_start_group(tensors, name, reduction, in_place=False))
 
 
 def grouped_allreduce_(
@@ -239,4 +239,4 @@ def grouped_allreduce_async_(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return file(_start_group(tensors, name, reduction, in_place=True))
+    return register_handle(_start_group(tensors, name, reduction, in_place=True))

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from horovod._common.calls import Call, Reduction, moving
+from horovod._common.calls import Call, Reduction, no_reduction
 from horovod._common.handles import PendingCall
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import Finish, file, in_autograd, run, submit
+from horovod.torch._session import Finish, in_autograd, register_handle, run, submit
 from horovod.torch._tensors import output_of
 
 
@@ -103,7 +103,7 @@ def alltoall(
     or Horovod is not initialised.
     """
     rows = _splits_tensor(splits)
-    output, received = _exchange(_sending(rows), name, moving(process_set), tensor)
+    output, received = _exchange(_sending(rows), name, no_reduction(process_set), tensor)
     return output if rows is None else (output, received.to(rows.device))
 
 
@@ -119,5 +119,5 @@ def alltoall_async(
     alltoall(); what fails between ranks is raised by synchronize().
     """
     rows = _splits_tensor(splits)
-    number, native = submit(_sending(rows), name, moving(process_set), tensor)
-    return file((number, PendingCall(native, _finish_on(None if rows is None else rows.device))))
+    number, native = submit(_sending(rows), name, no_reduction(process_set), tensor)
+    return register_handle((number, PendingCall(native, _finish_on(None if rows is None else rows.device))))

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from horovod._common.calls import Call, Reduction, meet, moving, set_id, unscaled
+from horovod._common.calls import Call, Reduction, no_reduction, run_without_tensor, set_id, unscaled
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
-from horovod.torch._session import file, in_autograd, run, submit
+from horovod.torch._session import in_autograd, register_handle, run, submit
 
 
 class _Broadcast(torch.autograd.Function):
@@ -51,7 +51,7 @@ def broadcast(
     HorovodInternalError: ranks disagree on type, shape or arguments (all members get it and can go on), a rank is lost,
     or Horovod is not initialised.
     """
-    call, reduction = _from(root_rank), moving(process_set)
+    call, reduction = _from(root_rank), no_reduction(process_set)
     result: torch.Tensor
     if in_autograd([tensor]):
         (result,) = _Broadcast.apply(call, name, reduction, tensor)  # type: ignore[no-untyped-call]
@@ -71,7 +71,7 @@ def broadcast_async(
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
     broadcast(); what fails between ranks is raised by synchronize().
     """
-    return file(submit(_from(root_rank), name, moving(process_set), tensor))
+    return register_handle(submit(_from(root_rank), name, no_reduction(process_set), tensor))
 
 
 def broadcast_(
@@ -84,7 +84,7 @@ def broadcast_(
 
     Arguments, shapes and errors as for broadcast(). Not differentiable; autograd is told of the write.
     """
-    submit(_from(root_rank), name, moving(process_set), tensor, tensor)[1].wait()
+    submit(_from(root_rank), name, no_reduction(process_set), tensor, tensor)[1].wait()
     return tensor
 
 
@@ -99,7 +99,7 @@ def broadcast_async_(
     Returns an int at once. `tensor` must not be touched until synchronize() has returned. Arguments and errors as for
     broadcast_().
     """
-    return file(submit(_from(root_rank), name, moving(process_set), tensor, tensor))
+    return register_handle(submit(_from(root_rank), name, no_reduction(process_set), tensor, tensor))
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
@@ -107,4 +107,4 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
     HorovodInternalError: a rank is lost, or Horovod is not initialised. ValueError: this rank is not in the set.
     """
-    meet(core.OP_BARRIER, "barrier.noname", set_id(process_set))
+    run_without_tensor(core.OP_BARRIER, "barrier.noname", set_id(process_set))

@@ -13,10 +13,10 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from horovod.torch._private import DYNAMO_RULES, leave_alone
+from horovod.torch._private import DYNAMO_RULES, skip_package
 
 
-class _WhenLoaded(MetaPathFinder):
+class _DynamoRulesFinder(MetaPathFinder):
     """Sees Dynamo's rules being loaded, once, and adds to them."""
 
     def find_spec(
@@ -32,16 +32,16 @@ class _WhenLoaded(MetaPathFinder):
 
         def load_and_add(module: ModuleType) -> None:
             load(module)
-            leave_alone(module, "horovod")
+            skip_package(module, "horovod")
 
         spec.loader.exec_module = load_and_add  # type: ignore[method-assign]  # this loader serves this module only
         return spec
 
 
-def keep_whole() -> None:
+def exclude_from_dynamo() -> None:
     """Has an effect on every torch.compile of the process."""
     loaded = sys.modules.get(DYNAMO_RULES)
     if loaded is not None:
-        leave_alone(loaded, "horovod")
-    elif not any(isinstance(finder, _WhenLoaded) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _WhenLoaded())
+        skip_package(loaded, "horovod")
+    elif not any(isinstance(finder, _DynamoRulesFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _DynamoRulesFinder())

@@ -68,9 +68,9 @@ class Gradient:
         "form",
         "group",
         "half",
-        "left",
         "name",
         "parameter",
+        "passes_left",
         "pending",
         "sent",
         "target",
@@ -83,7 +83,7 @@ class Gradient:
         self.name = name
         self.wire_name = f"allreduce.{name}"
         self.form = UNKNOWN
-        self.left = passes
+        self.passes_left = passes
         self.group: Group | None = None
         self.dense: RepeatedAllreduce | None = None
         self.code = -1
@@ -120,7 +120,7 @@ class Sender:
     def __init__(self, settings: GradientSettings) -> None:
         self._settings = settings
         self._reduction = settings.reduction.for_core()
-        self._plain = settings.compression is Compression.none
+        self._uncompressed = settings.compression is Compression.none
         casts = (Compression.fp16, Compression.bf16)
         self._wire_type = settings.compression.wire_type if settings.compression in casts else None
 
@@ -137,7 +137,7 @@ class Sender:
         if dense is None or code != gradient.code:
             dense = RepeatedAllreduce(gradient.wire_name, tuple(sent.shape), code, self._reduction)
             gradient.dense, gradient.code = dense, code
-        direct = self._plain or self._wire_type is not None
+        direct = self._uncompressed or self._wire_type is not None
         gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
         dense.start(sent.data_ptr(), sent.shape, sent)
         gradient.pending = dense
@@ -171,7 +171,7 @@ class Sender:
             if sent.is_floating_point() and sent.dtype is not self._wire_type:
                 half = gradient.half = torch.empty(sent.shape, dtype=self._wire_type)
                 sent = half.copy_(sent.detach())
-        elif not self._plain:
+        elif not self._uncompressed:
             sent, gradient.ctx = self._settings.compression.compress(sent)
         if not sent.is_contiguous():
             sent = sent.contiguous()
@@ -208,7 +208,7 @@ class Sender:
         if target is None or sent is None:
             raise RuntimeError(f"the gradient of {gradient.name} was submitted without a tensor")
         result = sent
-        if not self._plain and self._wire_type is None:
+        if not self._uncompressed and self._wire_type is None:
             result = self._settings.compression.decompress(sent, gradient.ctx)
         if target.layout is not torch.strided:
             parameter.grad = result.to(target.dtype).to_sparse(target.sparse_dim())

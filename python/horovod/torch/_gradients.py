@@ -16,7 +16,7 @@ from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, GradientSettings, Group, Sender
 from horovod.torch._hooks import Hooks
-from horovod.torch._in_flight import CHANGED, SCALER, Reduced, complain, first_changed
+from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, raise_or_warn
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._presence import Presence, is_usual
 from horovod.torch._session import session_number
@@ -44,7 +44,7 @@ class GradientReducer:
         self._begun = False
         self._session = -1  # the one in which it was begun
         self._error: Exception | None = None
-        self.settled = False  # reduced before step(), and nothing has begun since
+        self.is_reduced = False  # reduced before step(), and nothing has begun since
         self._reduced = Reduced()
 
     @property
@@ -92,16 +92,16 @@ class GradientReducer:
             with suppress(HorovodInternalError):  # nobody wants the results any more
                 self._finish()
         self._reset()
-        self.unsettle()
+        self.discard_reduced()
 
-    def unsettle(self) -> None:
+    def discard_reduced(self) -> None:
         """What was reduced is used, or given up: backward may add to it."""
-        self.settled = False
+        self.is_reduced = False
         self._reduced.clear()
 
     def _reset(self) -> None:
         for gradient in self._gradients.values():
-            gradient.left = self._passes
+            gradient.passes_left = self._passes
             gradient.pending = gradient.target = gradient.sent = gradient.ctx = None
             gradient.absent = False
             if gradient.group is not None:
@@ -115,7 +115,7 @@ class GradientReducer:
     def _begin(self) -> None:
         self._begun = True
         self._session = session_number()
-        self.settled = False
+        self.is_reduced = False
 
     # During backward
 
@@ -125,7 +125,7 @@ class GradientReducer:
         The usual cases stand here, written out: a call of Python is a tenth of all there is to do.
         """
         gradient = self._gradients[id(parameter)]
-        left = gradient.left
+        left = gradient.passes_left
         grad = parameter.grad
         if left <= 0:
             if grad is not None:
@@ -133,7 +133,7 @@ class GradientReducer:
             raise AssertionError(TOO_MANY_PASSES)
         if grad is not None and grad.requires_grad:
             raise AssertionError(f"the gradient of {gradient.name} requires a gradient itself; it cannot be reduced")
-        gradient.left = left - 1
+        gradient.passes_left = left - 1
         if not self._begun:
             self._begin()
         if left > 1:
@@ -167,7 +167,7 @@ class GradientReducer:
         self._ended_passes += 1
         if self._ended_passes == self._passes:
             self.finish()
-            self.settled = True
+            self.is_reduced = True
             self._reduced.note(self._gradients.values())
 
     def _advance(self, gradient: Gradient) -> None:
@@ -190,7 +190,7 @@ class GradientReducer:
         changed = first_changed(self._gradients.values())
         self._finish()
         if changed is not None:
-            complain(CHANGED.format(name=changed))
+            raise_or_warn(CHANGED.format(name=changed))
 
     def expect_unchanged(self) -> None:
         """RuntimeError if somebody changed a gradient that is in flight; if that only warns, nothing is in flight then.
@@ -204,8 +204,8 @@ class GradientReducer:
         """RuntimeError while anything is in flight; it ends first, and a step() that follows takes it as it is."""
         if self._begun:
             self.finish()
-            self.settled = True
-            complain(SCALER)
+            self.is_reduced = True
+            raise_or_warn(SCALER)
 
     def _finish(self) -> None:
         try:
@@ -244,8 +244,8 @@ class GradientReducer:
             presence.wait()
             presence.learn(fresh)
         for gradient in gradients:
-            if gradient.left > 0:
-                gradient.left = 0
+            if gradient.passes_left > 0:
+                gradient.passes_left = 0
                 self._advance(gradient)
         self._wake(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
 
@@ -278,7 +278,7 @@ class GradientReducer:
                 self._sender.submit(gradient)
 
     def _compare_parameters(self) -> None:
-        if self._presence is None or not self._presence.anyone_asks():
+        if self._presence is None or not self._presence.comparison_wanted():
             return
         attached = [(gradient.name, gradient.parameter) for gradient in self._gradients.values()]
         frozen = [(name, parameter) for parameter, name in self._frozen.values()]

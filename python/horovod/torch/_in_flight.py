@@ -60,7 +60,7 @@ class Reduced:
         return noted is not None and grad is not None and id(grad) == noted[0] and grad._version > noted[1]
 
 
-def complain(what: str) -> None:
+def raise_or_warn(what: str) -> None:
     """Raises RuntimeError, or warns if that is asked for."""
     if not _env.is_true("HOROVOD_ALLOW_CHANGED_GRADIENTS"):
         raise RuntimeError(what + _RECIPE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from horovod._common.calls import meet
+from horovod._common.calls import run_without_tensor
 from horovod._common.native import core
 
 
@@ -17,4 +17,4 @@ def join(device: int = -1) -> int:
     """
     if not isinstance(device, int):
         raise ValueError(f"join(device={device!r}): expected an int, -1 for the CPU, got {type(device).__name__}")
-    return meet(core.OP_JOIN, "join.noname")
+    return run_without_tensor(core.OP_JOIN, "join.noname")

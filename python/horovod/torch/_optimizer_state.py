@@ -58,7 +58,7 @@ def describe(optimizer: Optimizer) -> Described:
     )
 
 
-def assume(optimizer: Optimizer, root: Described) -> None:
+def apply_described(optimizer: Optimizer, root: Described) -> None:
     """Gives the optimizer the described options and state; tensors that follow get their place, not their values."""
     parameters = _parameters(optimizer)
     if len(root.options) != len(optimizer.param_groups) or any(p >= len(parameters) for p in root.state):
@@ -69,16 +69,16 @@ def assume(optimizer: Optimizer, root: Described) -> None:
         )
     for group, options in zip(optimizer.param_groups, root.options, strict=True):
         for key, value in options.items():
-            group[key] = _kept_tensor(group.get(key), value)
+            group[key] = _write_into(group.get(key), value)
     for position, parameter in enumerate(parameters):
         if position in root.state:
-            _assume_one(optimizer.state[parameter], root.state[position])
+            _apply_to_parameter(optimizer.state[parameter], root.state[position])
         else:
             optimizer.state.pop(parameter, None)
     optimizer.state.update(root.other)
 
 
-def _kept_tensor(own: Any, value: Any) -> Any:
+def _write_into(own: Any, value: Any) -> Any:
     """`value`, written into the tensor that others may hold where that is possible (a learning rate, for example)."""
     if isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor) and own.shape == value.shape:
         with torch.no_grad():
@@ -86,7 +86,7 @@ def _kept_tensor(own: Any, value: Any) -> Any:
     return value
 
 
-def _assume_one(own: dict[str, Any], described: dict[str, Any]) -> None:
+def _apply_to_parameter(own: dict[str, Any], described: dict[str, Any]) -> None:
     before = dict(own)
     own.clear()
     for key, value in described.items():

@@ -74,20 +74,20 @@ class Presence:
         """This step is over. Requires: wait() has returned or failed."""
         self.running = False
 
-    def anyone_asks(self) -> bool:
+    def comparison_wanted(self) -> bool:
         """Whether a rank wants parameters to be compared. Requires: wait() has returned."""
         return bool(self._rows[0, 0] > 0)
 
     def form(self, gradient: Gradient) -> int:
         """The gradient's form on the ranks that have one or expect it; UNUSED if none does. Requires: as is_used()."""
-        _, expected, sparse_dims = self._told(gradient)
+        _, expected, sparse_dims = self._row_of(gradient)
         return DENSE + round(sparse_dims / expected) if expected > 0 else UNUSED
 
     def is_used(self, gradient: Gradient) -> bool:
         """Whether any rank has a gradient. Requires: wait() has returned."""
-        return self._told(gradient)[0] > 0
+        return self._row_of(gradient)[0] > 0
 
-    def _told(self, gradient: Gradient) -> list[float]:
+    def _row_of(self, gradient: Gradient) -> list[float]:
         if self._answer is None:
             self._answer = self._rows.tolist()
         return self._answer[self._positions[id(gradient)]]

@@ -17,7 +17,7 @@ __all__ = [
     "_BatchNorm",
     "current_node",
     "current_pass",
-    "leave_alone",
+    "skip_package",
     "missing",
     "require_end_of_backward",
     "when_backward_ends",
@@ -70,7 +70,7 @@ def when_backward_ends(function: Callable[[], None]) -> None:
     Variable._execution_engine.queue_callback(function)
 
 
-def leave_alone(rules: ModuleType, package: str) -> None:
+def skip_package(rules: ModuleType, package: str) -> None:
     """Tells torch.compile not to look into a package, by the module DYNAMO_RULES."""
     add = getattr(rules, "add", None)
     if add is None:

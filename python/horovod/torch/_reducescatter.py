@@ -12,7 +12,7 @@ from horovod._common.handles import PendingCall, PendingGroup
 from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allgather import gather
-from horovod.torch._session import file, in_autograd, run, submit, submit_group
+from horovod.torch._session import in_autograd, register_handle, run, submit, submit_group
 from horovod.torch._tensors import output_of
 from horovod.torch.compression import Compression, Compressor
 
@@ -94,7 +94,7 @@ def reducescatter_async(
     """
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     number, native = submit(_ONE, name, reduction, tensor)
-    return file((number, PendingCall(native, output_of)))
+    return register_handle((number, PendingCall(native, output_of)))
 
 
 def grouped_reducescatter(
@@ -132,4 +132,4 @@ def grouped_reducescatter_async(
     """
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     number, natives = submit_group(_GROUP, name, reduction, tensors)
-    return file((number, PendingGroup(natives, output_of)))
+    return register_handle((number, PendingGroup(natives, output_of)))

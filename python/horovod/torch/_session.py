@@ -19,7 +19,17 @@ from horovod.torch._tensors import SHAPE_KEEPING, check, check_one_device, new_r
 if TYPE_CHECKING:
     from horovod._core import Handle
 
-__all__ = ["basics", "file", "handles", "in_autograd", "names", "run", "session_number", "submit", "submit_group"]
+__all__ = [
+    "basics",
+    "handles",
+    "in_autograd",
+    "names",
+    "register_handle",
+    "run",
+    "session_number",
+    "submit",
+    "submit_group",
+]
 
 Finish = Callable[[Any], Any]
 
@@ -49,7 +59,7 @@ def session_number() -> int:
     return core.epoch() if core.is_initialized() else -1
 
 
-def file(started: tuple[int, Pending]) -> int:
+def register_handle(started: tuple[int, Pending]) -> int:
     """Makes an operation that was started known under its number, its public handle."""
     number, pending = started
     _pending[number] = pending
@@ -82,7 +92,7 @@ def submit(
             output,
         )
     except BaseException:
-        _take_back(name, members, number)
+        _release_numbers(name, members, number)
         raise
     if output is tensor:
         increment_version(tensor)
@@ -109,9 +119,9 @@ def submit_group(
         return number, []
     wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, how[3])
     try:
-        natives = core.enqueue_group(call.under(wire_name), entries, how, (tensors, outputs), outputs)
+        natives = core.enqueue_group(call.named(wire_name), entries, how, (tensors, outputs), outputs)
     except BaseException:
-        _take_back(name, how[3], number)
+        _release_numbers(name, how[3], number)
         raise
     if in_place:
         for tensor in tensors:
@@ -119,11 +129,11 @@ def submit_group(
     return number, natives
 
 
-def _take_back(name: str | None, process_set_id: int, number: int) -> None:
+def _release_numbers(name: str | None, process_set_id: int, number: int) -> None:
     """The call was refused: the next one gets its name and its number, as on the ranks where it was not tried."""
     if not name:
-        names.give_back(process_set_id)
-    handles.give_back(number)
+        names.release(process_set_id)
+    handles.release(number)
 
 
 def run(

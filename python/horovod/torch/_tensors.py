@@ -25,7 +25,7 @@ _CODES: dict[torch.dtype, int] = {
     torch.bfloat16: core.DTYPE_BFLOAT16,
 }
 _LARGE = 1 << 20  # bytes; the core recycles nothing smaller
-_PLAIN = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
+_BASE_CLASSES = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
 _BOOL = core.DTYPE_BOOL
 _ADASUM = core.REDUCE_ADASUM
 _ALLREDUCE = core.OP_ALLREDUCE
@@ -86,7 +86,7 @@ def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
 
     A large one comes from the core, which recycles pages: touching fresh ones costs half as much as reducing them.
     """
-    if tensor.nbytes < _LARGE or type(tensor) not in _PLAIN:
+    if tensor.nbytes < _LARGE or type(tensor) not in _BASE_CLASSES:
         return torch.empty_like(tensor)
     result: torch.Tensor = from_dlpack(core.new_output(tensor.shape, code))
     return result

@@ -32,14 +32,14 @@ def take_over(wrapper: Optimizer, optimizer: Optimizer) -> None:
     wrapper.__dict__.update((name, value) for name, value in vars(optimizer).items() if name != "step")
 
 
-def has_stepped(optimizer: Optimizer | None) -> None:
+def mark_stepped(optimizer: Optimizer | None) -> None:
     """Tells schedulers of the wrapped optimizer, which look for it, that a step was taken before theirs."""
     if optimizer is not None:
         optimizer._opt_called = True  # type: ignore[attr-defined]
 
 
 @contextmanager
-def loading(optimizer: Optimizer) -> Iterator[None]:
+def loading_in_place(optimizer: Optimizer) -> Iterator[None]:
     """What is loaded within goes to the dictionaries that are there: schedulers and the wrapped optimizer hold them."""
     groups, members, state = optimizer.param_groups, list(optimizer.param_groups), optimizer.state
     yield

@@ -98,7 +98,7 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch
     described = _optimizer_state.describe(optimizer) if is_root else None
     root_state = broadcast_object(described, root_rank, "broadcast_optimizer_state")
     if not is_root:
-        _optimizer_state.assume(optimizer, root_state)
+        _optimizer_state.apply_described(optimizer, root_state)
     batch = _InPlaceBroadcasts(root_rank)
     for name, tensor in _optimizer_state.tensors(optimizer):
         batch.add(tensor, name)

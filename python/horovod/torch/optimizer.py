@@ -26,9 +26,9 @@ from horovod.torch._wrapping import (
     check_devices,
     check_groups,
     check_names,
-    has_stepped,
     is_distributed,
-    loading,
+    loading_in_place,
+    mark_stepped,
     name_added,
     parameters_of,
     take_over,
@@ -132,7 +132,7 @@ class _DistributedOptimizer(Optimizer):
 
     def synchronize(self) -> None:
         """Waits until the gradients of all parameters are reduced and writes them to `.grad`."""
-        if self._reducer is not None and not self._reducer.settled:
+        if self._reducer is not None and not self._reducer.is_reduced:
             self._reducer.finish()
         self._synchronized = True
 
@@ -154,7 +154,7 @@ class _DistributedOptimizer(Optimizer):
             self._synchronize_in_step(closure is None)
         self._synchronized = False
         if self._reducer is not None:
-            self._reducer.unsettle()
+            self._reducer.discard_reduced()
         if closure is None:
             return self._step_locally()
         return self._step_locally(self._reducing(closure))
@@ -162,7 +162,7 @@ class _DistributedOptimizer(Optimizer):
     def _synchronize_in_step(self, computed: bool) -> None:
         """`computed`: all gradients of this step are there; else a closure is about to make them."""
         reducer = self._reducer
-        if reducer is not None and reducer.settled:
+        if reducer is not None and reducer.is_reduced:
             return
         begun = reducer is not None and reducer.begun
         if self._synchronized and not begun and not self._settings.in_backward:
@@ -175,7 +175,7 @@ class _DistributedOptimizer(Optimizer):
 
     def _step_locally(self, closure: Callable[[], float] | None = None) -> Any:
         """The wrapped optimizer's step alone."""
-        has_stepped(self._wrapped)
+        mark_stepped(self._wrapped)
         return super().step() if closure is None else super().step(closure)
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
@@ -190,7 +190,7 @@ class _DistributedOptimizer(Optimizer):
             loss = closure()
             if reducer.begun:
                 reducer.finish()
-            reducer.unsettle()
+            reducer.discard_reduced()
             if decides_by_loss:
                 own = torch.as_tensor(loss).detach().double().reshape(1)
                 average = unscaled(Average, self._process_set)
@@ -207,14 +207,14 @@ class _DistributedOptimizer(Optimizer):
                 raise AssertionError(ZERO_GRAD_TOO_EARLY)
         super().zero_grad(set_to_none)
         if self._reducer is not None:
-            self._reducer.unsettle()
+            self._reducer.discard_reduced()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads a state into the groups that are there; what backward began ends first and is forgotten."""
         if self._reducer is not None:
             self._reducer.drain()
         self._synchronized = False
-        with loading(self):
+        with loading_in_place(self):
             super().load_state_dict(state_dict)
 
     def __getstate__(self) -> dict[str, Any]:

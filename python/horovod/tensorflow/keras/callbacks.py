@@ -21,4 +21,4 @@ __all__ = [
     LearningRateScheduleCallback,
     LearningRateWarmupCallback,
     BestModelCheckpoint,
-) = _shared.bound_to(tf.keras, BACKEND, __name__)
+) = _shared.make_classes(tf.keras, BACKEND, __name__)

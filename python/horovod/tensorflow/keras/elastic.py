@@ -8,6 +8,6 @@ from horovod._keras import elastic as _shared
 
 __all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
 
-CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback, KerasState, run = _shared.bound_to(
+CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback, KerasState, run = _shared.make_classes(
     tf.keras, __name__
 )
