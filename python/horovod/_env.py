@@ -1,4 +1,4 @@
-"""The one place of the Python package that reads or writes environment variables."""
+"""The only module of the Python package that reads or writes environment variables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def dynamic_process_sets() -> bool:
 
 
 def allow_dynamic_process_sets() -> None:
-    """As if the job had been started so: the native core reads it too."""
+    """Sets the variable that allows process sets to change. The native core reads it too."""
     os.environ[_DYNAMIC_PROCESS_SETS] = "1"
 
 

@@ -1,9 +1,9 @@
 """Loads the native core so that it binds to its own copy of libgloo.
 
-PyTorch carries a Gloo of its own. If one is visible in the global symbol scope when the core is loaded, the dynamic
+PyTorch contains a Gloo of its own. If one is visible in the global symbol scope when the core is loaded, the dynamic
 linker would bind our calls to that other version: the core is then opened with RTLD_DEEPBIND, which prefers its own
-dependencies. Only then, because DEEPBIND disturbs sanitizers and allocators. Afterwards the core says which file its
-Gloo symbols come from, and anything but libgloo is refused.
+dependencies. Only then, because DEEPBIND disturbs sanitizers and allocators. Afterwards the core reports which file its
+Gloo symbols come from, and any file but libgloo is an ImportError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GLOO_SYMBOLS = ("_ZTVN4gloo7ContextE", "_ZTIN4gloo7ContextE", "_ZTVN4gloo10rend
 
 
 def _global_gloo_symbol() -> str | None:
-    """The first Gloo symbol that the global scope offers, or None."""
+    """The first Gloo symbol that is visible in the global scope, or None."""
     program = ctypes.CDLL(None)
     for symbol in _GLOO_SYMBOLS:
         if hasattr(program, symbol):
@@ -39,7 +39,7 @@ def _import_core() -> ModuleType:
 
 
 def _check_gloo_library(core: ModuleType) -> None:
-    """Raises ImportError when the core's Gloo calls would land in somebody else's library."""
+    """ImportError if the core's calls of Gloo are bound to another library."""
     library_of = getattr(core, "gloo_library", None)
     if library_of is None:
         return

@@ -1,4 +1,4 @@
-"""Modules of Horovod 0.28 that are not there yet: importing one says so, and what to do instead."""
+"""Modules of Horovod 0.28 that are not built yet: importing one raises an error that says what to do instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 _ELASTIC = "elastic jobs are not built yet"
 _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun; horovod.run() is not built yet"
 
-# By module; a module stands for all below it too.
+# By module, which stands for its submodules too.
 _REASONS = {
     "horovod.spark": "Horovod on Spark is not built yet; start the script with horovodrun",
     "horovod.ray": "Horovod on Ray is not built yet; start the script with horovodrun",
@@ -34,7 +34,7 @@ def _reason_for(name: str) -> str | None:
 
 
 class MissingModules(MetaPathFinder):
-    """Comes last in sys.meta_path, so it is asked only for what nobody else has found."""
+    """Stands last in sys.meta_path, so that it sees only modules that no other finder has found."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         reason = _reason_for(name) if name.startswith("horovod.") else None
@@ -44,6 +44,6 @@ class MissingModules(MetaPathFinder):
 
 
 def install() -> None:
-    """Adds the finder, once per process, also when the package is imported anew."""
+    """Adds the finder, once per process, also if the package is imported again."""
     if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.append(MissingModules())

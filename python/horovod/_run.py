@@ -35,7 +35,12 @@ def run(
     min_np: int | None = None,
     max_np: int | None = None,
 ) -> list[Any]:
-    """Runs `func(*args, **kwargs)` on `num_proc` ranks and returns their results in rank order. Not built yet."""
+    """Runs `func(*args, **kwargs)` on `num_proc` ranks and returns their results, a list in rank order. Not built yet.
+
+    The other arguments are the options of horovodrun of the same names; `np`, `min_np` and `max_np` are old names of
+    `num_proc`, `min_num_proc` and `max_num_proc`. ValueError: `hosts` with `hostfile`, `use_gloo` with `use_mpi`, or
+    `use_mpi` at all. Else NotImplementedError, which says how to start a script.
+    """
     if hosts is not None and hostfile is not None:
         raise ValueError("horovod.run: give either hosts or hostfile, not both")
     if use_gloo and use_mpi:

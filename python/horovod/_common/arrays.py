@@ -1,7 +1,7 @@
 """Collectives on numpy arrays, for frameworks that keep no memory of their own on the CPU.
 
-Arrays are used where they lie: no copy is made but the one into the core's fusion buffer. Each operation holds its
-arrays until it has ended, also when the wait for it is interrupted.
+The core reads and writes the arrays' own memory: the only copy is the one into its fusion buffer. Each operation keeps
+its arrays alive until it has ended, also when the wait for it is interrupted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["ArrayCollectives"]
 
 _Reduction = tuple[int, float, float, int]  # op, prescale, postscale, id of the process set
-Array = Any  # np.ndarray, whose element types mypy would want to know
+Array = Any  # np.ndarray; its element types vary
 
 _CODES = {
     "uint8": core.DTYPE_UINT8,
@@ -51,7 +51,7 @@ def _reducible(array: Array, op: int, caller: str) -> int:
     return _CODES[name]
 
 
-def _movable(array: Array) -> tuple[Array, int]:
+def _transferable(array: Array) -> tuple[Array, int]:
     """An array of a type that both the core and numpy's DLPack know, over the same memory, and the type's code.
 
     Others travel as integers of their size, or with a last dimension of bytes.
@@ -74,12 +74,12 @@ def _tensor(array: Array, code: int, in_place: bool) -> tuple[int, int, tuple[in
     return data, data if in_place else 0, array.shape, code, CPU
 
 
-def _moving(members: int) -> _Reduction:
-    return core.REDUCE_SUM, 1.0, 1.0, members
+def _no_reduction(process_set_id: int) -> _Reduction:
+    return core.REDUCE_SUM, 1.0, 1.0, process_set_id
 
 
 def _wait_for(started: Sequence[Handle]) -> None:
-    """Waits for all, also on a thread of the framework that main waits for; raises the first error."""
+    """Waits for all, then raises the first error. Ctrl-C ends it also on a thread that the main thread waits for."""
     error: Exception | None = None
     for native in started:
         try:
@@ -103,8 +103,8 @@ def _run(submissions: Iterable[Sequence[Handle]]) -> None:
     _wait_for(started)
 
 
-class Exported:
-    """What the core allocated, in the form that numpy.from_dlpack() takes."""
+class CoreOutput:
+    """A result in memory that the core allocated, in the form that numpy.from_dlpack() takes."""
 
     def __init__(self, native: Handle) -> None:
         self._native = native
@@ -117,22 +117,23 @@ class Exported:
 
 
 class ArrayCollectives:
-    """The operations of one framework module. `label` keeps its automatic names apart from other modules'."""
+    """The operations of one framework module. `label` is part of its automatic names: other modules have others."""
 
     def __init__(self, label: str) -> None:
         self._label = label
         self.names = AutomaticNames()
 
     def _start(
-        self, call: Call, name: str | None, how: _Reduction, array: Array, code: int, in_place: bool = True
+        self, call: Call, name: str | None, reduction: _Reduction, array: Array, code: int, in_place: bool = True
     ) -> Handle:
         """Submits an array under `prefix.name` or an automatic name."""
-        full = f"{call.prefix}.{name}" if name else self.names.make(f"{call.prefix}.{self._label}", how[3])
+        *_, process_set_id = reduction
+        wire_name = f"{call.prefix}.{name}" if name else self.names.make(f"{call.prefix}.{self._label}", process_set_id)
         try:
-            return core.enqueue(call.named(full), _tensor(array, code, in_place), how, array)
+            return core.enqueue(call.named(wire_name), _tensor(array, code, in_place), reduction, array)
         except BaseException:
             if not name:
-                self.names.release(how[3])
+                self.names.release(process_set_id)
             raise
 
     def allreduce_(
@@ -142,51 +143,51 @@ class ArrayCollectives:
         op: int,
         prescale: float = 1.0,
         postscale: float = 1.0,
-        members: int = 0,
+        process_set_id: int = 0,
     ) -> None:
         """Reduces contiguous arrays in place, each matched by its own name. Waits for all; raises the first error."""
         codes = [_reducible(array, op, "allreduce") for array in arrays]
         _run(
-            [self._start(_ALLREDUCE, name, (op, prescale, postscale, members), array, code)]
+            [self._start(_ALLREDUCE, name, (op, prescale, postscale, process_set_id), array, code)]
             for array, name, code in zip(arrays, names, codes, strict=True)
         )
 
     def grouped_allreduce_(
-        self, groups: Mapping[str, Sequence[Array]], op: int, prescale: float, postscale: float, members: int
+        self, groups: Mapping[str, Sequence[Array]], op: int, prescale: float, postscale: float, process_set_id: int
     ) -> None:
         """The same for groups of arrays, by name: one is reduced only when all of it is ready on all ranks."""
         tensors = {
             name: [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
             for name, arrays in groups.items()
         }
-        call, how = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, members)
+        call, reduction = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, process_set_id)
         _run(
-            core.enqueue_group(call.named(f"grouped_allreduce.{name}"), tensors[name], how, list(arrays))
+            core.enqueue_group(call.named(f"grouped_allreduce.{name}"), tensors[name], reduction, list(arrays))
             for name, arrays in groups.items()
         )
 
     def broadcast_(
-        self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, members: int = 0
+        self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, process_set_id: int = 0
     ) -> None:
         """Overwrites contiguous arrays of any type with those of global rank `root_rank`."""
         call = Call(core.OP_BROADCAST, "broadcast", root_rank)
         _run(
-            [self._start(call, name, _moving(members), *_movable(array))]
+            [self._start(call, name, _no_reduction(process_set_id), *_transferable(array))]
             for array, name in zip(arrays, names, strict=True)
         )
 
-    def allgather(self, array: Array, name: str | None, members: int = 0) -> Array:
+    def allgather(self, array: Array, name: str | None, process_set_id: int = 0) -> Array:
         """The rows of all ranks, in rank order; the number of rows may differ between ranks, nothing else."""
         if array.ndim == 0:
             raise ValueError("allgather: a value without dimensions has no rows to gather; pass a list of one")
-        sent, code = _movable(np.require(array, requirements="C"))
+        sent, code = _transferable(np.require(array, requirements="C"))
         call = Call(core.OP_ALLGATHER, "allgather")
-        native = self._start(call, name, _moving(members), sent, code, in_place=False)
+        native = self._start(call, name, _no_reduction(process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
-        gathered = np.from_dlpack(Exported(native))
+        gathered = np.from_dlpack(CoreOutput(native))
         return gathered.view(array.dtype).reshape(-1, *array.shape[1:])
 
-    def reducescatter(self, array: Array, name: str | None, op: int, members: int = 0) -> Exported:
+    def reducescatter(self, array: Array, name: str | None, op: int, process_set_id: int = 0) -> CoreOutput:
         """This rank's share of the rows of the reduced array; the first ranks have one more when it does not divide."""
         if op not in (core.REDUCE_AVERAGE, core.REDUCE_SUM):
             raise HorovodInternalError(f"reducescatter: the only ops are Average and Sum, got op={op!r}")
@@ -195,6 +196,6 @@ class ArrayCollectives:
         code = _reducible(array, op, "reducescatter")
         sent = np.require(array, requirements="C")
         call = Call(core.OP_REDUCESCATTER, "reducescatter")
-        native = self._start(call, name, (op, 1.0, 1.0, members), sent, code, in_place=False)
+        native = self._start(call, name, (op, 1.0, 1.0, process_set_id), sent, code, in_place=False)
         native.wait_in_callback()
-        return Exported(native)
+        return CoreOutput(native)

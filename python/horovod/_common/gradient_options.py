@@ -1,4 +1,4 @@
-"""Options that the wrappers of every framework understand in the same way."""
+"""Options that mean the same in the optimizers and tapes of every framework."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from horovod.common.util import split_list
 
 __all__ = ["Plan", "check_arguments", "plan_groups"]
 
-Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each goes alone
+Plan = tuple[tuple[int, ...], ...]  # positions that are reduced together; () where each is reduced alone
 
 
 def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, groups: Any) -> Any:
-    """Checks what optimizers and tapes have in common; gives `groups` with the old `num_groups` taken in."""
+    """Checks the arguments that optimizers and tapes share. Returns `groups`, or `num_groups`, its deprecated form."""
     if op != core.REDUCE_AVERAGE and gradient_predivide_factor != 1.0:
         raise ValueError(
             f"gradient_predivide_factor={gradient_predivide_factor} is not supported with op != hvd.Average"
@@ -35,12 +35,12 @@ def check_arguments(op: int, gradient_predivide_factor: float, num_groups: int, 
 
 
 def plan_groups(groups: Any, variables: Sequence[Any], key: Callable[[Any], Any]) -> Plan:
-    """Which of the variables are reduced together; those that no group names go alone. `key` tells them apart."""
+    """Which variables are reduced together; one that no group names is reduced alone. `key` identifies a variable."""
     if groups is None:
         return ()
     if isinstance(groups, int):
         return tuple(tuple(part) for part in split_list(range(len(variables)), groups) if part)
-    place = {key(variable): position for position, variable in enumerate(variables)}
-    planned = [tuple(place[key(one)] for one in group if key(one) in place) for group in groups]
+    positions = {key(variable): position for position, variable in enumerate(variables)}
+    planned = [tuple(positions[key(one)] for one in group if key(one) in positions) for group in groups]
     used = {position for group in planned for position in group}
     return tuple([group for group in planned if group] + [(i,) for i in range(len(variables)) if i not in used])

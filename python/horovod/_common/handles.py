@@ -18,9 +18,9 @@ __all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup"]
 
 
 class Pending(Protocol):
-    """Something that ends: done() tells whether, wait() blocks for its result or raises its error.
+    """An operation in flight: done() says whether it has ended; wait() returns its result or raises its error.
 
-    Most are a native Handle itself, which gives the tensor that it wrote.
+    Most are a native Handle, whose result is the tensor that it wrote.
     """
 
     def done(self) -> bool: ...
@@ -28,7 +28,7 @@ class Pending(Protocol):
 
 
 class PendingCall:
-    """An operation whose result is made by `finish` from its native handle, once it ended well."""
+    """An operation whose result `finish` makes from its native handle, after it has succeeded."""
 
     __slots__ = ("_finish", "_native")
 
@@ -45,7 +45,7 @@ class PendingCall:
 
 
 class PendingGroup:
-    """Several operations with a list of results, each made by `finish` from its native handle if that is given.
+    """Several operations with a list of results; if `finish` is given, it makes each from its native handle.
 
     All have ended when wait() returns or raises the first error. After KeyboardInterrupt it may be called again.
     """
@@ -65,7 +65,7 @@ class PendingGroup:
 
 
 class HandleTable:
-    """Int handles of operations that were not synchronised yet. The numbers rise from 1, in one order on all ranks."""
+    """Int handles of operations that were not synchronised yet. They count up from 1, in one order on all ranks."""
 
     __slots__ = ("_next", "pending")
 
@@ -74,18 +74,18 @@ class HandleTable:
         self._next = 1
 
     def next_number(self) -> int:
-        """The next handle. Taken before the operation is submitted, because automatic names contain it."""
+        """The next handle, which is taken before the operation is submitted."""
         number = self._next
         self._next = number + 1
         return number
 
     def release(self, number: int) -> None:
-        """The operation was refused: the next one gets its number, as on the ranks where it was not tried."""
+        """After a refused operation: the next one gets its number, as on ranks that did not try it."""
         if self._next == number + 1:
             self._next = number
 
     def restart_numbers(self) -> None:
-        """After shutdown: automatic names start again, so that they agree between ranks of the next session."""
+        """After shutdown(): the next session counts from 1 again, so that its ranks agree."""
         self._next = 1
 
     def poll(self, handle: int) -> bool:
@@ -96,7 +96,7 @@ class HandleTable:
         return pending.done()
 
     def synchronize(self, handle: int) -> Any:
-        """Waits and gives the result; None for a handle that is not outstanding. Consumes the handle, also on error."""
+        """Waits and returns the result; None for a handle that is not outstanding. An error uses the handle up too."""
         pending = self.pending.pop(handle, None)
         if pending is None:
             return None

@@ -1,8 +1,8 @@
 """Ctrl-C while a framework waits for other ranks: see "Interrupts and exits" in docs/design/tensorflow.md.
 
-Python looks at signals between its own instructions. While the main thread is inside TensorFlow or JAX there are none,
-and what it waits for there cannot be cancelled; so a thread learns of the signal and ends our own waits with an error.
-Then the framework returns, and Python raises KeyboardInterrupt.
+Python handles signals between its own instructions. While the main thread is inside TensorFlow or JAX it executes none,
+and what it waits for cannot be cancelled. So a thread is notified of the signal and ends our waits with an error; then
+the framework returns, and Python raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 
 from horovod._common.native import core
 
-# How long the main thread may take to see the signal by itself, as it does unless it is inside the framework.
+# How long the main thread may take to handle the signal itself, which it does unless it is inside the framework.
 _PATIENCE_S = 0.2
 
 _TO_KEYBOARD_INTERRUPT = (core.raise_interrupt, signal.default_int_handler)
@@ -24,9 +24,9 @@ _TO_KEYBOARD_INTERRUPT = (core.raise_interrupt, signal.default_int_handler)
 class InterruptWatch:
     """Ends waits when the main thread gets a SIGINT that is to become KeyboardInterrupt.
 
-    Made on the main thread, which alone may ask to be told of signals. Whoever asked before is told as before. Handlers
-    of the program's own are left alone: they run when the operation has ended, because only the program knows what is
-    to happen then. close() may be called on any thread, once.
+    Made on the main thread: Python lets no other one set the wakeup descriptor. A descriptor that was set before still
+    gets every signal. Signal handlers of the program are not replaced: they run when the operation has ended, because
+    only the program knows what should happen then. close() may be called on any thread, once.
     """
 
     def __init__(self) -> None:
@@ -40,36 +40,36 @@ class InterruptWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread, and gives back what was taken over, unless somebody else has taken that since."""
-        self._give_back(self._before)
+        """Ends the thread, and restores handler and descriptor unless somebody has replaced them since."""
+        self._restore_handlers(self._before)
         self._closing = True
         self._writer.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._thread.join()
         self._reader.close()
         self._writer.close()
 
-    def leave_child(self) -> None:
-        """In a forked child: its signals are not its parent's, and the sockets are not shut down, which both have."""
-        self._give_back(-1)
+    def close_in_child(self) -> None:
+        """In a forked child: closes its copies of the sockets. A shutdown() of them would reach the parent's thread."""
+        self._restore_handlers(-1)
         self._reader.close()
         self._writer.close()
 
-    def _give_back(self, to: int) -> None:
+    def _restore_handlers(self, wakeup_fd: int) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # a signal finds our socket closed, which harms nobody
+            return  # a later signal finds the socket closed, which is harmless
         if signal.getsignal(signal.SIGINT) is core.raise_interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         found = signal.set_wakeup_fd(-1)
-        signal.set_wakeup_fd(to if found == self._writer.fileno() else found)
+        signal.set_wakeup_fd(wakeup_fd if found == self._writer.fileno() else found)
 
     def _watch(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are the main thread's
         raised = core.raised_interrupts()
         while signals := self._receive():
             if signal.SIGINT in signals and signal.getsignal(signal.SIGINT) in _TO_KEYBOARD_INTERRUPT:
-                if core.raised_interrupts() == raised:  # else it is dealt with
+                if core.raised_interrupts() == raised:  # else Python has raised it already
                     self._end_waits()
-                    self._receive(socket.MSG_DONTWAIT)  # the same signal, where it was put off
+                    self._receive(socket.MSG_DONTWAIT)  # the same signal, if its handler was deferred
                 raised = core.raised_interrupts()
 
     def _receive(self, flags: int = 0) -> bytes:
@@ -88,7 +88,7 @@ class InterruptWatch:
         if core.main_thread_answers(_PATIENCE_S):
             return
         core.interrupt_waits()
-        # Until it is back, nothing that it starts there may wait.
+        # Until the main thread executes Python code again, none of the operations that it starts may wait.
         while not core.main_thread_answers(_PATIENCE_S):
             if self._closing:
                 core.allow_waits()

@@ -1,4 +1,4 @@
-"""Variables whose gradients stay on this rank, and how gradients are divided between them and the rest."""
+"""Local variables: those whose gradients are not reduced, but stay on this rank."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ __all__ = ["LocalVariables", "local_layer_variables"]
 
 
 def _is_layer(thing: Any) -> bool:
-    """Of any Keras: keras and tf.keras are two packages where TF_USE_LEGACY_KERAS is set."""
+    """Whether it is a layer of any Keras: keras and tf.keras are two packages if TF_USE_LEGACY_KERAS is set."""
     return hasattr(thing, "trainable_weights") and hasattr(thing, "built")
 
 
 def local_layer_variables(local_layers: Any, caller: str) -> list[Any]:
     """The trainable weights of a Keras layer or of several. ValueError for anything else.
 
-    A layer that is not built has none yet: it stands for itself, and is asked for its weights at the first gradients.
+    A layer that is not built has none yet: the list has the layer itself. Its weights are looked up at the first
+    gradients.
     """
     if local_layers is None:
         return []
@@ -29,26 +30,26 @@ def local_layer_variables(local_layers: Any, caller: str) -> list[Any]:
 
 
 class LocalVariables:
-    """Which variables are local, and what becomes of their gradients."""
+    """Which variables are local, and how their gradients are scaled."""
 
     def __init__(self, process_set: ProcessSet, scale_local_gradients: bool) -> None:
-        self._keys: dict[int, Any] = {}  # with the variable, so that no other gets its id
+        self._keys: dict[int, Any] = {}  # key -> variable, which is kept alive so that no other gets its id
         self._unbuilt: list[Any] = []  # layers that had no weights when they were registered
         self.process_set = process_set
         self._scale = scale_local_gradients
 
     @staticmethod
     def key(variable: Any) -> int:
-        """What tells one variable from another."""
+        """Identifies a variable."""
         return id(variable)
 
     @staticmethod
     def scaled(grad: Any, size: int) -> Any:
-        """A local gradient as large as its share of an average; None stays None."""
+        """A local gradient divided by the number of ranks, like its share of an average; None stays None."""
         return grad if grad is None or size == 1 else grad / size
 
     def register(self, source: Any) -> None:
-        """A variable, or a layer that has none yet."""
+        """Makes a variable local, or all variables of a layer that is not built yet."""
         if _is_layer(source):
             self._unbuilt.append(source)
         else:
@@ -70,18 +71,20 @@ class LocalVariables:
         return self.key(variable) in self._all()
 
     def finish(self, grad: Any) -> Any:
+        """The gradient of a local variable as it is applied."""
         size = self.process_set.size() or 1
         return self.scaled(grad, size) if self._scale and self.process_set.included() else grad
 
     def reduce(
         self, reduce: Callable[..., list[Any]], grads: Sequence[Any], variables: Sequence[Any], **options: Any
     ) -> list[Any]:
-        """The gradients of local variables finished, the others reduced, in their order."""
+        """All gradients in their order: those of local variables scaled, the others reduced by `reduce`."""
         if not self.any:
             return reduce(grads, variables, **options)
         shared = [i for i, variable in enumerate(variables) if variable not in self]
         reduced = reduce([grads[i] for i in shared], [variables[i] for i in shared], **options)
-        result = [self.finish(grad) if of in self else grad for grad, of in zip(grads, variables, strict=True)]
+        pairs = zip(grads, variables, strict=True)
+        result = [self.finish(grad) if variable in self else grad for grad, variable in pairs]
         for i, grad in zip(shared, reduced, strict=True):
             result[i] = grad
         return result

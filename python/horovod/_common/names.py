@@ -1,9 +1,9 @@
 """Automatic names of operations.
 
-Ranks match operations by name, so every rank must make up the same ones. Each process set counts for itself: a rank
-that is in more sets than another still gives the operations of a common set the same names. A join is a meeting of all
-ranks, before which some made calls that others did not make: in the global set the count begins anew with it, and names
-carry the number of joins, so that none equals one that is pending from before.
+Ranks match operations by name, so every rank must generate the same ones. Each process set has a count of its own: a
+rank that is in more sets than another still gives the operations of a common set the same names. Before a join, some
+ranks make calls that others, which have joined already, do not make. So the global set counts from 1 after each join,
+and its names contain the number of joins: no new name equals one that is still pending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GLOBAL = 0
 
 
 def _key(process_set_id: int) -> tuple[int, int]:
-    """What is counted: a process set, and the joins that its ranks have met at."""
+    """The key of a count: the process set, and how often its ranks have joined."""
     return process_set_id, core.joins() if process_set_id == _GLOBAL else 0
 
 
@@ -32,7 +32,7 @@ class AutomaticNames:
         self._counts: dict[tuple[int, int], int] = {}
 
     def make(self, prefix: str, process_set_id: int) -> str:
-        """The next name. No call stands between reading a count and writing it, where another thread could come in."""
+        """The next name. No call stands between reading a count and writing it, so no other thread runs in between."""
         counts = self._counts
         key = _key(process_set_id)
         joins = key[1]
@@ -44,13 +44,13 @@ class AutomaticNames:
         return f"{prefix}.noname.join{joins}.{count}" if joins else f"{prefix}.noname.{count}"
 
     def release(self, process_set_id: int) -> None:
-        """The operation was refused: the next one gets its number, as on the ranks where it was not tried."""
+        """After a refused operation: the next one gets its number, as on ranks that did not try it."""
         self._counts[_key(process_set_id)] -= 1
 
     def forget(self, process_set_id: int) -> None:
-        """The process set is removed: the next one with its id begins at 1 on its members, old and new."""
+        """After the removal of a process set: a new set with the same id counts from 1 on all its members."""
         self._counts.pop((process_set_id, 0), None)
 
     def restart(self) -> None:
-        """After shutdown: the names of the next session begin anew."""
+        """After shutdown(): the next session counts from 1."""
         self._counts.clear()

@@ -1,4 +1,4 @@
-"""Names of Horovod's whose feature is not there yet."""
+"""Public names of Horovod whose feature is not built yet."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from typing import NoReturn
 
 
 def not_built(name: str) -> NoReturn:
-    """Says so, when the name is used."""
+    """NotImplementedError that says so. Called when the name is used."""
     raise NotImplementedError(f"{name} is not built yet")

@@ -1,7 +1,7 @@
 """Python objects as bytes that travel between ranks.
 
-Unpickling runs whatever the bytes say, and connections are authenticated only when they are made. So each payload ends
-in a seal that only a holder of the job's secret can make, and nothing is unpickled before its seal is verified.
+Unpickling executes code that the bytes name, and connections are authenticated only when they are made. So each payload
+ends in a seal that only a holder of the job's secret can make, and nothing is unpickled before its seal is verified.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["dump", "load", "purpose"]
 
 
 def purpose(function: str, name: str | None, process_set: int | None) -> str:
-    """What a seal is good for; the same on the ranks that take part in a call."""
+    """The call that a seal is valid for: the same text on all ranks that take part in it."""
     return f"{function} in process set {process_set}, name {name!r}"
 
 
 def dump(obj: Any, purpose: str) -> memoryview:
-    """The pickled object and its seal."""
+    """The pickled object, followed by its seal."""
     buffer = io.BytesIO()
     cloudpickle.dump(obj, buffer)
     with buffer.getbuffer() as payload:
@@ -32,5 +32,5 @@ def dump(obj: Any, purpose: str) -> memoryview:
 
 
 def load(sealed: memoryview, sender: int, purpose: str) -> Any:
-    """The object that global rank `sender` dumped for this purpose. HorovodInternalError, and nothing run, if not."""
+    """The object that global rank `sender` dumped for this purpose. HorovodInternalError, before unpickling, if not."""
     return cloudpickle.loads(sealed[: core.open_payload(sender, purpose, sealed)])

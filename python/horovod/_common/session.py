@@ -1,7 +1,7 @@
 """The session of this process under the names that every framework module offers: init(), rank(), size() and so on.
 
-A framework module imports all names of `__all__` and so offers them as its own; what it has to do when a session starts
-or ends, it tells `basics` when it is imported.
+A framework module imports all names of `__all__` and so offers them as its own. When it is imported, it registers with
+`basics` what it does when a session starts or ends.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ctrl-C in sessions of a framework whose own code keeps the main thread from seeing signals."""
+"""Ctrl-C in sessions of a framework whose own code keeps the main thread from handling signals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["watch_interrupts"]
 
 
 class _SessionWatch:
-    """Has an InterruptWatch from a session's init() to its shutdown(). One for all frameworks, and for good."""
+    """Has an InterruptWatch from a session's init() to its shutdown(). One for all frameworks of the process."""
 
     def __init__(self) -> None:
         self._watch: InterruptWatch | None = None
@@ -23,7 +23,7 @@ class _SessionWatch:
             self._after_init(False)
 
     def _after_init(self, _: bool) -> None:
-        """On the main thread; elsewhere nobody may ask to be told of signals, and Ctrl-C waits for the operation."""
+        """Only on the main thread: no other may set a wakeup descriptor, so there Ctrl-C waits for the operation."""
         if self._watch is None and threading.current_thread() is threading.main_thread():
             self._watch = InterruptWatch()
 
@@ -35,10 +35,10 @@ class _SessionWatch:
     def _after_fork(self) -> None:
         watch, self._watch = self._watch, None
         if watch is not None:
-            watch.leave_child()
+            watch.close_in_child()
 
 
 @functools.cache
 def watch_interrupts() -> object:
-    """From now on, Ctrl-C also reaches a main thread that waits inside TensorFlow or JAX. Called at their import."""
+    """From now on, Ctrl-C also ends waits of a main thread inside TensorFlow or JAX. Called when they are imported."""
     return _SessionWatch()

@@ -1,6 +1,7 @@
-"""Tells the other ranks when this one goes down because of an uncaught exception, and prints their echoes in one line.
+"""Reports an uncaught exception to the other ranks, and prints what they raise because of it in one line.
 
-At the end of the traceback, not at the end of the process: until then threads may be joined, and the others would wait.
+The report is made right after the traceback, not at the end of the process: the interpreter joins threads before that,
+and the other ranks would wait for so long.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from horovod._common.native import core
 
 _MAX_TEXT = 500
 
-# What an exception says that is only the echo of another rank's, which prints a traceback of its own.
+# The text of an exception that another rank's has caused; that rank prints the traceback.
 _ECHO = re.compile(r"rank \d+ is lost: uncaught exception .*")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
@@ -28,7 +29,7 @@ def _describe(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     if len(text) <= _MAX_TEXT:
         return text
-    # Both ends: TensorFlow's errors begin with where and end with why.
+    # Both ends: TensorFlow's errors begin with the place and end with the reason.
     return f"{text[: _MAX_TEXT // 2]} ... {text[-_MAX_TEXT // 2 :]}"
 
 
@@ -37,9 +38,9 @@ def _is_of_the_program(frame: traceback.FrameSummary) -> bool:
 
 
 def _echo_line(error: BaseException, trace: TracebackType | None) -> str | None:
-    """One line instead of a traceback, when `error` only says that another rank has raised; None otherwise.
+    """One line instead of a traceback, if `error` only reports the exception of another rank; else None.
 
-    With HOROVOD_LOG_LEVEL=info and below everything is printed.
+    None also with HOROVOD_LOG_LEVEL=info, debug or trace.
     """
     echo = _ECHO.search(str(error))
     if echo is None or (_env.get("HOROVOD_LOG_LEVEL") or "").lower() in ("trace", "debug", "info"):
@@ -51,20 +52,20 @@ def _echo_line(error: BaseException, trace: TracebackType | None) -> str | None:
 
 
 def announce(error: BaseException | None) -> None:
-    """Says that `error` ends this process. Only the first of a job's failures counts, and only while a session runs."""
-    goes_on = hasattr(sys, "ps1") or bool(sys.flags.interactive)  # at a prompt an exception ends nothing
-    if error is not None and not goes_on:
+    """Reports that `error` ends this process. Only the first failure of a job counts, and only while a session runs."""
+    is_interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)  # an exception does not end the process
+    if error is not None and not is_interactive:
         core.announce_failure(f"uncaught exception {_describe(error)}")
 
 
 def announce_last() -> None:
-    """At exit: the exception that ended the program, if one did and whoever printed it did not tell us."""
+    """At exit: reports the exception that ended the program, if a hook that replaced ours printed it."""
     announce(getattr(sys, "last_value", None))
 
 
 def install() -> None:
-    """Makes uncaught exceptions known to the other ranks, after they were printed as before."""
-    global _installed  # noqa: PLW0603  once per process: hooks of the program may come on top
+    """From now on, uncaught exceptions are reported to the other ranks, after they were printed."""
+    global _installed  # noqa: PLW0603  once per process: the program may install hooks above ours
     if _installed:
         return
     _installed = True

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from horovod._common.arrays import ArrayCollectives
+from horovod._common.calls import set_id
 from horovod._common.gradient_options import Plan
 from horovod._keras.options import Options
 from horovod._keras.reduction import Reduction
@@ -68,10 +69,7 @@ class HostReduction(Reduction):
     def _on_host(self, names: list[str], plan: Plan, *arrays: Any) -> list[Any]:
         # Copies: what XLA lends ends with the call, and an interrupted wait leaves operations behind that go on.
         own = [np.array(array, order="C") for array in arrays]
-        members = self.options.process_set.process_set_id
-        if members is None:
-            raise ValueError(f"{self.options.process_set} is not registered: pass it to init() first")
-        common = (self.options.op, *self.options.scales, members)
+        common = (self.options.op, *self.options.scales, set_id(self.options.process_set))
         if plan:
             groups = {f"{self.name}.group_{number}": [own[i] for i in group] for number, group in enumerate(plan)}
             self._collectives.grouped_allreduce_(groups, *common)

@@ -25,10 +25,10 @@ __all__ = ["HorovodBasics"]
 
 
 class HorovodBasics:
-    """The functions that do not depend on a framework, bound to the one session of this process.
+    """The functions that do not depend on a framework, for the one session of this process.
 
     horovod._common.session has the instance whose bound methods the framework modules re-export: the first init()
-    starts the session, and a later one through another module joins it. `pkg_path` and `ext_names` are accepted for
+    starts the session, and a later one through another module uses it. `pkg_path` and `ext_names` are accepted for
     compatibility: there is one native library for all frameworks.
     """
 
@@ -51,19 +51,23 @@ class HorovodBasics:
         return ctypes.CDLL(core.__file__)
 
     def _add_hooks(self, on_init: Callable[[bool], None], on_shutdown: Callable[[], None]) -> None:
-        """Lets a framework module do its part after init(), which tells it whether a session began, and shutdown()."""
+        """Registers what a module does after init(), with whether that began a session, and after shutdown()."""
         self._on_init.append(on_init)
         self._on_shutdown.append(on_shutdown)
 
     # Lifecycle
 
     def init(self, comm: Any = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
-        """Starts the session, or does nothing when it runs already. Blocks until all ranks are connected.
+        """Starts the session and blocks until all ranks are connected. Does nothing if the session is running.
 
-        `comm`: None or all ranks. `process_sets`: ProcessSet objects to register, the same on all ranks, or "dynamic"
-        to allow add_process_set later. Raises ValueError when ranks give different sets; then nothing has started. An
-        object that repeats an earlier one or has all ranks is a ValueError too, but Horovod is initialised then, and
-        init() with a corrected list only looks the sets up.
+        Arguments:
+            comm: None, or a list of all ranks. A list of some ranks warns: all ranks take part.
+            process_sets: ProcessSet objects to register, the same on all ranks; or "dynamic", which allows
+                add_process_set() later.
+
+        ValueError: other ranks cannot be reached, the environment is wrong, or ranks give different sets; then nothing
+        has started. A set that repeats an earlier one or has all ranks is a ValueError too, but Horovod is initialised
+        then, and init() with a corrected list only looks the sets up. KeyboardInterrupt on Ctrl-C.
         """
         ranks = _ranks_of_comm(comm)
         sets = _listed_process_sets(process_sets)
@@ -85,20 +89,23 @@ class HorovodBasics:
         _init_process_sets(sets)
 
     def shutdown(self) -> None:
-        """Ends the session on all ranks. May be called at any time and more than once; init() may follow."""
+        """Ends the session on all ranks: their pending operations fail with HorovodInternalError.
+
+        May be called at any time and more than once, also before init(); init() may follow.
+        """
         core.shutdown()
         _forget_process_sets()
         _call_all(self._on_shutdown)
 
     def _shutdown_at_exit(self) -> None:
-        # A forked child that ends by sys.exit runs the parent's exit functions; the session is not its to end.
+        # A forked child that ends by sys.exit() runs the parent's exit functions, and must not end its session.
         if os.getpid() == self._init_pid:
             uncaught.announce_last()
             core.announce_exit()
             self.shutdown()
 
     def is_initialized(self) -> bool:
-        """True between init() and shutdown(), also after a failure of the session. Never raises."""
+        """Whether init() was called and shutdown() was not; True also after a failure of the session. Never raises."""
         return core.is_initialized()
 
     # Topology. Each raises ValueError unless initialised.
@@ -130,21 +137,21 @@ class HorovodBasics:
         return core.cross_size()
 
     def is_homogeneous(self) -> bool:
-        """True when every host has the same number of ranks."""
+        """Whether every host has the same number of ranks. ValueError before init() and after shutdown()."""
         return core.is_homogeneous()
 
     # What the build has
 
     def mpi_threads_supported(self) -> bool:
-        """Always raises ValueError: there is no MPI."""
+        """ValueError, always: this build has no MPI."""
         raise ValueError("mpi_threads_supported: this build of Horovod has no MPI")
 
     def mpi_enabled(self) -> bool:
-        """False: there is no MPI."""
+        """False: this build has no MPI."""
         return False
 
     def mpi_built(self) -> bool:
-        """False: there is no MPI."""
+        """False: this build has no MPI."""
         return bool(core.built_with().get("mpi", 0))
 
     def gloo_enabled(self) -> bool:
@@ -156,7 +163,7 @@ class HorovodBasics:
         return bool(core.built_with().get("gloo", 1))
 
     def nccl_built(self) -> int:
-        """NCCL's version code, 0 when it is not in the build."""
+        """NCCL's version code, an int; 0 if NCCL is not in the build."""
         return int(core.built_with().get("nccl", 0))
 
     def ddl_built(self) -> bool:
@@ -168,22 +175,25 @@ class HorovodBasics:
         return bool(core.built_with().get("ccl", 0))
 
     def cuda_built(self) -> bool:
-        """True when GPU collectives for CUDA are in the build."""
+        """Whether GPU collectives for CUDA are in the build."""
         return bool(core.built_with().get("cuda", 0))
 
     def rocm_built(self) -> bool:
-        """True when GPU collectives for ROCm are in the build."""
+        """Whether GPU collectives for ROCm are in the build."""
         return bool(core.built_with().get("rocm", 0))
 
     # Timeline
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Writes a timeline to `file_path` from now on. Not built yet."""
+        """Writes a timeline to `file_path` from now on, with `mark_cycles` also each cycle. Not built yet.
+
+        ValueError before init(), and unless HOROVOD_TIMELINE is set; else NotImplementedError.
+        """
         self._check_timeline_allowed("start_timeline")
         raise NotImplementedError(f"start_timeline({file_path!r}, {mark_cycles}): the timeline is not built yet")
 
     def stop_timeline(self) -> None:
-        """Closes the timeline that start_timeline opened; without one there is nothing to do."""
+        """Closes the timeline that start_timeline() opened; does nothing without one. ValueError before init()."""
         if not core.is_initialized():
             raise ValueError("stop_timeline: Horovod is not initialised; call init() first")
 
@@ -196,7 +206,7 @@ class HorovodBasics:
     # Process sets, as the Python classes use them
 
     def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
-        """Process set id -> global ranks, the global set included."""
+        """Process set id -> sorted global ranks, the global set included."""
         return core.process_sets()
 
     def _add_process_set(self, ranks: Sequence[int]) -> int:
@@ -228,7 +238,7 @@ class HorovodBasics:
 
 
 def _call_all(hooks: Iterable[Callable[[], None]]) -> None:
-    """Calls each, also after one that fails; then raises the first error."""
+    """Calls all, even if one fails; then raises the first error."""
     error: BaseException | None = None
     for hook in hooks:
         try:
@@ -256,7 +266,7 @@ def _ranks_of_comm(comm: Any) -> Sequence[int]:
 
 
 def _listed_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> Sequence[ProcessSet]:
-    """The process sets that init() is to register. Follows the wish for dynamic ones."""
+    """The process sets that init() is to register; for "dynamic" none, and sets may change from now on."""
     if isinstance(process_sets, str):
         if process_sets.lower() != "dynamic":
             raise ValueError(

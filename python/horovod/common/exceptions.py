@@ -18,9 +18,9 @@ class HorovodInternalError(RuntimeError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """The set of hosts changed; the worker state is intact.
+    """The set of hosts changed; the state of the workers is intact.
 
-    `skip_sync` is True when hosts were only removed, so that no state needs to be sent around.
+    `skip_sync`: hosts were only removed, so that no state needs to be synchronised.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
@@ -29,7 +29,7 @@ class HostsUpdatedInterrupt(RuntimeError):
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:
-    """Says in words that the installed framework is not the one that Horovod was built with."""
+    """The text of a HorovodVersionMismatchError: `name` was `version` at build time and is `installed_version` now."""
     return (
         f"Framework {name} installed with version {installed_version} but found version {version} at build time.\n"
         f"Reinstall horovod-gloo to match the installed {name}."
@@ -37,7 +37,10 @@ def get_version_mismatch_message(name: str, version: str, installed_version: str
 
 
 class HorovodVersionMismatchError(ImportError):
-    """A framework extension could not be loaded because the framework changed since the build."""
+    """A framework module could not be loaded because the framework changed since the build.
+
+    Attributes, all strings: `name` of the framework, the `version` of the build, the `installed_version`.
+    """
 
     def __init__(self, name: str, version: str, installed_version: str) -> None:
         super().__init__(get_version_mismatch_message(name, version, installed_version))

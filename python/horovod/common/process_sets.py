@@ -1,7 +1,7 @@
 """ProcessSet: a subset of the ranks that runs collectives among itself.
 
-Sets come into being on all ranks together: in init(process_sets=[...]), or with add_process_set() in a job that allows
-that. The core holds the table of ids and ranks; the objects here only name its entries.
+All ranks register a set together: in init(process_sets=[...]), or with add_process_set() in a job that allows that. The
+core holds the table of ids and ranks; a ProcessSet object only refers to an entry.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def _required_basics() -> _Basics:
 class ProcessSet:
     """The ranks that take part in an operation. Compared by identity.
 
-    `process_set_id` is None until the set is registered with all ranks; `ranks` is sorted.
+    `ranks_or_comm`: the global ranks, an iterable of ints. ValueError for anything else: communicators need MPI.
+    Attributes: `ranks`, sorted; `process_set_id`, an int, or None while the set is not registered with all ranks.
 
     >>> ProcessSet([2, 0]).ranks
     [0, 2]
@@ -67,22 +68,22 @@ class ProcessSet:
         self.process_set_id = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProcessSet:
-        return self  # an identity, like a class: copies of what refers to a set mean the same set
+        return self  # compared by identity: a copy of what refers to a set refers to the same set
 
     def size(self) -> int | None:
-        """The number of members, None when the set is not registered."""
+        """The number of members; None if the set is not registered. ValueError before init()."""
         if self.process_set_id is None:
             return None
         return _required_basics()._process_set_size(self.process_set_id)
 
     def rank(self) -> int | None:
-        """This process' number within the set, None when it is not registered. ValueError for a non-member."""
+        """This process' number within the set, from 0; None if it is not registered. ValueError for a non-member."""
         if self.process_set_id is None:
             return None
         return _required_basics()._process_set_rank(self.process_set_id)
 
     def included(self) -> bool | None:
-        """Whether this process is a member; None when the ranks are not known."""
+        """Whether this process is a member; None if the ranks are not known. ValueError before init()."""
         if self.ranks is None:
             return None
         return _required_basics().rank() in self.ranks
@@ -96,19 +97,19 @@ class ProcessSet:
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 
-# The objects that got an id in this session: the ids end with it, and the next session may give them to other sets.
+# The objects that got an id in this session: the next session may give the ids to other sets.
 _registered: WeakSet[ProcessSet] = WeakSet()
 
 _removal_listeners: list[Callable[[int], None]] = []
 
 
 def _on_removal(listener: Callable[[int], None]) -> None:
-    """Lets a framework module hear of each id that becomes free. Called once, at its import."""
+    """Registers what a framework module does with the id of a removed set. Called once, when it is imported."""
     _removal_listeners.append(listener)
 
 
 def _setup(basics: _Basics) -> None:
-    """Makes `basics` the one that ProcessSet objects ask: the one whose init() was called last."""
+    """ProcessSet objects query `basics` from now on: the object whose init() was called last."""
     global _basics  # noqa: PLW0603  set at import of a framework module and by init() only
     _basics = basics
 
@@ -119,16 +120,16 @@ def _register(process_set: ProcessSet, set_id: int) -> None:
 
 
 def _forget_process_sets() -> None:
-    """After shutdown(): takes the ids of the session that ended from the objects that had them."""
+    """After shutdown(): removes the ids of the ended session from the objects that have them."""
     for process_set in list(_registered):
         process_set._invalidate()
     _registered.clear()
 
 
 def _init_process_sets(process_sets: Sequence[ProcessSet]) -> None:
-    """After init(): fills in the global set's ranks and the ids of the given sets.
+    """After init(): sets the ranks of the global set and the ids of the given sets.
 
-    Goes through the whole list before it raises, so that the good entries can be used.
+    Processes the whole list before it raises ValueError for the first wrong entry, so that the others can be used.
     """
     by_id = _required_basics()._get_process_set_ids_and_ranks()
     everyone = by_id[0]
@@ -157,7 +158,7 @@ def _init_process_sets(process_sets: Sequence[ProcessSet]) -> None:
 
 
 def _temp_process_set_object(process_set_id: int) -> ProcessSet:
-    """An object for a registered id, for callers that only have the number."""
+    """A ProcessSet object for a registered id."""
     found = ProcessSet([])
     found.process_set_id = process_set_id
     found.ranks = _required_basics()._get_process_set_ids_and_ranks().get(process_set_id)
@@ -176,9 +177,11 @@ def _check_dynamic(caller: str) -> None:
 def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Registers a set of ranks with all ranks and returns its ProcessSet.
 
-    Every rank of the job, member or not, must call this with the same ranks; it blocks until they have. Needs
-    init(process_sets="dynamic"). ValueError: not so, Horovod not initialised or shut down meanwhile, ranks that do not
-    exist or occur twice, or a set with these ranks that exists already (on all ranks).
+    `process_set`: a ProcessSet, which gets its id, or an iterable of global ranks. Every rank of the job, member or
+    not, must call this with the same ranks; it blocks until all have. Needs init(process_sets="dynamic").
+
+    ValueError: the job is not dynamic; Horovod is not initialised, or is shut down meanwhile; ranks do not exist or
+    occur twice; or, on all ranks, a set with these ranks exists. HorovodInternalError: a rank is lost.
     """
     wanted = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
     _check_dynamic("add_process_set")
@@ -187,11 +190,13 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
-    """Removes a registered set from all ranks; False when it is the global one or not registered.
+    """Removes the registered `process_set` from all ranks. Returns False for the global set and an unregistered one.
 
-    Every rank of the job must call this for the same set; it blocks until they have. Operations of the set that not all
-    members have submitted by then fail with HorovodInternalError; the others still run. Needs
-    init(process_sets="dynamic"), else ValueError.
+    Every rank of the job must call this for the same set; it blocks until all have. Operations of the set that not all
+    members have submitted by then fail with HorovodInternalError; the others still run.
+
+    ValueError: the job was not started with init(process_sets="dynamic"), or Horovod is not initialised.
+    HorovodInternalError: a rank is lost.
     """
     set_id = process_set.process_set_id
     if set_id is None or set_id == 0:

@@ -1,4 +1,4 @@
-"""Helpers of the public API that tests and integrations import. Importing this does not load the native core."""
+"""Helpers that tests and integrations import. Importing this module does not load the native core."""
 
 from __future__ import annotations
 
@@ -45,18 +45,21 @@ def _cache(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def get_ext_suffix() -> str:
-    """The file ending of extension modules, `.cpython-311-x86_64-linux-gnu.so` for example."""
+    """The suffix of extension modules, `.cpython-311-x86_64-linux-gnu.so` for example."""
     return str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
 def get_extension_full_path(pkg_path: str, *args: str) -> str:
-    """The path of the native library next to `pkg_path`, with its last part given the platform's ending."""
+    """The path of a native library: the folder of the file `pkg_path`, then `args`, then the platform's suffix."""
     folder = os.path.dirname(os.path.abspath(pkg_path))
     return os.path.join(folder, *args[:-1], args[-1] + get_ext_suffix())
 
 
 def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) -> None:
-    """Raises ImportError unless the native core, which serves every framework, was built."""
+    """ImportError, which names the extension `ext_name`, unless the native core was built.
+
+    One core serves all frameworks: `ext_env_var`, `pkg_path` and `args` are accepted and not used.
+    """
     del ext_env_var, pkg_path, args
     if importlib.util.find_spec("horovod._core") is None:
         raise ImportError(
@@ -66,7 +69,7 @@ def check_extension(ext_name: str, ext_env_var: str, pkg_path: str, *args: str) 
 
 
 def _ask_in_new_process(program: str, verbose: bool) -> str | None:
-    """What `program` prints in a fresh interpreter; None when it fails. Keeps frameworks out of this process."""
+    """The last line that `program` prints in a new process, so that this one imports no framework; None if it fails."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False
@@ -85,7 +88,10 @@ def _ask_in_new_process(program: str, verbose: bool) -> str | None:
 
 @_cache
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether `import horovod.<name>` works and finds the native core. Tried in a process of its own."""
+    """Whether horovod.<`ext_base_name`> can be imported and finds the native core. Tried in a process of its own.
+
+    `verbose`: print on stderr why not. Remembers its answer, as do the other questions here.
+    """
     program = f"import horovod.{ext_base_name} as hvd; hvd.init; print(hvd.gloo_built())"
     return _ask_in_new_process(program, verbose) is not None
 
@@ -100,7 +106,7 @@ def _ask_extension(question: str, verbose: bool) -> str | None:
 
 @_cache
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether the framework of that module sees a GPU."""
+    """Whether the framework `ext_base_name`, "torch" or "tensorflow", sees a GPU. `verbose`: print errors on stderr."""
     programs = {
         "torch": "import torch; print(torch.cuda.is_available())",
         "tensorflow": "import tensorflow as tf; print(bool(tf.config.list_physical_devices('GPU')))",
@@ -111,38 +117,38 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 @_cache
 def mpi_built(verbose: bool = False) -> bool:
-    """Whether the build has MPI: never."""
+    """Whether the build has MPI: never. `verbose`: print on stderr why an extension cannot be imported."""
     return _ask_extension("mpi_built()", verbose) == "True"
 
 
 @_cache
 def gloo_built(verbose: bool = False) -> bool:
-    """Whether the build has Gloo."""
+    """Whether the build has Gloo. `verbose`: print on stderr why an extension cannot be imported."""
     return _ask_extension("gloo_built()", verbose) == "True"
 
 
 @_cache
 def nccl_built(verbose: bool = False) -> bool:
-    """Whether the build has NCCL."""
+    """Whether the build has NCCL. `verbose`: print on stderr why an extension cannot be imported."""
     return _ask_extension("nccl_built()", verbose) not in (None, "0", "False")
 
 
 @_cache
 def ddl_built(verbose: bool = False) -> bool:
-    """Whether the build has DDL: never."""
+    """Whether the build has DDL: never. `verbose`: print on stderr why an extension cannot be imported."""
     return _ask_extension("ddl_built()", verbose) == "True"
 
 
 @_cache
 def ccl_built(verbose: bool = False) -> bool:
-    """Whether the build has oneCCL: never."""
+    """Whether the build has oneCCL: never. `verbose`: print on stderr why an extension cannot be imported."""
     return _ask_extension("ccl_built()", verbose) == "True"
 
 
 def check_installed_version(name: str, version: str, exception: BaseException | None = None) -> None:
-    """Compares the installed framework with the one recorded at build time in `metadata.json`, if any was.
+    """Compares the installed `version` of the framework `name` with the one that metadata.json records, if it does.
 
-    A difference is a warning, or HorovodVersionMismatchError when importing failed with `exception`.
+    Warns of a difference. HorovodVersionMismatchError instead, if an import has failed with `exception`.
     """
     try:
         recorded = json.loads((_PACKAGE / "metadata.json").read_text(encoding="utf-8"))
@@ -156,12 +162,12 @@ def check_installed_version(name: str, version: str, exception: BaseException | 
     warnings.warn(get_version_mismatch_message(name, built_with, version), stacklevel=2)
 
 
-# Small things
+# Other helpers
 
 
 @contextlib.contextmanager
 def env(**kwargs: str | None) -> Iterator[None]:
-    """Sets environment variables for the time of a `with` block; None removes one."""
+    """Sets environment variables within a `with` block: name=value. None removes one."""
     before = {name: _env.get(name) for name in kwargs}
     try:
         _env.apply(kwargs)
@@ -171,7 +177,7 @@ def env(**kwargs: str | None) -> Iterator[None]:
 
 
 def split_list(values: Sequence[T], parts: int) -> list[list[T]]:
-    """Cuts a list into even chunks; the first ones get the remainder.
+    """Cuts the sequence `values` into `parts` lists of equal length; the first ones get the remainder, one each.
 
     >>> split_list([1, 2, 3, 4, 5], 2)
     [[1, 2, 3], [4, 5]]
@@ -187,7 +193,7 @@ def split_list(values: Sequence[T], parts: int) -> list[list[T]]:
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether `num_rank` is 1, 2, 4, 8, ...
+    """Whether the number `num_rank` is a power of two: 1, 2, 4, 8, ...
 
     >>> [n for n in range(9) if num_rank_is_power_2(n)]
     [1, 2, 4, 8]
@@ -196,7 +202,7 @@ def num_rank_is_power_2(num_rank: int) -> bool:
 
 
 def is_iterable(value: object) -> bool:
-    """Whether a `for` loop could run over `value`."""
+    """Whether a `for` loop can run over `value`."""
     try:
         iter(value)  # type: ignore[call-overload]
     except TypeError:
@@ -209,7 +215,7 @@ def _version_numbers(version: str) -> tuple[int, ...]:
 
 
 def is_version_greater_equal_than(ver: str, target: str) -> bool:
-    """Whether version `ver` is at least `target`, which must have the form x.y.z.
+    """Whether version `ver` is at least `target`. ValueError unless both are strings and `target` has the form x.y.z.
 
     >>> is_version_greater_equal_than("2.13.0+cpu", "2.2.1")
     True
@@ -227,10 +233,14 @@ class _ReduceOps(Protocol):
 
 
 def get_average_backwards_compatibility_fun(basics: _ReduceOps) -> Callable[[int | None, bool | None], int]:
-    """Makes the function that turns the arguments (op, average) into one reduction."""
+    """Makes the function (op, average) -> op of a module whose reductions are `basics.Average` and `basics.Sum`."""
     mean, total = basics.Average, basics.Sum
 
     def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
+        """The reduction that `op`, or `average`, its deprecated form, asks for; Average if both are None.
+
+        Warns of `average`. ValueError if both are given.
+        """
         if average is None:
             return mean if op is None else op
         if op is not None:

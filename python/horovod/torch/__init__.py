@@ -1,6 +1,6 @@
 """Horovod for PyTorch: `import horovod.torch as hvd`.
 
-Without the native core the package still imports, says what is missing, and lacks the functions.
+Without the native core the import prints what is missing and warns, and the module has no functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The form of DistributedOptimizer that combines steps instead of gradients: op=Adasum.
 
-Every rank takes the wrapped optimizer's step by itself, parameter by parameter while backward runs, and what is reduced
-is how far each parameter moved. Adasum adds deltas that are orthogonal and averages those that agree.
+Every rank takes the wrapped optimizer's step by itself, parameter by parameter while backward runs. Then the ranks
+reduce the deltas: by how much each parameter changed. Adasum adds orthogonal deltas and averages those that agree.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from horovod.torch.mpi_ops import Adasum, allreduce_async_, synchronize
 
 
 class _Delta:
-    """The way of one parameter through a step: `left` passes to go, `sent` travels under `handle`, it is `applied`."""
+    """The delta of one parameter in one step.
+
+    After the last of `passes_left` backward passes the tensor `sent` is reduced under `handle`; then it is `applied`.
+    """
 
     __slots__ = ("applied", "ctx", "handle", "name", "parameter", "passes_left", "sent")
 
@@ -48,9 +51,9 @@ class _Delta:
 
 
 class AdasumOptimizer(Optimizer):
-    """The methods that an Adasum optimizer has above those of the class it wraps, which super() means here.
+    """The methods that an Adasum optimizer adds to the wrapped class, to which super() refers here.
 
-    Between backward and step() parameters keep the values they had: their deltas travel apart from them.
+    Between backward and step() parameters keep their values: deltas are tensors of their own.
     """
 
     _parameter_names: dict[torch.Tensor, str]
@@ -71,7 +74,7 @@ class AdasumOptimizer(Optimizer):
         self._deltas: dict[int, _Delta] = {}
         self._hooks = Hooks(self, AdasumOptimizer._ready)
         self._joins = core.joins()
-        self._session = -1  # the one in which the latest gradient was made
+        self._session = -1  # number of the session in which the latest gradient was computed
         self._error: Exception | None = None
         for parameter in parameters_of(self):
             if parameter.requires_grad:
@@ -83,11 +86,11 @@ class AdasumOptimizer(Optimizer):
 
     @property
     def backward_passes_per_step(self) -> int:
-        """How many backward passes are accumulated before a step is taken."""
+        """How many backward passes add to the gradients before a step, an int."""
         return self._passes
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Changes backward_passes_per_step, and starts counting anew."""
+        """Changes backward_passes_per_step to `passes`, and counts from 0 again. ValueError for less than 1."""
         if passes <= 0:
             raise ValueError(f"backward_passes_per_step must be > 0, got {passes}")
         self._drain()
@@ -95,7 +98,7 @@ class AdasumOptimizer(Optimizer):
         self._reset()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters, which take part; those that `named_parameters` did not name get automatic names."""
+        """Adds the parameters of `param_group`, which take part; unnamed ones are matched by position."""
         super().add_param_group(param_group)
         for parameter in name_added(self, self._parameter_names):
             if parameter.requires_grad:
@@ -123,7 +126,7 @@ class AdasumOptimizer(Optimizer):
 
     @torch.no_grad()
     def _local_delta(self, parameter: torch.Tensor) -> torch.Tensor:
-        """How far the wrapped optimizer's step would move this parameter. State changes, the parameter does not."""
+        """By how much the wrapped optimizer's step changes this parameter. Updates the state, not the parameter."""
         start = parameter.detach().clone()
         own_groups = [group["params"] for group in self.param_groups]
         for group, parameters in zip(self.param_groups, own_groups, strict=True):
@@ -140,23 +143,26 @@ class AdasumOptimizer(Optimizer):
     # Finishing
 
     def synchronize(self) -> None:
-        """Does nothing: step() waits for what backward began."""
+        """Does nothing: step() waits for the reductions that backward() has started."""
 
     def skip_synchronize(self) -> NoReturn:
-        """Not possible with Adasum, whose reduction is the step."""
+        """AssertionError: with Adasum the reduction is part of the step."""
         raise AssertionError("skip_synchronize() is not supported with op=Adasum: the reduction is part of the step")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Waits for the deltas of all parameters and applies them. Goes on after KeyboardInterrupt."""
+        """Waits for the deltas of all parameters and applies them. Returns the loss of `closure`, if that is given.
+
+        HorovodInternalError: ranks disagree, or one is lost. After KeyboardInterrupt it may be called again.
+        """
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        # Ranks without data had joined during the first step of others, who do not compare again.
+        # After a join nothing is compared: ranks that had joined did not take the same steps.
         if self._check is not None and core.joins() == self._joins and self._check.is_due():
             named = [(self._parameter_names[parameter], parameter) for parameter in parameters_of(self)]
             self._check.compare(named, global_process_set)
-        self._check = None  # later steps may be unequal in number, and nothing else is common to them
+        self._check = None  # only before the first step: ranks may take unequal numbers of steps
         try:
             self._submit_missing()
         except Exception as raised:
@@ -169,7 +175,7 @@ class AdasumOptimizer(Optimizer):
             raise error
         return loss
 
-    # torch wraps the step of every new class to run step hooks; the wrapped class' step does that already.
+    # torch wraps the step() of every new class to run step hooks; the wrapped class' step() runs them already.
     step.hooked = True  # type: ignore[attr-defined]
 
     def _submit_missing(self) -> None:
@@ -182,7 +188,7 @@ class AdasumOptimizer(Optimizer):
 
     @torch.no_grad()
     def _apply(self, delta: _Delta) -> None:
-        """Waits for one delta; notes the first error there was."""
+        """Waits for one delta and applies it; keeps the first error."""
         if delta.handle is None or delta.applied:
             return
         try:
@@ -194,7 +200,7 @@ class AdasumOptimizer(Optimizer):
         delta.applied = True
 
     def _drain(self) -> None:
-        """Ends what is in flight, together with ranks that began other parts of it, and forgets the results."""
+        """Completes the step that ranks have started, so that no rank waits, and discards the results."""
         begun = any(delta.passes_left < self._passes for delta in self._deltas.values())
         if not begun or self._session != session_number():
             return
@@ -221,13 +227,13 @@ class AdasumOptimizer(Optimizer):
         return super().step() if closure is None else super().step(closure)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients. AssertionError between backward and step()."""
+        """Clears the gradients, as of the wrapped class. AssertionError between backward and step()."""
         if any(delta.handle is not None for delta in self._deltas.values()):
             raise AssertionError(ZERO_GRAD_TOO_EARLY)
         super().zero_grad(set_to_none)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads a state into the groups that are there; what backward began ends first and is forgotten."""
+        """Loads `state_dict` into the existing groups. Completes and discards a step that backward() has started."""
         self._drain()
         self._reset()
         with loading_in_place(self):
@@ -242,5 +248,5 @@ class AdasumOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         adasum = state.pop("_adasum", None)
         super().__setstate__(state)
-        if adasum is not None:  # a copy; load_state_dict comes here without
+        if adasum is not None:  # a copy; load_state_dict() calls this without it
             self._start(*adasum)

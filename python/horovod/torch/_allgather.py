@@ -1,4 +1,4 @@
-"""Allgather of one or several tensors, and the sparse allreduce that is made of two of them."""
+"""Allgather of one or several tensors, and the sparse allreduce, which consists of two."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Adasum = core.REDUCE_ADASUM
 
 
 def _with_rows(native: Any) -> tuple[torch.Tensor, list[int]]:
-    """The output that the core allocated, and the rows that came from each member."""
+    """The output that the core allocated, and the number of rows from each member."""
     return output_of(native), native.received_splits()
 
 
 def gather_with_rows(tensor: torch.Tensor, name: str | None, process_set: ProcessSet) -> tuple[torch.Tensor, list[int]]:
-    """A blocking allgather that also gives the number of rows of each member. Not differentiable."""
+    """A blocking allgather that also returns the number of rows of each member. Not differentiable."""
     result: tuple[torch.Tensor, list[int]] = run(_ONE, name, no_reduction(process_set), [tensor], _with_rows)[0]
     return result
 
@@ -79,10 +79,10 @@ def allgather(
 
 
 def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
-    """Starts an allgather; synchronize(handle) gives the concatenated tensor.
+    """Starts an allgather; synchronize(handle) returns the concatenated tensor.
 
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
-    allgather(); what fails between ranks is raised by synchronize().
+    allgather(); synchronize() raises what fails between ranks.
     """
     number, native = submit(_ONE, name, no_reduction(process_set), tensor)
     return register_handle((number, PendingCall(native, output_of)))
@@ -91,7 +91,7 @@ def allgather_async(tensor: torch.Tensor, name: str | None = None, process_set: 
 def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
-    """Allgathers several tensors together; none before every rank has submitted all. Gives a list. Differentiable.
+    """Allgathers several tensors together, after every rank has submitted all; returns a list. Differentiable.
 
     Every rank passes as many tensors, each as for allgather(): first dimensions may differ between ranks and within the
     group. Other arguments and errors as for allgather().
@@ -102,7 +102,7 @@ def grouped_allgather(
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Starts a grouped allgather; synchronize(handle) gives the list of concatenated tensors.
+    """Starts a grouped allgather; synchronize(handle) returns the list of concatenated tensors.
 
     Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
     errors as for grouped_allgather().
@@ -114,10 +114,17 @@ def grouped_allgather_async(
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], torch.Tensor]:
-    """Starts the reduction of a sparse COO tensor; calling the result waits and gives the sparse tensor.
+    """Starts the reduction of a sparse COO tensor. Returns a function that waits and returns the sparse tensor.
 
-    After KeyboardInterrupt it may be called again.
-    Two allgathers: entries with the same index stay separate until the tensor is coalesced, which adds them up.
+    Arguments:
+        tensor: sparse COO, on the CPU, of one shape and type on all ranks; the number of entries may differ.
+        name: what matches the call between ranks, as for allreduce(); None for an automatic one.
+        op: Average or Sum.
+        process_set: the ranks that take part, this one among them.
+
+    It consists of two allgathers: entries with the same index stay separate until the tensor is coalesced, which adds
+    them up. After KeyboardInterrupt the function may be called again. ValueError for a tensor of another layout,
+    NotImplementedError for op=Adasum; else errors as for allgather_async().
     """
     if op == Adasum:
         raise NotImplementedError(

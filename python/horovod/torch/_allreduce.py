@@ -35,7 +35,7 @@ class _Allreduce(torch.autograd.Function):
 def _reduce(
     call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The blocking form; goes through autograd only for tensors that take part in it."""
+    """The blocking form. Uses autograd only for tensors that require a gradient."""
     if in_autograd(tensors):
         return list(_Allreduce.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
     return run(call, name, reduction, tensors)
@@ -47,7 +47,7 @@ def reduce_now(tensor: torch.Tensor, name: str | None, reduction: Reduction) -> 
 
 
 def reduce_gradients(grads: Sequence[torch.Tensor], reduction: Reduction, together: bool) -> list[torch.Tensor]:
-    """What the backward pass of a call makes of the gradients of its results: one, or several together."""
+    """Reduces the gradients of a call's results in its backward pass: each alone, or all together."""
     return _reduce(_GROUP if together else _ONE, None, reduction, [grad.contiguous() for grad in grads])
 
 
@@ -71,8 +71,8 @@ def allreduce(
     """Reduces `tensor` over all ranks of the set into a new tensor, and waits for it. Differentiable.
 
     Arguments, the same on all ranks but for the tensor's elements:
-        tensor: dense, contiguous, on the CPU, of one shape and type on all ranks; bool only with Min and Max. It stays
-            as it is, and the result has its shape and type.
+        tensor: dense, contiguous, on the CPU, of one shape and type on all ranks; bool only with Min and Max. It is not
+            changed; the result has its shape and type.
         op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.
@@ -103,10 +103,10 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an allreduce into a new tensor; synchronize(handle) gives it.
+    """Starts an allreduce into a new tensor; synchronize(handle) returns it.
 
-    Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and ValueError as for
-    allreduce(); what fails between ranks is raised by synchronize().
+    Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
+    allreduce(); synchronize() raises what fails between ranks.
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
@@ -122,9 +122,9 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Reduces `tensor` over all ranks of the set, in place, and gives the tensor itself. Not differentiable.
+    """Reduces `tensor` over all ranks of the set, in place, and returns the tensor itself. Not differentiable.
 
-    Arguments, shapes and errors as for allreduce(). Autograd is told of the write: a backward pass that needs the old
+    Arguments, shapes and errors as for allreduce(). Autograd notices the write: a backward pass that needs the old
     values raises.
     """
     op = handle_average_backwards_compatibility(op, average)
@@ -142,10 +142,10 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an allreduce in place; synchronize(handle) gives the tensor itself.
+    """Starts an allreduce in place; synchronize(handle) returns the tensor itself.
 
     Returns an int at once. `tensor` must not be read or written until synchronize() has returned. Arguments and errors
-    as for allreduce_(); what fails between ranks is raised by synchronize().
+    as for allreduce_(); synchronize() raises what fails between ranks.
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
@@ -195,10 +195,10 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts a grouped allreduce; synchronize(handle) gives the list of new tensors.
+    """Starts a grouped allreduce; synchronize(handle) returns the list of new tensors.
 
     Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
-    errors as for grouped_allreduce(); what fails between ranks is raised by synchronize().
+    errors as for grouped_allreduce(); synchronize() raises what fails between ranks.
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
@@ -214,9 +214,9 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Reduces several tensors together, in place, and gives a list of the tensors themselves. Not differentiable.
+    """Reduces several tensors together, in place, and returns a list of the tensors themselves. Not differentiable.
 
-    Arguments, shapes and errors as for grouped_allreduce(). Autograd is told of the writes.
+    Arguments, shapes and errors as for grouped_allreduce(). Autograd notices the writes.
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
@@ -232,7 +232,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts a grouped allreduce in place; synchronize(handle) gives the list of the tensors themselves.
+    """Starts a grouped allreduce in place; synchronize(handle) returns the list of the tensors themselves.
 
     Returns one int for the group at once. The tensors must not be touched until synchronize() has returned. Arguments
     and errors as for grouped_allreduce_().

@@ -39,7 +39,7 @@ def _sending(splits: torch.Tensor | None) -> Call:
 
 
 def _finish_on(device: torch.device | None) -> Finish:
-    """Makes the output, and the rows that came from each member, as a tensor on the device; None for the CPU."""
+    """Makes a function for the result: the output, and the rows from each member as a tensor on the device."""
 
     def finish(native: Any) -> tuple[torch.Tensor, torch.Tensor]:
         received = torch.tensor(native.received_splits(), dtype=torch.int32, device=device or "cpu")
@@ -70,7 +70,7 @@ class _Alltoall(torch.autograd.Function):
 def _exchange(
     call: Call, name: str | None, reduction: Reduction, tensor: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The blocking form; goes through autograd only for tensors that take part in it."""
+    """The blocking form. Uses autograd only for tensors that require a gradient."""
     if in_autograd([tensor]):
         output, received = _Alltoall.apply(call, name, reduction, tensor)  # type: ignore[no-untyped-call]
     else:
@@ -86,8 +86,8 @@ def alltoall(
 ) -> Any:
     """Sends the first splits[0] rows to the first rank of the set, the next splits[1] to the second, and so on.
 
-    Gives the rows that came from all ranks, in rank order; with `splits` also an int32 tensor of how many came from
-    each, on the device of `splits`. Differentiable.
+    Returns the rows that came from all ranks, in rank order; with `splits` a pair: the rows, and an int32 tensor of how
+    many came from each rank, on the device of `splits`. Differentiable.
 
     Arguments:
         tensor: dense, contiguous, on the CPU, with one or more dimensions; all but the first, and the type, are the
@@ -113,10 +113,10 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an alltoall; synchronize(handle) gives the output and the received splits, always both.
+    """Starts an alltoall; synchronize(handle) returns the output and the received splits, always both.
 
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
-    alltoall(); what fails between ranks is raised by synchronize().
+    alltoall(); synchronize() raises what fails between ranks.
     """
     rows = _splits_tensor(splits)
     number, native = submit(_sending(rows), name, no_reduction(process_set), tensor)

@@ -1,4 +1,4 @@
-"""Something to be done at the end of a backward pass."""
+"""A function that runs at the end of a backward pass."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from horovod.torch._private import current_node, current_pass, when_backward_end
 
 
 class BackwardEnd:
-    """Calls a function when the outermost backward() that runs has come to its end, on the thread that called it.
+    """Calls a function at the end of the outermost running backward(), on the thread that called backward().
 
-    What the function raises, backward() raises. A backward() that fails calls nothing.
+    Exceptions of the function come out of backward(). A backward() that fails does not call it.
     """
 
     __slots__ = ("_tasks",)
 
     def __init__(self) -> None:
-        self._tasks: set[int] = set()  # passes that call already
+        self._tasks: set[int] = set()  # passes for which a call is queued
 
     def expect(self, then: Callable[[], None]) -> None:
-        """Requires: called during a backward pass, by a hook. Once for each pass, however often it is called."""
+        """Queues one call of `then` for the running pass, however often it is called. Requires: called by a hook."""
         task = current_pass()
         if task in self._tasks:
             return
@@ -30,7 +30,7 @@ class BackwardEnd:
             if node is None:
                 self._tasks.clear()
                 then()
-            else:  # a pass within a pass, of a reentrant checkpoint for example: the outer one goes on
+            else:  # a pass within a pass, of a reentrant checkpoint for example: the outer one has not ended
                 node.register_hook(lambda *_: self.expect(then))
 
         when_backward_ends(ended)

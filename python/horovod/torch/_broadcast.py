@@ -38,7 +38,7 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Gives every rank a new tensor with the values of global rank `root_rank`, also the root. Differentiable.
+    """Returns a new tensor with the values of global rank `root_rank` on every rank, the root included. Differentiable.
 
     Arguments:
         tensor: dense, contiguous, on the CPU, of one shape and type on all ranks; only the root's elements matter.
@@ -66,10 +66,10 @@ def broadcast_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts a broadcast into a new tensor; synchronize(handle) gives it.
+    """Starts a broadcast into a new tensor; synchronize(handle) returns it.
 
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
-    broadcast(); what fails between ranks is raised by synchronize().
+    broadcast(); synchronize() raises what fails between ranks.
     """
     return register_handle(submit(_from(root_rank), name, no_reduction(process_set), tensor))
 
@@ -80,9 +80,9 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Overwrites `tensor` with the values of global rank `root_rank`, and gives the tensor itself.
+    """Overwrites `tensor` with the values of global rank `root_rank`, and returns the tensor itself.
 
-    Arguments, shapes and errors as for broadcast(). Not differentiable; autograd is told of the write.
+    Arguments, shapes and errors as for broadcast(). Not differentiable; autograd notices the write.
     """
     submit(_from(root_rank), name, no_reduction(process_set), tensor, tensor)[1].wait()
     return tensor
@@ -94,7 +94,7 @@ def broadcast_async_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts a broadcast in place; synchronize(handle) gives the tensor itself.
+    """Starts a broadcast in place; synchronize(handle) returns the tensor itself.
 
     Returns an int at once. `tensor` must not be touched until synchronize() has returned. Arguments and errors as for
     broadcast_().
@@ -103,7 +103,7 @@ def broadcast_async_(
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns once every rank of the set has called it.
+    """Waits until every rank of `process_set` has called it.
 
     HorovodInternalError: a rank is lost, or Horovod is not initialised. ValueError: this rank is not in the set.
     """

@@ -1,7 +1,8 @@
-"""Tells torch.compile to leave this package alone: a collective then breaks the graph once, where it is called.
+"""Excludes this package from torch.compile: a collective then breaks the graph once, where it is called.
 
-Without that, Dynamo would look into our functions, find the native core in their middle, and compile the pieces. Its
-list of packages is changed when Dynamo is loaded, which may be long after us or never: loading it takes a second.
+Otherwise Dynamo would trace our functions, break the graph at the native core within them, and compile the parts. Its
+list of packages is changed when Dynamo is loaded, which may be long after this package or never, because loading it
+takes a second.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from horovod.torch._private import DYNAMO_RULES, skip_package
 
 
 class _DynamoRulesFinder(MetaPathFinder):
-    """Sees Dynamo's rules being loaded, once, and adds to them."""
+    """Finds the module of Dynamo's rules, once, and adds a rule after it is loaded."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -39,7 +40,7 @@ class _DynamoRulesFinder(MetaPathFinder):
 
 
 def exclude_from_dynamo() -> None:
-    """Has an effect on every torch.compile of the process."""
+    """Excludes the package from every torch.compile of the process."""
     loaded = sys.modules.get(DYNAMO_RULES)
     if loaded is not None:
         skip_package(loaded, "horovod")

@@ -1,4 +1,4 @@
-"""What is known of one parameter's gradient, and how it travels: whole, compressed, sparse, or with a group."""
+"""The gradient of one parameter, and how it is sent: alone or in a group, compressed, dense or sparse."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 RepeatedAllreduce = core.RepeatedAllreduce
 
-# The form of a gradient: 1 + n with n sparse dimensions. UNUSED: no rank has had one yet, so that nobody can tell;
-# UNKNOWN: nobody was asked.
+# The form of a gradient: 1 + its number of sparse dimensions. UNUSED: no rank has had a gradient yet. UNKNOWN: the
+# ranks have not compared their forms yet.
 UNKNOWN = -1
 UNUSED = 0
 DENSE = 1
@@ -29,7 +29,7 @@ DENSE = 1
 
 @dataclass(frozen=True)
 class GradientSettings:
-    """How gradients are reduced. The factors of `reduction` hold the predivide factor."""
+    """How gradients are reduced. The factors of `reduction` contain the predivide factor."""
 
     reduction: Reduction
     compression: type[Compressor]
@@ -37,7 +37,7 @@ class GradientSettings:
 
 
 class SparseWait:
-    """Makes the callable of a sparse allreduce look like a native handle; keeps its result."""
+    """A sparse allreduce in flight, with the interface of a native handle; stores its result."""
 
     __slots__ = ("_finish", "result")
 
@@ -51,12 +51,12 @@ class SparseWait:
 
 
 class Gradient:
-    """The way of one parameter's gradient through a step.
+    """The state of one parameter's gradient in a step.
 
-    `target` is the parameter's grad when it was submitted, at `version` of its contents, or zeros where it has none
-    (`absent`). `sent` is the tensor that travels, in place: `target` itself unless that is compressed, sparse or not
-    contiguous. `dense` submits tensors of type `code`; the hook may use it by itself for gradients of type `dtype`,
-    through `half` if there is one.
+    `target` is the parameter's grad when it was submitted, with its `version`; zeros if it has none (`absent`). `sent`
+    is the tensor that is reduced, in place: `target` itself unless that is compressed, sparse or not contiguous.
+    `dense` submits tensors of type `code`; the hook may use it directly for gradients of type `dtype`, which it copies
+    to the 16-bit buffer `half` if there is one.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class Gradient:
         self.absent = False
 
     def own_form(self) -> int:
-        """Of the grad that this rank has sent, or has; UNUSED if there is none."""
+        """The form of the grad that this rank has sent, or has; UNUSED if there is none."""
         grad = self.parameter.grad if self.target is None else self.target
         if grad is None or self.absent:
             return UNUSED
@@ -105,7 +105,7 @@ class Gradient:
 
 
 class Group:
-    """Gradients that are submitted together once all are ready. `missing` counts those that are not."""
+    """Gradients that are submitted together when all are ready. `missing`: how many are not."""
 
     __slots__ = ("members", "missing")
 
@@ -115,7 +115,7 @@ class Group:
 
 
 class Sender:
-    """Submits gradients and writes results back. It decides nothing about when."""
+    """Submits gradients and writes results back. GradientReducer decides when."""
 
     def __init__(self, settings: GradientSettings) -> None:
         self._settings = settings
@@ -125,7 +125,7 @@ class Sender:
         self._wire_type = settings.compression.wire_type if settings.compression in casts else None
 
     def submit(self, gradient: Gradient) -> None:
-        """Sends a gradient by itself; zeros, or no rows, where the parameter has none."""
+        """Sends a gradient alone; zeros, or no rows, if the parameter has none."""
         grad = gradient.parameter.grad
         form = gradient.form if grad is None else gradient.own_form()
         if form > DENSE and not self._settings.sparse_as_dense:
@@ -154,14 +154,14 @@ class Sender:
             sent = self._prepare(gradient)
             dtype = reducible(sent, self._reduction[0], "DistributedOptimizer")
             entries.append((sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
-        keep = [gradient.sent for gradient in group.members]
+        sent_tensors = [gradient.sent for gradient in group.members]
         call = (core.OP_ALLREDUCE, f"grouped_{group.members[0].wire_name}", -1, ())
-        natives = core.enqueue_group(call, entries, self._reduction, keep)
+        natives = core.enqueue_group(call, entries, self._reduction, sent_tensors)
         for gradient, native in zip(group.members, natives, strict=True):
             gradient.pending = native
 
     def _prepare(self, gradient: Gradient) -> torch.Tensor:
-        """Chooses what travels for a gradient that is reduced as a dense tensor."""
+        """The tensor that is sent for a gradient that is reduced as a dense one."""
         grad = gradient.parameter.grad
         gradient.absent = grad is None
         target = torch.zeros_like(gradient.parameter) if grad is None else grad
@@ -192,7 +192,7 @@ class Sender:
         gradient.pending = SparseWait(finish)
 
     def waits(self, gradients: Iterable[Gradient]) -> list[Callable[[], object]]:
-        """What to call, one after another, to wait for all of them; each raises an error of its own part."""
+        """Functions that together wait for all gradients, to be called one after another; each may raise an error."""
         pending = [gradient.pending for gradient in gradients if gradient.pending is not None]
         sparse = [waitable for waitable in pending if isinstance(waitable, SparseWait)]
         dense = [waitable for waitable in pending if not isinstance(waitable, SparseWait)]

@@ -1,8 +1,8 @@
-"""Reduction of gradients while backward still runs: what stands behind DistributedOptimizer.
+"""Reduction of gradients while backward is still running: the implementation of DistributedOptimizer.
 
 A GradientReducer belongs to one optimizer. Its hooks run on the thread that runs backward, the rest on the user's
-thread; autograd never runs both at once. Each parameter goes round: `left` backward passes to go -> submitted
-(`pending`) -> written back by finish() -> `left` is full again. It decides when to submit, and changes no parameter.
+thread; autograd never runs both at once. The cycle of a parameter: `passes_left` counts down to 0 -> submitted
+(`pending`) -> written back by finish() -> `passes_left` is reset. It decides when to submit, and changes no parameter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOO_MANY_PASSES = (
 
 
 class GradientReducer:
-    """Submits each gradient when backward has made it, and writes the reduced ones back."""
+    """Submits each gradient when backward has computed it, and writes the reduced ones back."""
 
     def __init__(self, settings: GradientSettings, passes: int, in_backward: bool) -> None:
         self._settings = settings
@@ -42,9 +42,9 @@ class GradientReducer:
         self._end = BackwardEnd()
         self._ended_passes = 0
         self._begun = False
-        self._session = -1  # the one in which it was begun
+        self._session = -1  # number of the session in which this step was begun
         self._error: Exception | None = None
-        self.is_reduced = False  # reduced before step(), and nothing has begun since
+        self.is_reduced = False  # before step(), and no backward() has begun since
         self._reduced = Reduced()
 
     @property
@@ -55,13 +55,13 @@ class GradientReducer:
     # Setting up
 
     def attach(self, parameter: torch.Tensor, name: str) -> None:
-        """Watches a parameter from now on; one that is frozen, from when it is not."""
+        """Reduces the gradient of a parameter from now on; of a frozen one, after it requires a gradient."""
         if id(parameter) in self._gradients:
             return
         if not parameter.requires_grad:
             self._frozen[id(parameter)] = (parameter, name)
             return
-        if self._presence is not None and self._presence.running:  # step() was interrupted, which knows nothing of it
+        if self._presence is not None and self._presence.running:  # of an interrupted step(), without this parameter
             self.drain()
         self._presence = None
         self._frozen.pop(id(parameter), None)
@@ -69,7 +69,7 @@ class GradientReducer:
         self._hooks.add(parameter)
 
     def group(self, parameters: Sequence[torch.Tensor]) -> None:
-        """Makes attached parameters travel together; frozen ones are left out."""
+        """Reduces the gradients of attached parameters together; frozen ones are left out."""
         members = [self._gradients[id(p)] for p in parameters if id(p) in self._gradients]
         if len(members) < 2:
             return
@@ -78,24 +78,24 @@ class GradientReducer:
             gradient.group = group
 
     def set_passes(self, passes: int) -> None:
-        """Changes how many backward passes make a step, and starts counting anew."""
+        """Changes the number of backward passes in a step, and counts from 0 again."""
         self.drain()
         self._passes = passes
         self._reset()
 
     def drain(self) -> None:
-        """Ends what was begun, together with ranks that began other parts of it, and starts counting anew.
+        """Completes the step that ranks have begun, so that no rank waits, and discards the results.
 
-        A session that is over took its operations with it; ranks need not agree on what they had begun in it.
+        Not in another session than that of the step: its operations have ended with it.
         """
         if self._begun and self._session == session_number():
-            with suppress(HorovodInternalError):  # nobody wants the results any more
+            with suppress(HorovodInternalError):  # the results are discarded
                 self._finish()
         self._reset()
         self.discard_reduced()
 
     def discard_reduced(self) -> None:
-        """What was reduced is used, or given up: backward may add to it."""
+        """The reduced gradients were used or are given up: backward() may add to them again."""
         self.is_reduced = False
         self._reduced.clear()
 
@@ -120,16 +120,16 @@ class GradientReducer:
     # During backward
 
     def ready(self, parameter: torch.Tensor) -> None:
-        """A backward pass has added to the parameter's grad. Called by the hook; costs a few microseconds.
+        """Called by the hook: a backward pass has added to the parameter's grad. Takes a few microseconds.
 
-        The usual cases stand here, written out: a call of Python is a tenth of all there is to do.
+        The common cases are written out, because one Python call is a tenth of all that time.
         """
         gradient = self._gradients[id(parameter)]
         left = gradient.passes_left
         grad = parameter.grad
         if left <= 0:
             if grad is not None:
-                gradient.version = grad._version  # this error is enough
+                gradient.version = grad._version  # or finish() would raise for the same gradient again
             raise AssertionError(TOO_MANY_PASSES)
         if grad is not None and grad.requires_grad:
             raise AssertionError(f"the gradient of {gradient.name} requires a gradient itself; it cannot be reduced")
@@ -142,7 +142,7 @@ class GradientReducer:
         if dense is not None and grad is not None and grad.dtype is gradient.dtype:
             sent = gradient.half
             if sent is None:
-                sent = grad if grad.is_contiguous() else None  # a sparse tensor is not
+                sent = grad if grad.is_contiguous() else None  # sparse tensors are not contiguous
             elif sent.shape == grad.shape and grad.layout is torch.strided:
                 sent.copy_(grad)
             else:
@@ -157,7 +157,7 @@ class GradientReducer:
         self._advance(gradient)
 
     def ready_in_backward(self, parameter: torch.Tensor) -> None:
-        """ready(); the backward() that runs now finishes the reduction at its end, if it is the last of the step."""
+        """As ready(); the running backward() finishes the reduction at its end, if it is the last of the step."""
         if self._reduced.was_changed(parameter):
             raise AssertionError(TOO_MANY_PASSES)
         self._end.expect(self._backward_ended)
@@ -176,16 +176,16 @@ class GradientReducer:
             group.missing -= 1
             if group.missing == 0:
                 self._sender.submit_group(group)
-        elif gradient.form != UNUSED:  # else it takes all ranks to tell whether anybody expects it
+        elif gradient.form != UNUSED:  # else only Presence knows whether any rank expects it
             self._sender.submit(gradient)
 
     # Finishing
 
     def finish(self) -> None:
-        """Submits what backward did not reach, waits for everything and writes the results to the grads.
+        """Submits the gradients that backward did not reach, waits for all and writes the results to the grads.
 
-        Ends what it began also when an operation failed; the first error is raised then. After KeyboardInterrupt all
-        is still in flight: what is called next, this or drain(), goes on waiting.
+        If operations fail, it waits for the others, then raises the first error. After KeyboardInterrupt all are still
+        in flight: the next call of this or of drain() waits for them.
         """
         changed = first_changed(self._gradients.values())
         self._finish()
@@ -193,15 +193,15 @@ class GradientReducer:
             raise_or_warn(CHANGED.format(name=changed))
 
     def expect_unchanged(self) -> None:
-        """RuntimeError if somebody changed a gradient that is in flight; if that only warns, nothing is in flight then.
+        """RuntimeError, or a warning, if a gradient that is in flight was changed. finish() comes first.
 
-        Ranks that did not skip this step, as a gradient scaler does after an overflow, wait in finish(): it ends first.
+        Other ranks may wait in finish(), because their gradient scaler did not skip this step after an overflow.
         """
         if first_changed(self._gradients.values()) is not None:
             self.finish()
 
     def expect_no_scaler(self) -> None:
-        """RuntimeError while anything is in flight; it ends first, and a step() that follows takes it as it is."""
+        """RuntimeError, or a warning, while gradients are in flight. finish() comes first; step() uses the results."""
         if self._begun:
             self.finish()
             self.is_reduced = True
@@ -222,7 +222,7 @@ class GradientReducer:
             self._reset()
 
     def _wait(self) -> None:
-        """Until all that was submitted has ended; notes the first error."""
+        """Waits for all submitted operations; keeps the first error."""
         waits = self._sender.waits(self._gradients.values())
         if self._presence is not None:
             waits.append(self._presence.wait)
@@ -240,17 +240,17 @@ class GradientReducer:
             return
         gradients = list(self._gradients.values())
         fresh = [gradient for gradient in gradients if gradient.form == UNKNOWN]
-        if fresh:  # what is sent for a parameter without a gradient has to have the form of the others' gradients
+        if fresh:  # for a parameter without a gradient this rank has to send the form of the others' gradients
             presence.wait()
             presence.learn(fresh)
         for gradient in gradients:
             if gradient.passes_left > 0:
                 gradient.passes_left = 0
                 self._advance(gradient)
-        self._wake(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
+        self._submit_newly_used(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
 
     def _start_presence(self) -> Presence | None:
-        """None without parameters. Goes on with one that was interrupted."""
+        """Starts the exchange, unless an interrupted step() has left one running. None without parameters."""
         presence = self._presence
         if presence is not None and presence.running:
             return presence
@@ -266,15 +266,15 @@ class GradientReducer:
         self._presence.start(unusual, self._check.is_due())
         return self._presence
 
-    def _wake(self, presence: Presence, unused: list[Gradient]) -> None:
-        """Sends the gradients of parameters that this rank knew no use of, if now a rank has or expects them."""
+    def _submit_newly_used(self, presence: Presence, unused: list[Gradient]) -> None:
+        """Submits the gradients of parameters that no rank had used before, if a rank has or expects them now."""
         if not unused:
             return
         presence.wait()
-        woken = [gradient for gradient in unused if presence.form(gradient) != UNUSED]
-        presence.learn(woken)
-        for gradient in woken:
-            if gradient.group is None:  # groups are sent as a whole in any case
+        used = [gradient for gradient in unused if presence.form(gradient) != UNUSED]
+        presence.learn(used)
+        for gradient in used:
+            if gradient.group is None:  # groups are submitted as a whole in any case
                 self._sender.submit(gradient)
 
     def _compare_parameters(self) -> None:

@@ -1,4 +1,4 @@
-"""The hooks that an optimizer has on its parameters; they call it after a gradient was accumulated."""
+"""The hooks of an optimizer on its parameters, which call it after a gradient was accumulated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Owner = TypeVar("_Owner")
 
 
 class Hooks:
-    """They go when their owner goes, and hold neither it nor a parameter: nobody collects such a cycle."""
+    """Removed with their owner. They keep neither it nor a parameter alive: gc would not find such a cycle."""
 
     __slots__ = ("_added", "_hook")
 

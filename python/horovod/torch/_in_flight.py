@@ -1,4 +1,4 @@
-"""What must not happen to gradients whose reduction is running, and what is said of it."""
+"""Checks that nobody changes gradients while their reduction is running, and the errors for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCALER = (
 
 
 def first_changed(gradients: Iterable[Gradient]) -> str | None:
-    """The name of a gradient that somebody wrote to, or replaced, while it was in flight."""
+    """The name of the first gradient that was written to or replaced while it was in flight; None if there is none."""
     for gradient in gradients:
         target = gradient.target
         if target is None or gradient.absent:
@@ -36,10 +36,10 @@ def first_changed(gradients: Iterable[Gradient]) -> str | None:
 
 
 class Reduced:
-    """Gradients that backward itself has reduced. Until the step, no other backward may add this rank's own to them.
+    """Gradients that backward() itself has reduced. Until the step, no other backward() may add local ones to them.
 
-    Whoever sets them to None instead of stepping gives them up. They are not kept alive: memory of new gradients may be
-    at the same place, but those have seen fewer writes.
+    A program that sets them to None instead of stepping discards them. They are not kept alive: a new gradient may get
+    the same id, but then its version is lower.
     """
 
     __slots__ = ("_grads",)
@@ -55,13 +55,13 @@ class Reduced:
         self._grads = {}
 
     def was_changed(self, parameter: torch.Tensor) -> bool:
-        """Whether its gradient still is the reduced one, and was written to, as by the backward pass that runs."""
+        """Whether its gradient is still the reduced one, and was written to, for example by the running backward()."""
         noted, grad = self._grads.get(id(parameter)), parameter.grad
         return noted is not None and grad is not None and id(grad) == noted[0] and grad._version > noted[1]
 
 
 def raise_or_warn(what: str) -> None:
-    """Raises RuntimeError, or warns if that is asked for."""
+    """RuntimeError; with HOROVOD_ALLOW_CHANGED_GRADIENTS a warning."""
     if not _env.is_true("HOROVOD_ALLOW_CHANGED_GRADIENTS"):
         raise RuntimeError(what + _RECIPE)
     warnings.warn(what + _RECIPE, stacklevel=5)

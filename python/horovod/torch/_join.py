@@ -1,4 +1,4 @@
-"""join: a rank that has run out of data lets the others go on without it."""
+"""join(): the other ranks go on without one that has no more data."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from horovod._common.native import core
 
 
 def join(device: int = -1) -> int:
-    """Says that this rank has no more data, and blocks until all ranks have said so; gives the last of them.
+    """Waits until all ranks have called join(), which a rank does when it has no more data.
+
+    Returns the global rank that called it last, the same int on all ranks. join() may be called again afterwards.
 
     Until then the others may go on with allreduce, Adasum and barrier on the global process set: this rank takes part
     with zeros (Min, Max and Product see them too), and Average still divides by the number of all ranks. Any other
-    operation of theirs on the global set fails on every rank that takes part in it. `device` is where the zeros would
-    be on a GPU; there is none in this build, so any int is the same. Returns the same rank everywhere; may be used
-    again afterwards.
+    operation on the global set fails on every rank that takes part in it. `device`: the GPU of the zeros; this build
+    has none, so that any int means the CPU.
+
+    ValueError: `device` is no int. HorovodInternalError: a rank is lost, or Horovod is not initialised.
     """
     if not isinstance(device, int):
         raise ValueError(f"join(device={device!r}): expected an int, -1 for the CPU, got {type(device).__name__}")

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Stands for a tensor that follows by itself, in place."""
+    """Replaces a tensor in a description: the tensor itself is broadcast afterwards, in place."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -21,9 +21,9 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Described:
-    """What a rank needs to take over another's optimizer: options by group, state by position of the parameter.
+    """An optimizer without its tensors: options by group, state by position of the parameter.
 
-    `other` is state under keys that are no parameters.
+    `other` is state whose keys are not parameters.
     """
 
     options: list[dict[str, Any]]
@@ -35,20 +35,20 @@ def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _travels_in_place(value: Any) -> bool:
-    """Whether a value of the state is sent as a tensor; everything else goes as an object."""
+def _is_broadcast_in_place(value: Any) -> bool:
+    """Whether a value of the state is broadcast as a tensor; all others are part of the pickled description."""
     return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.is_cpu and value.numel() > 0
 
 
 def describe(optimizer: Optimizer) -> Described:
-    """The optimizer's options and state, with a TensorSpec for each tensor that follows by itself."""
+    """The optimizer's options and state, with a TensorSpec for each tensor that is broadcast in place."""
     parameters = _parameters(optimizer)
     own = set(parameters)
     state: dict[int, dict[str, Any]] = {}
     for position, parameter in enumerate(parameters):
         if parameter in optimizer.state:
             state[position] = {
-                key: TensorSpec(tuple(value.shape), value.dtype) if _travels_in_place(value) else value
+                key: TensorSpec(tuple(value.shape), value.dtype) if _is_broadcast_in_place(value) else value
                 for key, value in optimizer.state[parameter].items()
             }
     return Described(
@@ -59,7 +59,7 @@ def describe(optimizer: Optimizer) -> Described:
 
 
 def apply_described(optimizer: Optimizer, root: Described) -> None:
-    """Gives the optimizer the described options and state; tensors that follow get their place, not their values."""
+    """Sets the described options and state; tensors that are broadcast in place are allocated, without values."""
     parameters = _parameters(optimizer)
     if len(root.options) != len(optimizer.param_groups) or any(p >= len(parameters) for p in root.state):
         raise ValueError(
@@ -79,7 +79,7 @@ def apply_described(optimizer: Optimizer, root: Described) -> None:
 
 
 def _write_into(own: Any, value: Any) -> Any:
-    """`value`, written into the tensor that others may hold where that is possible (a learning rate, for example)."""
+    """`value`; if possible written into the tensor `own`, which others may hold (a learning rate, for example)."""
     if isinstance(own, torch.Tensor) and isinstance(value, torch.Tensor) and own.shape == value.shape:
         with torch.no_grad():
             return own.copy_(value)
@@ -98,14 +98,14 @@ def _apply_to_parameter(own: dict[str, Any], described: dict[str, Any]) -> None:
 
 
 def _fits(tensor: Any, spec: TensorSpec) -> bool:
-    return _travels_in_place(tensor) and tuple(tensor.shape) == spec.shape and tensor.dtype == spec.dtype
+    return _is_broadcast_in_place(tensor) and tuple(tensor.shape) == spec.shape and tensor.dtype == spec.dtype
 
 
 def tensors(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors that travel in place, as (wire name, tensor), in the same order on every rank."""
+    """The tensors that are broadcast in place, as (wire name, tensor), in the same order on every rank."""
     occurrences: Counter[str] = Counter()
     for parameter in _parameters(optimizer):
         for key, value in optimizer.state.get(parameter, {}).items():
-            if _travels_in_place(value):
+            if _is_broadcast_in_place(value):
                 occurrences[key] += 1
                 yield f"{key}.{occurrences[key]}", value

@@ -1,4 +1,4 @@
-"""Whether all ranks hold the same parameters, which they have to before the first step."""
+"""Checks that all ranks hold the same parameters before the first step."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 class ParameterCheck:
     """Compares before the first step, and before every n-th with HOROVOD_CHECK_PARAMETERS=n; 0: never.
 
-    One allreduce of 16 bytes a parameter, and one reading of all of them. Ranks that have joined hold other values by
-    right: nothing is said of that step then.
+    Costs one allreduce of 16 bytes a parameter, and one pass over all parameters. If a rank has joined, its values
+    differ rightly, and there is no warning for that step.
     """
 
     __slots__ = ("_every", "_steps")
@@ -32,12 +32,12 @@ class ParameterCheck:
         self._steps = 0
 
     def is_due(self) -> bool:
-        """Counts a step. Ranks count apart once they have taken unequal numbers of steps: one that is due is enough."""
+        """Counts a step. Counts differ between ranks after unequal numbers of steps: one rank that is due is enough."""
         self._steps += 1
         return self._steps == 1 if self._every is None else self._every > 0 and (self._steps - 1) % self._every == 0
 
     def compare(self, named: Sequence[tuple[str, torch.Tensor]], process_set: ProcessSet) -> None:
-        """Warns of the first parameter that differs, on the first rank. All ranks that have not joined call it."""
+        """Warns on the first rank of the first parameter that differs. All ranks that have not joined must call it."""
         if not named or process_set.size() == 1:
             return
         name = _first_difference(sorted(named, key=lambda pair: pair[0]), process_set)
@@ -59,8 +59,8 @@ def _interval() -> int | None:
 
 
 def _first_difference(named: Sequence[tuple[str, torch.Tensor]], process_set: ProcessSet) -> str | None:
-    """The name of the first parameter that is not the same everywhere; None also when a rank has joined."""
-    # The maximum of x and of ~x tells the least and the greatest of all. The first pair is 1 on ranks that take part.
+    """The name of the first parameter that differs between ranks; None if there is none, or if a rank has joined."""
+    # The maxima of x and of ~x are the greatest and, inverted, the least. The first x is 1 on ranks that take part.
     sums = torch.tensor([1, *(_sum_of_bits(tensor) for _, tensor in named)])
     greatest_of_all = unscaled(_MAX, process_set)
     greatest = reduce_now(torch.cat([sums, ~sums]), f"{named[0][0]}.parameters", greatest_of_all)

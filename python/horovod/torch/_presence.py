@@ -1,8 +1,8 @@
-"""What ranks tell each other in every step: which parameters have a gradient, and in which form.
+"""Exchanges in every step which parameters have a gradient on any rank, and in which form.
 
-A rank that has none sends zeros, or no rows, for another that has one. Only together they know whether anybody had one:
-if not, the parameter keeps its None and the wrapped optimizer leaves it alone, as in one process. Nor does every rank
-know by itself what the others send: who had joined when a parameter was used for the first time did not learn of it.
+A rank without a gradient contributes zeros, or no rows. Only all ranks together know whether one has a gradient: if
+none has, the parameter keeps None and the wrapped optimizer does not change it, as in one process. Nor does a rank know
+by itself what the others send: one that had joined when a parameter was first used has not learned of it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 
 
 class Presence:
-    """One small allreduce a step. Made anew when parameters are added.
+    """One small allreduce a step. Replaced when parameters are added.
 
-    Three numbers for each parameter, added up over the ranks: 1 where it has a gradient, 1 where it has one or one is
-    expected of others, and the number of its sparse dimensions there; before them one that asks the others to compare
-    their parameters. A rank that has joined adds zeros: it has none. Sent as the gradients usually are, so that the
-    core puts it into one buffer with them. From start() to end() it is `running`, also if wait() was interrupted.
+    Three numbers for each parameter, summed over the ranks: 1 if it has a gradient; 1 if it has one or expects one of
+    others; the number of its sparse dimensions in these cases. Before them a row whose first number requests a
+    comparison of all parameters. A rank that has joined adds zeros. Reduced like most gradients, so that the core fuses
+    it with them. From start() to end() it is `running`, also if wait() was interrupted.
     """
 
     def __init__(self, settings: GradientSettings, gradients: Iterable[Gradient]) -> None:
@@ -48,14 +48,14 @@ class Presence:
             reduction.for_core(),
         )
 
-    def start(self, unusual: Sequence[Gradient], asks: bool) -> None:
-        """Tells the other ranks of this step. `unusual` are those for which is_usual() is false.
+    def start(self, unusual: Sequence[Gradient], compare: bool) -> None:
+        """Sends the numbers of this step. `unusual`: the gradients for which is_usual() is false.
 
-        Requires: it is not running, and so nothing works on the numbers any more.
+        Requires: it is not running, so that no operation uses the numbers.
         """
         self._answer = None
         self._rows.copy_(self._usual)
-        if asks:
+        if compare:
             self._rows[0, 0] = 1.0
         if unusual:
             positions = [self._positions[id(gradient)] for gradient in unusual]
@@ -66,20 +66,20 @@ class Presence:
         self.running = True
 
     def wait(self) -> None:
-        """Until all ranks have told theirs. May be called again."""
+        """Waits for the numbers of all ranks. May be called again."""
         if self.running and not self._alone:
             self._allreduce.wait()
 
     def end(self) -> None:
-        """This step is over. Requires: wait() has returned or failed."""
+        """Ends this step. Requires: wait() has returned or failed."""
         self.running = False
 
     def comparison_wanted(self) -> bool:
-        """Whether a rank wants parameters to be compared. Requires: wait() has returned."""
+        """Whether a rank requests a comparison of parameters. Requires: wait() has returned."""
         return bool(self._rows[0, 0] > 0)
 
     def form(self, gradient: Gradient) -> int:
-        """The gradient's form on the ranks that have one or expect it; UNUSED if none does. Requires: as is_used()."""
+        """The gradient's form on the ranks that have or expect one; UNUSED if none does. Requires: as is_used()."""
         _, expected, sparse_dims = self._row_of(gradient)
         return DENSE + round(sparse_dims / expected) if expected > 0 else UNUSED
 
@@ -93,7 +93,7 @@ class Presence:
         return self._answer[self._positions[id(gradient)]]
 
     def learn(self, gradients: Iterable[Gradient]) -> None:
-        """Notes the forms that ranks have told as those to expect from now on."""
+        """Stores the forms that the ranks sent as those to expect from now on."""
         for gradient in gradients:
             gradient.form = self.form(gradient)
             self._usual[self._positions[id(gradient)]] = torch.tensor(_row(gradient.form, True))

@@ -1,4 +1,4 @@
-"""All that Horovod uses of PyTorch beyond its public API; errors name the version."""
+"""Everything that Horovod uses of PyTorch beyond its public API; errors name the version."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _has(path: str) -> bool:
 
 
 def missing() -> list[str]:
-    """What this version of PyTorch does not have of all that is used. Loads Dynamo, which takes a second."""
+    """The names that Horovod uses and this version of PyTorch lacks. Loads Dynamo, which takes a second."""
     importlib.import_module(DYNAMO_RULES)
     return [path for path in (*_END_OF_BACKWARD, f"{DYNAMO_RULES}.add", "torch.Tensor._version") if not _has(path)]
 
 
 def require_end_of_backward() -> None:
-    """NotImplementedError where nobody can tell when a backward pass ends."""
+    """NotImplementedError if this version does not report when a backward pass ends."""
     lacking = [path for path in _END_OF_BACKWARD if not _has(path)]
     if lacking:
         raise NotImplementedError(
@@ -56,22 +56,22 @@ def require_end_of_backward() -> None:
 
 
 def current_pass() -> int:
-    """The number of the backward pass that calls the hook."""
+    """The number of the backward pass that calls the current hook."""
     return torch._C._current_graph_task_id()
 
 
 def current_node() -> Any:
-    """The node of the graph that a backward pass is at; None when no pass runs."""
+    """The node of the graph that a backward pass executes; None if no pass is running."""
     return torch._C._current_autograd_node()
 
 
 def when_backward_ends(function: Callable[[], None]) -> None:
-    """Calls the function at the end of the backward pass that calls the hook."""
+    """Calls the function at the end of the backward pass that calls the current hook."""
     Variable._execution_engine.queue_callback(function)
 
 
 def skip_package(rules: ModuleType, package: str) -> None:
-    """Tells torch.compile not to look into a package, by the module DYNAMO_RULES."""
+    """Excludes a package from torch.compile. `rules`: the module DYNAMO_RULES."""
     add = getattr(rules, "add", None)
     if add is None:
         warnings.warn(

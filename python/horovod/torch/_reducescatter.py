@@ -1,4 +1,4 @@
-"""Reducescatter of one or several tensors: a reduction of which each rank keeps its share of the rows."""
+"""Reducescatter of one or several tensors: a reduction whose result is divided among the ranks by rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Reducescatter(torch.autograd.Function):
 def _scatter(
     call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
-    """The blocking form; goes through autograd only for tensors that take part in it."""
+    """The blocking form. Uses autograd only for tensors that require a gradient."""
     if in_autograd(tensors):
         return list(_Reducescatter.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]
     return run(call, name, reduction, tensors, output_of)
@@ -57,9 +57,9 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """Reduces `tensor` over all ranks of the set; each keeps its rows of the result. Differentiable.
+    """Reduces `tensor` over the N ranks of the set; each gets its share of the rows, a new tensor. Differentiable.
 
-    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks one more.
+    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more.
 
     Arguments, the same on all ranks but for the tensor's elements:
         tensor: dense, contiguous, on the CPU, with one or more dimensions, of one shape and type on all ranks.
@@ -87,10 +87,10 @@ def reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts a reducescatter; synchronize(handle) gives this rank's rows.
+    """Starts a reducescatter; synchronize(handle) returns this rank's rows.
 
     Returns an int at once. `tensor` must not change until synchronize() has returned. Arguments and errors as for
-    reducescatter(); what fails between ranks is raised by synchronize().
+    reducescatter(); synchronize() raises what fails between ranks.
     """
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     number, native = submit(_ONE, name, reduction, tensor)
@@ -106,7 +106,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """Reduces and scatters several tensors together; none before every rank has submitted all. Differentiable.
+    """Reduces and scatters several tensors together, after every rank has submitted all. Differentiable.
 
     Every rank passes as many tensors, each as for reducescatter(), and gets a list of its rows of each. Other arguments
     and errors as for reducescatter().
@@ -125,7 +125,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Starts a grouped reducescatter; synchronize(handle) gives the list of this rank's rows of each.
+    """Starts a grouped reducescatter; synchronize(handle) returns the list of this rank's rows of each.
 
     Returns one int for the group at once. The tensors must not change until synchronize() has returned. Arguments and
     errors as for grouped_reducescatter().

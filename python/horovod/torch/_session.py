@@ -1,4 +1,4 @@
-"""The torch module's share of the session: its table of handles, and how operations are submitted."""
+"""The torch module's part of the session: its table of handles, and the submission of operations."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _enqueue = core.enqueue
 
 
 def session_number() -> int:
-    """Of the session that runs now, in this job; -1 without one. What another one began is over."""
+    """The number of the running session in this job, -1 without one. Operations of other sessions have ended."""
     return core.epoch() if core.is_initialized() else -1
 
 
 def register_handle(started: tuple[int, Pending]) -> int:
-    """Makes an operation that was started known under its number, its public handle."""
+    """Enters a started operation into the table of handles; returns its number, which is its public handle."""
     number, pending = started
     _pending[number] = pending
     return number
@@ -69,30 +69,30 @@ def register_handle(started: tuple[int, Pending]) -> int:
 def submit(
     call: Call, name: str | None, reduction: Reduction, tensor: torch.Tensor, output: torch.Tensor | None = None
 ) -> tuple[int, Handle]:
-    """Submits one tensor under `prefix.name`, or an automatic name; gives its number and its native handle.
+    """Submits one tensor under `prefix.name`, or an automatic name; returns its number and its native handle.
 
-    The result goes to `output`, which is `tensor` for the forms in place; without it to a new tensor, or to memory of
-    the core where only that knows the shape. Autograd is told of what is written in place: a backward pass that needs
-    the old values raises. A few microseconds, most of them in the core.
+    The result is written to `output`, which is `tensor` for the forms in place; without it to a new tensor, or to
+    memory of the core if only the core knows the shape. Autograd notices writes in place: a backward pass that needs
+    the old values raises. Takes a few microseconds, most of them in the core.
     """
     dtype = check(call, reduction, tensor)
     if output is None and call.kind in SHAPE_KEEPING:
         output = new_result(tensor, dtype)
     data = tensor.data_ptr()
     target = data if output is tensor else 0 if output is None else output.data_ptr()
-    members = set_id(reduction.process_set)
+    process_set_id = set_id(reduction.process_set)
     number = handles.next_number()
-    wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, members)
+    wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, process_set_id)
     try:
         native = _enqueue(
             (call.kind, wire_name, call.root_rank, call.splits),
             (data, target, tensor.shape, dtype, CPU),
-            (reduction.op, reduction.prescale, reduction.postscale, members),
+            (reduction.op, reduction.prescale, reduction.postscale, process_set_id),
             tensor if output is tensor else (tensor, output),
             output,
         )
     except BaseException:
-        _release_numbers(name, members, number)
+        _release_numbers(name, process_set_id, number)
         raise
     if output is tensor:
         increment_version(tensor)
@@ -102,7 +102,7 @@ def submit(
 def submit_group(
     call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor], in_place: bool = False
 ) -> tuple[int, list[Handle]]:
-    """The same for tensors that are negotiated together; all of them are submitted or none."""
+    """Submits tensors that are negotiated together, all of them or none."""
     tensors = list(tensors)
     check_one_device(tensors, call.prefix)
     dtypes = [check(call, reduction, tensor) for tensor in tensors]
@@ -113,15 +113,16 @@ def submit_group(
         (tensor.data_ptr(), 0 if output is None else output.data_ptr(), tensor.shape, dtype, CPU)
         for tensor, output, dtype in zip(tensors, outputs, dtypes, strict=True)
     ]
-    how = reduction.for_core()
+    core_reduction = reduction.for_core()
+    *_, process_set_id = core_reduction
     number = handles.next_number()
     if not tensors:
         return number, []
-    wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, how[3])
+    wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, process_set_id)
     try:
-        natives = core.enqueue_group(call.named(wire_name), entries, how, (tensors, outputs), outputs)
+        natives = core.enqueue_group(call.named(wire_name), entries, core_reduction, (tensors, outputs), outputs)
     except BaseException:
-        _release_numbers(name, how[3], number)
+        _release_numbers(name, process_set_id, number)
         raise
     if in_place:
         for tensor in tensors:
@@ -130,7 +131,7 @@ def submit_group(
 
 
 def _release_numbers(name: str | None, process_set_id: int, number: int) -> None:
-    """The call was refused: the next one gets its name and its number, as on the ranks where it was not tried."""
+    """After a refused call: the next one gets its name and its number, as on ranks that did not try it."""
     if not name:
         names.release(process_set_id)
     handles.release(number)
@@ -139,9 +140,9 @@ def _release_numbers(name: str | None, process_set_id: int, number: int) -> None
 def run(
     call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor], finish: Finish | None = None
 ) -> list[Any]:
-    """Submits one tensor by itself, or those of a group together, and waits; gives a list of results.
+    """Submits one tensor alone, or those of a group together, and waits; returns a list of results.
 
-    `finish` makes a result from the native handle where the core has allocated it.
+    `finish` makes a result from the native handle if the core has allocated its memory.
     """
     if call.is_group:
         return PendingGroup(submit_group(call, name, reduction, tensors)[1], finish).wait()

@@ -1,4 +1,4 @@
-"""What the core needs to know of a torch tensor, and which tensors it takes."""
+"""The core's view of a torch tensor: its type code, and which tensors an operation takes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 _BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
 
 
-def movable(tensor: torch.Tensor, operation: str) -> int:
+def transferable(tensor: torch.Tensor, operation: str) -> int:
     """The core's type code of a tensor that can be sent. Raises ValueError or NotImplementedError for any other."""
     try:
         if tensor.is_cpu and tensor.is_contiguous():  # sparse tensors are not contiguous
             return _CODES[tensor.dtype]
     except (AttributeError, KeyError, RuntimeError):
-        pass  # the reason is found below, where it costs the usual case nothing
+        pass  # _refusal() finds the reason, at no cost for tensors that are right
     raise _refusal(tensor, operation)
 
 
@@ -72,8 +72,8 @@ def output_of(native: Any) -> torch.Tensor:
 
 
 def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
-    """The same for a tensor that is to be reduced with `op`."""
-    code = movable(tensor, operation)
+    """As transferable(), for a tensor that is to be reduced with `op`."""
+    code = transferable(tensor, operation)
     if op == _ADASUM and not tensor.is_floating_point():
         raise ValueError(f"{operation}: tensor type {tensor.dtype} is not supported with op=Adasum; use a float type")
     if code == _BOOL and op not in _BOOL_REDUCTIONS:
@@ -82,9 +82,9 @@ def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
 
 
 def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
-    """Memory for a result of the tensor's shape and type, whose code it is.
+    """Memory for a result of the tensor's shape and type, with the code `code`.
 
-    A large one comes from the core, which recycles pages: touching fresh ones costs half as much as reducing them.
+    The core allocates large results, because it recycles pages: touching new ones costs half as much as reducing them.
     """
     if tensor.nbytes < _LARGE or type(tensor) not in _BASE_CLASSES:
         return torch.empty_like(tensor)
@@ -93,17 +93,17 @@ def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
 
 
 def check(call: Call, reduction: Reduction, tensor: torch.Tensor) -> int:
-    """The core's type code of a tensor that the call takes with this reduction, else an error that says why not."""
+    """The core's type code of a tensor. An error that says why, if the call does not take it with this reduction."""
     if reduction.op == _ADASUM or call.kind == _REDUCESCATTER:
         _check_unusual(call, reduction, tensor)
-    code = movable(tensor, call.prefix)
+    code = transferable(tensor, call.prefix)
     if code == _BOOL and call.kind in _REDUCING:
         reducible(tensor, reduction.op, call.prefix)
     return code
 
 
 def _check_unusual(call: Call, reduction: Reduction, tensor: torch.Tensor) -> None:
-    """What Adasum and reducescatter ask for beyond other reductions."""
+    """The requirements of Adasum and reducescatter that other reductions do not have."""
     op, caller = reduction.op, call.prefix
     if call.kind == _REDUCESCATTER:
         if op not in _SUMS:

@@ -1,4 +1,4 @@
-"""What wrapping an optimizer needs: taking it over, checks of the names and groups of its parameters."""
+"""Wrapping an optimizer: taking over its attributes, checks of the names and groups of its parameters."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ ZERO_GRAD_TOO_EARLY = (
 
 
 def take_over(wrapper: Optimizer, optimizer: Optimizer) -> None:
-    """Gives the wrapper all that the optimizer holds: groups, state, hooks, options of its constructor.
+    """Gives the wrapper all attributes of the optimizer: groups, state, hooks, options of its constructor.
 
-    They are the same objects, so that a scheduler of the wrapped optimizer works on.
+    They are the same objects, so that a scheduler of the wrapped optimizer keeps working.
     """
-    # A scheduler puts its own `step` into the wrapped object, where it stays.
+    # Not the `step` that a scheduler has put into the wrapped object.
     wrapper.__dict__.update((name, value) for name, value in vars(optimizer).items() if name != "step")
 
 
 def mark_stepped(optimizer: Optimizer | None) -> None:
-    """Tells schedulers of the wrapped optimizer, which look for it, that a step was taken before theirs."""
+    """Marks a step as taken, for schedulers of the wrapped optimizer, which warn if theirs comes first."""
     if optimizer is not None:
         optimizer._opt_called = True  # type: ignore[attr-defined]
 
 
 @contextmanager
 def loading_in_place(optimizer: Optimizer) -> Iterator[None]:
-    """What is loaded within goes to the dictionaries that are there: schedulers and the wrapped optimizer hold them."""
+    """A context in which loading updates the existing dictionaries, which schedulers and the wrapped optimizer hold."""
     groups, members, state = optimizer.param_groups, list(optimizer.param_groups), optimizer.state
     yield
     for own, loaded in zip(members, optimizer.param_groups, strict=True):
@@ -56,7 +56,7 @@ def loading_in_place(optimizer: Optimizer) -> Iterator[None]:
 
 
 def name_added(optimizer: Optimizer, names: dict[torch.Tensor, str]) -> list[torch.Tensor]:
-    """The parameters of the group that was added last; those without a name get one by position."""
+    """The parameters of the last group; those without a name get one by position."""
     index = len(optimizer.param_groups) - 1
     added: list[torch.Tensor] = optimizer.param_groups[index]["params"]
     for position, parameter in enumerate(added):
@@ -70,12 +70,12 @@ def parameters_of(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 
 
 def is_distributed(process_set: ProcessSet) -> bool:
-    """Whether gradients of this process are reduced: it is a member, and there are or may be other ranks."""
+    """Whether gradients of this process are reduced: it is a member, and other ranks exist or may be added."""
     return bool(process_set.included()) and (size() > 1 or _env.elastic())
 
 
 def check_names(optimizer: Optimizer, named_parameters: NamedParameters | None) -> dict[torch.Tensor, str]:
-    """A name for every parameter of the optimizer. ValueError where the given ones do not do."""
+    """A name for every parameter of the optimizer. ValueError if the given ones are not unique or not complete."""
     if named_parameters is None:
         return {
             parameter: f"allreduce.noname.{group}.{position}"
@@ -105,7 +105,7 @@ def check_names(optimizer: Optimizer, named_parameters: NamedParameters | None) 
 
 
 def check_devices(optimizer: Optimizer, process_set: ProcessSet) -> None:
-    """NotImplementedError, at the wrapping, for parameters whose gradients could not be reduced."""
+    """NotImplementedError for parameters whose gradients cannot be reduced: those on other devices than the CPU."""
     if not is_distributed(process_set):
         return
     for parameter in parameters_of(optimizer):

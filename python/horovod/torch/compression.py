@@ -1,4 +1,4 @@
-"""Compression of tensors on their way to other ranks."""
+"""Compression of the tensors that are sent to other ranks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ __all__ = ["Compression", "Compressor"]
 
 
 class Compressor:
-    """Base of compressors: `compress` gives what travels and a context, `decompress` undoes it."""
+    """Base class of compressors: compress() returns the tensor to send and a context, decompress() reverses it."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        """The tensor to send and what decompress() needs to know."""
+        """Returns the tensor to send for `tensor`, and the context that decompress() needs."""
         raise NotImplementedError("a Compressor must define compress(tensor)")
 
     @staticmethod
     def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
-        """The received tensor in the form of the original."""
+        """Returns the received `tensor` in the type of the original; `ctx` is the context of compress()."""
         raise NotImplementedError("a Compressor must define decompress(tensor, ctx)")
 
 
 class NoneCompressor(Compressor):
-    """Leaves tensors as they are."""
+    """Sends tensors unchanged."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
@@ -72,7 +72,7 @@ class BF16Compressor(_CastCompressor):
 
 
 class Compression:
-    """The choices for the `compression` argument of allreduce and DistributedOptimizer."""
+    """The choices for the `compression` argument of allreduce() and DistributedOptimizer(): none, fp16, bf16."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

@@ -36,7 +36,7 @@ def _load(data: torch.Tensor, sender: int, purpose: str) -> Any:
 
 
 class _InPlaceBroadcasts:
-    """A batch of broadcasts that overwrite tensors, whatever their strides; finish() waits for all."""
+    """Broadcasts that overwrite tensors of any strides; finish() waits for all, then raises the first error."""
 
     def __init__(self, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
         self._root_rank = root_rank
@@ -64,9 +64,11 @@ class _InPlaceBroadcasts:
 
 
 def broadcast_parameters(params: Any, root_rank: int) -> None:
-    """Overwrites tensors with those of global rank `root_rank`.
+    """Overwrites tensors with those of global rank `root_rank`, and waits.
 
-    `params`: a dict such as model.state_dict(), a list of tensors, or a list of (name, tensor) tuples.
+    `params`: a dict such as model.state_dict(), a list of tensors, or a list of (name, tensor) tuples; on the CPU, with
+    the same names, shapes and types on all ranks. Returns nothing. ValueError for other `params`; else errors as for
+    broadcast().
     """
     named: list[tuple[str | None, Any]]
     if isinstance(params, Mapping):
@@ -88,9 +90,12 @@ def broadcast_parameters(params: Any, root_rank: int) -> None:
 
 
 def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch.nn.Module | None = None) -> None:
-    """Gives `optimizer` the state and the options of global rank `root_rank`'s: none, if that has not stepped yet.
+    """Overwrites the state and the options of `optimizer` with those of global rank `root_rank`, and waits.
 
-    `model` is accepted for Horovod's sake: it took a trial step and needed to know which gradients are sparse.
+    The state is empty afterwards if the root's optimizer has taken no step yet. `model` is accepted for compatibility:
+    Horovod 0.28 took a trial step, which needed it. Returns nothing.
+
+    ValueError: LBFGS, or an optimizer with other parameter groups than the root's; else errors as for broadcast().
     """
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS cannot be broadcast")
@@ -106,10 +111,10 @@ def broadcast_optimizer_state(optimizer: Optimizer, root_rank: int, model: torch
 
 
 def join_and_broadcast(model: torch.nn.Module, optimizer: Optimizer | None = None) -> int:
-    """join(), after which all ranks take over the model, and the optimizer's state, of the rank that joined last.
+    """join(); then all ranks get the parameters and buffers of `model` from the rank that joined last.
 
-    Ranks that joined earlier have missed its last steps. Gives that rank. Buffers, such as the running statistics of
-    BatchNorm, are those of that rank too.
+    Ranks that joined earlier have missed its last steps. With `optimizer` also its state and options. Returns the rank
+    that joined last, an int. Errors as for join(), broadcast_parameters() and broadcast_optimizer_state().
     """
     last = join()
     broadcast_parameters(model.state_dict(), last)
@@ -121,9 +126,11 @@ def join_and_broadcast(model: torch.nn.Module, optimizer: Optimizer | None = Non
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """Gives every rank a copy of global rank `root_rank`'s object; the root gets its own back.
+    """Returns a copy of global rank `root_rank`'s object `obj`; on the root the object itself.
 
-    Without a name an automatic one is used, so that the other ranks may pass anything, None for example.
+    `obj`: anything that pickle takes; on other ranks it is not used and may be None. `name` and `process_set`: as for
+    broadcast(). ValueError: this rank is not in the set. HorovodInternalError: a rank is lost, the bytes are not the
+    root's, or Horovod is not initialised.
     """
     is_root = core.rank() == root_rank
     purpose = objects.purpose("broadcast_object", name, process_set.process_set_id)
@@ -137,11 +144,10 @@ def broadcast_object(
 
 
 def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
-    """The objects of all ranks, in rank order.
+    """Returns the list of all ranks' objects, in rank order.
 
-    `obj`: anything that pickle takes, of another size and type on every rank. `name` as for allgather().
-    HorovodInternalError:
-    a rank is lost, or Horovod is not initialised.
+    `obj`: anything that pickle takes; size and type may differ between ranks. `name`: as for allgather().
+    HorovodInternalError: a rank is lost, bytes are not those of their rank, or Horovod is not initialised.
     """
     purpose = objects.purpose("allgather_object", name, 0)
     gathered, lengths = gather_with_rows(_dump(obj, purpose), f"{name}.t" if name else None, global_process_set)

@@ -79,15 +79,15 @@ _handle_map = _handles.pending
 def poll(handle: int) -> bool:
     """Whether synchronize(handle) would return or raise at once instead of waiting.
 
-    `handle` is the int of an `_async` call. ValueError for one that was synchronised already or never given out.
+    `handle` is the int of an `_async` call. ValueError for one that was synchronised already or never existed.
     """
     return _handles.poll(handle)
 
 
 def synchronize(handle: int) -> Any:
-    """Waits for an asynchronous operation and gives its result; None for a handle that is not outstanding.
+    """Waits for an asynchronous operation and returns its result; None for a handle that is not outstanding.
 
     `handle` is the int of an `_async` call; it is used up, also by an error. HorovodInternalError: ranks disagree, or a
-    rank is lost. KeyboardInterrupt leaves the handle as it is, and it may be waited for again.
+    rank is lost. After KeyboardInterrupt the handle may be waited for again.
     """
     return _handles.synchronize(handle)

@@ -57,9 +57,9 @@ class _Settings:
 
 
 class _DistributedOptimizer(Optimizer):
-    """The methods that a distributed optimizer has above those of the class it wraps.
+    """The methods that a distributed optimizer adds to the wrapped class.
 
-    DistributedOptimizer() makes a class of this one and the wrapped one, which super() means here.
+    DistributedOptimizer() derives a class from this one and the wrapped one, to which super() refers here.
     """
 
     _parameter_names: dict[torch.Tensor, str]
@@ -101,12 +101,12 @@ class _DistributedOptimizer(Optimizer):
 
     @property
     def backward_passes_per_step(self) -> int:
-        """How many backward passes are accumulated before gradients are reduced."""
+        """How many backward passes add to the gradients before these are reduced, an int."""
         return self._settings.passes
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
-        """The first thing that the step() of torch's gradient scaler asks for: gradients have to be reduced by then."""
+        """The first attribute that the step() of torch's gradient scaler reads: gradients must be reduced by then."""
         if self._reducer is not None:
             self._reducer.expect_no_scaler()
         return bool(self.__dict__.get("_step_supports_amp_scaling", False))
@@ -116,7 +116,7 @@ class _DistributedOptimizer(Optimizer):
         self.__dict__["_step_supports_amp_scaling"] = value
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """Changes backward_passes_per_step, and starts counting anew."""
+        """Changes backward_passes_per_step to `passes`, and counts from 0 again. ValueError for less than 1."""
         if passes <= 0:
             raise ValueError(f"backward_passes_per_step must be > 0, got {passes}")
         self._settings = replace(self._settings, passes=passes)
@@ -124,21 +124,24 @@ class _DistributedOptimizer(Optimizer):
             self._reducer.set_passes(passes)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters, which are reduced too; those that `named_parameters` did not name get automatic names."""
+        """Adds the parameters of `param_group`, which are reduced too; unnamed ones are matched by position."""
         super().add_param_group(param_group)
         for parameter in name_added(self, self._parameter_names):
             if self._reducer is not None:
                 self._reducer.attach(parameter, self._parameter_names[parameter])
 
     def synchronize(self) -> None:
-        """Waits until the gradients of all parameters are reduced and writes them to `.grad`."""
+        """Waits until the gradients of all parameters are reduced, and writes them to `.grad`.
+
+        HorovodInternalError: ranks disagree, or one is lost. RuntimeError: a gradient was changed after backward().
+        """
         if self._reducer is not None and not self._reducer.is_reduced:
             self._reducer.finish()
         self._synchronized = True
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """Within it step() does not synchronise: for use after synchronize(), gradient clipping for example."""
+        """A context in which step() does not synchronise, for use after synchronize() and gradient clipping."""
         self._should_synchronize = False
         try:
             yield
@@ -146,9 +149,9 @@ class _DistributedOptimizer(Optimizer):
             self._should_synchronize = True
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Synchronises the gradients, then takes the wrapped optimizer's step.
+        """Synchronises the gradients, then takes the wrapped optimizer's step and returns its result.
 
-        Gradients that `closure` computes are reduced each time it has run, before the wrapped optimizer sees them.
+        Gradients that `closure` computes are reduced after each call of it. Errors as for synchronize().
         """
         if self._should_synchronize:
             self._synchronize_in_step(closure is None)
@@ -160,7 +163,7 @@ class _DistributedOptimizer(Optimizer):
         return self._step_locally(self._reducing(closure))
 
     def _synchronize_in_step(self, computed: bool) -> None:
-        """`computed`: all gradients of this step are there; else a closure is about to make them."""
+        """`computed`: backward() has run for this step; else a closure will compute the gradients."""
         reducer = self._reducer
         if reducer is not None and reducer.is_reduced:
             return
@@ -170,7 +173,7 @@ class _DistributedOptimizer(Optimizer):
         if computed or reducer is None or begun:
             self.synchronize()
 
-    # torch wraps the step of every new class to run step hooks; the wrapped class' step does that already.
+    # torch wraps the step() of every new class to run step hooks; the wrapped class' step() runs them already.
     step.hooked = True  # type: ignore[attr-defined]
 
     def _step_locally(self, closure: Callable[[], float] | None = None) -> Any:
@@ -179,11 +182,11 @@ class _DistributedOptimizer(Optimizer):
         return super().step() if closure is None else super().step(closure)
 
     def _reducing(self, closure: Callable[[], Any]) -> Callable[[], Any]:
-        """`closure`, followed by the reduction of what it computed."""
+        """`closure`, followed by the reduction of the gradients that it computed."""
         reducer = self._reducer
         if reducer is None:
             return closure
-        # LBFGS decides by the loss how often it evaluates: all ranks have to see the same one.
+        # LBFGS decides by the loss how often it evaluates: all ranks need the same one.
         decides_by_loss = isinstance(self, torch.optim.LBFGS)
 
         def reduced() -> Any:
@@ -200,7 +203,7 @@ class _DistributedOptimizer(Optimizer):
         return reduced
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients. AssertionError while reduced gradients are still on their way."""
+        """Clears the gradients, as of the wrapped class. AssertionError while their reduction is not finished."""
         if self._reducer is not None and self._reducer.begun:
             self._reducer.expect_unchanged()
             if self._reducer.begun:
@@ -210,7 +213,7 @@ class _DistributedOptimizer(Optimizer):
             self._reducer.discard_reduced()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Loads a state into the groups that are there; what backward began ends first and is forgotten."""
+        """Loads `state_dict` into the existing groups. Finishes and discards a reduction that backward() started."""
         if self._reducer is not None:
             self._reducer.drain()
         self._synchronized = False
@@ -226,7 +229,7 @@ class _DistributedOptimizer(Optimizer):
     def __setstate__(self, state: dict[str, Any]) -> None:
         distributed = state.pop("_distributed", None)
         super().__setstate__(state)
-        if distributed is not None:  # a copy; load_state_dict comes here without
+        if distributed is not None:  # a copy; load_state_dict() calls this without it
             self._start(*distributed)
 
 
@@ -243,13 +246,31 @@ def DistributedOptimizer(
     process_set: ProcessSet = global_process_set,
     synchronize_in_backward: bool = False,
 ) -> Any:
-    """Wraps `optimizer`: its gradients are reduced over all ranks of `process_set` before each step.
+    """Wraps `optimizer`: gradients are reduced over all ranks of the set before each step.
 
-    The result is an instance of a class with the name and the type of the wrapped one, and takes over all that it
-    holds: groups, state, hooks, options. Reduction starts parameter by parameter while backward runs, and is finished
-    by step() or synchronize(); with `synchronize_in_backward` by backward() itself, so that gradients may be changed
-    right after it. Then every rank has to call backward() equally often, on a loss that reaches at least one of the
-    parameters, and in the same order as its other collectives.
+    Returns an instance of a class with the name and the type of the wrapped one, which takes over all that it holds:
+    groups, state, hooks, options. Reduction starts parameter by parameter while backward runs; step() or synchronize()
+    finishes it.
+
+    Arguments, the same on all ranks but for the values of parameters:
+        optimizer: a torch.optim.Optimizer with all parameters on the CPU.
+        named_parameters: (name, parameter) tuples for all its parameters, such as model.named_parameters(). Without
+            them parameters are matched between ranks by position.
+        compression: Compression.fp16 or bf16 sends floating-point gradients in 16 bits.
+        backward_passes_per_step: how many backward passes add to the gradients before these are reduced.
+        op: Average (the default), Sum, Min, Max, Product; or Adasum, which combines steps instead of gradients.
+        gradient_predivide_factor: f: gradients are multiplied by 1/f before, and by f/N after the sum over N ranks.
+        groups: a number of groups, or lists of parameters, that are reduced together. `num_groups` is its deprecated
+            form.
+        sparse_as_dense: reduce sparse gradients as dense ones.
+        process_set: the ranks that take part; other ranks train by themselves.
+        synchronize_in_backward: backward() finishes the reduction, so that gradients may be changed right after it.
+            Then every rank has to call backward() equally often, on a loss that reaches at least one of the parameters,
+            and in the same order as its other collectives.
+
+    ValueError: arguments that are wrong or exclude each other, an optimizer that is wrapped already, or Horovod is not
+    initialised. NotImplementedError: parameters on another device, or Adasum on another set than the global one.
+    step() and synchronize() raise HorovodInternalError if ranks disagree or one is lost.
     """
     if isinstance(optimizer, (_DistributedOptimizer, AdasumOptimizer)):
         raise ValueError("the optimizer is a DistributedOptimizer already")

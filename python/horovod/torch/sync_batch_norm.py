@@ -15,12 +15,14 @@ __all__ = ["SyncBatchNorm"]
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Normalises over the batches of all ranks: like BatchNorm on one rank that sees all of them, one after another.
+    """Normalises over the batches of all ranks: like BatchNorm on the concatenated batches.
 
-    Input: `(batch, channels, ...)` with 2 or more dimensions, on the CPU or a GPU. The batches of the ranks may differ
-    in length. While it trains, or without running statistics, all ranks have to call forward and backward together;
-    in eval mode, and in a world of one rank, it is an ordinary BatchNorm. The gradients of weight and bias are this
-    rank's; DistributedOptimizer averages them like all others.
+    Arguments as for torch.nn.BatchNorm2d: `num_features` channels, `eps`, `momentum`, `affine`, `track_running_stats`.
+
+    Input: `(batch, channels, ...)` with 2 or more dimensions, on the CPU; the ranks' batches may differ in length. In
+    training mode, or without running statistics, all ranks have to call forward and backward together; in eval mode,
+    and with one rank, it is an ordinary BatchNorm. The gradients of weight and bias are this rank's;
+    DistributedOptimizer averages them like all others. ValueError for other shapes, and for a single value per channel.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class SyncBatchNorm(_BatchNorm):
             )
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """The normalised input, of its shape and type."""
+        """The normalised `input`, of its shape and type. Errors as for allgather()."""
         uses_batch = self.training or self.running_mean is None
         if not uses_batch or size() == 1:
             return super().forward(input)
@@ -60,7 +62,7 @@ class SyncBatchNorm(_BatchNorm):
         share = self.momentum
         if self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-            if share is None:  # the plain mean over all batches
+            if share is None:  # the mean over all batches
                 share = 1.0 / float(self.num_batches_tracked)
         for running, new in ((self.running_mean, mean), (self.running_var, variance)):
             if running is not None:
@@ -72,12 +74,12 @@ def _all_but_channels(tensor: torch.Tensor) -> list[int]:
 
 
 def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """One value for each channel, in a shape that spreads over `like`."""
+    """One value for each channel, in a shape that broadcasts over `like`."""
     return values.view(1, -1, *([1] * (like.dim() - 2)))
 
 
-def _wide(tensor: torch.Tensor) -> torch.Tensor:
-    """In a type that sums of many elements are exact enough in."""
+def _for_sums(tensor: torch.Tensor) -> torch.Tensor:
+    """In a type whose sums of many elements are exact enough."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -88,7 +90,7 @@ def _own_statistics(input: torch.Tensor) -> tuple[float, torch.Tensor, torch.Ten
     if count == 0:
         zeros = torch.zeros(channels, dtype=torch.float64, device=input.device)
         return 0.0, zeros, zeros
-    variance, mean = torch.var_mean(_wide(input), _all_but_channels(input), correction=0)
+    variance, mean = torch.var_mean(_for_sums(input), _all_but_channels(input), correction=0)
     return count, mean.double(), variance.double()
 
 
@@ -121,7 +123,7 @@ class _Normalise(torch.autograd.Function):
         ctx: Any, input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
     ) -> Any:
         total, mean, variance = _statistics_of_all(input, eps)
-        statistics = _wide(input).dtype
+        statistics = _for_sums(input).dtype
         output = functional.batch_norm(
             input, mean.to(statistics), variance.to(statistics), weight, bias, training=False, eps=eps
         )
@@ -135,8 +137,8 @@ class _Normalise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor, *_: Any) -> Any:
         input, weight, mean, inverse = ctx.saved_tensors
-        grad_wide, dims = _wide(grad), _all_but_channels(input)
-        from_mean = _wide(input) - _per_channel(mean.to(grad_wide.dtype), input)
+        grad_wide, dims = _for_sums(grad), _all_but_channels(input)
+        from_mean = _for_sums(input) - _per_channel(mean.to(grad_wide.dtype), input)
         sum_dy = grad_wide.sum(dims)
         sum_dy_xmu = (grad_wide * from_mean).sum(dims)
         grad_input = None

@@ -1,4 +1,4 @@
-"""Elastic training: ranks that come and go. Not built yet; the names say so when used."""
+"""Elastic training: the number of ranks changes during a job. Not built yet: every name raises NotImplementedError."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["ElasticSampler", "TorchState", "run"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates an elastic training function. Not built yet."""
+    """Decorates `func`, an elastic training function. Not built yet: NotImplementedError."""
     del func
     not_built("horovod.torch.elastic.run")
 
 
 class TorchState:
-    """What elastic training saves, restores and synchronises. Not built yet."""
+    """The state of `model` and `optimizer` that elastic training restores. Not built yet: NotImplementedError."""
 
     def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
         del model, optimizer, kwargs
@@ -25,7 +25,10 @@ class TorchState:
 
 
 class ElasticSampler:
-    """A sampler that goes on where it was when ranks change. Not built yet."""
+    """A sampler of `dataset`, with `shuffle` and `seed`, that continues when ranks change.
+
+    Not built yet: NotImplementedError.
+    """
 
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
         del dataset, shuffle, seed

@@ -21,17 +21,19 @@ _ERRORS: dict[str, type[Exception]] = {
     "ValueError": ValueError,
     "TimeoutException": TimeoutException,
 }
-_ONE_WAIT_S = 3600.0  # a wait without an end is asked for again after that
+_ONE_WAIT_S = 3600.0  # a wait without a deadline is requested again after that
 _ATTEMPTS = 3
 
 Address = tuple[str, int]
 
 
 class ComputeClient:
-    """Talks to the ComputeService at the first of `addresses` (interface -> [(IPv4 address, port)]) that answers.
+    """A client of the ComputeService at the first of `addresses` (interface -> [(IPv4 address, port)]) that answers.
 
-    Every method may be called again and by several threads. Errors: ConnectionError when no address answers or the
-    service has gone; IndexError for a dispatcher id that does not exist; TimeoutException. verbose=2 logs what is used.
+    `key`: the bytes that the service was given. `verbose`: 2 logs the address that is used.
+
+    Every method may be called again and by several threads, and raises ConnectionError if the service cannot be
+    reached, or IndexError for a `dispatcher_id` that does not exist. Seconds are floats.
     """
 
     def __init__(self, addresses: Mapping[str, Sequence[Sequence[Any]]], key: bytes, verbose: int = 1) -> None:
@@ -47,31 +49,34 @@ class ComputeClient:
 
     @property
     def local_host(self) -> str:
-        """This host's address on the way to the service, which other hosts can use too."""
+        """The address of this host on the route to the service, a string. Other hosts can use it too."""
         return self._local_host
 
     def register_dispatcher(self, dispatcher_id: int, dispatcher_address: str) -> None:
-        """ValueError when the dispatcher is registered with another address; with the same one nothing happens."""
+        """Registers the address of dispatcher `dispatcher_id`, a string `dispatcher_address`.
+
+        Does nothing if it has this address already. ValueError if it has another one.
+        """
         self._ask("register_dispatcher", dispatcher_id=dispatcher_id, address=dispatcher_address)
 
     def wait_for_dispatcher_registration(self, dispatcher_id: int, timeout: float) -> str:
-        """The address of the dispatcher, as soon as it is registered; TimeoutException after `timeout` seconds."""
+        """Waits for a dispatcher `dispatcher_id` and returns its address; TimeoutException after `timeout` seconds."""
         return str(self._ask("wait_for_dispatcher", timeout, dispatcher_id=dispatcher_id))
 
     def register_worker_for_dispatcher(self, dispatcher_id: int, worker_id: int) -> None:
-        """Counts the worker, once."""
+        """Registers worker `worker_id` of dispatcher `dispatcher_id`; a second time has no effect."""
         self._ask("register_worker", dispatcher_id=dispatcher_id, worker_id=worker_id)
 
     def wait_for_dispatcher_worker_registration(self, dispatcher_id: int, timeout: float) -> None:
-        """Returns when all workers of the dispatcher are registered; TimeoutException after `timeout` seconds."""
+        """Waits for all workers of dispatcher `dispatcher_id`; TimeoutException after `timeout` seconds."""
         self._ask("wait_for_workers", timeout, dispatcher_id=dispatcher_id)
 
     def shutdown(self) -> None:
-        """Asks the service, and all who wait for that, to end."""
+        """Requests the end of the compute job: wait_for_shutdown() returns for all clients."""
         self._ask("shutdown")
 
     def wait_for_shutdown(self) -> None:
-        """Returns when somebody has called shutdown()."""
+        """Waits, without a deadline, until a client has called shutdown()."""
         while True:
             try:
                 self._ask("wait_for_shutdown", _ONE_WAIT_S)
@@ -80,7 +85,7 @@ class ComputeClient:
                 continue
 
     def _probe(self, candidates: Sequence[Address]) -> tuple[Address, str]:
-        """The first address, in their order, at which the service answers, and our own on the way there."""
+        """The first of the addresses at which the service answers, and this host's address on the route to it."""
 
         def ping(address: Address) -> str | Exception:
             try:
@@ -120,7 +125,7 @@ class ComputeClient:
         return f"compute service at {host}:{port}: {request} failed: {error or type(error).__name__}"
 
     def _converse(self, address: Address, message: dict[str, Any], waits_s: float) -> tuple[dict[str, Any], str]:
-        """One request and its reply; also our own address. OSError, EOFError, BadMessage when that fails."""
+        """Sends one request; returns its reply and this host's address. Errors: OSError, EOFError, BadMessage."""
         end = time.monotonic() + _wire.REQUEST_DEADLINE_S
         with socket.create_connection(address, timeout=_wire.REQUEST_DEADLINE_S) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -136,7 +141,7 @@ class ComputeClient:
 
 
 def _receive(connection: socket.socket, count: int, end: float) -> bytes:
-    """Exactly `count` bytes. EOFError when the service hangs up, TimeoutError at `end`."""
+    """Exactly `count` bytes. EOFError if the service closes the connection, TimeoutError at `end`."""
     received = bytearray()
     while len(received) < count:
         remaining = end - time.monotonic()
@@ -145,6 +150,6 @@ def _receive(connection: socket.socket, count: int, end: float) -> bytes:
         connection.settimeout(remaining)
         part = connection.recv(count - len(received))
         if not part:
-            raise EOFError("it hung up; has it another key?")
+            raise EOFError("it closed the connection; does it have another key?")
         received += part
     return bytes(received)

@@ -26,8 +26,8 @@ _PASSED_ON = (IndexError, ValueError, TimeoutException)
 class ComputeService:
     """Registers `dispatchers` dispatchers, each with `workers_per_dispatcher` workers.
 
-    Listens on the interfaces `nics`, on all that have an IPv4 address by default. Only holders of `key` are answered.
-    ValueError for counts below 1, an empty key, or interfaces that do not exist.
+    Listens on the interfaces `nics`, a collection of names; None for all that have an IPv4 address. Answers only
+    clients that have `key`, non-empty bytes. ValueError for counts below 1, an empty key, or unknown interfaces.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ComputeService:
         self._key = key
         self._registry = Registry(dispatchers, workers_per_dispatcher)
         self._handlers: set[asyncio.Task[None]] = set()
-        self._waiting: set[asyncio.Task[None]] = set()  # those that a shutdown does not answer
+        self._waiting: set[asyncio.Task[None]] = set()  # handlers of waits that shutdown() cancels
         self._told = 0
         self._refused = 0
         self._everybody_told = threading.Condition()
@@ -54,15 +54,15 @@ class ComputeService:
         self._call(self._start())
 
     def addresses(self) -> dict[str, list[tuple[str, int]]]:
-        """Interface -> [(IPv4 address, port)], the best first."""
+        """Where it listens: interface -> [(IPv4 address, port)], the interface of the default route first."""
         return {name: list(pairs) for name, pairs in self._addresses.items()}
 
     def get_port(self) -> int:
-        """The port on the first interface."""
+        """The port, an int, on the first interface of addresses()."""
         return int(next(iter(self._addresses.values()))[0][1])
 
     def shutdown(self) -> None:
-        """Answers all who wait, as far as they can be, and ends the service. May be called again."""
+        """Ends the service: clients in wait_for_shutdown() get their answer, other waits fail. May be called again."""
         if not self._thread.is_alive():
             return
         self._call(self._stop())
@@ -72,7 +72,7 @@ class ComputeService:
             _log.warning("compute service: %d connections were refused, they did not have the key", self._refused)
 
     def wait_until_told(self, clients: int, timeout: float) -> bool:
-        """Waits until as many clients have heard of the shutdown request; whether they have, in `timeout` seconds."""
+        """Whether `clients` clients get their answer in wait_for_shutdown() within `timeout` seconds."""
         with self._everybody_told:
             return self._everybody_told.wait_for(lambda: self._told >= clients, timeout)
 
@@ -110,7 +110,7 @@ class ComputeService:
         try:
             await self._converse(reader, writer)
         except (_wire.BadMessage, ValueError):
-            self._refused += 1  # a stranger learns nothing
+            self._refused += 1  # without an answer
         except (OSError, EOFError, asyncio.TimeoutError):
             pass
         finally:
@@ -166,7 +166,7 @@ class ComputeService:
         if event is not self._registry.is_shut_down:
             self._waiting.add(task)
         try:
-            if not await _comes(event, reader, timeout):
+            if not await _wait_for(event, reader, timeout):
                 raise TimeoutException(f"Timed out waiting for {what()}. Timeout after {timeout} seconds.")
             return result()
         finally:
@@ -179,17 +179,17 @@ def _listen(address: str) -> socket.socket:
     return listener
 
 
-async def _comes(event: asyncio.Event, reader: asyncio.StreamReader, timeout: float) -> bool:
-    """Waits for the event, but for no client that has gone: EOFError."""
+async def _wait_for(event: asyncio.Event, reader: asyncio.StreamReader, timeout: float) -> bool:
+    """Whether the event is set within `timeout` seconds. EOFError if the client closes the connection."""
     if event.is_set():
         return True
-    happens = asyncio.ensure_future(event.wait())
-    leaves = asyncio.ensure_future(reader.read(1))
+    is_set = asyncio.ensure_future(event.wait())
+    closed = asyncio.ensure_future(reader.read(1))
     try:
-        await asyncio.wait({happens, leaves}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if leaves.done() and not event.is_set():
-            raise EOFError("the client has gone")
+        await asyncio.wait({is_set, closed}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if closed.done() and not event.is_set():
+            raise EOFError("the client has closed the connection")
         return event.is_set()
     finally:
-        happens.cancel()
-        leaves.cancel()
+        is_set.cancel()
+        closed.cancel()

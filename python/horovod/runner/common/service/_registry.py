@@ -1,4 +1,4 @@
-"""Who has registered with a compute service. Lives on the event loop of its service."""
+"""The dispatchers and workers that have registered with a compute service. Used on the service's event loop only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_ADDRESS = 512
 MOST_WORKERS = 65536
 
 Arguments = dict[str, Any]
-Wait = tuple[asyncio.Event, Callable[[], str], Callable[[], Any]]  # until when, for what in words, what is said then
+Wait = tuple[asyncio.Event, Callable[[], str], Callable[[], Any]]  # the event, its description, the reply
 
 
 def _number(arguments: Arguments, name: str) -> int:
@@ -31,9 +31,9 @@ class _Dispatcher:
 
 
 class Registry:
-    """What clients ask for. The await_ methods say what has to be waited for.
+    """The requests of clients. The await_ methods return what the service waits for.
 
-    Wrong arguments raise IndexError or ValueError, which go back to the client.
+    Wrong arguments raise IndexError or ValueError, which are sent to the client.
     """
 
     def __init__(self, dispatchers: int, workers_per_dispatcher: int) -> None:

@@ -1,4 +1,4 @@
-"""How a compute service and its clients talk: one request for each connection, authenticated in both directions.
+"""The protocol of a compute service: one request for each connection, authenticated in both directions.
 
     service -> client   magic (8 bytes), server nonce (32)
     client -> service   client nonce (32), length (4, big endian), JSON, HMAC(key, "request" + both nonces + JSON)
@@ -28,7 +28,7 @@ SEAL_LENGTH = DIGEST_LENGTH
 
 
 class BadMessage(Exception):
-    """Bytes that no holder of the key has sent, or that are too many."""
+    """Bytes that no holder of the key has sent, or too many of them."""
 
 
 def greeting(server_nonce: bytes) -> bytes:
@@ -36,7 +36,7 @@ def greeting(server_nonce: bytes) -> bytes:
 
 
 def nonce_of(greeting_: bytes) -> bytes:
-    """The server's nonce. BadMessage when something else than a compute service has answered."""
+    """The server's nonce. BadMessage if the answer is not that of a compute service."""
     if not greeting_.startswith(MAGIC):
         raise BadMessage(f"no compute service answers there, it begins with {greeting_[:8]!r}")
     return greeting_[len(MAGIC) :]
@@ -59,7 +59,7 @@ def reply_context(request_digest: bytes) -> bytes:
 
 
 def seal_request(key: bytes, server_nonce: bytes, client_nonce: bytes, message: dict[str, Any]) -> tuple[bytes, bytes]:
-    """What to send, and the digest to which the reply is bound. ValueError for a message that is too long."""
+    """The bytes to send, and the digest that the reply refers to. ValueError for a message that is too long."""
     framed, digest = _seal(key, request_context(server_nonce, client_nonce), message)
     return client_nonce + framed, digest
 

@@ -1,4 +1,4 @@
-"""Where the dispatchers and workers of a tf.data service and the training processes that use them find each other.
+"""Where dispatchers and workers of a tf.data service register, and training processes look them up.
 
 Both sides know the service's addresses and key from a file (horovod.tensorflow.data.compute_service). See
 docs/design/data-service.md.

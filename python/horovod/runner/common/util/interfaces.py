@@ -10,11 +10,11 @@ from collections.abc import Collection
 __all__ = ["ipv4_addresses", "is_loopback"]
 
 _SIOCGIFADDR = 0x8915
-_SOMEWHERE = ("192.0.2.1", 9)  # an address for documentation: nothing is sent, the kernel only picks a route
+_DOCUMENTATION_ADDRESS = ("192.0.2.1", 9)  # nothing is sent to it: the kernel only chooses a route
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this host can reach the address."""
+    """Whether `address`, an IPv4 address, is one of loopback, which only this host can reach."""
     return address.startswith("127.")
 
 
@@ -28,16 +28,16 @@ def _address_of(probe: socket.socket, name: str) -> str | None:
 
 def _by_default_route(probe: socket.socket) -> str | None:
     try:
-        probe.connect(_SOMEWHERE)
+        probe.connect(_DOCUMENTATION_ADDRESS)
     except OSError:
         return None
     return str(probe.getsockname()[0])
 
 
 def ipv4_addresses(nics: Collection[str] | None = None) -> dict[str, str]:
-    """Interface -> address: first the one of the default route, last loopback. `nics`: only these.
+    """A dictionary interface -> address: the interface of the default route first, loopback last.
 
-    ValueError when none of `nics` exists or has an address.
+    `nics`: the names of the interfaces to list; None for all. ValueError if none of them exists and has an address.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         found = {name: _address_of(probe, name) for _, name in socket.if_nameindex()}

@@ -1,4 +1,4 @@
-"""Keys and the digests made with them."""
+"""Keys, and the digests of messages under them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def make_secret_key() -> bytes:
 
 
 def compute_digest(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA256 of the message, 32 bytes."""
+    """The HMAC-SHA256 of `message` under `key`: 32 bytes."""
     return hmac.new(key, message, hashlib.sha256).digest()
 
 
 def check_digest(key: bytes, message: bytes, digest: bytes) -> bool:
-    """Whether the digest is that of the message. How long it takes says nothing about either."""
+    """Whether `digest` is that of `message` under `key`. Compares in constant time."""
     return hmac.compare_digest(compute_digest(key, message), digest)

@@ -1,4 +1,4 @@
-"""A deadline that says what it was for."""
+"""A deadline whose error says what took too long."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["Timeout", "TimeoutException"]
 
 
 class TimeoutException(Exception):
-    """Something did not happen in time."""
+    """Something did not happen before its deadline."""
 
 
 class Timeout:
-    """A deadline `timeout` seconds from now. `message` may hold `{activity}`.
+    """A deadline `timeout` seconds from now. `message` is the error's text; `{activity}` in it is replaced.
 
     >>> Timeout(30, "Gave up {activity}.").remaining() <= 30
     True
@@ -24,7 +24,7 @@ class Timeout:
         self._end = time.monotonic() + timeout
 
     def remaining(self) -> float:
-        """Seconds left, 0 after the deadline."""
+        """Seconds until the deadline; 0.0 after it."""
         return max(0.0, self._end - time.monotonic())
 
     def timed_out(self) -> bool:
@@ -32,6 +32,6 @@ class Timeout:
         return self.remaining() == 0.0
 
     def check_time_out_for(self, activity: str) -> None:
-        """TimeoutException after the deadline."""
+        """TimeoutException, which names the `activity`, if the deadline has passed."""
         if self.timed_out():
             raise TimeoutException(f"{self._message.format(activity=activity)} Timeout after {self._timeout} seconds.")
