@@ -37,7 +37,7 @@ def run(
 ) -> list[Any]:
     """Runs `func(*args, **kwargs)` on `num_proc` ranks and returns their results, a list in rank order. Not built yet.
 
-    The other arguments are the options of horovodrun of the same names; `np`, `min_np` and `max_np` are old names of
+    The other arguments are those of horovodrun, with the same names; `np`, `min_np` and `max_np` are old names of
     `num_proc`, `min_num_proc` and `max_num_proc`. ValueError: `hosts` with `hostfile`, `use_gloo` with `use_mpi`, or
     `use_mpi` at all. Else NotImplementedError, which says how to start a script.
     """

@@ -1,11 +1,13 @@
-"""A stand-in for horovod._core: a world of one rank in memory, whose answers and failures a test can choose.
+"""A stand-in for horovod._core: rank 0 of a world in memory, whose answers and failures a test can choose.
 
-Only for tests of the Python layer's own decisions: names, checks, error paths. Collectives are tested on the real core.
+Only for tests of the Python layer's own decisions: names, checks, error paths. Collectives are tested on the real core,
+whose rules this one keeps: what it refuses and with which words, which names are taken, what ends with a session.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -14,77 +16,83 @@ from typing import Any
 import torch
 from torch.utils.dlpack import to_dlpack
 
-OPS = ("ALLREDUCE", "ALLGATHER", "BROADCAST", "ALLTOALL", "REDUCESCATTER", "BARRIER", "JOIN", "ADASUM")
-REDUCTIONS = ("AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT")
-DTYPES = {
-    "UINT8": torch.uint8,
-    "INT8": torch.int8,
-    "UINT16": torch.uint16,
-    "INT16": torch.int16,
-    "INT32": torch.int32,
-    "INT64": torch.int64,
-    "FLOAT16": torch.float16,
-    "FLOAT32": torch.float32,
-    "FLOAT64": torch.float64,
-    "BOOL": torch.bool,
-    "BFLOAT16": torch.bfloat16,
-}
+import fake_checks
+from fake_checks import DTYPES, NOT_INITIALIZED, OPS, REDUCTIONS, Call, internal_error
 
-
-@dataclass
-class Call:
-    """One submitted operation."""
-
-    op: int
-    name: str
-    data_ptr: int
-    output_ptr: int
-    shape: tuple[int, ...]
-    dtype: int
-    device: int
-    reduce_op: int
-    prescale: float
-    postscale: float
-    root_rank: int
-    process_set: int
+CallTuple = tuple[int, str, int, Sequence[int]]
+TensorTuple = tuple[int, int, Sequence[int], int, int]
+ReductionTuple = tuple[int, float, float, int]
 
 
 class Handle:
+    """An operation that is in flight until somebody waits for it: the latest time at which a real one may end."""
+
     def __init__(self, core: FakeCore, call: Call, keep: Any, result: Any) -> None:
         self._core = core
         self._call = call
         self._keep = keep
         self._result = result
-        self._key = (call.process_set, call.name)
+        self._output: Any = None
+        self._error: BaseException | None = None
+        self._in_flight = True
+
+    @property
+    def key(self) -> tuple[int, str]:
+        return self._call.process_set, self._call.name
 
     def done(self) -> bool:
-        return self._core.everything_done
+        return not self._in_flight or self._core.everything_done
 
     def wait(self) -> Any:
-        self._core.pending.discard(self._key)
-        error = self._core.failing.get(self._call.name)
-        if error is not None:
-            raise error
-        size = self._bytes()
-        if self._call.output_ptr and self._call.output_ptr != self._call.data_ptr:
-            ctypes.memmove(self._call.output_ptr, self._call.data_ptr, size)
+        if self._in_flight:
+            error = self._core.failing.get(self._call.name)
+            if error is not None and not isinstance(error, Exception):
+                raise error  # an interrupted wait: the operation goes on
+            self.end(error)
+        if self._error is not None:
+            raise self._error
         return self._result
 
-    def _dtype(self) -> torch.dtype:
-        return list(DTYPES.values())[self._call.dtype]
+    wait_in_callback = wait
 
-    def _bytes(self) -> int:
-        return torch.Size(self._call.shape).numel() * self._dtype().itemsize
+    def end(self, error: Exception | None = None) -> None:
+        """The operation ends: its name is free, and nothing is kept alive any more."""
+        if error is None:
+            self._write_result()
+        self._in_flight, self._error, self._keep = False, error, None
+        self._core.in_flight.pop(self.key, None)
+        if error is None and self._call.kind == "join":
+            self._core.joins_so_far += 1
+
+    def _write_result(self) -> None:
+        call, size = self._call, fake_checks.byte_size(self._call)
+        if call.kind in ("allgather", "alltoall", "reducescatter"):
+            self._output = torch.empty(call.shape, dtype=call.torch_type)
+            ctypes.memmove(self._output.data_ptr(), call.data_ptr, size)
+        elif call.output_ptr != call.data_ptr:
+            ctypes.memmove(call.output_ptr, call.data_ptr, size)
+
+    def _require_done(self) -> None:
+        if self._in_flight:
+            raise ValueError("the operation is not done yet: call wait() first")
 
     def output_dlpack(self) -> Any:
-        output = torch.empty(self._call.shape, dtype=self._dtype())
-        ctypes.memmove(output.data_ptr(), self._call.data_ptr, self._bytes())
+        self._require_done()
+        if self._output is None:
+            raise ValueError("this operation has no output of its own: it wrote to the given memory")
+        output, self._output = self._output, None
         return to_dlpack(output)
 
     def received_splits(self) -> list[int]:
-        return [self._call.shape[0]]
+        """The other ranks of the fake send nothing."""
+        self._require_done()
+        if self._call.kind not in ("allgather", "alltoall"):
+            return []
+        others = len(self._core.process_sets()[self._call.process_set]) - 1
+        return [*(self._call.shape[:1] or [1]), *[0] * others]
 
     def value(self) -> int:
+        self._require_done()
         return 0
 
 
@@ -93,20 +101,24 @@ class RepeatedAllreduce:
 
     core: FakeCore
 
-    def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: tuple[int, float, float, int]) -> None:
-        self._call = (0, name, -1, ())
+    def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: ReductionTuple) -> None:
+        self._call: CallTuple = (OPS.index("allreduce"), name, -1, ())
         self._dtype = dtype
         self._reduction = reduction
+        self._handle: Handle | None = None
 
-    def start(self, data_ptr: int, shape: Sequence[int], keep: Any) -> None:
+    def start(self, data_ptr: int, shape: tuple[int, ...], keep: Any) -> None:
         tensor = (data_ptr, data_ptr, shape, self._dtype, -1)
         self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep)
 
     def wait(self) -> None:
+        if self._handle is None:
+            raise ValueError("nothing was submitted that could be waited for")
         self._handle.wait()
 
 
-def wait_all(submitted: Sequence[Any]) -> list[Any]:
+def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
+    """KeyboardInterrupt leaves those in flight that come after it."""
     results, error = [], None
     for each in submitted:
         try:
@@ -120,10 +132,9 @@ def wait_all(submitted: Sequence[Any]) -> list[Any]:
 
 @dataclass
 class FakeCore:
-    """What the module object below delegates to. Tests read `calls` and set the rest.
+    """What the module object below delegates to. Tests read `calls`, `announced` and `exits`, and set the rest.
 
-    An operation is pending until somebody waits for it, the latest that the real core may take; its name is taken for
-    so long.
+    `failing`: what the wait for an operation raises, by name. `refusing`: what its submission raises.
     """
 
     world: int = 1
@@ -134,83 +145,137 @@ class FakeCore:
     refusing: dict[str, Exception] = field(default_factory=dict)
     announced: list[str] = field(default_factory=list)
     exits: int = 0
-    pending: set[tuple[int, str]] = field(default_factory=set)
+    in_flight: dict[tuple[int, str], Handle] = field(default_factory=dict)
     joins_so_far: int = 0
+    sessions: int = 0
     sets: dict[int, list[int]] = field(default_factory=dict)
+    seals: int = 0
+    opened: set[bytes] = field(default_factory=set)
 
     def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
         if self.initialized:
             return
+        for index, ranks in enumerate(process_sets):
+            try:
+                fake_checks.check_ranks(ranks, self.world)
+            except ValueError as error:
+                raise ValueError(f"hvd.init(): process_sets[{index}]: {error}") from None
         self.initialized = True
+        self.sessions += 1
+        self.joins_so_far = 0
         self.sets = {}
-        self.pending.clear()
         for ranks in process_sets:
-            if tuple(ranks) not in map(tuple, self.process_sets().values()):
-                self.sets[len(self.sets) + 1] = list(ranks)
+            if sorted(ranks) not in self.process_sets().values():
+                self.sets[len(self.sets) + 1] = sorted(ranks)
 
     def shutdown(self) -> None:
         self.initialized = False
+        for handle in list(self.in_flight.values()):
+            handle.end(internal_error("Horovod has been shut down"))
 
     def announce_failure(self, why: str) -> None:
-        self.announced.append(why)
+        if self.initialized and not self.announced:
+            self.announced.append(why)
 
     def announce_exit(self) -> None:
-        self.exits += 1
+        self.exits += self.initialized
 
     def is_initialized(self) -> bool:
         return self.initialized
 
-    def _number(self, value: int) -> int:
+    def _require_topology(self) -> None:
         if not self.initialized:
-            raise ValueError("Horovod has not been initialized; use hvd.init().")
+            raise ValueError(NOT_INITIALIZED)
+
+    def _require_running(self) -> None:
+        if not self.initialized:
+            raise internal_error(NOT_INITIALIZED)
+
+    def _topology(self, value: int) -> int:
+        self._require_topology()
         return value
 
     def rank(self) -> int:
-        return self._number(0)
+        return self._topology(0)
 
     local_rank = cross_rank = rank
 
     def size(self) -> int:
-        return self._number(self.world)
+        return self._topology(self.world)
 
     local_size = size
 
     def cross_size(self) -> int:
-        return self._number(1)
+        return self._topology(1)
 
     def is_homogeneous(self) -> bool:
-        return True
+        return bool(self._topology(True))
 
     def epoch(self) -> int:
-        return self._number(1)
+        """0 in a world of one, as there without a launcher."""
+        return self._topology(self.sessions if self.world > 1 else 0)
 
     def joins(self) -> int:
-        return self.joins_so_far
+        return self.joins_so_far if self.initialized else 0
 
     def process_sets(self) -> dict[int, list[int]]:
-        return {0: list(range(self._number(self.world))), **self.sets}
+        self._require_topology()
+        return {0: list(range(self.world)), **self.sets}
 
     def process_set_size(self, process_set: int) -> int:
         return len(self.process_sets().get(process_set, ()))
 
+    def pending_operations(self) -> list[str]:
+        self._require_topology()
+        return [name for _, name in self.in_flight]
+
     def new_output(self, shape: Sequence[int], dtype: int) -> Any:
+        fake_checks.check_code("dtype", dtype, DTYPES)
+        self._require_running()
         return to_dlpack(torch.empty(tuple(shape), dtype=list(DTYPES.values())[dtype]))
 
     def add_process_set(self, ranks: Sequence[int]) -> int:
-        if list(ranks) in self.process_sets().values():
-            raise ValueError(f"A process set with ranks {list(ranks)} exists already")
+        sets = self.process_sets()
+        fake_checks.check_ranks(ranks, self.world)
+        for number, known in sets.items():
+            if known == sorted(ranks):
+                raise ValueError(f"A process set with ranks {known} exists already, with id {number}.")
         free = min(set(range(1, len(self.sets) + 2)) - set(self.sets))
-        self.sets[free] = list(ranks)
+        self.sets[free] = sorted(ranks)
         return free
 
     def remove_process_set(self, process_set: int) -> None:
+        sets = self.process_sets()
+        if process_set == 0:
+            raise ValueError("the global process set cannot be removed")
+        if process_set not in sets:
+            raise ValueError(f"process set {process_set} is not registered")
         del self.sets[process_set]
 
-    def seal_payload(self, purpose: str, payload: Any) -> bytes:
-        return b"seal"
+    @staticmethod
+    def _seal(number: int, sender: int, purpose: str, payload: bytes) -> bytes:
+        """40 bytes, of which the first 8 are the number, as the real one."""
+        head = number.to_bytes(8, "big")
+        return head + hashlib.sha256(head + f"{sender} {purpose}\0".encode() + payload).digest()
 
-    def open_payload(self, sender: int, purpose: str, sealed: Any) -> int:
-        return len(sealed) - len(b"seal")
+    def seal_payload(self, purpose: str, payload: memoryview) -> bytes:
+        self._require_running()
+        self.seals += 1
+        return self._seal(self.seals, 0, purpose, bytes(payload))
+
+    def open_payload(self, sender: int, purpose: str, sealed: memoryview) -> int:
+        self._require_running()
+        payload, seal = bytes(sealed[:-40]), bytes(sealed[-40:])
+        number = int.from_bytes(seal[:8], "big")
+        came = f"{purpose}: what came from rank {sender}"
+        if seal != self._seal(number, sender, purpose, payload):
+            raise internal_error(
+                f"{came} does not carry its seal: it was changed on the way, or that rank called something else"
+            )
+        if seal in self.opened:
+            raise internal_error(f"{came} is a repetition of an earlier message (number {number})")
+        self.opened.add(seal)
+        return len(payload)
 
     def built_with(self) -> dict[str, int]:
         return {"gloo": 1, "mpi": 0, "nccl": 0, "cuda": 0, "rocm": 0, "ddl": 0, "ccl": 0}
@@ -218,42 +283,56 @@ class FakeCore:
     def gloo_library(self) -> str:
         return "/usr/lib/libgloo.so.0"
 
-    def enqueue(
-        self,
-        call: tuple[int, str, int, Sequence[int]],
-        tensor: tuple[int, int, Sequence[int], int, int],
-        reduction: tuple[int, float, float, int],
-        keep: Any,
-        result: Any = None,
-    ) -> Handle:
-        op, name, root_rank, _ = call
-        if name in self.refusing:
-            raise self.refusing[name]
+    def _checked(
+        self, call: CallTuple, tensor: TensorTuple, reduction: ReductionTuple, name: str | None = None
+    ) -> Call:
+        op, own_name, root_rank, splits = call
         data_ptr, output_ptr, shape, dtype, device = tensor
         submitted = Call(
-            op, name, data_ptr, output_ptr, tuple(shape), dtype, device, *reduction[:3], root_rank, reduction[3]
+            op, name or own_name, data_ptr, output_ptr, tuple(shape), dtype, device, *reduction[:3], root_rank, reduction[3]
         )
-        if (submitted.process_set, name) in self.pending:
-            where = f" of process set {submitted.process_set}" if submitted.process_set else ""
-            raise ValueError(f'an operation named "{name}"{where} is pending already')
-        self.pending.add((submitted.process_set, name))
+        fake_checks.check_codes(submitted)
+        self._require_running()
+        if submitted.name in self.refusing:
+            raise self.refusing[submitted.name]
+        fake_checks.check_operation(submitted)
+        fake_checks.check_submission(submitted, splits, self.process_sets(), 0, self.in_flight)
+        return submitted
+
+    def _submit(self, submitted: Call, keep: Any, result: Any) -> Handle:
         self.calls.append(submitted)
-        return Handle(self, submitted, keep, result)
+        handle = Handle(self, submitted, keep, result)
+        self.in_flight[handle.key] = handle
+        return handle
+
+    def enqueue(
+        self, call: CallTuple, tensor: TensorTuple, reduction: ReductionTuple, keep: Any, result: Any = None, /
+    ) -> Handle:
+        return self._submit(self._checked(call, tensor, reduction), keep, result)
 
     def enqueue_group(
         self,
-        call: tuple[int, str, int, Sequence[int]],
-        tensors: Sequence[tuple[int, int, Sequence[int], int, int]],
-        reduction: tuple[int, float, float, int],
+        call: CallTuple,
+        tensors: Sequence[TensorTuple],
+        reduction: ReductionTuple,
         keep: Any,
         results: Sequence[Any] | None = None,
     ) -> list[Handle]:
-        op, name, *rest = call
+        """All of them or none."""
+        self._require_running()
         count = len(tensors)
-        return [
-            self.enqueue((op, f"{name}_{i + 1}of{count}", *rest), tensor, reduction, keep, result)
-            for i, (tensor, result) in enumerate(zip(tensors, results or [None] * count, strict=True))
-        ]
+        if results is not None and len(results) != count:
+            raise ValueError(
+                f"enqueue_group(): expected one result for each of {count} tensors, got {len(results)}"
+            )
+        if not tensors:
+            raise ValueError("an empty group of tensors")
+        named = [(tensor, f"{call[1]}_{i + 1}of{count}") for i, tensor in enumerate(tensors)]
+        submitted = [self._checked(call, tensor, reduction, name) for tensor, name in named]
+        if submitted[0].kind in ("barrier", "join"):
+            first = submitted[0]
+            raise ValueError(f'{first.kind} "{first.name}": only operations on tensors can be a group')
+        return [self._submit(one, keep, result) for one, result in zip(submitted, results or [None] * count, strict=True)]
 
     @property
     def names(self) -> list[str]:
@@ -263,13 +342,13 @@ class FakeCore:
 def make_module(core: FakeCore) -> ModuleType:
     """The module object that takes the place of horovod._core."""
     module = ModuleType("horovod._core")
-    constants = {f"OP_{name}": number for number, name in enumerate(OPS)}
-    constants |= {f"REDUCE_{name}": number for number, name in enumerate(REDUCTIONS)}
-    constants |= {f"DTYPE_{name}": number for number, name in enumerate(DTYPES)}
+    constants = {f"OP_{name.upper()}": number for number, name in enumerate(OPS)}
+    constants |= {f"REDUCE_{name.upper()}": number for number, name in enumerate(REDUCTIONS)}
+    constants |= {f"DTYPE_{name.upper()}": number for number, name in enumerate(DTYPES)}
     methods = (
         "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
-        "is_homogeneous epoch joins seal_payload open_payload "
-        "process_sets process_set_size new_output add_process_set remove_process_set built_with gloo_library enqueue enqueue_group"
+        "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
+        "add_process_set remove_process_set built_with gloo_library enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})

@@ -1,1 +1,1 @@
-"""Horovod for any Keras on any backend; horovod.keras and horovod.tensorflow.keras are its faces."""
+"""Horovod for any Keras on any backend; horovod.keras and horovod.tensorflow.keras are its public modules."""

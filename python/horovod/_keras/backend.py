@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from horovod._common.local_variables import LocalVariables
+from horovod._common.native import core
 from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
 
@@ -19,32 +20,34 @@ Reduce = Callable[[Sequence[Any], Any], list[Any]]
 class Backend:
     """What Horovod needs of TensorFlow, PyTorch or JAX. Each of their modules has one object of it, `BACKEND`.
 
-    It also has the value functions `allreduce`, `allgather`, `broadcast` and `reducescatter`, which take whatever the
-    framework makes tensors of.
+    Values are anything that the framework can convert to a tensor.
     """
 
     Compression: Any
     LocalVariables: type[LocalVariables] = LocalVariables
-    keras3: type  # what is mixed into an optimizer of Keras 3
+    keras3: type  # the mixin for optimizers of Keras 3
 
     def reducer(self, name: str, options: Options) -> Reduce:
-        """What reduces the gradients of one optimizer."""
+        """The function that reduces the gradients of one optimizer."""
         raise NotImplementedError
 
     def passes(self, options: Options, reduce: Reduce, name: str) -> Any:
-        """What adds up the gradients of several steps: `compute_gradients()`, `apply_gradients()` and `counter`."""
+        """The object that adds up the gradients of several steps.
+
+        It has compute_gradients(), apply_gradients(), register_local_var() and `counter`.
+        """
         raise NotImplementedError
 
     def share_overflow(self, reduce: Reduce, grads: list[Any], own: list[Any], process_set: ProcessSet) -> list[Any]:
-        """The gradients; all NaNs when one of `own`, which were not reduced, is not finite on any rank."""
+        """The gradients `grads`; only NaNs if one of `own`, which were not reduced, is not finite on any rank."""
         raise NotImplementedError
 
     def broadcast_variables(self, variables: Sequence[Any], root_rank: int, device: str) -> None:
-        """Overwrites variables with those of global rank `root_rank`; matched by position."""
+        """Overwrites variables with those of global rank `root_rank`. They are matched by position."""
         raise NotImplementedError
 
     def broadcast_global_variables(self, root_rank: int) -> Any:
-        """RuntimeError: only TensorFlow's graphs have global variables."""
+        """RuntimeError, also for `root_rank`: only graphs of TF1 have global variables."""
         raise RuntimeError(
             f"hvd.broadcast_global_variables({root_rank}): Keras 3 has no global variables. Pass "
             f"hvd.callbacks.BroadcastGlobalVariablesCallback({root_rank}) to model.fit(), or broadcast single values "
@@ -52,25 +55,53 @@ class Backend:
         )
 
     def prepare(self, model: Any) -> None:
-        """Undoes what Keras chose for a model and cannot work."""
+        """Corrects options that Keras has chosen for a model and that cannot work."""
 
     def prepare_momentum(self, model: Any) -> None:
-        """Lets the momentum of the model's optimizer change between steps that are compiled."""
+        """Makes the momentum of the model's optimizer changeable between compiled steps."""
 
     def compiles_numbers(self, model: Any) -> bool:
         """Whether Python numbers of an optimizer are constants in the model's train step."""
         return bool(model.jit_compile) and not model.run_eagerly
 
     def take_failure(self) -> BaseException | None:
-        """What ended a compiled step, when the framework raised something else in its place. Forgets it."""
+        """The exception that ended a compiled step, if the framework raised another in its stead. Returned once."""
         return None
+
+    def allreduce(
+        self, value: Any, name: str | None, op: int, prescale_factor: float, postscale_factor: float, compression: Any
+    ) -> Any:
+        """Reduces `value` over all ranks."""
+        raise NotImplementedError
+
+    def allgather(self, value: Any, name: str | None = None) -> Any:
+        """Concatenates the rows of `value` of all ranks, in rank order; first dimensions may differ.
+
+        Returns a tensor of the backend. `name` and errors as for allreduce().
+        """
+        raise NotImplementedError
+
+    def broadcast(self, value: Any, root_rank: int, name: str | None = None) -> Any:
+        """Returns the `value` of global rank `root_rank` on all ranks, a tensor of the backend.
+
+        Every rank passes a value of the same shape and type. `name` and errors as for allreduce().
+        """
+        raise NotImplementedError
+
+    def reducescatter(self, value: Any, name: str | None = None, op: int = core.REDUCE_AVERAGE) -> Any:
+        """Reduces `value` over the N ranks; returns this rank's share of the rows, a tensor of the backend.
+
+        Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more. `op`: Average or Sum.
+        `name` and errors as for allreduce().
+        """
+        raise NotImplementedError
 
 
 _NAMES = ("tensorflow", "torch", "jax")
 
 
 def load(keras: Any) -> Backend:
-    """The backend that Keras was imported with. ImportError for one that Horovod does not serve."""
+    """The object for the backend that Keras was imported with. ImportError for one that Horovod does not support."""
     name = keras.backend.backend()
     if name not in _NAMES:
         raise ImportError(

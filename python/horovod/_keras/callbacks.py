@@ -1,4 +1,4 @@
-"""The callbacks, for any Keras and backend: mixins, and the classes that a face of Horovod makes of them."""
+"""The callbacks, for any Keras and backend: mixins, and the classes that a public module makes of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["make_classes"]
 
 
 class HorovodCallback:
-    """Mixed into all callbacks: looks at the model before training begins."""
+    """A mixin of all callbacks: checks and prepares the model before training begins."""
 
     backend: Backend
     model: Any
@@ -38,7 +38,7 @@ class HorovodCallback:
 
 
 def _warn_if_not_distributed(model: Any) -> None:
-    """Warns, once for a model, when fit() would train each rank by itself."""
+    """Warns, once for a model, if fit() would train each rank by itself."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not core.is_initialized() or core.size() == 1:
         return
@@ -64,12 +64,16 @@ def _as_variables(local_variables: Any) -> list[Any]:
 
 
 def _is_seed(variable: Any) -> bool:
-    """The state of Keras 3's random generators belongs to a rank: dropout must differ between ranks."""
+    """Whether it is the state of a random generator of Keras 3, which must differ between ranks, for dropout."""
     return "seed_generator" in str(getattr(variable, "path", ""))
 
 
 class BroadcastGlobalVariables(HorovodCallback):
-    """Gives all ranks the model and the optimizer of `root_rank`, once: the first batch makes the variables."""
+    """Overwrites model and optimizer with those of `root_rank`, once: after the first batch, which makes the variables.
+
+    `root_rank`: a global rank. `device`: on TensorFlow the tf.device of the broadcasts. `local_variables`: a variable
+    or a collection of them that are left out; ValueError for anything else. Put it first in the list of callbacks.
+    """
 
     def __init__(self, root_rank: int, device: str = "", local_variables: Any = None) -> None:
         super().__init__()
@@ -81,7 +85,7 @@ class BroadcastGlobalVariables(HorovodCallback):
             self.register_local_var(variable)
 
     def register_local_var(self, var: Any) -> None:
-        """`var` stays what it is on this rank."""
+        """Leaves the variable `var` out of the broadcast."""
         self._local[self.backend.LocalVariables.key(var)] = var
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
@@ -93,7 +97,7 @@ class BroadcastGlobalVariables(HorovodCallback):
     on_batch_end = on_train_batch_end
 
     def _variables(self) -> list[Any]:
-        model = self.model  # on JAX, this brings the variables up to date
+        model = self.model  # on JAX, this property updates the variables
         shared = [v for v in model.variables if self.backend.LocalVariables.key(v) not in self._local]
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
@@ -102,9 +106,10 @@ class BroadcastGlobalVariables(HorovodCallback):
 
 
 class MetricAverage(HorovodCallback):
-    """Replaces every entry of the logs at the end of an epoch by its average over all ranks.
+    """At the end of an epoch, replaces every entry of the logs by its average over all ranks.
 
-    Put it before callbacks that use metrics. ValueError, on all ranks, when they have different metrics.
+    Put it before callbacks that use metrics. `device` is accepted for compatibility. ValueError, on all ranks, if they
+    have different metrics.
     """
 
     def __init__(self, device: str = "") -> None:
@@ -126,7 +131,7 @@ class MetricAverage(HorovodCallback):
 
 
 def _check_same(of_all: list[list[Any]]) -> None:
-    """ValueError, on every rank, when ranks have different metrics: they would wait for each other."""
+    """ValueError, on every rank, if ranks have different metrics: they would wait for each other."""
     for rank, of_rank in enumerate(of_all):
         for one, other, having, lacking in ((of_all[0], of_rank, 0, rank), (of_rank, of_all[0], rank, 0)):
             missing = [metric[0] for metric in one if metric not in other]
@@ -138,15 +143,18 @@ def _check_same(of_all: list[list[Any]]) -> None:
 
 
 class LearningRateSchedule(HorovodCallback, learning_rate.LearningRateSchedule):
-    """Sets the learning rate to `initial_lr` times a multiplier, each epoch or each batch."""
+    __doc__ = learning_rate.LearningRateSchedule.__doc__
 
 
 class LearningRateWarmup(HorovodCallback, learning_rate.LearningRateWarmup):
-    """Raises the learning rate to its scaled value over the first epochs."""
+    __doc__ = learning_rate.LearningRateWarmup.__doc__
 
 
 class BestModel:
-    """ModelCheckpoint that keeps the best model only; whoever uses it sets `filepath`."""
+    """A ModelCheckpoint that saves only the best model. Set its attribute `filepath` before fit(), else ValueError.
+
+    Arguments as for keras.callbacks.ModelCheckpoint: `monitor`, `verbose`, `save_weights_only`, `mode`, `save_freq`.
+    """
 
     filepath: Any
 
@@ -158,8 +166,8 @@ class BestModel:
         mode: str = "auto",
         save_freq: str | int = "epoch",
     ) -> None:
-        plain: Any = super()
-        plain.__init__(
+        base: Any = super()
+        base.__init__(
             # Keras 3 refuses other endings here.
             filepath="best.weights.h5" if save_weights_only else "best.keras",
             monitor=monitor,
@@ -178,16 +186,16 @@ class BestModel:
 
 
 def make_classes(keras: Any, backend: Backend, module: str) -> tuple[Any, Any, Any, Any, Any]:
-    """The callbacks of a face: broadcast, metrics, schedule, warm-up, best model."""
+    """The callbacks of a public module: broadcast, metrics, schedule, warm-up, best model."""
     callback, checkpoint = keras.callbacks.Callback, keras.callbacks.ModelCheckpoint
 
-    def made(name: str, mixin: type, base: Any) -> Any:
+    def make(name: str, mixin: type, base: Any) -> Any:
         return type(name, (mixin, base), {"__module__": module, "__doc__": mixin.__doc__, "backend": backend})
 
     return (
-        made("BroadcastGlobalVariablesCallback", BroadcastGlobalVariables, callback),
-        made("MetricAverageCallback", MetricAverage, callback),
-        made("LearningRateScheduleCallback", LearningRateSchedule, callback),
-        made("LearningRateWarmupCallback", LearningRateWarmup, callback),
-        made("BestModelCheckpoint", BestModel, checkpoint),
+        make("BroadcastGlobalVariablesCallback", BroadcastGlobalVariables, callback),
+        make("MetricAverageCallback", MetricAverage, callback),
+        make("LearningRateScheduleCallback", LearningRateSchedule, callback),
+        make("LearningRateWarmupCallback", LearningRateWarmup, callback),
+        make("BestModelCheckpoint", BestModel, checkpoint),
     )

@@ -1,4 +1,4 @@
-"""What the Keras modules of every backend do about scripts of old, and about a forgotten DistributedOptimizer."""
+"""Checks of every backend: arguments of old scripts, and whether an optimizer is distributed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PATCHED = "_hvd_takes_old_argument"
 
 
 def require_tensorflow_backend(keras: Any) -> None:
-    """ImportError that names the right module, when tf.keras is a Keras 3 that computes with something else."""
+    """ImportError, which names the right module, if tf.keras is a Keras 3 on another backend than TensorFlow."""
     backend = keras.backend.backend() if hasattr(keras.backend, "backend") else "tensorflow"
     if backend != "tensorflow":
         raise ImportError(
@@ -23,22 +23,22 @@ def require_tensorflow_backend(keras: Any) -> None:
 
 
 def with_inner(optimizer: Any) -> list[Any]:
-    """The optimizer, and that inside it: a LossScaleOptimizer has one."""
+    """The optimizer, and the inner one of a LossScaleOptimizer."""
     return [one for one in (optimizer, getattr(optimizer, "inner_optimizer", None)) if one is not None]
 
 
 def is_distributed(optimizer: Any) -> bool:
-    """Whether hvd.DistributedOptimizer made it, or the optimizer inside it."""
+    """Whether it, or its inner optimizer, is a hvd.DistributedOptimizer."""
     return any(type(one).__module__.startswith("horovod.") for one in with_inner(optimizer))
 
 
 def tolerate_old_compile_argument() -> None:
     """Lets model.compile() of Keras 3 take experimental_run_tf_function with a distributed optimizer.
 
-    Horovod's own examples had passed it since TensorFlow 2.0, so most scripts do; Keras 2 ignores it and Keras 3 raises
-    a TypeError. It never had a meaning after TensorFlow 2.1, so it is dropped, with a note: such scripts run unchanged.
-    There is no hook for that in Keras but compile() itself. It is replaced where it is defined, because saving asks
-    whether a model's compile() is Keras' own. Models with another optimizer get Keras' error as before.
+    Horovod's examples have passed it since TensorFlow 2.0, so most scripts do; Keras 2 ignores it and Keras 3 raises a
+    TypeError. It has had no meaning since TensorFlow 2.2, so it is dropped with a warning, and such scripts run
+    unchanged. Keras has no other hook for that than compile() itself, which is replaced in the class that defines it,
+    because saving checks whether a model's compile() is Keras' own. Models with another optimizer get Keras' error.
     """
     import keras
 
@@ -63,6 +63,6 @@ def tolerate_old_compile_argument() -> None:
 
 
 def has_own_train_step(model: Any) -> bool:
-    """Whether the model's class defines how it trains: it may reduce there."""
+    """Whether the model's class has a train_step() of its own, which may reduce gradients."""
     owner = next((cls for cls in type(model).__mro__ if "train_step" in vars(cls)), None)
     return owner is not None and not owner.__module__.startswith(("keras.", "tf_keras.", "tensorflow."))

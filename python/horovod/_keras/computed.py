@@ -1,4 +1,4 @@
-"""Whose gradients an optimizer of Keras 3 has given away reduced, so that the next apply() takes them as they are."""
+"""The variables whose reduced gradients compute_gradients() has returned: the next apply() does not reduce them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["Computed"]
 class Computed:
     """A flag for each variable: compute_gradients() sets it, the next apply() of that variable clears it.
 
-    The flags are in one tf.Variable, made before anything is traced: each may be set and cleared eagerly or in a graph.
-    What a graph itself has done is known when it is traced, and needs no condition there.
+    The flags are in one tf.Variable, which exists before anything is traced, so that eager code and graphs may set and
+    clear each. Within one graph they are known when it is traced, and it needs no condition.
     """
 
     def __init__(self) -> None:
         with tf.init_scope():
             self._flags = tf.Variable(tf.zeros([0], tf.bool), shape=[None], trainable=False, name="computed")
-        self._positions: dict[int, tuple[int, Any]] = {}  # with the variable, so that no other gets its id
+        self._positions: dict[int, tuple[int, Any]] = {}  # with the variable, kept alive so that no other gets its id
         self._is_used = False
         self._graph: Any = None
         self._known: dict[int, bool] = {}  # of self._graph
@@ -41,7 +41,7 @@ class Computed:
         return [self._positions[LocalVariables.key(variable)][0] for variable in variables]
 
     def _look_at_graph(self) -> None:
-        """Forgets what is known of another graph than the one that is traced now."""
+        """Discards the flags that are known of another graph than the one that is being traced."""
         graph = tf.compat.v1.get_default_graph()
         if self._graph is None or self._graph() is not graph:
             self._graph, self._known, self._others_are_unreduced = weakref.ref(graph), {}, False
@@ -49,7 +49,7 @@ class Computed:
     def _set(self, variables: Sequence[Any], value: bool) -> None:
         if not variables:
             return
-        if tf.compat.v1.executing_eagerly_outside_functions():  # the graph of a session is all there is
+        if tf.compat.v1.executing_eagerly_outside_functions():  # a TF1 session has one graph only, and _known is enough
             positions = [[position] for position in self._positions_of(variables)]
             self._flags.assign(tf.tensor_scatter_nd_update(self._flags, positions, [value] * len(positions)))
         if not tf.executing_eagerly():
@@ -57,17 +57,17 @@ class Computed:
             self._known.update((LocalVariables.key(variable), value) for variable in variables)
 
     def mark(self, variables: Sequence[Any]) -> None:
-        """The gradients of these have been reduced."""
+        """Sets the flags: the gradients of these variables have been reduced."""
         self._is_used = True
         self._set(variables, True)
 
     def clear(self, variables: Sequence[Any]) -> None:
-        """The gradients of these have been applied. Free of charge in eager mode for who never marks any."""
+        """Clears the flags: these gradients were applied. Costs nothing in eager mode if mark() was never called."""
         if self._is_used or not tf.executing_eagerly():
             self._set(variables, False)
 
     def forget(self) -> None:
-        """All gradients that come now are plain ones. In a graph their apply() clears the flags."""
+        """Clears all flags: the next gradients are not reduced. In a graph their apply() clears the flags."""
         if not tf.executing_eagerly():
             self._look_at_graph()
             self._known, self._others_are_unreduced = {}, True
@@ -75,7 +75,10 @@ class Computed:
             self._flags.assign(tf.zeros_like(self._flags))
 
     def take(self, variables: Sequence[Any]) -> bool | tuple[Any, Any]:
-        """Whether the gradients of these are reduced: True, False, or two tensors: of all, of any. Clears the flags."""
+        """Whether the gradients of these are reduced: True, False, or two tensors: of all, of any. Clears the flags.
+
+        ValueError if some are reduced and others are not.
+        """
         flags: list[bool] | None = None
         if tf.executing_eagerly():
             positions = self._positions_of(variables) if self._is_used else []

@@ -1,4 +1,4 @@
-"""The callbacks of elastic training, for any Keras. `state` is any object with `commit()`, `batch` and `epoch`."""
+"""The callbacks of elastic training, for any Keras. `state` is any object with commit(), `batch` and `epoch`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ __all__ = ["CommitState", "UpdateBatchState", "UpdateEpochState", "make_classes"
 
 Logs = dict[str, Any] | None
 
-_END_OF_EPOCH = "the rest of an epoch is done"  # in model.stop_training, where other callbacks put True
+_END_OF_EPOCH = "the rest of an epoch is done"  # a value of model.stop_training, which other callbacks set to True
 
 
 class CommitState:
-    """Commits the state every `batches_per_commit` batches, and at the end of each epoch."""
+    """Calls state.commit() after every `batches_per_commit` batches and at the end of each epoch.
+
+    `state`: any object with commit(). ValueError for `batches_per_commit` below 1.
+    """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
         super().__init__()
@@ -42,9 +45,10 @@ class CommitState:
 
 
 class UpdateBatchState:
-    """Keeps `state.batch`; an epoch that goes on after a reset is shorter by the batches that are done.
+    """Sets `state.batch` to the number of the batch; shortens an interrupted epoch by the batches that are done.
 
-    Which rows its batches have is up to the data: Keras begins them anew. An epoch of unknown length is not shortened.
+    `state`: any object with `batch`. The data determines which rows the remaining batches have: Keras starts them from
+    the beginning. An epoch of unknown length is not shortened.
     """
 
     model: Any
@@ -82,7 +86,7 @@ class UpdateBatchState:
 
 
 class UpdateEpochState:
-    """Keeps `state.epoch`, counted over all calls of fit()."""
+    """Counts the finished epochs of all calls of fit() in `state.epoch`. `state`: any object with `epoch`."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
@@ -99,27 +103,27 @@ class UpdateEpochState:
 
 
 def make_classes(keras: Any, module: str) -> tuple[Any, Any, Any, Any, Any]:
-    """The names of a face: its three callbacks, and KerasState and run, which are not built yet and say so."""
+    """The names of a public module: three callbacks, and KerasState and run, which raise NotImplementedError."""
 
-    def made(name: str, mixin: type) -> Any:
+    def make(name: str, mixin: type) -> Any:
         return type(name, (mixin, keras.callbacks.Callback), {"__module__": module, "__doc__": mixin.__doc__})
 
     class KerasState:
-        """What elastic training saves, restores and synchronises. Not built yet."""
+        """The state of `model` and `optimizer` that elastic training restores. Not built yet: NotImplementedError."""
 
         def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
             del model, optimizer, kwargs
             not_built(f"{module}.KerasState")
 
     def run(func: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates an elastic training function. Not built yet."""
+        """Decorates `func`, an elastic training function. Not built yet: NotImplementedError."""
         del func
         not_built(f"{module}.run")
 
     return (
-        made("CommitStateCallback", CommitState),
-        made("UpdateBatchStateCallback", UpdateBatchState),
-        made("UpdateEpochStateCallback", UpdateEpochState),
+        make("CommitStateCallback", CommitState),
+        make("UpdateBatchStateCallback", UpdateBatchState),
+        make("UpdateEpochStateCallback", UpdateEpochState),
         KerasState,
         run,
     )

@@ -1,4 +1,4 @@
-"""Keras 3 on JAX. Collectives run on the host, also those of a compiled step: docs/design/keras.md says how."""
+"""Keras 3 on JAX. Collectives run on the host, also those of a compiled step: see docs/design/keras.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from horovod.common.process_sets import _on_removal
 
 __all__ = ["BACKEND"]
 
-jax: Any = importlib.import_module("jax")  # as Any: its types differ from version to version
+jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 
 watch_interrupts()
 _collectives = ArrayCollectives("jax")
@@ -30,7 +30,7 @@ _on_removal(_collectives.names.forget)
 
 
 def _array(value: Any, caller: str) -> Any:
-    """A contiguous array of one's own with the value. RuntimeError for one that a compiled function has not got yet."""
+    """A contiguous copy of the value. RuntimeError while a function is compiled, which has no values yet."""
     value = getattr(value, "value", value)  # of a keras.Variable
     if isinstance(value, jax.core.Tracer):
         raise RuntimeError(
@@ -77,21 +77,18 @@ class _Jax(Keras3Backend):
         return jax.numpy.asarray(compression.decompress(compressed, context))
 
     def allgather(self, value: Any, name: str | None = None) -> Any:
-        """The rows of all ranks, in rank order."""
         return jax.numpy.asarray(_collectives.allgather(_array(value, "allgather"), name))
 
     def broadcast(self, value: Any, root_rank: int, name: str | None = None) -> Any:
-        """The value of rank `root_rank`."""
         array = _array(value, "broadcast")
         _collectives.broadcast_([array], [name], root_rank)
         return jax.numpy.asarray(array)
 
     def reducescatter(self, value: Any, name: str | None = None, op: int = core.REDUCE_AVERAGE) -> Any:
-        """This rank's share of the rows of the reduced value."""
         array = _array(value, "reducescatter")
         share = _collectives.reducescatter(array, name, op)
         if array.dtype.name == "bfloat16":
-            return jax.dlpack.from_dlpack(share)  # numpy does not know the type
+            return jax.dlpack.from_dlpack(share)  # numpy lacks the type
         return jax.numpy.asarray(np.from_dlpack(share))
 
 

@@ -1,7 +1,7 @@
-"""Reducing the gradients of a JAX step, compiled or not.
+"""Reduction of the gradients of a JAX step, compiled or not.
 
 A compiled step calls back to the host, once, with all gradients: jax's io_callback keeps the calls of successive steps
-in order, also inside conditions. Whatever thread of XLA makes the call, waiting releases the GIL.
+in order, also inside conditions. XLA calls on any thread; waiting releases the GIL.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _io_callback: Any = importlib.import_module("jax.experimental").io_callback
 
 
 class HostFailure:
-    """The exception that ended the last callback: XLA raises another in its stead, with the text of this one."""
+    """The exception that ended the last callback. XLA raises another one instead, with its text."""
 
     def __init__(self) -> None:
         self._last: BaseException | None = None
@@ -67,7 +67,7 @@ class HostReduction(Reduction):
             raise
 
     def _on_host(self, names: list[str], plan: Plan, *arrays: Any) -> list[Any]:
-        # Copies: what XLA lends ends with the call, and an interrupted wait leaves operations behind that go on.
+        # Copies: XLA's buffers are valid during the call only, and operations go on after an interrupted wait.
         own = [np.array(array, order="C") for array in arrays]
         common = (self.options.op, *self.options.scales, set_id(self.options.process_set))
         if plan:
@@ -79,7 +79,7 @@ class HostReduction(Reduction):
 
 
 class _NoneCompressor:
-    """Leaves arrays as they are."""
+    """Sends arrays unchanged."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ class _NoneCompressor:
 
 
 class _Fp16Compressor(_NoneCompressor):
-    """Sends floating point arrays as float16: numpy's, JAX's, and those of a function that is being compiled."""
+    """Sends floating-point arrays as float16, those of numpy and of JAX, also while a function is compiled."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
@@ -99,9 +99,9 @@ class _Fp16Compressor(_NoneCompressor):
 
 
 class Compression:
-    """The choices for the `compression` argument of allreduce and DistributedOptimizer.
+    """The choices for the `compression` argument of allreduce() and DistributedOptimizer(): none, fp16.
 
-    Each has `compress(tensor)`, which gives what travels and a context, and `decompress(tensor, context)`.
+    Each has compress(tensor), which returns the array to send and a context, and decompress(tensor, context).
     """
 
     none = _NoneCompressor

@@ -1,4 +1,4 @@
-"""What is mixed into the class of a wrapped optimizer of Keras 2: it reduces in compute_gradients()."""
+"""Mixins for optimizers of Keras 2, which reduce in compute_gradients()."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Keras2", "Keras2Legacy"]
 
 
 class _Keras2(Distributed):
-    """Keras 2: minimize() takes what compute_gradients() gives to apply_gradients()."""
+    """In Keras 2, minimize() passes the result of compute_gradients() to apply_gradients()."""
 
     def _hvd_pairs(self, computed: Any) -> list[tuple[Any, Any]]:
         pairs = list(computed)

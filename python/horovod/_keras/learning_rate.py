@@ -1,4 +1,4 @@
-"""Learning rates that change with epochs and batches: mixins that come before the Callback class of any Keras."""
+"""Learning rates that change with epochs and batches: mixins for the Callback class of any Keras."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _learning_rate_of(optimizer: Any) -> Any:
 
 def _set_learning_rate(optimizer: Any, value: float) -> None:
     own = private.learning_rate_function(optimizer)
-    if own is not None:  # some versions of Keras would let us set what they overwrite
+    if own is not None:  # some versions of Keras allow to set it, and overwrite the value
         raise ValueError(
             f"the learning rate of this {type(optimizer).__name__} is a {type(own).__name__}, which no callback can "
             f"set: give the optimizer a number, or train without Horovod's learning-rate callbacks"
@@ -39,16 +39,23 @@ def _set_learning_rate(optimizer: Any, value: float) -> None:
 
 
 def with_momentum(optimizer: Any) -> Any:
-    """The optimizer that has the momentum: the one inside a LossScaleOptimizer."""
+    """The optimizer that has the momentum: the inner one of a LossScaleOptimizer."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 class LearningRateSchedule:
-    """Sets the learning rate to `initial_lr` times a multiplier, each epoch (`staircase`) or each batch.
+    """Sets the learning rate to `initial_lr` times a multiplier, in every epoch or in every batch.
 
-    `multiplier`: a function of the epoch, which has a fraction without `staircase`, or a number m for m^epochs. Works
-    from `start_epoch` until before `end_epoch`. `momentum_correction` scales the momentum for the batch that changes
-    the rate, where the optimizer has one that can be changed.
+    Arguments:
+        initial_lr: the rate that is multiplied.
+        multiplier: a function of the epoch that returns a factor; or a number m for m ** (epoch - start_epoch).
+        start_epoch, end_epoch: it works from the first one until before the second; None: to the end of training.
+        staircase: change the rate once an epoch; else in every batch, and epochs have fractions.
+        momentum_correction: multiply the momentum by new rate / old rate for the batch in which the rate changes, if
+            the optimizer has a momentum that can be changed.
+        steps_per_epoch: needed without `staircase` if Keras does not know it.
+
+    ValueError: no `initial_lr`, unknown steps per epoch, or an optimizer whose rate is a schedule.
     """
 
     backend: Backend
@@ -109,7 +116,7 @@ class LearningRateSchedule:
             self.backend.prepare_momentum(model)  # before fit() traces the train step
 
     def _takes_effect(self, momentum: Any) -> bool:
-        """Whether a momentum that is set now is used by the next step. A number is a constant in compiled steps."""
+        """Whether the next step uses a momentum that is set now. A number is a constant in compiled steps."""
         return hasattr(momentum, "assign") or not self.backend.compiles_numbers(self.model)
 
     def _set_momentum(self, value: float) -> None:
@@ -155,7 +162,11 @@ class LearningRateSchedule:
 
 
 class LearningRateWarmup(LearningRateSchedule):
-    """Raises the learning rate from `initial_lr` / size to `initial_lr` over the first epochs, batch by batch."""
+    """Raises the learning rate from `initial_lr` / size to `initial_lr`, batch by batch over the first `warmup_epochs`.
+
+    `verbose`: 1 prints a line on rank 0 at the end. `momentum_correction`, `steps_per_epoch` and errors as for
+    LearningRateScheduleCallback().
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """A momentum that may change between the steps of fit().
 
-Keras keeps momentum as a Python number, which becomes a constant when the train step is traced: what a callback sets
-later has no effect. Here it is put in a variable that the traced step reads, behind an object that is still the float
-that Keras compares, checks and saves.
+Keras stores momentum as a Python number, which becomes a constant when the train step is traced: a value that a
+callback sets later has no effect. Here a variable holds it, which the traced step reads, and a float subclass refers to
+the variable, because Keras compares, checks and saves a float.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Momentum", "make_changeable"]
 
 
 class Momentum(float):
-    """A float for Python, the value of a variable for TensorFlow. Copies and saved configurations are plain floats."""
+    """A float for Python, the value of a variable for TensorFlow. Copies and saved configurations are of type float."""
 
     dtype = "float32"  # for keras.ops, which promotes by it
     _variable: Any
@@ -29,7 +29,7 @@ class Momentum(float):
         return made
 
     def changed(self, value: float) -> Momentum:
-        """The same momentum with another value, from the next step on."""
+        """Assigns another value, which the next step uses; returns the new momentum."""
         self._variable.assign(value)
         return Momentum(value, self._variable)
 
@@ -43,7 +43,7 @@ class Momentum(float):
 
 
 def make_changeable(model: Any) -> None:
-    """Puts the momentum of the model's optimizer in a variable. A train step that was traced before is traced again."""
+    """Moves the momentum of the model's optimizer to a variable. A traced train step is traced again."""
     optimizer = with_momentum(getattr(model, "optimizer", None))
     momentum: Any = getattr(optimizer, "momentum", None)
     if not isinstance(momentum, (int, float)) or isinstance(momentum, Momentum) or momentum == 0:

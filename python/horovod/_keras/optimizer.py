@@ -1,7 +1,7 @@
-"""Making an optimizer of any Keras a distributed one: what is mixed into its class, and who mixes.
+"""Makes an optimizer of any Keras a distributed one: the mixin for its class, and the function that derives the class.
 
-Keras 3 calls apply() with plain gradients, so it reduces there; Keras 2 (keras2.py) asks compute_gradients() for them,
-as Horovod always had it.
+Keras 3 calls apply() with unreduced gradients, which reduces them; Keras 2 (keras2.py) calls compute_gradients(), which
+does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["Distributed", "Keras3", "create_distributed_optimizer", "distribute_
 
 
 class CallableList(list[Any]):
-    """A list for those who write optimizer.variables and for those who write optimizer.variables()."""
+    """A list that may be called: scripts for Keras 3 write optimizer.variables, older ones optimizer.variables()."""
 
     def __call__(self) -> list[Any]:
         return self
 
 
 class Distributed:
-    """Mixed into the class of the wrapped optimizer. Its state is kept out of Keras' tracking."""
+    """A mixin for the class of the wrapped optimizer. Its state is in __dict__, where Keras does not track it."""
 
     _hvd_options: Options
     _hvd_backend: Backend
@@ -52,20 +52,20 @@ class Distributed:
             self.register_local_var(variable)
 
     def get_config(self) -> dict[str, Any]:
-        """The configuration of the optimizer that is wrapped."""
+        """The configuration of the wrapped optimizer."""
         config: dict[str, Any] = super().get_config()  # type: ignore[misc]
         if isinstance(config.get("momentum"), float):
-            config["momentum"] = float(config["momentum"])  # not the Momentum that a callback has put there
+            config["momentum"] = float(config["momentum"])  # not the Momentum that a callback has set
         return config
 
     def register_local_var(self, var: Any) -> None:
-        """The gradient of `var` stays on this rank."""
+        """Makes the variable `var` local: its gradient stays on this rank."""
         self.__dict__["_hvd_local"].register(var)
         if self.__dict__["_agg_helper"] is not None:
             self.__dict__["_agg_helper"].register_local_var(var)
 
     def _hvd_reduced(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-        """The gradients of all ranks, or with backward_passes_per_step the sums so far."""
+        """The reduced gradients; with backward_passes_per_step this rank's sums until the last pass."""
         helper, local = self.__dict__["_agg_helper"], self.__dict__["_hvd_local"]
         if helper is None:
             reduced: list[Any] = local.reduce(self.__dict__["_hvd_reduce"], grads, variables)
@@ -74,18 +74,19 @@ class Distributed:
         return summed
 
     def _hvd_ready(self, owner: Any, grads: list[Any], variables: list[Any]) -> list[Any]:
-        """What _hvd_reduced() makes of gradients that reach a step."""
+        """The gradients of a step, reduced unless they are already."""
         del owner
         return self._hvd_reduced(grads, variables)
 
     def _hvd_step(self, owner: Any, grads: Any, variables: Any, apply: Callable[[list[Any]], Any]) -> Any:
-        """Calls apply() with the gradients of all ranks, in a step that has them.
+        """Calls apply() with reduced gradients, in a step that reduces.
 
-        `owner`: this optimizer, or the LossScaleOptimizer around it. What comes back from there is not reduced again.
+        `owner`: this optimizer, or the LossScaleOptimizer around it, whose apply() calls this one: then the gradients
+        are not reduced again.
         """
         grads, variables = list(grads), list(variables)
         if self.__dict__["_hvd_is_applying"] or not grads or len(grads) != len(variables):
-            return apply(grads)  # reduced; or wrong, and Keras says in which way
+            return apply(grads)  # reduced already; or wrong, and Keras raises an error
         ready = self._hvd_ready(owner, grads, variables)
 
         def finish() -> Any:
@@ -104,7 +105,7 @@ class Distributed:
         )
 
     def _hvd_share_overflow(self, grads: list[Any], variables: list[Any]) -> list[Any]:
-        """Makes a local gradient that is not finite on one rank spoil the step on all. All ranks must call it."""
+        """The gradients; only NaNs if a local one is not finite on any rank. All ranks must call it."""
         local = self.__dict__["_hvd_local"]
         if not local.any or not local.process_set.included() or (local.process_set.size() or 1) == 1:
             return grads
@@ -113,7 +114,7 @@ class Distributed:
 
 
 class Keras3(Distributed):
-    """The optimizers of Keras 3. stateless_apply(), of compiled steps, comes through apply() too."""
+    """The mixin for Keras 3. stateless_apply(), which compiled steps use, calls apply() too."""
 
     def apply(self, grads: Any, trainable_variables: Any = None) -> Any:
         """Reduces the gradients over all ranks, then updates the variables."""
@@ -122,7 +123,7 @@ class Keras3(Distributed):
         return self._hvd_step(self, grads, variables, lambda final: apply(final, trainable_variables))
 
     def finalize_variable_values(self, var_list: Any) -> None:
-        """Keras calls this at the end of fit(), also of one that failed: raises the cause that the backend hid."""
+        """Called by Keras at the end of fit(), also after an error: raises the cause that the backend has replaced."""
         failure = self._hvd_backend.take_failure()
         if failure is not None:
             raise failure
@@ -153,7 +154,7 @@ def _distributed_class(base: type, options: Options, backend: Backend) -> type:
 
 
 def _check_accumulation(optimizer: Any, options: Options) -> None:
-    """ValueError where both Keras and Horovod would add up gradients: the one counts the other's steps."""
+    """ValueError if both Keras and Horovod would add up gradients: one would count the other's steps."""
     steps = getattr(getattr(optimizer, "inner_optimizer", optimizer), "gradient_accumulation_steps", None)
     if steps and options.backward_passes_per_step > 1:
         raise ValueError(
@@ -163,7 +164,10 @@ def _check_accumulation(optimizer: Any, options: Options) -> None:
 
 
 def create_distributed_optimizer(optimizer: Any, options: Options, backend: Backend) -> Any:
-    """A new optimizer with the class name and the configuration of `optimizer`. ValueError for a wrapped one."""
+    """A new optimizer with the class name and the configuration of `optimizer`.
+
+    ValueError for anything that is not an optimizer, or is distributed already.
+    """
     if isinstance(optimizer, type):
         name = optimizer.__name__
         raise ValueError(f"hvd.DistributedOptimizer: expected an optimizer, got the class {name}: make one, {name}()")
@@ -179,7 +183,7 @@ def create_distributed_optimizer(optimizer: Any, options: Options, backend: Back
 
 
 def distribute_in_place(optimizer: Any, options: Options, backend: Backend) -> Any:
-    """Makes this very optimizer a distributed one: it keeps its variables."""
+    """Makes the object itself a distributed optimizer, so that it keeps its variables."""
     if not is_distributed(optimizer):
         optimizer.__class__ = _distributed_class(type(optimizer), options, backend)
         optimizer._hvd_set_up()

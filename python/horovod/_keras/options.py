@@ -1,4 +1,4 @@
-"""How a distributed optimizer of Keras is asked to work."""
+"""The options of a distributed optimizer of Keras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Options", "reduction_of"]
 
 @dataclass(frozen=True)
 class Options:
-    """Kept by the class of an optimizer, so that from_config() makes another like it. ValueError for what cannot be."""
+    """Stored in the class of an optimizer, so that from_config() makes one like it. ValueError for wrong options."""
 
     compression: Any
     name: str | None = None
@@ -41,13 +41,13 @@ class Options:
 
     @property
     def scales(self) -> tuple[float, float]:
-        """What gradients are multiplied with before and after they are added up."""
+        """The factors of gradients before and after the sum: prescale and postscale."""
         factor = float(self.gradient_predivide_factor)
         return (1.0 / factor, factor)
 
 
 def reduction_of(op: int | None, average: bool | None) -> int:
-    """The reduction that the two arguments of allreduce() ask for. ValueError when both do."""
+    """The reduction of the arguments `op` and `average` of allreduce(). ValueError if both are given."""
     if average is None:
         return core.REDUCE_AVERAGE if op is None else op
     if op is not None:

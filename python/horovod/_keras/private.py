@@ -1,4 +1,4 @@
-"""All that Horovod uses of Keras beyond its public interface, and what this version of Keras lacks of it."""
+"""Everything that Horovod uses of Keras beyond its public interface, and what this version of Keras lacks of it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 __all__ = ["check", "hdf5_format", "loss_scale_classes", "missing", "save_as", "trace_again", "trainable_variables"]
 
-TESTED = "3.15.1"  # the newest Keras that the tests have seen
+TESTED = "3.15.1"  # the newest Keras that the tests have run with
 
-# Where Keras keeps the public and the registered names of classes, which saved files have.
+# Keras' tables of the public and the registered names of classes, which are in saved files.
 _NAME_TABLES = {
     "keras.src.api_export": ("REGISTERED_OBJS_TO_NAMES",),
     "keras.src.saving.object_registration": ("GLOBAL_CUSTOM_NAMES", "_GLOBAL_CUSTOM_NAMES"),
@@ -22,7 +22,7 @@ _HDF5_WEIGHTS = "load_optimizer_weights_from_hdf5_group"
 
 
 def _module(name: str) -> Any:
-    """The module, None where there is none."""
+    """The module; None if there is none."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -30,9 +30,9 @@ def _module(name: str) -> Any:
 
 
 def missing(keras: Any, model: Any = None) -> list[str]:
-    """What Horovod uses of Keras and this version does not have. Keras 2 is complete: there will be no other.
+    """The names that Horovod uses and this version of Keras lacks. None for Keras 2, which has no new versions.
 
-    `model`: one that was compiled with an optimizer; some names are only in instances.
+    `model`: one that was compiled with an optimizer; some names exist in instances only.
     """
     if not hasattr(keras, "ops"):
         return []
@@ -52,7 +52,7 @@ def missing(keras: Any, model: Any = None) -> list[str]:
 
 
 def check(keras: Any) -> None:
-    """Warns when Keras has changed: something below will not work."""
+    """Warns if Keras lacks a name, so that a function of this module cannot work."""
     lacking = missing(keras)
     if lacking:
         warnings.warn(
@@ -69,32 +69,32 @@ def compile_owner(keras: Any) -> Any:
 
 
 def trainable_variables(optimizer: Any) -> list[Any]:
-    """What an optimizer of Keras 3 was built for."""
+    """The variables that an optimizer of Keras 3 was built for."""
     return list(optimizer._trainable_variables)
 
 
 def learning_rate_function(optimizer: Any) -> Any:
-    """The schedule or function that gives the learning rate; None where it is a number."""
+    """The schedule or function that computes the learning rate; None if it is a number."""
     own = getattr(getattr(optimizer, "inner_optimizer", optimizer), "_learning_rate", None)
     return own if callable(own) else None
 
 
 def trace_again(model: Any) -> None:
-    """Lets the next fit() trace the train step anew."""
+    """Makes the next fit() trace the train step again."""
     if getattr(model, "train_function", None) is not None:
         model.train_function = None
 
 
 def hdf5_format() -> Any:
-    """What Keras 3 reads .h5 files with."""
+    """The module with which Keras 3 reads .h5 files."""
     return importlib.import_module(_HDF5)
 
 
 def save_as(made: type, base: type) -> None:
-    """Lets saved models name the class that Keras knows: they load where there is no Horovod, on any backend."""
-    # On torch, an instance is of a class below the public one.
+    """Makes saved models name the class of Keras, so that they load without Horovod and on any backend."""
+    # On torch, instances are of a subclass of the public class.
     known = [one for one in base.__mro__ if one.__name__ == base.__name__]
-    for attribute, names in list(vars(base).items()):  # Keras 2 keeps public names in the class
+    for attribute, names in list(vars(base).items()):  # Keras 2 stores public names in the class
         if attribute.endswith(("_api_names", "_api_names_v1")):
             setattr(made, attribute, names)
     for module, tables in _NAME_TABLES.items():
@@ -105,7 +105,7 @@ def save_as(made: type, base: type) -> None:
 
 
 def loss_scale_classes(base: type) -> list[Any]:
-    """Every class of loss scale optimizers that the Keras has which `base` is from."""
+    """All LossScaleOptimizer classes of the Keras package that defines `base`."""
     packages = {one.__module__.partition(".")[0] for one in base.__mro__}
     found = []
     for package in (sys.modules[name] for name in ("keras", "tf_keras") if name in packages and name in sys.modules):
@@ -113,7 +113,7 @@ def loss_scale_classes(base: type) -> list[Any]:
         if hasattr(package, "ops"):  # Keras 3
             found.append(public)
             continue
-        # Keras 2 has one for its legacy optimizers, which is public, and one for the others beside it.
-        beside = sys.modules[public.__module__]
-        found += [getattr(beside, n) for n in ("LossScaleOptimizer", "LossScaleOptimizerV3") if hasattr(beside, n)]
+        # Keras 2 has a public one for its legacy optimizers, and in the same module one for the others.
+        module = sys.modules[public.__module__]
+        found += [getattr(module, n) for n in ("LossScaleOptimizer", "LossScaleOptimizerV3") if hasattr(module, n)]
     return found

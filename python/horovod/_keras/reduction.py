@@ -1,4 +1,4 @@
-"""Reducing the gradients of Keras' backends torch and JAX: what the two have in common."""
+"""Reduction of gradients on Keras' backends torch and JAX: the common part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Keras3Backend", "Reduction"]
 
 
 class Reduction:
-    """Reduces lists of gradients of one optimizer, always in the same way. None stays None."""
+    """Reduces lists of gradients of one optimizer with the same options. None stays None."""
 
     def __init__(self, name: str, options: Options) -> None:
         self.name = name
@@ -32,7 +32,7 @@ class Reduction:
         if not present or not self._several_ranks():
             return list(grads)
         plan = plan_groups(self.options.groups, [variables[i] for i in present], id)
-        # By position: what variables are called depends on how many models a rank has built before.
+        # By position: the names of variables depend on how many models a rank has built before.
         names = [f"{self.name}.grad_{i}" for i in present]
         reduced = self.communicate([grads[i] for i in present], names, plan)
         result: list[Any] = [None] * len(grads)
@@ -41,13 +41,13 @@ class Reduction:
         return result
 
     def _several_ranks(self) -> bool:
-        """Whether there is anybody to reduce with."""
+        """Whether there are other ranks, or may be."""
         process_set = self.options.process_set
         return bool(process_set.included()) and ((process_set.size() or 1) > 1 or _env.elastic())
 
 
 class Keras3Backend(Backend):
-    """What can be said in Keras 3's own operations."""
+    """The methods that need only Keras 3's own operations."""
 
     def share_overflow(self, reduce: Reduce, grads: list[Any], own: list[Any], process_set: ProcessSet) -> list[Any]:
         assert isinstance(reduce, Reduction)

@@ -1,4 +1,4 @@
-"""Loading saved models whose optimizer is to be a distributed one."""
+"""Loads saved models and makes their optimizers distributed ones."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from horovod._keras.options import Options
 
 __all__ = ["load_model"]
 
-_WRAPPER = "'module': 'horovod."  # in the configuration that Keras shows when it does not find a class
+_WRAPPER = "'module': 'horovod."  # part of Keras' error for an unknown class
 
 
 def _optimizers_of(keras: Any) -> dict[str, Any]:
-    """Keras' own optimizers by their names, which are also those of their distributed ones."""
+    """Keras' own optimizers by name; the distributed ones have the same names."""
     base = keras.optimizers.Optimizer
     return {
         name: one for name, one in vars(keras.optimizers).items() if isinstance(one, type) and issubclass(one, base)
@@ -35,7 +35,7 @@ def _is_open_file(filepath: Any) -> bool:
 
 
 def _saved_optimizer(filepath: Any) -> str | None:
-    """The name of the class of the optimizer in the file; None where it has none, or cannot be told."""
+    """The name of the class of the optimizer in the file; None if there is none, or if it is unknown."""
     try:
         if not _is_open_file(filepath) and zipfile.is_zipfile(filepath):
             with zipfile.ZipFile(filepath) as archive:
@@ -53,9 +53,9 @@ def _as_class(name: str, make: Callable[..., Any]) -> type:
 
 
 def _load_with_factory(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
-    """Scripts give `lambda **config: hvd.DistributedOptimizer(...)` for the file's optimizer.
+    """Loads a model; `objects` may have a function `**config -> optimizer` for the name of the file's optimizer.
 
-    Keras takes classes only, and its own for an optimizer of its own.
+    Keras itself takes classes only, and no others for the names of its own optimizers.
     """
     name = _saved_optimizer(filepath) or ""
     key = next((key for key in (name, name.lower()) if callable(objects.get(key))), None)
@@ -78,7 +78,7 @@ def _load_once(keras: Any, filepath: Any, objects: dict[str, Any]) -> Any:
 
 
 def _load_hdf5(file: Any, objects: dict[str, Any]) -> Any:
-    """Keras 3 takes paths only, and loses the state of the optimizer: it builds it for variables it has not got."""
+    """Loads from an open file with the optimizer's state: Keras 3 takes paths only, and does not load the state."""
     legacy_h5_format = private.hdf5_format()
     model = legacy_h5_format.load_model_from_hdf5(file, custom_objects=objects or None)
     optimizer = getattr(model, "optimizer", None)
@@ -101,10 +101,9 @@ def _replace_optimizer(model: Any, fresh: Any, values: Sequence[Any]) -> None:
 
 
 def _load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, custom_objects: Any) -> Any:
-    """The model of a path or of an open h5py.File, as it was saved. ValueError for an optimizer that nobody knows.
+    """The model of a path or an open h5py.File. ValueError for an optimizer of an unknown class.
 
-    Files may name a distributed optimizer as horovod's own class, where it was made by another version: it is taken for
-    Keras' optimizer of that name.
+    Files of other versions may name a class of Horovod: then Keras' optimizer of that name is used.
     """
     objects = {optimizer.__name__: optimizer for optimizer in custom_optimizers or ()}
     objects.update(custom_objects or {})
@@ -127,7 +126,7 @@ def _load(keras: Any, filepath: Any, custom_optimizers: Iterable[Any] | None, cu
 def load_model(
     keras: Any, filepath: Any, custom_optimizers: Any, custom_objects: Any, options: Options, backend: Backend
 ) -> Any:
-    """Loads a model and makes the optimizer that came with it a distributed one, which keeps its variables."""
+    """Loads a model and makes its optimizer a distributed one, which keeps its variables."""
     model = _load(keras, filepath, custom_optimizers, custom_objects)
     if getattr(model, "optimizer", None) is not None:
         distribute_in_place(model.optimizer, options, backend)

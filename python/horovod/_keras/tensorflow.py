@@ -27,7 +27,7 @@ __all__ = ["BACKEND"]
 
 
 def _unreduced_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -> list[Any]:
-    """The gradients of a loss, or of what a function computes; `grad_loss` is the loss' own, ones by default."""
+    """The gradients of a loss, or of a function that returns it. `grad_loss`: the loss' own gradient, 1 by default."""
     if callable(loss):
         tape = tape or tf.GradientTape()
         with tape:
@@ -38,10 +38,10 @@ def _unreduced_gradients(loss: Any, variables: Any, grad_loss: Any, tape: Any) -
 
 
 class _Keras3(Keras3):
-    """Has what Keras 2's optimizers have: compute_gradients(), whose gradients are those of all ranks.
+    """Adds compute_gradients() of Keras 2's optimizers, which returns reduced gradients.
 
-    The next apply() of their variables does not reduce them again, also when they come clipped, or through a
-    tf.function, and so as other tensors.
+    The next apply() of their variables does not reduce them again, even if it gets other tensors, because the gradients
+    were clipped or returned by a tf.function.
     """
 
     def _hvd_set_up(self) -> None:
@@ -49,7 +49,7 @@ class _Keras3(Keras3):
         self.__dict__["_hvd_computed"] = Computed()
 
     def compute_gradients(self, loss: Any, var_list: Any, tape: Any = None) -> list[tuple[Any, Any]]:
-        """The reduced gradients of a loss with their variables; the next apply_gradients() takes them as they are."""
+        """The reduced gradients of a loss with their variables; the next apply_gradients() does not reduce them."""
         return self._compute_gradients(loss, var_list, None, tape)
 
     def _compute_gradients(
@@ -73,7 +73,7 @@ class _Keras3(Keras3):
         self.__dict__["_hvd_computed"].forget()
 
     def scale_loss(self, loss: Any) -> Any:
-        """Keras' train step begins with this, and hands over this rank's gradients."""
+        """The first call of Keras' train step, whose gradients are not reduced."""
         self._hvd_expect_unreduced()
         return super().scale_loss(loss)  # type: ignore[misc]
 
@@ -97,7 +97,7 @@ class _Keras3(Keras3):
         return self._hvd_reduced_unless(taken[0], taken[1], grads, variables)
 
     def _hvd_reduced_unless(self, are_all: Any, is_any: Any, grads: list[Any], variables: list[Any]) -> list[Any]:
-        """Reduces in a graph that finds out when it runs whether all of the gradients are reduced already."""
+        """Reduces in a graph that determines when it runs whether all of the gradients are reduced already."""
         if self._hvd_options.sparse_as_dense:  # both branches give the same kinds
             grads = [tf.convert_to_tensor(grad) if isinstance(grad, tf.IndexedSlices) else grad for grad in grads]
         present = [i for i, grad in enumerate(grads) if grad is not None]
@@ -130,7 +130,7 @@ def _spoiled(grad: Any, is_bad: Any) -> Any:
 
 
 def _evaluated(tensor: Any) -> Any:
-    """The tensor in eager mode, its value in a graph."""
+    """The tensor in eager mode, its value in a TF1 graph."""
     if _executing_eagerly() or tf.inside_function():
         return tensor
     return functions.session_or_default(None, "hvd").run(tensor)
@@ -185,7 +185,7 @@ class _TensorFlow(Backend):
                 self.broadcast_global_variables(root_rank)
 
     def prepare(self, model: Any) -> None:
-        """Keeps Keras from compiling what cannot be; on a GPU it would do that by itself."""
+        """Turns off XLA for a model if it cannot compile collectives; Keras turns it on by itself on a GPU."""
         if getattr(model, "jit_compile", False) and xla_problem() is not None:
             model.jit_compile = False
 
@@ -209,19 +209,19 @@ class _TensorFlow(Backend):
         )
 
     def allgather(self, value: Any, name: str | None = None) -> Any:
-        """The rows of all ranks, in rank order."""
         return _evaluated(_dense.allgather(tf.constant(value, name=name)))
 
     def broadcast(self, value: Any, root_rank: int, name: str | None = None) -> Any:
-        """The value of rank `root_rank`."""
         return _evaluated(_dense.broadcast(tf.constant(value, name=name), root_rank))
 
     def reducescatter(self, value: Any, name: str | None = None, op: int = _collectives.AVERAGE) -> Any:
-        """This rank's share of the rows of the reduced value."""
         return _evaluated(_collectives.reducescatter(tf.constant(value, name=name), op=op))
 
     def broadcast_global_variables(self, root_rank: int) -> Any:
-        """Overwrites all global variables of the graph with those of rank `root_rank`."""
+        """Overwrites all global variables of the TF1 graph with those of global rank `root_rank`.
+
+        RuntimeError in eager mode.
+        """
         return _evaluated(functions.broadcast_global_variables(root_rank))
 
 

@@ -131,15 +131,12 @@ class _Torch(Keras3Backend):
         )
 
     def allgather(self, value: Any, name: str | None = None) -> torch.Tensor:
-        """The rows of all ranks, in rank order."""
         return hvd.allgather(_tensor(value), name)
 
     def broadcast(self, value: Any, root_rank: int, name: str | None = None) -> torch.Tensor:
-        """The value of rank `root_rank`."""
         return hvd.broadcast(_tensor(value), root_rank, name)
 
     def reducescatter(self, value: Any, name: str | None = None, op: int = hvd.Average) -> torch.Tensor:
-        """This rank's share of the rows of the reduced value."""
         return hvd.reducescatter(_tensor(value), name=name, op=op)
 
 

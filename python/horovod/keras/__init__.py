@@ -59,10 +59,22 @@ def DistributedOptimizer(  # noqa: N802
     num_groups: int = 0,
     groups: Any = None,
 ) -> Any:
-    """An optimizer like `optimizer` whose gradients are those of all ranks, for model.compile() and fit().
+    """Returns an optimizer like `optimizer` that reduces its gradients over all ranks, for model.compile() and fit().
 
-    It is a new one with the same configuration: state of `optimizer` is not taken over. `groups`: a number of groups,
-    or lists of variables, that are reduced together. ValueError for arguments that do not go together.
+    It is a new one with the same class name and configuration: state of `optimizer` is not taken over. Arguments, the
+    same on all ranks:
+        optimizer: any Keras optimizer.
+        name: of the new optimizer, and of its operations.
+        device_dense, device_sparse: on TensorFlow the tf.device of the reductions of tensors and of tf.IndexedSlices.
+        compression: Compression.fp16 sends floating-point gradients as float16.
+        sparse_as_dense: on TensorFlow, make tf.IndexedSlices dense first.
+        gradient_predivide_factor: f: gradients are multiplied by 1/f before, and by f/N after the sum over N ranks.
+        op: Average (the default) or Sum.
+        groups: a number of groups, or lists of variables, that are reduced together. `num_groups` is its deprecated
+            form.
+
+    ValueError: an optimizer that is distributed already or none, or arguments that are wrong or exclude each other.
+    fit() raises what fails between ranks: tf.errors.OpError on TensorFlow, else HorovodInternalError.
     """
     return create_distributed_optimizer(
         optimizer,
@@ -97,9 +109,14 @@ def PartialDistributedOptimizer(  # noqa: N802
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """DistributedOptimizer that leaves the gradients of `local_layers`, one layer or several, on this rank.
+    """Returns a DistributedOptimizer that does not reduce the gradients of `local_layers`: they stay on this rank.
 
-    The layers must have been built. ValueError for anything but layers.
+    Arguments and errors as for DistributedOptimizer(), and:
+        local_layers: a Keras layer or a collection of them, built or not; ValueError for anything else.
+        scale_local_gradients: divide their gradients by the number of ranks.
+        backward_passes_per_step: how many gradients are added up before they are reduced; with
+            `average_aggregated_gradients` the sum is divided by that number. ValueError on JAX for more than 1.
+        process_set: the ranks that take part.
     """
     variables = local_layer_variables(local_layers, "PartialDistributedOptimizer")
     return create_distributed_optimizer(
@@ -132,7 +149,19 @@ def allreduce(
     op: int | None = None,
     compression: Any = Compression.none,
 ) -> Any:
-    """Reduces anything that the backend can make a tensor of over all ranks; `op` needs average=None."""
+    """Reduces `value` over all ranks; returns a tensor of the backend, of the same shape.
+
+    Arguments, the same on all ranks but for the elements:
+        value: anything that the backend can convert to a tensor, of one shape and type on all ranks.
+        name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls.
+        average: True (the default) or False for the sum; None if `op` is given.
+        op: Average, Sum, Min, Max or Product.
+        prescale_factor, postscale_factor: floats; every input is multiplied by the first, the result by the second.
+        compression: Compression.fp16 sends floating-point elements as float16.
+
+    ValueError: this rank's call is wrong, or `op` is given with `average`. HorovodInternalError, on TensorFlow
+    tf.errors.OpError: ranks disagree, a rank is lost, or Horovod is not initialised.
+    """
     return _backend.allreduce(value, name, reduction_of(op, average), prescale_factor, postscale_factor, compression)
 
 
@@ -143,10 +172,17 @@ def load_model(
     compression: Any = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
-    """Loads a saved model; its optimizer, with all its state, becomes a hvd.DistributedOptimizer.
+    """Returns a saved model whose optimizer, with all its state, is a hvd.DistributedOptimizer.
 
-    `custom_optimizers` and `custom_objects`: classes that the file names and Keras does not know. `legacy_opts` is
-    accepted: the optimizer is whatever the file says.
+    Arguments:
+        filepath: of a .keras or .h5 file, or an open h5py.File.
+        custom_optimizers: a list of classes that the file names and Keras does not know.
+        custom_objects: a dictionary name -> class for Keras; for the optimizer's name also a function of its
+            configuration that returns a DistributedOptimizer.
+        compression: as for DistributedOptimizer().
+        legacy_opts: accepted for compatibility; the file determines the class of the optimizer.
+
+    ValueError for an optimizer of an unknown class; else errors as for keras.models.load_model().
     """
     del legacy_opts
     options = Options(compression=compression)

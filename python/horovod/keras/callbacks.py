@@ -25,7 +25,10 @@ __all__ = [
 
 
 class BestModelCheckpoint(_BestModelCheckpoint):  # type: ignore[misc,valid-type]
-    """ModelCheckpoint that keeps the best model only; whoever uses it sets `filepath`."""
+    """A ModelCheckpoint that saves only the best model. Set its attribute `filepath` before fit(), else ValueError.
+
+    Arguments as for keras.callbacks.ModelCheckpoint: `monitor`, `verbose`, `mode`, `save_freq`.
+    """
 
     def __init__(
         self, monitor: str = "val_loss", verbose: int = 0, mode: str = "auto", save_freq: str | int = "epoch"

@@ -1,4 +1,4 @@
-"""The public reductions: dense and sparse tensors, compression, placement."""
+"""The public reductions of dense and sparse tensors, with compression and devices."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _finish_sparse(given: Any, values: Any, indices: Any, reduction: Reduction) 
     if reduction.op == AVERAGE:
         known = set_size(process_set, "allreduce") if not _env.elastic() else None
         size = known if known is not None else size_op(set_id(process_set, "allreduce"))
-        # Of integers too: rows of one index are added up later, and until then halves count. A small integer type may
-        # not hold the number of ranks, so it is left first, for the type that TensorFlow's `/` gives.
+        # Integers too become floats first, of the type that TensorFlow's `/` gives: rows of one index are added up
+        # later, so that halves count, and a small integer type may not hold the number of ranks.
         wide = values if values.dtype.is_floating else values / tf.ones([], values.dtype)
         values = wide / tf.cast(size, wide.dtype)
     return tf.IndexedSlices(values, indices, dense_shape=given.dense_shape)
@@ -68,10 +68,27 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
     ignore_name_scope: bool = False,
 ) -> Any:
-    """Reduces `tensor` over all ranks of the set. Differentiable. The default op is Average.
+    """Reduces `tensor` over all ranks of the set into a new tensor. Differentiable.
 
-    tf.IndexedSlices are put together from all ranks' values and indices. `device_dense` and `device_sparse` say where
-    the op goes. Runs eagerly, in a tf.function and in a graph.
+    Runs eagerly, in a tf.function and in a graph of TF1. The result has the shape and the type of the tensor. Of
+    tf.IndexedSlices it has the rows of all ranks, which for Average are divided by the number of ranks, as `/` does it.
+
+    Arguments, the same on all ranks but for the tensor's elements:
+        tensor: whatever tf.convert_to_tensor takes, of one shape and type on all ranks, or tf.IndexedSlices, of which
+            ranks may have different numbers of rows. Integers, or floats of 16, 32 or 64 bits.
+        op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
+        device_dense, device_sparse: the tf.device of the op, for a tensor and for tf.IndexedSlices.
+        compression: Compression.fp16 sends floating-point elements as float16.
+        prescale_factor, postscale_factor: floats; every input is multiplied by the first, the result by the second.
+        name: what matches the op between ranks: the name of its node, with scopes. Without one it is derived from the
+            tensor's name in a graph, and from the type of the op in eager mode.
+        process_set: the ranks that take part, this one among them.
+        ignore_name_scope: match by the part of the name after the last `/`.
+
+    ValueError: the set is not registered, or `op` is given with `average`. NotImplementedError: Adasum on another set
+    than the global one, or tf.IndexedSlices with factors or another op than Average and Sum. When the op runs,
+    tf.errors: InvalidArgumentError if this rank's call is wrong, FailedPreconditionError if ranks disagree,
+    UnknownError if a rank is lost.
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
@@ -88,15 +105,15 @@ def allreduce(
 
 def _compress(compression: type[Compressor], tensor: Any) -> tuple[Any, Any]:
     if compression is Compression.none:
-        return tensor, None  # as it is: variables have names of their own
+        return tensor, None  # not converted: a variable has a name of its own
     return compression.compress(tf.convert_to_tensor(inner_variable(tensor)))
 
 
 @no_autograph
 def allreduce_each(tensors: Sequence[Any], names: Sequence[str], **common: Any) -> list[Any]:
-    """allreduce() of each tensor under its name, with the same arguments for all.
+    """allreduce() of each tensor under its own name, with the same arguments for all.
 
-    XLA gets the dense ones as one call: there, calls run one by one.
+    In a graph that XLA compiles the dense ones are one call: calls run one after another there.
     """
     dense = [i for i, tensor in enumerate(tensors) if not isinstance(tensor, tf.IndexedSlices)]
     if not in_xla() or len(dense) < 2:
@@ -130,9 +147,10 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Reduces tensors that become ready together; the results in the order of the tensors.
+    """Reduces several tensors together, after every rank has submitted all. Returns a list in the same order.
 
-    Dense tensors of one call have one type. Sparse ones may be among them.
+    `tensors`: as many on every rank, each as for allreduce(); all dense ones have one type. `name`: of the whole group.
+    Other arguments and errors as for allreduce().
     """
     if not tensors:
         return tensors
@@ -145,9 +163,10 @@ def grouped_allreduce(
         _check_sparse(reduction, "grouped_allreduce")
         with tf.device(device_sparse):
             given = [tensors[i] for i in sparse]
-            how = (reduction, ignore_name_scope)
-            values = run_group("allgather", [one.values for one in given], f"{name}_values" if name else None, *how)
-            indices = run_group("allgather", [one.indices for one in given], f"{name}_indices" if name else None, *how)
+            common = (reduction, ignore_name_scope)
+            values = run_group("allgather", [one.values for one in given], f"{name}_values" if name else None, *common)
+            index_name = f"{name}_indices" if name else None
+            indices = run_group("allgather", [one.indices for one in given], index_name, *common)
         for position, one, value, index in zip(sparse, given, values, indices, strict=True):
             results[position] = _finish_sparse(one, value, index, reduction)
     if dense:
@@ -172,7 +191,12 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """Reduces `tensor` and leaves each rank its share of the rows; the first ranks have one more. Differentiable."""
+    """Reduces `tensor` over the N ranks of the set; each gets its share of the rows, a new tensor. Differentiable.
+
+    Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more. `tensor`: dense, with one
+    or more dimensions. `op`: Average or Sum; tf.errors.AbortedError for another. Other arguments and errors as for
+    allreduce().
+    """
     with tf.device(device_dense):
         compressed, context = _compress(compression, tensor)
         reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
@@ -190,7 +214,11 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """The same for tensors that become ready together."""
+    """Reduces and scatters several tensors together, after every rank has submitted all. Returns a list of shares.
+
+    `tensors`: as many on every rank, of one type, each as for reducescatter(). Other arguments and errors as for
+    reducescatter().
+    """
     if not tensors:
         return tensors
     with tf.device(device_dense):

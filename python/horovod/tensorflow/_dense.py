@@ -1,4 +1,4 @@
-"""The native ops on dense tensors, with names; no compression, no sparse tensors."""
+"""The native ops on dense tensors, with names; without compression and sparse tensors."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def _name_source(tensor: Any, converted: Any) -> Any:
 
 
 def _prepared(prefix: str, name: str | None, tensors: Sequence[Any]) -> tuple[list[Any], str | None]:
-    """The tensors as such, and the name of their op."""
+    """The converted tensors, and the name of their op."""
     converted = [tf.convert_to_tensor(inner_variable(tensor)) for tensor in tensors]
     sources = [_name_source(tensor, made) for tensor, made in zip(tensors, converted, strict=True)]
     return converted, name or default_name(prefix, sources)
 
 
 def _attributes(caller: str, reduction: Reduction, ignore_name_scope: bool) -> dict[str, Any]:
-    """What ops are told of the call, and those that reduce of the reduction."""
+    """The attributes of an op; those of the reduction only if it reduces."""
     common = {"ignore_name_scope": ignore_name_scope, "process_set_id": set_id(reduction.process_set, caller)}
     if "reduce" not in caller:
         return common
@@ -58,7 +58,7 @@ def run(
 def run_group(
     kind: str, tensors: Sequence[Any], name: str | None, reduction: Reduction, ignore_name_scope: bool
 ) -> list[Any]:
-    """The same for tensors of one type that are negotiated together."""
+    """Makes the op of a collective for tensors of one type that are negotiated together."""
     if not tensors:
         return []
     tensors, name = _prepared(f"HorovodGrouped{kind.title()}", name, tensors)
@@ -115,7 +115,7 @@ def _reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """Reduces a dense tensor and leaves each rank its share of the rows."""
+    """Reduces a dense tensor; each rank gets its share of the rows."""
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     return run("reducescatter", tensor, name, reduction, ignore_name_scope)
 
@@ -130,7 +130,7 @@ def _grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[Any]:
-    """The same for dense tensors of one type together."""
+    """Reduces and scatters dense tensors of one type together."""
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
     return run_group("reducescatter", tensors, name, reduction, ignore_name_scope)
 
@@ -142,7 +142,11 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The rows of all ranks of the set, in rank order. First dimensions may differ. Differentiable."""
+    """Concatenates the tensors of all ranks along dimension 0, in rank order, into a new tensor. Differentiable.
+
+    `tensor`: whatever tf.convert_to_tensor takes, of any type but strings, with one type on all ranks and one shape but
+    for the first dimension. `name`, `ignore_name_scope`, `process_set` and errors as for allreduce().
+    """
     return run("allgather", tensor, name, no_reduction(process_set), ignore_name_scope)
 
 
@@ -153,7 +157,11 @@ def grouped_allgather(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Allgather of tensors of one type together."""
+    """Allgathers several tensors together, after every rank has submitted all. Returns a list in the same order.
+
+    `tensors`: as many on every rank, of one type, each as for allgather(). Other arguments and errors as for
+    allgather().
+    """
     return run_group("allgather", tensors, name, no_reduction(process_set), ignore_name_scope)
 
 
@@ -165,7 +173,11 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """The tensor of global rank `root_rank`, on all ranks of the set. Differentiable."""
+    """Returns a new tensor with the values of global rank `root_rank` on all ranks of the set. Differentiable.
+
+    `tensor`: of one shape and type on all ranks; only the root's elements matter. `root_rank`: a rank of the job that
+    is a member of the set. `name`, `ignore_name_scope`, `process_set` and errors as for allreduce().
+    """
     return run("broadcast", tensor, name, no_reduction(process_set), ignore_name_scope, root_rank=root_rank)
 
 
@@ -177,9 +189,14 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Sends `splits[i]` rows to rank i of the set, equal shares without splits; gives what came from all.
+    """Sends the first splits[0] rows to the first rank of the set, the next splits[1] to the second, and so on.
 
-    With splits the result is a pair: the rows, and how many came from each rank (int32).
+    Returns the rows that came from all ranks, in rank order; with `splits` a pair: the rows, and an int32 tensor of how
+    many came from each rank. Differentiable.
+
+    `tensor`: with one or more dimensions; all but the first, and the type, are the same on all ranks. `splits`: int32,
+    a number of rows for each rank of the set, together no more than there are; without it every rank gets an equal
+    share. `name`, `ignore_name_scope`, `process_set` and errors as for allreduce().
     """
     wanted = tf.convert_to_tensor(splits if splits is not None else [], dtype=tf.int32)
     output, received = run("alltoall", tensor, name, no_reduction(process_set), ignore_name_scope, splits=wanted)
@@ -188,10 +205,11 @@ def alltoall(
 
 @no_autograph
 def join() -> Any:
-    """Says that this rank has no more data; when all have, gives the rank that was the last to say so (int32).
+    """Waits until all ranks have called join(), which a rank does when it has no more data.
 
-    Meanwhile the others may go on with allreduce on the global set, to which this rank contributes zeros. In a
-    tf.function it comes after the collectives that stand before it there.
+    Returns the global rank that called it last, an int32 scalar. Until then the others may go on with allreduce on the
+    global set, in which this rank takes part with zeros. In a tf.function it runs after the collectives before it.
+    Errors as for allreduce().
     """
     before: list[Any] = []
     if tf.inside_function() and not in_xla():
@@ -201,34 +219,37 @@ def join() -> Any:
         return _ops().horovod_join()
 
 
-# What the session says when the op runs, not when the graph is built.
+# Values of the session at the time when the op runs, not when the graph is built.
 
 
 @no_autograph
 def size_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """The number of ranks of a process set, as an int32 scalar."""
+    """The number of ranks of the process set `process_set_id`, an int32 scalar. `name`: of the node."""
     return _ops().horovod_size(process_set_id=process_set_id, name=name)
 
 
 @no_autograph
 def process_set_included_op(process_set_id: int = 0, name: str | None = None) -> Any:
-    """1 on members of the process set, 0 on other ranks, a negative number where there is no such set."""
+    """1 on members of the process set `process_set_id`, 0 on other ranks, negative if there is no such set.
+
+    An int32 scalar. `name`: of the node.
+    """
     return _ops().horovod_process_set_included(process_set_id=process_set_id, name=name)
 
 
 @no_autograph
 def rank_op(name: str | None = None) -> Any:
-    """This process' rank, as an int32 scalar."""
+    """The rank of this process, an int32 scalar. `name`: of the node."""
     return _ops().horovod_rank(name=name)
 
 
 @no_autograph
 def local_rank_op(name: str | None = None) -> Any:
-    """This process' rank among those of its host, as an int32 scalar."""
+    """The rank of this process among those of its host, an int32 scalar. `name`: of the node."""
     return _ops().horovod_local_rank(name=name)
 
 
 @no_autograph
 def local_size_op(name: str | None = None) -> Any:
-    """The number of ranks on this host, as an int32 scalar."""
+    """The number of ranks on this host, an int32 scalar. `name`: of the node."""
     return _ops().horovod_local_size(name=name)

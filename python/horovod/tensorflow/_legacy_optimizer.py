@@ -1,4 +1,4 @@
-"""DistributedOptimizer for tf.compat.v1.train.Optimizer: TF1-style training."""
+"""DistributedOptimizer of a tf.compat.v1.train.Optimizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DistributedLegacyOptimizer"]
 
 
 class DistributedLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """Reduces the gradients that the wrapped optimizer computes; everything else is the wrapped optimizer's."""
+    """Reduces the gradients that the wrapped optimizer computes; everything else is delegated to that."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class DistributedLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[
             )
 
     def register_local_var(self, var: Any) -> None:
-        """The gradient of `var` stays on this rank."""
+        """Makes the variable `var` local: its gradient stays on this rank."""
         (self._agg_helper.register_local_var if self._agg_helper else self._local.register)(var)
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> list[tuple[Any, Any]]:
-        """As of the wrapped optimizer, then reduced over all ranks."""
+        """The gradients of the wrapped optimizer with their variables, reduced over all ranks."""
         computed = self._optimizer.compute_gradients(*args, **kwargs)
         grads = [grad for grad, _ in computed]
         variables = [variable for _, variable in computed]

@@ -1,4 +1,4 @@
-"""Variables of TensorFlow whose gradients stay on this rank."""
+"""Local variables of TensorFlow: those whose gradients stay on this rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["LocalVariables", "local_layer_variables"]
 
 
 class LocalVariables(local_variables.LocalVariables):
-    """Knows a variable however it is wrapped, and sparse gradients."""
+    """Identifies variables that Keras wraps, and scales sparse gradients."""
 
     @staticmethod
     def key(variable: Any) -> int:

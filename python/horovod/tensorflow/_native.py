@@ -1,6 +1,6 @@
-"""Loads the op library: makes the core register its ops with the TensorFlow that was imported.
+"""Loads the op library, which registers the ops with the imported TensorFlow.
 
-Nothing is executed here, because the first op initialises TensorFlow's devices, which the program wants to configure.
+No op is executed here, because the first one initialises TensorFlow's devices, which a program may still configure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from horovod.tensorflow._private import leave_unordered, refusal
 
 _LIBRARY = Path(core.__file__).resolve().parent / "tensorflow" / "_ops.so"
 
-# Collectives of one function must neither be chained in the order of tracing nor be left out, and queries neither: see
-# docs/design/tensorflow.md.
+# tf.function must neither run these ops in the order of tracing nor prune them: see docs/design/tensorflow.md.
 OPS = (
     "HorovodAllreduce",
     "HorovodGroupedAllreduce",
@@ -37,7 +36,7 @@ OPS = (
 
 
 def load_ops() -> Any:
-    """The module with a function for each op, `horovod_allreduce` and so on. ImportError when they cannot be had."""
+    """The module with a function for each op, `horovod_allreduce` and so on. ImportError if it cannot be loaded."""
     if not _LIBRARY.exists():
         raise ImportError(f"horovod.tensorflow: {_LIBRARY} is missing; reinstall horovod-gloo")
     leave_unordered(OPS)

@@ -1,4 +1,4 @@
-"""DistributedOptimizer: chooses the wrapper for the kind of optimizer."""
+"""DistributedOptimizer: chooses the wrapper by the kind of optimizer."""
 
 from __future__ import annotations
 
@@ -34,12 +34,27 @@ def DistributedOptimizer(  # noqa: N802
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """An optimizer like `optimizer` whose gradients are those of all ranks of the set.
+    """Returns an optimizer like `optimizer` that reduces its gradients over all ranks of the set.
 
-    For tf.compat.v1.train.Optimizer and for Keras optimizers (2 and 3). `backward_passes_per_step`: how many gradients
-    are added up on each rank before they are reduced; with `average_aggregated_gradients` the sum is divided by that.
-    `groups`: a number of groups, or lists of variables, that are reduced together. ValueError for arguments that do not
-    go together and for other optimizers.
+    Arguments, the same on all ranks:
+        optimizer: a tf.compat.v1.train.Optimizer, which is wrapped; or an optimizer of Keras 2 or 3, of which a new one
+            with the same configuration is made: its state is not taken over.
+        name: of the new optimizer, and of its ops.
+        use_locking: as of tf.compat.v1.train.Optimizer.
+        device_dense, device_sparse: the tf.device of the reductions of tensors and of tf.IndexedSlices.
+        compression: Compression.fp16 sends floating-point gradients as float16.
+        sparse_as_dense: make tf.IndexedSlices dense first.
+        backward_passes_per_step: how many gradients are added up on each rank before they are reduced; with
+            `average_aggregated_gradients` the sum is divided by that number.
+        op: Average (the default) or Sum; for tf.compat.v1 also Adasum, which combines steps instead of gradients.
+        gradient_predivide_factor: f: gradients are multiplied by 1/f before, and by f/N after the sum over N ranks.
+        groups: a number of groups, or lists of variables, that are reduced together. `num_groups` is its deprecated
+            form.
+        process_set: the ranks that take part.
+        scale_local_gradients: divide the gradients of local variables, which stay on this rank, by N.
+
+    ValueError: another kind of optimizer, or arguments that are wrong or exclude each other. NotImplementedError:
+    Adasum on another set than the global one. The step raises what fails between ranks, as for allreduce().
     """
     groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
     if op == ADASUM and average_aggregated_gradients:

@@ -1,6 +1,6 @@
-"""All that Horovod uses of TensorFlow and its BatchNormalization beyond the public API; errors name the version.
+"""Everything that Horovod uses of TensorFlow and its BatchNormalization beyond the public API; errors name the version.
 
-Beside it stands the form of a C++ callback, which python/src/tensorflow/done_callback.cc checks before it relies on it.
+The only other such thing is the layout of a C++ callback, which python/src/tensorflow/done_callback.cc checks first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def refusal(why: str) -> ImportError:
 
 
 def _find(path: tuple[str, str]) -> Any:
-    """ImportError, with the versions, where TensorFlow has no such name."""
+    """The object of that module and name. ImportError, with the versions, if TensorFlow has no such name."""
     module, name = path
     try:
         return getattr(importlib.import_module(module), name)
@@ -40,7 +40,7 @@ def _find(path: tuple[str, str]) -> Any:
 
 
 def missing() -> list[str]:
-    """What this version of TensorFlow does not have of all that is used; it may be a part that few programs need."""
+    """The names that Horovod uses and this version of TensorFlow lacks; few programs may need them."""
     lacking = []
     for path in (_UNORDERED, _IN_XLA, _CUSTOM_CALL, *_PARTS_OF_GRAPHS):
         try:
@@ -55,7 +55,7 @@ def missing() -> list[str]:
 
 
 def leave_unordered(ops: Iterable[str]) -> None:
-    """Tells tf.function that these ops run whenever their inputs are there, and always. ImportError if it cannot."""
+    """Makes tf.function run these ops always, and as soon as their inputs are ready. ImportError if that fails."""
     module, name = _UNORDERED
     known = _find(_UNORDERED)
     if not isinstance(known, frozenset):
@@ -64,7 +64,7 @@ def leave_unordered(ops: Iterable[str]) -> None:
 
 
 def is_compiled(graph: Any) -> bool:
-    """Whether XLA compiles the graph; False where nobody can tell: TensorFlow says so itself, when it compiles."""
+    """Whether XLA compiles the graph. False if unknown: then TensorFlow raises when it compiles our ops."""
     try:
         return bool(_find(_IN_XLA)(graph))
     except ImportError:
@@ -72,7 +72,7 @@ def is_compiled(graph: Any) -> bool:
 
 
 def custom_call() -> Any:
-    """The function that puts a StableHLO module into a graph. ImportError where there is none."""
+    """The function that adds a StableHLO module to a graph. ImportError if there is none."""
     return _find(_CUSTOM_CALL)
 
 
@@ -82,7 +82,7 @@ def is_part(graph: Any) -> bool:
 
 
 def orders_itself(graph: Any) -> bool:
-    """Whether TensorFlow orders the graph's uses of a variable. It does not in the gradient of a whole function."""
+    """Whether TensorFlow orders the uses of a variable in the graph. Not in the gradient of a whole function."""
     orders = getattr(graph, _ORDERS, None)
     if orders is None:
         raise refusal(f"its graphs have no {_ORDERS}: nobody can tell the order of compiled collectives")
@@ -90,6 +90,6 @@ def orders_itself(graph: Any) -> bool:
 
 
 def moments_method() -> str | None:
-    """What tf.keras' BatchNormalization calls for the moments of a batch; None if that is not known."""
+    """The method with which tf.keras' BatchNormalization computes the moments of a batch; None if unknown."""
     layer = tf.keras.layers.BatchNormalization
     return next((name for name in _MOMENTS if hasattr(layer, name)), None)

@@ -1,4 +1,4 @@
-"""What optimizers and tapes do with a list of gradients."""
+"""Reduction of a list of gradients, for optimizers and tapes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Settings:
 
 
 class GradientReduction:
-    """Reduces lists of gradients, always in the same way. None stays None. Keeps its graphs for eager mode."""
+    """Reduces lists of gradients with the same settings. None stays None. Caches its graphs for eager mode."""
 
     def __init__(self, settings: _Settings) -> None:
         factor = float(settings.gradient_predivide_factor) if settings.op == AVERAGE else 1.0
@@ -70,7 +70,7 @@ class GradientReduction:
     def _run(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
         if not _executing_eagerly():
             return self._reduce(grads, positions, plan, generic)
-        # What is constant in the graph: who takes part. Another session may differ.
+        # The ranks that take part are constants of the graph, and may differ in another session.
         key = (positions, plan, generic, basics.size(), self._process_set.process_set_id)
         if key not in self._graphs:
             self._graphs[key] = _make_subgraph(lambda grads: self._reduce(grads, positions, plan, generic))
@@ -90,7 +90,7 @@ class GradientReduction:
             return cast(list[Any], reduced)
 
     def _communicate(self, grads: list[Any], positions: tuple[int, ...], plan: Plan, generic: bool) -> list[Any]:
-        # By position: what tensors are called depends on how many models a rank has built before.
+        # By position: the names of tensors depend on how many models a rank has built before.
         common = {**self._common, "ignore_name_scope": generic}
         if not plan:
             return allreduce_each(grads, [f"grad_{i}" for i in positions], **common)
@@ -104,7 +104,7 @@ class GradientReduction:
 
 
 def _alike(grads: Sequence[Any], group: Sequence[int]) -> dict[str, list[int]]:
-    """The members of a group by their types: an op has tensors of one type."""
+    """The members of a group by type: the tensors of an op have one type."""
     kinds: dict[str, list[int]] = {}
     for i in group:
         kind = str(grads[i].dtype.name)
@@ -128,9 +128,10 @@ def _make_allreduce_grads_fn(
     groups: Any,
     process_set: ProcessSet,
 ) -> ReduceFn:
-    """reduce(grads, vars=None, use_generic_names=False) -> list. The same object for the same arguments.
+    """A function (grads, vars=None, use_generic_names=False) -> list of reduced gradients.
 
-    So many tapes trace one graph. `groups`: None, a number, or lists of variables.
+    The same object for the same arguments, so that many tapes trace one graph. `groups`: None, a number, or lists of
+    variables.
     """
     settings = _Settings(
         name, device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, groups,

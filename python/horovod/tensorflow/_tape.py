@@ -1,4 +1,4 @@
-"""DistributedGradientTape: a tape whose gradients are those of all ranks."""
+"""DistributedGradientTape: a tape that reduces its gradients over all ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pairs = list[tuple[Any, Any]]
 
 
 class _DistributedGradientTape:
-    """Mixed into the class of the wrapped tape, whose record it takes over."""
+    """A mixin for the class of the wrapped tape, whose record it takes over."""
 
     _hvd_reduce: ReduceFn
     _hvd_local: LocalVariables
@@ -76,11 +76,23 @@ def DistributedGradientTape(  # noqa: N802
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """A tape with the record of `gradtape` that reduces the gradients it computes over all ranks of the set.
+    """Returns a tape with the record of `gradtape` that reduces the gradients it computes over all ranks of the set.
 
-    `op`: Average or Sum (or Adasum). `groups`: a number of groups, or lists of variables, that are reduced together.
-    `sparse_as_dense`: make tf.IndexedSlices dense first. ValueError for groups of another kind, and for
-    `gradient_predivide_factor` with another op than Average.
+    Its gradient(target, sources) returns the list of reduced gradients, matched between ranks by position; None stays
+    None. Arguments, the same on all ranks:
+        gradtape: a tf.GradientTape that has recorded.
+        device_dense, device_sparse: the tf.device of the reductions of tensors and of tf.IndexedSlices.
+        compression: Compression.fp16 sends floating-point gradients as float16.
+        sparse_as_dense: make tf.IndexedSlices dense first.
+        op: Average (the default), Sum or Adasum.
+        gradient_predivide_factor: f: gradients are multiplied by 1/f before, and by f/N after the sum over N ranks.
+        groups: a number of groups, or lists of variables, that are reduced together. `num_groups` is its deprecated
+            form.
+        process_set: the ranks that take part.
+        scale_local_gradients: divide the gradients of local sources, which stay on this rank, by N.
+
+    ValueError: groups of another kind, or `gradient_predivide_factor` with another op than Average. Errors of
+    gradient() as for allreduce().
     """
     groups = check_arguments(op, gradient_predivide_factor, num_groups, groups)
     base = type(gradtape)
@@ -116,7 +128,11 @@ def PartialDistributedGradientTape(  # noqa: N802
     local_layers: Any = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """DistributedGradientTape that leaves the gradients of `local_layers`, one layer or several, on this rank."""
+    """Returns a DistributedGradientTape that does not reduce the gradients of `local_layers`: they stay on this rank.
+
+    `local_layers`: a Keras layer or a collection of them; ValueError for anything else. Other arguments and errors as
+    for DistributedGradientTape().
+    """
     variables = local_layer_variables(local_layers, "PartialDistributedGradientTape")
     tape = DistributedGradientTape(
         gradtape,

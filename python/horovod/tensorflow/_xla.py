@@ -31,7 +31,7 @@ ShapeOf = Callable[[tuple[int, ...]], tuple[int, ...]]
 
 
 class _Op:
-    """What a gradient function asks of an op."""
+    """What a gradient function uses of an op."""
 
     def __init__(self, inputs: Sequence[Any], attributes: dict[str, Any]) -> None:
         self.inputs = inputs
@@ -42,7 +42,7 @@ class _Op:
 
 
 def _wire_name(name: str, ignore_name_scope: bool, reserve: bool) -> str:
-    """What the node is called that the op would be. `reserve`: no node will have that name."""
+    """The name that the op's node would have. `reserve`: no other node gets that name."""
     unique = str(tf.compat.v1.get_default_graph().unique_name(name, mark_as_used=reserve))
     return unique.rpartition("/")[2] if ignore_name_scope else unique
 
@@ -191,7 +191,7 @@ class XlaOps:
         return _collective("grouped_reducescatter", tensors, name, attributes, shape_of)
 
     def horovod_alltoall(self, tensor: Any, splits: Any, name: str | None = None, **attributes: Any) -> tuple[Any, Any]:
-        """Equal shares only: what else comes back is known to nobody while XLA compiles."""
+        """Equal shares only: XLA needs the shape of the result when it compiles."""
         size = _set_size(attributes["process_set_id"])
         shares = tf.get_static_value(splits)
         rows = static_shape(tensor, name or "HorovodAlltoall")[:1]

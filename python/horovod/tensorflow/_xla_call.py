@@ -1,8 +1,8 @@
 """One custom call in a graph that XLA compiles: its StableHLO module, and the token that orders calls.
 
-XLA starts independent calls in any order, and each blocks until other ranks have made the same one. So every call takes
-the token and gives it on. It is a variable, because TensorFlow carries variables through branches, loops and inner
-functions in the order of tracing.
+XLA starts independent calls in any order, and each blocks until other ranks have made the same one. So every call reads
+the token and assigns it anew. It is a variable, because TensorFlow orders the uses of variables in branches, loops and
+inner functions by the order of tracing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Call:
 
 
 def _float_bits(value: float) -> str:
-    """The number as the ops outside XLA have it, where factors are float32 attributes."""
+    """The bits of the number rounded to float32, the type of the factors of the ops outside XLA."""
     (single,) = struct.unpack("<f", struct.pack("<f", value))
     return "0x" + struct.pack(">d", single).hex().upper()
 
@@ -94,7 +94,7 @@ def _type(spec: Spec) -> str:
 
 
 def _layouts(specs: Sequence[Spec]) -> str:
-    """Rows one after another: XLA is free to choose others."""
+    """Row-major layouts: otherwise XLA may choose others."""
     orders = [list(range(len(shape)))[::-1] for _, shape in specs]
     return ", ".join(f"dense<{order}> : tensor<{len(order)}xindex>" for order in orders)
 
@@ -106,7 +106,7 @@ def _token() -> tf.Variable:
 
 
 def _handle_in(graph: Any) -> tf.Tensor:
-    """The token's handle in the graph. Branches and loops take it from the graph around, as their gradients expect."""
+    """The token's handle in the graph. Branches and loops capture that of the outer graph, for their gradients."""
     handle = _token().handle
     if is_part(graph):
         handle = _handle_in(graph.outer_graph)
@@ -114,7 +114,7 @@ def _handle_in(graph: Any) -> tf.Tensor:
 
 
 def _check_surroundings(graph: Any) -> None:
-    """RuntimeError where nothing would order this call among those of the graphs around it."""
+    """RuntimeError if nothing orders this call among those of the outer graphs."""
     with tf.init_scope():
         if not tf.executing_eagerly():
             raise RuntimeError("Horovod's collectives can be compiled in a tf.function, but not in a graph of TF1")
@@ -127,8 +127,8 @@ def _check_surroundings(graph: Any) -> None:
         graph = outer
 
 
-class _Turn:
-    """The position of one call among those that use the token."""
+class _TokenUse:
+    """Orders one call among those that use the token: it reads the token first and assigns it afterwards."""
 
     def __init__(self) -> None:
         self._graph: Any = tf.compat.v1.get_default_graph()
@@ -150,11 +150,11 @@ def emit(
     ordered: bool = True,
     node_name: str | None = None,
 ) -> list[tf.Tensor]:
-    """Puts the call into the graph. `ordered`: after all that were traced before, before all that follow."""
+    """Adds the call to the graph. `ordered`: after all calls that were traced before, before all that follow."""
     inputs: list[Spec] = [(tensor.dtype, tuple(tensor.shape.as_list())) for tensor in tensors]
-    turn = _Turn() if ordered else None
-    if turn is not None:
-        tensors, inputs, outputs = [*tensors, turn.token], [*inputs, _TOKEN], [*outputs, _TOKEN]
+    token_use = _TokenUse() if ordered else None
+    if token_use is not None:
+        tensors, inputs, outputs = [*tensors, token_use.token], [*inputs, _TOKEN], [*outputs, _TOKEN]
     results: list[Any] = list(
         custom_call()(
             tensors,
@@ -166,6 +166,6 @@ def emit(
             name=node_name,
         )
     )
-    if turn is not None:
-        turn.end(results.pop())
+    if token_use is not None:
+        token_use.end(results.pop())
     return results

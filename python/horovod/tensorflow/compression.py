@@ -1,4 +1,4 @@
-"""Compression of tensors on their way to other ranks."""
+"""Compression of the tensors that are sent to other ranks."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ __all__ = ["Compression", "Compressor"]
 
 
 class Compressor:
-    """Base of compressors: `compress` gives what travels and a context, `decompress` undoes it."""
+    """Base class of compressors: compress() returns the tensor to send and a context, decompress() reverses it."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
-        """The tensor to send and what decompress() needs to know."""
+        """Returns the tensor to send for `tensor`, and the context that decompress() needs."""
         raise NotImplementedError("a Compressor must define compress(tensor)")
 
     @staticmethod
     def decompress(tensor: Any, ctx: Any) -> Any:
-        """The received tensor in the form of the original."""
+        """Returns the received `tensor` in the type of the original; `ctx` is the context of compress()."""
         raise NotImplementedError("a Compressor must define decompress(tensor, ctx)")
 
 
 class NoneCompressor(Compressor):
-    """Leaves tensors as they are."""
+    """Sends tensors unchanged."""
 
     @staticmethod
     def compress(tensor: Any) -> tuple[Any, Any]:
@@ -50,7 +50,7 @@ class FP16Compressor(Compressor):
 
 
 class Compression:
-    """The choices for the `compression` argument of allreduce and DistributedOptimizer."""
+    """The choices for the `compression` argument of allreduce() and DistributedOptimizer(): none, fp16."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

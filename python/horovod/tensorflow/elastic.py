@@ -1,4 +1,4 @@
-"""Elastic training: ranks that come and go. Not built yet; the names say so when used."""
+"""Elastic training: the number of ranks changes during a job. Not built yet: every name raises NotImplementedError."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates an elastic training function. Not built yet."""
+    """Decorates `func`, an elastic training function. Not built yet: NotImplementedError."""
     del func
     not_built("horovod.tensorflow.elastic.run")
 
 
 class TensorFlowKerasState:
-    """Model and optimizer that elastic training saves, restores and synchronises. Not built yet."""
+    """The state of `model` and `optimizer` that elastic training restores; `backend` is Keras. Not built yet:
+    NotImplementedError.
+    """
 
     def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
         del model, optimizer, backend, kwargs
@@ -25,7 +27,7 @@ class TensorFlowKerasState:
 
 
 class TensorFlowState:
-    """Variables that elastic training saves, restores and synchronises. Not built yet."""
+    """The `variables`, of a `session` of TF1, that elastic training restores. Not built yet: NotImplementedError."""
 
     def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
         del variables, session, kwargs

@@ -37,7 +37,7 @@ def _check_in_place(variables: Sequence[Any]) -> None:
 
 
 def _assign(variable: Any, value: Any) -> Any:
-    """Gives the variable the value; the op or tensor that tells when it has it."""
+    """Assigns the value; returns the op or tensor that is evaluated after the assignment."""
     if not _executing_eagerly():
         return tf.compat.v1.assign(variable, value)
     return variable.assign(value)
@@ -61,7 +61,11 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> list[Any]:
-    """Overwrites the variables with those of global rank `root_rank`; gives their new values. Matched by name."""
+    """Overwrites `variables`, a list, with those of global rank `root_rank`. Returns the list of their new values.
+
+    They are matched between ranks by name, which begins with `name` if given. `process_set`: the ranks that take part.
+    ValueError for reference and resource variables in one list; else errors as for broadcast().
+    """
     variables = list(variables)
     if not variables:
         return []
@@ -85,9 +89,10 @@ def broadcast_variables(
     process_set: ProcessSet = global_process_set,
     inplace: bool = False,
 ) -> Any:
-    """Overwrites the variables with those of global rank `root_rank`. In a graph: gives the op that does it.
+    """Overwrites `variables`, a list, with those of global rank `root_rank`, and waits. In a graph: returns the op.
 
-    `inplace` is accepted; the variables are overwritten either way, without a copy.
+    They are matched between ranks by position. `process_set`: the ranks that take part. `inplace` is accepted for
+    compatibility: variables are always overwritten in place. Errors as for broadcast().
     """
     del inplace
     variables = list(variables)
@@ -106,7 +111,10 @@ def broadcast_variables(
 
 
 def broadcast_global_variables(root_rank: int) -> Any:
-    """The op that overwrites all global variables of the graph with those of global rank `root_rank`."""
+    """Returns the op that overwrites all global variables of the graph with those of global rank `root_rank`.
+
+    RuntimeError in eager mode. Errors of the op as for broadcast().
+    """
     if _executing_eagerly():
         raise RuntimeError(
             "hvd.broadcast_global_variables() does not support eager execution. "
@@ -116,7 +124,10 @@ def broadcast_global_variables(root_rank: int) -> Any:
 
 
 class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: ignore[misc]
-    """Overwrites all global variables with those of `root_rank` when a session was made. TF1-style training."""
+    """A session hook of TF1: overwrites all global variables with those of `root_rank` after a session was created.
+
+    `device`: the tf.device of the broadcasts. Errors as for broadcast().
+    """
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         super().__init__()
@@ -134,7 +145,7 @@ class BroadcastGlobalVariablesHook(tf.compat.v1.train.SessionRunHook):  # type: 
         session.run(self.bcast_op)
 
 
-# Objects travel as bytes: first their number, then themselves.
+# Objects are sent as bytes, after their number.
 
 
 def _dump(obj: Any, purpose: str) -> Any:
@@ -146,7 +157,7 @@ def _load(data: Any, sender: int, purpose: str) -> Any:
 
 
 def session_if_any(session: Any = None) -> Any:
-    """The session to run ops in: the given one, the default one, or that of Keras 2. None where there is none."""
+    """The session to run ops in: the given one, the default one, or that of Keras 2. None if there is none."""
     found = session or tf.compat.v1.get_default_session()
     if found is not None:
         return found
@@ -157,7 +168,7 @@ def session_if_any(session: Any = None) -> Any:
 
 
 def session_or_default(session: Any, caller: str) -> Any:
-    """The same. ValueError where there is none."""
+    """As session_if_any(). ValueError if there is none."""
     found = session_if_any(session)
     if found is None:
         raise ValueError(f"{caller}: there is no default session in this graph; use it inside `with session:`")
@@ -180,9 +191,11 @@ def broadcast_object(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
-    """Gives every rank a copy of global rank `root_rank`'s object; the root gets its own back.
+    """Returns a copy of global rank `root_rank`'s object `obj`; on the root the object itself.
 
-    In a graph `session` runs the ops; without one the default session, or Keras 2's. RuntimeError inside tf.function.
+    `obj`: anything that pickle takes; on other ranks it is not used and may be None. In a graph `session` runs the ops;
+    without one the default session, or Keras 2's. `name` and `process_set`: as for broadcast(). RuntimeError while a
+    tf.function is traced; HorovodInternalError if the bytes are not the root's; else errors as for broadcast().
     """
     caller = "broadcast_object"
     name = name or caller  # not the type's: ranks without the object may pass None
@@ -203,9 +216,9 @@ def broadcast_object_fn(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Callable[[Any], Any]:
-    """A function that broadcasts objects again and again with the ops of one graph.
+    """Returns a function obj -> obj that broadcasts objects from `root_rank` repeatedly with the ops of one TF1 graph.
 
-    RuntimeError in eager mode: broadcast_object() does it there.
+    Arguments and errors as for broadcast_object(); RuntimeError in eager mode.
     """
     if _executing_eagerly():
         raise RuntimeError("broadcast_object_fn works in TF1 graphs; use broadcast_object() in eager mode")
@@ -232,7 +245,11 @@ def broadcast_object_fn(
 def allgather_object(
     obj: Any, session: Any = None, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """The objects of all ranks of the set, in rank order."""
+    """Returns the list of the objects of all ranks of the set, in rank order.
+
+    `obj`: anything that pickle takes; size and type may differ between ranks. `session`, `name`, `process_set` and
+    errors as for broadcast_object().
+    """
     caller = "allgather_object"
     name = name or caller
     purpose = objects.purpose(caller, name, process_set.process_set_id)

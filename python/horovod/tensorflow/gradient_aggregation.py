@@ -1,4 +1,4 @@
-"""Sums gradients of several passes on this rank before they are reduced; for graphs with sessions."""
+"""Adds up gradients of several passes on this rank before they are reduced; for graphs with sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ _COLLECTION = "aggregating_collection"
 
 
 class LocalGradientAggregationHelper:
-    """Accumulators for one optimizer in one graph: local variables, which local_variables_initializer() sets."""
+    """Adds up gradients in local variables of one graph, which local_variables_initializer() sets, for one optimizer.
+
+    `backward_passes_per_step`: how many runs are added up, ValueError for less than 1. `allreduce_func`: a function of
+    gradients and variables that returns the reduced gradients. `sparse_as_dense`: make tf.IndexedSlices dense first,
+    else they are a ValueError. `average_aggregated_gradients`: divide the sums by the number of runs. `rank`, `name`:
+    parts of the variables' names. `optimizer_type`: one of the two _OPTIMIZER_TYPE constants. `process_set`,
+    `scale_local_gradients`: as for DistributedOptimizer().
+    """
 
     _OPTIMIZER_TYPE_KERAS = "optimizer_type_keras"
     _OPTIMIZER_TYPE_LEGACY = "optimizer_type_legacy"
@@ -47,7 +54,7 @@ class LocalGradientAggregationHelper:
         self._local = LocalVariables(process_set, scale_local_gradients)
 
     def register_local_var(self, var: Any) -> None:
-        """The gradient of `var` stays on this rank."""
+        """Makes the variable `var` local: its gradient stays on this rank."""
         self._local.register(var)
 
     def _variable(self, name: str, initial: Any, extra: list[str]) -> Any:
@@ -87,7 +94,10 @@ class LocalGradientAggregationHelper:
             return [tf.identity(grad) for grad in present]
 
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """The reduced sums on every k-th run, this rank's sums so far on the others."""
+        """Returns the list of reduced sums of `grads` on every k-th run, of this rank's sums so far on the others.
+
+        `vars`: the variables of the gradients, in their order.
+        """
         grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
         sums = self._make_variables(grads)
         present = [i for i, grad in enumerate(grads) if grad is not None]
@@ -111,7 +121,10 @@ class LocalGradientAggregationHelper:
         return tf.no_op() if step is None else tf.compat.v1.assign_add(step, tf.ones_like(step)).op
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Runs the closure on the runs that reduced, and only counts the step on the others."""
+        """Calls `apply_grads_closure` on the runs that reduced; on the others only counts the step of `optimizer`.
+
+        Other arguments as of optimizer.apply_gradients(). Returns an op.
+        """
         grads_and_vars = list(args[0]) if args else list(kwargs.get("grads_and_vars") or ())
         global_step = kwargs.get("global_step", args[1] if len(args) > 1 else None)
         with tf.control_dependencies([grad for grad, _ in grads_and_vars if grad is not None]):

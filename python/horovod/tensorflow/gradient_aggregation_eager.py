@@ -1,4 +1,4 @@
-"""Sums gradients of several passes on this rank before they are reduced; eager or in a tf.function."""
+"""Adds up gradients of several passes on this rank before they are reduced; eagerly or in a tf.function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_passes(backward_passes_per_step: int) -> None:
 
 
 def as_dense(grad: Any, sparse_as_dense: bool) -> Any:
-    """A gradient that can be added up. ValueError for a sparse one unless it may be made dense."""
+    """A dense gradient. ValueError for a sparse one unless `sparse_as_dense`."""
     if not isinstance(grad, tf.IndexedSlices):
         return grad
     if not sparse_as_dense:
@@ -30,7 +30,13 @@ def as_dense(grad: Any, sparse_as_dense: bool) -> Any:
 
 
 class LocalGradientAggregationHelperEager:
-    """Accumulators for one optimizer: made at the first gradients, zeroed every `backward_passes_per_step` calls."""
+    """Adds up gradients in variables for one optimizer, and reduces them in every k-th call.
+
+    `backward_passes_per_step`: that k, ValueError for less than 1. `allreduce_func`: a function of gradients and
+    variables that returns the reduced gradients. `sparse_as_dense`: make tf.IndexedSlices dense first, else they are a
+    ValueError. `average_aggregated_gradients`: divide the sums by k. `process_set`, `scale_local_gradients`: as for
+    DistributedOptimizer().
+    """
 
     def __init__(
         self,
@@ -51,7 +57,7 @@ class LocalGradientAggregationHelperEager:
         self._local = LocalVariables(process_set, scale_local_gradients)
 
     def register_local_var(self, var: Any) -> None:
-        """The gradient of `var` stays on this rank."""
+        """Makes the variable `var` local: its gradient stays on this rank."""
         self._local.register(var)
 
     def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
@@ -77,7 +83,10 @@ class LocalGradientAggregationHelperEager:
             return [None if grad is None else tf.identity(grad) for grad in reduced]
 
     def compute_gradients(self, grads: Sequence[Any], vars: Sequence[Any]) -> list[Any]:
-        """The reduced sums on every k-th call, this rank's sums so far on the others."""
+        """Returns the list of reduced sums of `grads` in every k-th call, of this rank's sums so far in the others.
+
+        `vars`: the variables of the gradients, in their order.
+        """
         grads = [as_dense(grad, self.sparse_as_dense) for grad in grads]
         sums = self._accumulators(grads)
         added = [total.assign_add(grad) for total, grad in zip(sums, grads, strict=True) if grad is not None]
@@ -100,7 +109,7 @@ class LocalGradientAggregationHelperEager:
         return result
 
     def apply_gradients(self, apply_grads_closure: Callable[[], Any], optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Runs the closure on the calls that reduced, and only counts the step on the others."""
+        """Calls `apply_grads_closure` in the calls that reduced; in the others only counts the step of `optimizer`."""
         del args, kwargs
 
         def apply() -> Any:

@@ -16,7 +16,7 @@ _METHOD = moments_method()
 
 
 def _moments_of_all(mean: Any, variance: Any) -> tuple[Any, Any]:
-    """Mean and variance over all ranks, of those over each; assumes batches of one size."""
+    """Mean and variance over all ranks, from those of each rank. Requires: batches of one size."""
     size = basics.size()
     if size == 1:
         return mean, variance
@@ -29,7 +29,9 @@ def _moments_of_all(mean: Any, variance: Any) -> tuple[Any, Any]:
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]
     """tf.keras.layers.BatchNormalization with the moments of all ranks' batches, which must have one size.
 
-    ValueError for fused=True and fused=None: a fused kernel does not give its moments away.
+    Other arguments than `fused` are those of Keras' layer. ValueError for `fused` True or None, because a fused kernel
+    does not return its moments; RuntimeError if the layer of this TensorFlow computes moments in an unknown way.
+    Errors of a step as for allreduce().
     """
 
     def __init__(self, fused: bool | None = False, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""Small helpers of the TensorFlow module that tests and integrations import too."""
+"""Helpers of the TensorFlow module that tests and integrations import too."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def _executing_eagerly() -> bool:
 
 
 def _make_subgraph(function: Any) -> Any:
-    """The function as a graph of its own, so that its ops run concurrently and have names."""
+    """The function as a tf.function, so that its ops run concurrently and have names."""
     return tf.function(function, reduce_retracing=True)
 
 
 def inner_variable(variable: Any) -> Any:
-    """The tf.Variable that a Keras 3 variable is made of; everything else as it is."""
+    """The tf.Variable inside a variable of Keras 3; anything else is returned unchanged."""
     if isinstance(variable, tf.Variable):
         return variable
     inner = getattr(variable, "_value", None)
@@ -35,7 +35,7 @@ def inner_variable(variable: Any) -> Any:
 
 
 def variable_key(variable: Any) -> int:
-    """What tells one variable from another, however it is wrapped."""
+    """Identifies a variable, whether it is wrapped by Keras or not."""
     return id(inner_variable(variable))
 
 
@@ -50,14 +50,14 @@ def normalize(name: str) -> str:
 
 
 def vars_to_refs(variables: Any) -> Any:
-    """Variables as hashable references; lists of them as tuples, recursively."""
+    """Returns hashable references to `variables`, a variable or a list, nested or not; tuples for lists."""
     if isinstance(variables, Sequence):
         return tuple(vars_to_refs(variable) for variable in variables)
     return inner_variable(variables).ref()
 
 
 def refs_to_vars(refs: Any) -> Any:
-    """Undoes vars_to_refs, but for the tuples."""
+    """Returns the variables of `refs`, which vars_to_refs() has made; lists for tuples."""
     if isinstance(refs, Sequence):
         return [refs_to_vars(ref) for ref in refs]
     return refs.deref()
@@ -69,13 +69,13 @@ def no_autograph(function: Function) -> Function:
 
 
 def _name_of(tensor: Any) -> str:
-    """What the tensor is called. One that a function took from outside is called by a number that ranks count apart."""
+    """The name of a tensor; "tensor" for one that a function has captured, whose number differs between ranks."""
     name = str(getattr(tensor, "name", "tensor"))
     return "tensor" if name.partition(":")[0].isdigit() else name
 
 
 def default_name(prefix: str, tensors: Iterable[Any]) -> str | None:
-    """What an unnamed op is called in a graph: by its inputs. In eager mode TensorFlow names ops by their type."""
+    """The name of an unnamed op in a graph, from its inputs. None in eager mode: TensorFlow takes the op's type."""
     if _executing_eagerly():
         return None
     names = [normalize(_name_of(tensor)) for tensor in tensors]
@@ -87,7 +87,7 @@ _REDUCED = "_hvd_reduced"
 
 
 def mark_reduced(grads: Iterable[Any]) -> None:
-    """Remembers that these gradients are those of all ranks, so that an optimizer does not reduce them again."""
+    """Marks gradients as reduced, so that an optimizer does not reduce them again."""
     for grad in grads:
         if grad is not None:
             with contextlib.suppress(AttributeError):
@@ -95,5 +95,5 @@ def mark_reduced(grads: Iterable[Any]) -> None:
 
 
 def all_reduced(grads: Iterable[Any]) -> bool:
-    """Whether a tape or compute_gradients() has reduced all of them already."""
+    """Whether a tape or compute_gradients() has reduced all of these gradients."""
     return all(getattr(grad, _REDUCED, False) for grad in grads if grad is not None)

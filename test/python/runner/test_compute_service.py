@@ -94,11 +94,11 @@ def test_errors_arrive_as_what_they_are(client: ComputeClient) -> None:
 def test_a_shutdown_request_reaches_all_who_wait(service: ComputeService, client: ComputeClient) -> None:
     pool = ThreadPoolExecutor(8)
     waiting = [pool.submit(client.wait_for_shutdown) for _ in range(8)]
-    assert not service.wait_until_told(1, 0.2)
+    assert not service.wait_for_clients(1, 0.2)
     client.shutdown()
     for one in waiting:
         one.result(20)
-    assert service.wait_until_told(8, 5)
+    assert service.wait_for_clients(8, 5)
     client.wait_for_shutdown()
 
 

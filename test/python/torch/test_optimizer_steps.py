@@ -112,7 +112,7 @@ def test_load_state_dict_forgets_what_backward_began(fake_pair: Any) -> None:
     saved = copy.deepcopy(optimizer.state_dict())
     backward(model)
     optimizer.load_state_dict(saved)
-    assert not fake_pair.core.pending
+    assert not fake_pair.core.in_flight
     optimizer.zero_grad()
     backward(model)
     optimizer.step()

@@ -29,10 +29,12 @@ _PROTOCOL = "grpc://"
 
 @dataclass(frozen=True)
 class TfDataServiceConfig:
-    """What both jobs know of the service. `timeout` in seconds: how long one side waits for the other.
+    """The configuration that both jobs share.
 
-    `dispatcher_side`: "compute" or "training", where the dispatchers run. `addresses`: interface -> [(IPv4 address,
-    port)] of the compute service; `key`: what it answers to, a secret. ValueError for other sides and counts below 1.
+    `dispatchers`: their number; `workers_per_dispatcher`: the workers of each. `dispatcher_side`: "compute" or
+    "training", where the dispatchers run. `addresses`: interface -> [(IPv4 address, port)] of the compute service;
+    `key`: its secret. `timeout`: how long one side waits for the other, in seconds. ValueError for other sides and for
+    counts below 1.
     """
 
     dispatchers: int
@@ -50,16 +52,16 @@ class TfDataServiceConfig:
             raise ValueError(f"dispatcher_side must be 'training' or 'compute', got {self.dispatcher_side!r}")
 
     def compute_client(self, verbose: int = 1) -> ComputeClient:
-        """A client of the compute service. ConnectionError when it does not answer."""
+        """Returns a client of the compute service. `verbose`: 2 logs its address. ConnectionError without an answer."""
         return ComputeClient(self.addresses, self.key, verbose=verbose)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the key as a string of hexadecimal digits."""
+        """Returns a dictionary for JSON, with the key as a string of hexadecimal digits."""
         return {**asdict(self), "key": self.key.hex()}
 
     @staticmethod
     def from_dict(config: Mapping[str, Any]) -> TfDataServiceConfig:
-        """Undoes to_dict()."""
+        """Returns the configuration of `config`, which to_dict() has made. KeyError or ValueError for others."""
         addresses = {
             interface: [(str(host), int(port)) for host, port in pairs]
             for interface, pairs in config["addresses"].items()
@@ -74,7 +76,7 @@ class TfDataServiceConfig:
         )
 
     def write(self, filename: str) -> None:
-        """Writes the file at once, readable by this user alone: it holds the key."""
+        """Writes the file `filename` atomically, readable by this user only, because it contains the key."""
         path = Path(filename)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -87,9 +89,10 @@ class TfDataServiceConfig:
 
     @staticmethod
     def read(filename: str, wait_for_file_creation: bool = False) -> TfDataServiceConfig:
-        """Reads what write() wrote; may wait, for ever, until there is such a file.
+        """Returns the configuration in the file `filename`, which write() has written.
 
-        ValueError for another file, and for one that somebody else may have written or read: its key opens the service.
+        `wait_for_file_creation`: wait for the file, without a deadline. ValueError for another file, and for one that
+        other users may have written or read, because its key gives access to the service.
         """
         while wait_for_file_creation and not os.path.exists(filename):
             time.sleep(_POLL_S)
@@ -101,7 +104,7 @@ class TfDataServiceConfig:
 
 
 def _read_private(filename: str) -> str:
-    """The text of a file of this user that others may not touch, as for HOROVOD_SECRET_FILE. ValueError for another."""
+    """The text of a file that only this user may read and write, as for HOROVOD_SECRET_FILE. ValueError for others."""
     try:  # O_NONBLOCK: opening a pipe must not wait for its writer
         descriptor = os.open(filename, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
@@ -121,7 +124,7 @@ def _read_private(filename: str) -> str:
 
 
 def _start_dispatcher(client: ComputeClient, number: int) -> Any:
-    """Starts and registers a dispatcher under an address that other hosts can use."""
+    """Starts a dispatcher, and registers it with an address that other hosts can use."""
     server = tf.data.experimental.service.DispatchServer(tf.data.experimental.service.DispatcherConfig(port=0))
     try:
         port = server.target.rsplit(":", 1)[1]
@@ -134,10 +137,11 @@ def _start_dispatcher(client: ComputeClient, number: int) -> Any:
 
 @contextlib.contextmanager
 def tf_data_service(compute_config: TfDataServiceConfig, rank: int) -> Iterator[str]:
-    """The address of this training process' dispatcher, for tf.data.experimental.service.distribute(service=...).
+    """A context with the address of a dispatcher, for tf.data.experimental.service.distribute(service=...).
 
-    One dispatcher serves all ranks; of several, rank r uses number r (IndexError where there are not as many). Runs
-    the dispatcher itself when the training side has to. TimeoutException when dispatcher or workers do not come.
+    `compute_config`: of the compute job. `rank`: of this training process. One dispatcher serves all ranks; of several,
+    rank r uses number r. The context runs the dispatcher if that is on the training side. IndexError if there are fewer
+    dispatchers than ranks; TimeoutException if dispatcher or workers do not register in time; ConnectionError.
     """
     client = compute_config.compute_client(verbose=2)
     several = compute_config.dispatchers > 1
@@ -163,12 +167,17 @@ def send_to_data_service(
     reuse_dataset: bool = False,
     round_robin: bool = False,
 ) -> Any:
-    """The dataset, computed by the workers of the compute job; dispatchers must be on the compute side.
+    """Returns `dataset`, computed by the workers of the compute job. Also a method of tf.data.Dataset.
 
-    `reuse_dataset`: the ranks share one pass over the data, each gets a part of it; otherwise each has its own.
-    `round_robin`: with that, ranks get their elements in turn; needs `size` and a dataset that repeats for ever.
-    RuntimeError when the dispatchers are on the training side: use tf_data_service() there. Also a method of
-    tf.data.Dataset.
+    Arguments:
+        compute_config: of the compute job, whose dispatchers are on the compute side.
+        rank, size: of this training process, and how many there are.
+        processing_mode: as for tf.data.experimental.service.distribute().
+        reuse_dataset: the ranks share one pass over the data, and each gets a part; else each has a pass of its own.
+        round_robin: with `reuse_dataset`, ranks get their elements in turn; needs an infinite dataset and `size`.
+
+    RuntimeError if the dispatchers are on the training side: use tf_data_service() there. ValueError for `round_robin`
+    without `size`. Errors as for tf_data_service().
     """
     if compute_config.dispatcher_side == "training":
         raise RuntimeError(
@@ -179,7 +188,7 @@ def send_to_data_service(
     if reuse_dataset and round_robin:
         if size is None:
             raise ValueError("send_to_data_service: round_robin=True needs `size`, the number of training processes")
-        # A dispatcher of its own has this rank as its only consumer.
+        # With several dispatchers, each has one rank as its only consumer.
         alone = compute_config.dispatchers > 1
         consumers = {"consumer_index": 0 if alone else rank, "num_consumers": 1 if alone else size}
     with tf_data_service(compute_config, rank) as address:
@@ -194,9 +203,10 @@ tf.data.Dataset.send_to_data_service = send_to_data_service
 
 
 def compute_worker_fn(compute_config: TfDataServiceConfig) -> None:
-    """One process of the compute job: serves data until the compute service gets the shutdown request.
+    """One process of the compute job: serves data until a client requests the shutdown of the compute service.
 
-    Uses, and if need be initialises, Horovod for its rank only.
+    `compute_config`: of the job. Initialises Horovod if it is not initialised. TimeoutException if the dispatcher does
+    not register in time; ConnectionError if the service does not answer.
     """
     hvd.init()
     rank = hvd.rank()

@@ -12,13 +12,13 @@ from horovod.tensorflow.data.compute_service import TfDataServiceConfig, compute
 
 __all__ = ["compute_worker_fn", "main"]
 
-_FAREWELL_S = 10.0
+_LAST_ANSWERS_S = 10.0
 
 
 def _start_service(
     dispatchers: int, workers: int, dispatcher_side: str, configfile: str, timeout: int
 ) -> tuple[ComputeService, TfDataServiceConfig]:
-    """The compute service, whose configuration is in the file."""
+    """Starts the compute service and writes its configuration to the file."""
     key = secret.make_secret_key()
     nics = [name for name in (_env.get("HOROVOD_GLOO_IFACE") or "").split(",") if name]
     service = ComputeService(dispatchers, workers, key, nics or None)
@@ -34,8 +34,9 @@ def _start_service(
 def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int = 60) -> None:
     """Serves data with all ranks of this job; rank 0 writes `configfile` for the training job.
 
-    Returns when somebody has called `compute_client().shutdown()`. ValueError unless the number of ranks is a multiple
-    of `dispatchers`. Horovod is initialised if it is not, and is left so.
+    `dispatchers`: their number, of which the number of ranks must be a multiple, else ValueError. `dispatcher_side`:
+    "compute" or "training", where they run. `timeout`: how long one job waits for the other, in seconds. Returns after
+    a client has called shutdown(). Initialises Horovod if it is not initialised. Errors as for compute_worker_fn().
     """
     hvd.init()
     rank, size = hvd.rank(), hvd.size()
@@ -48,7 +49,7 @@ def main(dispatchers: int, dispatcher_side: str, configfile: str, timeout: int =
         config = hvd.broadcast_object(config, name="TfDataServiceConfig")
         compute_worker_fn(config)
         if service is not None:
-            service.wait_until_told(size, _FAREWELL_S)  # the others hear of the end from this process
+            service.wait_for_clients(size, _LAST_ANSWERS_S)  # the other ranks get their answers from this process
     finally:
         if service is not None:
             service.shutdown()

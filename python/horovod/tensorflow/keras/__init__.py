@@ -66,12 +66,10 @@ def DistributedOptimizer(  # noqa: N802
     process_set: ProcessSet = global_process_set,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """An optimizer like `optimizer` whose gradients are those of all ranks of the set, for model.compile() and fit().
+    """Returns an optimizer like `optimizer` that reduces its gradients over the set, for model.compile() and fit().
 
-    It is a new one with the same configuration: state of `optimizer` is not taken over. `backward_passes_per_step`: how
-    many gradients are added up before they are reduced; `average_aggregated_gradients` divides by that. `groups`: a
-    number of groups, or lists of variables, that are reduced together. ValueError for arguments that do not go
-    together.
+    It is a new one with the same class name and configuration: state of `optimizer` is not taken over. Arguments and
+    errors as for horovod.tensorflow.DistributedOptimizer(); `op` is Average or Sum.
     """
     return create_distributed_optimizer(
         optimizer,
@@ -103,7 +101,11 @@ def allreduce(
     op: int | None = None,
     compression: type[Compressor] = Compression.none,
 ) -> Any:
-    """Reduces anything that tf.constant takes over all ranks. `average` is the deprecated form of `op`."""
+    """Reduces `value`, anything that tf.constant() takes, over all ranks; returns a tensor of the same shape.
+
+    In a TF1 graph returns its value. `average`: the deprecated form of `op`, True or False. Other arguments and errors
+    as for horovod.tensorflow.allreduce().
+    """
     reduction = handle_average_backwards_compatibility(op, average)
     return BACKEND.allreduce(value, name, reduction, prescale_factor, postscale_factor, compression)
 
@@ -115,10 +117,10 @@ def load_model(
     compression: type[Compressor] = Compression.none,
     legacy_opts: bool = False,
 ) -> Any:
-    """Loads a saved model; its optimizer, with all its state, becomes a hvd.DistributedOptimizer.
+    """Returns a saved model whose optimizer, with all its state, is a hvd.DistributedOptimizer.
 
-    `custom_optimizers` and `custom_objects`: classes that the file names and Keras does not know. `legacy_opts` is
-    accepted: the optimizer is whatever the file says.
+    `filepath`: as for tf.keras.models.load_model(), or an open h5py.File. Other arguments and errors as for
+    horovod.keras.load_model().
     """
     del legacy_opts
     options = Options(compression=compression)

@@ -1,4 +1,4 @@
-"""Elastic training with tf.keras: its callbacks. The rest is not built yet; the names say so when used."""
+"""Elastic training with tf.keras: its callbacks. KerasState and run are not built yet (NotImplementedError)."""
 
 from __future__ import annotations
 

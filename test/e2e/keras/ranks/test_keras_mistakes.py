@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import horovod.keras as hvd
+from documented import undocumented
 from horovod._common.arrays import ArrayCollectives
 from horovod._keras import private
 from keras_world import ROWS, assert_usable, fit, make_model, my_rows
@@ -29,6 +30,10 @@ def test_a_name_that_keras_has_lost_is_said_with_the_version(monkeypatch: pytest
     monkeypatch.setitem(private._NAME_TABLES, "keras.src.api_export", ("NO_SUCH_TABLE",))
     with pytest.warns(RuntimeWarning, match=rf"api_export\.NO_SUCH_TABLE, which Keras {keras.__version__} does not"):
         private.check(keras)
+
+
+def test_help_answers_for_every_public_name() -> None:
+    assert undocumented(hvd, hvd.callbacks, hvd.elastic) == []
 
 
 @pytest.mark.usefixtures("several_ranks")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import horovod.keras as hvd
-from horovod._common.calls import meet
+from horovod._common.calls import run_without_tensor
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 from keras_world import BACKEND, REFUSAL, array, assert_usable
@@ -147,7 +147,7 @@ def test_unnamed_values_match_again_after_a_refusal_and_after_a_join() -> None:
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
     for _ in range(hvd.rank()):  # the others have joined on the way
         hvd.allreduce([1.0])
-    meet(core.OP_JOIN, "join.noname")
+    run_without_tensor(core.OP_JOIN, "join.noname")
     assert array(hvd.allgather([hvd.rank()])).tolist() == list(range(hvd.size()))
 
 

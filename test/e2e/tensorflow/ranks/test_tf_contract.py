@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import horovod.tensorflow as hvd
+from documented import undocumented
 from horovod.tensorflow import _private, sync_batch_norm
 from tf_world import array, assert_usable, in_function, in_graph, node_names, same
 
@@ -111,6 +112,14 @@ def test_names() -> None:
     assert not hasattr(hvd, "allreduce_async")
     assert [hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product] == list(range(6))
     assert hvd.mpi_ops._basics._get_process_set_ids_and_ranks()[0] == list(range(hvd.size()))
+
+
+def test_help_answers_for_every_public_name() -> None:
+    modules = """
+    compression data.compute_service data.compute_worker elastic functions gradient_aggregation_eager keras
+    keras.callbacks keras.elastic mpi_ops sync_batch_norm util
+    """.split()
+    assert undocumented(hvd, *(importlib.import_module(f"horovod.tensorflow.{name}") for name in modules)) == []
 
 
 def test_this_version_has_all_that_is_used_beyond_the_public_api(monkeypatch: pytest.MonkeyPatch) -> None:

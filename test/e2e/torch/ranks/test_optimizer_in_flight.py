@@ -143,7 +143,7 @@ def test_a_backward_within_backward_does_not_finish() -> None:
         hidden = model[1](model[0](data))
         output = checkpoint(model[2], hidden, use_reentrant=True)
         (output - data[:, :3]).square().mean().backward()
-        assert not optimizer._reducer or optimizer._reducer.settled
+        assert not optimizer._reducer or optimizer._reducer.is_reduced
         clip(model)
         optimizer.step()
         loss(twin, torch.cat([batch(rank, 0) for rank in range(hvd.size())])).backward()

@@ -71,7 +71,7 @@ class ComputeService:
         if self._refused:
             _log.warning("compute service: %d connections were refused, they did not have the key", self._refused)
 
-    def wait_until_told(self, clients: int, timeout: float) -> bool:
+    def wait_for_clients(self, clients: int, timeout: float) -> bool:
         """Whether `clients` clients get their answer in wait_for_shutdown() within `timeout` seconds."""
         with self._everybody_told:
             return self._everybody_told.wait_for(lambda: self._told >= clients, timeout)
