@@ -33,7 +33,7 @@ test-slow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py slow
 
 test-sanitizers: setup-test
-	.venv/bin/python scripts/suites.py sanitizers
+	$(VENV)/python scripts/suites.py sanitizers
 
 test-torch: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py torch

@@ -26,6 +26,7 @@ OTHERS = {
 }
 
 collect_ignore_glob = [] if BACKEND in OTHERS else ["*"]
+pytest.register_assert_rewrite("keras_mistakes")
 
 
 class _Hiding:
@@ -61,6 +62,17 @@ def session() -> Iterator[None]:
     keras.utils.set_random_seed(11 + hvd.rank())
     yield
     check_nothing_is_left()
+
+
+@pytest.fixture
+def face() -> Any:
+    """The package keras, with horovod.keras."""
+    import keras
+
+    import horovod.keras as hvd
+    from keras_mistakes import Face
+
+    return Face(keras, hvd)
 
 
 @pytest.fixture

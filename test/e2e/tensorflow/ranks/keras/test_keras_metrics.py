@@ -70,20 +70,6 @@ def test_every_metric_is_averaged_in_every_epoch() -> None:
         assert history.history[name] == pytest.approx([value, value])
 
 
-def test_metrics_keep_their_kinds() -> None:
-    callback = callbacks.MetricAverageCallback()
-    callback.set_model(still())
-    logs: dict[str, Any] = {"a": 1.0 * hvd.rank(), "b": np.float32(2.0), "c": np.array([1.0, hvd.rank()]), "d": 3}
-    callback.on_epoch_end(0, logs)
-    assert type(logs["a"]) is float
-    assert logs["a"] == mean(float)
-    assert logs["b"] == 2.0
-    np.testing.assert_allclose(logs["c"], [1.0, mean(float)])
-    assert logs["d"] == 3
-    callback.on_epoch_end(1, None)
-    callback.on_epoch_end(2, {})
-
-
 def test_checkpoints_follow_the_averages(tmp_path: Path) -> None:
     """Rank 0 alone would keep the first epoch: its own loss gets worse, while the average gets better."""
     rank = hvd.rank()

@@ -115,6 +115,25 @@ if KERAS_3:
             step((x * 1.0, first), (y * 1.0, second))
 
 
+    @pytest.mark.usefixtures("several_ranks", "xla")
+    def test_xla_drops_the_check_that_all_were_computed() -> None:
+        """A limit that the documentation states."""
+        first, second = tf.Variable([0.0]), tf.Variable([0.0])
+        optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum)
+        optimizer.build([first, second])
+        own, total = tf.constant([float(hvd.rank() + 1)]), mean() * hvd.size()
+        step = tf.function(lambda x, y: optimizer.apply_gradients([(x, first), (y, second)]), jit_compile=True)
+        step(own, own)
+        assert (float(first[0]), float(second[0])) == (-total, -total)
+        ((computed, _),) = optimizer.aggregate_gradients([(own, first)])
+        step(computed * 1.0, own * 1.0)
+        assert (float(first[0]), float(second[0])) == (-total - hvd.size() * total, -2 * total)
+
+    def test_there_is_no_session_for_keras_3() -> None:
+        with tf.Graph().as_default(), v1.Session(), pytest.raises(NotImplementedError, match="eager execution"):
+            hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0))
+
+
 def test_computed_gradients_are_summed_up_once() -> None:
     optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
     assert after_steps(optimizer, lambda g: g, 4) == [0.0, -2 * mean(), -2 * mean(), -4 * mean()]
@@ -154,6 +173,17 @@ def test_names_and_variables(make: Any) -> None:
     assert hvd_keras.DistributedOptimizer(make(), name="mine")._name == "mine"
     assert isinstance(optimizer.variables, list)
     assert len(optimizer.variables) == len(optimizer.variables())
+
+
+def test_keras_2_reduces_what_it_computes_itself() -> None:
+    """Not what apply_gradients() is given, which a tape may have reduced."""
+    with tf.Graph().as_default(), v1.Session() as session:
+        variable = v1.get_variable("v", initializer=[0.0], use_resource=True)
+        optimizer = hvd_keras.DistributedOptimizer(optimizer_v2.SGD(1.0))
+        step = optimizer.apply_gradients([(tf.constant([float(hvd.rank() + 1)]), variable)])
+        session.run(v1.global_variables_initializer())
+        session.run(step)
+        assert session.run(variable)[0] == -float(hvd.rank() + 1)
 
 
 @pytest.mark.parametrize("passes", [1, 2])
