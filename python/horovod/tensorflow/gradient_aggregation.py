@@ -8,16 +8,15 @@ from typing import Any
 import tensorflow as tf
 
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.tensorflow._local import LocalVariables
 from horovod.tensorflow.functions import session_if_any
-from horovod.tensorflow.gradient_aggregation_eager import as_dense, check_passes
+from horovod.tensorflow.gradient_aggregation_eager import Aggregation, as_dense
 
 __all__ = ["LocalGradientAggregationHelper"]
 
 _COLLECTION = "aggregating_collection"
 
 
-class LocalGradientAggregationHelper:
+class LocalGradientAggregationHelper(Aggregation):
     """Adds up gradients in local variables of one graph, which local_variables_initializer() sets, for one optimizer.
 
     `backward_passes_per_step`: how many runs are added up, ValueError for less than 1. `allreduce_func`: a function of
@@ -42,20 +41,18 @@ class LocalGradientAggregationHelper:
         scale_local_gradients: bool = True,
         name: str = "",
     ) -> None:
-        check_passes(backward_passes_per_step)
-        self.backward_passes_per_step = backward_passes_per_step
-        self.allreduce_grads = allreduce_func
-        self.sparse_as_dense = sparse_as_dense
-        self.average_aggregated_gradients = average_aggregated_gradients
+        super().__init__(
+            backward_passes_per_step,
+            allreduce_func,
+            sparse_as_dense,
+            average_aggregated_gradients,
+            process_set,
+            scale_local_gradients,
+        )
         self.rank = rank
         self.optimizer_type = optimizer_type
         self.name = name
         self.counter: Any = None
-        self._local = LocalVariables(process_set, scale_local_gradients)
-
-    def register_local_var(self, var: Any) -> None:
-        """Makes the variable `var` local: its gradient stays on this rank."""
-        self._local.register(var)
 
     def _variable(self, name: str, initial: Any, extra: list[str]) -> Any:
         variable = tf.compat.v1.get_variable(
@@ -82,10 +79,7 @@ class LocalGradientAggregationHelper:
             ]
 
     def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:
-        totals = [None if total is None else total.read_value() for total in sums]
-        reduced = self._local.reduce(self.allreduce_grads, totals, vars)
-        if self.average_aggregated_gradients:
-            reduced = [None if grad is None else grad / self.backward_passes_per_step for grad in reduced]
+        reduced = self._reduced(sums, vars)
         present = [grad for grad in reduced if grad is not None]
         with tf.control_dependencies(present):
             cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]

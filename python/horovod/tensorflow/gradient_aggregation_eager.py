@@ -13,11 +13,6 @@ from horovod.tensorflow._local import LocalVariables
 __all__ = ["LocalGradientAggregationHelperEager"]
 
 
-def check_passes(backward_passes_per_step: int) -> None:
-    if backward_passes_per_step <= 0:
-        raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
-
-
 def as_dense(grad: Any, sparse_as_dense: bool) -> Any:
     """A dense gradient. ValueError for a sparse one unless `sparse_as_dense`."""
     if not isinstance(grad, tf.IndexedSlices):
@@ -29,7 +24,40 @@ def as_dense(grad: Any, sparse_as_dense: bool) -> Any:
     return tf.convert_to_tensor(grad)
 
 
-class LocalGradientAggregationHelperEager:
+class Aggregation:
+    """The common part of the two helpers: options, and the reduction of sums."""
+
+    def __init__(
+        self,
+        backward_passes_per_step: int,
+        allreduce_func: Callable[..., list[Any]],
+        sparse_as_dense: bool,
+        average_aggregated_gradients: bool,
+        process_set: ProcessSet,
+        scale_local_gradients: bool,
+    ) -> None:
+        if backward_passes_per_step <= 0:
+            raise ValueError(f"backward_passes_per_step must be at least 1, got {backward_passes_per_step}")
+        self.backward_passes_per_step = backward_passes_per_step
+        self.allreduce_grads = allreduce_func
+        self.sparse_as_dense = sparse_as_dense
+        self.average_aggregated_gradients = average_aggregated_gradients
+        self._local = LocalVariables(process_set, scale_local_gradients)
+
+    def register_local_var(self, var: Any) -> None:
+        """Makes the variable `var` local: its gradient stays on this rank."""
+        self._local.register(var)
+
+    def _reduced(self, sums: Sequence[Any], vars: Any) -> list[Any]:
+        """The values of the accumulators, reduced, and averaged if asked for."""
+        totals = [None if total is None else total.read_value() for total in sums]
+        reduced = self._local.reduce(self.allreduce_grads, totals, vars)
+        if not self.average_aggregated_gradients:
+            return reduced
+        return [None if grad is None else grad / self.backward_passes_per_step for grad in reduced]
+
+
+class LocalGradientAggregationHelperEager(Aggregation):
     """Adds up gradients in variables for one optimizer, and reduces them in every k-th call.
 
     `backward_passes_per_step`: that k, ValueError for less than 1. `allreduce_func`: a function of gradients and
@@ -47,18 +75,16 @@ class LocalGradientAggregationHelperEager:
         process_set: ProcessSet = global_process_set,
         scale_local_gradients: bool = True,
     ) -> None:
-        check_passes(backward_passes_per_step)
-        self.backward_passes_per_step = backward_passes_per_step
-        self.allreduce_grads = allreduce_func
-        self.sparse_as_dense = sparse_as_dense
-        self.average_aggregated_gradients = average_aggregated_gradients
+        super().__init__(
+            backward_passes_per_step,
+            allreduce_func,
+            sparse_as_dense,
+            average_aggregated_gradients,
+            process_set,
+            scale_local_gradients,
+        )
         self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
         self.locally_aggregated_grads: dict[int, Any] = {}
-        self._local = LocalVariables(process_set, scale_local_gradients)
-
-    def register_local_var(self, var: Any) -> None:
-        """Makes the variable `var` local: its gradient stays on this rank."""
-        self._local.register(var)
 
     def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
         """One for each gradient that is not None, None for the others."""
@@ -71,10 +97,7 @@ class LocalGradientAggregationHelperEager:
         return [self.locally_aggregated_grads[i] if grad is not None else None for i, grad in enumerate(grads)]
 
     def _reduce_and_clear(self, sums: list[Any], vars: Any) -> list[Any]:
-        totals = [None if total is None else total.read_value() for total in sums]
-        reduced = self._local.reduce(self.allreduce_grads, totals, vars)
-        if self.average_aggregated_gradients:
-            reduced = [None if grad is None else grad / self.backward_passes_per_step for grad in reduced]
+        reduced = self._reduced(sums, vars)
         with tf.control_dependencies([grad for grad in reduced if grad is not None]):
             # Overwritten, not multiplied: an infinite gradient must not survive.
             cleared = [total.assign(tf.zeros_like(total)) for total in sums if total is not None]

@@ -38,18 +38,22 @@ OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
 }
 
 
+def train_both(steps: int, model: Any, optimizer: Any, twin: Any, twin_optimizer: Any) -> None:
+    """The model on this rank's batches, its twin on those of all ranks."""
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss(model, batch(hvd.rank(), step)).backward()
+        optimizer.step()
+        twin_optimizer.zero_grad()
+        loss(twin, torch.cat([batch(rank, step) for rank in range(hvd.size())])).backward()
+        twin_optimizer.step()
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_training_equals_that_of_one_rank_with_the_whole_batch(name: str) -> None:
     with same_training_on_one_rank(OPTIMIZERS[name]) as (twin, twin_optimizer):
         model = net()
-        optimizer = wrap(model, OPTIMIZERS[name](model))
-        for step in range(4):
-            optimizer.zero_grad()
-            loss(model, batch(hvd.rank(), step)).backward()
-            optimizer.step()
-            twin_optimizer.zero_grad()
-            loss(twin, torch.cat([batch(rank, step) for rank in range(hvd.size())])).backward()
-            twin_optimizer.step()
+        train_both(4, model, wrap(model, OPTIMIZERS[name](model)), twin, twin_optimizer)
         assert_close(model, twin, rtol=1e-6, atol=1e-8)
     if name != "Muon":  # it leaves the biases to another optimizer
         assert_all_ranks_hold(model)
@@ -72,13 +76,7 @@ def test_variants_give_the_same_result(variant: str) -> None:
         model = net()
         options = {"named_parameters": model.named_parameters(), **VARIANTS[variant]}
         optimizer = hvd.DistributedOptimizer(make(model), **options)
-        for step in range(3):
-            optimizer.zero_grad()
-            loss(model, batch(hvd.rank(), step)).backward()
-            optimizer.step()
-            twin_optimizer.zero_grad()
-            loss(twin, torch.cat([batch(rank, step) for rank in range(hvd.size())])).backward()
-            twin_optimizer.step()
+        train_both(3, model, optimizer, twin, twin_optimizer)
         assert_close(model, twin, rtol=1e-9, atol=1e-12)
     assert_all_ranks_hold(model)
 
