@@ -1,5 +1,3 @@
-#include "runtime/collectives/gloo/alltoall.h"
-
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -7,6 +5,7 @@
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
 
+#include "runtime/collectives/gloo/gloo_collectives.h"
 #include "runtime/collectives/kernels/kernels.h"
 
 namespace hvd::collectives {
@@ -37,19 +36,20 @@ struct Parts {
 
 }  // namespace
 
-void alltoall(const std::shared_ptr<gloo::Context>& context, const CollectiveCall& call, Millis wait_timeout,
-              std::uint32_t tag) {
-  const int size = context->size;
-  const int rank = context->rank;
+// All receives are posted before the first send, so a slow peer delays only its own part; each rank starts with its
+// right neighbour, so that not all send to the same one at once. Parts of zero elements are not sent.
+void GlooCollectives::alltoall(const CollectiveCall& call) {
+  const int size = context_->size;
+  const int rank = context_->rank;
   const std::size_t element = element_size(call.dtype);
   const Parts out(call.rank_counts, element, size);
   const Parts in(call.receive_counts, element, size);
   const auto* input = static_cast<const std::uint8_t*>(call.input);
   auto* output = static_cast<std::uint8_t*>(call.output);
-  const auto slot = static_cast<std::uint64_t>(gloo::Slot::build(kSlotPrefix, tag));
-  const auto receives = context->createUnboundBuffer(output, in.total);
+  const auto slot = static_cast<std::uint64_t>(gloo::Slot::build(kSlotPrefix, tag_));
+  const auto receives = context_->createUnboundBuffer(output, in.total);
   // Only read: Gloo's interface knows no memory that is not written.
-  const auto sends = context->createUnboundBuffer(const_cast<std::uint8_t*>(input), out.total);
+  const auto sends = context_->createUnboundBuffer(const_cast<std::uint8_t*>(input), out.total);
 
   int receives_open = 0;
   int sends_open = 0;
@@ -67,8 +67,8 @@ void alltoall(const std::shared_ptr<gloo::Context>& context, const CollectiveCal
   }
   kernels::copy(DataType::kUint8, output + in.offset(rank), input + out.offset(rank),
                 static_cast<std::int64_t>(out.length(rank)));
-  for (; receives_open > 0; --receives_open) receives->waitRecv(wait_timeout);
-  for (; sends_open > 0; --sends_open) sends->waitSend(wait_timeout);
+  for (; receives_open > 0; --receives_open) receives->waitRecv(options_.wait_timeout);
+  for (; sends_open > 0; --sends_open) sends->waitSend(options_.wait_timeout);
 }
 
 }  // namespace hvd::collectives

@@ -82,7 +82,7 @@ class RingAllreduce::Run {
     // Only read: Gloo's interface knows no memory that is not written.
     if (!in_place()) own_ = ring.context_->createUnboundBuffer(const_cast<void*>(call.input), bytes);
     out_ = ring.context_->createUnboundBuffer(call.output, bytes);
-    for (Place& place : places_) place.direct = ring.context_->createUnboundBuffer(call.output, bytes);
+    for (Target& target : targets_) target.direct = ring.context_->createUnboundBuffer(call.output, bytes);
   }
 
   void run() {
@@ -99,8 +99,8 @@ class RingAllreduce::Run {
 
  private:
   static constexpr auto kAhead = static_cast<std::int64_t>(kWindow);
-  // Where the receive of one operation goes: into the scratch of its place in the window, or in place.
-  struct Place {
+  // Where one operation receives: into the scratch segment of its window index, or directly into the output.
+  struct Target {
     std::unique_ptr<gloo::transport::UnboundBuffer> direct;
     bool in_scratch = true;
   };
@@ -112,7 +112,7 @@ class RingAllreduce::Run {
   }
   std::size_t offset(Range r) const { return static_cast<std::size_t>(r.begin) * element_; }
   std::size_t length(Range r) const { return static_cast<std::size_t>(r.count) * element_; }
-  static std::size_t place_of(std::int64_t i) { return static_cast<std::size_t>(i % kAhead); }
+  static std::size_t window_index(std::int64_t i) { return static_cast<std::size_t>(i % kAhead); }
 
   void send_below(std::int64_t end) {
     for (; sent_ < end; ++sent_) {
@@ -131,20 +131,20 @@ class RingAllreduce::Run {
   void post(std::int64_t i) {
     const Range r = schedule_.received(i);
     if (r.count == 0) return;
-    Place& place = places_[place_of(i)];
-    place.in_scratch = schedule_.reduces(i) || (kOrderVisibly && schedule_.send_of_same_block(i) >= sent_);
-    if (place.in_scratch) {
-      ring_.scratch_[place_of(i)]->recv(left_, slot_, 0, length(r));
+    Target& target = targets_[window_index(i)];
+    target.in_scratch = schedule_.reduces(i) || (kOrderVisibly && schedule_.send_of_same_block(i) >= sent_);
+    if (target.in_scratch) {
+      ring_.scratch_[window_index(i)]->recv(left_, slot_, 0, length(r));
     } else {
       if (kOrderVisibly) wait_sends(schedule_.send_of_same_block(i) + 1);
-      place.direct->recv(left_, slot_, offset(r), length(r));
+      target.direct->recv(left_, slot_, offset(r), length(r));
     }
   }
   void receive(std::int64_t i) {
     const Range r = schedule_.received(i);
     if (r.count == 0) return;
-    const Place& place = places_[place_of(i)];
-    const auto& buffer = place.in_scratch ? ring_.scratch_[place_of(i)] : place.direct;
+    const Target& target = targets_[window_index(i)];
+    const auto& buffer = target.in_scratch ? ring_.scratch_[window_index(i)] : target.direct;
     buffer->waitRecv(ring_.wait_timeout_);
     std::uint8_t* const at = static_cast<std::uint8_t*>(call_.output) + offset(r);
     if (schedule_.reduces(i)) {
@@ -153,7 +153,7 @@ class RingAllreduce::Run {
       const auto* const own = static_cast<const std::uint8_t*>(call_.input) + offset(r);
       return kernels::reduce_scaled(call_.dtype, call_.op, at, own, buffer->ptr, r.count, call_.scaling, meeting);
     }
-    if (!place.in_scratch) return;
+    if (!target.in_scratch) return;
     wait_sends(schedule_.send_of_same_block(i) + 1);  // the memory is still being read
     kernels::copy(call_.dtype, at, buffer->ptr, r.count);
   }
@@ -167,7 +167,7 @@ class RingAllreduce::Run {
   const int right_;
   std::unique_ptr<gloo::transport::UnboundBuffer> own_;  // the input; null when it is the output
   std::unique_ptr<gloo::transport::UnboundBuffer> out_;
-  Place places_[kWindow];
+  Target targets_[kWindow];
   std::int64_t sent_ = 0;       // operations issued
   std::int64_t send_done_ = 0;  // operations waited for
 };
