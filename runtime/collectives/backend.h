@@ -24,6 +24,14 @@ struct CallTraits {
   std::uint64_t bytes = 0;  // of all tensors (allgather: of all ranks); alltoall: 0, a rank knows only its own
 };
 
+// One tensor of a call that is a list of tensors.
+struct Segment {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::int64_t count = 0;                   // as CollectiveCall::count
+  std::vector<std::int64_t> rank_counts{};  // as CollectiveCall::rank_counts
+};
+
 // One collective, agreed on by all members beforehand: same op, dtype, counts, root, scaling and memory kind on every
 // rank (alltoall: what one rank sends to another, that one expects). Counts are elements, 64-bit. Nothing is owned.
 struct CollectiveCall {
@@ -46,6 +54,9 @@ struct CollectiveCall {
   std::vector<std::int64_t> tensor_counts{};   // adasum: elements of each tensor in the memory; their sum is `count`
   int root = 0;                                // broadcast: set rank
   MemoryKind memory = MemoryKind::kHost;       // of every pointer here
+  // Not empty: allreduce, adasum, reducescatter or allgather of each of these tensors, where they lie, and the pointers
+  // and counts above mean nothing. Only for a backend that takes lists (CallingTraits).
+  std::vector<Segment> segments{};
 };
 
 // Called exactly once per started call, on any thread, holding no lock that start() or abort() takes.
@@ -58,17 +69,27 @@ struct PeerProgress {
   bool operator==(const PeerProgress&) const = default;
 };
 
+// How a backend wants to be called.
+struct CallingTraits {
+  // So many calls may be started and not complete. With two, the lane unpacks the call before the running one and packs
+  // the call after it, in two staging buffers. It pays where calls run on another thread or on a device.
+  int queue_depth = 1;
+  // Several tensors come as CollectiveCall::segments instead of packed into one piece of memory.
+  bool takes_segments = false;
+};
+
 // Moves the bytes of collectives for the members of one process set; one of the set's BackendList.
 //
 // Life: made by the engine for one set, without waiting for anybody: connections, communicators and segments are made
 // in the first call. Owned by the list. Destroyed by the set's lane on its thread (or by a thread that is aborting it
 // at that moment), after the last call has completed and all staging memory is given back.
 //
-// Threads: why_not() is pure and may be called by any thread. start(), memory() and allocate_staging()
+// Threads: why_not() and traits() are pure and may be called by any thread. start(), memory() and allocate_staging()
 // are called by the lane's thread alone. abort() and progress() come from any thread at any time.
 //
-// Calls: one after another, in the same order on all members. A call completes once, inside start() or later on any
-// thread; its memory is valid until then.
+// Calls: they begin in the order of start(), which is the same on all members; at most traits().queue_depth of them are
+// not complete. A call completes once, inside start() or later on any thread; its memory is valid until then. Before an
+// alltoall the members exchange what each will get, by an alltoall of int64 in host memory on the same backend.
 //
 // Failure: no exception leaves a backend. A call that it took is never given to another backend, because other members
 // may have begun. After a failure or an abort the calls under way and all later ones fail soon, with the first error.
@@ -80,6 +101,7 @@ class CollectiveBackend {
   // is asked. Must follow from the traits and from what all ranks agreed on when they joined, so that all members
   // choose the same backend.
   virtual std::string why_not(const CallTraits& call) const = 0;
+  virtual CallingTraits traits() const { return {}; }  // the same on all members
   // Starts the call; `done` reports its end.
   virtual void start(const CollectiveCall& call, Completion done) = 0;
   // How tensors of a kind of memory are packed for it. Requires: it takes calls of this kind.

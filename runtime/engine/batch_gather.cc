@@ -1,78 +1,105 @@
-// The part of BatchRunner that gathers several tensors in one collective.
+// Batches that are gathered.
 #include <numeric>
 
-#include "runtime/engine/batch_runner.h"
+#include "runtime/engine/batch_run.h"
 #include "runtime/engine/handle_state.h"
 
 namespace hvd::engine {
 
 namespace {
 
-// Bytes of one row: of everything but the first dimension.
-std::size_t row_bytes(const wire::Response& response) {
-  const std::int64_t row =
-      std::accumulate(response.shape.begin() + 1, response.shape.end(), std::int64_t{1}, std::multiplies<>());
-  return static_cast<std::size_t>(row) * element_size(response.dtype);
-}
+// A tensor's rows come from each rank in turn. Packed, the staging memory holds the first rank's rows of all tensors,
+// then the second rank's, and so on: each rank's part is one piece, and each tensor's result is collected from them.
+class GatherRun final : public SingleCollective {
+ public:
+  using SingleCollective::SingleCollective;
 
-std::size_t part_bytes(const wire::Response& response, std::size_t set_rank) {
-  return static_cast<std::size_t>(response.first_dims[set_rank]) * row_bytes(response);
-}
+ private:
+  Result<bool> pack() override {
+    for (const BatchItem& item : batch_.items) HVD_RETURN_IF_ERROR(allocate(item));
+    std::int64_t total = 0;
+    for (const collectives::Segment& tensor : tensors_) {
+      total += std::accumulate(tensor.rank_counts.begin(), tensor.rank_counts.end(), std::int64_t{0});
+    }
+    if (total == 0) return false;
+    if (must_pack()) return pack_all(total);
+    if (tensors_.size() > 1) {
+      call_.segments = tensors_;
+      return true;
+    }
+    call_.input = tensors_.front().input;
+    call_.output = tensors_.front().output;
+    call_.count = tensors_.front().count;
+    call_.rank_counts = tensors_.front().rank_counts;
+    return true;
+  }
 
-}  // namespace
+  void unpack() override {
+    if (!must_pack()) return;
+    std::vector<std::byte*> ends;
+    for (const collectives::Segment& tensor : tensors_) ends.push_back(static_cast<std::byte*>(tensor.output));
+    const std::byte* from = packed_.data();
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      for (std::size_t i = 0; i < tensors_.size(); ++i) {
+        const std::size_t bytes = bytes_from(tensors_[i], rank);
+        memory().copy(ends[i], from, bytes);
+        ends[i] += bytes;
+        from += bytes;
+      }
+    }
+  }
 
-// The buffer holds the first rank's rows of all tensors, then the second rank's, and so on: each rank's part is one
-// piece, and each tensor's result is gathered from it.
-Status BatchRunner::allgather_fused(const Batch& batch) {
-  std::vector<std::byte*> outputs;
-  for (const BatchItem& item : batch.items) {
+  std::size_t ranks() const { return static_cast<std::size_t>(context_.set.size()); }
+  std::size_t own() const { return static_cast<std::size_t>(context_.set_rank); }
+  std::size_t bytes_from(const collectives::Segment& tensor, std::size_t rank) const {
+    return static_cast<std::size_t>(tensor.rank_counts[rank]) * element();
+  }
+
+  Status allocate(const BatchItem& item) {
     if (item.entry == nullptr) return Status::internal("allgather with a joined rank");
-    Shape shape = item.response->shape;
-    const auto& rows = item.response->first_dims;
+    const Operation& operation = item.entry->operation;
+    Shape shape = operation.input.shape;
+    const std::vector<std::int64_t>& rows = item.response->first_dims;
+    collectives::Segment tensor;
+    tensor.input = operation.input.data;
+    tensor.count = num_elements(shape);
+    for (const std::int64_t n : rows) tensor.rank_counts.push_back(n * row_elements(shape));
     shape.front() = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
-    HVD_ASSIGN_OR_RETURN(void* const output, item.entry->operation.allocate_output(shape));
-    outputs.push_back(static_cast<std::byte*>(output));
+    HVD_ASSIGN_OR_RETURN(tensor.output, operation.allocate_output(shape));
+    tensors_.push_back(std::move(tensor));
     Handle::State& state = item.entry->handle.state();
     state.output_shape = std::move(shape);
     state.received_splits = rows;
+    return Status::ok();
   }
-  const wire::Response& first = *batch.items.front().response;
-  const auto size = static_cast<std::size_t>(set_.size());
-  std::vector<std::size_t> starts(size + 1);  // of each rank's part
-  collectives::CollectiveCall request;
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    std::size_t bytes = 0;
-    for (const BatchItem& item : batch.items) bytes += part_bytes(*item.response, rank);
-    starts[rank + 1] = starts[rank] + bytes;
-    request.rank_counts.push_back(static_cast<std::int64_t>(bytes / element_size(first.dtype)));
-  }
-  if (starts.back() == 0) return Status::ok();
 
-  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_->reserve(starts.back()));
-  const auto own = static_cast<std::size_t>(set_rank_);
-  std::byte* place = buffer.data() + starts[own];
-  request.input = place;
-  for (const BatchItem& item : batch.items) {
-    const std::size_t bytes = part_bytes(*item.response, own);
-    memory_->copy(place, item.entry->operation.input.data, bytes);
-    place += bytes;
-  }
-  request.op = OpType::kAllgather;
-  request.dtype = first.dtype;
-  request.output = buffer.data();
-  request.count = request.rank_counts[own];
-  HVD_RETURN_IF_ERROR(call(request));
-
-  const std::byte* from = buffer.data();
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const std::size_t bytes = part_bytes(*batch.items[i].response, rank);
-      memory_->copy(outputs[i], from, bytes);
-      outputs[i] += bytes;
-      from += bytes;
+  Result<bool> pack_all(std::int64_t total) {
+    HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(static_cast<std::size_t>(total) * element()));
+    call_.rank_counts.assign(ranks(), 0);
+    for (const collectives::Segment& tensor : tensors_) {
+      for (std::size_t rank = 0; rank < ranks(); ++rank) call_.rank_counts[rank] += tensor.rank_counts[rank];
     }
+    const auto before = call_.rank_counts.begin() + context_.set_rank;
+    const std::int64_t start = std::accumulate(call_.rank_counts.begin(), before, std::int64_t{0});
+    std::byte* end = packed_.data() + static_cast<std::size_t>(start) * element();
+    call_.input = end;
+    call_.output = packed_.data();
+    call_.count = call_.rank_counts[own()];
+    for (const collectives::Segment& tensor : tensors_) {
+      memory().copy(end, tensor.input, bytes_from(tensor, own()));
+      end += bytes_from(tensor, own());
+    }
+    return true;
   }
-  return Status::ok();
+
+  std::vector<collectives::Segment> tensors_;
+  std::span<std::byte> packed_;
+};
+
+}  // namespace
+
+std::unique_ptr<BatchRun> make_gather_run(const Batch& batch, const BatchContext& context) {
+  return std::make_unique<GatherRun>(batch, context);
 }
 
 }  // namespace hvd::engine

@@ -1,88 +1,110 @@
-// The half of BatchRunner that reduces: allreduce and adasum.
-
-#include "runtime/engine/batch_runner.h"
+// Batches that are reduced: allreduce and adasum.
+#include "runtime/engine/batch_run.h"
 #include "runtime/engine/handle_state.h"
 
 namespace hvd::engine {
 
 namespace {
 
-collectives::CollectiveCall make_call(const wire::Response& response) {
-  collectives::CollectiveCall call;
-  call.op = response.op;
-  call.dtype = response.dtype;
-  call.reduce_op = wire_reduce_op(response.reduce_op);
-  return call;
-}
+class ReduceRun final : public SingleCollective {
+ public:
+  using SingleCollective::SingleCollective;
 
-// Elements of each tensor in the fusion buffer, with the padding behind it: that is zeros, which no product sees.
-std::vector<std::int64_t> tensor_counts(const Batch& batch, std::size_t element) {
-  std::vector<std::int64_t> counts;
-  for (std::size_t i = 0; i < batch.offsets.size(); ++i) {
-    const std::uint64_t end = i + 1 < batch.offsets.size() ? batch.offsets[i + 1] : batch.bytes;
-    counts.push_back(static_cast<std::int64_t>((end - batch.offsets[i]) / element));
+ private:
+  Result<bool> pack() override {
+    for (const BatchItem& item : batch_.items) {
+      if (item.entry != nullptr) item.entry->handle.state().output_shape = item.response->shape;
+    }
+    if (batch_.bytes == 0) return false;
+    if (must_pack()) return pack_all();
+    call_.scaling = scaling();
+    return batch_.items.size() > 1 ? list() : alone();
   }
-  return counts;
-}
+
+  void unpack() override {
+    if (!must_pack()) return;
+    for (std::size_t i = 0; i < batch_.items.size(); ++i) {
+      const BatchItem& item = batch_.items[i];
+      if (item.entry == nullptr) continue;
+      memory().scale_result(call_.dtype, item.entry->operation.output, packed_.data() + batch_.offsets[i], elements(i),
+                            scaling());
+    }
+  }
+
+  std::int64_t elements(std::size_t i) const { return num_elements(batch_.items[i].response->shape); }
+  std::size_t bytes(std::size_t i) const { return static_cast<std::size_t>(elements(i)) * element(); }
+
+  Result<bool> alone() {
+    HVD_ASSIGN_OR_RETURN(const collectives::Segment tensor, where_it_lies(0));
+    call_.input = tensor.input;
+    call_.output = tensor.output;
+    call_.count = tensor.count;
+    if (call_.op == OpType::kAdasum) call_.tensor_counts = {call_.count};
+    return call_.count > 0;
+  }
+
+  Result<bool> list() {
+    call_.segments.reserve(batch_.items.size());
+    for (std::size_t i = 0; i < batch_.items.size(); ++i) {
+      HVD_ASSIGN_OR_RETURN(collectives::Segment tensor, where_it_lies(i));
+      call_.segments.push_back(std::move(tensor));
+    }
+    return true;
+  }
+
+  // The user's memory; staged zeros when this rank has joined. What the others let the collective scale, it scales.
+  Result<collectives::Segment> where_it_lies(std::size_t i) {
+    const BatchItem& item = batch_.items[i];
+    if (item.entry != nullptr) {
+      return collectives::Segment{item.entry->operation.input.data, item.entry->operation.output, elements(i)};
+    }
+    HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(batch_.bytes));
+    std::byte* const zeros = packed_.data() + batch_.offsets[i];
+    memory().zero(zeros, bytes(i));
+    return collectives::Segment{zeros, zeros, elements(i)};
+  }
+
+  Result<bool> pack_all() {
+    HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(batch_.bytes));
+    std::size_t filled = 0;
+    for (std::size_t i = 0; i < batch_.items.size(); ++i) {
+      // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
+      zero_between(filled, batch_.offsets[i]);
+      filled = batch_.offsets[i] + bytes(i);
+      const EntryPtr& entry = batch_.items[i].entry;
+      if (entry == nullptr) {
+        zero_between(batch_.offsets[i], filled);
+      } else {
+        memory().scale_copy(call_.dtype, packed_.data() + batch_.offsets[i], entry->operation.input.data, elements(i),
+                            scaling().before);
+      }
+    }
+    zero_between(filled, batch_.bytes);
+    call_.output = packed_.data();
+    call_.count = static_cast<std::int64_t>(batch_.bytes / element());
+    if (call_.op == OpType::kAdasum) count_tensors();
+    return true;
+  }
+
+  void zero_between(std::size_t begin, std::size_t end) {
+    if (begin < end) memory().zero(packed_.data() + begin, end - begin);
+  }
+
+  // Each with the padding behind it: that is zeros, which no product sees.
+  void count_tensors() {
+    for (std::size_t i = 0; i < batch_.offsets.size(); ++i) {
+      const std::uint64_t end = i + 1 < batch_.offsets.size() ? batch_.offsets[i + 1] : batch_.bytes;
+      call_.tensor_counts.push_back(static_cast<std::int64_t>((end - batch_.offsets[i]) / element()));
+    }
+  }
+
+  std::span<std::byte> packed_;
+};
 
 }  // namespace
 
-Status BatchRunner::reduce(Batch& batch) {
-  const bool alone = batch.items.size() == 1 && batch.items.front().entry != nullptr;
-  return alone ? reduce_alone(batch.items.front()) : reduce_fused(batch);
-}
-
-Status BatchRunner::reduce_alone(const BatchItem& item) {
-  const wire::Response& response = *item.response;
-  const Operation& operation = item.entry->operation;
-  collectives::CollectiveCall request = make_call(response);
-  request.input = operation.input.data;
-  request.output = operation.output;
-  request.count = num_elements(response.shape);
-  request.scaling = scaling_of(response);
-  if (response.op == OpType::kAdasum) request.tensor_counts = {request.count};
-  item.entry->handle.state().output_shape = response.shape;
-  return request.count == 0 ? Status::ok() : call(request);
-}
-
-Status BatchRunner::reduce_fused(Batch& batch) {
-  const wire::Response& first = *batch.items.front().response;
-  if (batch.bytes == 0) return Status::ok();
-  const kernels::Scaling scaling = scaling_of(first);
-  HVD_ASSIGN_OR_RETURN(const std::span<std::byte> buffer, buffer_->reserve(batch.bytes));
-  std::uint64_t filled = 0;
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    const std::int64_t n = num_elements(item.response->shape);
-    const std::uint64_t bytes = static_cast<std::uint64_t>(n) * element_size(first.dtype);
-    std::byte* place = buffer.data() + batch.offsets[i];
-    // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
-    if (batch.offsets[i] > filled) memory_->zero(buffer.data() + filled, batch.offsets[i] - filled);
-    filled = batch.offsets[i] + bytes;
-    if (item.entry == nullptr) {
-      memory_->zero(place, bytes);
-    } else if (n > 0) {
-      memory_->scale_copy(first.dtype, place, item.entry->operation.input.data, n, scaling.before);
-    }
-  }
-  if (batch.bytes > filled) memory_->zero(buffer.data() + filled, batch.bytes - filled);
-
-  collectives::CollectiveCall request = make_call(first);
-  request.output = buffer.data();
-  request.count = static_cast<std::int64_t>(batch.bytes / element_size(first.dtype));
-  if (first.op == OpType::kAdasum) request.tensor_counts = tensor_counts(batch, element_size(first.dtype));
-  // The zeros of a rank that has joined: the others let the collective scale, and what it does is agreed.
-  if (batch.items.size() == 1) request.scaling = scaling;
-  HVD_RETURN_IF_ERROR(call(request));
-
-  for (std::size_t i = 0; i < batch.items.size(); ++i) {
-    const BatchItem& item = batch.items[i];
-    if (item.entry == nullptr) continue;
-    item.entry->handle.state().output_shape = item.response->shape;
-    memory_->scale_result(first.dtype, item.entry->operation.output, buffer.data() + batch.offsets[i],
-                          num_elements(item.response->shape), scaling);
-  }
-  return Status::ok();
+std::unique_ptr<BatchRun> make_reduce_run(const Batch& batch, const BatchContext& context) {
+  return std::make_unique<ReduceRun>(batch, context);
 }
 
 }  // namespace hvd::engine

@@ -34,8 +34,8 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
 void Executor::execute(const negotiation::WorkerOutput& output) {
   // The ready operations of one decision by process set, in the order of the decision.
   std::map<std::int32_t, std::vector<negotiation::OwnResponse>> by_set;
-  for (const std::int32_t id : output.released)
-    by_set[id];  // also the sets with nothing to move: they are done at once
+  // Also sets with nothing to move: their job is done at once.
+  for (const std::int32_t id : output.released) by_set[id];
   for (const negotiation::OwnResponse& op : output.ready) {
     if (!complete_without_data(op)) by_set[op.response->process_set].push_back(op);
   }

@@ -26,16 +26,17 @@ class Executor {
   Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder, BackendFactory backend_factory,
            Events events);
 
-  // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. `sets` is
-  // the table after the decision. The lane of a set that the decision removes runs what it has, then ends.
+  // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. The
+  // lane of a set that the decision removes runs what is queued, then ends.
   void execute(const negotiation::WorkerOutput& output);
+  // All backends of all lanes. Whatever waits for peers fails with `why`.
   void abort(const Status& why);
   // What the lanes are running now.
   std::vector<RunningBatch> running() const;
-  // The lane of a removed set has ended: lets it and its connections go.
+  // The lane of a removed set has ended: destroys it.
   void reap(std::uint64_t context_id);
-  // Gives the lanes away, closed: each still runs what is queued, and its destructor waits for that, which must not
-  // happen on the engine's thread. abort() goes on reaching their backends.
+  // Closes all lanes and hands them to the caller, which destroys them on another thread than the engine's: their
+  // destructors wait for what is queued. abort() still reaches their backends.
   std::vector<std::unique_ptr<Lane>> take_lanes();
   // Requires: the lanes are gone. After this nothing here refers to the transport.
   void drop_backends() { backends_.clear(); }

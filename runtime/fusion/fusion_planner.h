@@ -13,7 +13,7 @@ namespace hvd::fusion {
 // Tensors that run as one collective; `items` index the planner's input, ascending. A batch of one needs no buffer.
 struct Batch {
   std::vector<std::size_t> items;
-  // Place of each item in the fusion buffer, in bytes: allreduce, adasum and reducescatter; empty for other kinds.
+  // Where each item begins in the fusion buffer, in bytes: allreduce, adasum and reducescatter; empty for other kinds.
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;  // padded size of all items (allgather: of all ranks); 0 for errors, alltoall, barrier, join
 };

@@ -1,0 +1,93 @@
+#include "runtime/engine/batch_run.h"
+
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/engine/handle_state.h"
+
+namespace hvd::engine {
+
+namespace {
+
+bool is_integer(DataType dtype) {
+  return dtype != DataType::kFloat16 && dtype != DataType::kBfloat16 && dtype != DataType::kFloat32 &&
+         dtype != DataType::kFloat64;
+}
+
+class BroadcastRun final : public SingleCollective {
+ public:
+  using SingleCollective::SingleCollective;
+
+ private:
+  Result<bool> pack() override {
+    const BatchItem& item = batch_.items.front();
+    if (item.entry == nullptr) return Status::internal("broadcast with a joined rank");
+    const Operation& operation = item.entry->operation;
+    item.entry->handle.state().output_shape = first().shape;
+    call_.output = operation.output;
+    call_.count = num_elements(first().shape);
+    call_.root = topology::index(context_.set.set_rank(first().root_rank).value());
+    if (call_.root == context_.set_rank) {
+      memory().copy(operation.output, operation.input.data, operation.input.byte_size());
+    }
+    return call_.count > 0;
+  }
+};
+
+}  // namespace
+
+std::int64_t row_elements(const Shape& shape) {
+  return std::accumulate(shape.begin() + 1, shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+collectives::CallTraits traits_of(const Batch& batch) {
+  const wire::Response& first = *batch.items.front().response;
+  // An average is a sum that is scaled afterwards.
+  const ReduceOp op = first.reduce_op == ReduceOp::kAverage ? ReduceOp::kSum : first.reduce_op;
+  const auto memory = first.on_gpu ? collectives::MemoryKind::kDevice : collectives::MemoryKind::kHost;
+  return {first.op, first.dtype, op, memory, batch.bytes};
+}
+
+std::unique_ptr<BatchRun> make_run(const Batch& batch, const BatchContext& context) {
+  switch (batch.items.front().response->op) {
+    case OpType::kAllreduce:
+    case OpType::kAdasum: return make_reduce_run(batch, context);
+    case OpType::kReducescatter: return make_scatter_run(batch, context);
+    case OpType::kAllgather: return make_gather_run(batch, context);
+    case OpType::kAlltoall: return make_alltoall_run(batch, context);
+    case OpType::kBroadcast: return std::make_unique<BroadcastRun>(batch, context);
+    default: HVD_CHECK(false, "barriers and joins complete without a lane");
+  }
+}
+
+SingleCollective::SingleCollective(const Batch& batch, const BatchContext& context) : batch_(batch), context_(context) {
+  const collectives::CallTraits traits = traits_of(batch);
+  call_.op = traits.op;
+  call_.dtype = traits.dtype;
+  call_.reduce_op = traits.reduce_op;
+  call_.memory = traits.memory;
+}
+
+Result<const collectives::CollectiveCall*> SingleCollective::next() {
+  if (std::exchange(is_packed_, true)) {
+    unpack();
+    return nullptr;
+  }
+  HVD_ASSIGN_OR_RETURN(const bool moves_bytes, pack());
+  return moves_bytes ? &call_ : nullptr;
+}
+
+kernels::Scaling SingleCollective::scaling() const {
+  kernels::Scaling scaling{first().prescale, first().postscale};
+  if (first().reduce_op != ReduceOp::kAverage) return scaling;
+  if (is_integer(first().dtype) && first().postscale == 1.0) {
+    scaling.divisor = context_.set.size();
+  } else {
+    scaling.after /= context_.set.size();
+  }
+  return scaling;
+}
+
+}  // namespace hvd::engine
