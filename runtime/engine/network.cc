@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "runtime/base/log.h"
-#include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/crypto/hash.h"
-#include "runtime/engine/backend_options.h"
+#include "runtime/engine/backends.h"
 #include "runtime/topology/rank_row.h"
-#include "runtime/transport/data/message_context.h"
 
 namespace hvd::engine {
 
@@ -153,23 +151,7 @@ Status Network::agree_on_hosts(Deadline deadline) {
 }
 
 BackendFactory Network::backend_factory() {
-  return [this](const topology::ProcessSet& set) { return make_backends(set); };
-}
-
-// In order of preference. Which ones, and how they are set up, must follow from what all ranks agreed on in join() and
-// from the set, or its members would choose differently.
-std::shared_ptr<collectives::BackendList> Network::make_backends(const topology::ProcessSet& set) {
-  const collectives::GlooBackendOptions options = backend_options(config_, set, hosts_);
-  collectives::GlooContextSource source;
-  source.make = [this, set] { return fabric_->make_context(set.context_id, set.ranks); };
-  source.progress = [this, id = set.context_id] {
-    transport::ContextProgress now = fabric_->progress(id);
-    return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
-  };
-  source.abort = [this, id = set.context_id](const Status& why) { fabric_->abort_context(id, why); };
-  std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
-  backends.push_back(std::make_unique<collectives::GlooBackend>(std::move(source), options));
-  return std::make_shared<collectives::BackendList>(std::move(backends));
+  return [this](const topology::ProcessSet& set) { return make_backends(config_, set, hosts_, *fabric_); };
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

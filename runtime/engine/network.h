@@ -38,7 +38,6 @@ class Network {
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
   Status agree_on_hosts(Deadline deadline);
-  std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;

@@ -14,7 +14,7 @@
 namespace hvd::collectives {
 
 // Allreduce for payloads so small that the number of hops is all that counts. Gloo's ring takes 2(N-1) hops one after
-// another; here it is one for up to kDirectRanks ranks (everybody sends to everybody) and about log2 N beyond
+// another; this takes one for up to kDirectRanks ranks (everybody sends to everybody) and about log2 N beyond
 // (recursive doubling, with a fold before and after when N is no power of two). Reductions run in rank order, so all
 // ranks get the same bits. Owned by a GlooBackend, used by one thread; keeps its memory between calls. Throws what Gloo
 // throws.

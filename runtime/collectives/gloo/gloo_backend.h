@@ -14,7 +14,7 @@ class Context;
 namespace hvd::collectives {
 
 struct GlooBackendOptions {
-  // Longest wait of one message for its peer. Our transport tells of a peer's death by itself, so it only has to be
+  // Longest wait of one message for its peer. Our transport reports a peer's death by itself, so it only has to be
   // long.
   Millis wait_timeout{std::chrono::hours(24 * 365)};
   // Who reduces what is too large for the small exchange. Gloo's is there for comparison.
@@ -27,7 +27,7 @@ struct GlooBackendOptions {
   bool deterministic = false;
 };
 
-// Where a backend's Gloo context comes from, and how the transport below it is asked and told. Thread-safe functions.
+// How a backend gets its Gloo context, asks how it stands and aborts it. Thread-safe functions.
 struct GlooContextSource {
   // At the first call that needs it (so on the lane's thread), and once.
   std::function<Result<std::shared_ptr<gloo::Context>>()> make;

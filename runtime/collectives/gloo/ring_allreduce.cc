@@ -149,9 +149,9 @@ class RingAllreduce::Run {
     std::uint8_t* const at = static_cast<std::uint8_t*>(call_.output) + offset(r);
     if (schedule_.reduces(i)) {
       // What comes in the first step is the neighbour's input as it is; later it is a sum of scaled elements.
-      const kernels::Meeting meeting{true, schedule_.is_first_step(i), schedule_.reduces_last(i)};
+      const kernels::ReduceStage stage{true, schedule_.is_first_step(i), schedule_.reduces_last(i)};
       const auto* const own = static_cast<const std::uint8_t*>(call_.input) + offset(r);
-      return kernels::reduce_scaled(call_.dtype, call_.op, at, own, buffer->ptr, r.count, call_.scaling, meeting);
+      return kernels::reduce_scaled(call_.dtype, call_.op, at, own, buffer->ptr, r.count, call_.scaling, stage);
     }
     if (!target.in_scratch) return;
     wait_sends(schedule_.send_of_same_block(i) + 1);  // the memory is still being read

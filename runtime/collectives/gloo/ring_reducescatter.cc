@@ -138,9 +138,9 @@ class RingReducescatter::Run {
       target = static_cast<std::uint8_t*>(call_.output) + begin * element_;
     }
     // What comes in the first step is the neighbour's input as it is; later it is a sum of scaled elements.
-    const kernels::Meeting meeting{schedule_.is_first_step(i), true, is_last};
+    const kernels::ReduceStage stage{schedule_.is_first_step(i), true, is_last};
     const auto* const own = static_cast<const std::uint8_t*>(call_.input) + offset(r);
-    kernels::reduce_scaled(call_.dtype, call_.reduce_op, target, buffer.ptr, own, r.count, call_.scaling, meeting);
+    kernels::reduce_scaled(call_.dtype, call_.reduce_op, target, buffer.ptr, own, r.count, call_.scaling, stage);
   }
 
   RingReducescatter& ring_;

@@ -13,10 +13,11 @@
 
 namespace hvd::collectives {
 
-// Reducescatter around the ring: the partial sum of each rank's part starts at that rank's right neighbour and comes
-// home after N-1 hops, (N-1)/N of the bytes over every link. The input is only read; partial sums live in a window of
-// segments that stays in the second-level cache, and are scaled where they are made. Every element is reduced on one
-// rank per hop, in an order fixed by the ranks. Owned by a GlooBackend, used by one thread. Throws what Gloo throws.
+// Reducescatter around the ring: the partial sum of each rank's part starts at that rank's right neighbour and
+// arrives at the rank after N-1 hops, (N-1)/N of the bytes over every link. The input is only read; partial sums live
+// in a window of segments that stays in the second-level cache, and are scaled where they are made. Every element is
+// reduced on one rank per hop, in an order fixed by the ranks. Owned by a GlooBackend, used by one thread. Throws what
+// Gloo throws.
 class RingReducescatter {
  public:
   // Segments that travel together, and the size of each. Twice as many can be held: while one set is being sent on, the

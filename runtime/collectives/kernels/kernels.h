@@ -29,8 +29,7 @@ bool can_scale(DataType dtype);
 //  - float64: in double; float32: with the factor rounded to float32; float16 and bfloat16: likewise in float32, then
 //    rounded to the type;
 //  - integers: in double, truncated toward zero; so an int64 beyond 2^53 is rounded to 53 bits first. A result outside
-//  the
-//    type wraps around like a sum; one outside int64 stops at its ends, and NaN becomes 0.
+//    the type wraps around like a sum; one outside int64 stops at its ends, and NaN becomes 0.
 void scale_copy(DataType dtype, void* dst, const void* src, std::int64_t n, double factor);
 
 // What is done to the elements of a reduction besides reducing them; nothing by default.
@@ -45,17 +44,17 @@ struct Scaling {
 // dst[i] = what `scaling` makes of the result src[i]; dst may be src, otherwise the ranges don't overlap.
 void scale_result(DataType dtype, void* dst, const void* src, std::int64_t n, const Scaling& scaling);
 
-// Where a rank's elements meet those that a ring brings: dst[i] = op(a[i], b[i]), both scaled as far as they have not
-// been, and the result scaled when it is the last. In one loop for sums of float32 and float64, else in pieces that
-// stay in the first-level cache; with the bits that separate passes over the memory give. dst may be a or b; otherwise
-// the ranges don't overlap.
-struct Meeting {
+// One reduction of several on the elements' way around a ring: dst[i] = op(a[i], b[i]), the operands scaled as far as
+// they have not been, and the result scaled when no other reduction follows. In one loop for sums of float32 and
+// float64, else in pieces that stay in the first-level cache; with the bits that separate passes over the memory give.
+// dst may be a or b; otherwise the ranges don't overlap.
+struct ReduceStage {
   bool scale_a = false;
   bool scale_b = false;
   bool is_last = false;
 };
 void reduce_scaled(DataType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::int64_t n,
-                   const Scaling& scaling, Meeting meeting);
+                   const Scaling& scaling, ReduceStage stage);
 
 // dst[i] = src[i].
 void copy(DataType dtype, void* dst, const void* src, std::int64_t n);

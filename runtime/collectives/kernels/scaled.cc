@@ -50,10 +50,10 @@ void scale_result(DataType dtype, void* dst, const void* src, std::int64_t n, co
 }
 
 void reduce_scaled(DataType dtype, ReduceOp op, void* dst, const void* a, const void* b, std::int64_t n,
-                   const Scaling& scaling, Meeting meeting) {
-  const bool scale_a = meeting.scale_a && scaling.before != 1.0;
-  const bool scale_b = meeting.scale_b && scaling.before != 1.0;
-  const bool finish = meeting.is_last && scaling.changes_result();
+                   const Scaling& scaling, ReduceStage stage) {
+  const bool scale_a = stage.scale_a && scaling.before != 1.0;
+  const bool scale_b = stage.scale_b && scaling.before != 1.0;
+  const bool finish = stage.is_last && scaling.changes_result();
   if (!scale_a && !scale_b && !finish) return reduce(dtype, op, dst, a, b, n);
   const ScaledSumFunction sum = best_table().scaled_sum[static_cast<std::size_t>(dtype)];
   if (op == ReduceOp::kSum && sum != nullptr && scaling.divisor == 1) {

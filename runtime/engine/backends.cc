@@ -1,0 +1,59 @@
+#include "runtime/engine/backends.h"
+
+#include <utility>
+#include <vector>
+
+#include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/transport/data/message_context.h"
+
+namespace hvd::engine {
+
+namespace {
+
+bool has_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
+  return config.hierarchical_allreduce && hosts.hosts() > 1 && hosts.is_homogeneous() && hosts.ranks_on(0).size() > 1;
+}
+
+collectives::GlooBackendOptions gloo_options(const config::RuntimeConfig& config, const topology::ProcessSet& set,
+                                             const topology::HostMap& hosts) {
+  collectives::GlooBackendOptions options;
+  if (set.id == kGlobalProcessSet && has_hierarchy(config, hosts)) {
+    options.adasum_local_size = static_cast<int>(hosts.ranks_on(0).size());
+  }
+  options.deterministic = config.deterministic;
+  return options;
+}
+
+collectives::GlooContextSource gloo_source(const topology::ProcessSet& set, transport::Fabric& fabric) {
+  collectives::GlooContextSource source;
+  source.make = [&fabric, set] { return fabric.make_context(set.context_id, set.ranks); };
+  source.progress = [&fabric, id = set.context_id] {
+    transport::ContextProgress now = fabric.progress(id);
+    return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
+  };
+  source.abort = [&fabric, id = set.context_id](const Status& why) { fabric.abort_context(id, why); };
+  return source;
+}
+
+}  // namespace
+
+std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
+                                                        const topology::ProcessSet& set, const topology::HostMap& hosts,
+                                                        transport::Fabric& fabric) {
+  std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
+  backends.push_back(
+      std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric), gloo_options(config, set, hosts)));
+  return std::make_shared<collectives::BackendList>(std::move(backends));
+}
+
+Status check_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
+  if (!has_hierarchy(config, hosts) || hosts.is_host_by_host()) return Status::ok();
+  int rank = 1;
+  while (hosts.host_of(rank) >= hosts.host_of(rank - 1)) ++rank;
+  return Status::invalid_argument("HOROVOD_HIERARCHICAL_ALLREDUCE needs ranks that are numbered host by host: rank " +
+                                  std::to_string(rank) + " is on the host of rank " +
+                                  std::to_string(hosts.ranks_on(hosts.host_of(rank)).front()) + ", rank " +
+                                  std::to_string(rank - 1) + " between them is on another");
+}
+
+}  // namespace hvd::engine

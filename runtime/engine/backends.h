@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+
+#include "runtime/base/status.h"
+#include "runtime/collectives/backend_list.h"
+#include "runtime/config/runtime_config.h"
+#include "runtime/topology/host_map.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/transport/fabric.h"
+
+namespace hvd::engine {
+
+// The backends of a process set of several ranks, in order of preference: the only place that names them. Which ones,
+// and how they are set up, must follow from what all ranks agreed on when they joined (the options in their rows, the
+// host map) and from the set, or its members would choose differently. `fabric` outlives them.
+std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
+                                                        const topology::ProcessSet& set, const topology::HostMap& hosts,
+                                                        transport::Fabric& fabric);
+
+// kInvalidArgument, on all ranks, when HOROVOD_HIERARCHICAL_ALLREDUCE is set and ranks are not numbered host by host.
+// Without equal numbers of ranks on several hosts there is no hierarchy.
+Status check_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts);
+
+}  // namespace hvd::engine
