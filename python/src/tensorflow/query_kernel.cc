@@ -58,7 +58,7 @@ void* create_with_set(TF_OpKernelConstruction* construction) {
 
 void* create_plain(TF_OpKernelConstruction*) { return nullptr; }
 
-void destroy(void* kernel) { delete static_cast<std::int32_t*>(kernel); }
+void destroy_query(void* kernel) { delete static_cast<std::int32_t*>(kernel); }
 
 }  // namespace
 
@@ -87,12 +87,12 @@ Result<std::int32_t> answer_local_size(std::int32_t) { return of_topology(&JobTo
 Result<std::int32_t> answer_rank(std::int32_t) { return of_topology(&JobTopology::rank); }
 Result<std::int32_t> answer_local_rank(std::int32_t) { return of_topology(&JobTopology::local_rank); }
 
-QueryFunctions size_kernel() { return {&create_with_set, &compute<&answer_size>, &destroy}; }
+QueryFunctions size_kernel() { return {&create_with_set, &compute<&answer_size>, &destroy_query}; }
 QueryFunctions process_set_included_kernel() {
-  return {&create_with_set, &compute<&answer_process_set_included>, &destroy};
+  return {&create_with_set, &compute<&answer_process_set_included>, &destroy_query};
 }
-QueryFunctions local_size_kernel() { return {&create_plain, &compute<&answer_local_size>, &destroy}; }
-QueryFunctions rank_kernel() { return {&create_plain, &compute<&answer_rank>, &destroy}; }
-QueryFunctions local_rank_kernel() { return {&create_plain, &compute<&answer_local_rank>, &destroy}; }
+QueryFunctions local_size_kernel() { return {&create_plain, &compute<&answer_local_size>, &destroy_query}; }
+QueryFunctions rank_kernel() { return {&create_plain, &compute<&answer_rank>, &destroy_query}; }
+QueryFunctions local_rank_kernel() { return {&create_plain, &compute<&answer_local_rank>, &destroy_query}; }
 
 }  // namespace hvd::tensorflow

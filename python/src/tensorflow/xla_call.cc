@@ -11,7 +11,7 @@ namespace hvd::tensorflow {
 
 namespace {
 
-constexpr std::array<std::pair<ffi::Type, DataType>, kDataTypeCount> kTypes{{
+constexpr std::array<std::pair<ffi::Type, DataType>, kDataTypeCount> kBufferTypes{{
     {ffi::Type::kUint8, DataType::kUint8},
     {ffi::Type::kInt8, DataType::kInt8},
     {ffi::Type::kUint16, DataType::kUint16},
@@ -26,13 +26,13 @@ constexpr std::array<std::pair<ffi::Type, DataType>, kDataTypeCount> kTypes{{
 }};
 
 // What stands for memory of tensors without elements.
-alignas(64) std::byte no_elements[64];
+alignas(64) std::byte no_elements_of_buffer[64];
 
 Result<TensorRef> tensor_of(const void* item) {
   const auto& buffer = *static_cast<const ffi::Buffer*>(item);
-  for (const auto& [theirs, ours] : kTypes) {
+  for (const auto& [theirs, ours] : kBufferTypes) {
     if (theirs != buffer.type) continue;
-    void* const data = buffer.data != nullptr ? buffer.data : no_elements;
+    void* const data = buffer.data != nullptr ? buffer.data : no_elements_of_buffer;
     return TensorRef{data, Shape(buffer.dims, buffer.dims + buffer.rank), ours, kCpuDevice};
   }
   return Status::internal("unsupported XLA type with code " + std::to_string(static_cast<int>(buffer.type)));
