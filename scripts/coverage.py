@@ -1,7 +1,7 @@
 """Prints which lines of the product its C++ tests ran: one row a folder, from what `ctest --preset coverage` has left.
 
 Needs nothing but the gcov of the compiler that built build/coverage. A line that several programs compile counts as run
-when one of them ran it. The lines that nobody ran go to build/coverage/missed.txt. Usage: coverage.py [BUILD_FOLDER]
+when one of them ran it. build/coverage/missed.txt has the lines that no test ran. Usage: coverage.py [BUILD_FOLDER]
 """
 
 from __future__ import annotations

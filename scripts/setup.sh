@@ -8,7 +8,7 @@ build_packages=(g++ cmake ninja-build ccache libgloo-dev libuv1-dev libboost-dev
   libspdlog-dev nlohmann-json3-dev)
 test_packages=(catch2 openssh-server openssh-client iproute2 procps)
 
-# A package counts as there when dpkg says so; a compiler or cmake from elsewhere counts too.
+# A package is installed if dpkg says so; a compiler or cmake from another source will do.
 missing_packages() {
   local package
   for package in "$@"; do

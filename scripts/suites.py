@@ -1,7 +1,7 @@
 """Runs test suites one after another and prints one summary line for each: `name: N passed, N failed, N skipped`.
 
-A suite's full output goes to build/logs/<name>.log and, when it fails, its end to the terminal. A suite that ran
-nothing has failed. Usage: suites.py full|quick|slow|sanitizers|lint|torch|tensorflow|NAME...
+A suite's output is in build/logs/<name>.log; if it fails, its last lines are printed. A suite that ran nothing has
+failed. Usage: suites.py full|quick|slow|sanitizers|lint|torch|tensorflow|NAME...
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def without(*frameworks: str) -> tuple[str, ...]:
     return tuple(f"--ignore=test/e2e/{framework}" for framework in frameworks)
 
 
-# ThreadSanitizer does not see libuv close descriptors, by a bare system call. Where a thousand connections take the
-# numbers of closed pipes, each looks like a race of accept() with pipe(). Who is let in is tested under it in C++.
+# ThreadSanitizer does not see that libuv closes descriptors, by a bare system call. Where a thousand connections reuse
+# the numbers of closed pipes, each looks like a race of accept() with pipe(). C++ tests of admission run under it.
 NOT_UNDER_TSAN = "--ignore=test/e2e/launcher/test_launcher_strangers.py"
 
 

@@ -76,7 +76,7 @@ def torch_arms(tensor: torch.Tensor) -> Arms:
     share = tensor[: tensor.numel() // hvd.size()]
     kept: list[torch.Tensor] = []
 
-    def keep() -> None:
+    def keep_result() -> None:
         kept[:] = [hvd.allreduce(tensor, name="kept")]
 
     calls: dict[str, Callable[[], Any]] = {
@@ -84,7 +84,7 @@ def torch_arms(tensor: torch.Tensor) -> Arms:
         "in place, Average": lambda: hvd.allreduce_(tensor, name="average"),
         "in place, prescale": lambda: hvd.allreduce_(tensor, op=hvd.Sum, prescale_factor=0.5, name="prescale"),
         "new tensor": lambda: hvd.allreduce(tensor, name="new"),
-        "new tensor, kept": keep,
+        "new tensor, kept": keep_result,
         "allgather": lambda: hvd.allgather(share, name="gather"),
     }
 

@@ -1,4 +1,4 @@
-"""The native core: one session per process. Thin on purpose; policy lives in the Python packages above it.
+"""The native core: one session per process. It is thin on purpose; the Python packages above it decide.
 
 Sources of errors: ValueError for what the caller did wrong (class A), HorovodInternalError for everything that went wrong
 with other ranks or while running (classes B and C). The class is horovod.common.exceptions.HorovodInternalError, imported at
@@ -41,19 +41,19 @@ DTYPE_BFLOAT16: int
 
 @final
 class Handle:
-    """One operation in flight. Keeps the objects given as `keep` alive until it is done and released."""
+    """One operation in flight. The object given as `keep_alive` lives at least until it is done."""
 
     def done(self) -> bool:
-        """True when wait() will not block."""
+        """Whether wait() will not block."""
 
     def wait(self) -> Any:
-        """Blocks without the GIL until the operation ended; gives its `result`, or raises its error.
+        """Blocks without the GIL until the operation has ended; returns its `result`, or raises its error.
 
-        Ctrl-C interrupts with KeyboardInterrupt.
+        KeyboardInterrupt on Ctrl-C; the operation goes on.
         """
 
     def wait_in_callback(self) -> Any:
-        """wait() for a thread of a framework that the main thread waits for without seeing signals.
+        """As wait(), for a thread of a framework that the main thread waits for without handling signals.
 
         KeyboardInterrupt also after interrupt_waits().
         """
@@ -68,23 +68,23 @@ class Handle:
         """After wait(): the integer result (join: the last rank)."""
 
 def init(environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
-    """Starts the session from the environment (HOROVOD_*). A second call while initialised does nothing.
+    """Starts the session from the environment (HOROVOD_*). Does nothing while a session is running.
 
     `process_sets`: lists of global ranks to register, the same on all ranks. Raises ValueError when the environment is
-    wrong, the other ranks can't be reached or give other lists; KeyboardInterrupt on Ctrl-C.
+    wrong, or the other ranks cannot be reached or give other lists; KeyboardInterrupt on Ctrl-C.
     """
 
 def shutdown() -> None:
     """Ends the session on all ranks; idempotent; safe before init()."""
 
 def announce_failure(why: str) -> None:
-    """Tells the other ranks and the launcher that this process goes down because of `why`. shutdown() has to follow.
+    """Reports to the other ranks and the launcher that this process fails because of `why`. shutdown() has to follow.
 
-    Does nothing before init(), after shutdown(), and when another rank has failed before.
+    Does nothing before init(), after shutdown(), and if another rank has failed before.
     """
 
 def announce_exit() -> None:
-    """Tells the launcher that this process ends while the job goes on. shutdown() has to follow."""
+    """Reports to the launcher that this process ends while the job goes on. shutdown() has to follow."""
 
 def is_initialized() -> bool: ...
 def rank() -> int: ...
@@ -100,24 +100,24 @@ def epoch() -> int:
 def joins() -> int:
     """How often all ranks have joined in this session; 0 without one."""
 
-# A submission is made of values. Call: what is done (OP_...), under which name, which includes the prefix
-# (`allreduce.<name>`), from which global rank (broadcast, else -1), with how many rows for each set rank (alltoall; equal shares
-# when empty). Tensor: contiguous memory (data_ptr, output_ptr, shape, dtype, device); the output is the data for in-place forms and
-# 0 when the core shall allocate (allgather, alltoall, reducescatter). Reduction: (REDUCE_..., prescale, postscale, process set).
+# The values of a submission. Call: kind (OP_...), name with its prefix (`allreduce.<name>`), global root rank (broadcast, else
+# -1), number of rows for each set rank (alltoall; equal shares if empty). Tensor: contiguous memory (data_ptr, output_ptr,
+# shape, dtype, device); output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
+# reducescatter). Reduction: (REDUCE_..., prescale, postscale, id of the process set).
 _Call = tuple[int, str, int, Sequence[int]]
 _Tensor = tuple[int, int, Sequence[int], int, int]
 _Reduction = tuple[int, float, float, int]
 
-def enqueue(call: _Call, tensor: _Tensor, reduction: _Reduction, keep: Any, result: Any = None, /) -> Handle:
-    """Submits one operation; never blocks on the network. `keep` holds the tensors alive; `result` is what wait() gives."""
+def enqueue(call: _Call, tensor: _Tensor, reduction: _Reduction, keep_alive: Any, result: Any = None, /) -> Handle:
+    """Submits one operation; never blocks on the network. `keep_alive` owns the memory; wait() returns `result`."""
 
 def enqueue_group(
-    call: _Call, tensors: Sequence[_Tensor], reduction: _Reduction, keep: Any, results: Sequence[Any] | None = None
+    call: _Call, tensors: Sequence[_Tensor], reduction: _Reduction, keep_alive: Any, results: Sequence[Any] | None = None
 ) -> list[Handle]:
-    """Submits operations that run only when all members are ready on all ranks, each under `<name>_<i>of<n>`."""
+    """Submits operations of which none runs before all are ready on all ranks, each under `<name>_<i>of<n>`."""
 
 def new_output(shape: Sequence[int], dtype: int) -> Any:
-    """A DLPack capsule over memory of the core for a result; a large one's pages were used before, so they cost nothing.
+    """A DLPack capsule over memory of the core for a result; large ones reuse pages, which then need no page faults.
 
     Raises HorovodInternalError before init(), MemoryError.
     """
@@ -130,14 +130,14 @@ class RepeatedAllreduce:
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: _Reduction) -> None: ...
-    def start(self, data_ptr: int, shape: tuple[int, ...], keep: Any) -> None:
+    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any) -> None:
         """Submits the contiguous memory at `data_ptr`, as enqueue() does. `shape` may differ from the last one."""
 
     def wait(self) -> None:
-        """Blocks without the GIL until the last submission ended; raises its error."""
+        """Blocks without the GIL until the last submission has ended; raises its error."""
 
 def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
-    """Blocks without the GIL until all have ended; gives what each wait() gives, or raises the first one's error.
+    """Blocks without the GIL until all have ended; returns the list of their results, or raises the first error.
 
     KeyboardInterrupt leaves them in flight: they may be waited for again.
     """
@@ -155,43 +155,43 @@ def pending_operations() -> list[str]:
     """Names of the operations that this rank submitted and that have not ended, in the order of submission."""
 
 def process_set_size(process_set: int) -> int:
-    """The number of its members; 0 when there is no such set."""
+    """The number of members of a process set; 0 if there is no such set."""
 
 def seal_payload(purpose: str, payload: memoryview) -> bytes:
-    """What to send behind the contiguous bytes of `payload`, so that receivers know them for this rank's. For one use."""
+    """The seal to send after the contiguous bytes of `payload`; it proves that they are this rank's. For one use."""
 
 def open_payload(sender: int, purpose: str, sealed: memoryview) -> int:
-    """How many of these bytes are the payload; the rest is its seal. HorovodInternalError when global rank `sender` did not
-    make them for this purpose, or when they were here before.
+    """How many of these bytes are the payload; the rest is its seal. HorovodInternalError if global rank `sender` did not
+    make them for this purpose, or if they were opened before.
     """
 
 def add_process_set(ranks: Sequence[int]) -> int:
-    """Registers a process set and gives its id. Blocks without the GIL until every rank has asked for the same.
+    """Registers a process set and returns its id. Blocks without the GIL until every rank has requested the same.
 
-    Raises ValueError for ranks that are no set, for a set that exists, when the session ends; HorovodInternalError when
-    a rank is lost; KeyboardInterrupt on Ctrl-C (the request stays).
+    ValueError for ranks that are no set, for a set that exists, and if the session ends; HorovodInternalError if a rank
+    is lost; KeyboardInterrupt on Ctrl-C (the request is not withdrawn).
     """
 
 def remove_process_set(process_set: int) -> None:
-    """Removes a process set. Blocks and raises as add_process_set; ValueError for an unknown id."""
+    """Removes a process set. Blocks and raises as add_process_set(); ValueError for an unknown id."""
 
 def interrupt_waits() -> None:
-    """Ends the waits of TensorFlow's kernels with an error, and those that begin before the main thread is back.
+    """Ends the waits of TensorFlow's kernels with an error, also those that begin before the main thread answers.
 
-    Does nothing when the main thread has answered ask_main_thread(). The operations themselves go on.
+    Does nothing if the main thread has answered ask_main_thread(). The operations themselves go on.
     """
 
 def allow_waits() -> None:
-    """Ends what interrupt_waits() has begun, though the main thread is not back."""
+    """Ends the effect of interrupt_waits(), though the main thread has not answered."""
 
 def ask_main_thread() -> None:
-    """Asks the main thread whether it executes Python code; main_thread_answers() then tells."""
+    """Asks the main thread to answer as soon as it executes Python code: see main_thread_answers()."""
 
 def main_thread_answers(within_s: float) -> bool:
-    """Blocks without the GIL until the main thread has executed Python code since ask_main_thread(), or for that long."""
+    """Whether the main thread answers ask_main_thread() within that time. Blocks without the GIL."""
 
 def raise_interrupt(signum: int, frame: Any) -> None:
-    """A handler for SIGINT: raises KeyboardInterrupt, or where that would get lost inside TensorFlow, a little later."""
+    """A handler for SIGINT: raises KeyboardInterrupt, a little later if TensorFlow would swallow it."""
 
 def raised_interrupts() -> int:
     """How often raise_interrupt() has raised."""

@@ -78,7 +78,7 @@ void register_gradients(py::module_& module) {
   py::class_<RepeatedAllreduce>(module, "RepeatedAllreduce")
       .def(py::init<std::string, Shape, int, std::tuple<int, double, double, std::int32_t>>(), py::arg("name"),
            py::arg("shape"), py::arg("dtype"), py::arg("reduction"))
-      .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("shape"), py::arg("keep"))
+      .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("shape"), py::arg("keep_alive"))
       .def("wait", [](const RepeatedAllreduce& repeated) { repeated.submitted().wait(); });
   module.def("wait_all", &wait_all, py::arg("submitted"));
 }

@@ -88,7 +88,7 @@ void register_operations(py::module_& module) {
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));
   module.def("new_output", &new_output, py::arg("shape"), py::arg("dtype"));
   module.def("enqueue_group", &enqueue_group, py::arg("call"), py::arg("tensors"), py::arg("reduction"),
-             py::arg("keep"), py::arg("results") = py::none());
+             py::arg("keep_alive"), py::arg("results") = py::none());
 }
 
 }  // namespace hvd::python

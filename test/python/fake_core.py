@@ -27,10 +27,10 @@ ReductionTuple = tuple[int, float, float, int]
 class Handle:
     """An operation that is in flight until somebody waits for it: the latest time at which a real one may end."""
 
-    def __init__(self, core: FakeCore, call: Call, keep: Any, result: Any) -> None:
+    def __init__(self, core: FakeCore, call: Call, keep_alive: Any, result: Any) -> None:
         self._core = core
         self._call = call
-        self._keep = keep
+        self._keep_alive = keep_alive
         self._result = result
         self._output: Any = None
         self._error: BaseException | None = None
@@ -59,7 +59,7 @@ class Handle:
         """The operation ends: its name is free, and nothing is kept alive any more."""
         if error is None:
             self._write_result()
-        self._in_flight, self._error, self._keep = False, error, None
+        self._in_flight, self._error, self._keep_alive = False, error, None
         self._core.in_flight.pop(self.key, None)
         if error is None and self._call.kind == "join":
             self._core.joins_so_far += 1
@@ -107,9 +107,9 @@ class RepeatedAllreduce:
         self._reduction = reduction
         self._handle: Handle | None = None
 
-    def start(self, data_ptr: int, shape: tuple[int, ...], keep: Any) -> None:
+    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any) -> None:
         tensor = (data_ptr, data_ptr, shape, self._dtype, -1)
-        self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep)
+        self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep_alive)
 
     def wait(self) -> None:
         if self._handle is None:
@@ -299,23 +299,23 @@ class FakeCore:
         fake_checks.check_submission(submitted, splits, self.process_sets(), 0, self.in_flight)
         return submitted
 
-    def _submit(self, submitted: Call, keep: Any, result: Any) -> Handle:
+    def _submit(self, submitted: Call, keep_alive: Any, result: Any) -> Handle:
         self.calls.append(submitted)
-        handle = Handle(self, submitted, keep, result)
+        handle = Handle(self, submitted, keep_alive, result)
         self.in_flight[handle.key] = handle
         return handle
 
     def enqueue(
-        self, call: CallTuple, tensor: TensorTuple, reduction: ReductionTuple, keep: Any, result: Any = None, /
+        self, call: CallTuple, tensor: TensorTuple, reduction: ReductionTuple, keep_alive: Any, result: Any = None, /
     ) -> Handle:
-        return self._submit(self._checked(call, tensor, reduction), keep, result)
+        return self._submit(self._checked(call, tensor, reduction), keep_alive, result)
 
     def enqueue_group(
         self,
         call: CallTuple,
         tensors: Sequence[TensorTuple],
         reduction: ReductionTuple,
-        keep: Any,
+        keep_alive: Any,
         results: Sequence[Any] | None = None,
     ) -> list[Handle]:
         """All of them or none."""
@@ -332,7 +332,7 @@ class FakeCore:
         if submitted[0].kind in ("barrier", "join"):
             first = submitted[0]
             raise ValueError(f'{first.kind} "{first.name}": only operations on tensors can be a group')
-        return [self._submit(one, keep, result) for one, result in zip(submitted, results or [None] * count, strict=True)]
+        return [self._submit(one, keep_alive, result) for one, result in zip(submitted, results or [None] * count, strict=True)]
 
     @property
     def names(self) -> list[str]:

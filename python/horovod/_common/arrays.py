@@ -1,4 +1,4 @@
-"""Collectives on numpy arrays, for frameworks that keep no memory of their own on the CPU.
+"""Collectives on numpy arrays, for frameworks without memory of their own on the CPU.
 
 The core reads and writes the arrays' own memory: the only copy is the one into its fusion buffer. Each operation keeps
 its arrays alive until it has ended, also when the wait for it is interrupted.
@@ -91,13 +91,13 @@ def _wait_for(started: Sequence[Handle]) -> None:
 
 
 def _run(submissions: Iterable[Sequence[Handle]]) -> None:
-    """Submits one after another and waits for all, as the other ranks do, also when a later one is refused."""
+    """Submits one after another and waits for all, even if a later one is refused: the other ranks wait for them."""
     started: list[Handle] = []
     try:
         for handles in submissions:
             started += handles
     except Exception:
-        with contextlib.suppress(Exception):  # the refusal came first
+        with contextlib.suppress(Exception):  # the refusal is the first error
             _wait_for(started)
         raise
     _wait_for(started)

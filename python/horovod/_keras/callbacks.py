@@ -38,7 +38,7 @@ class HorovodCallback:
 
 
 def _warn_if_not_distributed(model: Any) -> None:
-    """Warns, once for a model, if fit() would train each rank by itself."""
+    """Warns, once for a model, if fit() would train the ranks independently."""
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or not core.is_initialized() or core.size() == 1:
         return
@@ -168,7 +168,7 @@ class BestModel:
     ) -> None:
         base: Any = super()
         base.__init__(
-            # Keras 3 refuses other endings here.
+            # Keras 3 refuses other suffixes in the constructor.
             filepath="best.weights.h5" if save_weights_only else "best.keras",
             monitor=monitor,
             verbose=verbose,

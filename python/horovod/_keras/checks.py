@@ -33,7 +33,7 @@ def is_distributed(optimizer: Any) -> bool:
 
 
 def tolerate_old_compile_argument() -> None:
-    """Lets model.compile() of Keras 3 take experimental_run_tf_function with a distributed optimizer.
+    """Makes model.compile() of Keras 3 accept experimental_run_tf_function with a distributed optimizer.
 
     Horovod's examples have passed it since TensorFlow 2.0, so most scripts do; Keras 2 ignores it and Keras 3 raises a
     TypeError. It has had no meaning since TensorFlow 2.2, so it is dropped with a warning, and such scripts run

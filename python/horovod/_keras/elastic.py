@@ -71,7 +71,7 @@ class UpdateBatchState:
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         del logs
         self.state.batch = self._done + batch
-        # Keras asks params for what it shows only; it ends an epoch when it is told to stop.
+        # Keras uses params only for its progress bar; it ends an epoch if stop_training is set.
         if self._steps is not None and batch + 1 >= self._steps - self._done and not self.model.stop_training:
             self.model.stop_training = _END_OF_EPOCH
 

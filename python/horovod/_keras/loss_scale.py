@@ -1,4 +1,4 @@
-"""Loss scaling (mixed_float16) that stays the same on all ranks.
+"""Loss scaling (mixed_float16) that is the same on all ranks.
 
 A LossScaleOptimizer skips the step and halves its scale if a gradient is not finite. Every rank must make the same
 decision, so it has to check the reduced gradients: infinities and NaNs survive a sum. Keras itself wraps a distributed

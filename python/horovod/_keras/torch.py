@@ -1,4 +1,4 @@
-"""Keras 3 on PyTorch: everything goes through horovod.torch. Nothing of TensorFlow is imported."""
+"""Keras 3 on PyTorch, on top of horovod.torch. Imports nothing of TensorFlow."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class HorovodBasics:
 
     @property
     def MPI_LIB_CTYPES(self) -> ctypes.CDLL:  # noqa: N802
-        """The native library for ctypes users; kept because integrations print it."""
+        """The native library as a ctypes object; integrations print it."""
         return ctypes.CDLL(core.__file__)
 
     def _add_hooks(self, on_init: Callable[[bool], None], on_shutdown: Callable[[], None]) -> None:
@@ -213,7 +213,7 @@ class HorovodBasics:
         return core.add_process_set(ranks)
 
     def _remove_process_set(self, process_set_id: int) -> bool:
-        """False when there is no such set."""
+        """False if there is no such set."""
         if process_set_id not in core.process_sets():
             return False
         core.remove_process_set(process_set_id)

@@ -1,4 +1,4 @@
-"""DistributedOptimizer(op=Adasum) for tf.compat.v1.train.Optimizer: combines what steps did, not gradients."""
+"""DistributedOptimizer(op=Adasum) for tf.compat.v1.train.Optimizer: combines deltas of steps, not gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLOT = "delta_start"
 
 
 def _initialized_value(variable: Any) -> Any:
-    """The variable's value, and where it has none yet, the one that it will be initialised with."""
+    """The variable's value; its initial value if it is not initialised yet."""
     if tf.executing_eagerly():
         return variable.read_value()
     if getattr(variable.dtype, "_is_ref_dtype", False) and tf.compat.v1.control_flow_v2_enabled():
@@ -27,10 +27,11 @@ def _initialized_value(variable: Any) -> Any:
 
 
 class DistributedAdasumLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: ignore[misc]
-    """Each rank takes steps of its own; after every `backward_passes_per_step` of them ranks combine how far they came.
+    """Each rank takes local steps; after every `backward_passes_per_step` of them the ranks combine their deltas.
 
-    The slot `delta_start` of each variable holds where all ranks started from. It and the counter of steps are global
-    variables, so tf.compat.v1.global_variables_initializer() and BroadcastGlobalVariablesHook reach them.
+    A delta is the change of a variable since the last combination. The slot `delta_start` of each variable holds the
+    value after that, which all ranks have. Slots and the counter of steps are global variables, which
+    tf.compat.v1.global_variables_initializer() and BroadcastGlobalVariablesHook include.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class DistributedAdasumLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: i
         self._steps: dict[Any, Any] = {}  # one counter for each graph
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Those of this rank."""
+        """The gradients of this rank with their variables, as of the wrapped optimizer."""
         return self._optimizer.compute_gradients(*args, **kwargs)
 
     def apply_gradients(self, grads_and_vars: Any, global_step: Any = None, name: str | None = None) -> Any:
-        """Steps on this rank, then, every k-th time, to where all ranks together came."""
+        """Takes a local step; in every k-th call then sets the variables to the combined values. Returns the op."""
         grads_and_vars = list(grads_and_vars)
         changed = [variable for grad, variable in grads_and_vars if grad is not None]
         starts = self._make_starts(changed)
@@ -69,17 +70,19 @@ class DistributedAdasumLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: i
         with tf.control_dependencies([stepped] if stepped is not None else []):
             number = self._counter().assign_add(1, read_value=True)
         with tf.control_dependencies([number] if not tf.executing_eagerly() else []):
-            here = [variable.read_value() for variable in changed]
-            before = [start.read_value() for start in starts]
+            values = [variable.read_value() for variable in changed]
+            start_values = [start.read_value() for start in starts]
         if self._passes == 1:
-            after, there = self._meet(here, before)
+            new_starts, new_values = self._combine(values, start_values)
         else:
             is_due = tf.equal(number % self._passes, 0)
-            after, there = tf.cond(is_due, lambda: self._meet(here, before), lambda: (before, here))
+            new_starts, new_values = tf.cond(
+                is_due, lambda: self._combine(values, start_values), lambda: (start_values, values)
+            )
         # Outside the condition, where variables of every kind can be assigned.
         return tf.group(
-            *[tf.compat.v1.assign(start, value) for start, value in zip(starts, after, strict=True)],
-            *[tf.compat.v1.assign(variable, value) for variable, value in zip(changed, there, strict=True)],
+            *[tf.compat.v1.assign(start, value) for start, value in zip(starts, new_starts, strict=True)],
+            *[tf.compat.v1.assign(variable, value) for variable, value in zip(changed, new_values, strict=True)],
         )
 
     def _make_starts(self, variables: Sequence[Any]) -> list[Any]:
@@ -98,14 +101,14 @@ class DistributedAdasumLegacyOptimizer(tf.compat.v1.train.Optimizer):  # type: i
                 )
         return self._steps[graph]
 
-    def _meet(self, here: Sequence[Any], before: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-        """Where all ranks go on from, for the starts and for the variables: what Adasum makes of their ways so far."""
+    def _combine(self, values: Sequence[Any], starts: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The new values of the slots and of the variables: the starts plus the deltas that Adasum combines."""
         options: dict[str, Any] = {"device_dense": self._device, "compression": self._compression, "op": ADASUM}
-        there = [
+        combined = [
             start + allreduce(value - start, name=f"adasum_delta_{number}", **options)
-            for number, (value, start) in enumerate(zip(here, before, strict=True))
+            for number, (value, start) in enumerate(zip(values, starts, strict=True))
         ]
-        return there, list(there)
+        return combined, list(combined)
 
     def get_slot(self, var: Any, name: str) -> Any:
         return super().get_slot(var, name) if name == _SLOT else self._optimizer.get_slot(var, name)

@@ -20,8 +20,8 @@ def _set_of(op: Op) -> ProcessSet:
     return _temp_process_set_object(int(op.get_attr("process_set_id")))
 
 
-def _how(op: Op) -> tuple[Reduction, bool]:
-    """The reduction, and whether name scopes are ignored: what an op and its gradient share."""
+def _as_op(op: Op) -> tuple[Reduction, bool]:
+    """The op's own reduction, and whether it ignores name scopes: the last arguments of run() for its gradient."""
     factors = op.get_attr("prescale_factor"), op.get_attr("postscale_factor")
     return Reduction(op.get_attr("reduce_op"), *factors, _set_of(op)), op.get_attr("ignore_name_scope")
 
@@ -35,22 +35,22 @@ def _gathering(op: Op) -> tuple[Reduction, bool]:
 
 
 def _of_one_type(op: Op, grads: Sequence[Any]) -> list[Any]:
-    """The gradients of a group's results in the group's type: what comes next may give some in another float type."""
+    """The gradients of a group's results, cast to the group's type: later ops may return another float type."""
     dtype = op.inputs[0].dtype
     return [grad if grad.dtype == dtype else tf.cast(grad, dtype) for grad in grads]
 
 
 def _of_allreduce(op: Op, grad: Any) -> Any:
-    return run("allreduce", grad, None, *_how(op))
+    return run("allreduce", grad, None, *_as_op(op))
 
 
 def _of_grouped_allreduce(op: Op, *grads: Any) -> Any:
-    return run_group("allreduce", _of_one_type(op, grads), None, *_how(op))
+    return run_group("allreduce", _of_one_type(op, grads), None, *_as_op(op))
 
 
 def _own_rows(gathered: Any, given: Any, process_set: ProcessSet) -> Any:
-    """This rank's part of what an allgather of `given` here has put together."""
-    if in_xla():  # there all ranks have the same number of rows
+    """This rank's rows of `gathered`, the result of an allgather of `given`."""
+    if in_xla():  # where all ranks have the same number of rows
         rows = (given.shape.as_list() or [1])[0]
         return tf.reshape(gathered[process_set.rank() * rows :][:rows], given.shape)
     rows = tf.shape(given)[0]
@@ -95,8 +95,8 @@ def _of_reducescatter(op: Op, grad: Any) -> Any:
 
 
 def _gather_shares(op: Op, share: Any, given: Any) -> Any:
-    """All rows of what reducescatter has made of `given`."""
-    # In XLA shares need not be equal, but together they are what was given.
+    """The rows of all ranks of the result of a reducescatter of `given`."""
+    # In XLA shares need not be equal, but together they have as many rows as `given`.
     rows = {"rows": given.shape[0]} if in_xla() else {}
     return run("allgather", share, None, *_gathering(op), **rows)
 

@@ -26,7 +26,7 @@ class _DistributedGradientTape:
     _hvd_local: LocalVariables
 
     def register_local_source(self, source: Any) -> None:
-        """The gradient of `source` stays on this rank."""
+        """Makes `source`, a variable or a layer, local: its gradient stays on this rank."""
         self._hvd_local.register(source)
 
     def _local_gradients(self, target: Any, sources: Any, output_gradients: Any, **options: Any) -> list[Any]:
@@ -41,9 +41,10 @@ class _DistributedGradientTape:
         use_generic_names: bool = False,
         **options: Any,
     ) -> Any:
-        """The gradients of a list of sources, reduced over all ranks; of other structures, one of the same structure.
+        """Returns the reduced gradients of a list of sources; for another structure of sources, one like it.
 
-        With `use_generic_names` they are matched without the scopes in which ranks call this.
+        With `use_generic_names` they are matched without the name scopes in which ranks call this. Other arguments as
+        of tf.GradientTape.gradient().
         """
         flat = tf.nest.flatten(sources)
         grads = self._local_gradients(target, flat, output_gradients, **options)
@@ -55,7 +56,7 @@ class _DistributedGradientTape:
     def get_local_and_global_gradients(
         self, target: Any, sources: Any, output_gradients: Any = None, use_generic_names: bool = False
     ) -> tuple[Pairs, Pairs]:
-        """Two lists of (variable, gradient): those that stayed here, and those of all ranks."""
+        """Returns two lists of (variable, gradient): the local gradients, and the reduced ones."""
         sources = tf.nest.flatten(sources)
         grads = self.gradient(target, sources, output_gradients, use_generic_names)
         pairs = list(zip(sources, grads, strict=True))

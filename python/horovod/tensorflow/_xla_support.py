@@ -1,4 +1,4 @@
-"""Whether XLA compiles what is being traced, and whether it can compile collectives here."""
+"""Whether XLA compiles the graph that is being traced, and whether it can compile collectives in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLDEST = (2, 18)
 
 
 def in_xla() -> bool:
-    """Whether the op that is about to be made will be compiled."""
+    """Whether XLA will compile the next op."""
     if tf.executing_eagerly():
         return False
     return is_compiled(tf.compat.v1.get_default_graph())

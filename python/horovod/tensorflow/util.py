@@ -64,7 +64,7 @@ def refs_to_vars(refs: Any) -> Any:
 
 
 def no_autograph(function: Function) -> Function:
-    """Keeps autograph from rewriting the function when a tf.function calls it."""
+    """Excludes the function from autograph, which would rewrite it when a tf.function calls it."""
     return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 

@@ -15,7 +15,7 @@ from horovod.torch._tensors import output_of
 
 
 def _splits_tensor(splits: Any) -> torch.Tensor | None:
-    """The splits as an int32 tensor on the CPU or wherever the caller has them; None when there are none."""
+    """The splits as an int32 tensor, on the CPU unless they are a tensor already; None if there are none."""
     if splits is None:
         return None
     if not isinstance(splits, torch.Tensor):
@@ -49,7 +49,7 @@ def _finish_on(device: torch.device | None) -> Finish:
 
 
 class _Alltoall(torch.autograd.Function):
-    """Gradient: alltoall of the gradient, each part back to where it came from."""
+    """Gradient: alltoall of the gradient, which returns each part to the rank that sent it."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, name: str | None, reduction: Reduction, *tensors: torch.Tensor) -> Any:

@@ -1,4 +1,4 @@
-"""Checks that nobody changes gradients while their reduction is running, and the errors for it."""
+"""Checks that gradients do not change while their reduction is running, and the errors for that."""
 
 from __future__ import annotations
 
