@@ -43,16 +43,21 @@ def start_job(horovodrun_path: str, tmp_path: Path) -> Iterator[StartJob]:
 
 @pytest.fixture
 def fake_ssh(tmp_path: Path) -> str:
-    """A stand-in for the ssh client: prints what start-up files print, then runs the remote command on this machine."""
+    """A stand-in for the ssh client: prints what start-up files print, then runs the remote command on this machine.
+
+    As a real one does, with an environment of its own, in the home directory, and only after `--`, host and command.
+    """
     path = tmp_path / "fake_ssh"
     path.write_text(
         "#!/bin/sh\n"
         'for word in "$@"; do [ "$word" = -G ] && exit 1; done\n'
-        'while [ "$1" != "--" ]; do shift; done\n'
+        'while [ "$1" != "--" ]; do shift || exit 255; done\n'
+        '[ $# -eq 3 ] || { echo "expected a host and one command, got: $*" >&2; exit 255; }\n'
         "echo 'Welcome to the machine'\n"
         "printf 'a line without an end'\n"
         "echo 'banner on stderr' >&2\n"
-        'exec sh -c "$3"\n'
+        'cd "$HOME" || exit 255\n'
+        'exec env -i HOME="$HOME" USER="$(id -un)" SHELL=/bin/sh PATH=/usr/local/bin:/usr/bin:/bin sh -c "$3"\n'
     )
     path.chmod(0o755)
     return str(path)
