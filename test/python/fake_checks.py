@@ -99,7 +99,11 @@ def _check_reduction(call: Call, about: str) -> None:
 
 
 def check_submission(
-    call: Call, splits: Sequence[int], sets: Mapping[int, Sequence[int]], rank: int, pending: Collection[tuple[int, str]]
+    call: Call,
+    splits: Sequence[int],
+    sets: Mapping[int, Sequence[int]],
+    rank: int,
+    pending: Collection[tuple[int, str]],
 ) -> None:
     """What depends on process sets and on the operations that are in flight."""
     name, process_set = call.name, call.process_set

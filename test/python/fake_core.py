@@ -6,7 +6,6 @@ whose rules this one keeps: what it refuses and with which words, which names ar
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,116 +17,7 @@ from torch.utils.dlpack import to_dlpack
 
 import fake_checks
 from fake_checks import DTYPES, NOT_INITIALIZED, OPS, REDUCTIONS, Call, internal_error
-
-CallTuple = tuple[int, str, int, Sequence[int]]
-TensorTuple = tuple[int, int, Sequence[int], int, int]
-ReductionTuple = tuple[int, float, float, int]
-
-
-class Handle:
-    """An operation that is in flight until somebody waits for it: the latest time at which a real one may end."""
-
-    def __init__(self, core: FakeCore, call: Call, keep_alive: Any, result: Any) -> None:
-        self._core = core
-        self._call = call
-        self._keep_alive = keep_alive
-        self._result = result
-        self._output: Any = None
-        self._error: BaseException | None = None
-        self._in_flight = True
-
-    @property
-    def key(self) -> tuple[int, str]:
-        return self._call.process_set, self._call.name
-
-    def done(self) -> bool:
-        return not self._in_flight or self._core.everything_done
-
-    def wait(self) -> Any:
-        if self._in_flight:
-            error = self._core.failing.get(self._call.name)
-            if error is not None and not isinstance(error, Exception):
-                raise error  # an interrupted wait: the operation goes on
-            self.end(error)
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    wait_in_callback = wait
-
-    def end(self, error: Exception | None = None) -> None:
-        """The operation ends: its name is free, and nothing is kept alive any more."""
-        if error is None:
-            self._write_result()
-        self._in_flight, self._error, self._keep_alive = False, error, None
-        self._core.in_flight.pop(self.key, None)
-        if error is None and self._call.kind == "join":
-            self._core.joins_so_far += 1
-
-    def _write_result(self) -> None:
-        call, size = self._call, fake_checks.byte_size(self._call)
-        if call.kind in ("allgather", "alltoall", "reducescatter"):
-            self._output = torch.empty(call.shape, dtype=call.torch_type)
-            ctypes.memmove(self._output.data_ptr(), call.data_ptr, size)
-        elif call.output_ptr != call.data_ptr:
-            ctypes.memmove(call.output_ptr, call.data_ptr, size)
-
-    def _require_done(self) -> None:
-        if self._in_flight:
-            raise ValueError("the operation is not done yet: call wait() first")
-
-    def output_dlpack(self) -> Any:
-        self._require_done()
-        if self._output is None:
-            raise ValueError("this operation has no output of its own: it wrote to the given memory")
-        output, self._output = self._output, None
-        return to_dlpack(output)
-
-    def received_splits(self) -> list[int]:
-        """The other ranks of the fake send nothing."""
-        self._require_done()
-        if self._call.kind not in ("allgather", "alltoall"):
-            return []
-        others = len(self._core.process_sets()[self._call.process_set]) - 1
-        return [*(self._call.shape[:1] or [1]), *[0] * others]
-
-    def value(self) -> int:
-        self._require_done()
-        return 0
-
-
-class RepeatedAllreduce:
-    """Submits to the core that `core` names, under one name."""
-
-    core: FakeCore
-
-    def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: ReductionTuple) -> None:
-        self._call: CallTuple = (OPS.index("allreduce"), name, -1, ())
-        self._dtype = dtype
-        self._reduction = reduction
-        self._handle: Handle | None = None
-
-    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any) -> None:
-        tensor = (data_ptr, data_ptr, shape, self._dtype, -1)
-        self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep_alive)
-
-    def wait(self) -> None:
-        if self._handle is None:
-            raise ValueError("nothing was submitted that could be waited for")
-        self._handle.wait()
-
-
-def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
-    """KeyboardInterrupt leaves those in flight that come after it."""
-    results, error = [], None
-    for each in submitted:
-        try:
-            results.append(each.wait())
-        except Exception as raised:
-            error = error or raised
-    if error is not None:
-        raise error
-    return results
+from fake_handles import CallTuple, Handle, ReductionTuple, RepeatedAllreduce, TensorTuple, wait_all
 
 
 @dataclass
@@ -289,7 +179,16 @@ class FakeCore:
         op, own_name, root_rank, splits = call
         data_ptr, output_ptr, shape, dtype, device = tensor
         submitted = Call(
-            op, name or own_name, data_ptr, output_ptr, tuple(shape), dtype, device, *reduction[:3], root_rank, reduction[3]
+            op,
+            name or own_name,
+            data_ptr,
+            output_ptr,
+            tuple(shape),
+            dtype,
+            device,
+            *reduction[:3],
+            root_rank,
+            reduction[3],
         )
         fake_checks.check_codes(submitted)
         self._require_running()
@@ -322,9 +221,7 @@ class FakeCore:
         self._require_running()
         count = len(tensors)
         if results is not None and len(results) != count:
-            raise ValueError(
-                f"enqueue_group(): expected one result for each of {count} tensors, got {len(results)}"
-            )
+            raise ValueError(f"enqueue_group(): expected one result for each of {count} tensors, got {len(results)}")
         if not tensors:
             raise ValueError("an empty group of tensors")
         named = [(tensor, f"{call[1]}_{i + 1}of{count}") for i, tensor in enumerate(tensors)]
@@ -332,7 +229,10 @@ class FakeCore:
         if submitted[0].kind in ("barrier", "join"):
             first = submitted[0]
             raise ValueError(f'{first.kind} "{first.name}": only operations on tensors can be a group')
-        return [self._submit(one, keep_alive, result) for one, result in zip(submitted, results or [None] * count, strict=True)]
+        return [
+            self._submit(one, keep_alive, result)
+            for one, result in zip(submitted, results or [None] * count, strict=True)
+        ]
 
     @property
     def names(self) -> list[str]:

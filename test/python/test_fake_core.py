@@ -51,7 +51,13 @@ class Bench:
 
     def enqueue(self, kind: str = "ALLREDUCE", name: str = "allreduce.x", **given: Any) -> Any:
         core_allocates = kind in ("ALLGATHER", "ALLTOALL", "REDUCESCATTER")
-        given = {"data": POINTER, "output": 0 if core_allocates else POINTER, "shape": (4,), "dtype": self.float, **given}
+        given = {
+            "data": POINTER,
+            "output": 0 if core_allocates else POINTER,
+            "shape": (4,),
+            "dtype": self.float,
+            **given,
+        }
         call = (getattr(self.core, f"OP_{kind}"), name, given.get("root", -1), given.get("splits", ()))
         tensor = (given["data"], given["output"], given["shape"], given["dtype"], given.get("device", -1))
         return self.core.enqueue(call, tensor, given.get("reduction", self.sum), DATA)
@@ -61,7 +67,9 @@ class Bench:
         return self.enqueue(kind, **given).wait()
 
     def group(self, *tensors: Any, kind: str = "ALLREDUCE", **given: Any) -> Any:
-        return self.core.enqueue_group((getattr(self.core, f"OP_{kind}"), "g", -1, ()), tensors, self.sum, DATA, **given)
+        return self.core.enqueue_group(
+            (getattr(self.core, f"OP_{kind}"), "g", -1, ()), tensors, self.sum, DATA, **given
+        )
 
     def tensor(self, pointer: int = POINTER) -> Any:
         return (pointer, pointer, (4,), self.float, -1)
@@ -83,7 +91,9 @@ def test_the_fake_has_nothing_that_the_real_one_has_not() -> None:
     module, declared = fake(), functions_of_the_stub()
     own = {name: thing for name, thing in vars(module).items() if callable(thing) and not isinstance(thing, type)}
     for cls in (module.Handle, module.RepeatedAllreduce):
-        own |= {f"{cls.__name__}.{name}": getattr(cls, name) for name in dir(cls) if f"{cls.__name__}.{name}" in declared}
+        own |= {
+            f"{cls.__name__}.{name}": getattr(cls, name) for name in dir(cls) if f"{cls.__name__}.{name}" in declared
+        }
     assert len(own) > 30
     for name, function in own.items():
         code = getattr(function, "__func__", function).__code__

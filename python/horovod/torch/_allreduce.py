@@ -32,9 +32,7 @@ class _Allreduce(torch.autograd.Function):
         return None, None, None, *reduce_gradients(grads, ctx.reduction, ctx.call.is_group)
 
 
-def _reduce(
-    call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
+def _reduce(call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The blocking form. Uses autograd only for tensors that require a gradient."""
     if in_autograd(tensors):
         return list(_Allreduce.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]

@@ -39,9 +39,7 @@ class _Reducescatter(torch.autograd.Function):
         return None, None, None, *gather(scaled, None, reduction.process_set, ctx.call.is_group)
 
 
-def _scatter(
-    call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
+def _scatter(call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The blocking form. Uses autograd only for tensors that require a gradient."""
     if in_autograd(tensors):
         return list(_Reducescatter.apply(call, name, reduction, *tensors))  # type: ignore[no-untyped-call]

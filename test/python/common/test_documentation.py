@@ -24,7 +24,9 @@ def test_what_help_lacks_is_found() -> None:
         return first + second
 
     module = type(import_module("sys"))("faulty")
-    vars(module).update(documented=documented, silent=lambda: None, NUMBER=3, __all__=["documented", "silent", "NUMBER"])
+    vars(module).update(
+        documented=documented, silent=lambda: None, NUMBER=3, __all__=["documented", "silent", "NUMBER"]
+    )
     assert undocumented(module) == [
         "faulty.documented: nothing is said of second",
         "faulty.silent: '' is no documentation",

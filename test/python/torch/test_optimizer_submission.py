@@ -39,9 +39,7 @@ def test_a_single_rank_submits_nothing(fake: Any) -> None:
 
 
 @pytest.mark.parametrize("elastic", ["1", "true"])
-def test_a_single_elastic_rank_is_prepared_for_others(
-    fake: Any, monkeypatch: pytest.MonkeyPatch, elastic: str
-) -> None:
+def test_a_single_elastic_rank_is_prepared_for_others(fake: Any, monkeypatch: pytest.MonkeyPatch, elastic: str) -> None:
     monkeypatch.setenv("HOROVOD_ELASTIC", elastic)
     model = net()
     optimizer = wrap(fake.hvd, model)
