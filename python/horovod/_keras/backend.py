@@ -27,6 +27,10 @@ class Backend:
     LocalVariables: type[LocalVariables] = LocalVariables
     keras3: type  # the mixin for optimizers of Keras 3
 
+    def mixin_for(self, base: type) -> type:
+        """The mixin for optimizers of the class `base`."""
+        return self.keras3
+
     def reducer(self, name: str, options: Options) -> Reduce:
         """The function that reduces the gradients of one optimizer."""
         raise NotImplementedError

@@ -69,7 +69,7 @@ class HostReduction(Reduction):
     def _on_host(self, names: list[str], plan: Plan, *arrays: Any) -> list[Any]:
         # Copies: XLA's buffers are valid during the call only, and operations go on after an interrupted wait.
         own = [np.array(array, order="C") for array in arrays]
-        common = (self.options.op, *self.options.scales, set_id(self.options.process_set))
+        common = (self.options.op, *self.options.factors, set_id(self.options.process_set))
         if plan:
             groups = {f"{self.name}.group_{number}": [own[i] for i in group] for number, group in enumerate(plan)}
             self._collectives.grouped_allreduce_(groups, *common)

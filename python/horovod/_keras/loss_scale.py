@@ -16,12 +16,12 @@ from typing import Any
 
 from horovod._keras import private
 
-__all__ = ["reduce_before_scaling", "scales"]
+__all__ = ["reduce_before_scaling", "scales_losses"]
 
 _PATCHED = "_hvd_reduces_first"
 
 
-def scales(optimizer: Any) -> bool:
+def scales_losses(optimizer: Any) -> bool:
     """Whether it is a LossScaleOptimizer."""
     return hasattr(optimizer, "inner_optimizer")
 

@@ -13,7 +13,7 @@ from typing import Any
 from horovod._keras import private
 from horovod._keras.backend import Backend
 from horovod._keras.checks import is_distributed
-from horovod._keras.loss_scale import reduce_before_scaling, scales
+from horovod._keras.loss_scale import reduce_before_scaling, scales_losses
 from horovod._keras.options import Options
 
 __all__ = ["Distributed", "Keras3", "create_distributed_optimizer", "distribute_in_place"]
@@ -90,7 +90,7 @@ class Distributed:
         ready = self._hvd_ready(owner, grads, variables)
 
         def finish() -> Any:
-            final = self._hvd_share_overflow(ready, variables) if scales(owner) else ready
+            final = self._hvd_share_overflow(ready, variables) if scales_losses(owner) else ready
             self.__dict__["_hvd_is_applying"] = True
             try:
                 return apply(final)
@@ -135,20 +135,12 @@ class Keras3(Distributed):
         return CallableList(super().variables)  # type: ignore[misc]
 
 
-def _mixin_for(base: type, backend: Backend) -> type:
-    if not hasattr(base, "compute_gradients") and not hasattr(base, "get_gradients"):
-        return backend.keras3
-    from horovod._keras.keras2 import Keras2, Keras2Legacy
-
-    return Keras2Legacy if hasattr(base, "get_gradients") else Keras2
-
-
 def _distributed_class(base: type, options: Options, backend: Backend) -> type:
     reduce_before_scaling(base)
     if options.compression is None:
         options = dataclasses.replace(options, compression=backend.Compression.none)
     attributes = {"__module__": "horovod._keras", "_hvd_options": options, "_hvd_backend": backend}
-    made = type(base.__name__, (_mixin_for(base, backend), base), attributes)
+    made = type(base.__name__, (backend.mixin_for(base), base), attributes)
     private.save_as(made, base)
     return made
 

@@ -40,7 +40,7 @@ class Options:
             raise ValueError(f"backward_passes_per_step must be at least 1, got {self.backward_passes_per_step}")
 
     @property
-    def scales(self) -> tuple[float, float]:
+    def factors(self) -> tuple[float, float]:
         """The factors of gradients before and after the sum: prescale and postscale."""
         factor = float(self.gradient_predivide_factor)
         return (1.0 / factor, factor)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from horovod._keras import momentum
 from horovod._keras.backend import Backend, Reduce
 from horovod._keras.computed import MIXED, Computed
+from horovod._keras.keras2 import Keras2, Keras2Legacy
 from horovod._keras.optimizer import Keras3
 from horovod._keras.options import Options
 from horovod.common.process_sets import ProcessSet
@@ -140,6 +141,11 @@ class _TensorFlow(Backend):
     Compression = Compression
     LocalVariables = LocalVariables
     keras3 = _Keras3
+
+    def mixin_for(self, base: type) -> type:
+        if hasattr(base, "get_gradients"):
+            return Keras2Legacy
+        return Keras2 if hasattr(base, "compute_gradients") else _Keras3
 
     def reducer(self, name: str, options: Options) -> Reduce:
         return _make_allreduce_grads_fn(

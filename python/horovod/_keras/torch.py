@@ -27,7 +27,7 @@ class _Reduction(Reduction):
 
     def communicate(self, tensors: list[Any], names: list[str], plan: Plan) -> list[Any]:
         options, compression = self.options, self.options.compression
-        prescale, postscale = options.scales
+        prescale, postscale = options.factors
         common: dict[str, Any] = {
             "op": options.op,
             "prescale_factor": prescale,

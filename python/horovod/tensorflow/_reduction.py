@@ -83,9 +83,9 @@ class GradientReduction:
             if not _env.elastic():
                 takes_part = bool(self._process_set.included()) and (self._process_set.size() or 0) > 1
                 return self._communicate(grads, positions, plan, generic) if takes_part else list(grads)
-            set_number = set_id(self._process_set, "DistributedOptimizer")
+            process_set_id = set_id(self._process_set, "DistributedOptimizer")
             with tf.device("/cpu:0"):
-                several = tf.logical_and(process_set_included_op(set_number) > 0, size_op(set_number) > 1)
+                several = tf.logical_and(process_set_included_op(process_set_id) > 0, size_op(process_set_id) > 1)
             reduced = tf.cond(several, lambda: self._communicate(grads, positions, plan, generic), lambda: list(grads))
             return cast(list[Any], reduced)
 
