@@ -32,11 +32,11 @@ std::string node_name() {
 
 Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
     : loop_(loop),
-      ranks_(loop, static_cast<RankEvents&>(*this)),
+      slots_(loop, static_cast<ProcessEvents&>(*this)),
       sweeper_(loop, [this] { swept(); }),
       drain_deadline_(loop.get(),
                       [this] {
-                        ranks_.close_output();
+                        slots_.close_output();
                         finish_when_drained();
                       }),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}, [this](int signal) {
@@ -93,9 +93,18 @@ Status Agent::handle(const Frame& frame) {
       HVD_ASSIGN_OR_RETURN(LaunchMessage message, decode_launch(frame.payload));
       return launch(std::move(message));
     }
+    case FrameType::kStart: {
+      HVD_ASSIGN_OR_RETURN(StartMessage message, decode_start(frame.payload));
+      return start(std::move(message));
+    }
     case FrameType::kSignal: {
       HVD_ASSIGN_OR_RETURN(const SignalMessage message, decode_signal(frame.payload));
-      signal_ranks(message.signal);
+      signal(message);
+      return Status::ok();
+    }
+    case FrameType::kStop: {
+      HVD_ASSIGN_OR_RETURN(const StopMessage message, decode_stop(frame.payload));
+      slots_.stop(message.slot, Millis(message.grace_ms));
       return Status::ok();
     }
     case FrameType::kInput: {
@@ -104,12 +113,7 @@ Status Agent::handle(const Frame& frame) {
     }
     case FrameType::kShutdown: {
       HVD_ASSIGN_OR_RETURN(const ShutdownMessage message, decode_shutdown(frame.payload));
-      // After SIGKILL nothing deserves a grace: what was forked during the kill has only escaped it.
-      if (killed_) {
-        sweeper_.kill_now();
-      } else {
-        sweeper_.start(message.at_once ? Millis(0) : kLeftoverGrace);
-      }
+      shut_down(message);
       return Status::ok();
     }
     default:
@@ -126,9 +130,10 @@ Status Agent::launch(LaunchMessage message) {
     message.cwd.clear();
   }
   facts_ = facts_of_this_host();
-  HVD_ASSIGN_OR_RETURN(environment_, host_environment(config::ProcessEnv(), message.env, message.ranks.size(), facts_));
+  HVD_ASSIGN_OR_RETURN(environment_, host_environment(config::ProcessEnv(), message.env, message.slots, facts_));
   launch_ = std::move(message);
   watch_lease();
+  launch_->env.clear();  // they are in environment_
   probe_ = std::make_unique<RendezvousProbe>(loop_, launch_->rendezvous_addresses, launch_->rendezvous_port,
                                              [this](const Result<std::string>& address) { probed(address); });
   probe_->start();
@@ -136,78 +141,93 @@ Status Agent::launch(LaunchMessage message) {
 }
 
 void Agent::probed(const Result<std::string>& address) {
+  if (!leased_ || sweeper_.active()) return;  // nothing is to start any more
   if (!address.is_ok()) return fail(address.status());
-  if (leased_ && !sweeper_.active()) start_ranks(address.value());
+  open_slots(address.value());
 }
 
-void Agent::start_ranks(const std::string& address) {
-  if (environment_.threads && launch_->ranks.front().rank == 0) {
+void Agent::open_slots(const std::string& address) {
+  if (environment_.threads && launch_->announces_threads) {
     send(FrameType::kNotice,
          TextMessage{"OMP_NUM_THREADS=" + std::to_string(*environment_.threads) + " for each of its " +
-                     std::to_string(launch_->ranks.size()) + " ranks, their share of " + std::to_string(facts_.cores) +
+                     std::to_string(launch_->slots) + " ranks, their share of " + std::to_string(facts_.cores) +
                      (facts_.cores == 1 ? " core" : " cores") + "; set OMP_NUM_THREADS to choose another number"});
   }
-  ranks_.start(*launch_, environment_,
-               {.agent_socket = {}, .rendezvous_address = address, .rendezvous_port = launch_->rendezvous_port});
-  launch_->env.clear();  // they hold the user's tokens: not longer than needed
-  environment_.variables.clear();
+  // The variables, which may hold the user's tokens, stay in memory as long as a slot may be started.
+  slots_.open({.job_secret = launch_->secret,
+               .command = std::move(launch_->command),
+               .cwd = launch_->cwd,
+               .ignored_signals = launch_->ignored_signals,
+               .environment = std::move(environment_),
+               .rendezvous_address = address,
+               .rendezvous_port = launch_->rendezvous_port},
+              launch_->slots);
 }
 
-void Agent::signal_ranks(int signal) {
-  if (signal == SIGUSR1 || signal == SIGUSR2) return ranks_.signal(signal);
-  if (signal != SIGSTOP && signal != SIGCONT && launch_ && !ranks_.started() && probe_) {
-    probe_.reset();  // they were about to start; now they never will
-    for (const RankSlot& slot : launch_->ranks) rank_exited(slot.rank, {.code = 0, .signal = signal});
-  }
-  ranks_.signal_groups(signal);
-  if (signal != SIGKILL) return;
+Status Agent::start(StartMessage message) {
+  if (!launch_) return Status::precondition("an agent got a start frame before the launch frame");
+  if (!leased_ || sweeper_.active()) return Status::ok();  // it would be ended with the rest
+  killed_ = false;
+  return slots_.start(std::move(message));
+}
+
+void Agent::signal(const SignalMessage& message) {
+  slots_.signal(message.slot, message.signal);
+  if (message.signal != SIGKILL || message.slot != SignalMessage::kAllSlots) return;
   killed_ = true;
   for (int pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
 }
 
+void Agent::shut_down(const ShutdownMessage& message) {
+  // After SIGKILL nothing deserves a grace: what was forked during the kill has only escaped it.
+  if (killed_) return sweeper_.kill_now();
+  sweeper_.start(message.at_once ? Millis(0) : kLeftoverGrace);
+}
+
 Status Agent::give_input(InputMessage message) {
-  if (ranks_.give_input(message.rank, std::move(message.bytes))) return Status::ok();
-  return Status::invalid_argument("an agent got input for rank " + std::to_string(message.rank) +
-                                  ", which is not there");
+  const auto [slot, number] = message.process;
+  if (slots_.give_input(message.process, std::move(message.bytes))) return Status::ok();
+  return Status::invalid_argument("an agent got input for slot " + std::to_string(slot) + ", incarnation " +
+                                  std::to_string(number) + ", which it has not started");
 }
 
 void Agent::send_frame(FrameType type, const Bytes& payload) {
   if (leased_) output_->write(encode_frame(type, id_, payload));
 }
 
-void Agent::rank_started(int rank, int pid) { send(FrameType::kRankStarted, RankStartedMessage{rank, pid}); }
+void Agent::process_started(Incarnation process, int pid) { send(FrameType::kStarted, StartedMessage{process, pid}); }
 
-void Agent::rank_not_started(int rank, int code, std::string reason) {
-  send(FrameType::kRankNotStarted, RankNotStartedMessage{rank, code, std::move(reason)});
+void Agent::process_not_started(Incarnation process, int code, std::string reason) {
+  send(FrameType::kNotStarted, NotStartedMessage{process, code, std::move(reason)});
 }
 
-void Agent::rank_output(int rank, bool is_stderr, ByteSpan bytes) {
-  send(FrameType::kOutput, OutputMessage{rank, is_stderr, Bytes(bytes.begin(), bytes.end())});
+void Agent::process_output(Incarnation process, bool is_stderr, ByteSpan bytes) {
+  send(FrameType::kOutput, OutputMessage{process, is_stderr, Bytes(bytes.begin(), bytes.end())});
   apply_backpressure();
 }
 
-void Agent::rank_output_end(int rank, bool is_stderr) {
-  send(FrameType::kOutputEnd, OutputEndMessage{rank, is_stderr});
+void Agent::process_output_end(Incarnation process, bool is_stderr) {
+  send(FrameType::kOutputEnd, OutputEndMessage{process, is_stderr});
   if (swept_) finish_when_drained();
 }
 
-void Agent::rank_exited(int rank, ExitStatus status) {
-  send(FrameType::kRankExited, RankExitedMessage{rank, status.code, status.signal});
+void Agent::process_failing(Incarnation process, bool is_leaving) {
+  send(FrameType::kFailing, FailingMessage{process, is_leaving});
 }
 
-void Agent::rank_failing(int rank, bool is_leaving) {
-  send(FrameType::kRankFailing, RankFailingMessage{rank, is_leaving});
+void Agent::process_ended(Incarnation process, ExitStatus status) {
+  send(FrameType::kEnded, EndedMessage{process, status.code, status.signal});
 }
 
-void Agent::rank_took_input(int rank, std::size_t size) {
-  send(FrameType::kInputTaken, InputTakenMessage{rank, static_cast<std::uint32_t>(size)});
+void Agent::process_took_input(Incarnation process, std::size_t size) {
+  send(FrameType::kInputTaken, InputTakenMessage{process, static_cast<std::uint32_t>(size)});
 }
 
 void Agent::apply_backpressure() {
   const bool full = leased_ && output_->queued() > kHighWater;
   if (full == paused_) return;
   paused_ = full;
-  ranks_.pause_output(full);
+  slots_.pause_output(full);
 }
 
 }  // namespace hvd::launcher

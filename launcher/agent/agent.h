@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/host_ranks.h"
 #include "launcher/agent/lease_watch.h"
 #include "launcher/agent/rendezvous_probe.h"
+#include "launcher/agent/slots.h"
 #include "launcher/agent/sweeper.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/byte_pipe.h"
@@ -16,13 +16,14 @@
 
 namespace hvd::launcher {
 
-// The supervisor of one host's ranks. It starts what the launch frame names, carries output and exits to the launcher,
-// passes signals on, and hands out the job secret. Its stdin is a lease: when that ends, or a signal tells the agent to
-// end, or the launcher stops reading, everything it started is ended, TERM first and KILL two seconds later.
+// The supervisor of the processes of one host. It starts and ends them as the launcher says, slot by slot, carries
+// output and exits to the launcher, and hands out the job secret. Its stdin is a lease: when that ends, or a signal
+// tells the agent to end, or the launcher stops reading, everything it started is ended, TERM first and KILL two
+// seconds later.
 //
 // Owned by agent_main; loop-confined. It takes no decisions about the job: who failed and what follows is the
 // launcher's.
-class Agent : private RankEvents {
+class Agent : private ProcessEvents {
  public:
   Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher);
   // Says hello and serves until there is nothing left to do; the process exits with the returned code.
@@ -37,9 +38,11 @@ class Agent : private RankEvents {
   Status handle(const Frame& frame);
   Status launch(LaunchMessage message);
   void probed(const Result<std::string>& address);
-  void start_ranks(const std::string& address);
-  void signal_ranks(int signal);
+  void open_slots(const std::string& address);
+  Status start(StartMessage message);
+  void signal(const SignalMessage& message);
   Status give_input(InputMessage message);
+  void shut_down(const ShutdownMessage& message);
 
   // To the launcher.
   template <typename Message>
@@ -47,13 +50,13 @@ class Agent : private RankEvents {
     send_frame(type, encode(message));
   }
   void send_frame(FrameType type, const Bytes& payload);
-  void rank_started(int rank, int pid) override;
-  void rank_not_started(int rank, int code, std::string reason) override;
-  void rank_output(int rank, bool is_stderr, ByteSpan bytes) override;
-  void rank_output_end(int rank, bool is_stderr) override;
-  void rank_exited(int rank, ExitStatus status) override;
-  void rank_failing(int rank, bool is_leaving) override;
-  void rank_took_input(int rank, std::size_t size) override;
+  void process_started(Incarnation process, int pid) override;
+  void process_not_started(Incarnation process, int code, std::string reason) override;
+  void process_output(Incarnation process, bool is_stderr, ByteSpan bytes) override;
+  void process_output_end(Incarnation process, bool is_stderr) override;
+  void process_failing(Incarnation process, bool is_leaving) override;
+  void process_ended(Incarnation process, ExitStatus status) override;
+  void process_took_input(Incarnation process, std::size_t size) override;
   void apply_backpressure();
   void send_sign_of_life();
 
@@ -73,24 +76,27 @@ class Agent : private RankEvents {
   std::uint32_t id_ = 0;  // the launcher's number for us, learned from its first frame
   std::optional<LaunchMessage> launch_;
   HostFacts facts_;
-  HostEnvironment environment_;
+  HostEnvironment environment_;  // until the slots are open
   std::unique_ptr<RendezvousProbe> probe_;
-  HostRanks ranks_;
+  Slots slots_;
   std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;
   loop::Timer drain_deadline_;
   SignalWatcher signals_;
   bool paused_ = false;
   bool leased_ = true;
-  bool killed_ = false;  // the launcher has sent SIGKILL
+  bool killed_ = false;  // the launcher has sent SIGKILL to all
   bool swept_ = false;
   bool done_sent_ = false;
 };
 
+// What this host has: the names of its network interfaces, and the cores that this process may use.
+HostFacts facts_of_this_host();
+
 inline constexpr const char* kAgentFlag = "--agent";
 
 // `horovodrun --agent <cookie>`: two processes. The first is the guard: it does nothing but wait, and if the second,
-// the agent proper, is killed, it ends what the agent's ranks had started and left to it. Returns the exit code.
+// the agent proper, is killed, it ends what the agent had started and left to it. Returns the exit code.
 int agent_main(int argc, char** argv);
 
 }  // namespace hvd::launcher

@@ -29,7 +29,7 @@ void Agent::watch_lease() {
 
 void Agent::send_sign_of_life() {
   // What waits in the queue is sign enough.
-  if (output_->queued() == 0) send(FrameType::kOutput, OutputMessage{launch_->ranks[0].rank, false, {}});
+  if (output_->queued() == 0) send_frame(FrameType::kAlive, {});
 }
 
 void Agent::lease_lost() {
@@ -42,7 +42,7 @@ void Agent::lease_lost() {
 }
 
 void Agent::child_ended() {
-  reap_adopted(ranks_.running_pids());
+  reap_adopted(slots_.running_pids());
   sweeper_.look_again();
 }
 
@@ -57,7 +57,7 @@ void Agent::swept() {
 void Agent::finish_when_drained() {
   if (done_sent_) return;
   if (leased_) {
-    if (!ranks_.output_ended()) return;
+    if (!slots_.output_ended()) return;
     send_frame(FrameType::kDone, {});
   }
   done_sent_ = true;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/host_ranks.h"
+#include "launcher/agent/agent.h"
 
 namespace hvd::launcher {
 namespace {

@@ -70,10 +70,10 @@ Result<HostEnvironment> host_environment(const config::EnvReader& agent,
                                          std::span<const std::pair<std::string, std::string>> job,
                                          std::size_t ranks_here, const HostFacts& facts);
 
-// HOROVOD_HOSTNAME and the six numbers of a rank's place (docs/design/job-bootstrap.md).
-Variables slot_variables(const std::string& hostname, const RankSlot& slot);
+// HOROVOD_HOSTNAME and the six numbers of a rank (docs/design/job-bootstrap.md).
+Variables rank_variables(const std::string& hostname, const Placement& placement);
 
-// What is chosen when the ranks of a host start.
+// What is chosen when a process starts.
 struct StartChoice {
   std::string agent_socket;
   std::string rendezvous_address;
@@ -81,9 +81,12 @@ struct StartChoice {
 };
 Variables start_variables(const StartChoice& choice);
 
-// All that one rank gets: its host's, then those of its slot and of the start.
-Variables rank_environment(const HostEnvironment& host, const std::string& hostname, const RankSlot& slot,
-                           const StartChoice& start);
+// All that one process gets: its host's variables, then its own (see rank_variables), then those of the start.
+Variables process_environment(const HostEnvironment& host, Variables own, const StartChoice& start);
+
+// For people: "the first of eth0,ib3 that the host has", of a variable that each host sets to its own choice; else
+// nothing.
+std::optional<std::string> choice_of_host(const std::string& name, const std::string& value);
 
 // The first of the interfaces `chosen` ("eth0,ib3") that is among those `here`.
 Result<std::string> choose_interface(const std::string& chosen, const std::vector<std::string>& here);

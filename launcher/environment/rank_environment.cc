@@ -12,12 +12,12 @@ namespace {
 using config::name_of;
 using config::Option;
 
-constexpr std::pair<Option, int RankSlot::*> kPlace[] = {{Option::kRank, &RankSlot::rank},
-                                                         {Option::kSize, &RankSlot::size},
-                                                         {Option::kLocalRank, &RankSlot::local_rank},
-                                                         {Option::kLocalSize, &RankSlot::local_size},
-                                                         {Option::kCrossRank, &RankSlot::cross_rank},
-                                                         {Option::kCrossSize, &RankSlot::cross_size}};
+constexpr std::pair<Option, int Placement::*> kNumbers[] = {{Option::kRank, &Placement::rank},
+                                                            {Option::kSize, &Placement::size},
+                                                            {Option::kLocalRank, &Placement::local_rank},
+                                                            {Option::kLocalSize, &Placement::local_size},
+                                                            {Option::kCrossRank, &Placement::cross_rank},
+                                                            {Option::kCrossSize, &Placement::cross_size}};
 constexpr Option kOthersOfOneJob[] = {Option::kHostname, Option::kAgent, Option::kSecretFile,
                                       Option::kGlooRendezvousAddr, Option::kGlooRendezvousPort};
 constexpr const char* kThreads = "OMP_NUM_THREADS";
@@ -32,7 +32,7 @@ std::optional<int> threads_per_rank(const Variables& variables, std::size_t rank
 
 bool is_of_one_job(std::string_view name) {
   return name.starts_with("_HOROVOD_SECRET_KEY") ||
-         std::any_of(std::begin(kPlace), std::end(kPlace),
+         std::any_of(std::begin(kNumbers), std::end(kNumbers),
                      [&](const auto& one) { return name_of(one.first) == name; }) ||
          std::any_of(std::begin(kOthersOfOneJob), std::end(kOthersOfOneJob),
                      [&](Option option) { return name_of(option) == name; });
@@ -59,9 +59,11 @@ Result<HostEnvironment> host_environment(const config::EnvReader& agent,
   return host;
 }
 
-Variables slot_variables(const std::string& hostname, const RankSlot& slot) {
+Variables rank_variables(const std::string& hostname, const Placement& placement) {
   Variables variables{{std::string(name_of(Option::kHostname)), hostname}};
-  for (const auto& [option, number] : kPlace) variables[std::string(name_of(option))] = std::to_string(slot.*number);
+  for (const auto& [option, number] : kNumbers) {
+    variables[std::string(name_of(option))] = std::to_string(placement.*number);
+  }
   return variables;
 }
 
@@ -71,12 +73,16 @@ Variables start_variables(const StartChoice& choice) {
           {std::string(name_of(Option::kGlooRendezvousPort)), std::to_string(choice.rendezvous_port)}};
 }
 
-Variables rank_environment(const HostEnvironment& host, const std::string& hostname, const RankSlot& slot,
-                           const StartChoice& start) {
-  Variables all = slot_variables(hostname, slot);
-  all.merge(start_variables(start));
-  all.insert(host.variables.begin(), host.variables.end());  // what is there already stays
+Variables process_environment(const HostEnvironment& host, Variables own, const StartChoice& start) {
+  Variables all = start_variables(start);
+  all.merge(own);  // what is there already stays
+  all.insert(host.variables.begin(), host.variables.end());
   return all;
+}
+
+std::optional<std::string> choice_of_host(const std::string& name, const std::string& value) {
+  if (name != name_of(Option::kGlooIface) || value.find(',') == std::string::npos) return std::nullopt;
+  return "the first of " + value + " that the host has";
 }
 
 Result<std::string> choose_interface(const std::string& chosen, const std::vector<std::string>& here) {

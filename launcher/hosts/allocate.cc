@@ -34,13 +34,13 @@ void number_ranks(std::vector<HostAssignment>& assignments, int size) {
   int rank = 0;
   for (HostAssignment& assignment : assignments) {
     for (std::size_t local = 0; local < assignment.ranks.size(); ++local) {
-      RankSlot& slot = assignment.ranks[local];
-      slot.rank = rank++;
-      slot.size = size;
-      slot.local_rank = static_cast<int>(local);
-      slot.local_size = static_cast<int>(assignment.ranks.size());
-      slot.cross_rank = cross_ranks[local]++;
-      slot.cross_size = cross_sizes[local];
+      Placement& placement = assignment.ranks[local];
+      placement.rank = rank++;
+      placement.size = size;
+      placement.local_rank = static_cast<int>(local);
+      placement.local_size = static_cast<int>(assignment.ranks.size());
+      placement.cross_rank = cross_ranks[local]++;
+      placement.cross_size = cross_sizes[local];
     }
   }
 }
@@ -73,7 +73,7 @@ Result<std::vector<HostAssignment>> get_host_assignments(const std::vector<HostS
   for (const HostSpec& host : hosts) {
     const std::int64_t here = std::min<std::int64_t>(std::max(host.slots, 0), left);
     if (here == 0) continue;
-    assignments.push_back({host, std::vector<RankSlot>(static_cast<std::size_t>(here))});
+    assignments.push_back({host, std::vector<Placement>(static_cast<std::size_t>(here))});
     left -= here;
   }
   number_ranks(assignments, static_cast<int>(size));

@@ -15,8 +15,8 @@ struct HostSpec {
   bool operator==(const HostSpec&) const = default;
 };
 
-// The place of one rank: in the job, among the ranks of its host, and among the hosts that have its local rank.
-struct RankSlot {
+// Where one rank stands: in the job, among the ranks of its host, and among the hosts that have its local rank.
+struct Placement {
   int rank = -1;
   int size = -1;
   int local_rank = -1;
@@ -24,13 +24,13 @@ struct RankSlot {
   int cross_rank = -1;
   int cross_size = -1;
 
-  bool operator==(const RankSlot&) const = default;
+  bool operator==(const Placement&) const = default;
 };
 
 // The ranks that one agent starts.
 struct HostAssignment {
   HostSpec host;
-  std::vector<RankSlot> ranks;
+  std::vector<Placement> ranks;
 
   bool operator==(const HostAssignment&) const = default;
 };

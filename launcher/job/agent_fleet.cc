@@ -15,15 +15,18 @@ constexpr Millis kRetryPause{300};
 AgentFleet::AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events)
     : loop_(loop), options_of_(std::move(options_of)), events_(events) {}
 
-void AgentFleet::start(std::size_t count) {
-  members_.resize(count);
+void AgentFleet::start(int agent) {
+  members_[agent];
+  waiting_.push_back(agent);
   start_more();
 }
 
 void AgentFleet::start_more() {
-  while (!stopped_ && next_ < members_.size() && connecting_ < kMaxConnecting) {
+  while (!stopped_ && !waiting_.empty() && connecting_ < kMaxConnecting) {
+    const int agent = waiting_.front();
+    waiting_.pop_front();
     ++connecting_;
-    start_one(static_cast<int>(next_++));
+    start_one(agent);
   }
 }
 
@@ -76,20 +79,20 @@ void AgentFleet::send(int agent, FrameType type, const Bytes& payload, bool wipe
 }
 
 void AgentFleet::send_all(FrameType type, const Bytes& payload) {
-  for (Member& one : members_) {
+  for (auto& [number, one] : members_) {
     if (one.link) one.link->send(type, payload);
   }
 }
 
 void AgentFleet::pause(bool paused) {
-  for (Member& one : members_) {
+  for (auto& [number, one] : members_) {
     if (one.link) one.link->pause(paused);
   }
 }
 
 void AgentFleet::stop_connecting() {
   stopped_ = true;
-  for (Member& one : members_) {
+  for (auto& [number, one] : members_) {
     if (one.link && !one.heard) one.link->drop();
   }
 }
@@ -103,14 +106,14 @@ void AgentFleet::drop(int agent) {
 }
 
 void AgentFleet::drop_all() {
-  for (Member& one : members_) {
+  for (auto& [number, one] : members_) {
     if (one.link) one.link->drop();
   }
 }
 
 std::string AgentFleet::last_words(int agent) const {
-  const auto index = static_cast<std::size_t>(agent);
-  return index < members_.size() && members_[index].link ? members_[index].link->last_words() : "";
+  const auto found = members_.find(agent);
+  return found != members_.end() && found->second.link ? found->second.link->last_words() : "";
 }
 
 }  // namespace hvd::launcher

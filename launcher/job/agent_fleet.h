@@ -1,6 +1,8 @@
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,8 +21,8 @@ class AgentFleetEvents {
   virtual void fleet_lost(int agent, const std::string& reason) = 0;
 };
 
-// The links to all agents of a job: starts them, so many at a time, and tries again when a crowded sshd turns one away.
-// Owned by the JobDriver, loop-confined. It knows frames, not what they mean.
+// The links to the agents of a job, by their numbers: starts them, so many at a time, and tries again when a crowded
+// sshd turns one away. Owned by the JobDriver, loop-confined. It knows frames, not what they mean.
 class AgentFleet : private AgentLinkEvents {
  public:
   static constexpr std::size_t kMaxConnecting = 64;  // agents that have been started and not heard from
@@ -29,7 +31,8 @@ class AgentFleet : private AgentLinkEvents {
   // No event comes from inside a call. `options_of(agent)` is asked for each try, with a fresh cookie each time.
   AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events);
 
-  void start(std::size_t count);
+  // Each number once.
+  void start(int agent);
   void send(int agent, FrameType type, const Bytes& payload, bool wipe = false);
   void send_all(FrameType type, const Bytes& payload);
   void pause(bool paused);
@@ -54,14 +57,14 @@ class AgentFleet : private AgentLinkEvents {
   void start_more();
   void start_one(int agent);
   void retry_later(int agent);
-  Member& member(int agent) { return members_[static_cast<std::size_t>(agent)]; }
+  Member& member(int agent) { return members_.at(agent); }
 
   MainLoop& loop_;
   std::function<AgentLinkOptions(int)> options_of_;
   AgentFleetEvents& events_;
-  std::vector<Member> members_;
-  std::vector<std::unique_ptr<AgentLink>> retired_;  // failed tries; a link may not go while it calls us
-  std::size_t next_ = 0;
+  std::map<int, Member> members_;
+  std::deque<int> waiting_;                          // for others to answer; in the order in which they came
+  std::vector<std::unique_ptr<AgentLink>> retired_;  // failed tries; a link may not be destroyed while it calls us
   std::size_t connecting_ = 0;
   bool stopped_ = false;
 };

@@ -15,20 +15,25 @@ bool is_killed(const JobFailure& failure) {
   return signal == SIGKILL || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL || signal == SIGFPE;
 }
 
-std::string line_of(const JobFailure& failure) { return "rank " + std::to_string(failure.rank) + " " + failure.what; }
+// Requires: it is a process that failed.
+std::string line_of(const JobFailure& failure) {
+  return "rank " + std::to_string(failure.who->rank) + " " + failure.what;
+}
+
+bool is_same(const std::optional<Member>& a, const std::optional<Member>& b) { return a && b && a->slot == b->slot; }
 
 }  // namespace
 
-void Failures::rank_failing(int rank) {
-  if (!failing_ && !first_) failing_ = rank;
+void Failures::process_failing(Member who) {
+  if (!failing_ && !first_) failing_ = who;
 }
 
-void Failures::rank_leaving(int rank) {
-  if (!leaving_ && !failing_ && !first_) leaving_ = rank;
+void Failures::process_leaving(Member who) {
+  if (!leaving_ && !failing_ && !first_) leaving_ = who;
 }
 
 void Failures::add(JobFailure failure) {
-  if (first_->rank == failure.rank) {
+  if (is_same(first_->who, failure.who)) {
     // It was blamed before it had exited; now there is a real code.
     first_->exit_code = failure.exit_code;
     first_->what = std::move(failure.what);
@@ -36,8 +41,8 @@ void Failures::add(JobFailure failure) {
   }
   // Those that its end made fail may be heard of before it, when it is on another host.
   const bool was_killed_before =
-      is_killed(failure) && !is_killed(*first_) && first_->rank >= 0 && failing_ != first_->rank;
-  if (leaving_ == failure.rank || was_killed_before) {
+      is_killed(failure) && !is_killed(*first_) && first_->who && !is_same(failing_, first_->who);
+  if (is_same(leaving_, failure.who) || was_killed_before) {
     later_.insert(later_.begin(), line_of(*first_));
     first_ = std::move(failure);
   } else if (later_.size() < kMaxLaterFailures) {
@@ -45,18 +50,20 @@ void Failures::add(JobFailure failure) {
   }
 }
 
-std::optional<int> Failures::left_before() const {
-  return first_ && leaving_ && *leaving_ != first_->rank ? leaving_ : std::nullopt;
+std::optional<Member> Failures::left_before() const {
+  return first_ && leaving_ && !is_same(leaving_, first_->who) ? leaving_ : std::nullopt;
 }
 
 std::string error_summary(const Failures& failures, const std::vector<std::string>& last_stderr_lines,
                           bool are_in_sight) {
-  if (!failures.first() || failures.first()->rank < 0) return "";
+  if (!failures.first() || !failures.first()->who) return "";
   const JobFailure& first = *failures.first();
-  std::string text = "the job failed: rank " + std::to_string(first.rank) + " on host " + first.host + " (pid " +
-                     std::to_string(first.pid) + ") " + first.what + " first";
+  const std::string rank = std::to_string(first.who->rank);
+  std::string text = "the job failed: rank " + rank + " on host " + first.host + " (pid " + std::to_string(first.pid) +
+                     ") " + first.what + " first";
   if (const auto left = failures.left_before()) {
-    text += ", after rank " + std::to_string(*left) + " had left the job (unequal numbers of steps? see hvd.join())";
+    text +=
+        ", after rank " + std::to_string(left->rank) + " had left the job (unequal numbers of steps? see hvd.join())";
   }
   // Nobody has been signalled by us before the first failure.
   if (first.exit_code == 128 + SIGKILL) {
@@ -67,13 +74,13 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
   if (last_stderr_lines.empty()) {
     text += "; it wrote nothing to stderr";
   } else if (are_in_sight) {
-    text += "; its last lines on stderr stand above, behind [" + std::to_string(first.rank) + "]<stderr>:";
+    text += "; its last lines on stderr stand above, behind [" + rank + "]<stderr>:";
   } else {
     text += "; its last lines on stderr:";
     for (const std::string& line : last_stderr_lines) text += "\n    " + line;
   }
   for (const std::string& later : failures.later()) text += "\nAfter that, " + later;
-  text += "\nProcess name: " + std::to_string(first.rank) + "\nExit code: " + std::to_string(first.exit_code);
+  text += "\nProcess name: " + rank + "\nExit code: " + std::to_string(first.exit_code);
   return text;
 }
 

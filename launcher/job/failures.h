@@ -6,9 +6,15 @@
 
 namespace hvd::launcher {
 
-// A rank or a host that went wrong.
+// A process of the job by its slot, and the rank that the job has given it, which is what people know it by.
+struct Member {
+  int slot = -1;
+  int rank = -1;
+};
+
+// A process or a host that went wrong.
 struct JobFailure {
-  int rank = -1;  // -1: a host, not a rank
+  std::optional<Member> who;  // nobody: a host
   std::string host;
   int pid = 0;
   int exit_code = 1;
@@ -20,30 +26,29 @@ struct JobFailure {
 // down by their own fault, or leave. Owned by StaticJob; pure.
 class Failures {
  public:
-  // The rank goes down by its own fault. Others that fail because of it may exit before; none of them is the first
-  // then.
-  void rank_failing(int rank);
-  // The rank has left a job that goes on. If it turns out to exit with an error, that was the first failure, though
-  // others that failed because of it may exit before.
-  void rank_leaving(int rank);
+  // It goes down by its own fault. Others that fail because of it may exit before; none of them is the first then.
+  void process_failing(Member who);
+  // It has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
+  // that failed because of it may exit before.
+  void process_leaving(Member who);
 
   // Requires: there is no first one yet.
   void set_first(JobFailure failure) { first_ = std::move(failure); }
-  // A rank's exit with an error after the first failure, and not because of us. One that was killed was the first after
+  // An exit with an error after the first failure, and not because of us. One that was killed was the first after
   // all, unless the first said that it goes down by its own fault.
   void add(JobFailure failure);
 
-  // The first rank that announced its failure, while nothing has failed.
-  std::optional<int> announced() const { return first_ ? std::nullopt : failing_; }
+  // The first that announced its failure, while nothing has failed.
+  std::optional<Member> announced() const { return first_ ? std::nullopt : failing_; }
   const std::optional<JobFailure>& first() const { return first_; }
-  // Ranks that failed by themselves after that: "rank 0 exited with code 1".
+  // Those that failed by themselves after that: "rank 0 exited with code 1".
   const std::vector<std::string>& later() const { return later_; }
-  // The first rank that had left while the job went on, when it was another that failed after that.
-  std::optional<int> left_before() const;
+  // The first that had left while the job went on, when it was another that failed after that.
+  std::optional<Member> left_before() const;
 
  private:
-  std::optional<int> failing_;  // the first rank that announced its failure
-  std::optional<int> leaving_;  // the first rank that left before any failure
+  std::optional<Member> failing_;  // the first that announced its failure
+  std::optional<Member> leaving_;  // the first that left before any failure
   std::optional<JobFailure> first_;
   std::vector<std::string> later_;
 };

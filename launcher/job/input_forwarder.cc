@@ -7,13 +7,13 @@
 
 namespace hvd::launcher {
 
-InputForwarder::InputForwarder(MainLoop& loop, const std::vector<int>& ranks, Callbacks callbacks)
+InputForwarder::InputForwarder(MainLoop& loop, const std::vector<int>& slots, Callbacks callbacks)
     : loop_(loop), callbacks_(std::move(callbacks)), is_terminal_(::isatty(STDIN_FILENO) == 1) {
-  for (const int rank : ranks) receivers_[rank];
+  for (const int slot : slots) receivers_[slot];
 }
 
-void InputForwarder::rank_started(int rank) {
-  const auto found = receivers_.find(rank);
+void InputForwarder::process_started(int slot) {
+  const auto found = receivers_.find(slot);
   if (found == receivers_.end()) return;
   found->second.started = true;
   begin();
@@ -27,8 +27,8 @@ void InputForwarder::begin() {
                   InputReader::Callbacks{.on_data = [this](ByteSpan bytes) { received(bytes); },
                                          .on_end =
                                              [this] {
-                                               for (const auto& [rank, receiver] : receivers_)
-                                                 callbacks_.send(rank, {});
+                                               for (const auto& [slot, receiver] : receivers_)
+                                                 callbacks_.send(slot, {});
                                              }});
   read_more();
 }
@@ -36,7 +36,7 @@ void InputForwarder::begin() {
 void InputForwarder::read_more() {
   if (!reader_ || receivers_.empty()) return;
   std::size_t most = 0;
-  for (const auto& [rank, receiver] : receivers_) most = std::max(most, receiver.under_way);
+  for (const auto& [slot, receiver] : receivers_) most = std::max(most, receiver.under_way);
   if (most + allowed_ >= kWindow) return;
   const std::size_t more = kWindow - most - allowed_;
   allowed_ += more;
@@ -46,21 +46,21 @@ void InputForwarder::read_more() {
 void InputForwarder::received(ByteSpan bytes) {
   allowed_ -= std::min(allowed_, bytes.size());
   if (is_terminal_ && bytes.back() == '\n') callbacks_.on_line_typed();
-  for (auto& [rank, receiver] : receivers_) {
+  for (auto& [slot, receiver] : receivers_) {
     receiver.under_way += bytes.size();
-    callbacks_.send(rank, bytes);
+    callbacks_.send(slot, bytes);
   }
 }
 
-void InputForwarder::rank_took(int rank, std::size_t size) {
-  const auto found = receivers_.find(rank);
+void InputForwarder::process_took(int slot, std::size_t size) {
+  const auto found = receivers_.find(slot);
   if (found == receivers_.end()) return;
   found->second.under_way -= std::min(found->second.under_way, size);
   read_more();
 }
 
-void InputForwarder::rank_ended(int rank) {
-  if (receivers_.erase(rank) == 0) return;
+void InputForwarder::process_ended(int slot) {
+  if (receivers_.erase(slot) == 0) return;
   if (receivers_.empty()) {
     if (reader_) reader_->close();
     return;

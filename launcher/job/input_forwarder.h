@@ -12,24 +12,24 @@
 
 namespace hvd::launcher {
 
-// Carries our stdin to the ranks that get it, once all of them run. It reads no more than the slowest of them takes,
+// Carries our stdin to the slots that get it, once all of them run. It reads no more than the slowest of them takes,
 // give or take kWindow. Owned by the JobDriver, loop-confined.
 class InputForwarder {
  public:
-  static constexpr std::size_t kWindow = std::size_t{256} * 1024;  // under way to a rank
+  static constexpr std::size_t kWindow = std::size_t{256} * 1024;  // under way to a process
 
   struct Callbacks {
-    std::function<void(int rank, ByteSpan bytes)> send;  // no bytes: the end
+    std::function<void(int slot, ByteSpan bytes)> send;  // no bytes: the end
     std::function<void()> on_line_typed;                 // a line has come from a terminal, which has shown its end
   };
 
-  // Requires: `ranks` are those that the launch frames name as getting input.
-  InputForwarder(MainLoop& loop, const std::vector<int>& ranks, Callbacks callbacks);
+  // Requires: the processes of `slots` are started with input.
+  InputForwarder(MainLoop& loop, const std::vector<int>& slots, Callbacks callbacks);
 
-  void rank_started(int rank);
-  void rank_took(int rank, std::size_t size);
+  void process_started(int slot);
+  void process_took(int slot, std::size_t size);
   // It has ended; the others still get theirs.
-  void rank_ended(int rank);
+  void process_ended(int slot);
 
  private:
   struct Receiver {

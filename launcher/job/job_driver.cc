@@ -36,6 +36,20 @@ std::vector<int> watched_signals(std::uint64_t ignored) {
   return signals;
 }
 
+std::map<int, int> ranks_of(const Roster& roster) {
+  std::map<int, int> ranks;
+  for (const auto& [number, slot] : roster.slots()) ranks[number] = slot.placement.rank;
+  return ranks;
+}
+
+std::vector<int> slots_with_input(const Roster& roster, const Launch& launch) {
+  std::vector<int> slots;
+  for (const auto& [number, slot] : roster.slots()) {
+    if (launch.has_input(slot.placement.rank)) slots.push_back(number);
+  }
+  return slots;
+}
+
 // Half of the time to start is for the agents.
 Millis lookup_patience(const LaunchConfig& config) { return std::min(kMaxLookup, Millis(config.start_timeout) / 2); }
 
@@ -47,16 +61,15 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       launch_(plan_, ignored_signals),
       job_(plan_.hosts, timings_of(plan_.config), SteadyClock::now()),
       output_(loop,
-              {.num_proc = plan_.config.num_proc,
+              {.ranks = ranks_of(job_.roster()),
                .with_time = plan_.config.prefix_output_with_timestamp,
                .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       fleet_(
           loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
-      agent_of_rank_(static_cast<std::size_t>(plan_.config.num_proc), -1),
-      input_forwarder_(loop, launch_.input_ranks(),
-                       {.send = [this](int rank, ByteSpan bytes) { send_input(rank, bytes); },
+      input_forwarder_(loop, slots_with_input(job_.roster(), launch_),
+                       {.send = [this](int slot, ByteSpan bytes) { send_input(slot, bytes); },
                         .on_line_typed = [this] { output_.line_was_typed(); }}),
       resolver_(loop, host_names(plan_.hosts), plan_.config.ssh_program, lookup_patience(plan_.config),
                 [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
@@ -64,13 +77,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
-      signals_(loop, watched_signals(ignored_signals), [this](int signal) { signal_received(signal); }) {
-  for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
-    for (const RankSlot& slot : plan_.hosts[agent].ranks) {
-      agent_of_rank_[static_cast<std::size_t>(slot.rank)] = static_cast<int>(agent);
-    }
-  }
-}
+      signals_(loop, watched_signals(ignored_signals), [this](int signal) { signal_received(signal); }) {}
 
 int JobDriver::run() {
   for (const std::string& notice : plan_.config.notices) output_.message(notice);
@@ -100,24 +107,29 @@ void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (plan_.config.verbose > 0) {
     for (const std::string& text : launch_.description()) output_.message(text);
   }
-  fleet_.start(plan_.hosts.size());
+  for (const auto& [agent, record] : job_.roster().agents()) fleet_.start(agent);
 }
 
 void JobDriver::send_launch_frames() {
-  for (int agent = 0; agent < static_cast<int>(plan_.hosts.size()); ++agent) {
-    Bytes payload = launch_.frame(agent);
+  for (const auto& [agent, record] : job_.roster().agents()) {
+    Bytes payload = launch_.launch_frame(agent);
     fleet_.send(agent, FrameType::kLaunch, payload, true);
     explicit_bzero(payload.data(), payload.size());
   }
 }
 
-const std::string& JobDriver::host_name(int agent) const {
-  return plan_.hosts[static_cast<std::size_t>(agent)].host.name;
+void JobDriver::start(Incarnation process) {
+  const Roster::Slot& slot = job_.roster().slot(process.slot);
+  fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(slot.agent, process, slot.placement));
 }
 
-void JobDriver::send_input(int rank, ByteSpan bytes) {
-  Bytes payload = encode(InputMessage{rank, Bytes(bytes.begin(), bytes.end())});
-  fleet_.send(agent_of_rank_[static_cast<std::size_t>(rank)], FrameType::kInput, payload, true);
+const std::string& JobDriver::host_name(int agent) const { return job_.roster().agent(agent).host; }
+
+void JobDriver::send_input(int slot, ByteSpan bytes) {
+  const Roster::Slot& record = job_.roster().slot(slot);
+  const Incarnation process{.slot = slot, .number = record.incarnation};
+  Bytes payload = encode(InputMessage{process, Bytes(bytes.begin(), bytes.end())});
+  fleet_.send(record.agent, FrameType::kInput, payload, true);
   explicit_bzero(payload.data(), payload.size());
 }
 
@@ -135,8 +147,9 @@ void JobDriver::apply(const JobActions& actions) {
 void JobDriver::apply(const JobAction& action) {
   switch (action.kind) {
     case JobAction::Kind::kLaunch: return send_launch_frames();
-    case JobAction::Kind::kSignalRanks:
-      return fleet_.send_all(FrameType::kSignal, encode(SignalMessage{action.signal}));
+    case JobAction::Kind::kStart: return start(action.process);
+    case JobAction::Kind::kSignalAll:
+      return fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = action.signal}));
     case JobAction::Kind::kShutdownAgents:
       fleet_.stop_connecting();
       return fleet_.send_all(FrameType::kShutdown, encode(ShutdownMessage{action.at_once}));
@@ -161,10 +174,11 @@ void JobDriver::finish(int code) {
   exit_code_ = code;
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
   const auto& failure = job_.failures().first();
-  if (failure) {
-    const bool are_in_sight = output_.lines_after_stderr(failure->rank) <= kLinesInSight;
+  if (failure && failure->who) {
+    const int slot = failure->who->slot;
+    const bool are_in_sight = output_.lines_after_stderr(slot) <= kLinesInSight;
     const std::string summary =
-        error_summary(job_.failures(), output_.last_stderr_lines(failure->rank, kSummaryLines), are_in_sight);
+        error_summary(job_.failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight);
     if (!summary.empty()) output_.message(summary);
   }
   report_limits_hit(code);

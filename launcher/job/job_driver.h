@@ -33,6 +33,7 @@ class JobDriver : private AgentFleetEvents {
   // Before the ranks run.
   void resolved(const std::vector<ResolvedHost>& hosts);
   void send_launch_frames();
+  void start(Incarnation process);
 
   // What comes from the agents: job_frames.cc.
   void fleet_frame(int agent, const Frame& frame) override;
@@ -40,9 +41,10 @@ class JobDriver : private AgentFleetEvents {
   Status handle(int agent, const Frame& frame);
   Status handle_hello(int agent, const Frame& frame);
   Status handle_output(int agent, const Frame& frame);
-  Status handle_rank(int agent, const Frame& frame);
+  Status handle_process(int agent, const Frame& frame);
   template <typename Message>
-  Result<Message> of_its_rank(int agent, Result<Message> message) const;
+  Result<Message> of_its_slot(int agent, Result<Message> message) const;
+  bool is_latest(Incarnation process) const { return job_.roster().slot(process.slot).incarnation == process.number; }
   const std::string& host_name(int agent) const;
 
   // What comes from the user: job_signals.cc.
@@ -53,7 +55,7 @@ class JobDriver : private AgentFleetEvents {
   void end_for_output();
   void give_up_flushing();
 
-  void send_input(int rank, ByteSpan bytes);
+  void send_input(int slot, ByteSpan bytes);
   void output_progress();
 
   // What StaticJob wants.
@@ -75,7 +77,6 @@ class JobDriver : private AgentFleetEvents {
   StaticJob job_;
   OutputRouter output_;
   AgentFleet fleet_;
-  std::vector<int> agent_of_rank_;
   InputForwarder input_forwarder_;
   HostResolver resolver_;
   loop::Timer timer_;

@@ -14,15 +14,22 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
   apply(job_.agent_lost(agent, reason, SteadyClock::now()));
 }
 
-// An agent may speak only of the ranks that it was given.
+// An agent may speak only of its own slots, and of processes that it was told to start.
 template <typename Message>
-Result<Message> JobDriver::of_its_rank(int agent, Result<Message> message) const {
+Result<Message> JobDriver::of_its_slot(int agent, Result<Message> message) const {
   if (!message.is_ok()) return message;
-  const int rank = message.value().rank;
-  const bool is_its = rank >= 0 && static_cast<std::size_t>(rank) < agent_of_rank_.size() &&
-                      agent_of_rank_[static_cast<std::size_t>(rank)] == agent;
-  if (is_its) return message;
-  return Status::invalid_argument("its agent speaks of rank " + std::to_string(rank) + ", which is not there");
+  const Incarnation process = message.value().process;
+  const auto& slots = job_.roster().slots();
+  const auto found = slots.find(process.slot);
+  if (found == slots.end() || found->second.agent != agent) {
+    return Status::invalid_argument("its agent speaks of slot " + std::to_string(process.slot) +
+                                    ", which is not there");
+  }
+  if (process.number > found->second.incarnation) {
+    return Status::invalid_argument("its agent speaks of incarnation " + std::to_string(process.number) + " of slot " +
+                                    std::to_string(process.slot) + ", which was not started");
+  }
+  return message;
 }
 
 Status JobDriver::handle(int agent, const Frame& frame) {
@@ -30,11 +37,12 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kHello: return handle_hello(agent, frame);
     case FrameType::kOutput:
     case FrameType::kOutputEnd: return handle_output(agent, frame);
-    case FrameType::kRankStarted:
-    case FrameType::kRankNotStarted:
-    case FrameType::kRankExited:
-    case FrameType::kRankFailing:
-    case FrameType::kInputTaken: return handle_rank(agent, frame);
+    case FrameType::kStarted:
+    case FrameType::kNotStarted:
+    case FrameType::kEnded:
+    case FrameType::kFailing:
+    case FrameType::kInputTaken: return handle_process(agent, frame);
+    case FrameType::kAlive: return Status::ok();
     case FrameType::kNotice: {
       HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
       output_.message("host " + host_name(agent) + ": " + message.text);
@@ -62,39 +70,39 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
   return Status::ok();
 }
 
+// What an earlier process of a slot still prints is its slot's output like any other.
 Status JobDriver::handle_output(int agent, const Frame& frame) {
   if (frame.type == FrameType::kOutputEnd) {
-    HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_rank(agent, decode_output_end(frame.payload)));
-    output_.output_end(message.rank, message.is_stderr);
+    HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_slot(agent, decode_output_end(frame.payload)));
+    output_.output_end(message.process.slot, message.is_stderr);
     return Status::ok();
   }
-  HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_rank(agent, decode_output(frame.payload)));
-  output_.output(message.rank, message.is_stderr, message.bytes);
+  HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_slot(agent, decode_output(frame.payload)));
+  output_.output(message.process.slot, message.is_stderr, message.bytes);
   output_progress();
   return Status::ok();
 }
 
-Status JobDriver::handle_rank(int agent, const Frame& frame) {
+Status JobDriver::handle_process(int agent, const Frame& frame) {
   const TimePoint now = SteadyClock::now();
-  if (frame.type == FrameType::kRankStarted) {
-    HVD_ASSIGN_OR_RETURN(const RankStartedMessage message, of_its_rank(agent, decode_rank_started(frame.payload)));
-    apply(job_.rank_started(message.rank, message.pid, now));
-    input_forwarder_.rank_started(message.rank);
-  } else if (frame.type == FrameType::kRankNotStarted) {
-    HVD_ASSIGN_OR_RETURN(const RankNotStartedMessage message,
-                         of_its_rank(agent, decode_rank_not_started(frame.payload)));
-    input_forwarder_.rank_ended(message.rank);
-    apply(job_.rank_not_started(message.rank, message.code, message.reason, now));
-  } else if (frame.type == FrameType::kRankFailing) {
-    HVD_ASSIGN_OR_RETURN(const RankFailingMessage message, of_its_rank(agent, decode_rank_failing(frame.payload)));
-    message.is_leaving ? job_.rank_leaving(message.rank) : job_.rank_failing(message.rank);
+  if (frame.type == FrameType::kStarted) {
+    HVD_ASSIGN_OR_RETURN(const StartedMessage message, of_its_slot(agent, decode_started(frame.payload)));
+    apply(job_.process_started(message.process, message.pid, now));
+    if (is_latest(message.process)) input_forwarder_.process_started(message.process.slot);
+  } else if (frame.type == FrameType::kNotStarted) {
+    HVD_ASSIGN_OR_RETURN(const NotStartedMessage message, of_its_slot(agent, decode_not_started(frame.payload)));
+    if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
+    apply(job_.process_not_started(message.process, message.code, message.reason, now));
+  } else if (frame.type == FrameType::kFailing) {
+    HVD_ASSIGN_OR_RETURN(const FailingMessage message, of_its_slot(agent, decode_failing(frame.payload)));
+    job_.process_failing(message.process, message.is_leaving);
   } else if (frame.type == FrameType::kInputTaken) {
-    HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, of_its_rank(agent, decode_input_taken(frame.payload)));
-    input_forwarder_.rank_took(message.rank, message.size);
+    HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, of_its_slot(agent, decode_input_taken(frame.payload)));
+    if (is_latest(message.process)) input_forwarder_.process_took(message.process.slot, message.size);
   } else {
-    HVD_ASSIGN_OR_RETURN(const RankExitedMessage message, of_its_rank(agent, decode_rank_exited(frame.payload)));
-    input_forwarder_.rank_ended(message.rank);
-    apply(job_.rank_exited(message.rank, {.code = message.code, .signal = message.signal}, now));
+    HVD_ASSIGN_OR_RETURN(const EndedMessage message, of_its_slot(agent, decode_ended(frame.payload)));
+    if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
+    apply(job_.process_ended(message.process, {.code = message.code, .signal = message.signal}, now));
   }
   return Status::ok();
 }

@@ -18,7 +18,7 @@ constexpr int kLeaveAtOnce = 3;          // signals that say: end
 void JobDriver::signal_received(int signal) {
   if (signal == SIGTSTP) {
     // The ranks first: once we are stopped, nobody would tell them.
-    fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGSTOP}));
+    fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = SIGSTOP}));
     return suspend_timer_.start(kSuspendDelay);
   }
   const int before = job_.wishes_to_end();
@@ -52,7 +52,7 @@ void JobDriver::suspend() {
   resolver_.was_stopped();
   if (flush_timer_.active()) flush_timer_.start(kLastFlush);
   arm_timer();
-  fleet_.send_all(FrameType::kSignal, encode(SignalMessage{SIGCONT}));
+  fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = SIGCONT}));
 }
 
 // A terminal that closes, and Ctrl-C with `| tee`, are a signal as well, which may come a moment later. That is one

@@ -2,31 +2,22 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "launcher/plan/plan_text.h"
 #include "launcher/process/input_reader.h"
 #include "launcher/protocol/cookie.h"
-#include "launcher/protocol/messages.h"
 #include "launcher/ssh/ssh_login.h"
 
 namespace hvd::launcher {
-namespace {
-
-std::vector<int> ranks_with_input(const LaunchConfig& config) {
-  std::vector<int> ranks;
-  if (config.input_to == InputTo::kNobody || is_empty_input(STDIN_FILENO)) return ranks;
-  for (int rank = 0; rank < (config.input_to == InputTo::kAll ? config.num_proc : 1); ++rank) ranks.push_back(rank);
-  return ranks;
-}
-
-}  // namespace
 
 Launch::Launch(const JobPlan& plan, std::uint64_t ignored_signals)
     : plan_(plan),
       ignored_signals_(ignored_signals),
-      input_ranks_(ranks_with_input(plan.config)),
+      input_to_(is_empty_input(STDIN_FILENO) ? InputTo::kNobody : plan.config.input_to),
       secret_(crypto::Secret::random()) {}
+
+bool Launch::has_input(int rank) const {
+  return input_to_ == InputTo::kAll || (input_to_ == InputTo::kRank0 && rank == 0);
+}
 
 Status Launch::prepare(const std::vector<ResolvedHost>& hosts) {
   HVD_ASSIGN_OR_RETURN(
@@ -34,9 +25,9 @@ Status Launch::prepare(const std::vector<ResolvedHost>& hosts) {
       plan_network(hosts, plan_.config.nics, {.own = interface_addresses(), .source_towards = source_address_towards}));
   std::vector<rendezvous::RankNumbers> slots(static_cast<std::size_t>(plan_.config.num_proc));
   for (const HostAssignment& host : plan_.hosts) {
-    for (const RankSlot& slot : host.ranks) {
-      slots[static_cast<std::size_t>(slot.rank)] = {slot.rank,       slot.size,       slot.local_rank,
-                                                    slot.local_size, slot.cross_rank, slot.cross_size};
+    for (const Placement& rank : host.ranks) {
+      slots[static_cast<std::size_t>(rank.rank)] = {rank.rank,       rank.size,       rank.local_rank,
+                                                    rank.local_size, rank.cross_rank, rank.cross_size};
     }
   }
   HVD_ASSIGN_OR_RETURN(server_,
@@ -65,24 +56,26 @@ AgentLinkOptions Launch::link_options(int agent) const {
   return options;
 }
 
-Bytes Launch::frame(int agent) const {
+Bytes Launch::launch_frame(int agent) const {
   const HostAssignment& host = plan_.hosts[static_cast<std::size_t>(agent)];
   const Variables variables = plan_.environment.all();
-  std::vector<std::int32_t> with_input;
-  for (const RankSlot& slot : host.ranks) {
-    if (std::ranges::count(input_ranks_, slot.rank) > 0) with_input.push_back(slot.rank);
-  }
   return encode(
       LaunchMessage{.secret = secret_,
-                    .hostname = host.host.name,
                     .cwd = plan_.cwd,
                     .env = {variables.begin(), variables.end()},
                     .command = plan_.config.command,
-                    .ranks = host.ranks,
                     .rendezvous_port = server_->port(),
                     .rendezvous_addresses = network_.agents[static_cast<std::size_t>(agent)].rendezvous_addresses,
                     .ignored_signals = ignored_signals_,
-                    .input_ranks = std::move(with_input)});
+                    .slots = static_cast<std::uint32_t>(host.ranks.size()),
+                    .announces_threads = agent == 0});  // one for all: hosts are alike, as a rule
+}
+
+Bytes Launch::start_frame(int agent, Incarnation process, const Placement& placement) const {
+  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(agent)].host;
+  const Variables variables = rank_variables(host.name, placement);
+  return encode(StartMessage{
+      .process = process, .has_input = has_input(placement.rank), .env = {variables.begin(), variables.end()}});
 }
 
 std::vector<std::string> Launch::description() const {

@@ -8,6 +8,7 @@
 #include "launcher/job/agent_link.h"
 #include "launcher/job/network_plan.h"
 #include "launcher/plan/job_plan.h"
+#include "launcher/protocol/messages.h"
 #include "rendezvous/server/server.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
@@ -23,8 +24,8 @@ class Launch {
   // `plan` outlives this. `ignored_signals`: from the start, see there.
   Launch(const JobPlan& plan, std::uint64_t ignored_signals);
 
-  // Which ranks get our stdin.
-  const std::vector<int>& input_ranks() const { return input_ranks_; }
+  // Whether the rank gets our stdin.
+  bool has_input(int rank) const;
 
   // Decides where everybody meets, and listens there. `hosts` are in the order of the plan's.
   Status prepare(const std::vector<ResolvedHost>& hosts);
@@ -33,7 +34,9 @@ class Launch {
   // With a fresh cookie each time.
   AgentLinkOptions link_options(int agent) const;
   // The payload of the agent's launch frame. It holds the secret and the user's environment: the caller wipes it.
-  Bytes frame(int agent) const;
+  Bytes launch_frame(int agent) const;
+  // And of the start frame by which the process becomes that rank.
+  Bytes start_frame(int agent, Incarnation process, const Placement& placement) const;
   // For --verbose: the plan, then each host.
   std::vector<std::string> description() const;
 
@@ -43,7 +46,7 @@ class Launch {
  private:
   const JobPlan& plan_;
   std::uint64_t ignored_signals_;
-  std::vector<int> input_ranks_;
+  InputTo input_to_;
   crypto::Secret secret_;
   NetworkPlan network_;
   std::unique_ptr<rendezvous::Server> server_;

@@ -23,35 +23,35 @@ OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbac
       stdout_(make_screen(loop, STDOUT_FILENO, options.prompts, callbacks)),
       stderr_(make_screen(loop, STDERR_FILENO, options.prompts, callbacks)),
       prompt_timer_(loop.get(), [this] { show_prompts(); }) {
-  for (int rank = 0; rank < options.num_proc; ++rank) {
-    ranks_.push_back({.streams = {Stream(rank_prefix(rank, false, options.with_time)),
-                                  Stream(rank_prefix(rank, true, options.with_time))},
-                      .stderr_tail = {}});
+  for (const auto& [slot, rank] : options.ranks) {
+    slots_.emplace(slot, SlotStreams{.rank = rank,
+                                     .streams = {Stream(rank_prefix(rank, false, options.with_time)),
+                                                 Stream(rank_prefix(rank, true, options.with_time))},
+                                     .stderr_tail = {}});
   }
 }
 
 Status OutputRouter::open_files(const std::string& directory) {
-  const int num_proc = static_cast<int>(ranks_.size());
-  for (int rank = 0; rank < num_proc; ++rank) {
-    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(directory, rank, num_proc));
+  for (auto& [number, slot] : slots_) {
+    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(directory, slot.rank, static_cast<int>(slots_.size())));
     for (const bool is_stderr : {false, true}) {
-      Stream& stream = *stream_of(rank, is_stderr);
+      Stream& stream = slot.streams[is_stderr ? 1 : 0];
       stream.file = std::move(files[is_stderr ? 1 : 0]);
-      stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(rank, is_stderr, options_.with_time));
+      stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, options_.with_time));
     }
   }
   return Status::ok();
 }
 
-OutputRouter::Stream* OutputRouter::stream_of(int rank, bool is_stderr) {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size()) return nullptr;
-  return &ranks_[static_cast<std::size_t>(rank)].streams[is_stderr ? 1 : 0];
+OutputRouter::Stream* OutputRouter::stream_of(int slot, bool is_stderr) {
+  const auto found = slots_.find(slot);
+  return found == slots_.end() ? nullptr : &found->second.streams[is_stderr ? 1 : 0];
 }
 
-void OutputRouter::output(int rank, bool is_stderr, ByteSpan bytes) {
-  Stream* stream = stream_of(rank, is_stderr);
+void OutputRouter::output(int slot, bool is_stderr, ByteSpan bytes) {
+  Stream* stream = stream_of(slot, is_stderr);
   if (stream == nullptr || bytes.empty()) return;
-  if (is_stderr) ranks_[static_cast<std::size_t>(rank)].stderr_tail.add(bytes);
+  if (is_stderr) slots_.at(slot).stderr_tail.add(bytes);
   std::string text;
   if (stream->file_prefixer) {
     stream->file_prefixer->feed(bytes, text);
@@ -59,7 +59,7 @@ void OutputRouter::output(int rank, bool is_stderr, ByteSpan bytes) {
   }
   stream->prefixer.feed(bytes, text);
   show(*stream, is_stderr, text);
-  if (is_stderr) ranks_[static_cast<std::size_t>(rank)].last_line = lines_;
+  if (is_stderr) slots_.at(slot).last_line = lines_;
   if (!stream->prefixer.has_pending()) {
     stream->pending_since.reset();
   } else if (screen_of(is_stderr).shows_prompts && !stream->pending_since) {
@@ -68,8 +68,8 @@ void OutputRouter::output(int rank, bool is_stderr, ByteSpan bytes) {
   }
 }
 
-void OutputRouter::output_end(int rank, bool is_stderr) {
-  Stream* stream = stream_of(rank, is_stderr);
+void OutputRouter::output_end(int slot, bool is_stderr) {
+  Stream* stream = stream_of(slot, is_stderr);
   if (stream == nullptr) return;
   std::string text;
   if (stream->file_prefixer) {
@@ -81,9 +81,9 @@ void OutputRouter::output_end(int rank, bool is_stderr) {
 }
 
 void OutputRouter::end_all() {
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-    output_end(rank, false);
-    output_end(rank, true);
+  for (const auto& [number, slot] : slots_) {
+    output_end(number, false);
+    output_end(number, true);
   }
 }
 
@@ -104,9 +104,9 @@ void OutputRouter::show(Stream& stream, bool is_stderr, const std::string& text)
 void OutputRouter::show_prompts() {
   const TimePoint now = SteadyClock::now();
   bool more = false;
-  for (RankStreams& rank : ranks_) {
+  for (auto& [number, slot] : slots_) {
     for (const bool is_stderr : {false, true}) {
-      Stream& stream = rank.streams[is_stderr ? 1 : 0];
+      Stream& stream = slot.streams[is_stderr ? 1 : 0];
       if (!stream.pending_since) continue;
       if (now - *stream.pending_since < kPromptAge) {
         more = true;
@@ -145,14 +145,14 @@ void OutputRouter::message(std::string_view text) {
   screen.console.write(start + std::string(text) + "\n");
 }
 
-std::size_t OutputRouter::lines_after_stderr(int rank) const {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size()) return 0;
-  return lines_ - ranks_[static_cast<std::size_t>(rank)].last_line;
+std::size_t OutputRouter::lines_after_stderr(int slot) const {
+  const auto found = slots_.find(slot);
+  return found == slots_.end() ? 0 : lines_ - found->second.last_line;
 }
 
-std::vector<std::string> OutputRouter::last_stderr_lines(int rank, std::size_t max_lines) const {
-  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks_.size()) return {};
-  return ranks_[static_cast<std::size_t>(rank)].stderr_tail.last_lines(max_lines);
+std::vector<std::string> OutputRouter::last_stderr_lines(int slot, std::size_t max_lines) const {
+  const auto found = slots_.find(slot);
+  return found == slots_.end() ? std::vector<std::string>() : found->second.stderr_tail.last_lines(max_lines);
 }
 
 }  // namespace hvd::launcher

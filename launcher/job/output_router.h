@@ -2,6 +2,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,10 +30,10 @@ struct OutputFile {
 // not the user's own, or a link.
 Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc);
 
-// Where the output of all ranks goes: lines with their prefix to our stdout and stderr, and the same to a file per rank
-// and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and stderr are one
-// file there is one writer, and what falls into an unfinished line begins a new one. Owned by the JobDriver,
-// loop-confined.
+// Where the output of all slots goes: lines with the prefix of their rank to our stdout and stderr, and the same to a
+// file per rank and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and
+// stderr are one file there is one writer, and what falls into an unfinished line begins a new one. Owned by the
+// JobDriver, loop-confined.
 class OutputRouter {
  public:
   static constexpr std::size_t kHighWater =
@@ -40,7 +41,7 @@ class OutputRouter {
   static constexpr Millis kPromptAge{50};  // an unfinished line is shown when it is between once and twice as old
 
   struct Options {
-    int num_proc = 1;
+    std::map<int, int> ranks;  // of each slot: the prefix of its lines, and the name of its files
     bool with_time = false;
     bool prompts = false;  // unfinished lines are shown also where stdout or stderr is no terminal
   };
@@ -54,8 +55,8 @@ class OutputRouter {
   // Makes <directory>/rank.<rank>/stdout and stderr for every rank; new directories are for the user alone.
   Status open_files(const std::string& directory);
 
-  void output(int rank, bool is_stderr, ByteSpan bytes);
-  void output_end(int rank, bool is_stderr);
+  void output(int slot, bool is_stderr, ByteSpan bytes);
+  void output_end(int slot, bool is_stderr);
   void end_all();
   // "horovodrun: <text>" on stderr; further lines of the text as they are.
   void message(std::string_view text);
@@ -68,9 +69,9 @@ class OutputRouter {
   bool flushed() const { return stdout_.console.queued() == 0 && stderr_.console.queued() == 0; }
   // What files on a full disk have not taken.
   std::uint64_t lost_bytes() const { return stdout_.console.lost_bytes() + stderr_.console.lost_bytes(); }
-  std::vector<std::string> last_stderr_lines(int rank, std::size_t max_lines) const;
-  // Lines that went to our stdout and stderr after the rank's last on stderr.
-  std::size_t lines_after_stderr(int rank) const;
+  std::vector<std::string> last_stderr_lines(int slot, std::size_t max_lines) const;
+  // Lines that went to our stdout and stderr after the slot's last on stderr.
+  std::size_t lines_after_stderr(int slot) const;
 
  private:
   struct Stream {
@@ -80,7 +81,8 @@ class OutputRouter {
     OutputFile file;
     std::optional<TimePoint> pending_since;
   };
-  struct RankStreams {
+  struct SlotStreams {
+    int rank;
     std::array<Stream, 2> streams;  // stdout, stderr
     TailBuffer stderr_tail;
     std::size_t last_line = 0;  // lines_ after its last output on stderr
@@ -96,7 +98,7 @@ class OutputRouter {
   bool over_high_water() const {
     return stdout_.console.queued() > kHighWater || stderr_.console.queued() > kHighWater;
   }
-  Stream* stream_of(int rank, bool is_stderr);
+  Stream* stream_of(int slot, bool is_stderr);
   Screen& screen_of(bool is_stderr) { return is_stderr && !one_screen_ ? stderr_ : stdout_; }
   void show(Stream& stream, bool is_stderr, const std::string& text);
   void show_prompts();
@@ -108,7 +110,7 @@ class OutputRouter {
   Screen stdout_;
   Screen stderr_;
   std::size_t lines_ = 0;  // of output that was written so far
-  std::vector<RankStreams> ranks_;
+  std::map<int, SlotStreams> slots_;
   loop::Timer prompt_timer_;
 };
 

@@ -8,43 +8,46 @@ namespace {
 
 constexpr std::size_t kMaxNamedRanks = 8;  // in one message
 
+template <typename Table, typename State>
+std::size_t count_in(const Table& table, State state) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(table, [state](const auto& entry) { return entry.second.state == state; }));
+}
+
 }  // namespace
 
 Roster::Roster(const std::vector<HostAssignment>& hosts) {
   for (const HostAssignment& host : hosts) {
-    Agent agent{.state = AgentState::kWaiting, .host = host.host.name, .ranks = {}};
-    for (const RankSlot& slot : host.ranks) {
-      agent.ranks.push_back(slot.rank);
-      if (ranks_.size() <= static_cast<std::size_t>(slot.rank)) ranks_.resize(static_cast<std::size_t>(slot.rank) + 1);
-      rank(slot.rank).agent = static_cast<int>(agents_.size());
+    const int number = static_cast<int>(agents_.size());
+    Agent agent{.state = AgentState::kWaiting, .host = host.host.name, .slots = {}};
+    for (const Placement& placement : host.ranks) {
+      agent.slots.push_back(placement.rank);
+      slots_[placement.rank] = {.state = SlotState::kWaiting, .agent = number, .placement = placement};
     }
-    agents_.push_back(std::move(agent));
+    agents_[number] = std::move(agent);
   }
 }
 
-const std::string& Roster::host_of(int rank_number) const {
-  return agents_[static_cast<std::size_t>(rank(rank_number).agent)].host;
+Roster::Slot* Roster::slot_of(Incarnation process) {
+  const auto found = slots_.find(process.slot);
+  return found != slots_.end() && found->second.incarnation == process.number ? &found->second : nullptr;
 }
 
-std::size_t Roster::count(RankState state) const {
-  return static_cast<std::size_t>(std::ranges::count(ranks_, state, &Rank::state));
-}
+std::size_t Roster::count(SlotState state) const { return count_in(slots_, state); }
 
-std::size_t Roster::count(AgentState state) const {
-  return static_cast<std::size_t>(std::ranges::count(agents_, state, &Agent::state));
-}
+std::size_t Roster::count(AgentState state) const { return count_in(agents_, state); }
 
-std::string Roster::name_ranks(RankState state) const {
+std::string Roster::name_ranks(SlotState state) const {
   std::string text;
   std::size_t named = 0;
-  for (int number = 0; number < static_cast<int>(ranks_.size()) && named < kMaxNamedRanks; ++number) {
-    if (rank(number).state != state) continue;
-    ++named;
-    text += (text.empty() ? "rank " : ", rank ") + std::to_string(number) + " on host " + host_of(number);
-    if (rank(number).pid != 0) text += " (pid " + std::to_string(rank(number).pid) + ")";
+  for (const auto& [number, slot] : slots_) {
+    if (slot.state != state) continue;
+    if (named++ == kMaxNamedRanks) break;
+    text += (text.empty() ? "rank " : ", rank ") + std::to_string(slot.placement.rank) + " on host " + host_of(number);
+    if (slot.pid != 0) text += " (pid " + std::to_string(slot.pid) + ")";
   }
   const std::size_t all = count(state);
-  if (all > named) text += " and " + std::to_string(all - named) + " more";
+  if (all > kMaxNamedRanks) text += " and " + std::to_string(all - kMaxNamedRanks) + " more";
   return text;
 }
 

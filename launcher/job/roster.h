@@ -1,46 +1,59 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "launcher/hosts/host_spec.h"
+#include "launcher/protocol/messages.h"
 
 namespace hvd::launcher {
 
-// Who belongs to a job, and what is known of each: the table behind StaticJob, which decides. Pure.
+// Who belongs to a job, and what is known of each: the table behind StaticJob, which decides. Agents and slots are
+// named by numbers that stay theirs; the rank of a slot is what the job has made of it. Pure.
 class Roster {
  public:
-  enum class RankState { kWaiting, kRunning, kEnded };
-  struct Rank {
-    RankState state = RankState::kWaiting;
+  enum class SlotState { kWaiting, kRunning, kEnded };
+  struct Slot {
+    SlotState state = SlotState::kWaiting;
     int agent = -1;
+    Placement placement;
+    std::uint32_t incarnation = 0;  // of its latest process; 0: none yet
     int pid = 0;
   };
   enum class AgentState { kWaiting, kReady, kGone };
   struct Agent {
     AgentState state = AgentState::kWaiting;
     std::string host;
-    std::vector<int> ranks;
+    std::vector<int> slots;
   };
 
+  // A slot for each rank, with the same number.
   explicit Roster(const std::vector<HostAssignment>& hosts);
 
-  Rank& rank(int number) { return ranks_[static_cast<std::size_t>(number)]; }
-  const Rank& rank(int number) const { return ranks_[static_cast<std::size_t>(number)]; }
-  Agent& agent(int number) { return agents_[static_cast<std::size_t>(number)]; }
-  std::vector<Agent>& agents() { return agents_; }
-  const std::string& host_of(int rank_number) const;
+  Slot& slot(int number) { return slots_.at(number); }
+  const Slot& slot(int number) const { return slots_.at(number); }
+  Agent& agent(int number) { return agents_.at(number); }
+  const Agent& agent(int number) const { return agents_.at(number); }
+  std::map<int, Slot>& slots() { return slots_; }
+  const std::map<int, Slot>& slots() const { return slots_; }
+  std::map<int, Agent>& agents() { return agents_; }
+  const std::map<int, Agent>& agents() const { return agents_; }
+  const std::string& host_of(int slot_number) const { return agents_.at(slot(slot_number).agent).host; }
+  // The slot, when this is its latest process; else nothing: what is said of an earlier one is no news.
+  Slot* slot_of(Incarnation process);
 
-  std::size_t count(RankState state) const;
+  std::size_t count(SlotState state) const;
   std::size_t count(AgentState state) const;
-  bool all_ended() const { return count(RankState::kEnded) == ranks_.size(); }
+  bool all_ended() const { return count(SlotState::kEnded) == slots_.size(); }
   // "rank 0 on host a (pid 7), rank 1 on host b": for people.
-  std::string name_ranks(RankState state) const;
+  std::string name_ranks(SlotState state) const;
 
  private:
-  std::vector<Rank> ranks_;  // by rank
-  std::vector<Agent> agents_;
+  std::map<int, Slot> slots_;
+  std::map<int, Agent> agents_;
 };
 
 }  // namespace hvd::launcher

@@ -1,4 +1,4 @@
-// What the agents and their ranks report: who is there, who has ended, and whose failure that was.
+// What the agents and their processes report: who is there, who has ended, and whose failure that was.
 #include "launcher/job/static_job.h"
 
 #include <utility>
@@ -15,63 +15,67 @@ JobActions StaticJob::agent_ready(int agent, TimePoint) {
   record.state = AgentState::kReady;
   const bool all = roster_.count(AgentState::kReady) == roster_.agents().size();
   // No rank starts anywhere before every host has answered: a host that cannot be reached costs nobody anything.
-  if (all && !std::exchange(launched_, true)) out.push_back({.kind = JobAction::Kind::kLaunch});
+  if (!all || std::exchange(launched_, true)) return out;
+  out.push_back({.kind = JobAction::Kind::kLaunch});
+  for (auto& [number, slot] : roster_.slots()) {
+    out.push_back({.kind = JobAction::Kind::kStart, .process = {.slot = number, .number = ++slot.incarnation}});
+  }
   return out;
 }
 
-JobActions StaticJob::rank_started(int rank, int pid, TimePoint) {
-  Roster::Rank& record = roster_.rank(rank);
-  if (record.state != RankState::kWaiting) return {};
-  record.state = RankState::kRunning;
-  record.pid = pid;
-  if (roster_.count(RankState::kWaiting) == 0 && state_ == State::kStarting) {
+JobActions StaticJob::process_started(Incarnation process, int pid, TimePoint) {
+  Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || slot->state != SlotState::kWaiting) return {};
+  slot->state = SlotState::kRunning;
+  slot->pid = pid;
+  if (roster_.count(SlotState::kWaiting) == 0 && state_ == State::kStarting) {
     state_ = State::kRunning;
     deadline_.reset();  // the user's program takes the time it takes
   }
   return {};
 }
 
-JobActions StaticJob::rank_not_started(int rank, int code, const std::string& reason, TimePoint now) {
+JobActions StaticJob::process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now) {
   JobActions out;
-  const std::string& host = roster_.host_of(rank);
-  fail({.rank = -1, .host = host, .pid = 0, .exit_code = code, .what = reason + " on host " + host}, now, out);
-  rank_ended(rank, now, out);
+  if (roster_.slot_of(process) == nullptr) return out;
+  const std::string& host = roster_.host_of(process.slot);
+  fail({.who = {}, .host = host, .pid = 0, .exit_code = code, .what = reason + " on host " + host}, now, out);
+  slot_ended(process.slot, now, out);
   return out;
 }
 
-void StaticJob::rank_failing(int rank) {
-  if (roster_.rank(rank).state == RankState::kRunning) failures_.rank_failing(rank);
+void StaticJob::process_failing(Incarnation process, bool is_leaving) {
+  const Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || slot->state != SlotState::kRunning) return;
+  is_leaving ? failures_.process_leaving(member(process.slot)) : failures_.process_failing(member(process.slot));
 }
 
-void StaticJob::rank_leaving(int rank) {
-  if (roster_.rank(rank).state == RankState::kRunning) failures_.rank_leaving(rank);
-}
-
-JobActions StaticJob::rank_exited(int rank, const ExitStatus& status, TimePoint now) {
+JobActions StaticJob::process_ended(Incarnation process, const ExitStatus& status, TimePoint now) {
   JobActions out;
-  if (roster_.rank(rank).state == RankState::kEnded) return out;
-  if (!status.ok()) rank_failed(rank, status, now, out);
-  rank_ended(rank, now, out);
+  const Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || slot->state == SlotState::kEnded) return out;
+  if (!status.ok()) slot_failed(process.slot, status, now, out);
+  slot_ended(process.slot, now, out);
   return out;
 }
 
-JobFailure StaticJob::failure_of(int rank, int exit_code, std::string what) const {
-  return {.rank = rank,
-          .host = roster_.host_of(rank),
-          .pid = roster_.rank(rank).pid,
+JobFailure StaticJob::failure_of(Member who, int exit_code, std::string what) const {
+  return {.who = who,
+          .host = roster_.host_of(who.slot),
+          .pid = roster_.slot(who.slot).pid,
           .exit_code = exit_code,
           .what = std::move(what)};
 }
 
-void StaticJob::rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out) {
-  const std::optional<int> announced = failures_.announced();
-  if (announced && *announced != rank && roster_.rank(*announced).state != RankState::kEnded) {
+void StaticJob::slot_failed(int slot, const ExitStatus& status, TimePoint now, JobActions& out) {
+  const std::optional<Member> announced = failures_.announced();
+  if (announced && announced->slot != slot && roster_.slot(announced->slot).state != SlotState::kEnded) {
     // This one fails because of the other, which is still on its way out: its traceback takes time to print. Ended
     // first, so that it is not counted among those that will be terminated.
-    roster_.rank(rank).state = RankState::kEnded;
+    roster_.slot(slot).state = SlotState::kEnded;
     fail(failure_of(*announced, 1, "failed with an uncaught exception"), now, out);
   }
-  JobFailure failure = failure_of(rank, status.shell_code(), describe(status));
+  JobFailure failure = failure_of(member(slot), status.shell_code(), describe(status));
   if (!failures_.first()) {
     fail(std::move(failure), now, out);
   } else if (state_ == State::kGrace) {
@@ -79,9 +83,9 @@ void StaticJob::rank_failed(int rank, const ExitStatus& status, TimePoint now, J
   }
 }
 
-void StaticJob::rank_ended(int rank, TimePoint now, JobActions& out) {
-  roster_.rank(rank).state = RankState::kEnded;
-  if (!any_rank_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
+void StaticJob::slot_ended(int slot, TimePoint now, JobActions& out) {
+  roster_.slot(slot).state = SlotState::kEnded;
+  if (!any_process_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
 }
 
 JobActions StaticJob::agent_lost(int agent, const std::string& reason, TimePoint now) {
@@ -93,9 +97,9 @@ JobActions StaticJob::agent_lost(int agent, const std::string& reason, TimePoint
     maybe_done(out);
     return out;
   }
-  for (int rank : record.ranks) roster_.rank(rank).state = RankState::kEnded;
-  fail({.rank = -1, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, now, out);
-  if (!any_rank_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
+  for (int slot : record.slots) roster_.slot(slot).state = SlotState::kEnded;
+  fail({.who = {}, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, now, out);
+  if (!any_process_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
   return out;
 }
 

@@ -25,14 +25,16 @@ struct JobTimings {
 // What the driver has to do next, in order.
 struct JobAction {
   enum class Kind {
-    kLaunch,          // send every agent its launch frame
-    kSignalRanks,     // `signal` to the ranks of all agents
+    kLaunch,          // tell every agent what its processes have in common
+    kStart,           // `process`, in its slot
+    kSignalAll,       // `signal` to all processes
     kShutdownAgents,  // the agents that answered: clean up (`at_once`: without waiting first); the others: drop
     kDropAgents,      // kill what is left of all agents
     kPrint,           // `text`, a message to the user
     kFinish,          // the job is over; exit with `code`
   };
   Kind kind;
+  Incarnation process = {};
   int signal = 0;
   bool at_once = false;
   int code = 0;
@@ -55,11 +57,11 @@ class StaticJob {
   JobActions agent_ready(int agent, TimePoint now);
   JobActions agent_lost(int agent, const std::string& reason, TimePoint now);
   JobActions agent_done(int agent, TimePoint now);
-  JobActions rank_started(int rank, int pid, TimePoint now);
-  JobActions rank_not_started(int rank, int code, const std::string& reason, TimePoint now);
-  void rank_failing(int rank);  // see Failures
-  void rank_leaving(int rank);
-  JobActions rank_exited(int rank, const ExitStatus& status, TimePoint now);
+  // What is said of a process that is not the latest of its slot changes nothing.
+  JobActions process_started(Incarnation process, int pid, TimePoint now);
+  JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now);
+  void process_failing(Incarnation process, bool is_leaving);  // see Failures
+  JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now);
   // SIGUSR1 and SIGUSR2 are passed on; any other is the user's wish that the job ends, where SIGHUP counts once.
   JobActions signal_received(int signal, TimePoint now);
   // The launcher itself cannot go on (nobody reads its output): like SIGTERM, with a reason of its own.
@@ -75,25 +77,28 @@ class StaticJob {
   // How often the user's signals have said so.
   int wishes_to_end() const { return wishes_to_end_; }
   const Failures& failures() const { return failures_; }
+  // Which slots there are, on which agents, and which ranks they have.
+  const Roster& roster() const { return roster_; }
 
  private:
-  using RankState = Roster::RankState;
+  using SlotState = Roster::SlotState;
   using AgentState = Roster::AgentState;
   enum class State { kStarting, kRunning, kGrace, kInterrupted, kTerminating, kKilling, kFinishing, kDone };
 
   // Nothing has gone wrong, and nobody wants an end.
   bool undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
-  bool any_rank_left() const { return launched_ && !roster_.all_ended(); }
-  JobFailure failure_of(int rank, int exit_code, std::string what) const;
-  void rank_failed(int rank, const ExitStatus& status, TimePoint now, JobActions& out);
-  void rank_ended(int rank, TimePoint now, JobActions& out);
+  bool any_process_left() const { return launched_ && !roster_.all_ended(); }
+  Member member(int slot) const { return {.slot = slot, .rank = roster_.slot(slot).placement.rank}; }
+  JobFailure failure_of(Member who, int exit_code, std::string what) const;
+  void slot_failed(int slot, const ExitStatus& status, TimePoint now, JobActions& out);
+  void slot_ended(int slot, TimePoint now, JobActions& out);
 
   // How a job ends: static_job_end.cc.
   void fail(JobFailure failure, TimePoint now, JobActions& out);
   JobActions end_job(const std::string& reason, int code, int first_signal, TimePoint now);
   void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);
-  void terminate_ranks(TimePoint now, JobActions& out);
-  void kill_ranks(TimePoint now, JobActions& out);
+  void terminate_all(TimePoint now, JobActions& out);
+  void kill_all(TimePoint now, JobActions& out);
   void finish_agents(TimePoint now, JobActions& out);
   void maybe_done(JobActions& out);
   int exit_code() const;
@@ -106,7 +111,7 @@ class StaticJob {
   std::optional<TimePoint> deadline_;
   int wishes_to_end_ = 0;
   bool hung_up_ = false;  // got SIGHUP
-  int first_signal_ = 0;  // that the ranks got in the state kInterrupted
+  int first_signal_ = 0;  // that the processes got in the state kInterrupted
   int stop_code_ = 0;     // of the user's signal, or of stop(); 0: neither
 };
 

@@ -13,7 +13,7 @@ namespace {
 using Kind = JobAction::Kind;
 
 JobAction print(std::string text) { return {.kind = Kind::kPrint, .text = std::move(text)}; }
-JobAction signal_ranks(int signal) { return {.kind = Kind::kSignalRanks, .signal = signal}; }
+JobAction signal_all(int signal) { return {.kind = Kind::kSignalAll, .signal = signal}; }
 
 std::string in_seconds(Millis span) {
   const auto whole = span.count() / 1000;
@@ -26,13 +26,13 @@ std::string in_seconds(Millis span) {
 void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
   // Once the user has ended the job, what fails fails because of that.
   if (failures_.first() || stop_code_ != 0) return;
-  std::string text = failure.rank < 0 ? failure.what
-                                      : "rank " + std::to_string(failure.rank) + " on host " + failure.host + " (pid " +
-                                            std::to_string(failure.pid) + ") " + failure.what;
-  const std::size_t itself = failure.rank >= 0 ? 1 : 0;
+  std::string text = !failure.who ? failure.what
+                                  : "rank " + std::to_string(failure.who->rank) + " on host " + failure.host +
+                                        " (pid " + std::to_string(failure.pid) + ") " + failure.what;
+  const std::size_t itself = failure.who ? 1 : 0;
   failures_.set_first(std::move(failure));
   if (!undisturbed()) return;
-  const std::size_t running = roster_.count(RankState::kRunning);
+  const std::size_t running = roster_.count(SlotState::kRunning);
   const std::size_t others = running - std::min(running, itself);
   if (launched_ && others > 0) {
     text += "; the other " + std::to_string(others) + (others == 1 ? " rank is" : " ranks are") +
@@ -48,7 +48,7 @@ void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
 
 JobActions StaticJob::signal_received(int signal, TimePoint now) {
   if (signal == SIGUSR1 || signal == SIGUSR2) {
-    if (state_ != State::kStarting) return {signal_ranks(signal)};
+    if (state_ != State::kStarting) return {signal_all(signal)};
     return {print("got " + signal_name(signal) + " before all ranks ran: it is not passed on")};
   }
   // A shell passes the hang-up of its terminal on to its jobs, and the kernel tells those in front again when the shell
@@ -74,10 +74,10 @@ JobActions StaticJob::end_job(const std::string& reason, int code, int first_sig
   if (state_ == State::kFinishing || state_ == State::kKilling) {
     // Nothing harder is left to do than to go: the agents see that, and kill what is still there.
     out.push_back({.kind = Kind::kDropAgents});
-    for (Roster::Agent& agent : roster_.agents()) agent.state = AgentState::kGone;
+    for (auto& [number, agent] : roster_.agents()) agent.state = AgentState::kGone;
     state_ = State::kFinishing;
     maybe_done(out);
-  } else if (!any_rank_left()) {
+  } else if (!any_process_left()) {
     out.push_back(print(reason + ": the job ends before it has begun"));
     finish_agents(now, out);
   } else if (undisturbed()) {
@@ -85,32 +85,32 @@ JobActions StaticJob::end_job(const std::string& reason, int code, int first_sig
     const std::string kill = first_signal == SIGTERM ? "SIGKILL in " + in_seconds(timings_.interrupt)
                                                      : "SIGKILL " + in_seconds(timings_.term) + " later";
     out.push_back(print(reason + ": terminating the ranks (" + term + kill + ", or at once if you signal again)"));
-    out.push_back(signal_ranks(first_signal));
+    out.push_back(signal_all(first_signal));
     first_signal_ = first_signal;
     state_ = State::kInterrupted;
     deadline_ = now + timings_.interrupt;
   } else {
     // Said twice, or said while a failure is ending the job already: no more patience.
     out.push_back(print(reason + ": killing the ranks"));
-    kill_ranks(now, out);
+    kill_all(now, out);
   }
   return out;
 }
 
-void StaticJob::terminate_ranks(TimePoint now, JobActions& out) {
-  out.push_back(signal_ranks(SIGTERM));
+void StaticJob::terminate_all(TimePoint now, JobActions& out) {
+  out.push_back(signal_all(SIGTERM));
   state_ = State::kTerminating;
   deadline_ = now + timings_.term;
 }
 
-void StaticJob::kill_ranks(TimePoint now, JobActions& out) {
-  out.push_back(signal_ranks(SIGKILL));
+void StaticJob::kill_all(TimePoint now, JobActions& out) {
+  out.push_back(signal_all(SIGKILL));
   state_ = State::kKilling;
   deadline_ = now + timings_.kill;
 }
 
 void StaticJob::finish_agents(TimePoint now, JobActions& out) {
-  for (Roster::Agent& agent : roster_.agents()) {
+  for (auto& [number, agent] : roster_.agents()) {
     if (agent.state == AgentState::kWaiting) agent.state = AgentState::kGone;  // it has nothing to clean up
   }
   state_ = State::kFinishing;
@@ -134,16 +134,14 @@ int StaticJob::exit_code() const {
 
 void StaticJob::start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out) {
   const std::string within = " within " + in_seconds(timings_.start) + " (--start-timeout)";
-  int number = 0;
-  for (const Roster::Agent& agent : roster_.agents()) {
+  for (const auto& [number, agent] : roster_.agents()) {
     if (agent.state == AgentState::kWaiting) {
       const std::string what = "host " + agent.host + " did not answer" + within + detail(number);
-      return fail({.rank = -1, .host = agent.host, .pid = 0, .exit_code = 1, .what = what}, now, out);
+      return fail({.who = {}, .host = agent.host, .pid = 0, .exit_code = 1, .what = what}, now, out);
     }
-    ++number;
   }
-  const std::string what = roster_.name_ranks(RankState::kWaiting) + " did not start" + within;
-  fail({.rank = -1, .host = "", .pid = 0, .exit_code = 1, .what = what}, now, out);
+  const std::string what = roster_.name_ranks(SlotState::kWaiting) + " did not start" + within;
+  fail({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = what}, now, out);
 }
 
 JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string(int)>& detail) {
@@ -151,16 +149,16 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
   if (!deadline_ || now < *deadline_) return out;
   switch (state_) {
     case State::kStarting: start_timed_out(detail, now, out); break;
-    case State::kGrace: terminate_ranks(now, out); break;
-    case State::kInterrupted: first_signal_ == SIGTERM ? kill_ranks(now, out) : terminate_ranks(now, out); break;
-    case State::kTerminating: kill_ranks(now, out); break;
+    case State::kGrace: terminate_all(now, out); break;
+    case State::kInterrupted: first_signal_ == SIGTERM ? kill_all(now, out) : terminate_all(now, out); break;
+    case State::kTerminating: kill_all(now, out); break;
     case State::kKilling:
       out.push_back(
-          print("these did not end after SIGKILL, and are left behind: " + roster_.name_ranks(RankState::kRunning)));
+          print("these did not end after SIGKILL, and are left behind: " + roster_.name_ranks(SlotState::kRunning)));
       finish_agents(now, out);
       break;
     case State::kFinishing:
-      for (Roster::Agent& agent : roster_.agents()) {
+      for (auto& [number, agent] : roster_.agents()) {
         if (agent.state == AgentState::kReady) {
           out.push_back(print("the agent on host " + agent.host + " does not end"));
         }

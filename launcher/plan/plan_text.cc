@@ -18,9 +18,8 @@ std::string assignment(const std::string& name, const std::string& value) {
 }
 
 std::string set_text(const std::string& name, const std::string& value) {
-  const bool is_choice = name == name_of(config::Option::kGlooIface) && value.find(',') != std::string::npos;
-  return "  " + (is_choice ? name + " is the first of " + value + " that the host has" : assignment(name, value)) +
-         "\n";
+  const auto choice = choice_of_host(name, value);
+  return "  " + (choice ? name + " is " + *choice : assignment(name, value)) + "\n";
 }
 
 std::string host_text(const HostAssignment& assigned, const LaunchConfig& config) {
@@ -31,9 +30,9 @@ std::string host_text(const HostAssignment& assigned, const LaunchConfig& config
   const int port = ssh_port_of(host, config);
   if (port != 0) out += ", ssh port " + std::to_string(port);
   out += ":\n";
-  for (const RankSlot& slot : assigned.ranks) {
-    out += "  rank " + std::to_string(slot.rank) + ":";
-    for (const auto& [name, value] : slot_variables(host.name, slot)) out += " " + assignment(name, value);
+  for (const Placement& placement : assigned.ranks) {
+    out += "  rank " + std::to_string(placement.rank) + ":";
+    for (const auto& [name, value] : rank_variables(host.name, placement)) out += " " + assignment(name, value);
     out += "\n";
   }
   return out;
@@ -78,7 +77,7 @@ std::string launch_text(const JobPlan& plan) {
 std::string start_text(const HostAssignment& host, const std::vector<std::string>& agent_argv,
                        const std::vector<std::string>& rendezvous_addresses, std::uint16_t rendezvous_port) {
   std::string text = "host " + host.host.name + " runs";
-  for (const RankSlot& slot : host.ranks) text += " rank " + std::to_string(slot.rank);
+  for (const Placement& placement : host.ranks) text += " rank " + std::to_string(placement.rank);
   text += "\n  agent:" + as_command_line(agent_argv) + "\n  rendezvous:";
   for (const std::string& address : rendezvous_addresses) {
     text += " " + address + " port " + std::to_string(rendezvous_port);

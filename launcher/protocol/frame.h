@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-inline constexpr std::uint8_t kAgentProtocolVersion = 1;
+inline constexpr std::uint8_t kAgentProtocolVersion = 2;
 
 // What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its
 // stdout. docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32
@@ -19,18 +19,21 @@ enum class FrameType : std::uint8_t {
   kSignal = 2,
   kShutdown = 3,
   kInput = 4,
+  kStart = 5,
+  kStop = 6,
   // agent -> launcher
   kHello = 64,
-  kRankStarted = 65,
-  kRankNotStarted = 66,
+  kStarted = 65,
+  kNotStarted = 66,
   kOutput = 67,
   kOutputEnd = 68,
-  kRankExited = 69,
+  kEnded = 69,
   kNotice = 70,
   kError = 71,
   kDone = 72,
-  kRankFailing = 73,
+  kFailing = 73,
   kInputTaken = 74,
+  kAlive = 75,  // nothing has happened: something to acknowledge
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;

@@ -1,5 +1,4 @@
-#include <set>
-
+// The two messages by which processes come to be: what an agent's processes share, and what is one's own.
 #include "launcher/protocol/frame.h"
 #include "launcher/protocol/messages.h"
 
@@ -14,7 +13,7 @@ void put_strings(ByteWriter& out, const std::vector<std::string>& strings) {
 // A string that becomes an argument, a variable or a path: a NUL in it would cut it short without a word.
 std::string get_c_string(ByteReader& in) {
   std::string text = in.get_string(kMaxLaunchBytes);
-  if (text.find('\0') != std::string::npos) in.fail("a string of the launch frame holds a NUL byte");
+  if (text.find('\0') != std::string::npos) in.fail("a string holds a NUL byte");
   return text;
 }
 
@@ -24,57 +23,50 @@ std::vector<std::string> get_strings(ByteReader& in, std::size_t max_count) {
   return strings;
 }
 
-void put_slot(ByteWriter& out, const RankSlot& slot) {
-  for (int value : {slot.rank, slot.size, slot.local_rank, slot.local_size, slot.cross_rank, slot.cross_size}) {
-    out.put(static_cast<std::int32_t>(value));
+void put_environment(ByteWriter& out, const EnvironmentList& env) {
+  out.put(static_cast<std::uint32_t>(env.size()));
+  for (const auto& [name, value] : env) {
+    out.put_string(name);
+    out.put_string(value);
   }
 }
 
-RankSlot get_slot(ByteReader& in) {
-  RankSlot slot;
-  for (int* value : {&slot.rank, &slot.size, &slot.local_rank, &slot.local_size, &slot.cross_rank, &slot.cross_size}) {
-    *value = in.get<std::int32_t>();
+EnvironmentList get_environment(ByteReader& in) {
+  EnvironmentList env(in.get_count(kMaxEnvironment, 2 * sizeof(std::uint32_t)));
+  for (auto& [name, value] : env) {
+    name = get_c_string(in);
+    value = get_c_string(in);
+    const bool is_name = !name.empty() && name.find('=') == std::string::npos;
+    if (!is_name && !in.failed()) in.fail("'" + name + "' is not the name of a variable");
   }
-  const bool sane = slot.rank >= 0 && slot.rank < slot.size && slot.local_rank >= 0 &&
-                    slot.local_rank < slot.local_size && slot.cross_rank >= 0 && slot.cross_rank < slot.cross_size;
-  if (!sane) in.fail("rank " + std::to_string(slot.rank) + " of " + std::to_string(slot.size) + " has no valid place");
-  return slot;
+  return env;
+}
+
+bool get_flag(ByteReader& in) {
+  const auto byte = in.get<std::uint8_t>();
+  if (byte > 1) in.fail("a flag is " + std::to_string(byte) + ", expected 0 or 1");
+  return byte == 1;
 }
 
 void check_launch(const LaunchMessage& message, ByteReader& in) {
-  if (message.command.empty() || message.command[0].empty()) in.fail("the launch frame has no command");
-  if (message.ranks.empty()) in.fail("the launch frame has no ranks");
-  if (message.rendezvous_addresses.empty()) in.fail("the launch frame has no rendezvous address");
-  std::set<int> seen;
-  for (const RankSlot& slot : message.ranks) {
-    if (!seen.insert(slot.rank).second) in.fail("rank " + std::to_string(slot.rank) + " is there twice");
-  }
-  for (const std::int32_t rank : message.input_ranks) {
-    if (!seen.contains(rank)) in.fail("rank " + std::to_string(rank) + " gets input, but is not there");
-  }
-  for (const auto& [name, value] : message.env) {
-    if (name.empty() || name.find('=') != std::string::npos) in.fail("'" + name + "' is not the name of a variable");
+  if (message.command.empty() || message.command[0].empty()) in.fail("there is no command");
+  if (message.rendezvous_addresses.empty()) in.fail("there is no rendezvous address");
+  if (message.slots < 1 || message.slots > kMaxSlotsPerAgent) {
+    in.fail(std::to_string(message.slots) + " slots, expected 1 to " + std::to_string(kMaxSlotsPerAgent));
   }
 }
 
 // All but the secret.
 Bytes encode_rest(const LaunchMessage& message) {
   ByteWriter out;
-  out.put_string(message.hostname);
   out.put_string(message.cwd);
-  out.put(static_cast<std::uint32_t>(message.env.size()));
-  for (const auto& [name, value] : message.env) {
-    out.put_string(name);
-    out.put_string(value);
-  }
+  put_environment(out, message.env);
   put_strings(out, message.command);
-  out.put(static_cast<std::uint32_t>(message.ranks.size()));
-  for (const RankSlot& slot : message.ranks) put_slot(out, slot);
   out.put(message.rendezvous_port);
   put_strings(out, message.rendezvous_addresses);
   out.put(message.ignored_signals);
-  out.put(static_cast<std::uint32_t>(message.input_ranks.size()));
-  for (const std::int32_t rank : message.input_ranks) out.put(rank);
+  out.put(message.slots);
+  out.put(static_cast<std::uint8_t>(message.announces_threads ? 1 : 0));
   return out.take();
 }
 
@@ -94,33 +86,40 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   const ByteSpan secret_bytes = in.get_bytes(crypto::kSecretSize);
   if (in.failed()) return in.finish("launch frame");
   HVD_ASSIGN_OR_RETURN(crypto::Secret secret, crypto::Secret::from_bytes(secret_bytes));
-  LaunchMessage message{.secret = secret,
-                        .hostname = {},
-                        .cwd = {},
-                        .env = {},
-                        .command = {},
-                        .ranks = {},
-                        .rendezvous_port = 0,
-                        .rendezvous_addresses = {},
-                        .ignored_signals = 0,
-                        .input_ranks = {}};
-  message.hostname = get_c_string(in);
+  LaunchMessage message{
+      .secret = secret, .cwd = {}, .env = {}, .command = {}, .rendezvous_port = 0, .rendezvous_addresses = {}};
   message.cwd = get_c_string(in);
-  message.env.resize(in.get_count(kMaxEnvironment, 2 * sizeof(std::uint32_t)));
-  for (auto& [name, value] : message.env) {
-    name = get_c_string(in);
-    value = get_c_string(in);
-  }
+  message.env = get_environment(in);
   message.command = get_strings(in, kMaxCommandWords);
-  message.ranks.resize(in.get_count(kMaxRanksPerAgent, 6 * sizeof(std::int32_t)));
-  for (RankSlot& slot : message.ranks) slot = get_slot(in);
   message.rendezvous_port = in.get<std::uint16_t>();
   message.rendezvous_addresses = get_strings(in, kMaxAddresses);
   message.ignored_signals = in.get<std::uint64_t>();
-  message.input_ranks.resize(in.get_count(kMaxRanksPerAgent, sizeof(std::int32_t)));
-  for (std::int32_t& rank : message.input_ranks) rank = in.get<std::int32_t>();
+  message.slots = in.get<std::uint32_t>();
+  message.announces_threads = get_flag(in);
   if (!in.failed()) check_launch(message, in);
   HVD_RETURN_IF_ERROR(in.finish("launch frame"));
+  return message;
+}
+
+Bytes encode(const StartMessage& message) {
+  ByteWriter out;
+  out.put(message.process.slot);
+  out.put(message.process.number);
+  out.put(static_cast<std::uint8_t>(message.has_input ? 1 : 0));
+  put_environment(out, message.env);
+  return out.take();
+}
+
+Result<StartMessage> decode_start(ByteSpan payload) {
+  ByteReader in(payload);
+  StartMessage message;
+  message.process.slot = in.get<std::int32_t>();
+  message.process.number = in.get<std::uint32_t>();
+  message.has_input = get_flag(in);
+  message.env = get_environment(in);
+  if (message.process.slot < 0) in.fail("slot " + std::to_string(message.process.slot) + " is negative");
+  if (message.process.number == 0) in.fail("incarnation 0, expected 1 or more");
+  HVD_RETURN_IF_ERROR(in.finish("start frame"));
   return message;
 }
 

@@ -1,6 +1,7 @@
 #include "launcher/protocol/messages.h"
 
 #include <concepts>
+#include <limits>
 #include <type_traits>
 
 namespace hvd::launcher {
@@ -10,7 +11,10 @@ namespace {
 // other.
 class FieldWriter {
  public:
-  void rank(std::int32_t value) { out_.put(value); }
+  void process(const Incarnation& value) {
+    out_.put(value.slot);
+    out_.put(value.number);
+  }
   template <typename T>
   void number(T value) {
     out_.put(value);
@@ -29,9 +33,10 @@ class FieldReader {
  public:
   explicit FieldReader(ByteSpan payload) : in_(payload) {}
 
-  void rank(std::int32_t& value) {
-    number(value);
-    if (value < 0) in_.fail("rank " + std::to_string(value) + " is negative");
+  void process(Incarnation& value) {
+    number_in("slot", value.slot, 0, std::numeric_limits<std::int32_t>::max());
+    number(value.number);
+    if (value.number == 0) in_.fail("incarnation 0, expected 1 or more");
   }
   template <typename T>
   void number(T& value) {
@@ -60,14 +65,21 @@ class FieldReader {
 template <typename M, typename Message>
 concept Is = std::same_as<std::remove_const_t<M>, Message>;
 
-void fields(auto& io, Is<SignalMessage> auto& message) { io.number_in("signal", message.signal, 1, 64); }
+void fields(auto& io, Is<SignalMessage> auto& message) {
+  io.number_in("slot", message.slot, SignalMessage::kAllSlots, std::numeric_limits<std::int32_t>::max());
+  io.number_in("signal", message.signal, 1, 64);
+}
+void fields(auto& io, Is<StopMessage> auto& message) {
+  io.number_in("slot", message.slot, 0, std::numeric_limits<std::int32_t>::max());
+  io.number(message.grace_ms);
+}
 void fields(auto& io, Is<ShutdownMessage> auto& message) { io.flag(message.at_once); }
 void fields(auto& io, Is<InputMessage> auto& message) {
-  io.rank(message.rank);
+  io.process(message.process);
   io.bytes(message.bytes, kMaxInputChunk);
 }
 void fields(auto& io, Is<InputTakenMessage> auto& message) {
-  io.rank(message.rank);
+  io.process(message.process);
   io.number(message.size);
 }
 void fields(auto& io, Is<HelloMessage> auto& message) {
@@ -75,31 +87,31 @@ void fields(auto& io, Is<HelloMessage> auto& message) {
   io.text(message.node);
   io.number(message.pid);
 }
-void fields(auto& io, Is<RankStartedMessage> auto& message) {
-  io.rank(message.rank);
+void fields(auto& io, Is<StartedMessage> auto& message) {
+  io.process(message.process);
   io.number(message.pid);
 }
-void fields(auto& io, Is<RankNotStartedMessage> auto& message) {
-  io.rank(message.rank);
+void fields(auto& io, Is<NotStartedMessage> auto& message) {
+  io.process(message.process);
   io.number_in("exit code", message.code, 1, 255);
   io.text(message.reason);
 }
 void fields(auto& io, Is<OutputMessage> auto& message) {
-  io.rank(message.rank);
+  io.process(message.process);
   io.flag(message.is_stderr);
   io.bytes(message.bytes, kMaxOutputChunk);
 }
 void fields(auto& io, Is<OutputEndMessage> auto& message) {
-  io.rank(message.rank);
+  io.process(message.process);
   io.flag(message.is_stderr);
 }
-void fields(auto& io, Is<RankExitedMessage> auto& message) {
-  io.rank(message.rank);
+void fields(auto& io, Is<EndedMessage> auto& message) {
+  io.process(message.process);
   io.number_in("exit code", message.code, 0, 255);
   io.number_in("signal", message.signal, 0, 127);
 }
-void fields(auto& io, Is<RankFailingMessage> auto& message) {
-  io.rank(message.rank);
+void fields(auto& io, Is<FailingMessage> auto& message) {
+  io.process(message.process);
   io.flag(message.is_leaving);
 }
 void fields(auto& io, Is<TextMessage> auto& message) { io.text(message.text); }
@@ -123,19 +135,21 @@ Result<Message> decode_fields(ByteSpan payload, const char* what) {
 }  // namespace
 
 Bytes encode(const SignalMessage& message) { return encode_fields(message); }
+Bytes encode(const StopMessage& message) { return encode_fields(message); }
 Bytes encode(const ShutdownMessage& message) { return encode_fields(message); }
 Bytes encode(const InputMessage& message) { return encode_fields(message); }
 Bytes encode(const InputTakenMessage& message) { return encode_fields(message); }
 Bytes encode(const HelloMessage& message) { return encode_fields(message); }
-Bytes encode(const RankStartedMessage& message) { return encode_fields(message); }
-Bytes encode(const RankNotStartedMessage& message) { return encode_fields(message); }
+Bytes encode(const StartedMessage& message) { return encode_fields(message); }
+Bytes encode(const NotStartedMessage& message) { return encode_fields(message); }
 Bytes encode(const OutputMessage& message) { return encode_fields(message); }
 Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
-Bytes encode(const RankExitedMessage& message) { return encode_fields(message); }
-Bytes encode(const RankFailingMessage& message) { return encode_fields(message); }
+Bytes encode(const EndedMessage& message) { return encode_fields(message); }
+Bytes encode(const FailingMessage& message) { return encode_fields(message); }
 Bytes encode(const TextMessage& message) { return encode_fields(message); }
 
 Result<SignalMessage> decode_signal(ByteSpan payload) { return decode_fields<SignalMessage>(payload, "signal frame"); }
+Result<StopMessage> decode_stop(ByteSpan payload) { return decode_fields<StopMessage>(payload, "stop frame"); }
 Result<ShutdownMessage> decode_shutdown(ByteSpan payload) {
   return decode_fields<ShutdownMessage>(payload, "shutdown frame");
 }
@@ -144,21 +158,19 @@ Result<InputTakenMessage> decode_input_taken(ByteSpan payload) {
   return decode_fields<InputTakenMessage>(payload, "input-taken frame");
 }
 Result<HelloMessage> decode_hello(ByteSpan payload) { return decode_fields<HelloMessage>(payload, "hello frame"); }
-Result<RankStartedMessage> decode_rank_started(ByteSpan payload) {
-  return decode_fields<RankStartedMessage>(payload, "rank-started frame");
+Result<StartedMessage> decode_started(ByteSpan payload) {
+  return decode_fields<StartedMessage>(payload, "started frame");
 }
-Result<RankNotStartedMessage> decode_rank_not_started(ByteSpan payload) {
-  return decode_fields<RankNotStartedMessage>(payload, "rank-not-started frame");
+Result<NotStartedMessage> decode_not_started(ByteSpan payload) {
+  return decode_fields<NotStartedMessage>(payload, "not-started frame");
 }
 Result<OutputMessage> decode_output(ByteSpan payload) { return decode_fields<OutputMessage>(payload, "output frame"); }
 Result<OutputEndMessage> decode_output_end(ByteSpan payload) {
   return decode_fields<OutputEndMessage>(payload, "output-end frame");
 }
-Result<RankExitedMessage> decode_rank_exited(ByteSpan payload) {
-  return decode_fields<RankExitedMessage>(payload, "rank-exited frame");
-}
-Result<RankFailingMessage> decode_rank_failing(ByteSpan payload) {
-  return decode_fields<RankFailingMessage>(payload, "rank-failing frame");
+Result<EndedMessage> decode_ended(ByteSpan payload) { return decode_fields<EndedMessage>(payload, "ended frame"); }
+Result<FailingMessage> decode_failing(ByteSpan payload) {
+  return decode_fields<FailingMessage>(payload, "failing frame");
 }
 Result<TextMessage> decode_text(ByteSpan payload) { return decode_fields<TextMessage>(payload, "text frame"); }
 

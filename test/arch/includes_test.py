@@ -49,7 +49,7 @@ ALLOWED: dict[str, list[str]] = {
     "launcher/environment": ["launcher/hosts", "runtime/config"],
     "launcher/plan": ["launcher/environment", "launcher/hosts", "runtime/config"],
     "launcher/cli": ["launcher/environment", "launcher/hosts", "launcher/plan", "runtime/config"],
-    "launcher/protocol": ["launcher/hosts", "runtime/crypto"],
+    "launcher/protocol": ["rendezvous/protocol", "runtime/crypto"],
     "launcher/process": ["runtime/loop"],
     "launcher/ssh": ["launcher/hosts", "launcher/plan", "launcher/process"],
     "launcher/agent": ["launcher/environment", "launcher/hosts", "launcher/process", "launcher/protocol",

@@ -38,18 +38,21 @@ void check_message(const Frame& frame) {
   switch (frame.type) {
     case FrameType::kLaunch: return check_round_trip(decode_launch(payload), payload);
     case FrameType::kSignal: return check_round_trip(decode_signal(payload), payload);
+    case FrameType::kStart: return check_round_trip(decode_start(payload), payload);
+    case FrameType::kStop: return check_round_trip(decode_stop(payload), payload);
     case FrameType::kShutdown: return check_round_trip(decode_shutdown(payload), payload);
     case FrameType::kInput: return check_round_trip(decode_input(payload), payload);
     case FrameType::kInputTaken: return check_round_trip(decode_input_taken(payload), payload);
     case FrameType::kHello: return check_round_trip(decode_hello(payload), payload);
-    case FrameType::kRankStarted: return check_round_trip(decode_rank_started(payload), payload);
-    case FrameType::kRankNotStarted: return check_round_trip(decode_rank_not_started(payload), payload);
+    case FrameType::kStarted: return check_round_trip(decode_started(payload), payload);
+    case FrameType::kNotStarted: return check_round_trip(decode_not_started(payload), payload);
     case FrameType::kOutput: return check_round_trip(decode_output(payload), payload);
     case FrameType::kOutputEnd: return check_round_trip(decode_output_end(payload), payload);
-    case FrameType::kRankExited: return check_round_trip(decode_rank_exited(payload), payload);
-    case FrameType::kRankFailing: return check_round_trip(decode_rank_failing(payload), payload);
+    case FrameType::kEnded: return check_round_trip(decode_ended(payload), payload);
+    case FrameType::kFailing: return check_round_trip(decode_failing(payload), payload);
     case FrameType::kNotice:
     case FrameType::kError: return check_round_trip(decode_text(payload), payload);
+    case FrameType::kAlive:
     case FrameType::kDone: return;
   }
 }

@@ -3,8 +3,10 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "launcher/agent/agent.h"
 #include "runtime/base/fd.h"
 
 using namespace hvd;
@@ -70,4 +72,10 @@ TEST_CASE("The kernel tells the state of a connection", "[unit][agent]") {
 
 TEST_CASE("A connection that is not here is an error", "[unit][agent]") {
   CHECK_FALSE(link_state(parse_ssh_link("192.0.2.1 50000 192.0.2.2 22").value()).is_ok());
+}
+
+TEST_CASE("This host has a loopback interface and cores", "[unit][agent]") {
+  const HostFacts here = facts_of_this_host();
+  CHECK(std::ranges::count(here.interfaces, "lo") == 1);
+  CHECK(here.cores >= 1);
 }

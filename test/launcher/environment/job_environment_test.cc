@@ -36,7 +36,7 @@ TEST_CASE("Flags win over the launcher's environment, which reaches the ranks ot
 }
 
 TEST_CASE("What is set for each rank is inherited from nobody", "[unit][environment]") {
-  Variables own = slot_variables("a", {0, 1, 0, 1, 0, 1});
+  Variables own = rank_variables("a", {0, 1, 0, 1, 0, 1});
   own.merge(start_variables({}));
   for (const auto& [name, value] : own) {
     INFO(name);

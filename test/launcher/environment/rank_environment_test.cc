@@ -10,14 +10,14 @@ namespace {
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
 const HostFacts kHost{.interfaces = {"lo", "eth0", "eth1"}, .cores = 9};
-const RankSlot kSlot{.rank = 2, .size = 4, .local_rank = 0, .local_size = 2, .cross_rank = 1, .cross_size = 2};
+const Placement kPlacement{.rank = 2, .size = 4, .local_rank = 0, .local_size = 2, .cross_rank = 1, .cross_size = 2};
 const StartChoice kStart{.agent_socket = "hvd-agent-abc", .rendezvous_address = "10.0.0.9", .rendezvous_port = 4242};
 
 // What a rank gets of these variables of its host and its job.
 Variables rank_gets(const config::MapEnv::Map& agent, const Variables& job, std::size_t ranks_here = 1) {
   const auto host = host_environment(config::MapEnv(agent), Pairs(job.begin(), job.end()), ranks_here, kHost);
   REQUIRE(host.status().to_string() == "ok");
-  return rank_environment(host.value(), "node-1", kSlot, kStart);
+  return process_environment(host.value(), rank_variables("node-1", kPlacement), kStart);
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ TEST_CASE("A rank's environment is the agent's, then the launcher's, then its ow
                            {"PYTHONUNBUFFERED", "1"}});
 }
 
-TEST_CASE("slot_variables holds the seven variables of a rank", "[unit][environment][compat]") {
-  REQUIRE(slot_variables("a", {1, 3, 1, 2, 0, 1}) == Variables{{"HOROVOD_HOSTNAME", "a"},
+TEST_CASE("rank_variables holds the seven variables of a rank", "[unit][environment][compat]") {
+  REQUIRE(rank_variables("a", {1, 3, 1, 2, 0, 1}) == Variables{{"HOROVOD_HOSTNAME", "a"},
                                                                {"HOROVOD_RANK", "1"},
                                                                {"HOROVOD_SIZE", "3"},
                                                                {"HOROVOD_LOCAL_RANK", "1"},

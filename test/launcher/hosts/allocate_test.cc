@@ -12,7 +12,7 @@ std::string drawn(const std::vector<HostAssignment>& assignments) {
   std::string out;
   for (const HostAssignment& assignment : assignments) {
     out += (out.empty() ? "" : "; ") + assignment.host.name + ":";
-    for (const RankSlot& slot : assignment.ranks) {
+    for (const Placement& slot : assignment.ranks) {
       out += " " + std::to_string(slot.rank) + "." + std::to_string(slot.local_rank) + "/" +
              std::to_string(slot.local_size) + "." + std::to_string(slot.cross_rank) + "/" +
              std::to_string(slot.cross_size);
@@ -49,7 +49,7 @@ TEST_CASE("The number of processes caps the slots", "[unit][hosts]") {
 TEST_CASE("Every rank carries the size of the job", "[unit][hosts]") {
   const auto assignments = allocate(parse_host_list("a:2,b:4").value(), 5).value();
   for (const HostAssignment& assignment : assignments) {
-    for (const RankSlot& slot : assignment.ranks) REQUIRE(slot.size == 5);
+    for (const Placement& slot : assignment.ranks) REQUIRE(slot.size == 5);
   }
   REQUIRE(assignments.at(1).host.slots == 4);
 }

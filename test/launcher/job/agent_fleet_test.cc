@@ -24,7 +24,7 @@ struct Events : AgentFleetEvents {
 
 }  // namespace
 
-TEST_CASE("AgentFleet tells of processes that cannot be started one after another, not one inside another", "[job]") {
+TEST_CASE("AgentFleet reports processes that cannot be started one after another, not one inside another", "[job]") {
   MainLoop loop;
   Events events(loop);
   events.count = static_cast<int>(AgentFleet::kMaxConnecting) + 20;
@@ -41,7 +41,7 @@ TEST_CASE("AgentFleet tells of processes that cannot be started one after anothe
         return options;
       },
       events);
-  fleet.start(static_cast<std::size_t>(events.count));
+  for (int agent = 0; agent < events.count; ++agent) fleet.start(agent);
   events.inside_start = false;
   loop::Timer deadline(loop.get(), [&] { loop.stop(); });
   deadline.start(Millis(20000));

@@ -12,12 +12,12 @@ Failures failed_job(bool other_had_left = false) {
       {{.host = {.name = "a", .user = "", .port = 0, .slots = 2}, .ranks = {{0, 2, 0, 2, 0, 1}, {1, 2, 1, 2, 0, 1}}}},
       {}, TimePoint());
   job.agent_ready(0, TimePoint());
-  job.rank_started(0, 100, TimePoint());
-  job.rank_started(1, 101, TimePoint());
-  if (other_had_left) job.rank_leaving(0);
-  if (other_had_left) job.rank_exited(0, {.code = 0, .signal = 0}, TimePoint());
-  job.rank_exited(1, {.code = 0, .signal = 11}, TimePoint());
-  job.rank_exited(0, {.code = 1, .signal = 0}, TimePoint());
+  job.process_started({0, 1}, 100, TimePoint());
+  job.process_started({1, 1}, 101, TimePoint());
+  if (other_had_left) job.process_failing({0, 1}, true);
+  if (other_had_left) job.process_ended({0, 1}, {.code = 0, .signal = 0}, TimePoint());
+  job.process_ended({1, 1}, {.code = 0, .signal = 11}, TimePoint());
+  job.process_ended({0, 1}, {.code = 1, .signal = 0}, TimePoint());
   return job.failures();
 }
 
@@ -44,8 +44,8 @@ TEST_CASE("The error summary mentions memory where a rank was killed", "[unit][j
   StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 1}, .ranks = {{0, 1, 0, 1, 0, 1}}}}, {},
                 TimePoint());
   job.agent_ready(0, TimePoint());
-  job.rank_started(0, 100, TimePoint());
-  job.rank_exited(0, {.code = 0, .signal = 9}, TimePoint());
+  job.process_started({0, 1}, 100, TimePoint());
+  job.process_ended({0, 1}, {.code = 0, .signal = 9}, TimePoint());
   CHECK(error_summary(job.failures(), {}).find("(SIGKILL) first (when memory runs out") != std::string::npos);
   CHECK(error_summary(failed_job(), {}).find("memory") == std::string::npos);
 }

@@ -16,7 +16,11 @@ std::string to_text(const JobActions& actions) {
   for (const JobAction& action : actions) {
     switch (action.kind) {
       case JobAction::Kind::kLaunch: text += "launch"; break;
-      case JobAction::Kind::kSignalRanks: text += "signal " + signal_name(action.signal); break;
+      case JobAction::Kind::kStart:
+        text += "start slot " + std::to_string(action.process.slot) + ", incarnation " +
+                std::to_string(action.process.number);
+        break;
+      case JobAction::Kind::kSignalAll: text += "signal " + signal_name(action.signal); break;
       case JobAction::Kind::kShutdownAgents: text += action.at_once ? "shutdown at once" : "shutdown"; break;
       case JobAction::Kind::kDropAgents: text += "drop agents"; break;
       case JobAction::Kind::kPrint: text += "print: " + action.text; break;
@@ -32,15 +36,17 @@ class Script {
  public:
   std::string run(const test::GoldenCommand& command) {
     const TimePoint now = TimePoint() + Millis(command.number("at", 0));
-    const int rank = static_cast<int>(command.number("rank", -1));
+    const Incarnation process{.slot = static_cast<std::int32_t>(command.number("slot", -1)),
+                              .number = static_cast<std::uint32_t>(command.number("incarnation", 1))};
     const int agent = static_cast<int>(command.number("agent", -1));
     if (command.name == "job") return start(command, now);
     if (command.name == "ready") return to_text(job_->agent_ready(agent, now));
     if (command.name == "lost") return to_text(job_->agent_lost(agent, "lost host " + command.text("host", "?"), now));
     if (command.name == "done") return to_text(job_->agent_done(agent, now));
     if (command.name == "started")
-      return to_text(job_->rank_started(rank, static_cast<int>(command.number("pid", 0)), now));
-    if (command.name == "not_started") return to_text(job_->rank_not_started(rank, 127, "command not found: x", now));
+      return to_text(job_->process_started(process, static_cast<int>(command.number("pid", 0)), now));
+    if (command.name == "not_started")
+      return to_text(job_->process_not_started(process, 127, "command not found: x", now));
     if (command.name == "signal")
       return to_text(job_->signal_received(static_cast<int>(command.number("number", 0)), now));
     if (command.name == "stopped") {
@@ -49,18 +55,18 @@ class Script {
     }
     if (command.name == "wishes") return std::to_string(job_->wishes_to_end()) + "\n";
     if (command.name == "failing") {
-      job_->rank_failing(rank);
+      job_->process_failing(process, false);
       return "ok\n";
     }
     if (command.name == "leaving") {
-      job_->rank_leaving(rank);
+      job_->process_failing(process, true);
       return "ok\n";
     }
     if (command.name == "exited") {
-      return to_text(job_->rank_exited(rank,
-                                       {.code = static_cast<int>(command.number("code", 0)),
-                                        .signal = static_cast<int>(command.number("signal", 0))},
-                                       now));
+      return to_text(job_->process_ended(process,
+                                         {.code = static_cast<int>(command.number("code", 0)),
+                                          .signal = static_cast<int>(command.number("signal", 0))},
+                                         now));
     }
     if (command.name == "timer") {
       return to_text(job_->timer_fired(now, [](int which) { return " (detail of " + std::to_string(which) + ")"; }));
@@ -86,7 +92,7 @@ class Script {
     job_.emplace(allocate(hosts.value(), slots).value(), timings, now);
     if (command.text("state", "") != "running") return "";
     for (int agent = 0; agent < static_cast<int>(hosts.value().size()); ++agent) job_->agent_ready(agent, now);
-    for (int rank = 0; rank < slots; ++rank) job_->rank_started(rank, 100 + rank, now);
+    for (int slot = 0; slot < slots; ++slot) job_->process_started({.slot = slot, .number = 1}, 100 + slot, now);
     return "";
   }
 

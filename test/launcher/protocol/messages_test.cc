@@ -11,16 +11,23 @@ namespace {
 
 LaunchMessage sample() {
   return {.secret = crypto::Secret::random(),
-          .hostname = "node-1",
           .cwd = "/work dir",
           .env = {{"PATH", "/bin"}, {"EMPTY", ""}, {"LINES", "a\nb=c"}},
           .command = {"python", "train.py", "", "--x='1'"},
-          .ranks = {{2, 4, 0, 2, 1, 2}, {3, 4, 1, 2, 1, 2}},
           .rendezvous_port = 4242,
           .rendezvous_addresses = {"10.0.0.1", "::1"},
           .ignored_signals = std::uint64_t{1} << 63 | 2,
-          .input_ranks = {3}};
+          .slots = 2,
+          .announces_threads = true};
 }
+
+StartMessage sample_start() {
+  return {.process = {.slot = 3, .number = 2}, .has_input = true, .env = {{"HOROVOD_RANK", "3"}, {"EMPTY", ""}}};
+}
+
+constexpr Incarnation kProcess{.slot = 3, .number = 2};
+constexpr Incarnation kNoSlot{.slot = -1, .number = 1};
+constexpr Incarnation kNoNumber{.slot = 0, .number = 0};
 
 std::string error_of(const LaunchMessage& message) {
   const auto result = decode_launch(encode(message));
@@ -35,34 +42,27 @@ TEST_CASE("The launch message survives the round trip", "[unit][launch_protocol]
   REQUIRE(result.is_ok());
   const LaunchMessage& got = result.value();
   CHECK(to_hex(got.secret.bytes()) == to_hex(sent.secret.bytes()));
-  CHECK(got.hostname == sent.hostname);
   CHECK(got.cwd == sent.cwd);
   CHECK(got.env == sent.env);
   CHECK(got.command == sent.command);
-  CHECK(got.ranks == sent.ranks);
   CHECK(got.rendezvous_port == sent.rendezvous_port);
   CHECK(got.rendezvous_addresses == sent.rendezvous_addresses);
   CHECK(got.ignored_signals == sent.ignored_signals);
-  CHECK(got.input_ranks == sent.input_ranks);
+  CHECK(got.slots == sent.slots);
+  CHECK(got.announces_threads);
 }
 
 TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch_protocol]") {
   LaunchMessage message = sample();
   SECTION("no command") {
     message.command.clear();
-    CHECK(error_of(message) == "launch frame: the launch frame has no command");
+    CHECK(error_of(message) == "launch frame: there is no command");
   }
-  SECTION("no ranks") {
-    message.ranks.clear();
-    CHECK(error_of(message) == "launch frame: the launch frame has no ranks");
-  }
-  SECTION("a rank twice") {
-    message.ranks[1].rank = 2;
-    CHECK(error_of(message) == "launch frame: rank 2 is there twice");
-  }
-  SECTION("a rank outside the job") {
-    message.ranks[1].rank = 4;
-    CHECK(error_of(message) == "launch frame: rank 4 of 4 has no valid place");
+  SECTION("no slots, or too many") {
+    message.slots = 0;
+    CHECK(error_of(message) == "launch frame: 0 slots, expected 1 to 4096");
+    message.slots = 4097;
+    CHECK(error_of(message) == "launch frame: 4097 slots, expected 1 to 4096");
   }
   SECTION("a variable whose name holds '='") {
     message.env[0].first = "A=B";
@@ -70,16 +70,30 @@ TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch
   }
   SECTION("a NUL byte that would cut an argument short") {
     message.command[1] = std::string("a\0b", 3);
-    CHECK(error_of(message) == "launch frame: a string of the launch frame holds a NUL byte");
+    CHECK(error_of(message) == "launch frame: a string holds a NUL byte");
   }
   SECTION("no rendezvous address") {
     message.rendezvous_addresses.clear();
-    CHECK(error_of(message) == "launch frame: the launch frame has no rendezvous address");
+    CHECK(error_of(message) == "launch frame: there is no rendezvous address");
   }
-  SECTION("input for a rank that is not there") {
-    message.input_ranks = {0};
-    CHECK(error_of(message) == "launch frame: rank 0 gets input, but is not there");
-  }
+}
+
+TEST_CASE("The start message survives the round trip, and is refused when it makes no sense",
+          "[unit][launch_protocol]") {
+  const auto result = decode_start(encode(sample_start()));
+  REQUIRE(result.is_ok());
+  CHECK(result.value().process == kProcess);
+  CHECK(result.value().has_input);
+  CHECK(result.value().env == sample_start().env);
+  StartMessage message = sample_start();
+  const auto error = [&message] { return decode_start(encode(message)).status().message(); };
+  message.process.slot = -1;
+  CHECK(error() == "start frame: slot -1 is negative");
+  message.process = {.slot = 0, .number = 0};
+  CHECK(error() == "start frame: incarnation 0, expected 1 or more");
+  message.process = kProcess;
+  message.env[0].first = "";
+  CHECK(error() == "start frame: '' is not the name of a variable");
 }
 
 TEST_CASE("The launch message is refused when it is cut anywhere", "[unit][launch_protocol]") {
@@ -93,25 +107,27 @@ TEST_CASE("The launch message is refused when it is cut anywhere", "[unit][launc
 }
 
 TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol]") {
-  const auto started = decode_rank_started(encode(RankStartedMessage{3, 1234}));
+  const auto started = decode_started(encode(StartedMessage{kProcess, 1234}));
   REQUIRE(started.is_ok());
-  CHECK(started.value().rank == 3);
+  CHECK(started.value().process == kProcess);
   CHECK(started.value().pid == 1234);
 
-  const auto output = decode_output(encode(OutputMessage{1, true, Bytes{0, 255, 10}}));
+  const auto output = decode_output(encode(OutputMessage{kProcess, true, Bytes{0, 255, 10}}));
   REQUIRE(output.is_ok());
+  CHECK(output.value().process == kProcess);
   CHECK(output.value().is_stderr);
   CHECK(output.value().bytes == Bytes{0, 255, 10});
+  CHECK(decode_output_end(encode(OutputEndMessage{kProcess, true})).value().process == kProcess);
 
-  CHECK(decode_rank_failing(encode(RankFailingMessage{7})).value().rank == 7);
-  CHECK_FALSE(decode_rank_failing(encode(RankFailingMessage{7})).value().is_leaving);
-  CHECK(decode_rank_failing(encode(RankFailingMessage{7, true})).value().is_leaving);
-  CHECK_FALSE(decode_rank_failing(encode(RankFailingMessage{-1})).is_ok());
-  const auto exited = decode_rank_exited(encode(RankExitedMessage{1, 0, 9}));
-  REQUIRE(exited.is_ok());
-  CHECK(exited.value().signal == 9);
+  CHECK(decode_failing(encode(FailingMessage{kProcess})).value().process == kProcess);
+  CHECK_FALSE(decode_failing(encode(FailingMessage{kProcess})).value().is_leaving);
+  CHECK(decode_failing(encode(FailingMessage{kProcess, true})).value().is_leaving);
+  const auto ended = decode_ended(encode(EndedMessage{kProcess, 0, 9}));
+  REQUIRE(ended.is_ok());
+  CHECK(ended.value().process == kProcess);
+  CHECK(ended.value().signal == 9);
 
-  const auto refused = decode_rank_not_started(encode(RankNotStartedMessage{1, 127, "command not found: x"}));
+  const auto refused = decode_not_started(encode(NotStartedMessage{kProcess, 127, "command not found: x"}));
   REQUIRE(refused.is_ok());
   CHECK(refused.value().reason == "command not found: x");
 
@@ -121,31 +137,49 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   CHECK(hello.value().node == "node");
 }
 
+TEST_CASE("The launcher's orders to slots survive the round trip", "[unit][launch_protocol]") {
+  const auto signal = decode_signal(encode(SignalMessage{.slot = 4, .signal = 15}));
+  REQUIRE(signal.is_ok());
+  CHECK(signal.value().slot == 4);
+  CHECK(signal.value().signal == 15);
+  CHECK(decode_signal(encode(SignalMessage{.signal = 2})).value().slot == SignalMessage::kAllSlots);
+  const auto stop = decode_stop(encode(StopMessage{.slot = 5, .grace_ms = 2500}));
+  REQUIRE(stop.is_ok());
+  CHECK(stop.value().slot == 5);
+  CHECK(stop.value().grace_ms == 2500);
+}
+
 TEST_CASE("Input survives the round trip, its end as well", "[unit][launch_protocol]") {
-  const auto input = decode_input(encode(InputMessage{2, Bytes{0, 255, 10}}));
+  const auto input = decode_input(encode(InputMessage{kProcess, Bytes{0, 255, 10}}));
   REQUIRE(input.is_ok());
-  CHECK(input.value().rank == 2);
+  CHECK(input.value().process == kProcess);
   CHECK(input.value().bytes == Bytes{0, 255, 10});
-  CHECK(decode_input(encode(InputMessage{2, {}})).value().bytes.empty());
-  CHECK_FALSE(decode_input(encode(InputMessage{-1, {}})).is_ok());
-  CHECK_FALSE(decode_input(encode(InputMessage{0, Bytes(kMaxInputChunk + 1)})).is_ok());
-  const auto taken = decode_input_taken(encode(InputTakenMessage{2, 70000}));
+  CHECK(decode_input(encode(InputMessage{kProcess, {}})).value().bytes.empty());
+  CHECK_FALSE(decode_input(encode(InputMessage{kNoSlot, {}})).is_ok());
+  CHECK_FALSE(decode_input(encode(InputMessage{kProcess, Bytes(kMaxInputChunk + 1)})).is_ok());
+  const auto taken = decode_input_taken(encode(InputTakenMessage{kProcess, 70000}));
   REQUIRE(taken.is_ok());
-  CHECK(taken.value().rank == 2);
+  CHECK(taken.value().process == kProcess);
   CHECK(taken.value().size == 70000);
 }
 
 TEST_CASE("Messages with values out of range are refused", "[unit][launch_protocol]") {
-  CHECK_FALSE(decode_rank_started(encode(RankStartedMessage{-1, 1})).is_ok());
-  CHECK_FALSE(decode_signal(encode(SignalMessage{0})).is_ok());
-  CHECK_FALSE(decode_signal(encode(SignalMessage{65})).is_ok());
-  CHECK_FALSE(decode_rank_exited(encode(RankExitedMessage{0, 256, 0})).is_ok());
-  CHECK_FALSE(decode_rank_not_started(encode(RankNotStartedMessage{0, 0, ""})).is_ok());
+  CHECK(decode_started(encode(StartedMessage{kNoSlot, 1})).status().message() ==
+        "started frame: slot -1 is out of range");
+  CHECK(decode_started(encode(StartedMessage{kNoNumber, 1})).status().message() ==
+        "started frame: incarnation 0, expected 1 or more");
+  CHECK_FALSE(decode_failing(encode(FailingMessage{kNoSlot})).is_ok());
+  CHECK_FALSE(decode_signal(encode(SignalMessage{.signal = 0})).is_ok());
+  CHECK_FALSE(decode_signal(encode(SignalMessage{.signal = 65})).is_ok());
+  CHECK_FALSE(decode_signal(encode(SignalMessage{.slot = -2, .signal = 1})).is_ok());
+  CHECK_FALSE(decode_stop(encode(StopMessage{.slot = -1})).is_ok());
+  CHECK_FALSE(decode_ended(encode(EndedMessage{kProcess, 256, 0})).is_ok());
+  CHECK_FALSE(decode_not_started(encode(NotStartedMessage{kProcess, 0, ""})).is_ok());
   CHECK_FALSE(decode_shutdown(Bytes{2}).is_ok());
-  CHECK_FALSE(decode_output(encode(OutputMessage{0, false, Bytes(kMaxOutputChunk + 1)})).is_ok());
+  CHECK_FALSE(decode_output(encode(OutputMessage{kProcess, false, Bytes(kMaxOutputChunk + 1)})).is_ok());
 }
 
 TEST_CASE("The largest output chunk fits into a frame", "[unit][launch_protocol]") {
-  CHECK(encode(OutputMessage{0, false, Bytes(kMaxOutputChunk)}).size() <= kMaxOtherBytes);
+  CHECK(encode(OutputMessage{kProcess, false, Bytes(kMaxOutputChunk)}).size() <= kMaxOtherBytes);
   CHECK(encode(TextMessage{std::string(1'000'000, 'x')}).size() <= kMaxOtherBytes);
 }

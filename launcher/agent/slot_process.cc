@@ -1,4 +1,4 @@
-#include "launcher/agent/rank_process.h"
+#include "launcher/agent/slot_process.h"
 
 #include <unistd.h>
 
@@ -12,6 +12,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Millis kOutputGrace{50};
+constexpr Millis kRetirement{500};  // for output that nobody of ours writes any more
 
 std::string exec_failure(const std::string& command, int error) {
   const std::string hint = command.ends_with(".py") ? " (python " + command + "?)" : "";
@@ -21,41 +22,46 @@ std::string exec_failure(const std::string& command, int error) {
 
 }  // namespace
 
-RankProcess::RankProcess(MainLoop& loop, int rank, RankEvents& events)
-    : loop_(loop), rank_(rank), events_(events), output_grace_(loop.get(), [this] { maybe_report_exit(true); }) {}
+SlotProcess::SlotProcess(MainLoop& loop, Incarnation self, ProcessEvents& events)
+    : loop_(loop),
+      self_(self),
+      events_(events),
+      output_grace_(loop.get(), [this] { maybe_report_end(true); }),
+      retirement_(loop.get(), [this] { end_output(); }) {}
 
-void RankProcess::start(const RankCommand& command) {
+void SlotProcess::start(const ProcessCommand& command) {
   const Status status = try_start(command);
   if (status.is_ok()) return;
   failed_to_start_ = true;
   close_output();
-  events_.rank_not_started(rank_, 126,
-                           "cannot start a rank with " + std::to_string(command.argv.size()) + " arguments and " +
-                               std::to_string(command.env.size()) + " environment variables: " + status.message());
+  events_.process_not_started(self_, 126,
+                              "cannot start a rank with " + std::to_string(command.argv.size()) + " arguments and " +
+                                  std::to_string(command.env.size()) + " environment variables: " + status.message());
 }
 
-Status RankProcess::open_stream(Fd read_end, bool is_stderr) {
+Status SlotProcess::open_stream(Fd read_end, bool is_stderr) {
   HVD_ASSIGN_OR_RETURN(
       auto reader,
-      PipeReader::open(loop_, std::move(read_end),
-                       {.on_data = [this, is_stderr](ByteSpan bytes) { events_.rank_output(rank_, is_stderr, bytes); },
-                        .on_end =
-                            [this, is_stderr] {
-                              events_.rank_output_end(rank_, is_stderr);
-                              maybe_report_exit(false);
-                            }}));
+      PipeReader::open(
+          loop_, std::move(read_end),
+          {.on_data = [this, is_stderr](ByteSpan bytes) { events_.process_output(self_, is_stderr, bytes); },
+           .on_end =
+               [this, is_stderr] {
+                 events_.process_output_end(self_, is_stderr);
+                 maybe_report_end(false);
+               }}));
   (is_stderr ? stderr_ : stdout_) = std::move(reader);
   return Status::ok();
 }
 
-Status RankProcess::open_input(Fd write_end) {
+Status SlotProcess::open_input(Fd write_end) {
   HVD_ASSIGN_OR_RETURN(stdin_, PipeWriter::open(loop_, std::move(write_end),
                                                 {.on_progress = [this] { input_moved(); },
                                                  .on_error = [this](const Status&) { input_moved(); }}));
   return Status::ok();
 }
 
-void RankProcess::write_input(Bytes bytes) {
+void SlotProcess::write_input(Bytes bytes) {
   if (bytes.empty()) {
     input_ended_ = true;
   } else {
@@ -65,15 +71,15 @@ void RankProcess::write_input(Bytes bytes) {
   input_moved();
 }
 
-void RankProcess::input_moved() {
+void SlotProcess::input_moved() {
   const std::size_t left = stdin_ && !stdin_->broken() ? stdin_->queued() : 0;
   const std::size_t taken = input_pending_ - left;
   input_pending_ = left;
-  if (taken > 0) events_.rank_took_input(rank_, taken);
+  if (taken > 0) events_.process_took_input(self_, taken);
   if (stdin_ && input_ended_ && left == 0) stdin_->close();
 }
 
-Status RankProcess::try_start(const RankCommand& command) {
+Status SlotProcess::try_start(const ProcessCommand& command) {
   // Real pipes: libuv would make sockets, and then a rank could not open /dev/stdout.
   HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());
@@ -95,7 +101,7 @@ Status RankProcess::try_start(const RankCommand& command) {
   HVD_ASSIGN_OR_RETURN(child_, Child::spawn(loop_, options, [this](ExitStatus status) {
                          status_ = std::make_unique<ExitStatus>(status);
                          output_grace_.start(kOutputGrace);
-                         maybe_report_exit(false);
+                         maybe_report_end(false);
                        }));
   if (command.has_input) HVD_RETURN_IF_ERROR(open_input(std::move(in.write_end)));
   HVD_RETURN_IF_ERROR(open_stream(std::move(out.read_end), false));
@@ -106,57 +112,62 @@ Status RankProcess::try_start(const RankCommand& command) {
       PipeReader::open(
           loop_, std::move(exec.read_end),
           {.on_data = [this](ByteSpan bytes) { exec_error_.insert(exec_error_.end(), bytes.begin(), bytes.end()); },
-           .on_end =
-               [this, name] {
-                 exec_finished();
-                 if (!failed_to_start_) return;
-                 int error = 0;
-                 std::memcpy(&error, exec_error_.data(), sizeof(error));
-                 events_.rank_not_started(rank_, error == ENOENT ? 127 : 126, exec_failure(name, error));
-               }}));
+           .on_end = [this, name] { exec_finished(name); }}));
   return Status::ok();
 }
 
-void RankProcess::exec_finished() {
+void SlotProcess::exec_finished(const std::string& program) {
   exec_done_ = true;
   failed_to_start_ = exec_error_.size() == sizeof(int);
-  if (failed_to_start_) return;
-  events_.rank_started(rank_, child_->pid());
+  if (failed_to_start_) {
+    int error = 0;
+    std::memcpy(&error, exec_error_.data(), sizeof(error));
+    return events_.process_not_started(self_, error == ENOENT ? 127 : 126, exec_failure(program, error));
+  }
+  events_.process_started(self_, child_->pid());
   if (status_) output_grace_.start(kOutputGrace);  // it has ended already, and that could not be told before
-  maybe_report_exit(false);
+  maybe_report_end(false);
 }
 
-void RankProcess::maybe_report_exit(bool at_last) {
-  if (!status_ || failed_to_start_ || exit_reported_ || !exec_done_) return;
+void SlotProcess::maybe_report_end(bool at_last) {
+  if (!status_ || failed_to_start_ || end_reported_ || !exec_done_) return;
   if (!output_ended() && !at_last) return;
-  exit_reported_ = true;
+  end_reported_ = true;
   output_grace_.stop();
-  events_.rank_exited(rank_, *status_);
+  events_.process_ended(self_, *status_);
 }
 
-void RankProcess::kill(int signal) {
+void SlotProcess::kill(int signal) {
   if (child_) child_->kill(signal);
 }
 
-void RankProcess::kill_group(int signal) {
+void SlotProcess::kill_group(int signal) {
   if (child_) child_->kill_group(signal);
 }
 
-void RankProcess::pause_output() {
-  if (stdout_) stdout_->pause();
-  if (stderr_) stderr_->pause();
+void SlotProcess::pause_output(bool paused) {
+  output_paused_ = paused;
+  for (const auto& reader : {stdout_.get(), stderr_.get()}) {
+    if (reader != nullptr) paused ? reader->pause() : reader->resume();
+  }
 }
 
-void RankProcess::resume_output() {
-  if (stdout_) stdout_->resume();
-  if (stderr_) stderr_->resume();
-}
+bool SlotProcess::output_ended() const { return (!stdout_ || stdout_->ended()) && (!stderr_ || stderr_->ended()); }
 
-bool RankProcess::output_ended() const { return (!stdout_ || stdout_->ended()) && (!stderr_ || stderr_->ended()); }
-
-void RankProcess::close_output() {
+void SlotProcess::close_output() {
   if (stdout_) stdout_->close();
   if (stderr_) stderr_->close();
+}
+
+void SlotProcess::retire() { retirement_.start(kRetirement); }
+
+void SlotProcess::end_output() {
+  if (output_paused_) return retire();  // it is we who do not read
+  const bool has_stdout = stdout_ && !stdout_->ended();
+  const bool has_stderr = stderr_ && !stderr_->ended();
+  close_output();
+  if (has_stdout) events_.process_output_end(self_, false);
+  if (has_stderr) events_.process_output_end(self_, true);
 }
 
 }  // namespace hvd::launcher
