@@ -44,9 +44,15 @@ const ForeignFlag* find_foreign(std::string_view name) {
   return flag == std::end(kForeignFlags) ? nullptr : flag;
 }
 
+// A word of mpirun's: one of the flags above, or -xNAME=VALUE.
+const ForeignFlag* foreign_flag_in(const std::string& name) {
+  if (const ForeignFlag* flag = find_foreign(name)) return flag;
+  return name.starts_with("-x") ? find_foreign("-x") : nullptr;
+}
+
 Status unknown_flag(const std::string& name) {
-  if (const ForeignFlag* flag = find_foreign(name)) {
-    return Status::invalid_argument(name + " is a flag of mpirun; " + std::string(flag->instead));
+  if (const ForeignFlag* flag = foreign_flag_in(name)) {
+    return Status::invalid_argument(std::string(flag->name) + " is a flag of mpirun; " + std::string(flag->instead));
   }
   std::vector<std::string_view> known;
   for (const FlagSpelling& spelling : flag_spellings()) known.push_back(spelling.text);

@@ -58,7 +58,10 @@ std::vector<std::string> interfaces_of(const FlagValues& values) {
 }
 
 std::string config_listing(const FlagValues& values, const config::EnvReader& env) {
-  const Variables variables = job_environment(env, flag_variables_of(values), interfaces_of(values)).all();
+  Variables variables = job_environment(env, flag_variables_of(values), interfaces_of(values)).all();
+  for (auto& [name, value] : variables) {
+    if (auto choice = choice_of_host(name, value)) value = *std::move(choice);
+  }
   return config::config_text(config::MapEnv({variables.begin(), variables.end()}));
 }
 

@@ -93,7 +93,7 @@ def test_a_cut_network_is_noticed_by_keepalive(network: Network, start_on: Start
             assert re.search(r"\brank [23]\b.* host b\b", failure.message), job
         assert job.wait(PATIENCE_S) == 1, job
         assert time.monotonic() - cut < SSH_SILENCE_S + 10, job
-        # To host b nobody could say so: the ranks there notice by themselves.
+        # Nobody could tell the ranks of host b: they notice by themselves.
         eventually(lambda: not b.ranks(), "the ranks of host b have ended", PATIENCE_S)
         assert time.monotonic() - cut < SSH_SILENCE_S + 10
         eventually(lambda: not network.hosts["a"].job_processes(), "host a is quiet", 5)

@@ -62,8 +62,15 @@ class RunningJob:
         return [line[len(prefix) :] for line in self.out.splitlines() if line.startswith(prefix)]
 
     def wait_for(self, text: str, deadline_s: float = 20.0) -> None:
-        """Until the text is in what the launcher has printed."""
-        eventually(lambda: text in self.out or text in self.err, f"'{text}' in the output; there is:\n{self}", deadline_s)
+        """Until the text is in what the launcher has printed; fails at once when the launcher has ended without."""
+
+        def seen_or_over() -> bool:
+            is_over = self.process.poll() is not None  # before the look: what it printed last counts
+            return text in self.out or text in self.err or is_over
+
+        eventually(seen_or_over, f"'{text}' in the output; there is:\n{self}", deadline_s)
+        if text not in self.out and text not in self.err:
+            pytest.fail(f"the launcher ended with {self.process.returncode}, without '{text}' in the output\n{self}")
 
     def wait(self, deadline_s: float = 30.0) -> int:
         """The exit code as a shell reports it."""

@@ -10,7 +10,8 @@ import time
 import pytest
 from launcher_job import StartJob, eventually
 
-# A rank with a child in its group, one in a session of its own, and one that was forked twice; all ignore SIGTERM.
+# A rank with three children: one in its group, one in a session of its own, and one in a session of its own whose parent has
+# ended. All ignore SIGTERM: the first and the third because that is inherited.
 FAMILY = (
     "trap '' TERM; sleep 1001 & setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' & "
     "(setsid sleep 1002 &) ; echo ready; while :; do sleep 1; done"

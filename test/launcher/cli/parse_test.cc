@@ -172,6 +172,9 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "-x", "PATH", "true"},
        "-x is a flag of mpirun; ranks get the whole environment of horovodrun: leave -x NAME out, and for -x "
        "NAME=VALUE write `NAME=VALUE horovodrun ...`; a choice of variables is not built yet"},
+      {{"-np", "2", "-xFOO=1", "true"},
+       "-x is a flag of mpirun; ranks get the whole environment of horovodrun: leave -x NAME out, and for -x "
+       "NAME=VALUE write `NAME=VALUE horovodrun ...`; a choice of variables is not built yet"},
       {{"-np", "2", "-bind-to", "none", "true"},
        "-bind-to is a flag of mpirun; processes are not bound to cores: leave it and its value out"},
   };

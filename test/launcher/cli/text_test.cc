@@ -56,6 +56,8 @@ TEST_CASE("--print-config shows flags above the environment above the defaults",
   REQUIRE(listing.text.find("5  (default 1024)\n") != std::string::npos);
   REQUIRE(listing.text.find("3.0  (default unset)\n") != std::string::npos);
   REQUIRE(listing.text.find("134217728\n") != std::string::npos);
+  const std::string choice = text_of({"--print-config", "--network-interfaces", "eth1, eth0,eth1"}).text;
+  REQUIRE(choice.find("the first of eth1,eth0 that the host has") != std::string::npos);
 }
 
 TEST_CASE("Texts need neither -np nor a command, but a right command line", "[unit][cli]") {
