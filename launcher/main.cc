@@ -12,12 +12,10 @@
 #include <variant>
 
 #include "launcher/agent/agent.h"
-#include "launcher/agent/exec_rank.h"
 #include "launcher/cli/parse.h"
 #include "launcher/job/job_driver.h"
 #include "launcher/plan/job_plan.h"
-#include "launcher/plan/plan_text.h"
-#include "launcher/process/own_process.h"
+#include "launcher/process/main_loop.h"
 #include "runtime/config/env_reader.h"
 
 // The static libstdc++ brings along std::random_device, which nothing here uses and which needs glibc's arc4random.

@@ -1,5 +1,5 @@
 // How an agent ends: the launcher lets it go, the lease is lost, or nothing is left to do. In each case everything that
-// it has started is ended first, and what that prints is sent before the last word, as long as somebody listens.
+// it has started is ended first, and what that prints is sent before the `done` frame, as long as the launcher reads.
 #include "launcher/agent/agent.h"
 
 #include "launcher/agent/sweeper.h"
@@ -8,7 +8,8 @@
 namespace hvd::launcher {
 namespace {
 
-constexpr Millis kDrainDeadline{500};  // for output that nobody writes any more, but that somebody holds open
+constexpr Millis kDrainDeadline{
+    500};  // for output pipes that have no writer of ours any more, but that some process holds open
 
 }  // namespace
 
@@ -33,7 +34,7 @@ void Agent::send_sign_of_life() {
 }
 
 void Agent::lease_lost() {
-  // After the last word a closed lease is how the launcher lets us go; if it has not taken that word, it never will.
+  // After `done`, a closed lease is how the launcher lets us end; if it has not read that frame yet, it never will.
   if (done_sent_) return loop_.stop();
   // Output that still comes is read and dropped, so that no rank waits for it while it ends.
   leased_ = false;
@@ -47,7 +48,7 @@ void Agent::child_ended() {
 }
 
 void Agent::swept() {
-  // Nobody of ours is left who could write. But somebody else may hold a rank's output open (a daemon it talked to), so
+  // No process of ours is left that could write. But another may hold a rank's output open (a daemon it talked to), so
   // what is still in the pipes is waited for only so long.
   swept_ = true;
   drain_deadline_.start(kDrainDeadline);

@@ -1,4 +1,3 @@
-
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,7 +11,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/sweeper.h"
-#include "launcher/process/own_process.h"
+#include "launcher/process/main_loop.h"
 #include "launcher/protocol/cookie.h"
 
 namespace hvd::launcher {

@@ -1,4 +1,4 @@
-#include "launcher/agent/exec_rank.h"
+#include "launcher/agent/slot_process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "launcher/process/own_process.h"
+#include "launcher/process/main_loop.h"
 
 namespace hvd::launcher {
 namespace {

@@ -14,7 +14,7 @@ namespace hvd::launcher {
 // holds it open until TCP gives up, after a quarter of an hour or never. So every few seconds it has a sign of life
 // sent, and asks the kernel whether the launcher's host acknowledges anything. It is the host that answers: a launcher
 // that is stopped, or that does not take our output, is not gone. A kernel that does not answer now is asked again; a
-// connection that was there and twice is not there any more is gone. Owned by the Agent; loop-confined.
+// connection that it knew, and twice in a row does not know any more, is gone. Owned by the Agent; loop-confined.
 class LeaseWatch {
  public:
   static constexpr Millis kInterval{5000};

@@ -6,13 +6,11 @@
 #include <cstring>
 #include <utility>
 
-#include "launcher/agent/exec_rank.h"
-
 namespace hvd::launcher {
 namespace {
 
 constexpr Millis kOutputGrace{50};
-constexpr Millis kRetirement{500};  // for output that nobody of ours writes any more
+constexpr Millis kRetirement{500};  // for output pipes that have no writer of ours any more
 
 std::string exec_failure(const std::string& command, int error) {
   const std::string hint = command.ends_with(".py") ? " (python " + command + "?)" : "";

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,8 +59,8 @@ class SlotProcess {
   void pause_output(bool paused);
   bool output_ended() const;
   void close_output();
-  // Another process takes its slot. What it still prints is reported for as long as it takes to arrive; what then
-  // holds its output open is nobody's.
+  // Another process takes its slot. What it still prints is reported for as long as it takes to arrive; what
+  // holds its output open after that is not waited for.
   void retire();
 
  private:
@@ -89,5 +91,16 @@ class SlotProcess {
   loop::Timer output_grace_;  // how long its end waits for the output that was written before it
   loop::Timer retirement_;
 };
+
+inline constexpr const char* kExecRankFlag = "--exec-rank";
+
+// Where a rank's process begins: the agent starts this program again, as `horovodrun --exec-rank <agent pid>
+// <descriptor limit> <ignored signals> -- <command>`,
+// because libuv has no hook between fork and exec. It ties the rank's life to the agent's (PR_SET_PDEATHSIG), gives the
+// command the signal dispositions and limits of a fresh process, and becomes the command. Descriptor 3 is where it
+// writes errno when that fails.
+std::vector<std::string> exec_rank_argv(int agent_pid, std::size_t descriptor_limit, std::uint64_t ignored_signals,
+                                        const std::vector<std::string>& command);
+[[noreturn]] void exec_rank_main(int argc, char** argv);
 
 }  // namespace hvd::launcher

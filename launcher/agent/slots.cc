@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "launcher/agent/sweeper.h"
-#include "launcher/process/own_process.h"
 
 namespace hvd::launcher {
 namespace {
@@ -117,8 +116,8 @@ void Slots::stop(int slot, Millis grace) {
   found->second.grace->start(grace);
 }
 
-// The process, while it runs, with what descends from it; and what is in its session. As long as somebody is there, its
-// number is nobody else's; once nobody is, a process of ours may have got it.
+// The process, while it runs, with what descends from it; and what is in its session. While a session has
+// members, its number is not given to another process; after that, one of ours may have it.
 void Slots::kill_all_of(const Slot& slot) const {
   const int pid = slot.process->pid();
   if (pid <= 0) return;

@@ -29,7 +29,7 @@ struct SharedStart {
 };
 
 // The slots of one agent, and in each the process that runs there, or ran there last. Owned by the Agent,
-// loop-confined. It starts and ends what it is told to; what happens goes to `events`.
+// loop-confined. It starts and ends processes on request; what happens to them goes to `events`.
 //
 // Before a slot gets its next process, what the one before has left in its session is killed, and its socket closed.
 // What has moved to a session of its own is left to the agent's end.
@@ -60,7 +60,7 @@ class Slots {
     std::unique_ptr<StartMessage> waiting;  // for open()
     std::unique_ptr<SecretSocket> socket;
     std::unique_ptr<SlotProcess> process;
-    std::vector<std::unique_ptr<SlotProcess>> former;  // of which somebody may still hold the output open
+    std::vector<std::unique_ptr<SlotProcess>> former;  // whose output some process may still hold open
     std::unique_ptr<loop::Timer> grace;                // between stop() and SIGKILL
   };
 

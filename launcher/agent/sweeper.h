@@ -17,7 +17,7 @@ std::vector<int> descendants_of(int pid);
 
 // This process becomes the parent of descendants whose parent dies, so that none escapes by forking twice.
 void become_subreaper();
-// Reaps the children that ended, but not those in `known`: somebody else waits for these. How many are left that have
+// Reaps the children that ended, but not those in `known`: their owners wait for these. How many are left that have
 // not ended is not reported: see descendants_of.
 void reap_adopted(const std::set<int>& known);
 

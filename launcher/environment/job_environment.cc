@@ -28,7 +28,7 @@ bool is_exportable(std::string_view name) {
 
 Variables JobEnvironment::all() const {
   Variables both = set;
-  both.insert(inherited.begin(), inherited.end());  // what is there already stays
+  both.insert(inherited.begin(), inherited.end());  // insert() keeps what is there already
   return both;
 }
 

@@ -75,7 +75,7 @@ Variables start_variables(const StartChoice& choice) {
 
 Variables process_environment(const HostEnvironment& host, Variables own, const StartChoice& start) {
   Variables all = start_variables(start);
-  all.merge(own);  // what is there already stays
+  all.merge(own);  // merge() and insert() keep what is there already
   all.insert(host.variables.begin(), host.variables.end());
   return all;
 }

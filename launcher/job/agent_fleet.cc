@@ -111,9 +111,9 @@ void AgentFleet::drop_all() {
   }
 }
 
-std::string AgentFleet::last_words(int agent) const {
+std::string AgentFleet::quoted_stderr(int agent) const {
   const auto found = members_.find(agent);
-  return found != members_.end() && found->second.link ? found->second.link->last_words() : "";
+  return found != members_.end() && found->second.link ? found->second.link->quoted_stderr() : "";
 }
 
 }  // namespace hvd::launcher

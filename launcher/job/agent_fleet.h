@@ -25,7 +25,7 @@ class AgentFleetEvents {
 // sshd turns one away. Owned by the JobDriver, loop-confined. It knows frames, not what they mean.
 class AgentFleet : private AgentLinkEvents {
  public:
-  static constexpr std::size_t kMaxConnecting = 64;  // agents that have been started and not heard from
+  static constexpr std::size_t kMaxConnecting = 64;  // agents that have been started and have sent nothing yet
   static constexpr int kMaxTries = 5;
 
   // No event comes from inside a call. `options_of(agent)` is asked for each try, with a fresh cookie each time.
@@ -42,7 +42,7 @@ class AgentFleet : private AgentLinkEvents {
   void drop(int agent);
   void drop_all();
   // " (ssh said: ...)", or "".
-  std::string last_words(int agent) const;
+  std::string quoted_stderr(int agent) const;
 
  private:
   struct Member {

@@ -95,7 +95,7 @@ std::string AgentLink::explain_loss() const {
   if (ssh_failed()) return explain(ssh_failure());
   const std::string who = options_.over_ssh ? options_.argv[0] : "its agent";
   const std::string how = status_ ? who + " " + describe(*status_) : "its agent is gone";
-  return (greeted_ ? "lost host " : "no agent on host ") + options_.host + ": " + how + last_words();
+  return (greeted_ ? "lost host " : "no agent on host ") + options_.host + ": " + how + quoted_stderr();
 }
 
 void AgentLink::send(FrameType type, const Bytes& payload, bool wipe) {
@@ -122,7 +122,7 @@ void AgentLink::drop() {
   if (child_ && options_.over_ssh) child_->kill_group(SIGTERM);
 }
 
-std::string AgentLink::last_words() const {
+std::string AgentLink::quoted_stderr() const {
   const std::vector<std::string> lines = stderr_tail_.last_lines(1);
   if (lines.empty()) return "";
   return std::string(options_.over_ssh ? " (ssh said: " : " (it said: ") + lines.back() + ")";

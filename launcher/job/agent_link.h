@@ -51,7 +51,7 @@ class AgentLink {
   // Ends the process at our end as well.
   void drop();
   // " (ssh said: ...)", or "" when it has said nothing.
-  std::string last_words() const;
+  std::string quoted_stderr() const;
 
  private:
   void received(ByteSpan bytes);

@@ -34,12 +34,12 @@ void Failures::process_leaving(Member who) {
 
 void Failures::add(JobFailure failure) {
   if (is_same(first_->who, failure.who)) {
-    // It was blamed before it had exited; now there is a real code.
+    // It was recorded when it announced its failure; now its exit code is known.
     first_->exit_code = failure.exit_code;
     first_->what = std::move(failure.what);
     return;
   }
-  // Those that its end made fail may be heard of before it, when it is on another host.
+  // The failures that its end has caused may be reported before it, when it is on another host.
   const bool was_killed_before =
       is_killed(failure) && !is_killed(*first_) && first_->who && !is_same(failing_, first_->who);
   if (is_same(leaving_, failure.who) || was_killed_before) {

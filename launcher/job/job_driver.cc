@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/process/own_process.h"
-
 namespace hvd::launcher {
 namespace {
 
@@ -29,7 +27,7 @@ JobTimings timings_of(const LaunchConfig& config) {
   return timings;
 }
 
-// Those of the signals that we act on which we are not told to ignore.
+// The signals that we act on, without those that we were started to ignore.
 std::vector<int> watched_signals(std::uint64_t ignored) {
   std::vector<int> signals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP};
   std::erase_if(signals, [ignored](int signal) { return is_in(ignored, signal); });
@@ -166,7 +164,7 @@ void JobDriver::arm_timer() {
 }
 
 void JobDriver::timer_fired() {
-  apply(job_.timer_fired(SteadyClock::now(), [this](int agent) { return fleet_.last_words(agent); }));
+  apply(job_.timer_fired(SteadyClock::now(), [this](int agent) { return fleet_.quoted_stderr(agent); }));
 }
 
 void JobDriver::finish(int code) {
@@ -187,7 +185,7 @@ void JobDriver::finish(int code) {
   }
   timer_.stop();
   // A reader that is only slow gets all of the output, however long that takes; not so when the user wants to leave.
-  if (job_.wishes_to_end() > 0) flush_timer_.start(kLastFlush);
+  if (job_.end_requests() > 0) flush_timer_.start(kLastFlush);
   stop_when_flushed();
 }
 

@@ -24,7 +24,7 @@ namespace hvd::launcher {
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:
-  // `ignored_signals`: from the start, see there.
+  // `ignored_signals`: see ignored_signals(), as it was at the start.
   JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals);
   // Until the job is over and its output has been taken; the exit code of the program.
   int run();
@@ -49,7 +49,7 @@ class JobDriver : private AgentFleetEvents {
 
   // What comes from the user: job_signals.cc.
   void signal_received(int signal);
-  void end_wanted(const JobActions& actions);
+  void end_requested(const JobActions& actions);
   void suspend();
   void output_broken(const Status& status);
   void end_for_output();

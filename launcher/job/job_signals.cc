@@ -1,4 +1,4 @@
-// What JobDriver does with signals, and with a reader of our output that goes away.
+// What JobDriver does with signals, and when the reader of our output is gone.
 #include "launcher/job/job_driver.h"
 
 #include <signal.h>
@@ -17,17 +17,17 @@ constexpr int kLeaveAtOnce = 3;          // signals that say: end
 
 void JobDriver::signal_received(int signal) {
   if (signal == SIGTSTP) {
-    // The ranks first: once we are stopped, nobody would tell them.
+    // The ranks first: once we are stopped, nobody would signal them.
     fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = SIGSTOP}));
     return suspend_timer_.start(kSuspendDelay);
   }
-  const int before = job_.wishes_to_end();
+  const int before = job_.end_requests();
   const JobActions actions = job_.signal_received(signal, SteadyClock::now());
-  if (job_.wishes_to_end() == before) return apply(actions);
+  if (job_.end_requests() == before) return apply(actions);
   // The job is over, and its last output is still being taken; we stop waiting for that, so it is no success any more.
   if (exit_code_ && *exit_code_ == 0) exit_code_ = 128 + signal;
-  end_wanted(actions);
-  if (job_.wishes_to_end() < kLeaveAtOnce) return;
+  end_requested(actions);
+  if (job_.end_requests() < kLeaveAtOnce) return;
   // Whatever hangs, in the ranks or here, is left to the agents: they see that we are gone, and kill.
   fleet_.drop_all();
   finish(128 + signal);
@@ -35,14 +35,15 @@ void JobDriver::signal_received(int signal) {
 }
 
 // What the user wants is not to be held up by a reader that does not read: neither the news of the agents, nor our end.
-void JobDriver::end_wanted(const JobActions& actions) {
+void JobDriver::end_requested(const JobActions& actions) {
   output_.stop_waiting_for_readers();
   fleet_.pause(false);
   apply(actions);
   if (exit_code_ && !flush_timer_.active()) flush_timer_.start(kLastFlush);
 }
 
-// The terminal's Ctrl-Z reaches us alone. The ranks, whose sessions have no terminal, would not even heed a SIGTSTP.
+// The terminal's Ctrl-Z reaches us alone. The ranks, whose sessions have no terminal, would not even be stopped by a
+// SIGTSTP.
 void JobDriver::suspend() {
   // The clock goes on while nobody runs. Deadlines are for those who do, so all of them move before anything can
   // expire, and only then the ranks go on.
@@ -63,8 +64,8 @@ void JobDriver::output_broken(const Status& status) {
 }
 
 void JobDriver::end_for_output() {
-  if (job_.wishes_to_end() > 0 || std::exchange(ended_for_output_, true)) return;
-  end_wanted(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
+  if (job_.end_requests() > 0 || std::exchange(ended_for_output_, true)) return;
+  end_requested(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
 }
 
 void JobDriver::give_up_flushing() {

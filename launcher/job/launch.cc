@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include "launcher/plan/plan_text.h"
 #include "launcher/process/input_reader.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/ssh/ssh_login.h"

@@ -14,7 +14,7 @@ JobActions StaticJob::agent_ready(int agent, TimePoint) {
   if (state_ != State::kStarting || record.state != AgentState::kWaiting) return out;
   record.state = AgentState::kReady;
   const bool all = roster_.count(AgentState::kReady) == roster_.agents().size();
-  // No rank starts anywhere before every host has answered: a host that cannot be reached costs nobody anything.
+  // No rank starts anywhere before every host has answered: a host that cannot be reached costs no work.
   if (!all || std::exchange(launched_, true)) return out;
   out.push_back({.kind = JobAction::Kind::kLaunch});
   for (auto& [number, slot] : roster_.slots()) {

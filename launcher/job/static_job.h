@@ -25,7 +25,7 @@ struct JobTimings {
 // What the driver has to do next, in order.
 struct JobAction {
   enum class Kind {
-    kLaunch,          // tell every agent what its processes have in common
+    kLaunch,          // send every agent what its processes have in common
     kStart,           // `process`, in its slot
     kSignalAll,       // `signal` to all processes
     kShutdownAgents,  // the agents that answered: clean up (`at_once`: without waiting first); the others: drop
@@ -62,20 +62,20 @@ class StaticJob {
   JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now);
   void process_failing(Incarnation process, bool is_leaving);  // see Failures
   JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now);
-  // SIGUSR1 and SIGUSR2 are passed on; any other is the user's wish that the job ends, where SIGHUP counts once.
+  // SIGUSR1 and SIGUSR2 are passed on; any other asks for the end of the job; SIGHUP does so once only.
   JobActions signal_received(int signal, TimePoint now);
   // The launcher itself cannot go on (nobody reads its output): like SIGTERM, with a reason of its own.
   JobActions stop(const std::string& reason, int code, TimePoint now);
   // `detail(agent)` is what is known about an agent that has not answered, for the message; may be "".
   JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail);
 
-  // The launcher and its ranks did not run for so long (Ctrl-Z): that time is nobody's.
+  // The launcher and its ranks were stopped for so long (Ctrl-Z): deadlines move by that time.
   void was_stopped(SteadyClock::duration span);
 
   // When to call timer_fired.
   std::optional<TimePoint> deadline() const { return deadline_; }
-  // How often the user's signals have said so.
-  int wishes_to_end() const { return wishes_to_end_; }
+  // How often signals have asked for the end of the job.
+  int end_requests() const { return end_requests_; }
   const Failures& failures() const { return failures_; }
   // Which slots there are, on which agents, and which ranks they have.
   const Roster& roster() const { return roster_; }
@@ -85,8 +85,8 @@ class StaticJob {
   using AgentState = Roster::AgentState;
   enum class State { kStarting, kRunning, kGrace, kInterrupted, kTerminating, kKilling, kFinishing, kDone };
 
-  // Nothing has gone wrong, and nobody wants an end.
-  bool undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
+  // No failure so far, and no request to end the job.
+  bool is_undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
   bool any_process_left() const { return launched_ && !roster_.all_ended(); }
   Member member(int slot) const { return {.slot = slot, .rank = roster_.slot(slot).placement.rank}; }
   JobFailure failure_of(Member who, int exit_code, std::string what) const;
@@ -109,7 +109,7 @@ class StaticJob {
   State state_ = State::kStarting;
   bool launched_ = false;
   std::optional<TimePoint> deadline_;
-  int wishes_to_end_ = 0;
+  int end_requests_ = 0;
   bool hung_up_ = false;  // got SIGHUP
   int first_signal_ = 0;  // that the processes got in the state kInterrupted
   int stop_code_ = 0;     // of the user's signal, or of stop(); 0: neither

@@ -1,5 +1,5 @@
-// How a job ends: by a failure, by the user's wish, or because nothing is left to run. Each way is a ladder of states
-// that gets harder by deadline or by another signal, and every step of it is left as soon as no rank is left.
+// How a job ends: by a failure, at the user's request, or because nothing is left to run. Each way is a ladder of
+// states that gets harder by deadline or by another signal, and every step of it is left as soon as no rank is left.
 #include "launcher/job/static_job.h"
 
 #include <signal.h>
@@ -24,14 +24,14 @@ std::string in_seconds(Millis span) {
 }  // namespace
 
 void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
-  // Once the user has ended the job, what fails fails because of that.
+  // After the user has asked for the end, failures are consequences of that.
   if (failures_.first() || stop_code_ != 0) return;
   std::string text = !failure.who ? failure.what
                                   : "rank " + std::to_string(failure.who->rank) + " on host " + failure.host +
                                         " (pid " + std::to_string(failure.pid) + ") " + failure.what;
   const std::size_t itself = failure.who ? 1 : 0;
   failures_.set_first(std::move(failure));
-  if (!undisturbed()) return;
+  if (!is_undisturbed()) return;
   const std::size_t running = roster_.count(SlotState::kRunning);
   const std::size_t others = running - std::min(running, itself);
   if (launched_ && others > 0) {
@@ -41,7 +41,7 @@ void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
   }
   out.push_back(print(std::move(text)));
   if (!launched_) return finish_agents(now, out);
-  // The others hear of it from their own runtime and raise: a signal now would cut their tracebacks short.
+  // The runtime of the others reports the failure, and they raise: a signal now would cut their tracebacks short.
   state_ = State::kGrace;
   deadline_ = now + timings_.survivors;
 }
@@ -54,7 +54,7 @@ JobActions StaticJob::signal_received(int signal, TimePoint now) {
   // A shell passes the hang-up of its terminal on to its jobs, and the kernel tells those in front again when the shell
   // has ended: the same wish.
   if (signal == SIGHUP && std::exchange(hung_up_, true)) return {};
-  ++wishes_to_end_;
+  ++end_requests_;
   const bool is_gentle = signal == SIGINT || signal == SIGHUP;
   return end_job("got " + signal_name(signal), 128 + signal, is_gentle ? signal : SIGTERM, now);
 }
@@ -70,9 +70,9 @@ void StaticJob::was_stopped(SteadyClock::duration span) {
 JobActions StaticJob::end_job(const std::string& reason, int code, int first_signal, TimePoint now) {
   JobActions out;
   if (state_ == State::kDone) return out;
-  if (stop_code_ == 0) stop_code_ = code;  // the first wish is the reason; a later one only makes the end harder
+  if (stop_code_ == 0) stop_code_ = code;  // the first request is the reason; a later one only makes the end harder
   if (state_ == State::kFinishing || state_ == State::kKilling) {
-    // Nothing harder is left to do than to go: the agents see that, and kill what is still there.
+    // SIGKILL has been sent. All that is left is to leave: the agents notice, and kill what still runs.
     out.push_back({.kind = Kind::kDropAgents});
     for (auto& [number, agent] : roster_.agents()) agent.state = AgentState::kGone;
     state_ = State::kFinishing;
@@ -80,7 +80,7 @@ JobActions StaticJob::end_job(const std::string& reason, int code, int first_sig
   } else if (!any_process_left()) {
     out.push_back(print(reason + ": the job ends before it has begun"));
     finish_agents(now, out);
-  } else if (undisturbed()) {
+  } else if (is_undisturbed()) {
     const std::string term = first_signal == SIGTERM ? "" : "SIGTERM in " + in_seconds(timings_.interrupt) + ", ";
     const std::string kill = first_signal == SIGTERM ? "SIGKILL in " + in_seconds(timings_.interrupt)
                                                      : "SIGKILL " + in_seconds(timings_.term) + " later";
@@ -90,7 +90,7 @@ JobActions StaticJob::end_job(const std::string& reason, int code, int first_sig
     state_ = State::kInterrupted;
     deadline_ = now + timings_.interrupt;
   } else {
-    // Said twice, or said while a failure is ending the job already: no more patience.
+    // The second request, or one while a failure is ending the job already: no more grace.
     out.push_back(print(reason + ": killing the ranks"));
     kill_all(now, out);
   }
@@ -127,7 +127,7 @@ void StaticJob::maybe_done(JobActions& out) {
 }
 
 int StaticJob::exit_code() const {
-  // A failure that is recorded came before the user's wish, or fail() would not have recorded it.
+  // A failure that is recorded came before the user's request, or fail() would not have recorded it.
   if (failures_.first()) return failures_.first()->exit_code;
   return stop_code_;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/environment/environment.h"
@@ -27,5 +29,20 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
 // Python in front of it, and a notice that says so. Python is `python` in `program_directory` (that of horovodrun
 // inside a virtual environment), else the first `python` or `python3` of PATH. Looks at files; changes nothing else.
 void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory);
+
+// A plan for people. Values of sensitive names are masked; command lines and values can be pasted into a shell. Pure.
+
+// For a POSIX shell: the text in single quotes where it needs them.
+std::string shell_quote(std::string_view text);
+
+// What a launch would do, for --dry-run: notices, the command, the variables that the job sets, and per host its ranks.
+// What is chosen only at start (rendezvous address, port, agent socket) says so.
+std::string dry_run_text(const JobPlan& plan);
+// What a launch does, for --verbose: the same without notices, and what ranks inherit from the launcher's own
+// environment.
+std::string launch_text(const JobPlan& plan);
+// And of one host, what was chosen since: how its agent is started, and where its ranks meet the others.
+std::string start_text(const HostAssignment& host, const std::vector<std::string>& agent_argv,
+                       const std::vector<std::string>& rendezvous_addresses, std::uint16_t rendezvous_port);
 
 }  // namespace hvd::launcher

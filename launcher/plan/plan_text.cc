@@ -1,4 +1,4 @@
-#include "launcher/plan/plan_text.h"
+#include "launcher/plan/job_plan.h"
 
 #include "runtime/config/option_table.h"
 #include "runtime/config/sensitive.h"

@@ -17,7 +17,7 @@ Console::Console(MainLoop& loop, int fd, Callbacks callbacks)
         flush();
         if (!broken_ && callbacks_.on_progress) callbacks_.on_progress();
       }) {
-  broken_ = fd_.kind() == SharedFd::Kind::kClosed;  // there is nobody to tell
+  broken_ = fd_.kind() == SharedFd::Kind::kClosed;  // no message could be shown
 }
 
 void Console::write(std::string_view text) {

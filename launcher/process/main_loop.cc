@@ -12,7 +12,7 @@ MainLoop::~MainLoop() {
   // One more turn, so that the handles closed by their owners are freed.
   uv_run(loop_.get(), UV_RUN_NOWAIT);
   // A name look-up that libuv's thread pool still has in hand keeps the loop busy; the process is about to end, and
-  // waiting for a DNS timeout would serve nobody.
+  // there is no use in waiting for a DNS timeout.
   if (uv_loop_close(loop_.get()) == UV_EBUSY) static_cast<void>(loop_.release());
 }
 

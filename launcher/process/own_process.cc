@@ -1,4 +1,4 @@
-#include "launcher/process/own_process.h"
+#include "launcher/process/main_loop.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

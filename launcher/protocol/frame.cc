@@ -51,7 +51,7 @@ void FrameDecoder::feed(ByteSpan bytes) {
   buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
 }
 
-// What is left to hand out goes to other memory; where it was is erased.
+// Moves what is left to hand out to other memory, and erases it where it was.
 void FrameDecoder::move_to(std::size_t capacity) {
   Bytes other;
   other.reserve(capacity);

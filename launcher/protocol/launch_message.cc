@@ -10,7 +10,7 @@ void put_strings(ByteWriter& out, const std::vector<std::string>& strings) {
   for (const std::string& s : strings) out.put_string(s);
 }
 
-// A string that becomes an argument, a variable or a path: a NUL in it would cut it short without a word.
+// A string that becomes an argument, a variable or a path: a NUL in it would silently cut it short.
 std::string get_c_string(ByteReader& in) {
   std::string text = in.get_string(kMaxLaunchBytes);
   if (text.find('\0') != std::string::npos) in.fail("a string holds a NUL byte");

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "launcher/plan/plan_text.h"
+#include "launcher/plan/job_plan.h"
 
 namespace hvd::launcher {
 namespace {

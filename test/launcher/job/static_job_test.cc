@@ -53,7 +53,7 @@ class Script {
       job_->was_stopped(Millis(command.number("for", 0)));
       return "ok\n";
     }
-    if (command.name == "wishes") return std::to_string(job_->wishes_to_end()) + "\n";
+    if (command.name == "end_requests") return std::to_string(job_->end_requests()) + "\n";
     if (command.name == "failing") {
       job_->process_failing(process, false);
       return "ok\n";

@@ -10,7 +10,6 @@
 #include "launcher/process/console.h"
 #include "launcher/process/input_reader.h"
 #include "launcher/process/main_loop.h"
-#include "launcher/process/own_process.h"
 #include "launcher/process/signal_watcher.h"
 #include "runtime/loop/timer.h"
 
