@@ -97,7 +97,7 @@ int JobDriver::run() {
 
 void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (exit_code_) return;
-  const Status status = launch_.prepare(hosts);
+  const Status status = launch_.prepare(hosts, job_.roster());
   if (!status.is_ok()) {
     output_.message(status.message());
     return finish(1);
@@ -118,7 +118,7 @@ void JobDriver::send_launch_frames() {
 
 void JobDriver::start(Incarnation process) {
   const Roster::Slot& slot = job_.roster().slot(process.slot);
-  fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(slot.agent, process, slot.placement));
+  fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(process, slot));
 }
 
 const std::string& JobDriver::host_name(int agent) const { return job_.roster().agent(agent).host; }

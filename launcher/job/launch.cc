@@ -8,6 +8,20 @@
 
 namespace hvd::launcher {
 
+namespace {
+
+// By slot.
+std::vector<rendezvous::RankNumbers> seats_of(const Roster& roster) {
+  std::vector<rendezvous::RankNumbers> seats;
+  for (const auto& [number, slot] : roster.slots()) {
+    const Placement& rank = slot.placement;
+    seats.push_back({rank.rank, rank.size, rank.local_rank, rank.local_size, rank.cross_rank, rank.cross_size});
+  }
+  return seats;
+}
+
+}  // namespace
+
 Launch::Launch(const JobPlan& plan, std::uint64_t ignored_signals)
     : plan_(plan),
       ignored_signals_(ignored_signals),
@@ -18,21 +32,14 @@ bool Launch::has_input(int rank) const {
   return input_to_ == InputTo::kAll || (input_to_ == InputTo::kRank0 && rank == 0);
 }
 
-Status Launch::prepare(const std::vector<ResolvedHost>& hosts) {
+Status Launch::prepare(const std::vector<ResolvedHost>& hosts, const Roster& roster) {
   HVD_ASSIGN_OR_RETURN(
       network_,
       plan_network(hosts, plan_.config.nics, {.own = interface_addresses(), .source_towards = source_address_towards}));
-  std::vector<rendezvous::RankNumbers> slots(static_cast<std::size_t>(plan_.config.num_proc));
-  for (const HostAssignment& host : plan_.hosts) {
-    for (const Placement& rank : host.ranks) {
-      slots[static_cast<std::size_t>(rank.rank)] = {rank.rank,       rank.size,       rank.local_rank,
-                                                    rank.local_size, rank.cross_rank, rank.cross_size};
-    }
-  }
-  HVD_ASSIGN_OR_RETURN(server_,
-                       rendezvous::Server::start({.secret = secret_,
-                                                  .plan = std::make_shared<rendezvous::StaticPlan>(std::move(slots)),
-                                                  .listen_addresses = network_.listen_addresses}));
+  seats_ = std::make_shared<SeatPlan>(seats_of(roster));
+  HVD_ASSIGN_OR_RETURN(
+      server_,
+      rendezvous::Server::start({.secret = secret_, .plan = seats_, .listen_addresses = network_.listen_addresses}));
   return Status::ok();
 }
 
@@ -70,11 +77,12 @@ Bytes Launch::launch_frame(int agent) const {
                     .announces_threads = agent == 0});  // one for all: hosts are alike, as a rule
 }
 
-Bytes Launch::start_frame(int agent, Incarnation process, const Placement& placement) const {
-  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(agent)].host;
-  const Variables variables = rank_variables(host.name, placement);
+Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot) {
+  seats_->set_current(process);
+  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(slot.agent)].host;
+  const Variables variables = rank_variables(host.name, slot.placement);
   return encode(StartMessage{
-      .process = process, .has_input = has_input(placement.rank), .env = {variables.begin(), variables.end()}});
+      .process = process, .has_input = has_input(slot.placement.rank), .env = {variables.begin(), variables.end()}});
 }
 
 std::vector<std::string> Launch::description() const {

@@ -55,7 +55,7 @@ ALLOWED: dict[str, list[str]] = {
     "launcher/agent": ["launcher/environment", "launcher/hosts", "launcher/process", "launcher/protocol",
                        "rendezvous/protocol", "runtime/config", "runtime/crypto", "runtime/loop"],
     "launcher/job": ["launcher/environment", "launcher/hosts", "launcher/plan", "launcher/process", "launcher/protocol",
-                     "launcher/ssh", "rendezvous/server", "runtime/crypto", "runtime/loop"],
+                     "launcher/ssh", "rendezvous/kv", "rendezvous/protocol", "rendezvous/server", "runtime/crypto", "runtime/loop"],
     "python/src": ["runtime/config"],
     "python/src/tensorflow": ["python/src"],
 }
