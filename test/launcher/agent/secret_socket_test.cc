@@ -136,8 +136,8 @@ TEST_CASE("SecretSocket tells its process who it is, with the secret, as often a
   const auto got = serve(
       loop, [&] { return rendezvous::fetch_credentials(socket->name(), Deadline::after(std::chrono::seconds(5))); });
   REQUIRE(got.is_ok());
-  CHECK(got.value().process == kProcess);
-  CHECK(got.value().token == token);
+  CHECK(got.value().seat.process == kProcess);
+  CHECK(got.value().seat.token == token);
   CHECK(to_hex(got.value().secret.bytes()) == to_hex(secret.bytes()));
 }
 

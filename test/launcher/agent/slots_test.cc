@@ -228,8 +228,8 @@ TEST_CASE("A slot is started again after its process has ended, and each is sign
   CHECK(agent.lines_of(first).size() == 1);
   const auto credentials = rendezvous::fetch_credentials(agent.lines_of(second).at(0), soon());
   REQUIRE(credentials.is_ok());
-  CHECK(credentials.value().process == second);
-  CHECK(credentials.value().token == rendezvous::seat_token(agent.secret(), second));
+  CHECK(credentials.value().seat.process == second);
+  CHECK(credentials.value().seat.token == rendezvous::seat_token(agent.secret(), second));
   CHECK_FALSE(rendezvous::fetch_credentials(former_socket, soon()).is_ok());
 
   agent.send(FrameType::kInput, InputMessage{first, Bytes{'x'}});  // too late: dropped
