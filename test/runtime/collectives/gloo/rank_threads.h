@@ -104,8 +104,8 @@ struct RunOptions {
   bool deterministic = false;
 };
 
-// Runs `body(rank, backend)` for N ranks, a thread and a backend on loopback each, and waits for all. No backend goes
-// before all bodies are done, as in a job. Catch2's assertions are not for several threads: bodies collect, and the
+// Runs `body(rank, backend)` for N ranks, a thread and a backend on loopback each, and waits for all. No backend is
+// destroyed before all bodies are done, as in a job. Catch2's assertions are not thread-safe: bodies collect, and the
 // test checks afterwards.
 inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& body, RunOptions options = {}) {
   MemoryStore store;

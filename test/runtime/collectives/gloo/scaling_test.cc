@@ -56,7 +56,7 @@ class Rank {
     CollectiveCall call = make(OpType::kAllreduce);
     Bytes expected = scaled_input();
     call.output = expected.data();
-    const Status plain = run_call(backend, call);
+    const Status unscaled = run_call(backend, call);
     finish(expected, count_);
     Bytes beside(input_.size(), 0xee);
     call.scaling = case_.scaling;
@@ -66,8 +66,8 @@ class Rank {
     Bytes in_place = input_;
     call.input = call.output = in_place.data();
     const Status same = run_call(backend, call);
-    if (!plain.is_ok() || !other.is_ok() || !same.is_ok())
-      return plain.to_string() + other.to_string() + same.to_string();
+    if (!unscaled.is_ok() || !other.is_ok() || !same.is_ok())
+      return unscaled.to_string() + other.to_string() + same.to_string();
     if (input_ != input_of(case_, rank_, count_)) return "the input was written";
     if (beside != expected) return "other bits in other memory";
     return in_place == expected ? "" : "other bits in place";
@@ -81,14 +81,14 @@ class Rank {
     const Bytes before = scaled_input();
     call.input = before.data();
     call.output = expected.data();
-    const Status plain = run_call(backend, call);
+    const Status unscaled = run_call(backend, call);
     finish(expected, own);
     Bytes output(expected.size(), 0xee);
     call.scaling = case_.scaling;
     call.input = input_.data();
     call.output = output.data();
     const Status other = run_call(backend, call);
-    if (!plain.is_ok() || !other.is_ok()) return plain.to_string() + other.to_string();
+    if (!unscaled.is_ok() || !other.is_ok()) return unscaled.to_string() + other.to_string();
     if (input_ != input_of(case_, rank_, count_)) return "the input of reducescatter was written";
     return output == expected ? "" : "other bits of reducescatter";
   }
