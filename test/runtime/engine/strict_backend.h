@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -64,11 +65,35 @@ class StrictBackends {
   Status aborted(int rank) {
     return locked([&] { return of(rank).failure; });
   }
+  // Tensors copied into staging memory and out of it, by all ranks.
+  std::size_t copies() const { return memory_.copies; }
   std::string breaches() {
     return locked([&] { return breaches_; });
   }
 
  private:
+  // The host's, counted: whatever is packed goes through the memory of the backend that was chosen.
+  class CountedMemory final : public collectives::Memory {
+   public:
+    void copy(void* dst, const void* src, std::size_t bytes) const override {
+      ++copies;
+      collectives::host_memory().copy(dst, src, bytes);
+    }
+    void scale_copy(DataType dtype, void* dst, const void* src, std::int64_t n, double factor) const override {
+      ++copies;
+      collectives::host_memory().scale_copy(dtype, dst, src, n, factor);
+    }
+    void scale_result(DataType dtype, void* dst, const void* src, std::int64_t n,
+                      const kernels::Scaling& scaling) const override {
+      ++copies;
+      collectives::host_memory().scale_result(dtype, dst, src, n, scaling);
+    }
+    void zero(void* dst, std::size_t bytes) const override { collectives::host_memory().zero(dst, bytes); }
+    std::shared_ptr<void> allocate(std::size_t bytes) const override {
+      return collectives::host_memory().allocate(bytes);
+    }
+    mutable std::atomic<std::size_t> copies{0};
+  };
   struct Rank {
     std::size_t started = 0;
     std::deque<std::pair<collectives::CollectiveCall, collectives::Completion>> under_way;
@@ -88,9 +113,9 @@ class StrictBackends {
     void start(const collectives::CollectiveCall& call, collectives::Completion done) override {
       if (Status refused = all_.begin(rank_, call, done); !refused.is_ok()) done(std::move(refused));
     }
-    const collectives::Memory& memory(collectives::MemoryKind) const override { return collectives::host_memory(); }
+    const collectives::Memory& memory(collectives::MemoryKind) const override { return all_.memory_; }
     std::shared_ptr<void> allocate_staging(collectives::MemoryKind, std::size_t bytes) override {
-      auto memory = collectives::host_memory().allocate(bytes);
+      auto memory = all_.memory_.allocate(bytes);
       all_.locked([&] { all_.of(rank_).staging.push_back(memory); });
       return memory;
     }
@@ -234,6 +259,7 @@ class StrictBackends {
   }
 
   const Options options_;
+  const CountedMemory memory_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Rank> ranks_;
