@@ -55,7 +55,7 @@ struct CollectiveCall {
   int root = 0;                                // broadcast: set rank
   MemoryKind memory = MemoryKind::kHost;       // of every pointer here
   // Not empty: allreduce, adasum, reducescatter or allgather of each of these tensors, where they lie, and the pointers
-  // and counts above mean nothing. Only for a backend that takes lists (CallingTraits).
+  // and counts above mean nothing. Only for a backend that takes lists (BackendTraits).
   std::vector<Segment> segments{};
 };
 
@@ -70,7 +70,7 @@ struct PeerProgress {
 };
 
 // How a backend wants to be called.
-struct CallingTraits {
+struct BackendTraits {
   // So many calls may be started and not complete. With two, the lane unpacks the call before the running one and packs
   // the call after it, in two staging buffers. It pays where calls run on another thread or on a device.
   int queue_depth = 1;
@@ -101,7 +101,7 @@ class CollectiveBackend {
   // is asked. Must follow from the traits and from what all ranks agreed on when they joined, so that all members
   // choose the same backend.
   virtual std::string why_not(const CallTraits& call) const = 0;
-  virtual CallingTraits traits() const { return {}; }  // the same on all members
+  virtual BackendTraits traits() const { return {}; }  // the same on all members
   // Starts the call; `done` reports its end.
   virtual void start(const CollectiveCall& call, Completion done) = 0;
   // How tensors of a kind of memory are packed for it. Requires: it takes calls of this kind.

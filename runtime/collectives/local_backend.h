@@ -10,7 +10,7 @@ class LocalBackend final : public CollectiveBackend {
  public:
   std::string_view name() const override { return "local"; }
   std::string why_not(const CallTraits& call) const override;
-  CallingTraits traits() const override { return {.takes_segments = true}; }
+  BackendTraits traits() const override { return {.takes_segments = true}; }
   void start(const CollectiveCall& call, Completion done) override;
   const Memory& memory(MemoryKind) const override { return host_memory(); }
   std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {

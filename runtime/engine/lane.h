@@ -43,7 +43,7 @@ struct RunningBatch {
 // engine never blocks. Owned by the engine's executor; push() comes from the engine's thread.
 //
 // A pipeline: while one batch is in its collective, the batch before it is unpacked and the next one is packed, as far
-// as the backend takes several calls (CallingTraits). Batches start and complete in the order of push(). Invariants:
+// as the backend takes several calls (BackendTraits). Batches start and complete in the order of push(). Invariants:
 //  - all members of the set start the same collectives in the same order: a batch starts only when the one before it
 //  has
 //    no collective left to start, and never beside a batch of another backend;

@@ -34,7 +34,7 @@ class Observed final : public collectives::CollectiveBackend {
       : inner_(std::move(inner)), log_(std::move(log)) {}
   std::string_view name() const override { return inner_->name(); }
   std::string why_not(const collectives::CallTraits& call) const override { return inner_->why_not(call); }
-  collectives::CallingTraits traits() const override { return inner_->traits(); }
+  collectives::BackendTraits traits() const override { return inner_->traits(); }
   void start(const collectives::CollectiveCall& call, collectives::Completion done) override {
     {
       const std::lock_guard lock(log_->mutex);

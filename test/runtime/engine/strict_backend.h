@@ -33,7 +33,7 @@ class StrictBackends {
  public:
   struct Options {
     int ranks = 2;
-    collectives::CallingTraits traits{};
+    collectives::BackendTraits traits{};
     std::function<std::string(const collectives::CallTraits&)> why_not = [](const auto&) { return std::string(); };
     // An error: start() completes with it.
     std::function<Status(int rank, std::size_t call)> on_start = [](int, std::size_t) { return Status::ok(); };
@@ -109,7 +109,7 @@ class StrictBackends {
     ~Backend() override { all_.check_end(rank_); }
     std::string_view name() const override { return "strict"; }
     std::string why_not(const collectives::CallTraits& call) const override { return all_.options_.why_not(call); }
-    collectives::CallingTraits traits() const override { return all_.options_.traits; }
+    collectives::BackendTraits traits() const override { return all_.options_.traits; }
     void start(const collectives::CollectiveCall& call, collectives::Completion done) override {
       if (Status refused = all_.begin(rank_, call, done); !refused.is_ok()) done(std::move(refused));
     }
