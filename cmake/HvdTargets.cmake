@@ -1,7 +1,8 @@
 # hvd_add_library and hvd_add_test: one target per folder, so that target_link_libraries is the architecture.
 #
-# Each target is compiled as one file (CMAKE_UNITY_BUILD), which takes a third of the time. So what the files of a target keep in anonymous namespaces must differ in name; the compiler says so when it does not. A target or
-# file for which that is too much says UNITY_BUILD OFF or SKIP_UNITY_BUILD_INCLUSION ON in its CMakeLists.txt.
+# Each target is compiled as one file (CMAKE_UNITY_BUILD), which takes a third of the time. So what the files of a target
+# keep in anonymous namespaces must differ in name; the compiler says so when it does not. A target or file for which
+# that is too much says UNITY_BUILD OFF or SKIP_UNITY_BUILD_INCLUSION ON in its CMakeLists.txt.
 #
 # Under clang-tidy the product is compiled file by file: the static analyzer starts only at functions of the main file, and
 # in a unity build that file is empty. The tests stay one file each: the sanitizers see what they really do.

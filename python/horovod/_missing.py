@@ -8,7 +8,6 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_ELASTIC = "elastic jobs are not built yet"
 _LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun; horovod.run() is not built yet"
 
 # By module, which stands for its submodules too.
@@ -18,8 +17,7 @@ _REASONS = {
     "horovod.mxnet": "MXNet is not supported yet; there are horovod.torch, horovod.tensorflow and horovod.keras",
     "horovod.jax": "there is no module for JAX yet; Keras on JAX works with horovod.keras",
     "horovod.data": "the asynchronous data loaders are not built yet; a torch DataLoader with num_workers loads ahead",
-    "horovod.common.elastic": _ELASTIC,
-    "horovod.runner.elastic": _ELASTIC,
+    "horovod.runner.elastic": "elastic jobs, whose ranks change, are not built yet",
     "horovod.runner": _LAUNCHER,
     "horovod.run": _LAUNCHER,
 }

@@ -63,7 +63,7 @@ def _as_variables(local_variables: Any) -> list[Any]:
     return list(given)
 
 
-def _is_seed(variable: Any) -> bool:
+def is_seed(variable: Any) -> bool:
     """Whether it is the state of a random generator of Keras 3, which must differ between ranks, for dropout."""
     return "seed_generator" in str(getattr(variable, "path", ""))
 
@@ -102,7 +102,7 @@ class BroadcastGlobalVariables(HorovodCallback):
         optimizer = getattr(model, "optimizer", None)
         if optimizer is not None:
             shared += list(optimizer.variables() if callable(optimizer.variables) else optimizer.variables)
-        return [variable for variable in shared if not _is_seed(variable)]
+        return [variable for variable in shared if not is_seed(variable)]
 
 
 class MetricAverage(HorovodCallback):

@@ -1,17 +1,92 @@
-"""The callbacks of elastic training, for any Keras. `state` is any object with commit(), `batch` and `epoch`."""
+"""The state and the callbacks of elastic training, for any Keras.
+
+The callbacks' `state` is any object with `commit()`, `batch` and `epoch`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
-from horovod._common.not_built import not_built
+import numpy as np
 
-__all__ = ["CommitState", "UpdateBatchState", "UpdateEpochState", "make_classes"]
+from horovod._common import objects
+from horovod._common.arrays import ArrayCollectives
+from horovod._common.session import basics
+from horovod._keras.backend import Backend
+from horovod._keras.callbacks import is_seed
+from horovod.common.elastic import Broadcast, ObjectState, restart_session, run_fn
+
+__all__ = ["CommitState", "ModelState", "UpdateBatchState", "UpdateEpochState", "make_callbacks", "on_keras3"]
 
 Logs = dict[str, Any] | None
 
 _END_OF_EPOCH = "the rest of an epoch is done"  # a value of model.stop_training, which other callbacks set to True
+
+
+class Store(Protocol):
+    """Reads and writes the values of variables, and gives all ranks those of rank 0."""
+
+    def read(self, variables: Sequence[Any]) -> list[Any]: ...
+    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None: ...
+    def broadcast(self, variables: Sequence[Any]) -> None: ...
+
+
+class ModelState(ObjectState):
+    """A model, its optimizer, and any other objects as attributes.
+
+    ValueError for a model that is not built: it has no variables yet. The optimizer's are made here, so that all ranks
+    have the same ones.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        model: Any,
+        optimizer: Any,
+        bcast_object: Broadcast,
+        get_rank: Callable[[], int],
+        **kwargs: Any,
+    ) -> None:
+        if not model.built:
+            raise ValueError(
+                f"the model {model.name!r} must be built before it becomes part of an elastic state: call it once, or "
+                "its build() with the shape of its input"
+            )
+        self.model = model
+        self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        _build(self.optimizer, model)
+        self._store = store
+        self._saved_values: list[Any] = []
+        super().__init__(bcast_object, get_rank, **kwargs)
+        self.save()
+
+    def _variables(self) -> list[Any]:
+        owners = [self.model] if self.optimizer is None else [self.model, self.optimizer]
+        lists = [owner.variables() if callable(owner.variables) else owner.variables for owner in owners]
+        return [variable for variables in lists for variable in variables]
+
+    def save(self) -> None:
+        self._saved_values = self._store.read(self._variables())
+        super().save()
+
+    def restore(self) -> None:
+        self._store.write(self._variables(), self._saved_values)
+        super().restore()
+
+    def sync(self) -> None:
+        """Every rank's model and optimizer become rank 0's, other attributes what rank 0 saved last; all is saved."""
+        self._store.broadcast([variable for variable in self._variables() if not is_seed(variable)])
+        super().sync()
+        self.save()
+
+
+def _build(optimizer: Any, model: Any) -> None:
+    if optimizer is None or getattr(optimizer, "built", False):
+        return
+    build = getattr(optimizer, "build", None) or getattr(optimizer, "_create_all_weights", None)
+    if build is not None:
+        build(model.trainable_variables)
 
 
 class CommitState:
@@ -37,10 +112,14 @@ class CommitState:
         self.batches_remaining -= 1
         if self.batches_remaining == 0:
             self.batches_remaining = self.batches_per_commit
-            self.state.commit()
+            self._commit()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         del epoch, logs
+        self._commit()
+
+    def _commit(self) -> None:
+        getattr(self, "model", None)  # on JAX, asking for the model brings its variables up to date
         self.state.commit()
 
 
@@ -102,28 +181,67 @@ class UpdateEpochState:
         self.state.epoch = self.initial_epoch + epoch + 1
 
 
-def make_classes(keras: Any, module: str) -> tuple[Any, Any, Any, Any, Any]:
-    """The names of a public module: three callbacks, and KerasState and run, which raise NotImplementedError."""
+class _Keras3Store:
+    """The values of Keras 3's variables, which are current between the steps of a compiled fit()."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def read(self, variables: Sequence[Any]) -> list[Any]:
+        return [np.array(variable.numpy()) for variable in variables]
+
+    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        self._backend.broadcast_variables(variables, 0, "")
+
+
+def _bcast_object(obj: Any) -> Any:
+    """Rank 0's object, on every rank."""
+    collectives, is_root = ArrayCollectives("elastic"), basics.rank() == 0
+    purpose = objects.purpose("broadcast_object", "elastic", 0)
+    data = np.frombuffer(objects.dump(obj, purpose), np.uint8) if is_root else np.zeros(0, np.uint8)
+    length = np.array([len(data)], np.int64)
+    collectives.broadcast_([length], ["elastic.sz"], 0)
+    if not is_root:
+        data = np.zeros(int(length[0]), np.uint8)
+    collectives.broadcast_([data], ["elastic.t"], 0)
+    return obj if is_root else objects.load(data.data, 0, purpose)
+
+
+def on_keras3(backend: Backend) -> tuple[type, Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """KerasState and run for Keras 3 on torch or JAX."""
+
+    class KerasState(ModelState):
+        """A model, its optimizer, and any other objects as attributes.
+
+        `optimizer`: the model's own where none is given. ValueError for a model that is not built.
+        """
+
+        def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
+            super().__init__(_Keras3Store(backend), model, optimizer, _bcast_object, basics.rank, **kwargs)
+
+    def run(func: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorates a training function `func(state, ...)` that is called again, from the last commit, after a failure.
+
+        When a collective fails (HorovodInternalError), Horovod is shut down and initialised again, the state returns to
+        its last commit, and `func` is called anew; it gives what `func` gives.
+        """
+        return run_fn(func, restart_session)
+
+    return KerasState, run
+
+
+def make_callbacks(keras: Any, module: str) -> tuple[Any, Any, Any]:
+    """The three callbacks of a public module."""
 
     def make(name: str, mixin: type) -> Any:
         return type(name, (mixin, keras.callbacks.Callback), {"__module__": module, "__doc__": mixin.__doc__})
-
-    class KerasState:
-        """The state of `model` and `optimizer` that elastic training restores. Not built yet: NotImplementedError."""
-
-        def __init__(self, model: Any, optimizer: Any = None, **kwargs: Any) -> None:
-            del model, optimizer, kwargs
-            not_built(f"{module}.KerasState")
-
-    def run(func: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorates `func`, an elastic training function. Not built yet: NotImplementedError."""
-        del func
-        not_built(f"{module}.run")
 
     return (
         make("CommitStateCallback", CommitState),
         make("UpdateBatchStateCallback", UpdateBatchState),
         make("UpdateEpochStateCallback", UpdateEpochState),
-        KerasState,
-        run,
     )

@@ -1,13 +1,24 @@
-"""Elastic training with keras: its callbacks. KerasState and run are not built yet (NotImplementedError)."""
+"""Elastic training with keras: what survives when a collective fails or ranks change, and the loop that goes on.
+
+Jobs whose ranks change are not built yet; scripts written for them run as they are on ranks that stay.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import keras
 
 from horovod._keras import elastic as _shared
+from horovod._keras.backend import load
 
 __all__ = ["CommitStateCallback", "KerasState", "UpdateBatchStateCallback", "UpdateEpochStateCallback", "run"]
 
-CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback, KerasState, run = _shared.make_classes(
-    keras, __name__
-)
+CommitStateCallback, UpdateBatchStateCallback, UpdateEpochStateCallback = _shared.make_callbacks(keras, __name__)
+KerasState: Any
+run: Any
+if keras.backend.backend() == "tensorflow":
+    from horovod.tensorflow.elastic import TensorFlowKerasState as KerasState
+    from horovod.tensorflow.elastic import run
+else:
+    KerasState, run = _shared.on_keras3(load(keras))

@@ -1,34 +1,141 @@
-"""Elastic training: the number of ranks changes during a job. Not built yet: every name raises NotImplementedError."""
+"""Elastic training: what survives when a collective fails or ranks change, and the loop that goes on from it.
+
+Jobs whose ranks change are not built yet; scripts written for them run as they are on ranks that stay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from horovod._common.not_built import not_built
+import numpy as np
+import tensorflow as tf
+
+from horovod._keras.elastic import ModelState
+from horovod.common.elastic import ObjectState, restart_session, run_fn
+from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow._session import basics
+from horovod.tensorflow.functions import broadcast_object, broadcast_variables, session_or_default
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
 
+@contextlib.contextmanager
+def _internal_errors() -> Iterator[None]:
+    """TensorFlow raises an UnknownError for a collective that failed: a HorovodInternalError to elastic training."""
+    try:
+        yield
+    except tf.errors.UnknownError as error:
+        if "Horovod" not in str(error):  # the name of an operation, or what the compiled ones say first
+            raise
+        raise HorovodInternalError(str(error)) from error
+
+
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates `func`, an elastic training function. Not built yet: NotImplementedError."""
-    del func
-    not_built("horovod.tensorflow.elastic.run")
+    """Decorates a training function `func(state, ...)` that is called again, from the last commit, after a failure.
+
+    `state`: a TensorFlowState or a TensorFlowKerasState. When a collective fails, Horovod is shut down and initialised
+    again, the state returns to its last commit, and `func` is called anew; it gives what `func` gives.
+    """
+
+    @functools.wraps(func)
+    def with_internal_errors(*args: Any, **kwargs: Any) -> Any:
+        with _internal_errors():
+            return func(*args, **kwargs)
+
+    return run_fn(with_internal_errors, restart_session)
 
 
-class TensorFlowKerasState:
-    """The state of `model` and `optimizer` that elastic training restores; `backend` is Keras. Not built yet:
-    NotImplementedError.
+class _Eager:
+    """The values of variables that exist outside of graphs."""
+
+    def read(self, variables: Sequence[Any]) -> list[Any]:
+        return [np.array(variable.numpy()) for variable in variables]
+
+    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        with _internal_errors():
+            broadcast_variables(variables, root_rank=0)
+
+
+class _Graph:
+    """The values of a graph's variables in a session. The ops are made once for each list of variables."""
+
+    def __init__(self, session: Callable[[], Any]) -> None:
+        self._session = session
+        self._broadcasts: dict[tuple[int, ...], Any] = {}
+
+    def read(self, variables: Sequence[Any]) -> list[Any]:
+        values: list[Any] = self._session().run(list(variables))
+        return values
+
+    def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None:
+        for variable, value in zip(variables, values, strict=True):
+            variable.load(value, self._session())
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        key = tuple(map(id, variables))
+        if key not in self._broadcasts:
+            self._broadcasts[key] = broadcast_variables(variables, root_rank=0)
+        with _internal_errors():
+            self._session().run(self._broadcasts[key])
+
+
+def _bcast_object(session: Any) -> Callable[[Any], Any]:
+    def bcast_object(obj: Any) -> Any:
+        with _internal_errors():
+            return broadcast_object(obj, session=session)
+
+    return bcast_object
+
+
+class TensorFlowState(ObjectState):
+    """Variables, and any other objects as attributes: `TensorFlowState(variables=..., epoch=0, batch=0)`.
+
+    `variables`: all global variables of the graph where none are given. `session` runs the ops of a TF1 graph; without
+    one the default session. The copies of save() are numpy arrays, those of sync() too.
+    """
+
+    def __init__(self, variables: Sequence[Any] | None = None, session: Any = None, **kwargs: Any) -> None:
+        self.variables = list(variables if variables is not None else tf.compat.v1.global_variables())
+        self.session = session
+        eager = tf.executing_eagerly()
+        self._store = _Eager() if eager else _Graph(lambda: session_or_default(session, "TensorFlowState"))
+        self._saved_values: list[Any] = []
+        super().__init__(_bcast_object(session), basics.rank, **kwargs)
+        with contextlib.nullcontext() if eager else contextlib.suppress(tf.errors.FailedPreconditionError):
+            self.save()  # variables of a graph may have no values yet
+
+    def save(self) -> None:
+        self._saved_values = self._store.read(self.variables)
+        super().save()
+
+    def restore(self) -> None:
+        if self._saved_values:
+            self._store.write(self.variables, self._saved_values)
+        super().restore()
+
+    def sync(self) -> None:
+        """Every rank's variables become rank 0's, and other attributes what rank 0 saved last; all of it is saved."""
+        self._store.broadcast(self.variables)
+        super().sync()
+        self.save()
+
+
+class TensorFlowKerasState(ModelState):
+    """A tf.keras model, its optimizer, and any other objects as attributes.
+
+    `optimizer`: the model's own where none is given. `backend`: the Keras backend module whose session runs the graphs
+    of TF1-style training. ValueError for a model that is not built: it has no variables yet.
     """
 
     def __init__(self, model: Any, optimizer: Any = None, backend: Any = None, **kwargs: Any) -> None:
-        del model, optimizer, backend, kwargs
-        not_built("horovod.tensorflow.elastic.TensorFlowKerasState")
-
-
-class TensorFlowState:
-    """The `variables`, of a `session` of TF1, that elastic training restores. Not built yet: NotImplementedError."""
-
-    def __init__(self, variables: Any = None, session: Any = None, **kwargs: Any) -> None:
-        del variables, session, kwargs
-        not_built("horovod.tensorflow.elastic.TensorFlowState")
+        eager = tf.executing_eagerly()
+        session = backend.get_session() if backend is not None and not eager else None
+        store = _Eager() if eager else _Graph(lambda: session_or_default(session, "TensorFlowKerasState"))
+        super().__init__(store, model, optimizer, _bcast_object(session), basics.rank, **kwargs)

@@ -95,7 +95,8 @@ ffi::Error* run_xla_function(ffi::CallFrame* frame, XlaFunction function) {
   if (status.is_ok()) return nullptr;
   ffi::ErrorCreateArgs arguments{};
   arguments.struct_size = sizeof(arguments);
-  arguments.message = status.message().c_str();
+  const std::string message = "Horovod: " + status.message();  // elastic training looks for whose error it is
+  arguments.message = message.c_str();
   arguments.code = static_cast<int>(to_tf(status.code()));
   return frame->api->error_create(&arguments);
 }

@@ -1,35 +1,24 @@
-"""Elastic training: the number of ranks changes during a job. Not built yet: every name raises NotImplementedError."""
+"""Elastic training: what survives when a collective fails or ranks change, and the loop that goes on from it.
+
+Jobs whose ranks change are not built yet; scripts written for them run as they are on ranks that stay.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from horovod._common.not_built import not_built
+from horovod.common.elastic import restart_session, run_fn
+from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.elastic.state import TorchState
 
 __all__ = ["ElasticSampler", "TorchState", "run"]
 
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates `func`, an elastic training function. Not built yet: NotImplementedError."""
-    del func
-    not_built("horovod.torch.elastic.run")
+    """Decorates a training function `func(state, ...)` that is called again, from the last commit, after a failure.
 
-
-class TorchState:
-    """The state of `model` and `optimizer` that elastic training restores. Not built yet: NotImplementedError."""
-
-    def __init__(self, model: Any = None, optimizer: Any = None, **kwargs: Any) -> None:
-        del model, optimizer, kwargs
-        not_built("horovod.torch.elastic.TorchState")
-
-
-class ElasticSampler:
-    """A sampler of `dataset`, with `shuffle` and `seed`, that continues when ranks change.
-
-    Not built yet: NotImplementedError.
+    `state`: a TorchState, or another State. When a collective fails (HorovodInternalError), Horovod is shut down and
+    initialised again, the state returns to its last commit, and `func` is called anew; it gives what `func` gives.
     """
-
-    def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
-        del dataset, shuffle, seed
-        not_built("horovod.torch.elastic.ElasticSampler")
+    return run_fn(func, restart_session)

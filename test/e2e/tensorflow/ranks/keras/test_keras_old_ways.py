@@ -278,7 +278,17 @@ def test_the_callbacks_of_elastic_training() -> None:
         elastic.CommitStateCallback(state, batches_per_commit=0)
 
 
-@pytest.mark.parametrize("module", [hvd, hvd_keras], ids=["tensorflow", "keras"])
-def test_what_is_not_built_says_so(module: Any) -> None:
-    with pytest.raises(NotImplementedError, match=r"elastic\.run is not built"):
-        module.elastic.run(lambda state: None)
+def test_a_tf_keras_state() -> None:
+    model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1)])
+    model.compile(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1, momentum=0.9)), loss="mse")
+    state = hvd_keras.elastic.KerasState(model, epoch=hvd.rank())
+    rows = np.full((4, 1), float(hvd.rank() + 1), np.float32)
+    model.fit(rows, rows, batch_size=1, verbose=0)
+    model.layers[-1].kernel.assign([[float(hvd.rank())]])
+    state.sync()
+    assert state.epoch == 0
+    assert model.get_weights()[0] == 0.0
+    model.fit(rows, rows, batch_size=1, verbose=0)
+    assert model.get_weights()[0] != 0.0
+    state.restore()
+    assert model.get_weights()[0] == 0.0

@@ -1,0 +1,1 @@
+"""What the ranks of an elastic job and its launcher tell each other."""

@@ -1,0 +1,83 @@
+"""Scripts written for elastic training, on ranks that stay: variables that return to the last commit, and the loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import horovod.tensorflow as hvd
+from horovod.common.exceptions import HorovodInternalError
+from horovod.tensorflow.elastic import TensorFlowState
+
+
+def train(mode: str, leave_at: int) -> tuple[float, list[int]]:
+    """Eight steps, a commit after every third; the last rank leaves in one. The weight, and where each run began."""
+    weight = tf.Variable(float(hvd.rank()))
+
+    def step(batch: Any) -> Any:
+        return hvd.allreduce(tf.cast(batch, tf.float32) * weight + 1.0, op=hvd.Average, name="step")
+
+    steps = {"eager": step, "function": tf.function(step), "xla": tf.function(step, jit_compile=True)}
+    began: list[int] = []
+
+    @hvd.elastic.run
+    def run(state: Any) -> float:
+        began.append(state.batch)
+        for batch in range(state.batch, 8):
+            if batch == leave_at and len(began) == 1 and hvd.rank() == hvd.size() - 1:
+                hvd.shutdown()
+                raise HorovodInternalError("this rank has lost its way")
+            weight.assign(steps[mode](tf.constant(batch)))
+            state.batch = batch + 1
+            if state.batch % 3 == 0:
+                state.commit()
+        return float(weight.numpy())
+
+    return run(TensorFlowState([weight], batch=0)), began
+
+
+@pytest.mark.parametrize("mode", ["eager", "function", "xla"])
+def test_training_goes_on_from_the_last_commit(mode: str, request: pytest.FixtureRequest) -> None:
+    if mode == "xla":
+        request.getfixturevalue("xla")
+    without, began = train(mode, leave_at=-1)
+    assert began == [0]
+    after, began = train(mode, leave_at=5)
+    assert began == [0, 3]
+    assert after == without
+
+
+def test_another_failure_of_tensorflow_is_not_ours() -> None:
+    @hvd.elastic.run
+    def run(state: Any) -> None:
+        raise tf.errors.UnknownError(None, None, "the disk is on fire")
+
+    with pytest.raises(tf.errors.UnknownError, match="on fire"):
+        run(TensorFlowState([tf.Variable(1.0)]))
+
+
+def test_a_state_in_a_graph() -> None:
+    with tf.Graph().as_default():
+        first = tf.compat.v1.get_variable("first", initializer=float(hvd.rank()))
+        second = tf.compat.v1.get_variable("second", initializer=[1.0, 2.0])
+        with tf.compat.v1.Session() as session:
+            state = TensorFlowState(session=session, epoch=hvd.rank())
+            assert state.variables == [first, second]
+            state.restore()  # nothing was saved: there were no values
+            session.run(tf.compat.v1.global_variables_initializer())
+            state.sync()
+            assert state.epoch == 0
+            assert session.run(first) == 0.0
+            first.load(5.0, session)
+            second.load([7.0, 7.0], session)
+            state.restore()
+            assert session.run(first) == 0.0
+            np.testing.assert_array_equal(session.run(second), [1.0, 2.0])
+            first.load(6.0, session)
+            state.commit()
+            first.load(5.0, session)
+            state.restore()
+            assert session.run(first) == 6.0

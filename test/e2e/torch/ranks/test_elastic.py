@@ -1,0 +1,189 @@
+"""Scripts written for elastic training, on ranks that stay: states, the sampler, and the loop after a failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import horovod.torch as hvd
+from horovod.common.exceptions import HostsUpdatedInterrupt
+from horovod.torch.elastic import ElasticSampler, TorchState
+from horovod.torch.elastic import state as state_module
+from world import assert_same, assert_usable
+
+
+def model_of(seed: int) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 1))
+
+
+def optimizer_of(model: torch.nn.Module) -> torch.optim.Optimizer:
+    return hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), named_parameters=model.named_parameters()
+    )
+
+
+def step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: int) -> None:
+    torch.manual_seed(100 * batch + hvd.rank())
+    optimizer.zero_grad()
+    model(torch.randn(8, 3)).square().mean().backward()
+    optimizer.step()
+
+
+def copied(model: torch.nn.Module) -> list[torch.Tensor]:
+    return [value.clone() for value in model.state_dict().values()]
+
+
+def assert_equal(model: torch.nn.Module, expected: list[torch.Tensor]) -> None:
+    for value, one in zip(model.state_dict().values(), expected, strict=True):
+        assert_same(value, one)
+
+
+def test_a_failed_collective_trains_on_from_the_last_commit() -> None:
+    """The last rank leaves within a step, after some of its gradients were submitted; the result is as without."""
+
+    def train(state: TorchState, fail_at: int | None) -> list[torch.Tensor]:
+        seen.append(state.batch)
+        for batch in range(state.batch, 6):
+            if batch == fail_at and len(seen) == 1:
+                if hvd.rank() == hvd.size() - 1:
+                    state.optimizer.zero_grad()
+                    state.model(torch.randn(8, 3)).square().mean().backward()
+                    hvd.shutdown()
+                    raise hvd.HorovodInternalError("this rank has lost its way")
+                step(state.model, state.optimizer, batch)
+                hvd.allreduce(torch.zeros(1), name="never")
+            step(state.model, state.optimizer, batch)
+            state.batch = batch + 1
+            if batch % 2 == 1:
+                state.commit()
+        return copied(state.model)
+
+    results = []
+    for fail_at in (None, 3):
+        seen: list[int] = []
+        model = model_of(hvd.rank())
+        state = TorchState(model, optimizer_of(model), batch=0)
+        results.append(hvd.elastic.run(train)(state, fail_at))
+        assert seen == ([0] if fail_at is None else [0, 2])
+        assert_usable()
+    for without, after in zip(*results, strict=True):
+        assert_same(after, without)
+
+
+def test_sync_gives_all_ranks_rank_0s_state_and_saves_it() -> None:
+    model = model_of(hvd.rank())
+    optimizer = optimizer_of(model)
+    step(model, optimizer, 0)
+    sampler = ElasticSampler(range(40))
+    sampler.record_batch(0, hvd.rank() + 1)
+    state = TorchState(model, optimizer, sampler=sampler, epoch=hvd.rank(), other=model_of(50 + hvd.rank()))
+    assert state.model is model
+    assert state.optimizer is optimizer
+    state.epoch = 9  # not committed
+    state.sync()
+    assert state.epoch == 0
+    assert sampler.processed_num == hvd.size()
+    expected = hvd.broadcast_object([copied(model), copied(state.other)])
+    assert_equal(model, expected[0])
+    assert_equal(state.other, expected[1])
+    step(model, optimizer, 1)
+    state.restore()  # what sync() gave, not what was there before it
+    assert_equal(model, expected[0])
+    momentum = [optimizer.state[p]["momentum_buffer"] for p in model.parameters()]
+    for one in momentum:
+        assert_same(one, hvd.broadcast(one, 0))
+
+
+def test_what_is_put_in_place_of_a_model_is_saved() -> None:
+    state = TorchState(model=model_of(1), batch=3)
+    second = model_of(2)
+    expected = copied(second)
+    state.model = second
+    with torch.no_grad():
+        second[0].weight.fill_(0.0)
+    state.restore()
+    assert state.model is second
+    assert_equal(second, expected)
+    with pytest.raises(AttributeError, match="optimizer"):
+        state.optimizer  # noqa: B018
+    state.batch = 4
+    state.restore()
+    assert state.batch == 3
+
+
+def test_a_handler_of_ones_own() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.count = hvd.rank()
+
+        def state_dict(self) -> dict[str, int]:
+            return {"count": self.count}
+
+        def load_state_dict(self, state: dict[str, int]) -> None:
+            self.count = state["count"]
+
+    class Handler(state_module.StateHandler):
+        def sync(self) -> None:
+            self.value.count = 77
+            self.save()
+
+    registry = state_module.get_handler_registry()
+    try:
+        state_module.set_handler_registry([*registry, (Counter, Handler)])
+        state = TorchState(counter=Counter())
+    finally:
+        state_module.set_handler_registry(registry)
+    state.counter.count = 5
+    state.restore()
+    assert state.counter.count == hvd.rank()
+    state.sync()
+    state.counter.count = 6
+    state.restore()
+    assert state.counter.count == 77
+
+
+def test_the_sampler_divides_what_is_left() -> None:
+    rows = 23
+    sampler = ElasticSampler(range(rows), seed=3)
+    batch = 2
+    mine: list[int] = []
+    for index, row in enumerate(sampler):
+        mine.append(row)
+        if len(mine) == 2 * batch:
+            break
+        if index % batch == batch - 1:
+            sampler.record_batch(index // batch, batch)
+    sampler.record_batch(1, batch)
+    done = [row for of_rank in hvd.allgather_object(mine) for row in of_rank]
+    assert sampler.processed_num == len(done) == len(set(done))
+    resumed = ElasticSampler(range(rows), seed=3)
+    resumed.load_state_dict(sampler.state_dict())
+    rest = hvd.allgather_object(list(resumed))
+    assert {len(of_rank) for of_rank in rest} == {len(resumed)}
+    assert set(done) | {row for of_rank in rest for row in of_rank} == set(range(rows))
+    assert not set(done) & {row for of_rank in rest for row in of_rank}
+    resumed.set_epoch(1)
+    assert resumed.processed_num == 0
+    assert resumed.remaining_indices != ElasticSampler(range(rows), seed=3).remaining_indices
+    assert sorted(resumed.remaining_indices) == list(range(rows))
+    assert ElasticSampler(range(rows), shuffle=False).remaining_indices == list(range(rows))
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_the_sampler_at_the_end_of_an_epoch(left: int) -> None:
+    sampler: Any = ElasticSampler(range(4), shuffle=False)
+    sampler.load_state_dict({"epoch": 0, "processed_num": 4 - left})
+    assert list(sampler) == [3] * left  # the last row on every rank
+    assert len(sampler) == left
+
+
+def test_a_commit_interrupts_all_ranks_when_rank_0_hears_of_hosts() -> None:
+    state = TorchState(batch=0)
+    if hvd.rank() == 0:
+        state.on_hosts_updated(1.0, 1)
+    with pytest.raises(HostsUpdatedInterrupt) as interrupt:
+        state.commit()
+    assert interrupt.value.skip_sync
