@@ -108,21 +108,23 @@ class ObjectState(State):
     def __init__(self, bcast_object: Broadcast, get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
         self._saved_state = kwargs
-        for name, value in kwargs.items():
-            setattr(self, name, value)
+        self._assign_saved()
 
     def save(self) -> None:
         self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self) -> None:
-        for name, value in self._saved_state.items():
-            setattr(self, name, value)
+        self._assign_saved()
 
     def sync(self) -> None:
         """Every rank's attributes become those that rank 0 saved last."""
         if self._saved_state:
             self._saved_state = self._bcast_object(self._saved_state)
-            self.restore()
+            self._assign_saved()
+
+    def _assign_saved(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, value)
 
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
