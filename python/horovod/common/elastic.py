@@ -55,7 +55,7 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp: float, update_res: int) -> None:
-        """Hosts were added or removed at `timestamp` (HostUpdateResult); the next commit tells all ranks."""
+        """Hosts changed at `timestamp`, as HostUpdateResult `update_res` says; the next commit tells all ranks."""
         self._updates.put((timestamp, update_res))
 
     def commit(self) -> None:
