@@ -95,7 +95,7 @@ def main() -> int:
 
     hvd.init()
     torch.set_num_threads(1)
-    torch.manual_seed(arguments.seed + hvd.rank())  # rank 0's parameters win below
+    torch.manual_seed(arguments.seed + hvd.rank())  # the parameters are broadcast below
 
     train, test = load_data()
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=arguments.seed)

@@ -28,7 +28,7 @@ import horovod.torch as hvd
 
 try:
     from tqdm import tqdm
-except ImportError:  # the bar is a comfort
+except ImportError:  # training works without a progress bar
 
     def tqdm(steps: Any, **options: Any) -> Any:
         return steps
@@ -44,7 +44,7 @@ def load_data() -> tuple[TensorDataset, TensorDataset]:
 
 
 class Training:
-    """The model and all that changes while it trains: what a checkpoint holds."""
+    """The model and the other state of training: the content of a checkpoint."""
 
     def __init__(self, arguments: argparse.Namespace, steps_per_epoch: int) -> None:
         self.epoch = 0
@@ -53,11 +53,11 @@ class Training:
         self.clip = arguments.clip
         self.amp_type = getattr(torch, arguments.amp) if arguments.amp != "off" else None
         self.model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 10))
-        # A larger batch takes longer steps: here by the square root of the number of ranks, as suits Adam.
+        # A larger batch allows a larger learning rate; with Adam it grows with the square root of the number of ranks.
         inner = torch.optim.AdamW(self.model.parameters(), lr=arguments.lr * math.sqrt(hvd.size()), weight_decay=1e-4)
         self.optimizer = hvd.DistributedOptimizer(inner, named_parameters=self.model.named_parameters())
         warm_up, total = 2 * steps_per_epoch, arguments.epochs * steps_per_epoch
-        # Of the distributed optimizer: that is the one whose steps count.
+        # The scheduler belongs to the distributed optimizer, which takes the steps.
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(
             self.optimizer, lambda step: min((step + 1) / warm_up, 0.5 * (1 + math.cos(math.pi * step / total)))
         )
@@ -73,13 +73,13 @@ class Training:
         }
 
     def save(self, path: Path | None) -> None:
-        """Rank 0 alone writes; by another name first, so that a crash leaves the old file whole."""
+        """Rank 0 alone writes, to another name first, so that a crash does not damage the old file."""
         if path is not None and hvd.rank() == 0:
             torch.save(self.state(), path.with_suffix(".new"))
             os.replace(path.with_suffix(".new"), path)
 
     def resume(self, path: Path | None) -> None:
-        """Rank 0 alone reads, so that the file need not be on every host; all ranks go on from what it has."""
+        """Rank 0 alone reads, so that the file need not be on every host, and broadcasts the state to all ranks."""
         small = None
         if hvd.rank() == 0 and path is not None and path.exists():
             small = torch.load(path, weights_only=True)
@@ -98,7 +98,7 @@ class Training:
         with torch.autocast("cpu", dtype=self.amp_type, enabled=self.amp_type is not None):
             loss = functional.cross_entropy(self.model(images), labels)
         loss.backward()
-        self.optimizer.synchronize()  # the gradients of all ranks are there from here on, and only these may be clipped
+        self.optimizer.synchronize()  # from now on gradients are the reduced ones, and only these may be clipped
         nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         with self.optimizer.skip_synchronize():
             self.optimizer.step()
@@ -148,7 +148,7 @@ def main() -> int:
     arguments = parse_arguments()
     hvd.init()
     torch.set_num_threads(1)
-    torch.manual_seed(arguments.seed + hvd.rank())  # other dropout on every rank; rank 0's parameters win in resume()
+    torch.manual_seed(arguments.seed + hvd.rank())  # another dropout on every rank; resume() broadcasts parameters
     train, validation = load_data()
     sampler = DistributedSampler(train, num_replicas=hvd.size(), rank=hvd.rank(), seed=arguments.seed)
     loader = DataLoader(train, batch_size=arguments.batch_size, sampler=sampler)

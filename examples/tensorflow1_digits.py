@@ -78,7 +78,7 @@ def main() -> int:
 
     hvd.init()
     tf1.disable_eager_execution()
-    tf1.set_random_seed(7 + hvd.rank())  # rank 0's variables win: the hook below
+    tf1.set_random_seed(7 + hvd.rank())  # the hook below broadcasts the variables
 
     train_x, test_x, train_y, test_y = load_data()
     own = slice(hvd.rank(), None, hvd.size())
@@ -86,7 +86,7 @@ def main() -> int:
     labels = tf1.placeholder(tf.int64, [None], name="labels")
     loss, right = build_model(images, labels)
 
-    # The rate grows with the number of ranks, and with it shrinks the number of steps.
+    # The learning rate grows with the number of ranks, and the number of steps shrinks.
     optimizer = hvd.DistributedOptimizer(tf1.train.AdagradOptimizer(arguments.lr * hvd.size()))
     global_step = tf1.train.get_or_create_global_step()
     train_op = optimizer.minimize(loss, global_step=global_step)
@@ -96,7 +96,7 @@ def main() -> int:
     weights = tf.concat([tf.reshape(one, [1, -1]) for one in tf1.trainable_variables()], axis=1)
     everybodys = hvd.allgather(weights, name="everybodys_weights")
 
-    # Each rank takes the GPU with its number on this host; without any this asks for nothing.
+    # Each rank takes the GPU with its number on this host; without GPUs this has no effect.
     config = tf1.ConfigProto()
     config.gpu_options.allow_growth = True
     config.gpu_options.visible_device_list = str(hvd.local_rank())

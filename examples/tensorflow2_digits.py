@@ -60,7 +60,7 @@ def main() -> int:
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
         tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
-    tf.keras.utils.set_random_seed(7 + hvd.rank())  # rank 0's variables win below
+    tf.keras.utils.set_random_seed(7 + hvd.rank())  # the variables are broadcast below
 
     train_x, test_x, train_y, test_y = load_data()
     own = slice(hvd.rank(), None, hvd.size())
