@@ -16,7 +16,12 @@ MainLoop::~MainLoop() {
   if (uv_loop_close(loop_.get()) == UV_EBUSY) static_cast<void>(loop_.release());
 }
 
-void MainLoop::run() { uv_run(loop_.get(), UV_RUN_DEFAULT); }
-void MainLoop::stop() { uv_stop(loop_.get()); }
+uv_loop_t* MainLoop::get() {
+  HVD_DCHECK(in_loop(), "the main loop is confined to one thread");
+  return loop_.get();
+}
+
+void MainLoop::run() { uv_run(get(), UV_RUN_DEFAULT); }
+void MainLoop::stop() { uv_stop(get()); }
 
 }  // namespace hvd::launcher

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "runtime/base/thread.h"
+
 // This process: its loop, and what it has from whoever started it and changes for itself (own_process.cc).
 namespace hvd::launcher {
 
@@ -18,12 +20,15 @@ class MainLoop {
   MainLoop(const MainLoop&) = delete;
   MainLoop& operator=(const MainLoop&) = delete;
 
-  uv_loop_t* get() { return loop_.get(); }
+  // For HVD_DCHECK in what hangs on it.
+  bool in_loop() const { return thread_.is_current(); }
+  uv_loop_t* get();
   // Until stop() or until nothing is left that could happen.
   void run();
   void stop();
 
  private:
+  ThreadChecker thread_;
   std::unique_ptr<uv_loop_t> loop_;
 };
 

@@ -4,6 +4,9 @@
 
 #include <memory>
 
+#include "runtime/base/check.h"
+#include "runtime/base/thread.h"
+
 namespace hvd::launcher {
 
 // Owns one libuv handle: closes it when destroyed, frees it once libuv has let go of it. `data` of the handle is the
@@ -32,19 +35,29 @@ class UvHandle {
     if (rc != 0) return rc;
     fresh->data = owner;
     handle_ = fresh.release();
+    check_thread();  // from now on it belongs to this one
     return 0;
   }
-  T* get() const { return handle_; }
+  T* get() const {
+    check_thread();
+    return handle_;
+  }
   explicit operator bool() const { return handle_ != nullptr; }
 
   void reset() {
     if (handle_ == nullptr) return;
+    check_thread();
     handle_->data = nullptr;
     uv_close(reinterpret_cast<uv_handle_t*>(handle_), [](uv_handle_t* closed) { delete reinterpret_cast<T*>(closed); });
     handle_ = nullptr;
   }
 
  private:
+  void check_thread() const {
+    HVD_DCHECK(handle_ == nullptr || thread_.is_current(), "a handle belongs to its loop's thread");
+  }
+
+  ThreadChecker thread_;
   T* handle_ = nullptr;
 };
 

@@ -13,9 +13,11 @@
     }                                                                                                 \
   } while (false)
 
+// The same where it costs too much in a release: on in the presets dev, asan, tsan and coverage.
 #ifdef NDEBUG
-#define HVD_DCHECK(condition, message) \
-  do {                                 \
+#define HVD_DCHECK(condition, message)                          \
+  do {                                                          \
+    if (false) static_cast<void>(static_cast<bool>(condition)); \
   } while (false)
 #else
 #define HVD_DCHECK(condition, message) HVD_CHECK(condition, message)

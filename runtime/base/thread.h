@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <thread>
@@ -10,5 +11,22 @@ namespace hvd {
 // reach the user's threads (Ctrl-C must interrupt Python, and SIGPIPE must not kill the process). An exception that
 // leaves `body` is a bug of ours and aborts with its text. The caller owns the thread and joins it.
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body);
+
+// Which thread an object is confined to: the one that asks first. For HVD_DCHECK in the entry points of objects that
+// are made on another thread than the one that uses them, or that know no loop. Thread-safe.
+class ThreadChecker {
+ public:
+  bool is_current() const {
+    const std::thread::id self = std::this_thread::get_id();
+    std::thread::id owner = owner_.load(std::memory_order_relaxed);
+    return owner == self ||
+           (owner == std::thread::id{} && owner_.compare_exchange_strong(owner, self, std::memory_order_relaxed));
+  }
+  // The next thread that asks takes the object over.
+  void release() { owner_.store({}, std::memory_order_relaxed); }
+
+ private:
+  mutable std::atomic<std::thread::id> owner_{};
+};
 
 }  // namespace hvd

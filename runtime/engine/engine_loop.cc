@@ -106,6 +106,7 @@ void EngineLoop::request_shutdown() {
 }
 
 void EngineLoop::pump() {
+  check_thread();
   if (!attached_ || stop_reason_) return;
   submit_fresh();
   move_reports();
@@ -163,6 +164,7 @@ void EngineLoop::take_decisions() {
 }
 
 void EngineLoop::deliver(wire::Decision decision) {
+  check_thread();
   if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(options_.membership.rank, s.message());
   for (const auto& outgoing : router_.route(decision)) {
     for (const int child : outgoing.children) links_->send(child, outgoing.message);
@@ -182,6 +184,7 @@ void EngineLoop::deliver(wire::Decision decision) {
 }
 
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
+  check_thread();
   if (!attached_) {
     early_.push_back({from_rank, Bytes(message.begin(), message.end()), std::nullopt});
     return;
@@ -210,6 +213,7 @@ void EngineLoop::handle_decision(ByteSpan message) {
 }
 
 void EngineLoop::release_done(std::int32_t process_set, std::uint64_t context_id) {
+  check_thread();
   // The lane of a removed set may end when its id belongs to another set already.
   const topology::ProcessSet* set = worker_.sets()->find(process_set);
   if (set == nullptr || set->context_id != context_id) return;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "runtime/base/event.h"
 #include "runtime/base/page_pool.h"
 #include "runtime/engine/executor.h"
@@ -75,6 +76,7 @@ class EngineLoop final : public transport::ControlHandler {
     std::optional<Status> lost;  // then no message
   };
   bool is_root() const { return options_.membership.rank == 0; }
+  void check_thread() const { HVD_DCHECK(loop_.in_loop(), "negotiation is confined to hvd-engine"); }
   void pump();
   void submit_fresh();
   void move_reports();

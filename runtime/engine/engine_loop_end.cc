@@ -35,6 +35,7 @@ void EngineLoop::force_stop(const wire::Stop& reason) {
 }
 
 void EngineLoop::stop(const wire::Stop& reason) {
+  check_thread();
   if (stop_reason_) return;
   stop_reason_ = reason;
   stopping_.set();
@@ -52,12 +53,14 @@ void EngineLoop::stop(const wire::Stop& reason) {
 }
 
 void EngineLoop::on_control_lost(int rank, const Status& why) {
+  check_thread();
   if (stop_reason_) return;
   if (!attached_) return early_.push_back({rank, {}, why});
   report_lost(rank, why.message());
 }
 
 void EngineLoop::report_lost(int rank, const std::string& why) {
+  check_thread();
   if (stop_reason_) return;
   const std::string text = rank_text(rank) + ": " + why;
   if (is_root()) {
@@ -74,6 +77,7 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
 }
 
 void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& entries) {
+  check_thread();
   if (stop_reason_) return table_.complete(entries, stop_reason_->status());
   const bool is_first = !lane_error_;
   if (is_first) lane_error_ = why;
@@ -88,6 +92,7 @@ void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& ent
 }
 
 void EngineLoop::lane_grace_over() {
+  check_thread();
   report_lost(options_.membership.rank, lane_error_->message());
   // Others may need long to answer when the network is cut: the user does not wait for them.
   table_.complete(std::exchange(lane_failures_, {}), *lane_error_);

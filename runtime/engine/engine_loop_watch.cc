@@ -14,6 +14,7 @@ void EngineLoop::start_watch() {
 }
 
 void EngineLoop::watch() {
+  check_thread();
   if (!attached_ || stop_reason_) return;
   pump();  // what a thread has added is on its way before it is said that the thread waits
   if (stop_reason_) return;

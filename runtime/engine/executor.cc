@@ -32,6 +32,7 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
       events_(std::move(events)) {}
 
 void Executor::execute(const negotiation::WorkerOutput& output) {
+  check_thread();
   // The ready operations of one decision by process set, in the order of the decision.
   std::map<std::int32_t, std::vector<negotiation::OwnResponse>> by_set;
   // Also sets with nothing to move: their job is done at once.
@@ -59,6 +60,7 @@ void Executor::retire(std::int32_t process_set) {
 }
 
 void Executor::reap(std::uint64_t context_id) {
+  check_thread();
   std::erase_if(retired_, [&](const auto& lane) { return lane->set().context_id == context_id; });
   backends_.erase(context_id);
 }
@@ -108,12 +110,14 @@ Lane& Executor::lane_for(const topology::ProcessSetPtr& set) {
 }
 
 void Executor::abort(const Status& why) {
+  check_thread();
   for (const auto& [context_id, weak] : backends_) {
     if (const auto backends = weak.lock()) backends->abort(why);
   }
 }
 
 std::vector<RunningBatch> Executor::running() const {
+  check_thread();
   std::vector<RunningBatch> all;
   const auto add = [&](const Lane& lane) {
     if (lane.set().size() == 1) return;  // waits for nobody
@@ -129,6 +133,7 @@ std::vector<RunningBatch> Executor::running() const {
 }
 
 std::vector<std::unique_ptr<Lane>> Executor::take_lanes() {
+  check_thread();
   std::vector<std::unique_ptr<Lane>> lanes = std::move(retired_);
   retired_.clear();
   for (auto& [id, lane] : lanes_) {

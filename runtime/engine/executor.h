@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/check.h"
+#include "runtime/base/thread.h"
 #include "runtime/engine/lane.h"
 #include "runtime/negotiation/worker.h"
 
@@ -39,7 +41,10 @@ class Executor {
   // destructors wait for what is queued. abort() still reaches their backends.
   std::vector<std::unique_ptr<Lane>> take_lanes();
   // Requires: the lanes are gone. After this nothing here refers to the transport.
-  void drop_backends() { backends_.clear(); }
+  void drop_backends() {
+    check_thread();
+    backends_.clear();
+  }
 
  private:
   Lane& lane_for(const topology::ProcessSetPtr& set);
@@ -49,6 +54,9 @@ class Executor {
   void queue_on_lane(const topology::ProcessSetPtr& set, const std::vector<negotiation::OwnResponse>& ops,
                      const wire::FusionLimits& limits);
 
+  void check_thread() const { HVD_DCHECK(thread_.is_current(), "the executor is confined to hvd-engine"); }
+
+  ThreadChecker thread_;
   int rank_;
   OperationTable& table_;
   recorder::FlightRecorder& recorder_;

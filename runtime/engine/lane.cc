@@ -105,6 +105,7 @@ bool Lane::can_start() const {
 }
 
 void Lane::start_next() {
+  check_thread();
   Task& task = started_.emplace_back(std::move(waiting_.front()));
   waiting_.pop_front();
   task.turn = ++turns_;
@@ -122,6 +123,7 @@ void Lane::start_next() {
 }
 
 void Lane::advance(Task& task) {
+  check_thread();
   const Result<const collectives::CollectiveCall*> call = task.run->next();
   if (!call.is_ok() || call.value() == nullptr) return settle(task, call.is_ok() ? Status::ok() : call.status());
   task.route->backend->start(*call.value(), [inbox = inbox_, turn = task.turn](Status status) {
@@ -148,6 +150,7 @@ void Lane::finish_ready() {
 }
 
 void Lane::complete(Task& task) {
+  check_thread();
   const wire::Response& first = *task.batch.items.front().response;
   std::vector<EntryPtr> entries;
   entries.reserve(task.batch.items.size());

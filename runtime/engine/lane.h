@@ -12,8 +12,10 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread.h"
 #include "runtime/base/work_queue.h"
 #include "runtime/collectives/backend_list.h"
 #include "runtime/engine/batch_run.h"
@@ -45,8 +47,7 @@ struct RunningBatch {
 // A pipeline: while one batch is in its collective, the batch before it is unpacked and the next one is packed, as far
 // as the backend takes several calls (BackendTraits). Batches start and complete in the order of push(). Invariants:
 //  - all members of the set start the same collectives in the same order: a batch starts only when the one before it
-//  has
-//    no collective left to start, and never beside a batch of another backend;
+//    has no collective left to start, and never beside a batch of another backend;
 //  - there are at most as many started batches and staging buffers as the backend takes calls;
 //  - after a failure nothing starts any more: what other members would receive might be taken for another batch.
 // A backend may complete a call on any thread; the lane sleeps until something is to be done.
@@ -98,6 +99,7 @@ class Lane {
     std::optional<Status> result;      // the batch is done
   };
 
+  void check_thread() const { HVD_DCHECK(lane_.is_current(), "batches are confined to their lane's thread"); }
   void run();
   void receive(LaneJob job);
   void receive(CollectiveEnd end);
@@ -112,6 +114,7 @@ class Lane {
   void complete(Task& task);
   void publish_running() HVD_EXCLUDES(mutex_);
 
+  ThreadChecker lane_;
   const topology::ProcessSetPtr set_;
   const int set_rank_;
   std::shared_ptr<collectives::BackendList> backends_;  // the executor holds a weak one, to abort them

@@ -42,6 +42,7 @@ std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint
 OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder)
     : recorder_(recorder), rank_(rank) {
   publish(std::move(sets));
+  engine_.release();  // its thread has yet to come
 }
 
 Result<HandlePtr> OperationTable::add(Operation operation) {
@@ -150,6 +151,7 @@ topology::ProcessSets OperationTable::sets() const {
 }
 
 void OperationTable::publish(topology::ProcessSets sets) {
+  check_engine();
   const MutexLock lock(mutex_);
   // An id may have gone from one set to another in one decision.
   std::erase_if(open_, [&](const auto& entry) { return sets->find(entry.first) != entry.second.set.get(); });
@@ -161,6 +163,7 @@ void OperationTable::publish(topology::ProcessSets sets) {
 }
 
 std::vector<negotiation::OwnRequest> OperationTable::fetch() {
+  check_engine();
   const MutexLock lock(mutex_);
   return std::exchange(fresh_, {});
 }
@@ -172,6 +175,7 @@ EntryPtr OperationTable::find(negotiation::OperationId id) const {
 }
 
 EntryPtr OperationTable::start(negotiation::OperationId id) {
+  check_engine();
   const MutexLock lock(mutex_);
   const auto at = pending_.find(key_of(id));
   if (at == pending_.end()) return nullptr;

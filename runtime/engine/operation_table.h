@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 #include "runtime/engine/entry.h"
@@ -89,6 +90,9 @@ class OperationTable {
   bool forget(const Entry& entry) HVD_REQUIRES(mutex_);
   void finish(Entry& entry, const Status& status) HVD_EXCLUDES(mutex_);
 
+  void check_engine() const { HVD_DCHECK(engine_.is_current(), "only hvd-engine drains the table of operations"); }
+
+  ThreadChecker engine_;
   recorder::FlightRecorder& recorder_;
   const int rank_;
   mutable Mutex mutex_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/check.h"
+
 namespace hvd::engine {
 
 using wire::Wait;
@@ -10,6 +12,7 @@ using wire::Wait;
 ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& running,
                                             const std::optional<BlockedOn>& blocked, std::uint64_t seen,
                                             TimePoint now) {
+  HVD_DCHECK(thread_.is_current(), "the watch is confined to hvd-engine");
   Findings findings;
   std::erase_if(tracks_, [&](const auto& entry) {
     const auto& [context_id, track] = entry;
@@ -76,6 +79,7 @@ void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, Time
 }
 
 void ProgressWatch::answered(std::uint64_t context_id) {
+  HVD_DCHECK(thread_.is_current(), "the watch is confined to hvd-engine");
   const auto track = tracks_.find(context_id);
   if (track != tracks_.end() && track->second.stuck) track->second.stuck->asked_at.reset();
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/thread.h"
 #include "runtime/engine/lane.h"
 #include "runtime/negotiation/stall_inspector.h"
 #include "runtime/wire/messages.h"
@@ -79,6 +80,7 @@ class ProgressWatch {
   wire::Wait moving(std::uint64_t context_id, std::int32_t process_set) const;
   wire::Wait wait_of(const RunningBatch& batch, wire::Wait::Kind kind, Millis stuck) const;
 
+  ThreadChecker thread_;
   int rank_;
   negotiation::ProgressLimits limits_;
   bool proves_deadlocks_;

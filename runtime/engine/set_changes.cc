@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/base/check.h"
 #include "runtime/engine/handle_state.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/topology/process_set.h"
@@ -47,11 +48,13 @@ Result<HandlePtr> SetChanges::add(wire::SetChange change) {
 }
 
 std::vector<wire::SetChange> SetChanges::fetch() {
+  HVD_DCHECK(engine_.is_current(), "changes of process sets are decided on hvd-engine");
   const MutexLock lock(mutex_);
   return std::exchange(fresh_, {});
 }
 
 void SetChanges::complete(const std::vector<wire::SetDecision>& decisions) {
+  HVD_DCHECK(engine_.is_current(), "changes of process sets are decided on hvd-engine");
   for (const wire::SetDecision& decision : decisions) {
     HandlePtr handle;
     {
@@ -66,6 +69,7 @@ void SetChanges::complete(const std::vector<wire::SetDecision>& decisions) {
 }
 
 void SetChanges::close(const Status& why) {
+  HVD_DCHECK(engine_.is_current(), "changes of process sets are decided on hvd-engine");
   std::deque<HandlePtr> orphans;
   {
     const MutexLock lock(mutex_);

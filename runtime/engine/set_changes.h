@@ -7,6 +7,7 @@
 
 #include "horovod/session.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/thread.h"
 #include "runtime/wire/messages.h"
 
 namespace hvd::engine {
@@ -33,6 +34,7 @@ class SetChanges {
   void close(const Status& why) HVD_EXCLUDES(mutex_);
 
  private:
+  ThreadChecker engine_;  // fetches and completes
   const int world_size_;
   Mutex mutex_;
   std::vector<wire::SetChange> fresh_ HVD_GUARDED_BY(mutex_);

@@ -10,7 +10,8 @@ uv_handle_t* as_handle(uv_poll_t* poll) { return reinterpret_cast<uv_handle_t*>(
 }  // namespace
 
 Poll::Poll(uv_loop_t* loop, int fd, std::function<void(bool, bool)> callback)
-    : state_(new State{{}, std::move(callback), 0}) {
+    : state_(new State{{}, std::move(callback), 0, {}}) {
+  check_thread();  // from now on it belongs to this one
   HVD_CHECK(uv_poll_init(loop, &state_->handle, fd) == 0, "uv_poll_init");
   state_->handle.data = state_;
 }
@@ -20,10 +21,16 @@ Poll::~Poll() {
     delete state_;  // the loop closed it when it stopped, and has ended
     return;
   }
+  check_thread();
   uv_close(as_handle(&state_->handle), [](uv_handle_t* handle) { delete static_cast<State*>(handle->data); });
 }
 
+void Poll::check_thread() const {
+  HVD_DCHECK(state_->thread.is_current(), "the watch of a descriptor belongs to its loop's thread");
+}
+
 void Poll::watch(bool readable, bool writable) {
+  check_thread();
   const int events = (readable ? UV_READABLE : 0) | (writable ? UV_WRITABLE : 0);
   if (events == state_->events) return;
   state_->events = events;

@@ -4,6 +4,8 @@
 
 #include <functional>
 
+#include "runtime/base/thread.h"
+
 namespace hvd::loop {
 
 // Watches one non-blocking file descriptor on a libuv loop. Loop-confined like Timer. Does not own the descriptor,
@@ -20,10 +22,13 @@ class Poll {
   void watch(bool readable, bool writable);
 
  private:
+  void check_thread() const;
+
   struct State {
     uv_poll_t handle;
     std::function<void(bool, bool)> callback;
     int events;
+    ThreadChecker thread;
   };
   State* state_;
 };

@@ -11,7 +11,8 @@ std::uint64_t to_ms(Millis span) { return span.count() < 0 ? 0 : static_cast<std
 
 }  // namespace
 
-Timer::Timer(uv_loop_t* loop, std::function<void()> callback) : state_(new State{{}, std::move(callback)}) {
+Timer::Timer(uv_loop_t* loop, std::function<void()> callback) : state_(new State{{}, std::move(callback), {}}) {
+  check_thread();  // from now on it belongs to this one
   HVD_CHECK(uv_timer_init(loop, &state_->handle) == 0, "uv_timer_init");
   state_->handle.data = state_;
 }
@@ -21,10 +22,14 @@ Timer::~Timer() {
     delete state_;  // the loop closed it when it stopped, and has ended
     return;
   }
+  check_thread();
   uv_close(as_handle(&state_->handle), [](uv_handle_t* handle) { delete static_cast<State*>(handle->data); });
 }
 
+void Timer::check_thread() const { HVD_DCHECK(state_->thread.is_current(), "a timer belongs to its loop's thread"); }
+
 void Timer::start(Millis delay) {
+  check_thread();
   uv_update_time(state_->handle.loop);  // the loop's clock may be old when it was busy
   uv_timer_start(
       &state_->handle,
@@ -40,7 +45,10 @@ void Timer::start_repeating(Millis period) {
   uv_timer_set_repeat(&state_->handle, to_ms(period));
 }
 
-void Timer::stop() { uv_timer_stop(&state_->handle); }
+void Timer::stop() {
+  check_thread();
+  uv_timer_stop(&state_->handle);
+}
 
 bool Timer::active() const { return uv_is_active(reinterpret_cast<const uv_handle_t*>(&state_->handle)) != 0; }
 

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "runtime/base/deadline.h"
+#include "runtime/base/thread.h"
 
 namespace hvd::loop {
 
@@ -25,9 +26,12 @@ class Timer {
   bool active() const;
 
  private:
+  void check_thread() const;
+
   struct State {
     uv_timer_t handle;
     std::function<void()> callback;
+    ThreadChecker thread;
   };
   State* state_;  // belongs to libuv once closed: it may still be linked into the loop
 };

@@ -54,6 +54,7 @@ Listener::Listener(uv_loop_t* loop, std::vector<ForkFd> fds, int ranks, Millis p
 Listener::~Listener() = default;
 
 void Listener::accept_from(std::size_t index) {
+  check_thread();
   for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
     sockaddr_storage raw{};
     socklen_t size = sizeof(raw);
@@ -95,6 +96,7 @@ bool Listener::make_room() {
 }
 
 void Listener::open(const AcceptorIdentity& identity) {
+  check_thread();
   identity_ = identity;
   std::vector<Pending*> waiting;
   for (const auto& [id, pending] : pending_) {
@@ -177,6 +179,7 @@ void Listener::turn_out(Id id) {
 }
 
 void Listener::drop(Pending& pending, const std::string& why) {
+  check_thread();
   if (log_limit_.allow(SteadyClock::now())) {
     HVD_LOG(kWarning, "closed a connection in its handshake:", log_field("from", pending.from),
             log_field("because", why), log_field("unreported_before", log_limit_.suppressed()));

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "runtime/admission/admission.h"
+#include "runtime/base/check.h"
+#include "runtime/base/thread.h"
 #include "runtime/loop/poll.h"
 #include "runtime/loop/timer.h"
 #include "runtime/transport/auth/handshake.h"
@@ -78,6 +80,9 @@ class Listener {
   void turn_out(Id id);
   void drop(Pending& pending, const std::string& why);
 
+  void check_thread() const { HVD_DCHECK(thread_.is_current(), "the listener belongs to hvd-net"); }
+
+  ThreadChecker thread_;
   uv_loop_t* loop_;
   std::vector<ForkFd> fds_;
   std::vector<std::unique_ptr<loop::Poll>> polls_;

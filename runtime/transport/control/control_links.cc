@@ -149,11 +149,13 @@ void ControlLinkSet::add(int rank, ForkFd stream, std::string host) {
 }
 
 void ControlLinkSet::start() {
+  check_thread();
   if (released_) return;
   for (auto& [rank, link] : links_) link->start();
 }
 
 void ControlLinkSet::send(int to_rank, Bytes message) {
+  check_thread();
   HVD_CHECK(message.size() <= ControlLinks::kMaxControlMessage, "a control message is too large");
   const auto link = links_.find(to_rank);
   HVD_CHECK(link != links_.end(), "no control connection to that rank");
@@ -161,6 +163,7 @@ void ControlLinkSet::send(int to_rank, Bytes message) {
 }
 
 void ControlLinkSet::close(std::function<void()> closed) {
+  check_thread();
   if (closed_) return;
   closed_ = std::move(closed);
   close_limit_ = std::make_unique<loop::Timer>(loop_, [this] {

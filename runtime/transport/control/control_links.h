@@ -7,7 +7,9 @@
 #include <optional>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/check.h"
 #include "runtime/base/status.h"
+#include "runtime/base/thread.h"
 #include "runtime/loop/poll.h"
 #include "runtime/loop/timer.h"
 #include "runtime/transport/control/control_frame.h"
@@ -105,6 +107,9 @@ class ControlLinkSet {
  private:
   void finish_close();
 
+  void check_thread() const { HVD_DCHECK(thread_.is_current(), "control links belong to the engine's loop"); }
+
+  ThreadChecker thread_;
   uv_loop_t* loop_;
   ControlHandler& handler_;
   std::map<int, std::unique_ptr<ControlLink>> links_;

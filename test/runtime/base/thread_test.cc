@@ -21,3 +21,18 @@ TEST_CASE("start_thread names the thread and blocks every signal in it", "[unit]
   pthread_sigmask(SIG_SETMASK, nullptr, &own);
   CHECK(sigismember(&own, SIGINT) == 0);
 }
+
+TEST_CASE("A confined object belongs to the thread that asks first, until it is released", "[unit][base]") {
+  hvd::ThreadChecker checker;
+  const auto asked_elsewhere = [&] {
+    bool is_current = false;
+    std::thread([&] { is_current = checker.is_current(); }).join();
+    return is_current;
+  };
+  CHECK(checker.is_current());
+  CHECK_FALSE(asked_elsewhere());
+  CHECK(checker.is_current());
+  checker.release();
+  CHECK(asked_elsewhere());
+  CHECK_FALSE(checker.is_current());
+}

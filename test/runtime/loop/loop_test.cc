@@ -5,9 +5,11 @@
 #include <catch2/catch.hpp>
 #include <future>
 
+#include "runtime/base/check.h"
 #include "runtime/base/fd.h"
 #include "runtime/loop/poll.h"
 #include "runtime/loop/timer.h"
+#include "test/support/death.h"
 
 using namespace hvd;
 using loop::Loop;
@@ -106,3 +108,32 @@ TEST_CASE("A poll tells when its descriptor becomes readable", "[unit][loop]") {
   CHECK(readable.get_future().get());
   lp.stop_and_join();
 }
+
+#ifndef NDEBUG
+TEST_CASE("A timer or a watch that another thread than its loop's touches aborts where checks are on", "[unit][loop]") {
+  const auto on_this_thread = [](const std::function<void(loop::Timer&, loop::Poll&)>& touch) {
+    return test::abort_text([&] {
+      int pipe[2] = {};
+      HVD_CHECK(::pipe(pipe) == 0, "pipe");
+      Loop lp("test-loop");
+      std::unique_ptr<loop::Timer> timer;
+      std::unique_ptr<loop::Poll> watch;
+      std::promise<void> made;
+      lp.post([&] {
+        timer = std::make_unique<loop::Timer>(lp.uv(), [] {});
+        timer->start(Millis(1000));
+        watch = std::make_unique<loop::Poll>(lp.uv(), pipe[0], [](bool, bool) {});
+        made.set_value();
+      });
+      made.get_future().get();
+      touch(*timer, *watch);
+      lp.stop_and_join();
+    });
+  };
+  CHECK(on_this_thread([](loop::Timer&, loop::Poll&) {}) == "");
+  CHECK_THAT(on_this_thread([](loop::Timer& timer, loop::Poll&) { timer.stop(); }),
+             Catch::Contains("a timer belongs to its loop's thread"));
+  CHECK_THAT(on_this_thread([](loop::Timer&, loop::Poll& watch) { watch.watch(true, false); }),
+             Catch::Contains("belongs to its loop's thread"));
+}
+#endif
