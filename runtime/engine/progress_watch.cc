@@ -1,6 +1,7 @@
 #include "runtime/engine/progress_watch.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -8,6 +9,16 @@
 namespace hvd::engine {
 
 using wire::Wait;
+
+namespace {
+
+// As a message holds it: seven weeks at most, which a limit may exceed.
+std::uint32_t millis_of(Millis span) {
+  constexpr Millis::rep kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp<Millis::rep>(span.count(), 0, kMost));
+}
+
+}  // namespace
 
 ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& running,
                                             const std::optional<BlockedOn>& blocked, std::uint64_t seen,
@@ -91,7 +102,7 @@ Wait ProgressWatch::moving(std::uint64_t context_id, std::int32_t process_set) c
   wait.context_id = context_id;
   // It may go on moving until the next such report is due, and stop as long as it takes to say that it is stuck.
   const Millis stands = std::max(limits_.moving_every, RunClock::kPeriod) + limits_.says_stuck_after();
-  wait.millis = static_cast<std::uint32_t>(stands.count());
+  wait.millis = millis_of(stands);
   wait.ranks = {rank_};
   return wait;
 }
@@ -105,7 +116,7 @@ Wait ProgressWatch::wait_of(const RunningBatch& batch, Wait::Kind kind, Millis s
   wait.name = batch.name;
   wait.fused = batch.fused;
   wait.turn = batch.turn;
-  wait.millis = static_cast<std::uint32_t>(stuck.count());
+  wait.millis = millis_of(stuck);
   wait.ranks = {rank_};
   wait.peers = batch.progress.waits_for;
   return wait;

@@ -103,7 +103,9 @@ void WaitBoard::add_blocked(const Wait& wait) {
 // with others, so all reports of the set go; ranks that are still stuck repeat theirs.
 void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
   SetStuck& set = sets_[wait.context_id];
-  for (const int rank : wait.ranks) set.moves_until[rank] = now + Millis(wait.millis) + kGather;
+  const TimePoint until = now + Millis(wait.millis) + kGather;
+  for (const int rank : wait.ranks) set.moves_until[rank] = until;
+  set.stands_until = std::max(set.stands_until, until);
   const auto has_said = [&](const auto& turn) {
     return std::ranges::any_of(wait.ranks,
                                [&](int rank) { return std::ranges::binary_search(turn.second.wait.ranks, rank); });
@@ -118,11 +120,19 @@ void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
 
 // A rank that still waits says so again now and then.
 void WaitBoard::forget_old(SetStuck& set, TimePoint now) const {
-  const Millis life = limits_.stuck_every + 3 * kGather;
-  std::erase_if(set.turns, [&](const auto& turn) { return now - turn.second.heard > life; });
+  std::erase_if(set.turns, [&](const auto& turn) { return now - turn.second.heard > life(); });
   if (!set.turns.empty()) return;
   set.look_at.reset();
   set.end_at.reset();
+}
+
+// A context of which nobody speaks any more has ended, or runs what is too short to be spoken of.
+void WaitBoard::forget_silent(TimePoint now) {
+  std::erase_if(sets_, [&](const auto& entry) {
+    const SetStuck& set = entry.second;
+    if (set.look_at || set.end_at || set.stands_until > now) return false;
+    return std::ranges::all_of(set.turns, [&](const auto& turn) { return now - turn.second.heard > life(); });
+  });
 }
 
 std::optional<TimePoint> WaitBoard::next_deadline() const {
@@ -156,6 +166,7 @@ std::optional<TimePoint> WaitBoard::take_moving(SetStuck& set, TimePoint now, Wa
 
 StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
   StallVerdict verdict;
+  forget_silent(now);
   for (auto& [id, set] : sets_) {
     const bool ends = set.end_at && *set.end_at <= now;
     if (!ends && !(set.look_at && *set.look_at <= now)) continue;

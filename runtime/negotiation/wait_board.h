@@ -29,6 +29,9 @@ class WaitBoard {
   // The contexts whose ranks have an answer to come (wire::WaitAnswer), after a look.
   std::vector<std::uint64_t> take_answers() { return std::exchange(answers_, {}); }
 
+  // Of which something stands.
+  std::size_t contexts() const { return sets_.size(); }
+
   // Every rank waits for a tensor and has seen decision `sequence`, the last one; when nothing is ready to be released
   // either, nothing will ever be. False once that was told.
   bool every_rank_waits(std::uint64_t sequence) const {
@@ -47,6 +50,7 @@ class WaitBoard {
   // The batches of one set: ranks that are done with one wait in the next.
   struct SetStuck {
     std::map<std::uint64_t, Stuck> turns;
+    TimePoint stands_until;                // the last of what follows
     std::map<int, TimePoint> moves_until;  // by rank: for so long its last word stands
     std::optional<TimePoint> look_at;
     std::optional<TimePoint> end_at;
@@ -57,7 +61,10 @@ class WaitBoard {
   static wire::Wait merged(const SetStuck& set);
   // Takes the peers that move out of `all`. When all that others wait for in the end move: until when that stands.
   static std::optional<TimePoint> take_moving(SetStuck& set, TimePoint now, wire::Wait& all);
+  // How long a report stands that is not repeated.
+  Millis life() const { return limits_.stuck_every + 3 * kGather; }
   void forget_old(SetStuck& set, TimePoint now) const;
+  void forget_silent(TimePoint now);
 
   const ProgressLimits limits_;
   const bool enabled_;

@@ -1,6 +1,7 @@
 #include "runtime/engine/progress_watch.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 namespace hvd::engine {
 namespace {
@@ -91,6 +92,20 @@ TEST_CASE("The limit of a connection ends a collective without the stall check, 
   CHECK(alone.said(Millis(5000)) == "overdue:3 overdue:4 ");
   Watched never({.enabled = false, .no_progress = Millis(0)});
   CHECK(never.said(Millis(3600 * 1000)) == "");
+}
+
+TEST_CASE("Times that a message cannot hold are reported as the longest that it can", "[engine]") {
+  using Days = std::chrono::days;
+  Watched job({.check_time = std::chrono::duration_cast<Millis>(Days(60)), .no_progress = Millis(0)});
+  (void)job.watch.look({job.batch}, {}, 1, job.now);
+  const auto found = job.watch.look({job.batch}, {}, 1, job.now + Days(61));
+  REQUIRE(found.waits.size() == 1);
+  CHECK(found.waits[0].kind == Wait::Kind::kRunning);
+  CHECK(found.waits[0].millis == std::numeric_limits<std::uint32_t>::max());
+  ++job.batch.progress.moved;
+  const auto moves = job.watch.look({job.batch}, {}, 1, job.now + Days(62));
+  REQUIRE(moves.waits.size() == 1);
+  CHECK(moves.waits[0].millis == std::numeric_limits<std::uint32_t>::max());
 }
 
 TEST_CASE("A blocked rank says what it waits for once per decision", "[engine]") {
