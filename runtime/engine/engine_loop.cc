@@ -26,20 +26,20 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
                        recorder::FlightRecorder& recorder, BackendFactory backend_factory,
                        std::function<void(const wire::Stop&)> on_stop)
     : options_(options),
-      plan_(options.membership.size, options.coordinator.radix),
+      plan_(options.coordinator.size, options.coordinator.radix),
       table_(table),
       set_changes_(set_changes),
       on_stop_(std::move(on_stop)),
       worker_(options.worker, table.sets()),
-      router_(plan_, options.membership.rank),
-      executor_(options.membership.rank, table, recorder, std::move(backend_factory), executor_events()),
+      router_(plan_, options.worker.rank),
+      executor_(options.worker.rank, table, recorder, std::move(backend_factory), executor_events()),
       recorder_(recorder),
-      watch_(options.membership.rank, options.coordinator.stall),
+      watch_(options.worker.rank, options.coordinator.stall),
       loop_("hvd-engine") {
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);
   } else {
-    relay_.emplace(plan_, options_.membership.rank, *worker_.sets());
+    relay_.emplace(plan_, own_rank(), *worker_.sets());
   }
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
@@ -131,18 +131,17 @@ void EngineLoop::submit_fresh() {
 
 void EngineLoop::move_reports() {
   const TimePoint now = run_time();
-  const int rank = options_.membership.rank;
   while (worker_.has_report(now)) {
     if (!add_own_report(worker_.take_report(now), now)) return;
   }
-  while (relay_ && relay_->has_report(now)) links_->send(plan_.parent(rank), wire::encode(relay_->take_report(now)));
+  while (relay_ && relay_->has_report(now))
+    links_->send(plan_.parent(own_rank()), wire::encode(relay_->take_report(now)));
 }
 
 bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
-  const int rank = options_.membership.rank;
-  const Status added =
-      is_root() ? coordinator_->add_report(rank, report, now) : relay_->add_report(rank, std::move(report), now);
-  if (!added.is_ok()) report_lost(rank, added.message());
+  const Status added = is_root() ? coordinator_->add_report(own_rank(), report, now)
+                                 : relay_->add_report(own_rank(), std::move(report), now);
+  if (!added.is_ok()) report_lost(own_rank(), added.message());
   return added.is_ok();
 }
 
@@ -165,16 +164,15 @@ void EngineLoop::take_decisions() {
 
 void EngineLoop::deliver(wire::Decision decision) {
   check_thread();
-  if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(options_.membership.rank, s.message());
+  if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
   for (const auto& outgoing : router_.route(decision)) {
     for (const int child : outgoing.children) links_->send(child, outgoing.message);
   }
   if (relay_) {
-    if (const Status s = relay_->on_decision(decision); !s.is_ok())
-      return report_lost(options_.membership.rank, s.message());
+    if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
   }
   auto output = worker_.on_decision(decision);
-  if (!output.is_ok()) return report_lost(options_.membership.rank, output.status().message());
+  if (!output.is_ok()) return report_lost(own_rank(), output.status().message());
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
   executor_.execute(output.value());
@@ -190,7 +188,7 @@ void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
     return;
   }
   if (stop_reason_) return;
-  if (from_rank == plan_.parent(options_.membership.rank)) {
+  if (from_rank == plan_.parent(own_rank())) {
     handle_decision(message);
   } else {
     handle_report(from_rank, message);
@@ -208,7 +206,7 @@ void EngineLoop::handle_report(int from_rank, ByteSpan message) {
 
 void EngineLoop::handle_decision(ByteSpan message) {
   auto decision = wire::decode_decision(message);
-  if (!decision.is_ok()) return report_lost(plan_.parent(options_.membership.rank), decision.status().message());
+  if (!decision.is_ok()) return report_lost(plan_.parent(own_rank()), decision.status().message());
   deliver(std::move(decision).value());
 }
 

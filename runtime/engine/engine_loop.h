@@ -19,14 +19,12 @@
 #include "runtime/negotiation/decision_router.h"
 #include "runtime/negotiation/relay.h"
 #include "runtime/negotiation/worker.h"
-#include "runtime/topology/membership.h"
 #include "runtime/transport/control/control_links.h"
 
 namespace hvd::engine {
 
 struct EngineOptions {
-  topology::Membership membership;
-  negotiation::CoordinatorOptions coordinator;  // rank 0; the others use its limits of time
+  negotiation::CoordinatorOptions coordinator;  // rank 0; the others use its size and limits of time
   negotiation::WorkerOptions worker;
   std::shared_ptr<PagePool> pages;  // its idle memory is given up in time
 };
@@ -75,7 +73,8 @@ class EngineLoop final : public transport::ControlHandler {
     Bytes message;
     std::optional<Status> lost;  // then no message
   };
-  bool is_root() const { return options_.membership.rank == 0; }
+  int own_rank() const { return options_.worker.rank; }
+  bool is_root() const { return own_rank() == 0; }
   void check_thread() const { HVD_DCHECK(loop_.in_loop(), "negotiation is confined to hvd-engine"); }
   void pump();
   void submit_fresh();

@@ -22,7 +22,7 @@ std::string rank_text(int rank) { return "rank " + std::to_string(rank); }
 
 void EngineLoop::fail(const std::string& why) {
   loop_.post([this, why] {
-    if (attached_) report_lost(options_.membership.rank, why);
+    if (attached_) report_lost(own_rank(), why);
   });
 }
 
@@ -45,7 +45,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
   on_stop_(reason);
   // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
   if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
-  const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != options_.membership.rank;
+  const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != own_rank();
   table_.close(reason.status(), left_alone ? kUnequalSteps : "");
   set_changes_.close(reason.status());
   table_.complete(std::exchange(lane_failures_, {}), reason.status());
@@ -66,7 +66,7 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   if (is_root()) {
     coordinator_->on_rank_lost(rank, why);
     take_decisions();
-  } else if (rank == plan_.parent(options_.membership.rank)) {
+  } else if (rank == plan_.parent(own_rank())) {
     // The way to the root is cut: decide for everybody below.
     deliver(negotiation::make_abort(rank, why));
   } else {
@@ -87,13 +87,13 @@ void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& ent
     if (is_first) lane_grace_->start(kLaneErrorGrace);
   } else {
     table_.complete(entries, why);
-    if (is_first) report_lost(options_.membership.rank, why.message());
+    if (is_first) report_lost(own_rank(), why.message());
   }
 }
 
 void EngineLoop::lane_grace_over() {
   check_thread();
-  report_lost(options_.membership.rank, lane_error_->message());
+  report_lost(own_rank(), lane_error_->message());
   // Others may need long to answer when the network is cut: the user does not wait for them.
   table_.complete(std::exchange(lane_failures_, {}), *lane_error_);
 }

@@ -10,7 +10,7 @@
 namespace hvd::engine {
 
 void EngineLoop::start_watch() {
-  if (options_.membership.size > 1 && !watch_timer_->active()) watch_timer_->start(RunClock::kPeriod);
+  if (plan_.size() > 1 && !watch_timer_->active()) watch_timer_->start(RunClock::kPeriod);
 }
 
 void EngineLoop::watch() {
@@ -42,7 +42,7 @@ void EngineLoop::report_waits(std::vector<wire::Wait> waits) {
 }
 
 std::string EngineLoop::history() const {
-  std::string text = "rank " + std::to_string(options_.membership.rank) + ": " + recorder_.history(SteadyClock::now());
+  std::string text = "rank " + std::to_string(own_rank()) + ": " + recorder_.history(SteadyClock::now());
   text.resize(std::min(text.size(), wire::kMaxHistoryBytes));
   return text;
 }

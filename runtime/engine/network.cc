@@ -64,12 +64,20 @@ std::string host_identity(const std::string& name, const crypto::Secret& secret)
   return std::string(as_text(crypto::hmac_sha256(secret.derive("host", 0), {text.bytes()})));
 }
 
-topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses) {
+// What ranks must agree on, because they would not understand each other otherwise: which algorithm runs, and when a
+// rank that waits says so, which the root judges by its own limits.
+std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfig& config) {
   const auto flag = [](bool value) { return value ? "1" : "0"; };
-  return {host_identity(config.hostname, secret),
-          {{"HOROVOD_HIERARCHICAL_ALLREDUCE", flag(config.hierarchical_allreduce)},
-           {"HOROVOD_DETERMINISTIC", flag(config.deterministic)}},
-          std::move(addresses)};
+  const auto seconds = [](std::chrono::seconds value) { return std::to_string(value.count()); };
+  return {{"HOROVOD_HIERARCHICAL_ALLREDUCE", flag(config.hierarchical_allreduce)},
+          {"HOROVOD_DETERMINISTIC", flag(config.deterministic)},
+          {"HOROVOD_STALL_CHECK_TIME_SECONDS", config.stall_check_disable ? "0" : seconds(config.stall_check_time)},
+          {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds(config.stall_shutdown_time)},
+          {"the limit without progress (HOROVOD_GLOO_TIMEOUT_SECONDS)", seconds(config.no_progress_limit)}};
+}
+
+topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses) {
+  return {host_identity(config.hostname, secret), agreed_options(config), std::move(addresses)};
 }
 
 std::vector<std::string> split_commas(const std::string& text) {
@@ -98,6 +106,19 @@ transport::FabricOptions fabric_options(const config::RuntimeConfig& config, con
 }
 
 }  // namespace
+
+topology::Membership make_membership(const config::RuntimeConfig& config, std::uint64_t epoch,
+                                     topology::HostMap hosts) {
+  JobTopology numbers;
+  numbers.rank = config.rank;
+  numbers.size = config.size;
+  numbers.local_rank = config.local_rank;
+  numbers.local_size = config.local_size;
+  numbers.cross_rank = config.cross_rank;
+  numbers.cross_size = config.cross_size;
+  numbers.epoch = epoch;
+  return {numbers, std::move(hosts)};
+}
 
 Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secret)
     : config_(config),
@@ -131,27 +152,28 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   HVD_LOG(kDebug, "joined", log_field("epoch", network->epoch_), log_field("rendezvous", config.rendezvous_addr),
           log_field("port", config.rendezvous_port));
   HVD_RETURN_IF_ERROR(network->fabric_->open(network->epoch_, secret, network->rows_));
-  HVD_RETURN_IF_ERROR(network->agree_on_hosts(Deadline::after(config.gloo_timeout)));
-  HVD_RETURN_IF_ERROR(check_hierarchy(config, network->hosts_));
+  HVD_ASSIGN_OR_RETURN(topology::HostMap hosts, network->agree_on_hosts(Deadline::after(config.gloo_timeout)));
+  HVD_RETURN_IF_ERROR(check_hierarchy(config, hosts));
+  network->membership_ = make_membership(config, network->epoch_, std::move(hosts));
   return network;
 }
 
 // Rank 0 reads the rows, and the others its conclusion: nobody else parses as many rows as there are ranks.
-Status Network::agree_on_hosts(Deadline deadline) {
+Result<topology::HostMap> Network::agree_on_hosts(Deadline deadline) {
   const std::string scope = rendezvous::scope_of_epoch(epoch_, kHostsScope);
   if (config_.rank != 0) {
     HVD_ASSIGN_OR_RETURN(const Bytes answer, client_.wait(scope, kHostsKey, deadline));
-    HVD_ASSIGN_OR_RETURN(hosts_, topology::decode_agreement(answer, config_.size));
-    return Status::ok();
+    return topology::decode_agreement(answer, config_.size);
   }
   auto hosts = rows_.agree(config_.size, deadline);
   HVD_RETURN_IF_ERROR(client_.put(scope, kHostsKey, topology::encode_agreement(hosts), deadline));
-  HVD_ASSIGN_OR_RETURN(hosts_, std::move(hosts));
-  return Status::ok();
+  return hosts;
 }
 
 BackendFactory Network::backend_factory() {
-  return [this](const topology::ProcessSet& set) { return make_backends(config_, set, hosts_, *fabric_); };
+  return [this](const topology::ProcessSet& set) {
+    return make_backends(config_, set, membership_->hosts(), *fabric_);
+  };
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 
 #include "rendezvous/client/agent_client.h"
@@ -10,10 +11,13 @@
 #include "runtime/crypto/secret.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/store_rows.h"
-#include "runtime/topology/host_map.h"
+#include "runtime/topology/membership.h"
 #include "runtime/transport/fabric.h"
 
 namespace hvd::engine {
+
+// This rank by its configuration, in an epoch and on hosts that the ranks have agreed on.
+topology::Membership make_membership(const config::RuntimeConfig& config, std::uint64_t epoch, topology::HostMap hosts);
 
 // How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the
 // session, which destroys it after the engine.
@@ -23,9 +27,7 @@ class Network {
   // interrupts it. When they take long, the lowest rank that waits logs who is missing.
   static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop);
 
-  std::uint64_t epoch() const { return epoch_; }
-  // The same on every rank.
-  const topology::HostMap& hosts() const { return hosts_; }
+  const topology::Membership& membership() const { return *membership_; }
   // The key for the seals of objects in this epoch.
   crypto::Secret object_key() const { return secret_.derive("py", epoch_); }
   transport::Fabric& fabric() { return *fabric_; }
@@ -37,15 +39,16 @@ class Network {
 
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
-  Status agree_on_hosts(Deadline deadline);
+  // Who shares a host, the same on every rank.
+  Result<topology::HostMap> agree_on_hosts(Deadline deadline);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;
   rendezvous::Client client_;
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
-  topology::HostMap hosts_ = topology::HostMap::one_host(1);  // until join() knows
-  std::unique_ptr<transport::Fabric> fabric_;                 // last: it uses rows_
+  std::optional<topology::Membership> membership_;  // since join() knows
+  std::unique_ptr<transport::Fabric> fabric_;       // last: it uses rows_
 };
 
 }  // namespace hvd::engine

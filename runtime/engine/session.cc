@@ -22,44 +22,28 @@ constexpr Millis kShutdownLimit{10000};
 constexpr Millis kInterruptedLimit{1000};
 constexpr Millis kInterruptSlice{100};
 
-JobTopology make_topology(const config::RuntimeConfig& config, const engine::Network* network) {
-  JobTopology topology;
-  topology.rank = config.rank;
-  topology.size = config.size;
-  topology.local_rank = config.local_rank;
-  topology.local_size = config.local_size;
-  topology.cross_rank = config.cross_rank;
-  topology.cross_size = config.cross_size;
-  if (network != nullptr) {
-    topology.is_homogeneous = network->hosts().is_homogeneous();
-    topology.epoch = network->epoch();
-  }
-  return topology;
-}
-
 std::shared_ptr<PagePool> make_pages(const config::RuntimeConfig& config) {
   PagePool::Limits limits;
   limits.idle_bytes = static_cast<std::size_t>(config.idle_output_bytes);
   return PagePool::make(limits);
 }
 
-engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const JobTopology& job,
-                                          const topology::HostMap& hosts, std::shared_ptr<PagePool> pages) {
+engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, const topology::Membership& membership,
+                                          std::shared_ptr<PagePool> pages) {
   engine::EngineOptions options;
   options.pages = std::move(pages);
-  options.membership = {job.epoch, job.rank, job.size, job.local_rank, job.local_size, job.cross_rank, job.cross_size};
-  options.coordinator.size = job.size;
+  options.coordinator.size = membership.size();
   options.coordinator.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
-  options.coordinator.limits.threshold =
-      fusion::round_threshold(static_cast<std::uint64_t>(config.fusion_threshold),
-                              static_cast<int>(hosts.ranks_on(0).size()), hosts.is_homogeneous());
+  options.coordinator.limits.threshold = fusion::round_threshold(
+      static_cast<std::uint64_t>(config.fusion_threshold), static_cast<int>(membership.hosts().ranks_on(0).size()),
+      membership.numbers().is_homogeneous);
   options.coordinator.limits.groups_only = config.disable_group_fusion;
   if (config.cycle_time) {
     options.coordinator.batching_delay = std::chrono::duration_cast<std::chrono::microseconds>(*config.cycle_time);
   }
   options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time,
                                config.no_progress_limit};
-  options.worker.rank = job.rank;
+  options.worker.rank = membership.rank();
   options.worker.cached_wait_limit =
       config.stall_check_disable ? std::nullopt : std::optional<Millis>(config.stall_check_time);
   return options;
@@ -68,15 +52,15 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
 class SessionImpl final : public Session {
  public:
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
-      : topology_(make_topology(config, network.get())),
+      : membership_(network ? network->membership()
+                            : engine::make_membership(config, 0, topology::HostMap::one_host(config.size))),
         pages_(make_pages(config)),
         network_(std::move(network)),
-        seals_(network_ ? network_->object_key() : crypto::Secret::random(), topology_.rank),
-        table_(topology_.rank, topology::initial_sets(topology_.size), recorder_),
-        set_changes_(topology_.size),
-        engine_(make_engine_options(config, topology_, network_ ? network_->hosts() : topology::HostMap::one_host(1),
-                                    pages_),
-                table_, set_changes_, recorder_, network_ ? network_->backend_factory() : engine::BackendFactory(),
+        seals_(network_ ? network_->object_key() : crypto::Secret::random(), membership_.rank()),
+        table_(membership_.rank(), topology::initial_sets(membership_.size()), recorder_),
+        set_changes_(membership_.size()),
+        engine_(make_engine_options(config, membership_, pages_), table_, set_changes_, recorder_,
+                network_ ? network_->backend_factory() : engine::BackendFactory(),
                 [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
   ~SessionImpl() override { shutdown(); }
@@ -86,20 +70,20 @@ class SessionImpl final : public Session {
     const std::stop_callback cancel(stop, [this] {
       if (network_ != nullptr) network_->abort(Status::aborted("interrupted"));
     });
-    const topology::TreePlan plan(topology_.size);
+    const topology::TreePlan plan(membership_.size());
     std::unique_ptr<transport::ControlLinks> links;
     if (network_ != nullptr) {
       HVD_ASSIGN_OR_RETURN(
           links, network_->fabric().connect_control(
                      engine_.loop().uv(), [this](std::function<void()> fn) { engine_.loop().post(std::move(fn)); },
-                     plan.parent(topology_.rank), plan.children(topology_.rank), engine_, deadline));
+                     plan.parent(membership_.rank()), plan.children(membership_.rank()), engine_, deadline));
     }
     engine_.attach(std::move(links));
     connected_ = true;
     return Status::ok();
   }
 
-  const JobTopology& topology() const override { return topology_; }
+  const JobTopology& topology() const override { return membership_.numbers(); }
 
   // Registers the lists given to start(). Every rank does this first of all, also without lists: that is how ranks find
   // out that others gave some.
@@ -192,7 +176,7 @@ class SessionImpl final : public Session {
     if (std::exchange(shut_down_, true)) return;
     HVD_LOG(kInfo, "session ends");
     const Deadline deadline = Deadline::after(shutdown_limit_);
-    const wire::Stop local{wire::Stop::Kind::kShutdown, topology_.rank, "shut down"};
+    const wire::Stop local{wire::Stop::Kind::kShutdown, membership_.rank(), "shut down"};
     if (connected_) {
       engine_.request_shutdown();
       wait_for_stop(deadline);
@@ -222,7 +206,7 @@ class SessionImpl final : public Session {
   void log_stop(const wire::Stop& reason) const {
     // A rank that prints a traceback need not be quoted by all others; their pending operations fail with this text.
     const bool has_traceback = reason.message.find(": uncaught exception ") != std::string::npos;
-    if (has_traceback || reason.rank == topology_.rank) {
+    if (has_traceback || reason.rank == membership_.rank()) {
       HVD_LOG(kInfo, reason.message);
     } else {
       HVD_LOG(kError, reason.message);
@@ -245,7 +229,7 @@ class SessionImpl final : public Session {
     if (network_ != nullptr) network_->abort(reason.status());
   }
 
-  const JobTopology topology_;
+  const topology::Membership membership_;
   const std::shared_ptr<PagePool> pages_;
   recorder::FlightRecorder recorder_;
   std::unique_ptr<engine::Network> network_;

@@ -70,18 +70,6 @@ class Handle {
 };
 using HandlePtr = std::shared_ptr<Handle>;
 
-// Where this process stands in the job; fixed for the life of a session.
-struct JobTopology {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 1;
-  int cross_rank = 0;
-  int cross_size = 1;
-  bool is_homogeneous = true;
-  std::uint64_t epoch = 0;  // 0: a world of size 1 without a store
-};
-
 // One epoch of this process's membership in a job: listener, loops, threads, pending operations. start() joins the job;
 // shutdown() (or the destructor) leaves it and joins every thread, after which nothing of it is left and a new session
 // can be started in the same process. All methods are thread-safe. After a failure it is sticky: every later enqueue

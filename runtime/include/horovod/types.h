@@ -60,6 +60,18 @@ std::string to_string(const Shape& shape);  // "[2, 3]"
 inline constexpr int kCpuDevice = -1;
 inline constexpr std::int32_t kGlobalProcessSet = 0;
 
+// Where this process stands in the job; fixed for the life of a session.
+struct JobTopology {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int cross_rank = 0;
+  int cross_size = 1;
+  bool is_homogeneous = true;
+  std::uint64_t epoch = 0;  // 0: a world of size 1 without a store
+};
+
 // A framework-neutral view of contiguous memory. Does not own it.
 struct TensorRef {
   void* data = nullptr;

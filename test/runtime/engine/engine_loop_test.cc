@@ -37,7 +37,6 @@ struct Rank {
   }
   static EngineOptions options(int rank, int size) {
     EngineOptions options;
-    options.membership = {1, rank, size, rank, size, 0, 1};
     options.coordinator.size = size;
     options.worker.rank = rank;
     options.pages = PagePool::make({});

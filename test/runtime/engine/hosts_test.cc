@@ -51,10 +51,30 @@ TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[
 }
 
 TEST_CASE("Options that ranks must agree on are refused on all ranks where they differ", "[multi][engine]") {
-  JobFixture job(3);
-  job.run([](Session&) {}, [](config::RuntimeConfig& config) { config.hierarchical_allreduce = config.rank == 2; });
-  for (const std::string& error : job.errors()) {
-    CHECK(error ==
-          "invalid argument: HOROVOD_HIERARCHICAL_ALLREDUCE must be the same on all ranks: rank 0 has 0, rank 2 has 1");
+  struct Difference {
+    void (*change)(config::RuntimeConfig& config);
+    const char* error;
+  };
+  using Seconds = std::chrono::seconds;
+  const Difference differences[] = {
+      {[](config::RuntimeConfig& config) { config.hierarchical_allreduce = true; },
+       "HOROVOD_HIERARCHICAL_ALLREDUCE must be the same on all ranks: rank 0 has 0, rank 2 has 1"},
+      {[](config::RuntimeConfig& config) { config.stall_check_time = Seconds(5); },
+       "HOROVOD_STALL_CHECK_TIME_SECONDS must be the same on all ranks: rank 0 has 60, rank 2 has 5"},
+      {[](config::RuntimeConfig& config) { config.stall_check_disable = true; },
+       "HOROVOD_STALL_CHECK_TIME_SECONDS must be the same on all ranks: rank 0 has 60, rank 2 has 0"},
+      {[](config::RuntimeConfig& config) { config.stall_shutdown_time = Seconds(90); },
+       "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS must be the same on all ranks: rank 0 has 0, rank 2 has 90"},
+      {[](config::RuntimeConfig& config) { config.no_progress_limit = Seconds(7); },
+       "the limit without progress (HOROVOD_GLOO_TIMEOUT_SECONDS) must be the same on all ranks: rank 0 has 600, "
+       "rank 2 has 7"},
+  };
+  for (const Difference& difference : differences) {
+    JobFixture job(3);
+    job.run([](Session&) {},
+            [&](config::RuntimeConfig& config) {
+              if (config.rank == 2) difference.change(config);
+            });
+    for (const std::string& error : job.errors()) CHECK(error == std::string("invalid argument: ") + difference.error);
   }
 }

@@ -105,13 +105,17 @@ TEST_CASE("ProcessSet translates between global ranks and set ranks", "[unit][to
   CHECK_FALSE(table.find(0)->set_rank(-1));
 }
 
-TEST_CASE("Membership checks its invariants and states the numbers", "[unit][topology]") {
-  CHECK(Membership{}.validate().is_ok());
-  CHECK(Membership{1, 3, 4, 1, 2, 1, 2}.validate().is_ok());
-  CHECK_THAT((Membership{1, 4, 4, 0, 1, 0, 1}.validate().message()), Catch::Contains("rank 4 of size 4"));
-  CHECK_THAT((Membership{1, 0, 4, 2, 2, 0, 1}.validate().message()), Catch::Contains("local_rank 2"));
-  CHECK_THAT((Membership{1, 0, 4, 0, 1, -1, 1}.validate().message()), Catch::Contains("cross_rank -1"));
-  CHECK_FALSE((Membership{1, 0, 2, 0, 3, 0, 1}.validate().is_ok()));
+TEST_CASE("A membership is homogeneous where its hosts are equal, whatever the rank's own numbers say",
+          "[unit][topology]") {
+  JobTopology numbers;
+  numbers.rank = 3;
+  numbers.size = 4;
+  numbers.local_size = 2;
+  CHECK(Membership(numbers, HostMap::from_identities({"a", "a", "b", "b"})).numbers().is_homogeneous);
+  const Membership unequal(numbers, HostMap::from_identities({"a", "a", "a", "b"}));
+  CHECK_FALSE(unequal.numbers().is_homogeneous);
+  CHECK(unequal.rank() == 3);
+  CHECK(unequal.numbers().local_size == 2);
 }
 
 TEST_CASE("TreePlan knows which runs of ranks lie in a subtree, as walking each of them tells", "[unit][topology]") {
