@@ -5,7 +5,7 @@
 #include "runtime/base/status.h"
 #include "runtime/collectives/backend_list.h"
 #include "runtime/config/runtime_config.h"
-#include "runtime/topology/host_map.h"
+#include "runtime/topology/membership.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/transport/fabric.h"
 

@@ -1,6 +1,6 @@
 // Batches that are reduced: allreduce and adasum.
 #include "runtime/engine/batch_run.h"
-#include "runtime/engine/handle_state.h"
+#include "runtime/engine/entry.h"
 
 namespace hvd::engine {
 

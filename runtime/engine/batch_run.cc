@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/engine/handle_state.h"
+#include "runtime/engine/entry.h"
 
 namespace hvd::engine {
 

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "runtime/engine/batch_run.h"
-#include "runtime/engine/handle_state.h"
+#include "runtime/engine/entry.h"
 
 namespace hvd::engine {
 

@@ -13,7 +13,7 @@ namespace hvd::engine {
 
 namespace {
 
-// How often idle memory is looked at; and while some is to be released, which goes in parts, or negotiation would wait.
+// How often idle memory is looked for. It is released in parts with pauses, or negotiation would wait.
 constexpr Millis kIdlePagesPeriod{5000};
 constexpr Millis kIdlePagesPause{20};
 
@@ -162,6 +162,11 @@ void EngineLoop::take_decisions() {
   }
 }
 
+// One decision, in an order that peers and users rely on. Children get it first, because whole subtrees wait for it.
+// Relay and worker follow before this rank reports again, which counts on what they know. The table of sets is
+// published before the operations run that a new set may get, and before those of a removed one fail. A stop comes
+// before what it fails, so that whoever sees a failure finds the reason. The handles of changes are last: who waits for
+// one finds it in force.
 void EngineLoop::deliver(wire::Decision decision) {
   check_thread();
   if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
@@ -178,7 +183,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   executor_.execute(output.value());
   if (output.value().stop) stop(*output.value().stop);
   for (const auto& failed : output.value().failed) table_.complete(failed.operation, failed.status);
-  set_changes_.complete(output.value().set_decisions);  // last: whoever waits for a change finds it in force
+  set_changes_.complete(output.value().set_decisions);
 }
 
 void EngineLoop::on_control_message(int from_rank, ByteSpan message) {

@@ -50,7 +50,7 @@ class EngineLoop final : public transport::ControlHandler {
   // Asks all ranks to stop. `stopped()` is set when they have agreed, or when the session failed.
   void request_shutdown();
   Event& stopped() { return stopped_; }
-  // Set before anything fails because of the stop: whoever has seen that, sees this.
+  // Set before anything fails because of the stop, so that who sees a failure sees this too.
   const Event& stopping() const { return stopping_; }
 
   // Ends the session of all ranks because this one fails.
@@ -94,8 +94,8 @@ class EngineLoop final : public transport::ControlHandler {
   void lane_grace_over();
   void arm_timer();
 
-  // engine_loop_watch.cc: what nobody else would notice.
-  TimePoint run_time() { return clock_.read(SteadyClock::now()); }  // what negotiation goes by
+  // engine_loop_watch.cc: finds out that nothing moves.
+  TimePoint run_time() { return clock_.read(SteadyClock::now()); }  // negotiation's time
   void start_watch();
   void watch();
   void report_waits(std::vector<wire::Wait> waits);

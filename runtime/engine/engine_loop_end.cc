@@ -9,8 +9,8 @@ namespace hvd::engine {
 
 namespace {
 
-// A collective that fails because of a peer's death usually fails a moment before the control tree tells whose death it
-// was. The engine waits so long for that better reason before it reports its own.
+// A collective that fails because of a peer's death usually fails a moment before the control tree reports whose death
+// it was. The engine waits so long for that better reason before it reports its own.
 constexpr Millis kLaneErrorGrace{200};
 
 constexpr const char* kUnequalSteps =
@@ -67,7 +67,7 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
     coordinator_->on_rank_lost(rank, why);
     take_decisions();
   } else if (rank == plan_.parent(own_rank())) {
-    // The way to the root is cut: decide for everybody below.
+    // The way to the root is cut: decide for all ranks below.
     deliver(negotiation::make_abort(rank, why));
   } else {
     relay_->add_lost(rank, why);

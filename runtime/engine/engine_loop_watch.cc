@@ -5,7 +5,7 @@
 #include "runtime/base/log.h"
 #include "runtime/engine/engine_loop.h"
 #include "runtime/negotiation/wait_board.h"
-#include "runtime/wire/limits.h"
+#include "runtime/wire/codec.h"
 
 namespace hvd::engine {
 
@@ -16,7 +16,7 @@ void EngineLoop::start_watch() {
 void EngineLoop::watch() {
   check_thread();
   if (!attached_ || stop_reason_) return;
-  pump();  // what a thread has added is on its way before it is said that the thread waits
+  pump();  // what a thread has added is reported before it is reported that the thread waits
   if (stop_reason_) return;
   const auto blocked = table_.blocked(SteadyClock::now() - ProgressWatch::kBlockedFor);
   ProgressWatch::Findings found = watch_.look(executor_.running(), blocked, worker_.last_sequence(), run_time());
@@ -24,7 +24,7 @@ void EngineLoop::watch() {
     wait.history = history();
     HVD_LOG(kWarning, "Stalled: " + negotiation::stuck_text(wait));
   }
-  if (found.forsaken && !is_root()) return give_up(std::move(*found.forsaken));
+  if (found.given_up && !is_root()) return give_up(std::move(*found.given_up));
   if (!found.waits.empty()) report_waits(std::move(found.waits));
   if (!stop_reason_ && !table_.empty()) start_watch();
 }
@@ -47,7 +47,7 @@ std::string EngineLoop::history() const {
   return text;
 }
 
-// The root has been told and does not answer: this rank decides for everybody below.
+// The root does not answer this rank's reports: it decides for all ranks below.
 void EngineLoop::give_up(wire::Wait wait) {
   wait.history = history();
   deliver(negotiation::make_stall(wait, watch_.limits()));

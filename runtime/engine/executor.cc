@@ -4,7 +4,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/collectives/local_backend.h"
-#include "runtime/engine/handle_state.h"
+#include "runtime/engine/entry.h"
 #include "runtime/fusion/fusion_planner.h"
 
 namespace hvd::engine {

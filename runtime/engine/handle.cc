@@ -1,4 +1,4 @@
-#include "runtime/engine/handle_state.h"
+#include "runtime/engine/entry.h"
 
 namespace hvd {
 

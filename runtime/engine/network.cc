@@ -171,9 +171,8 @@ Result<topology::HostMap> Network::agree_on_hosts(Deadline deadline) {
 }
 
 BackendFactory Network::backend_factory() {
-  return [this](const topology::ProcessSet& set) {
-    return make_backends(config_, set, membership_->hosts(), *fabric_);
-  };
+  return
+      [this](const topology::ProcessSet& set) { return make_backends(config_, set, membership_->hosts(), *fabric_); };
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

@@ -1,4 +1,4 @@
-#include "runtime/engine/operation_checks.h"
+// The pure checks of operations that OperationTable makes (operation_table.h).
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,8 @@
 
 #include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
-#include "runtime/wire/limits.h"
+#include "runtime/engine/operation_table.h"
+#include "runtime/wire/codec.h"
 
 namespace hvd::engine {
 

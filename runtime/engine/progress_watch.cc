@@ -34,11 +34,11 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   });
   for (const RunningBatch& batch : running) {
     const auto [at, is_new] = tracks_.try_emplace(batch.context_id);
-    if (is_new) at->second.spoke_at = now;
+    if (is_new) at->second.reported_at = now;
     look_at(batch, at->second, now, findings);
   }
   if (!proves_deadlocks_ || !blocked) {
-    told_block_.reset();
+    reported_block_.reset();
     return findings;
   }
   Wait wait;
@@ -47,8 +47,8 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   wait.name = blocked->name;
   wait.turn = seen;
   wait.ranks = {rank_};
-  if (told_block_ != wait) findings.waits.push_back(wait);
-  told_block_ = std::move(wait);
+  if (reported_block_ != wait) findings.waits.push_back(wait);
+  reported_block_ = std::move(wait);
   return findings;
 }
 
@@ -59,22 +59,22 @@ void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint n
   const auto stuck = std::chrono::duration_cast<Millis>(now - track.since);
   const bool overdue = limits_.end && stuck >= *limits_.end;
   if (!overdue && !(limits_.warn && stuck >= *limits_.warn)) return;
-  const bool is_new = !track.stuck || (overdue && !track.stuck->told_overdue);
-  if (is_new || now - track.stuck->told_at >= limits_.stuck_every) {
+  const bool is_new = !track.stuck || (overdue && !track.stuck->reported_overdue);
+  if (is_new || now - track.stuck->reported_at >= limits_.stuck_every) {
     findings.waits.push_back(wait_of(batch, overdue ? Wait::Kind::kOverdue : Wait::Kind::kRunning, stuck));
     if (!track.stuck) track.stuck.emplace();
-    track.stuck->told_at = now;
-    track.stuck->told_overdue = overdue;
+    track.stuck->reported_at = now;
+    track.stuck->reported_overdue = overdue;
     if (!track.stuck->asked_at) track.stuck->asked_at = now;
   }
   if (!track.stuck->asked_at || now - *track.stuck->asked_at < kAnswerLimit) return;
-  if (overdue) findings.forsaken = wait_of(batch, Wait::Kind::kOverdue, stuck);
+  if (overdue) findings.given_up = wait_of(batch, Wait::Kind::kOverdue, stuck);
   if (limits_.warn && !std::exchange(track.stuck->warned, true)) {
     findings.unanswered.push_back(wait_of(batch, Wait::Kind::kRunning, stuck));
   }
 }
 
-// It moved, or is at work by itself; that alone it does not say, because that may be for ever.
+// It moved, or computes without waiting for peers. The latter alone is not reported, because it may last for ever.
 void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const {
   track.has_moved |= batch.turn != track.turn || batch.progress != track.progress;
   track.process_set = batch.process_set;
@@ -82,10 +82,11 @@ void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, Time
   track.progress = batch.progress;
   track.since = now;
   const bool was_stuck = std::exchange(track.stuck, std::nullopt).has_value();
-  const bool is_due = (limits_.warn || limits_.end) && track.has_moved && now - track.spoke_at >= limits_.moving_every;
+  const bool is_due =
+      (limits_.warn || limits_.end) && track.has_moved && now - track.reported_at >= limits_.moving_every;
   if (!was_stuck && !is_due) return;
   findings.waits.push_back(moving(batch.context_id, batch.process_set));
-  track.spoke_at = now;
+  track.reported_at = now;
   track.has_moved = false;
 }
 
@@ -100,7 +101,7 @@ Wait ProgressWatch::moving(std::uint64_t context_id, std::int32_t process_set) c
   wait.kind = Wait::Kind::kMoving;
   wait.process_set = process_set;
   wait.context_id = context_id;
-  // It may go on moving until the next such report is due, and stop as long as it takes to say that it is stuck.
+  // It may go on moving until the next such report is due, and stop for as long as it takes to report that it is stuck.
   const Millis stands = std::max(limits_.moving_every, RunClock::kPeriod) + limits_.says_stuck_after();
   wait.millis = millis_of(stands);
   wait.ranks = {rank_};

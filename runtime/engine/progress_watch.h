@@ -14,7 +14,7 @@
 namespace hvd::engine {
 
 // The time by which this rank and the ranks that report to it are waited for. It stands still while this process does
-// not run, because it was stopped (Ctrl-Z) or the machine slept: a gap between two readings says so. A gap in which
+// not run, because it was stopped (Ctrl-Z) or the machine slept: a gap between two readings shows that. A gap in which
 // nothing waited passes for the same and does no harm. Owned by the engine loop; pure.
 class RunClock {
  public:
@@ -31,10 +31,10 @@ class RunClock {
   SteadyClock::duration stood_still_{0};
 };
 
-// What this rank has to say about its waiting (wire::Wait), found by looking every RunClock::kPeriod, as long as it has
+// What this rank reports about its waiting (wire::Wait), found by looking every RunClock::kPeriod, as long as it has
 // operations. Owned by the engine loop; pure; its time is the RunClock's. A batch is stuck while it waits for peers and
 // two looks at its progress are equal. Every report that one is stuck is a question, which the root answers: others
-// move, or it has warned; or it ends the session. Batches that move say so now and then, so that the root knows.
+// move, or it has warned; or it ends the session. Batches that move report that now and then, so that the root knows.
 class ProgressWatch {
  public:
   // Only a thread that waits for so long can be part of a deadlock.
@@ -46,7 +46,7 @@ class ProgressWatch {
   struct Findings {
     std::vector<wire::Wait> waits;       // to report
     std::vector<wire::Wait> unanswered;  // the root would warn of them and does not; each once
-    std::optional<wire::Wait> forsaken;  // unanswered and overdue
+    std::optional<wire::Wait> given_up;  // unanswered and overdue
   };
 
   ProgressWatch(int rank, const negotiation::StallOptions& options)
@@ -55,7 +55,7 @@ class ProgressWatch {
   // `seen`: the last decision that this rank has applied.
   Findings look(const std::vector<RunningBatch>& running, const std::optional<BlockedOn>& blocked, std::uint64_t seen,
                 TimePoint now);
-  // The root has judged what this rank has said of the batches of the context.
+  // The root has judged what this rank has reported of the batches of the context.
   void answered(std::uint64_t context_id);
   const negotiation::ProgressLimits& limits() const { return limits_; }
 
@@ -65,11 +65,11 @@ class ProgressWatch {
     std::uint64_t turn = 0;
     collectives::PeerProgress progress;
     TimePoint since;         // of the last movement
-    TimePoint spoke_at;      // it said that it moves, or began
+    TimePoint reported_at;   // that it moves; or it began
     bool has_moved = false;  // after that
     struct Stuck {
-      TimePoint told_at;
-      bool told_overdue = false;
+      TimePoint reported_at;
+      bool reported_overdue = false;
       std::optional<TimePoint> asked_at;  // the first report without an answer
       bool warned = false;
     };
@@ -85,7 +85,7 @@ class ProgressWatch {
   negotiation::ProgressLimits limits_;
   bool proves_deadlocks_;
   std::map<std::uint64_t, Track> tracks_;  // by context id
-  std::optional<wire::Wait> told_block_;
+  std::optional<wire::Wait> reported_block_;
 };
 
 }  // namespace hvd::engine

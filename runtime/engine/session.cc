@@ -161,7 +161,7 @@ class SessionImpl final : public Session {
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
     if (!is_alone_in_leaving()) return;
-    // The launcher first: nobody that learns of it from this rank may end before the launcher knows whom to blame.
+    // The launcher first: no rank that hears of it from this one may end before the launcher knows which failed first.
     network_->notify_agent(rendezvous::AgentNotice::kFailing);
     engine_.fail(why);
   }
@@ -193,7 +193,7 @@ class SessionImpl final : public Session {
   }
 
   void abandon_after_fork() override {
-    // Only words change here: the threads of the parent do not exist in this process and no lock of theirs is taken.
+    // Only a flag changes: the threads of the parent do not exist in this process and no lock of theirs is taken.
     shut_down_ = true;
   }
 

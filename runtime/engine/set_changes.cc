@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/engine/handle_state.h"
+#include "runtime/engine/entry.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/topology/process_set.h"
 
@@ -11,7 +11,7 @@ namespace hvd::engine {
 
 namespace {
 
-// What the caller is told. A set that exists is an error for add_process_set; in a static list the caller sorts it out,
+// What the caller gets. A set that exists is an error for add_process_set; in a static list the caller sorts it out,
 // because the rest of the list is good.
 Status outcome(const wire::SetDecision& decision) {
   if (decision.error != StatusCode::kOk) return Status(decision.error, decision.error_message);

@@ -55,7 +55,7 @@ class BitCounter {
   struct BitState {
     std::int32_t process_set = 0;
     Mask reported = 0;
-    bool complete = false;  // told once per use
+    bool complete = false;  // reported once per use
   };
   struct Update;  // applies one item of a decision
   void add_set(std::int32_t id, const std::vector<int>& ranks);

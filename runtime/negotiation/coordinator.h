@@ -44,7 +44,7 @@ struct Note {
 // control tree, for all process sets. Owned by the engine, confined to its thread; no I/O, no clock, no log.
 // Invariants: a tensor is emitted exactly once per use, after every member of its set has reported it or joined; the
 // order is the order of becoming ready; releases in flight of a set with rank 0 <= max_in_flight (without rank 0: not
-// limited, because nobody here could tell when they are done).
+// limited, because rank 0 cannot see when they are done).
 class Coordinator {
  public:
   explicit Coordinator(const CoordinatorOptions& options);
@@ -55,7 +55,7 @@ class Coordinator {
   // A report of rank 0's worker (from_rank 0) or of a child of the root. An error means that the sender broke the
   // protocol; the session has to end: hand it to on_rank_lost.
   Status add_report(int from_rank, const wire::Report& report, TimePoint now);
-  // The connection to a rank is gone, or it broke the protocol. The first call wins; the next step() says so to all.
+  // The connection to a rank is lost, or it broke the protocol. The first call wins; the next step() reports it to all.
   void on_rank_lost(int rank, std::string why);
   // A release has run to its end on rank 0: all that one decision holds of that set. To be called once for each
   // decision and each set in WorkerOutput::released of rank 0.
@@ -64,7 +64,7 @@ class Coordinator {
   // The next decision, if there is anything to decide at `now`. Call it after every input and at next_deadline(), until
   // it returns nullopt. Nothing comes after a decision with `stop`.
   std::optional<wire::Decision> step(TimePoint now);
-  // What the log should say since the last call.
+  // For the log, since the last call.
   std::vector<Note> take_notes();
   // When step() has to be called even if nothing arrives; nullopt: never. A TimePoint in the past means: now.
   std::optional<TimePoint> next_deadline() const;

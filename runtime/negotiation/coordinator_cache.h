@@ -22,7 +22,7 @@ class UseHistory {
  private:
   struct Use {
     std::uint64_t when = 0;
-    std::size_t name = 0;  // its hash: two names of one hash are a pity, not an error
+    std::size_t name = 0;  // its hash: a collision costs a wrong eviction, no error
   };
   std::deque<Use> uses_;  // in order; those that last_ contradicts mean nothing any more
   std::unordered_map<std::size_t, std::uint64_t> last_;
@@ -48,7 +48,7 @@ class CoordinatorCache {
   const wire::Response* find(wire::CacheBit bit) const;
   void touch(wire::CacheBit bit);  // now the most recently used
   void set_pinned(wire::CacheBit bit, bool pinned);
-  // True when the bit was there and is gone now; a pinned bit stays.
+  // True when the bit was removed; a pinned bit stays.
   bool erase(wire::CacheBit bit);
 
   std::size_t size() const { return entries_.size(); }

@@ -14,7 +14,7 @@ DecisionRouter::DecisionRouter(topology::TreePlan plan, int rank)
   for (std::size_t i = 0; i < children_.size(); ++i) everybody_ |= Mask{1} << i;
 }
 
-struct DecisionRouter::Follow {
+struct DecisionRouter::ItemRouter {
   DecisionRouter& router;
 
   Mask operator()(const wire::Response& response) const {
@@ -60,7 +60,7 @@ std::vector<DecisionRouter::Outgoing> DecisionRouter::route(const wire::Decision
   std::vector<Mask> concerned;
   Mask children = decision.stop ? everybody_ : 0;
   for (const wire::DecisionItem& item : decision.items) {
-    concerned.push_back(std::visit(Follow{*this}, item));
+    concerned.push_back(std::visit(ItemRouter{*this}, item));
     children |= concerned.back();
   }
   const bool is_numbered = decision.sequence != 0;  // else the decision of a node that lost its parent

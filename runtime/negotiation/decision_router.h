@@ -29,7 +29,7 @@ class DecisionRouter {
  private:
   using Mask = std::uint32_t;  // of children
   static_assert(topology::TreePlan::kMaxRadix <= 32);
-  struct Follow;  // applies one item, and tells whom it concerns
+  struct ItemRouter;  // applies one item and gives the children that it concerns
   // Children that get the same items of a decision and have got as many decisions before.
   struct Share {
     Mask children = 0;
@@ -43,7 +43,7 @@ class DecisionRouter {
   std::vector<int> children_;
   Mask everybody_ = 0;
   std::vector<std::uint64_t> sent_;  // by child: the sequence number of the last decision
-  // Sets without members below some children, and their live bits; what is not here concerns everybody.
+  // Sets without members below some children, and their live bits; every other set concerns all children.
   std::unordered_map<std::int32_t, Mask> sets_;
   struct Bit {
     std::int32_t process_set = 0;

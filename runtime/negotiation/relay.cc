@@ -7,7 +7,6 @@
 #include "runtime/base/check.h"
 #include "runtime/negotiation/set_registry.h"
 #include "runtime/wire/codec.h"
-#include "runtime/wire/limits.h"
 
 namespace hvd::negotiation {
 namespace {
@@ -113,7 +112,7 @@ bool Relay::take_requests(wire::Report& report, std::size_t& room) {
   return true;
 }
 
-// Nothing overtakes the requests that are to leave: a join or a change says something about those before it.
+// Nothing overtakes the requests that are to leave: a join or a change is about the requests before it.
 wire::Report Relay::take_report(TimePoint now) {
   wire::Report report;
   std::size_t room = wire::kMessageByteBudget;

@@ -29,7 +29,7 @@ class Relay {
   void add_lost(int rank, std::string message);
 
   bool has_report(TimePoint now) const;
-  // Bounded by wire::kMessageByteBudget (one giant may exceed it alone): call it until has_report() is false.
+  // Bounded by wire::kMessageByteBudget (a single large request may exceed it): call it until has_report() is false.
   wire::Report take_report(TimePoint now);
   // When has_report() will become true by itself; nullopt: never.
   std::optional<TimePoint> next_deadline() const;

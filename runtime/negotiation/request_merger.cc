@@ -33,7 +33,7 @@ Status RequestMerger::add(wire::MergedRequest merged, TimePoint now) {
   const std::int32_t set = merged.request.process_set;
   const int members = bits_.members(set);
   const int ranks = wire::count_ranks(merged.ranks);
-  // Where somebody has joined, nobody can tell here who is still to come.
+  // Once a member has joined, the relay cannot know how many requests are still to come.
   if (ranks >= members || bits_.any_joined(set)) {
     ready_.push_back(std::move(merged));
     return Status::ok();

@@ -31,8 +31,9 @@ class RequestMerger {
   Status add(wire::MergedRequest merged, TimePoint now);
   // What waits in this set leaves now.
   void flush(std::int32_t process_set);
-  // The tensor runs: its next use starts. And: the set is gone, and with it what its ranks asked for.
+  // The tensor runs: its next use starts.
   void forget(std::int32_t process_set, const std::string& name);
+  // The set was removed, and with it what its ranks asked for.
   void drop(std::int32_t process_set);
   // What has waited for long enough leaves.
   void flush_due(TimePoint now);

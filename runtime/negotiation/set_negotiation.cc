@@ -5,7 +5,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/wire/codec.h"
-#include "runtime/wire/limits.h"
 
 namespace hvd::negotiation {
 
@@ -13,12 +12,6 @@ using wire::CacheBit;
 using wire::Response;
 
 namespace {
-
-constexpr std::size_t kBitPartBytes = 16;
-
-bool is_cached_kind(OpType op) {
-  return op == OpType::kAllreduce || op == OpType::kAllgather || op == OpType::kAdasum || op == OpType::kAlltoall;
-}
 
 // Adds the request to the class it agrees with, represented by its lowest rank, or opens a class.
 void classify(std::vector<RequestClass>& classes, const wire::Request& request) {
@@ -93,12 +86,12 @@ void SetNegotiation::finish(std::list<Pending>::iterator pending, TimePoint now)
     return push_through_group(key, size, std::move(response), now);
   }
   // The ranks disagree on the group, so the error leaves alone, and every group that was claimed goes on without it.
-  std::vector<std::uint64_t> told{0};
+  std::vector<std::uint64_t> released_keys{0};
   push_ready(std::move(response), now);
   for (const RequestClass& c : classes) {
     const std::uint64_t key = c.representative.group_key;
-    if (std::find(told.begin(), told.end(), key) != told.end()) continue;
-    told.push_back(key);
+    if (std::find(released_keys.begin(), released_keys.end(), key) != released_keys.end()) continue;
+    released_keys.push_back(key);
     push_through_group(key, c.representative.group_size, Tombstone{}, now);
   }
 }
@@ -163,8 +156,8 @@ Status SetNegotiation::add_join(int rank, TimePoint now) {
                             (member ? " twice" : ", of which it is not a member"));
   }
   for (auto at = pending_.begin(); at != pending_.end();) {
-    const auto here = at++;
-    if (is_ready(*here)) finish(here, now);
+    const auto current = at++;
+    if (is_ready(*current)) finish(current, now);
   }
   if (!joins_.all() || join_ready_) return Status::ok();
   join_ready_ = true;
@@ -178,77 +171,6 @@ Status SetNegotiation::add_join(int rank, TimePoint now) {
 }
 
 bool SetNegotiation::evict(CacheBit bit) { return cache_.erase(bit); }
-
-void SetNegotiation::on_batch_done() {
-  if (in_flight_ > 0) --in_flight_;
-}
-
-bool SetNegotiation::may_release(TimePoint now) const {
-  if (ready_.empty() || (max_in_flight_ > 0 && in_flight_ >= max_in_flight_)) return false;
-  return now - ready_since_ >= delay_;
-}
-
-std::optional<TimePoint> SetNegotiation::release_deadline() const {
-  if (ready_.empty() || (max_in_flight_ > 0 && in_flight_ >= max_in_flight_)) return std::nullopt;
-  return ready_since_ + delay_;
-}
-
-std::size_t SetNegotiation::size_of(const Ready& item) const {
-  const auto* response = std::get_if<Response>(&item);
-  return response == nullptr ? kBitPartBytes : wire::encoded_size_bound(*response) + 2 * kBitPartBytes;
-}
-
-void SetNegotiation::release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room,
-                             std::vector<wire::DecisionItem>& items) {
-  if (flush ? ready_.empty() : !may_release(now)) return;
-  bool any = false;
-  // A response may bring two evictions along.
-  while (!ready_.empty() && items.size() + 3 <= wire::kMaxItems) {
-    const std::size_t size = size_of(ready_.front());
-    if (room < size && !items.empty()) break;  // one giant may exceed the budget alone
-    room -= std::min(room, size);
-    Ready item = std::move(ready_.front());
-    ready_.pop_front();
-    any = true;
-    if (auto* response = std::get_if<Response>(&item)) {
-      emit(std::move(*response), next_bit, items);
-    } else {
-      emit(std::get<CacheBit>(item), items);
-    }
-  }
-  if (any) ++in_flight_;
-}
-
-void SetNegotiation::emit(Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items) {
-  if (response.op == OpType::kJoin) {
-    joins_.reset();
-    join_ready_ = false;
-  }
-  if (is_cached_kind(response.op) && !response.is_error() && response.joined.empty() && cache_.capacity() > 0) {
-    response.bit = CacheBit{next_bit};
-    const auto inserted = cache_.insert(response);
-    cache_was_full_ |= inserted.full;
-    for (const CacheBit old : inserted.evicted) items.emplace_back(wire::Evict{old});
-    if (inserted.stored) {
-      ++next_bit;
-    } else {
-      response.bit = CacheBit::kNone;
-    }
-  }
-  items.emplace_back(std::move(response));
-}
-
-void SetNegotiation::emit(CacheBit bit, std::vector<wire::DecisionItem>& items) {
-  cache_.set_pinned(bit, false);
-  cache_.touch(bit);
-  items.emplace_back(wire::CacheHit{bit});
-}
-
-bool SetNegotiation::take_cache_full() {
-  if (!cache_was_full_ || cache_full_told_) return false;
-  cache_full_told_ = true;
-  return true;
-}
 
 std::optional<TimePoint> SetNegotiation::stall_deadline() const {
   return stall_.next_deadline(pending_.empty() ? std::nullopt : std::optional(pending_.front().since));

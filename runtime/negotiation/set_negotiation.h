@@ -88,7 +88,7 @@ class SetNegotiation {
   void release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room,
                std::vector<wire::DecisionItem>& items);
   bool has_ready() const { return !ready_.empty(); }
-  // Whether the cache had no room for a response, for the first time; says so once.
+  // True once: when the cache had no room for a response for the first time.
   bool take_cache_full();
   // When release() will have something to do without further input.
   std::optional<TimePoint> release_deadline() const;
@@ -131,7 +131,7 @@ class SetNegotiation {
   bool join_ready_ = false;  // all have joined; the join's response is among ready_
   CoordinatorCache cache_;
   bool cache_was_full_ = false;
-  bool cache_full_told_ = false;
+  bool cache_full_reported_ = false;
   StallInspector stall_;
   std::deque<Ready> ready_;
   TimePoint ready_since_{};  // when ready_ stopped being empty

@@ -107,12 +107,14 @@ std::optional<SetDecision> SetRegistry::next() {
 
 std::vector<WaitingTensor> SetRegistry::waiting() const {
   std::vector<WaitingTensor> found;
-  std::vector<const Open*> told;
+  std::vector<const Open*> listed_changes;
   for (const auto& open : open_) {
     if (open.empty()) continue;
     const Open& change = open.front();
-    if (std::any_of(told.begin(), told.end(), [&](const Open* other) { return same(*other, change); })) continue;
-    told.push_back(&change);
+    if (std::any_of(listed_changes.begin(), listed_changes.end(),
+                    [&](const Open* other) { return same(*other, change); }))
+      continue;
+    listed_changes.push_back(&change);
     WaitingTensor tensor{describe(*change.change), change.since, {}};
     for (std::size_t rank = 0; rank < open_.size(); ++rank) {
       const auto& other = open_[rank];

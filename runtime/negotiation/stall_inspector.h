@@ -24,7 +24,7 @@ struct ProgressLimits {
   std::optional<Millis> warn;  // then it is reported
   std::optional<Millis> end;   // then the session ends
   Millis stuck_every{0};       // a rank repeats that it does not move; at least twice before `end`
-  Millis moving_every{0};      // a rank says that it moves; several times before either limit. 0: neither limit
+  Millis moving_every{0};      // a rank reports that it moves; several times before either limit. 0: neither limit
   const char* variable = "";   // where `end` comes from
 
   // Without movement. 0: never.
@@ -45,12 +45,12 @@ struct WaitingTensor {
 };
 
 struct StallVerdict {
-  std::string warning{};   // empty: nothing to say
+  std::string warning{};   // empty: none
   std::string shutdown{};  // not empty: the job has to end, with this reason
-  int rank = -1;           // whose fault that is; -1: nobody's in particular
+  int rank = -1;           // the rank at fault; -1: none in particular
 };
 
-// Decides what to say about tensors that some ranks wait for, and when to give up. Looks once per
+// Decides when to warn of tensors that some ranks wait for, and when to give up. Looks once per
 // check time, and only while something is waiting. Owned by the coordinator, one per process set; pure: no log, no
 // clock.
 class StallInspector {

@@ -14,7 +14,7 @@ constexpr std::size_t kRunsShown = 16;
 constexpr std::size_t kTensorsShown = 16;
 
 // "rank 3", "ranks 0-4, 7".
-std::string who(const std::vector<int>& ranks) {
+std::string list_of(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   std::size_t runs = 0;
   for (std::size_t i = 0; i < ranks.size();) {
@@ -28,14 +28,14 @@ std::string who(const std::vector<int>& ranks) {
   return text;
 }
 
-std::string what(const Wait& wait) {
+std::string collective_text(const Wait& wait) {
   std::string text(op_type_name(wait.op));
   if (wait.op != OpType::kJoin) text += " \"" + wait.name + "\"";
   if (wait.fused > 0) text += " with " + std::to_string(wait.fused) + " more tensors";
   return text + topology::of_set(wait.process_set);
 }
 
-// Those that are waited for and do not say that they wait themselves.
+// The ranks that others wait for and that do not report that they wait themselves.
 std::vector<int> silent_ranks(const Wait& wait) {
   std::vector<int> silent;
   std::ranges::set_difference(wait.peers, wait.ranks, std::back_inserter(silent));
@@ -47,11 +47,12 @@ std::vector<int> silent_ranks(const Wait& wait) {
 std::string stuck_text(const Wait& wait) {
   const std::vector<int> silent = silent_ranks(wait);
   const bool one = wait.ranks.size() == 1;
-  std::string text = what(wait) + " has not moved for " + std::to_string(wait.millis / 1000) + " s: " + who(wait.ranks);
+  std::string text =
+      collective_text(wait) + " has not moved for " + std::to_string(wait.millis / 1000) + " s: " + list_of(wait.ranks);
   if (silent.empty()) {
-    text += one ? " waits for " + who(wait.peers) : " wait for each other";
+    text += one ? " waits for " + list_of(wait.peers) : " wait for each other";
   } else {
-    text += (one ? " waits for " : " wait for ") + who(silent) +
+    text += (one ? " waits for " : " wait for ") + list_of(silent) +
             (silent.size() == 1 ? ", which does not move (is its process or host stopped?)"
                                 : ", which do not move (are their processes or hosts stopped?)");
   }
@@ -78,7 +79,7 @@ void WaitBoard::add(const Wait& wait, TimePoint now) {
   for (const int rank : wait.ranks) set.moves_until.erase(rank);
   const auto [at, fresh] = set.turns.try_emplace(wait.turn, Stuck{wait, now, now});
   if (!fresh) at->second.wait.merge(wait);
-  at->second.heard = now;
+  at->second.reported_at = now;
   if (!set.look_at) set.look_at = now + kGather;
   if (wait.kind == Wait::Kind::kOverdue && !set.end_at) set.end_at = now + kGather;
 }
@@ -99,8 +100,8 @@ void WaitBoard::add_blocked(const Wait& wait) {
   }
 }
 
-// What a rank said before it moved is void. Whom it waited for alone is not known any more when its report was merged
-// with others, so all reports of the set go; ranks that are still stuck repeat theirs.
+// What a rank reported before it moved is void. Whom it waited for alone is not known any more when its report was
+// merged with others, so all reports of the set go; ranks that are still stuck repeat theirs.
 void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
   SetStuck& set = sets_[wait.context_id];
   const TimePoint until = now + Millis(wait.millis) + kGather;
@@ -118,20 +119,20 @@ void WaitBoard::add_moving(const Wait& wait, TimePoint now) {
   answers_.push_back(wait.context_id);
 }
 
-// A rank that still waits says so again now and then.
+// A rank that still waits repeats its report.
 void WaitBoard::forget_old(SetStuck& set, TimePoint now) const {
-  std::erase_if(set.turns, [&](const auto& turn) { return now - turn.second.heard > life(); });
+  std::erase_if(set.turns, [&](const auto& turn) { return now - turn.second.reported_at > life(); });
   if (!set.turns.empty()) return;
   set.look_at.reset();
   set.end_at.reset();
 }
 
-// A context of which nobody speaks any more has ended, or runs what is too short to be spoken of.
+// A context without reports has ended, or its collectives are too short to be reported.
 void WaitBoard::forget_silent(TimePoint now) {
   std::erase_if(sets_, [&](const auto& entry) {
     const SetStuck& set = entry.second;
     if (set.look_at || set.end_at || set.stands_until > now) return false;
-    return std::ranges::all_of(set.turns, [&](const auto& turn) { return now - turn.second.heard > life(); });
+    return std::ranges::all_of(set.turns, [&](const auto& turn) { return now - turn.second.reported_at > life(); });
   });
 }
 
@@ -175,7 +176,7 @@ StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
     Wait all = merged(set);
     const std::optional<TimePoint> until = take_moving(set, now, all);
     if (!ends || until) answers_.push_back(id);
-    if (until) {  // one of them may have stopped since: then nobody will speak
+    if (until) {  // one of them may have stopped since: then no report will come
       set.look_at = until;
       if (ends) set.end_at = until;
       continue;
@@ -193,10 +194,10 @@ StallVerdict WaitBoard::look_at_collectives(TimePoint now) {
 }
 
 std::string WaitBoard::deadlock() {
-  told_at_ = blocked_at_;
+  warned_at_ = blocked_at_;
   std::string text = "Deadlock: every rank waits for a tensor that other ranks have not submitted, so none goes on:";
   for (std::size_t i = 0; i < blocked_on_.size() && i < kTensorsShown; ++i) {
-    text += "\n" + who(blocked_on_[i].ranks) + ": " + what(blocked_on_[i]);
+    text += "\n" + list_of(blocked_on_[i].ranks) + ": " + collective_text(blocked_on_[i]);
   }
   if (blocked_on_.size() > kTensorsShown)
     text += "\n... and " + std::to_string(blocked_on_.size() - kTensorsShown) + " more";

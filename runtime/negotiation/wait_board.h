@@ -12,30 +12,30 @@
 
 namespace hvd::negotiation {
 
-// What ranks have said about their waiting (wire::Wait), and what follows from all of it: that a collective does not
-// move and because of whom, that it has to be given up, or that the job is in a deadlock. Nothing is wrong with a rank
-// whose peers move: it waits for its turn, however long that takes. Owned by the coordinator; pure.
+// What ranks have reported about their waiting (wire::Wait), and what follows from all of it: that a collective does
+// not move and because of whom, that it has to be given up, or that the job is in a deadlock. Nothing is wrong with a
+// rank whose peers move: it waits for its turn, however long that takes. Owned by the coordinator; pure.
 class WaitBoard {
  public:
-  // Ranks that wait for the same collective say so at slightly different times.
+  // Ranks that wait for the same collective report it at slightly different times.
   static constexpr Millis kGather{1000};
 
   WaitBoard(int world_size, const StallOptions& options);
 
   void add(const wire::Wait& wait, TimePoint now);
-  // When look_at_collectives() has something to say.
+  // When look_at_collectives() is due.
   std::optional<TimePoint> next_deadline() const;
   StallVerdict look_at_collectives(TimePoint now);
   // The contexts whose ranks have an answer to come (wire::WaitAnswer), after a look.
   std::vector<std::uint64_t> take_answers() { return std::exchange(answers_, {}); }
 
-  // Of which something stands.
+  // Those of which a report stands.
   std::size_t contexts() const { return sets_.size(); }
 
   // Every rank waits for a tensor and has seen decision `sequence`, the last one; when nothing is ready to be released
-  // either, nothing will ever be. False once that was told.
+  // either, nothing will ever be. False once deadlock() has reported that.
   bool every_rank_waits(std::uint64_t sequence) const {
-    return enabled_ && blocked_.full() && blocked_at_ == sequence && told_at_ != sequence;
+    return enabled_ && blocked_.full() && blocked_at_ == sequence && warned_at_ != sequence;
   }
   // What to log then. Requires: every_rank_waits().
   std::string deadlock();
@@ -44,8 +44,8 @@ class WaitBoard {
   // The reports of one batch.
   struct Stuck {
     wire::Wait wait;
-    TimePoint since;  // of the first report
-    TimePoint heard;  // of the last report
+    TimePoint since;        // of the first report
+    TimePoint reported_at;  // of the last report
   };
   // The batches of one set: ranks that are done with one wait in the next.
   struct SetStuck {
@@ -75,7 +75,7 @@ class WaitBoard {
   std::uint64_t blocked_at_ = 0;
   topology::RankSet blocked_;
   std::vector<wire::Wait> blocked_on_;
-  std::optional<std::uint64_t> told_at_;
+  std::optional<std::uint64_t> warned_at_;
 };
 
 // A collective that does not move, and who holds it up: those that others wait for and that do not wait themselves.

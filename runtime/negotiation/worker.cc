@@ -4,7 +4,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/wire/codec.h"
-#include "runtime/wire/limits.h"
 
 namespace hvd::negotiation {
 

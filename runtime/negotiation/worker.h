@@ -68,8 +68,8 @@ struct WorkerOutput {
 
 // The negotiation of one rank: turns its pending operations into reports, and decisions into what to run. Every rank
 // has one, the root too. Owned by the engine, confined to its thread; no I/O, no clock. It knows nothing of the tree.
-// States of a pending operation: held (this rank has joined its set) -> queued -> sent in full | sent as a bit -> gone.
-// Eviction of its bit takes "sent as a bit" back to "queued".
+// States of a pending operation: held (this rank has joined its set) -> queued -> sent in full | sent as a bit ->
+// released or failed. Eviction of its bit takes "sent as a bit" back to "queued".
 class Worker {
  public:
   Worker(const WorkerOptions& options, topology::ProcessSets sets);
@@ -86,7 +86,7 @@ class Worker {
   Status request_set_change(wire::SetChange change);
   void request_shutdown();
 
-  // What this rank has to say since the last call; may be empty. Bounded by wire::kMessageByteBudget: call it until
+  // What this rank has to report since the last call; may be empty. Bounded by wire::kMessageByteBudget: call it until
   // has_report() is false.
   bool has_report(TimePoint now) const;
   wire::Report take_report(TimePoint now);

@@ -16,7 +16,7 @@ class WorkerCache {
  public:
   enum class Outcome {
     kMiss,     // nothing cached under this name
-    kHit,      // `bit` says it all
+    kHit,      // the bit replaces the request
     kChanged,  // cached under `bit`, but with other parameters: the bit is stale
   };
   struct Lookup {

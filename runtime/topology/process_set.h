@@ -47,7 +47,7 @@ class ProcessSetTable {
   explicit ProcessSetTable(int world_size);
 
   const ProcessSet* find(std::int32_t id) const;
-  // For who uses it longer than the table; null when there is none.
+  // For users that outlive the table; null when there is none.
   ProcessSetPtr share(std::int32_t id) const;
   // The set with exactly these ranks (sorted), or null.
   const ProcessSet* find_by_ranks(const std::vector<int>& ranks) const;

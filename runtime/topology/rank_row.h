@@ -5,11 +5,12 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
-#include "runtime/topology/host_map.h"
+#include "runtime/topology/membership.h"
 
 namespace hvd::topology {
 
-// What a rank says of itself when it joins: opaque to the store. A value. Grammar: docs/design/job-bootstrap.md.
+// What a rank publishes about itself when it joins: opaque to the store. A value. Grammar:
+// docs/design/job-bootstrap.md.
 struct RankRow {
   struct Option {
     std::string name;
@@ -28,7 +29,7 @@ struct RankRow {
 // with both ranks and both values. Pure.
 Result<HostMap> agree(const std::vector<RankRow>& rows);
 
-// The conclusion, or why there is none, as rank 0 files it for the others.
+// The conclusion, or why there is none, as rank 0 stores it for the others.
 Bytes encode_agreement(const Result<HostMap>& hosts);
 Result<HostMap> decode_agreement(ByteSpan bytes, int size);
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/base/bytes.h"
-#include "runtime/wire/limits.h"
+#include "runtime/wire/codec.h"
 #include "runtime/wire/messages.h"
 
 // The building blocks of the grammar in docs/design/wire.md; private to the codec. Each put_x has its get_x; a get_x

@@ -11,7 +11,7 @@
 #include "runtime/base/status.h"
 
 // The messages of negotiation. Reports travel up the control tree, decisions travel down. docs/design/wire.md holds the
-// grammar, codec.h the functions. All are plain values.
+// grammar, codec.h the functions. All are values.
 namespace hvd::wire {
 
 // Names a cached response in every rank. Given out by the coordinator, rising, never reused; 0 means none.
@@ -42,7 +42,7 @@ struct Request {
   bool operator==(const Request&) const = default;
 };
 
-// Consecutive ranks that say the same.
+// Consecutive ranks that report the same.
 struct RankRun {
   int first = 0;
   int count = 1;
@@ -167,7 +167,7 @@ struct Report {
   bool operator==(const Report&) const = default;
 };
 
-// One tensor that all ranks of its set execute now, or whose error they all deliver. It says enough for a joined rank,
+// One tensor that all ranks of its set execute now, or whose error they all deliver. It is enough for a joined rank,
 // which has no request of its own, to take part with zeros.
 struct Response {
   std::int32_t process_set = kGlobalProcessSet;
@@ -225,7 +225,7 @@ struct SetDecision {
   bool operator==(const SetDecision&) const = default;
 };
 
-// The root has judged what ranks said of collectives that do not move in this context: they go on waiting.
+// The root has judged the reports of collectives that do not move in this context: they go on waiting.
 struct WaitAnswer {
   std::uint64_t context_id = 0;
   bool operator==(const WaitAnswer&) const = default;

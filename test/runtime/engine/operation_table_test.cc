@@ -4,7 +4,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 
-#include "runtime/wire/limits.h"
+#include "runtime/wire/codec.h"
 
 namespace hvd::engine {
 namespace {

@@ -34,7 +34,7 @@ struct Watched {
       for (const Wait& wait : found.waits) text += word(wait) + " ";
       for (const Wait& wait : found.unanswered) text += "alone:" + std::to_string(wait.millis / 1000) + " ";
       if (answers) watch.answered(batch.context_id);
-      if (found.forsaken) text += "forsaken ";
+      if (found.given_up) text += "forsaken ";
     }
     return text;
   }

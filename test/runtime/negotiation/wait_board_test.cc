@@ -23,7 +23,8 @@ Wait wait(Wait::Kind kind, std::uint64_t context, int rank, std::vector<int> pee
 
 TEST_CASE("The board forgets a context when nothing that was said of it stands any more", "[unit][negotiation]") {
   WaitBoard board(4, {.check_time = Millis(10000)});
-  for (std::uint64_t context = 1; context <= 100; ++context) board.add(wait(Wait::Kind::kMoving, context, 2), kReported);
+  for (std::uint64_t context = 1; context <= 100; ++context)
+    board.add(wait(Wait::Kind::kMoving, context, 2), kReported);
   CHECK(board.contexts() == 100);
   board.look_at_collectives(kReported + Millis(20000));
   CHECK(board.contexts() == 100);  // their ranks may still be at it

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "runtime/topology/host_map.h"
+#include "runtime/topology/membership.h"
 #include "runtime/topology/rank_row.h"
 
 namespace hvd::topology {

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <random>
 
-#include "runtime/wire/limits.h"
-
 namespace hvd::wire {
 namespace {
 
