@@ -1,3 +1,7 @@
+// The life of a slot: a start frame waits until the agent has found the way to the rendezvous; then its process runs,
+// until it is over and that has been reported; the next start vacates the slot, and so on. What a former process has
+// printed may still be on its way then, so its pipes outlive it by a moment. Its number tells its output from that of
+// the next.
 #include "launcher/agent/slots.h"
 
 #include <signal.h>
