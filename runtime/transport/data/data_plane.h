@@ -20,10 +20,9 @@ namespace hvd::transport {
 // The data connections of one rank in one epoch and the message contexts on top of them: routes frames to contexts and
 // contexts to connections. Connections are made when first used; of two ranks the higher one connects, so that there is
 // never more than one stream between them and nothing to agree on. (A message needs both its ends, so both get to the
-// point where one connects and the other waits.)
-// Shared by the fabric and the Gloo contexts, because a context may outlive the fabric; then every call fails.
-// Thread-safe. Lock order: the driver's turn (Progress), connecting of one peer, a context's mutex, a connection's;
-// contexts_mutex_ and peers_mutex_ are innermost and never held together.
+// point where one connects and the other waits.) Shared by the fabric and the Gloo contexts, because a context may
+// outlive the fabric; then every call fails. Thread-safe. Lock order: the driver's turn (Progress), connecting of one
+// peer, a context's mutex, a connection's; contexts_mutex_ and peers_mutex_ are innermost and never held together.
 class DataPlane final : public FrameSink, public IoHandler {
  public:
   static constexpr std::size_t kMaxUnknownContexts = 4096;
