@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "runtime/engine/batch_run.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 
 namespace hvd::engine {
 
@@ -15,7 +15,7 @@ class AlltoallRun final : public BatchRun {
       : batch_(batch), ranks_(static_cast<std::size_t>(context.set.size())) {}
 
   Result<const collectives::CollectiveCall*> next() override {
-    if (batch_.items.front().entry == nullptr) return Status::internal("alltoall with a joined rank");
+    if (batch_.items.front().pending == nullptr) return Status::internal("alltoall with a joined rank");
     switch (stage_++) {
       case 0: exchange_splits(); return &call_;
       case 1: HVD_RETURN_IF_ERROR(move_rows()); return &call_;
@@ -25,8 +25,8 @@ class AlltoallRun final : public BatchRun {
   bool has_more() const override { return stage_ == 1; }
 
  private:
-  const Operation& operation() const { return batch_.items.front().entry->operation; }
-  Handle::State& state() const { return batch_.items.front().entry->handle.state(); }
+  const Operation& operation() const { return batch_.items.front().pending->operation; }
+  Handle::State& state() const { return batch_.items.front().pending->handle.state(); }
 
   // Always in host memory, wherever the rows are.
   void exchange_splits() {

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "runtime/engine/batch_run.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 
 namespace hvd::engine {
 
@@ -56,8 +56,8 @@ class GatherRun final : public SingleCollective {
   }
 
   Status allocate(const BatchItem& item) {
-    if (item.entry == nullptr) return Status::internal("allgather with a joined rank");
-    const Operation& operation = item.entry->operation;
+    if (item.pending == nullptr) return Status::internal("allgather with a joined rank");
+    const Operation& operation = item.pending->operation;
     Shape shape = operation.input.shape;
     const std::vector<std::int64_t>& rows = item.response->first_dims;
     collectives::Segment tensor;
@@ -67,7 +67,7 @@ class GatherRun final : public SingleCollective {
     shape.front() = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     HVD_ASSIGN_OR_RETURN(tensor.output, operation.allocate_output(shape));
     tensors_.push_back(std::move(tensor));
-    Handle::State& state = item.entry->handle.state();
+    Handle::State& state = item.pending->handle.state();
     state.output_shape = std::move(shape);
     state.received_splits = rows;
     return Status::ok();

@@ -1,6 +1,6 @@
 // Batches that are reduced: allreduce and adasum.
 #include "runtime/engine/batch_run.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 
 namespace hvd::engine {
 
@@ -13,7 +13,7 @@ class ReduceRun final : public SingleCollective {
  private:
   Result<bool> pack() override {
     for (const BatchItem& item : batch_.items) {
-      if (item.entry != nullptr) item.entry->handle.state().output_shape = item.response->shape;
+      if (item.pending != nullptr) item.pending->handle.state().output_shape = item.response->shape;
     }
     if (batch_.bytes == 0) return false;
     if (must_pack()) return pack_all();
@@ -25,9 +25,9 @@ class ReduceRun final : public SingleCollective {
     if (!must_pack()) return;
     for (std::size_t i = 0; i < batch_.items.size(); ++i) {
       const BatchItem& item = batch_.items[i];
-      if (item.entry == nullptr) continue;
-      memory().scale_result(call_.dtype, item.entry->operation.output, packed_.data() + batch_.offsets[i], elements(i),
-                            scaling());
+      if (item.pending == nullptr) continue;
+      memory().scale_result(call_.dtype, item.pending->operation.output, packed_.data() + batch_.offsets[i],
+                            elements(i), scaling());
     }
   }
 
@@ -55,8 +55,8 @@ class ReduceRun final : public SingleCollective {
   // The user's memory; staged zeros when this rank has joined. What the others let the collective scale, it scales.
   Result<collectives::Segment> where_it_lies(std::size_t i) {
     const BatchItem& item = batch_.items[i];
-    if (item.entry != nullptr) {
-      return collectives::Segment{item.entry->operation.input.data, item.entry->operation.output, elements(i)};
+    if (item.pending != nullptr) {
+      return collectives::Segment{item.pending->operation.input.data, item.pending->operation.output, elements(i)};
     }
     HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(batch_.bytes));
     std::byte* const zeros = packed_.data() + batch_.offsets[i];
@@ -71,11 +71,11 @@ class ReduceRun final : public SingleCollective {
       // Padding takes part in the reduction: zeros keep it free of surprises such as NaN arithmetic.
       zero_between(filled, batch_.offsets[i]);
       filled = batch_.offsets[i] + bytes(i);
-      const EntryPtr& entry = batch_.items[i].entry;
-      if (entry == nullptr) {
+      const PendingOperationPtr& pending = batch_.items[i].pending;
+      if (pending == nullptr) {
         zero_between(batch_.offsets[i], filled);
       } else {
-        memory().scale_copy(call_.dtype, packed_.data() + batch_.offsets[i], entry->operation.input.data, elements(i),
+        memory().scale_copy(call_.dtype, packed_.data() + batch_.offsets[i], pending->operation.input.data, elements(i),
                             scaling().before);
       }
     }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 
 namespace hvd::engine {
 
@@ -23,9 +23,9 @@ class BroadcastRun final : public SingleCollective {
  private:
   Result<bool> pack() override {
     const BatchItem& item = batch_.items.front();
-    if (item.entry == nullptr) return Status::internal("broadcast with a joined rank");
-    const Operation& operation = item.entry->operation;
-    item.entry->handle.state().output_shape = first().shape;
+    if (item.pending == nullptr) return Status::internal("broadcast with a joined rank");
+    const Operation& operation = item.pending->operation;
+    item.pending->handle.state().output_shape = first().shape;
     call_.output = operation.output;
     call_.count = num_elements(first().shape);
     call_.root = topology::index(context_.set.set_rank(first().root_rank).value());

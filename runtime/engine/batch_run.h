@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/collectives/backend.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 #include "runtime/fusion/fusion_buffer.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
@@ -16,7 +16,7 @@ namespace hvd::engine {
 // zeros).
 struct BatchItem {
   std::shared_ptr<const wire::Response> response;
-  EntryPtr entry;
+  PendingOperationPtr pending;
 };
 
 // Tensors that run as one collective, as the fusion planner decided; see fusion::Batch.

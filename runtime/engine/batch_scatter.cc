@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "runtime/engine/batch_run.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 
 namespace hvd::engine {
 
@@ -53,17 +53,17 @@ class ScatterRun final : public SingleCollective {
   std::size_t own() const { return static_cast<std::size_t>(context_.set_rank); }
 
   Status allocate(const BatchItem& item) {
-    if (item.entry == nullptr) return Status::internal("reducescatter with a joined rank");
+    if (item.pending == nullptr) return Status::internal("reducescatter with a joined rank");
     const int size = context_.set.size();
     Shape shape = item.response->shape;
     collectives::Segment tensor;
-    tensor.input = item.entry->operation.input.data;
+    tensor.input = item.pending->operation.input.data;
     for (int r = 0; r < size; ++r) tensor.rank_counts.push_back(rows_of(shape, r, size) * row_elements(shape));
     shape.front() = rows_of(shape, context_.set_rank, size);
-    HVD_ASSIGN_OR_RETURN(tensor.output, item.entry->operation.allocate_output(shape));
+    HVD_ASSIGN_OR_RETURN(tensor.output, item.pending->operation.allocate_output(shape));
     tensor.count = num_elements(shape);
     tensors_.push_back(std::move(tensor));
-    item.entry->handle.state().output_shape = std::move(shape);
+    item.pending->handle.state().output_shape = std::move(shape);
     return Status::ok();
   }
 

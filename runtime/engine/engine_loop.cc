@@ -61,8 +61,8 @@ Executor::Events EngineLoop::executor_events() {
   events.lane_ended = [this](std::uint64_t context_id) {
     loop_.post([this, context_id] { executor_.reap(context_id); });
   };
-  events.failed = [this](const Status& why, std::vector<EntryPtr> entries) {
-    loop_.post([this, why, entries = std::move(entries)] { lane_failed(why, entries); });
+  events.failed = [this](const Status& why, std::vector<PendingOperationPtr> operations) {
+    loop_.post([this, why, operations = std::move(operations)] { lane_failed(why, operations); });
   };
   return events;
 }

@@ -90,7 +90,7 @@ class EngineLoop final : public transport::ControlHandler {
   Executor::Events executor_events();
   void release_done(std::int32_t process_set, std::uint64_t context_id);
   // Completes the operations that failed, at once or when it is known why.
-  void lane_failed(const Status& why, const std::vector<EntryPtr>& entries);
+  void lane_failed(const Status& why, const std::vector<PendingOperationPtr>& operations);
   void lane_grace_over();
   void arm_timer();
 
@@ -124,7 +124,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
   std::optional<loop::Timer> idle_pages_;  // releases memory that nobody used for a while
   std::optional<Status> lane_error_;
-  std::vector<EntryPtr> lane_failures_;  // wait for the reason
+  std::vector<PendingOperationPtr> lane_failures_;  // wait for the reason
   std::atomic<bool> pump_posted_{false};
   TimePoint last_burst_{};  // when the last pump for submissions ended
   Event stopping_;

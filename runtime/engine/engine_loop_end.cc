@@ -76,17 +76,17 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   HVD_LOG(kInfo, "lost", log_field("what", text));
 }
 
-void EngineLoop::lane_failed(const Status& why, const std::vector<EntryPtr>& entries) {
+void EngineLoop::lane_failed(const Status& why, const std::vector<PendingOperationPtr>& operations) {
   check_thread();
-  if (stop_reason_) return table_.complete(entries, stop_reason_->status());
+  if (stop_reason_) return table_.complete(operations, stop_reason_->status());
   const bool is_first = !lane_error_;
   if (is_first) lane_error_ = why;
   const bool may_be_explained = why.code() == StatusCode::kPeerLost && (is_first || lane_grace_->active());
   if (may_be_explained) {
-    lane_failures_.insert(lane_failures_.end(), entries.begin(), entries.end());
+    lane_failures_.insert(lane_failures_.end(), operations.begin(), operations.end());
     if (is_first) lane_grace_->start(kLaneErrorGrace);
   } else {
-    table_.complete(entries, why);
+    table_.complete(operations, why);
     if (is_first) report_lost(own_rank(), why.message());
   }
 }

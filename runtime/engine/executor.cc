@@ -4,7 +4,7 @@
 
 #include "runtime/base/check.h"
 #include "runtime/collectives/local_backend.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 #include "runtime/fusion/fusion_planner.h"
 
 namespace hvd::engine {
@@ -69,8 +69,8 @@ bool Executor::complete_without_data(const negotiation::OwnResponse& op) {
   const wire::Response& response = *op.response;
   const bool no_data = response.is_error() || response.op == OpType::kBarrier || response.op == OpType::kJoin;
   if (!no_data) return false;
-  if (const EntryPtr entry = table_.find(op.operation)) {
-    if (response.op == OpType::kJoin) entry->handle.state().value = response.root_rank;
+  if (const PendingOperationPtr pending = table_.find(op.operation)) {
+    if (response.op == OpType::kJoin) pending->handle.state().value = response.root_rank;
     table_.complete(op.operation, response.status());
   }
   return true;
@@ -88,9 +88,9 @@ void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vect
     batch.offsets = planned.offsets;
     batch.bytes = planned.bytes;
     for (const std::size_t index : planned.items) {
-      EntryPtr entry =
+      PendingOperationPtr pending =
           ops[index].operation == negotiation::OperationId::kNone ? nullptr : table_.start(ops[index].operation);
-      batch.items.push_back({ops[index].response, std::move(entry)});
+      batch.items.push_back({ops[index].response, std::move(pending)});
     }
     job.batches.push_back(std::move(batch));
   }

@@ -22,8 +22,8 @@ class Executor {
   struct Events {
     // What one decision released of a set has run. On the lane's thread, or within execute().
     std::function<void(std::int32_t process_set, std::uint64_t context_id)> job_done;
-    std::function<void(std::uint64_t context_id)> lane_ended;          // on the lane's thread, its last act
-    std::function<void(const Status&, std::vector<EntryPtr>)> failed;  // on the lane's thread
+    std::function<void(std::uint64_t context_id)> lane_ended;                     // on the lane's thread, its last act
+    std::function<void(const Status&, std::vector<PendingOperationPtr>)> failed;  // on the lane's thread
   };
   Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder, BackendFactory backend_factory,
            Events events);

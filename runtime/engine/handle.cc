@@ -1,4 +1,4 @@
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 
 namespace hvd {
 

@@ -152,16 +152,16 @@ void Lane::finish_ready() {
 void Lane::complete(Task& task) {
   check_thread();
   const wire::Response& first = *task.batch.items.front().response;
-  std::vector<EntryPtr> entries;
-  entries.reserve(task.batch.items.size());
+  std::vector<PendingOperationPtr> operations;
+  operations.reserve(task.batch.items.size());
   for (BatchItem& item : task.batch.items) {
-    if (item.entry != nullptr) entries.push_back(std::move(item.entry));
+    if (item.pending != nullptr) operations.push_back(std::move(item.pending));
   }
   if (task.result->is_ok() || task.route == nullptr) {
-    table_.complete(entries, *task.result);  // that no backend takes it, all members find alike: the session goes on
+    table_.complete(operations, *task.result);  // that no backend takes it, all members find alike: the session goes on
   } else {
     const std::string what = std::string(op_type_name(first.op)) + " of '" + first.name + "'";
-    events_.failed(task.result->annotate(what), std::move(entries));
+    events_.failed(task.result->annotate(what), std::move(operations));
   }
   if (task.ends_job) events_.job_done();
 }

@@ -59,7 +59,7 @@ class Lane {
   struct Events {
     std::function<void()> job_done;
     std::function<void()> ended;
-    std::function<void(const Status&, std::vector<EntryPtr>)> failed;
+    std::function<void(const Status&, std::vector<PendingOperationPtr>)> failed;
   };
 
   Lane(topology::ProcessSetPtr set, int global_rank, std::shared_ptr<collectives::BackendList> backends,

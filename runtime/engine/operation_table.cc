@@ -26,10 +26,10 @@ wire::Request make_request(const Operation& operation, int rank) {
   return request;
 }
 
-EntryPtr make_entry(Operation operation) {
-  auto entry = std::make_shared<Entry>();
-  entry->operation = std::move(operation);
-  return entry;
+PendingOperationPtr make_pending(Operation operation) {
+  auto pending = std::make_shared<PendingOperation>();
+  pending->operation = std::move(operation);
+  return pending;
 }
 
 }  // namespace
@@ -42,38 +42,38 @@ OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::F
 
 Result<HandlePtr> OperationTable::add(Operation operation) {
   HVD_RETURN_IF_ERROR(prepare(operation));
-  EntryPtr entry = make_entry(std::move(operation));
-  wire::Request request = make_request(entry->operation, rank_);
+  PendingOperationPtr pending = make_pending(std::move(operation));
+  wire::Request request = make_request(pending->operation, rank_);
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(entry->operation));
-  HVD_RETURN_IF_ERROR(enter(*open, *entry));
-  return store(std::move(entry), std::move(request));
+  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(pending->operation));
+  HVD_RETURN_IF_ERROR(enter(*open, *pending));
+  return store(std::move(pending), std::move(request));
 }
 
 Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> operations) {
   for (Operation& operation : operations) HVD_RETURN_IF_ERROR(prepare(operation));
   HVD_RETURN_IF_ERROR(check_group(operations));
-  std::vector<EntryPtr> entries;
+  std::vector<PendingOperationPtr> members;
   std::vector<wire::Request> requests;
   for (Operation& operation : operations) {
     requests.push_back(make_request(operation, rank_));
-    entries.push_back(make_entry(std::move(operation)));
+    members.push_back(make_pending(std::move(operation)));
   }
   wire::make_group(requests);
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(entries.front()->operation));
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Status entered = enter(*open, *entries[i]);
+  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(members.front()->operation));
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const Status entered = enter(*open, *members[i]);
     if (entered.is_ok()) continue;
-    while (i-- > 0) leave(*open, entries[i]->operation);
+    while (i-- > 0) leave(*open, members[i]->operation);
     return entered;
   }
   std::vector<HandlePtr> handles;
-  handles.reserve(entries.size());
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    handles.push_back(store(std::move(entries[i]), std::move(requests[i])));
+  handles.reserve(members.size());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    handles.push_back(store(std::move(members[i]), std::move(requests[i])));
   }
   return handles;
 }
@@ -94,8 +94,8 @@ Result<OperationTable::OpenSet*> OperationTable::open_set_of(const Operation& op
   return &at->second;
 }
 
-Status OperationTable::enter(OpenSet& open, Entry& entry) {
-  Operation& operation = entry.operation;
+Status OperationTable::enter(OpenSet& open, PendingOperation& pending) {
+  Operation& operation = pending.operation;
   if (operation.op == OpType::kJoin) {
     if (std::exchange(open.join_pending, true)) {
       return Status::invalid_argument("a join" + topology::of_set(open.set->id) + " is pending already");
@@ -104,7 +104,7 @@ Status OperationTable::enter(OpenSet& open, Entry& entry) {
     HVD_RETURN_IF_ERROR(prepare_in_set(operation, *open.set));
     if (!open.names.insert(operation.name).second) return pending_already(operation);
   }
-  entry.set = open.set;
+  pending.set = open.set;
   return Status::ok();
 }
 
@@ -116,15 +116,15 @@ void OperationTable::leave(OpenSet& open, const Operation& operation) {
   }
 }
 
-HandlePtr OperationTable::store(EntryPtr entry, wire::Request request) {
-  const Operation& operation = entry->operation;
-  entry->id = static_cast<negotiation::OperationId>(next_id_++);
-  entry->submitted = SteadyClock::now();
+HandlePtr OperationTable::store(PendingOperationPtr pending, wire::Request request) {
+  const Operation& operation = pending->operation;
+  pending->id = static_cast<negotiation::OperationId>(next_id_++);
+  pending->submitted = SteadyClock::now();
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
-  fresh_.push_back({std::move(request), entry->id});
-  const std::uint64_t key = key_of(entry->id);
-  HandlePtr handle(entry, &entry->handle);
-  pending_.emplace(key, std::move(entry));
+  fresh_.push_back({std::move(request), pending->id});
+  const std::uint64_t key = key_of(pending->id);
+  HandlePtr handle(pending, &pending->handle);
+  pending_.emplace(key, std::move(pending));
   return handle;
 }
 
@@ -149,7 +149,7 @@ void OperationTable::publish(topology::ProcessSets sets) {
   check_engine();
   const MutexLock lock(mutex_);
   // An id may have gone from one set to another in one decision.
-  std::erase_if(open_, [&](const auto& entry) { return sets->find(entry.first) != entry.second.set.get(); });
+  std::erase_if(open_, [&](const auto& open) { return sets->find(open.first) != open.second.set.get(); });
   for (const topology::ProcessSetPtr& set : sets->sets()) {
     OpenSet& open = open_[set->id];
     if (open.set == nullptr) open.set = set;
@@ -163,13 +163,13 @@ std::vector<negotiation::OwnRequest> OperationTable::fetch() {
   return std::exchange(fresh_, {});
 }
 
-EntryPtr OperationTable::find(negotiation::OperationId id) const {
+PendingOperationPtr OperationTable::find(negotiation::OperationId id) const {
   const MutexLock lock(mutex_);
   const auto at = pending_.find(key_of(id));
   return at == pending_.end() ? nullptr : at->second;
 }
 
-EntryPtr OperationTable::start(negotiation::OperationId id) {
+PendingOperationPtr OperationTable::start(negotiation::OperationId id) {
   check_engine();
   const MutexLock lock(mutex_);
   const auto at = pending_.find(key_of(id));
@@ -180,11 +180,11 @@ EntryPtr OperationTable::start(negotiation::OperationId id) {
 
 std::optional<BlockedOn> OperationTable::blocked(TimePoint then) const {
   const MutexLock lock(mutex_);
-  Entry* oldest = nullptr;
-  for (const auto& [id, entry] : pending_) {
-    if (entry->running || entry->submitted > then) continue;
-    if (entry->handle.state().waiters.load(std::memory_order_relaxed) == 0) continue;
-    if (oldest == nullptr || entry->id < oldest->id) oldest = entry.get();
+  PendingOperation* oldest = nullptr;
+  for (const auto& [id, pending] : pending_) {
+    if (pending->running || pending->submitted > then) continue;
+    if (pending->handle.state().waiters.load(std::memory_order_relaxed) == 0) continue;
+    if (oldest == nullptr || pending->id < oldest->id) oldest = pending.get();
   }
   if (oldest == nullptr) return std::nullopt;
   const Operation& operation = oldest->operation;
@@ -200,7 +200,7 @@ std::vector<std::string> OperationTable::pending() const {
   std::map<std::uint64_t, std::string> names;  // ids count up
   {
     const MutexLock lock(mutex_);
-    for (const auto& [id, entry] : pending_) names.emplace(id, entry->operation.name);
+    for (const auto& [id, pending] : pending_) names.emplace(id, pending->operation.name);
   }
   std::vector<std::string> ordered;
   ordered.reserve(names.size());

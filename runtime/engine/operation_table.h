@@ -13,7 +13,7 @@
 #include "runtime/base/check.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/recorder/flight_recorder.h"
 #include "runtime/topology/process_set.h"
@@ -52,11 +52,11 @@ class OperationTable {
   // For the engine: what was added since the last call.
   std::vector<negotiation::OwnRequest> fetch() HVD_EXCLUDES(mutex_);
   // Null when there is no such operation.
-  EntryPtr find(negotiation::OperationId id) const HVD_EXCLUDES(mutex_);
+  PendingOperationPtr find(negotiation::OperationId id) const HVD_EXCLUDES(mutex_);
   // The same, and from now on the operation is on a lane: close() leaves it to that lane.
-  EntryPtr start(negotiation::OperationId id) HVD_EXCLUDES(mutex_);
+  PendingOperationPtr start(negotiation::OperationId id) HVD_EXCLUDES(mutex_);
 
-  void complete(const std::vector<EntryPtr>& entries, const Status& status) HVD_EXCLUDES(mutex_);
+  void complete(const std::vector<PendingOperationPtr>& operations, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::OperationId id, const Status& status) HVD_EXCLUDES(mutex_);
   // The oldest operation that a thread waits for, that no lane runs, and that was added before `then`.
   std::optional<BlockedOn> blocked(TimePoint then) const HVD_EXCLUDES(mutex_);
@@ -83,13 +83,13 @@ class OperationTable {
   // The set of an operation, if this rank may submit to it.
   Result<OpenSet*> open_set_of(const Operation& operation) HVD_REQUIRES(mutex_);
   // Takes the operation's name in its set and finishes what depends on the set.
-  Status enter(OpenSet& open, Entry& entry) HVD_REQUIRES(mutex_);
+  Status enter(OpenSet& open, PendingOperation& pending) HVD_REQUIRES(mutex_);
   static void leave(OpenSet& open, const Operation& operation);
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
-  HandlePtr store(EntryPtr entry, wire::Request request) HVD_REQUIRES(mutex_);
+  HandlePtr store(PendingOperationPtr pending, wire::Request request) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
-  bool forget(const Entry& entry) HVD_REQUIRES(mutex_);
-  void finish(Entry& entry, const Status& status) HVD_EXCLUDES(mutex_);
+  bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);
+  void finish(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
 
   void check_engine() const { HVD_DCHECK(engine_.is_current(), "only hvd-engine drains the table of operations"); }
 
@@ -99,7 +99,7 @@ class OperationTable {
   mutable Mutex mutex_;
   topology::ProcessSets sets_ HVD_GUARDED_BY(mutex_);
   std::map<std::int32_t, OpenSet> open_ HVD_GUARDED_BY(mutex_);  // those of sets_
-  std::unordered_map<std::uint64_t, EntryPtr> pending_ HVD_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, PendingOperationPtr> pending_ HVD_GUARDED_BY(mutex_);
   std::vector<negotiation::OwnRequest> fresh_ HVD_GUARDED_BY(mutex_);  // not fetched yet
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
   std::atomic<std::uint64_t> joins_{0};

@@ -5,18 +5,18 @@
 
 namespace hvd::engine {
 
-bool OperationTable::forget(const Entry& entry) {
-  const auto at = pending_.find(key_of(entry.id));
+bool OperationTable::forget(const PendingOperation& pending) {
+  const auto at = pending_.find(key_of(pending.id));
   if (at == pending_.end()) return false;
   // The id of a removed set may belong to another one by now.
-  const auto open = open_.find(entry.operation.process_set);
-  if (open != open_.end() && open->second.set == entry.set) leave(open->second, entry.operation);
+  const auto open = open_.find(pending.operation.process_set);
+  if (open != open_.end() && open->second.set == pending.set) leave(open->second, pending.operation);
   pending_.erase(at);
   return true;
 }
 
-void OperationTable::finish(Entry& entry, const Status& status) {
-  Operation& operation = entry.operation;
+void OperationTable::finish(PendingOperation& pending, const Status& status) {
+  Operation& operation = pending.operation;
   recorder_.record(status.is_ok() ? recorder::Phase::kDone : recorder::Phase::kFailed, operation.op,
                    operation.process_set, operation.name);
   // Before the handle is done: a waiter may look for its tensor's references right after.
@@ -24,40 +24,40 @@ void OperationTable::finish(Entry& entry, const Status& status) {
   operation.keep_alive.reset();
   if (operation.op == OpType::kJoin && operation.process_set == kGlobalProcessSet && status.is_ok()) ++joins_;
   const auto on_done = std::exchange(operation.on_done, nullptr);
-  entry.handle.state().finish(status);
-  if (on_done) on_done(entry.handle);
+  pending.handle.state().finish(status);
+  if (on_done) on_done(pending.handle);
 }
 
-void OperationTable::complete(const std::vector<EntryPtr>& entries, const Status& status) {
-  std::vector<Entry*> mine;
-  mine.reserve(entries.size());
+void OperationTable::complete(const std::vector<PendingOperationPtr>& operations, const Status& status) {
+  std::vector<PendingOperation*> mine;
+  mine.reserve(operations.size());
   {
     const MutexLock lock(mutex_);
-    for (const EntryPtr& entry : entries) {
-      if (forget(*entry)) mine.push_back(entry.get());
+    for (const PendingOperationPtr& pending : operations) {
+      if (forget(*pending)) mine.push_back(pending.get());
     }
   }
-  for (Entry* entry : mine) finish(*entry, status);
+  for (PendingOperation* pending : mine) finish(*pending, status);
 }
 
 void OperationTable::complete(negotiation::OperationId id, const Status& status) {
-  if (EntryPtr entry = find(id)) complete({std::move(entry)}, status);
+  if (PendingOperationPtr pending = find(id)) complete({std::move(pending)}, status);
 }
 
 void OperationTable::close(const Status& why, const std::string& hint) {
-  std::vector<EntryPtr> orphans;
+  std::vector<PendingOperationPtr> orphans;
   {
     const MutexLock lock(mutex_);
     if (!closed_) closed_ = why;
-    for (const auto& [id, entry] : pending_) {
-      if (!entry->running) orphans.push_back(entry);
+    for (const auto& [id, pending] : pending_) {
+      if (!pending->running) orphans.push_back(pending);
     }
   }
   if (hint.empty()) return complete(orphans, why);
-  for (const EntryPtr& entry : orphans) {
-    const Operation& operation = entry->operation;
-    complete({entry}, Status(why.code(), why.message() + " " + std::string(op_type_name(operation.op)) + " \"" +
-                                             operation.name + "\" was waiting for it. " + hint));
+  for (const PendingOperationPtr& pending : orphans) {
+    const Operation& operation = pending->operation;
+    complete({pending}, Status(why.code(), why.message() + " " + std::string(op_type_name(operation.op)) + " \"" +
+                                               operation.name + "\" was waiting for it. " + hint));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/engine/entry.h"
+#include "runtime/engine/pending_operation.h"
 #include "runtime/negotiation/worker.h"
 #include "runtime/topology/process_set.h"
 

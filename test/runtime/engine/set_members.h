@@ -77,7 +77,9 @@ class Member {
         table_(rank, topology::initial_sets(size), recorder_),
         executor_(rank, table_, recorder_, [this, &strict](const topology::ProcessSet&) { return make_list(strict); },
                   {[](std::int32_t, std::uint64_t) {}, [](std::uint64_t) {},
-                   [this](const Status& why, std::vector<EntryPtr> entries) { table_.complete(entries, why); }}) {}
+                   [this](const Status& why, std::vector<PendingOperationPtr> operations) {
+                     table_.complete(operations, why);
+                   }}) {}
   ~Member() {
     executor_.take_lanes();
     executor_.drop_backends();
