@@ -145,6 +145,7 @@ bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
   return added.is_ok();
 }
 
+// Each decision is delivered before the next is made, so that what rank 0 reports because of it counts in the next.
 void EngineLoop::take_decisions() {
   if (!is_root()) return;
   while (auto decision = coordinator_->step(run_time())) {

@@ -34,6 +34,8 @@ void EngineLoop::force_stop(const wire::Stop& reason) {
   });
 }
 
+// The flag comes first, then whatever may wait for peers is aborted, then operations fail: a thread that sees its
+// operation fail finds the session stopping.
 void EngineLoop::stop(const wire::Stop& reason) {
   check_thread();
   if (stop_reason_) return;
@@ -76,6 +78,9 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   HVD_LOG(kInfo, "lost", log_field("what", text));
 }
 
+// A lost peer is reported by lanes and by the control tree, and only the tree knows which rank died. So the first
+// failure of that kind waits for the tree's word (kLaneErrorGrace), and later ones with it; any other failure is its
+// own reason.
 void EngineLoop::lane_failed(const Status& why, const std::vector<PendingOperationPtr>& operations) {
   check_thread();
   if (stop_reason_) return table_.complete(operations, stop_reason_->status());

@@ -31,6 +31,8 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
       backend_factory_(std::move(backend_factory)),
       events_(std::move(events)) {}
 
+// What needs no data is completed here, in the order of the decision; the rest goes to the lanes, a job for each set.
+// Sets are retired last, because the decision may have released operations of a set before it removed it.
 void Executor::execute(const negotiation::WorkerOutput& output) {
   check_thread();
   // The ready operations of one decision by process set, in the order of the decision.

@@ -52,6 +52,9 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   return findings;
 }
 
+// moving -> stuck (no change for the limit, reported) -> overdue (reported again), and back as soon as anything moves.
+// Each report is a question to the root; one that stays without an answer for kAnswerLimit means that the root is cut
+// off or stuck itself: then this rank warns alone, and gives up if it is overdue.
 void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const {
   if (batch.turn != track.turn || batch.progress != track.progress || batch.progress.waits_for.empty()) {
     return look_at_moving(batch, track, now, findings);

@@ -71,6 +71,8 @@ std::vector<DecisionRouter::Outgoing> DecisionRouter::route(const wire::Decision
   return out;
 }
 
+// Children that have got equally many decisions so far begin as one share; each item then divides the shares into those
+// that it concerns and the rest. What is left together gets one message, encoded once.
 std::vector<DecisionRouter::Share> DecisionRouter::split(Mask children, const std::vector<Mask>& concerned) const {
   std::vector<Share> shares;
   for (std::size_t i = 0; i < children_.size(); ++i) {

@@ -28,6 +28,8 @@ Relay::Relay(topology::TreePlan plan, int rank, const topology::ProcessSetTable&
   HVD_CHECK(rank > 0, "the root is a coordinator, not a relay");
 }
 
+// In the order that the root will read: requests before the bits that are complete here, and both before a join, which
+// flushes the requests of its set because it is about those before it.
 Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
   HVD_RETURN_IF_ERROR(bits_.check_senders(from_rank, report));
   const int unit = *bits_.unit_of(from_rank);

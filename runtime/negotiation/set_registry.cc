@@ -79,6 +79,8 @@ const SetChange* SetRegistry::agreed() {
   return decidable_ && other_ == open_.size() ? open_.front().front().change.get() : nullptr;
 }
 
+// Every rank's oldest request is answered at once, also by an error, so that each decision answers the oldest one of
+// each rank and none is left behind.
 std::optional<SetDecision> SetRegistry::next() {
   look();
   if (!decidable_) return std::nullopt;

@@ -123,6 +123,9 @@ std::optional<TimePoint> Worker::next_deadline() const {
   return waiting_.front().since + *options_.cached_wait_limit;
 }
 
+// The order matters to the root, which reads a report from its beginning: stale bits first, so that nothing in the
+// report completes them; what was submitted before a join, a removal or the end before these; and nothing is split off
+// that belongs before something in this report: a report that is full ends here, and the rest follows in the next one.
 wire::Report Worker::take_report(TimePoint now) {
   wire::Report report;
   if (stopped_) return report;
@@ -158,6 +161,8 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
   return true;
 }
 
+// kQueued -> kSentBit when the cache has the same request, else kSentFull. A rank that has joined or leaves the set
+// sends everything in full: its bits have to be settled before its join or removal is sent.
 void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
   const wire::Request& request = pending.own.request;
   const auto [outcome, bit] = set.cache.look_up(request);

@@ -97,6 +97,8 @@ Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerO
   return Status::ok();
 }
 
+// A member without an operation of its own takes part with zeros if it has joined; otherwise the root has counted a
+// rank that did not report, and the session cannot go on.
 Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   const auto owner = set_of_bit_.find(value(hit.bit));
   if (owner == set_of_bit_.end()) return disagree(options_.rank, "unknown bit " + std::to_string(value(hit.bit)));
@@ -118,6 +120,8 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   return Status::ok();
 }
 
+// An operation that was sent as the evicted bit has to be said in full, as if it had just been submitted: the root has
+// forgotten it with the bit.
 Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
   const auto owner = set_of_bit_.find(value(evict.bit));
   if (owner == set_of_bit_.end()) {
