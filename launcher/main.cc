@@ -13,6 +13,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/cli/parse.h"
+#include "launcher/cli/serve.h"
 #include "launcher/job/job_driver.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
@@ -39,6 +40,7 @@ int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
+  if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config);
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok())
     return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});

@@ -36,7 +36,7 @@ enum class Feature { kBuilt, kAutotune, kElastic, kDiscovery, kTimeline, kHierar
 
 // clang-format off
 enum class HelpSection {
-  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kController,
+  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kController, kServe,
 };
 // clang-format on
 

@@ -20,7 +20,7 @@ constexpr Heading kHeadings[] = {
     {HelpSection::kAutotune, "Autotuning"},   {HelpSection::kElastic, "Elastic jobs"},
     {HelpSection::kTimeline, "Timeline"},     {HelpSection::kStall, "Stall check"},
     {HelpSection::kLibrary, "Libraries"},     {HelpSection::kLogging, "Logging"},
-    {HelpSection::kController, "Controller"},
+    {HelpSection::kController, "Controller"}, {HelpSection::kServe, "Ranks that something else starts"},
 };
 
 // Wraps `text` at kWidth; every line begins at column kIndent.
@@ -55,7 +55,8 @@ std::string row_text(const FlagRow& row) {
 
 std::string help_text() {
   std::string out =
-      "Usage: horovodrun -np N [flags] command [arguments]\n\n"
+      "Usage: horovodrun -np N [flags] command [arguments]\n"
+      "       horovodrun --serve -np N [--listen ADDRESS] [--secret-file FILE]\n\n"
       "Starts N processes of the command on the given hosts and joins them into one Horovod job.\n"
       "Flags come before the command; everything after its first word belongs to the command.\n"
       "  horovodrun -np 2 python train.py\n"

@@ -170,6 +170,11 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     return error;
   }
   if (auto text = requested_text(line.value().values, env)) return *std::move(text);
+  if (line.value().values.is_true("serve")) {
+    Result<ServeConfig> config = make_serve_config(line.value().values, line.value().command, env);
+    if (!config.is_ok()) return usage_error(config.status());
+    return std::move(config).value();
+  }
   Result<LaunchConfig> config = build_config(std::move(line).value(), env);
   if (!config.is_ok()) return usage_error(config.status());
   return std::move(config).value();

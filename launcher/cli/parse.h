@@ -3,6 +3,7 @@
 #include <string>
 #include <variant>
 
+#include "launcher/cli/serve.h"
 #include "launcher/plan/launch_config.h"
 #include "runtime/config/env_reader.h"
 
@@ -17,7 +18,7 @@ struct ExitText {
   bool operator==(const ExitText&) const = default;
 };
 
-using ParseOutcome = std::variant<LaunchConfig, ExitText>;
+using ParseOutcome = std::variant<LaunchConfig, ServeConfig, ExitText>;
 
 // Reads argv (argv[0] is the program), the configuration file and hostfile it names, and the launcher's variables of
 // `env`. An explicit flag beats the configuration file, which beats the default, in any order on the command line.

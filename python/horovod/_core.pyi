@@ -67,6 +67,25 @@ class Handle:
     def value(self) -> int:
         """After wait(): the integer result (join: the last rank)."""
 
+@final
+class RendezvousServer:
+    """Where the processes of one job meet: horovod.runner.rendezvous, which has the documentation."""
+
+    def __init__(
+        self, num_proc: int, listen: Sequence[str], port: int, secret_file: str | None, directory: str
+    ) -> None:
+        """Listens. Without `secret_file`, a fresh secret is made, in a file in `directory`. ValueError for what can't be."""
+
+    def stop(self) -> None:
+        """Closes all connections and removes the secret file that was made; idempotent."""
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    @property
+    def secret_file(self) -> str: ...
+
 def init(environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
     """Starts the session from the environment (HOROVOD_*). Does nothing while a session is running.
 

@@ -7,4 +7,5 @@ PYBIND11_MODULE(_core, module) {
   hvd::python::register_operations(module);
   hvd::python::register_gradients(module);
   hvd::python::register_interrupts(module);
+  hvd::python::register_rendezvous(module);
 }

@@ -1,9 +1,7 @@
 #include "rendezvous/client/agent_client.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -87,60 +85,6 @@ Result<Credentials> ask(const Fd& fd, const Deadline& deadline) {
   return Credentials{seat, secret};
 }
 
-Status check_secret_file(const Fd& fd) {
-  struct stat info{};
-  if (fstat(fd.get(), &info) != 0) return Status::from_errno("fstat", errno);
-  if (!S_ISREG(info.st_mode)) return Status::invalid_argument("not a regular file");
-  if (info.st_uid != geteuid()) {
-    return Status::invalid_argument("belongs to uid " + std::to_string(info.st_uid) + ", expected the own uid " +
-                                    std::to_string(geteuid()));
-  }
-  if ((info.st_mode & 077) != 0) {
-    std::array<char, 8> mode{};
-    std::snprintf(mode.data(), mode.size(), "%04o", info.st_mode & 07777);
-    return Status::invalid_argument("has mode " + std::string(mode.data()) +
-                                    ", expected no permission for group and others (chmod 600)");
-  }
-  return Status::ok();
-}
-
-Result<crypto::Secret> parse_secret(ByteSpan text) {
-  constexpr std::size_t kDigits = 2 * crypto::kSecretSize;
-  if (text.size() == kDigits + 1 && text.back() == '\n') text = text.first(kDigits);
-  WipedBuffer<crypto::kSecretSize> secret;
-  bool good = text.size() == kDigits;
-  for (std::size_t i = 0; good && i < kDigits; ++i) {
-    const char c = static_cast<char>(text[i]);
-    const int digit = c >= '0' && c <= '9'   ? c - '0'
-                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                             : -1;
-    good = digit >= 0;
-    secret.bytes[i / 2] = static_cast<std::uint8_t>(secret.bytes[i / 2] * 16 + digit);
-  }
-  if (!good) return Status::invalid_argument("holds something other than 64 hex digits and at most one newline");
-  return crypto::Secret::from_bytes(secret.bytes);
-}
-
-Result<crypto::Secret> read_secret(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for its writer. O_NOFOLLOW: nobody may point us at
-  // another file.
-  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid() && errno == ELOOP) return Status::invalid_argument("a symbolic link, expected a regular file");
-  if (!fd.valid()) return Status::invalid_argument(strerrordesc_np(errno));
-  HVD_RETURN_IF_ERROR(check_secret_file(fd));
-  WipedBuffer<2 * crypto::kSecretSize + 2> text;  // one more than what is legal, to notice what is too long
-  std::size_t size = 0;
-  while (size < text.bytes.size()) {
-    const ssize_t got = read(fd.get(), text.bytes.data() + size, text.bytes.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Status::from_errno("read", errno);
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  return parse_secret(ByteSpan(text.bytes.data(), size));
-}
-
 }  // namespace
 
 Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline) {
@@ -155,12 +99,6 @@ Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline de
   auto credentials = ask(fd.value(), deadline);
   if (!credentials.is_ok()) return credentials.status().annotate(context);
   return credentials;
-}
-
-Result<crypto::Secret> read_secret_file(const std::string& path) {
-  auto secret = read_secret(path);
-  if (!secret.is_ok()) return secret.status().annotate("HOROVOD_SECRET_FILE " + path);
-  return secret;
 }
 
 Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline deadline) {

@@ -21,12 +21,8 @@ struct Credentials {
 // our own uid.
 Result<Credentials> fetch_credentials(const std::string& agent_name, Deadline deadline);
 
-// From the file named by HOROVOD_SECRET_FILE: 64 hex digits and at most one newline, in a regular
-// file (not a symbolic link) of our own uid with no permission for group and others.
-Result<crypto::Secret> read_secret_file(const std::string& path);
-
-// Tells the agent on this host, by the name in HOROVOD_AGENT, that this process goes down by its own fault or leaves,
-// and waits for the answer: by then the launcher's stream holds it, before anything that follows from it.
+// Reports to the agent on this host, by the name in HOROVOD_AGENT, that this process goes down by its own fault or
+// leaves, and waits for the answer: by then the launcher's stream holds it, before anything that follows from it.
 Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline deadline);
 
 }  // namespace hvd::rendezvous

@@ -145,7 +145,7 @@ Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, 
   }
 }
 
-// Grows, with jitter, so that many ranks do not knock at the same moment.
+// Grows, with jitter, so that many ranks do not connect in the same moment.
 Status Caller::pause(Millis& length, const Deadline& deadline) {
   std::array<std::uint8_t, 1> jitter{};
   crypto::random_bytes(jitter);

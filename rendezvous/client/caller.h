@@ -40,7 +40,7 @@ class Caller {
     ~Lease();
     Lease(Lease&& other) noexcept : caller_(other.caller_), slot_(std::exchange(other.slot_, nullptr)) {}
     Lease& operator=(Lease&&) = delete;
-    // Ends the session; the server forgets what waits there.
+    // Ends the session; the server drops what waits in it.
     void hang_up() { slot_->channel.close(); }
 
    private:

@@ -18,7 +18,7 @@ constexpr int kUnavailable = 503;
 Status unsigned_answer(const HttpResponse& response) {
   if (response.status == kUnauthorized) {
     return Status::invalid_argument(
-        "the server refuses our signature (401): this process has not the secret of the job that "
+        "the server refuses our signature (401): this process does not have the secret of the job that "
         "listens there");
   }
   if (response.status == kUnavailable) return Status::peer_lost("the server is busy (503)");

@@ -15,7 +15,7 @@ namespace {
 // A poll that would be shorter than this is not worth asking for.
 constexpr Millis kShortestPoll{20};
 
-// How long the server shall wait, so that its answer arrives before the deadline.
+// How long the server is asked to wait, so that its answer arrives before the deadline.
 Millis poll_length(const Deadline& deadline, Millis longest) {
   return std::clamp(deadline.remaining() - kShortestPoll, Millis(0), longest);
 }

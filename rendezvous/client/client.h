@@ -32,7 +32,7 @@ struct ClientOptions {
 // wrong secret, an answer that is not authentic, and an answer that says no fail at once. Errors
 // name host, port, path and cause. It starts no thread and opens no socket before the first call.
 //
-// Codes: kTimeout (not there, or no answer, within the deadline), kAborted (cancel()),
+// Codes: kTimeout (no such key, or no answer, within the deadline), kAborted (cancel()),
 // kPrecondition (the store or another rank disagrees), kInvalidArgument (a bad name or size, or the
 // secret is not the server's), kInternal.
 class Client {
@@ -56,9 +56,9 @@ class Client {
 
   // Keys are write-once: the same value again succeeds, another one is kPrecondition.
   Status put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline);
-  // Waits until the key is there (long poll).
+  // Waits until the key has been put (long poll).
   Result<Bytes> wait(const std::string& scope, const std::string& key, Deadline deadline);
-  // What is there now, in the order of `keys`.
+  // The present values, in the order of `keys`.
   Result<std::vector<std::optional<Bytes>>> get_many(const std::string& scope, const std::vector<std::string>& keys,
                                                      Deadline deadline);
   // Makes all present and future calls return kAborted promptly. From any thread, as often as

@@ -9,7 +9,7 @@ std::string process_in(const Seat& seat) {
   return "incarnation " + std::to_string(seat.process.number) + " of slot " + std::to_string(seat.process.slot);
 }
 
-// What the process hears that had the seat before.
+// The error for the process that had the seat before.
 Status replaced_error(const JoinBody& before, const JoinBody& now) {
   if (before.nonce == now.nonce) return Status::aborted("the same client joined again on another connection");
   if (before.seat.process.number == now.seat.process.number) {

@@ -24,14 +24,14 @@ struct JoinLimits {
 // The connection that waits for the answer to a join; the caller picks the number.
 using MemberId = std::uint64_t;
 
-// Who is answered now, and how. A member in neither list goes on waiting.
+// Who is answered now, and how. A member in neither list still waits.
 struct JoinOutcome {
   std::uint64_t epoch = 0;  // that of `joined`
   std::vector<std::pair<MemberId, RankNumbers>> joined;
   std::vector<std::pair<MemberId, Status>> refused;
   // Only when the epoch has just begun.
   std::vector<Bytes> rows;          // by rank
-  std::uint64_t retired_epoch = 0;  // the one before, now over; 0: none
+  std::uint64_t retired_epoch = 0;  // the epoch before, which ends; 0: none
 };
 
 // Keeps who waits to join, has the plan decide, and numbers the epochs. Pure: no clock, no I/O; owned by the server's
@@ -41,7 +41,7 @@ struct JoinOutcome {
 // left behind cannot take the seat of its successor; a newer one takes the seat, and so does another process of the
 // same incarnation, which some other starter has restarted. A member that no longer waits leaves: no epoch begins with
 // a process that is known to be gone, and a client that lost only its connection joins again with the same nonce. A
-// round that completes gets the next number (1, 2, ...), and the epoch before is over.
+// round that completes gets the next number (1, 2, ...), and the epoch before ends.
 class JoinTable {
  public:
   explicit JoinTable(std::shared_ptr<Plan> plan, JoinLimits limits = {}) : plan_(std::move(plan)), limits_(limits) {}
@@ -49,8 +49,8 @@ class JoinTable {
   JoinOutcome join(JoinBody request, MemberId member);
   // Asks the plan again: what it decides by has changed.
   JoinOutcome reconsider();
-  // The member no longer waits for the answer (its connection is gone, or its long poll is over and it will ask again);
-  // nothing happens when it does not wait.
+  // The member no longer waits for the answer (its connection is closed, or its long poll has ended and it will ask
+  // again); nothing happens when it does not wait.
   void leave(MemberId member);
 
   bool is_waiting(MemberId member) const { return slots_.contains(member); }

@@ -1,5 +1,6 @@
 #include "rendezvous/kv/plan.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace hvd::rendezvous {
@@ -37,6 +38,7 @@ Status check_agreement(int slot, const RankNumbers& environment, const RankNumbe
 
 std::shared_ptr<Plan> StaticPlan::of_size(int size) {
   std::vector<RankNumbers> slots;
+  size = std::min(size, kMaxSlots + 1);  // no more are looked at, because so many are refused
   for (int rank = 0; rank < size; ++rank) slots.push_back({.rank = rank, .size = size});
   return std::make_shared<StaticPlan>(std::move(slots));
 }

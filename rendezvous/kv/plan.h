@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "rendezvous/protocol/bodies.h"
+#include "rendezvous/protocol/limits.h"
 #include "runtime/base/status.h"
 
 namespace hvd::rendezvous {
 
-// Who waits to join, by slot: what each process has said of itself.
+// The processes that wait to join, by slot, with what each has sent.
 using Waiting = std::map<int, JoinBody>;
 // Which of them form the next epoch, by slot, and the numbers of each in it. Empty: nobody yet.
 using Round = std::map<int, RankNumbers>;
@@ -41,7 +42,7 @@ class Plan {
 class StaticPlan final : public Plan {
  public:
   explicit StaticPlan(std::vector<RankNumbers> slots) : slots_(std::move(slots)) {}
-  // For starters that know how many processes there are and nothing of hosts: slot i is rank i.
+  // For starters that know the number of processes and nothing of hosts: slot i is rank i.
   static std::shared_ptr<Plan> of_size(int size);
 
   int max_slots() const override { return static_cast<int>(slots_.size()); }

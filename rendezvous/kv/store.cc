@@ -55,7 +55,7 @@ const Bytes* Store::find(std::string_view scope, std::string_view key) const {
 
 Status Store::watch(std::string_view scope, std::string_view key, WaiterId waiter) {
   HVD_CHECK(!watched_.contains(waiter), "a waiter waits for one key at a time");
-  HVD_CHECK(find(scope, key) == nullptr, "nobody waits for a key that is there");
+  HVD_CHECK(find(scope, key) == nullptr, "nobody waits for a key that exists");
   if (watched_.size() >= limits_.waiters) {
     return Status::precondition(std::to_string(watched_.size()) + " clients wait for keys already, the limit");
   }

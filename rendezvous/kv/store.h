@@ -40,16 +40,16 @@ class Store {
   // kInvalidArgument (value) or kPrecondition (store).
   Result<std::vector<WaiterId>> put(std::string_view scope, std::string_view key, ByteSpan value);
 
-  // Null when there is none. Valid until the next call that changes the store.
+  // Null when the key does not exist. Valid until the next call that changes the store.
   const Bytes* find(std::string_view scope, std::string_view key) const;
 
-  // Registers for a key that is not there. Requires: find() is null and the waiter waits for
+  // Registers for a key that does not exist. Requires: find() is null and the waiter waits for
   // nothing.
   Status watch(std::string_view scope, std::string_view key, WaiterId waiter);
   // Forgets the waiter; nothing happens when it waits for nothing.
   void unwatch(WaiterId waiter);
 
-  // Removes `prefix` and every scope that begins with "<prefix>."; returns who waited there.
+  // Removes `prefix` and every scope that begins with "<prefix>."; returns who waited for keys in them.
   std::vector<WaiterId> drop_scopes(std::string_view prefix);
 
   std::size_t key_count() const { return key_count_; }

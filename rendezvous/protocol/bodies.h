@@ -12,7 +12,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 
-// What requests and responses carry, as plain structs and their encoding; the grammar is in
+// What requests and responses carry, as structs and their encoding; the grammar is in
 // docs/design/rendezvous.md. PUT and GET carry the value itself and need nothing here. decode_*
 // take hostile bytes and check every limit.
 namespace hvd::rendezvous {

@@ -10,7 +10,7 @@
 // What scopes and keys may be called. A scope is 1..kMaxScopeBytes of [A-Za-z0-9._-], a
 // key 1..kMaxKeyBytes of [A-Za-z0-9._:/-].
 //
-// Scopes `epoch.<n>` (the rows of epoch n, filed by the server, read-only) and `epoch.<n>.<name>`
+// Scopes `epoch.<n>` (the rows of epoch n, written by the server, read-only) and `epoch.<n>.<name>`
 // (for the ranks of the epoch) exist only while epoch n is the latest of its group: a rank of an
 // earlier epoch can neither read nor write them. Every other scope lives as long as the job.
 namespace hvd::rendezvous {
@@ -23,7 +23,7 @@ std::optional<std::uint64_t> epoch_of_scope(std::string_view scope);
 // True for `epoch.<n>` itself.
 bool is_row_scope(std::string_view scope);
 
-// The text as it may stand in a message: what is not plain ASCII becomes '?', and it is cut to a readable length.
+// The text as it may stand in a message: what is not printable ASCII becomes '?', and it is cut to a readable length.
 std::string printable(std::string_view text);
 
 Status check_scope(std::string_view scope);

@@ -16,7 +16,7 @@ struct Route {
   Action action = Action::kSession;
   std::string scope;
   std::string key;
-  Millis wait{0};  // how long to wait for a key that is not there; at most kMaxLongPoll
+  Millis wait{0};  // how long to wait for a key that does not exist; at most kMaxLongPoll
 };
 
 // Either a route or what to answer instead: 404 for an unknown path, 405 for a method that the path
@@ -24,7 +24,7 @@ struct Route {
 // request line alone.
 struct RouteOrProblem {
   Route route;
-  HttpProblem problem{.status = 0, .reason = ""};  // status 0: there is a route
+  HttpProblem problem{.status = 0, .reason = ""};  // status 0: the route is valid
 };
 RouteOrProblem parse_route(std::string_view method, std::string_view target);
 

@@ -13,6 +13,10 @@ Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket, const cryp
                        ConnectionOwner& owner)
     : id_(id), socket_(std::move(socket)), timer_(socket_.get_executor()), owner_(owner), guard_(store_key) {}
 
+// One request goes reading -> (waiting ->) writing -> reading. Bytes that arrive while it waits are a second request,
+// which ends the connection; while its answer is being written they are stashed. A refusal goes writing -> draining ->
+// closed, and every error and deadline straight to closed, from which nothing leads back: callbacks that are still
+// under way find it and return.
 void Connection::start() { next_request(); }
 
 // A client that has shown the key may be silent for a while between requests, anybody else has to
@@ -48,7 +52,7 @@ void Connection::on_read(const error_code& error, std::size_t size) {
       owner_.handler().forget(id_);
       return refuse(400, "a second request before the answer to the first");
     case State::kWriting:
-      stashed_ = size;  // the client may have the answer before we hear that it is written
+      stashed_ = size;  // the client may have the answer, and send the next request, before on_written() runs
       return;
     case State::kDraining: drained_ += size; return drained_ > kMaxBodyBytes ? close() : read();
     case State::kClosed: return;
@@ -133,7 +137,7 @@ void Connection::handle(const Route& route, const HttpRequest& request) {
   } else {
     state_ = State::kWaiting;
     arm(SteadyClock::now() + outcome.wait);
-    read();  // to notice when the client goes
+    read();  // to notice that the client closes the connection
   }
   owner_.release(std::move(outcome.released));
 }

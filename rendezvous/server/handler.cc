@@ -40,7 +40,7 @@ Handler::Outcome Handler::handle(ConnectionId connection, const Route& route, By
 }
 
 // A scope of an epoch exists only while the epoch is current: a rank that was left behind in an
-// earlier one must neither read what is there now nor add to it.
+// earlier one must neither read what the current one has nor add to it.
 Status Handler::check_epoch(std::string_view scope) const {
   const auto epoch = epoch_of_scope(scope);
   if (!epoch || joins_.is_current(*epoch)) return Status::ok();
@@ -54,8 +54,8 @@ void Handler::put(const Route& route, ByteSpan body, Outcome& outcome) {
     outcome.reply = error_reply(Status::precondition("scope " + route.scope + " is for rows; only a join writes it"));
     return;
   }
-  if (Status over = check_epoch(route.scope); !over.is_ok()) {
-    outcome.reply = error_reply(over);
+  if (Status ended = check_epoch(route.scope); !ended.is_ok()) {
+    outcome.reply = error_reply(ended);
     return;
   }
   auto waiters = store_.put(route.scope, route.key, body);
@@ -67,8 +67,8 @@ void Handler::put(const Route& route, ByteSpan body, Outcome& outcome) {
 
 Handler::Outcome Handler::get(ConnectionId connection, const Route& route) {
   Outcome outcome;
-  if (Status over = check_epoch(route.scope); !over.is_ok()) {
-    outcome.reply = error_reply(over);
+  if (Status ended = check_epoch(route.scope); !ended.is_ok()) {
+    outcome.reply = error_reply(ended);
   } else if (const Bytes* value = store_.find(route.scope, route.key)) {
     outcome.reply = Reply{kOk, *value};
   } else if (route.wait == Millis(0)) {
@@ -85,7 +85,7 @@ Reply Handler::get_many(ByteSpan body) const {
   const auto decoded = decode_get_many(body);
   if (!decoded.is_ok()) return error_reply(decoded.status());
   const GetManyBody& request = decoded.value();
-  if (Status over = check_epoch(request.scope); !over.is_ok()) return error_reply(over);
+  if (Status ended = check_epoch(request.scope); !ended.is_ok()) return error_reply(ended);
   std::vector<std::optional<ByteSpan>> values;
   std::size_t bytes = kValuesOverhead;
   for (const std::string& key : request.keys) {
@@ -129,8 +129,9 @@ std::vector<std::pair<ConnectionId, Reply>> Handler::replies_to(const JoinOutcom
   for (const auto& [member, why] : joined.refused) replies.emplace_back(member, error_reply(why));
   if (joined.joined.empty()) return replies;
   if (joined.retired_epoch != 0) {
-    const Reply over = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
-    for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch))) replies.emplace_back(waiter, over);
+    const Reply ended = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
+    for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch)))
+      replies.emplace_back(waiter, ended);
   }
   const Status stored = store_rows(joined).annotate("storing the rows");
   for (const auto& [member, numbers] : joined.joined) {

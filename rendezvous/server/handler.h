@@ -42,10 +42,10 @@ class Handler {
   };
   // Requires: the connection has no request waiting; the route is not kSession.
   Outcome handle(ConnectionId connection, const Route& route, ByteSpan body);
-  // What the plan decides by has changed; who is answered because of it.
+  // Asks the plan again, because something that it decides by has changed; gives the answers that follow.
   std::vector<std::pair<ConnectionId, Reply>> reconsider();
 
-  // The time of a waiting request is over; the reply says what is missing. Requires: it waits.
+  // The time of a waiting request has run out; the reply says what is missing. Requires: it waits.
   Reply expire(ConnectionId connection);
   // The connection is gone.
   void forget(ConnectionId connection);

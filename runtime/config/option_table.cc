@@ -34,7 +34,7 @@ constexpr OptionRow kRows[] = {
     {O::kHostname, "HOROVOD_HOSTNAME", "localhost", K::kText, &C::hostname,
      "name of this host as the launcher listed it"},
     {O::kGlooRendezvousAddr, "HOROVOD_GLOO_RENDEZVOUS_ADDR", "", K::kText, &C::rendezvous_addr,
-     "address of the rendezvous store; without it the process is a world of size 1"},
+     "name or address of the rendezvous store; without it the process is a world of size 1"},
     {O::kGlooRendezvousPort, "HOROVOD_GLOO_RENDEZVOUS_PORT", "", K::kInteger, &C::rendezvous_port,
      "port of the rendezvous store", 1, 65535},
     {O::kGlooIface, "HOROVOD_GLOO_IFACE", "", K::kText, &C::iface,

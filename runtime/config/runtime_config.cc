@@ -190,6 +190,13 @@ void set_progress_limit(const EnvReader& env, RuntimeConfig& config) {
   config.no_progress_limit = config.gloo_timeout;
 }
 
+// Starters that know nothing of hosts set none of them.
+void find_local_numbers(const EnvReader& env, RuntimeConfig& config) {
+  constexpr Option kNumbers[] = {Option::kLocalRank, Option::kLocalSize, Option::kCrossRank, Option::kCrossSize};
+  config.has_local_numbers = std::any_of(std::begin(kNumbers), std::end(kNumbers),
+                                         [&](Option number) { return !env.get(name_of(number)).value_or("").empty(); });
+}
+
 // The launcher's flag takes 0 as well. A wait without end would hang, one of no time could never succeed.
 void default_timeout_for_zero(RuntimeConfig& config) {
   if (config.gloo_timeout.count() == 0) config.gloo_timeout = RuntimeConfig{}.gloo_timeout;
@@ -267,6 +274,7 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
     if (text && !text->empty()) HVD_RETURN_IF_ERROR(parse_row(row, *text, config));
   }
   set_progress_limit(env, config);
+  find_local_numbers(env, config);
   HVD_RETURN_IF_ERROR(check_consistency(config));
   HVD_RETURN_IF_ERROR(check_starter(env, config));
   default_timeout_for_zero(config);

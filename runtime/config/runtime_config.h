@@ -22,6 +22,7 @@ struct RuntimeConfig {
   int local_size = 1;
   int cross_rank = 0;
   int cross_size = 1;
+  bool has_local_numbers = false;  // some of the last four are set, so that none of them is only a default
   std::string hostname = "localhost";
 
   // How to reach the job. Without an address the process is a world of size 1; address and port come together.

@@ -5,19 +5,14 @@
 #include <optional>
 #include <stop_token>
 
-#include "rendezvous/client/agent_client.h"
-#include "rendezvous/client/client.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"
 #include "runtime/engine/executor.h"
-#include "runtime/engine/store_rows.h"
+#include "runtime/engine/joining.h"
 #include "runtime/topology/membership.h"
 #include "runtime/transport/fabric.h"
 
 namespace hvd::engine {
-
-// This rank by its configuration, in an epoch and on hosts that the ranks have agreed on.
-topology::Membership make_membership(const config::RuntimeConfig& config, std::uint64_t epoch, topology::HostMap hosts);
 
 // How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the
 // session, which destroys it after the engine.
@@ -40,7 +35,7 @@ class Network {
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
   // Who shares a host, the same on every rank.
-  Result<topology::HostMap> agree_on_hosts(Deadline deadline);
+  Result<topology::HostMap> agree_on_hosts(const rendezvous::RankNumbers& own, Deadline deadline);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;

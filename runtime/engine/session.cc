@@ -52,8 +52,7 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
 class SessionImpl final : public Session {
  public:
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
-      : membership_(network ? network->membership()
-                            : engine::make_membership(config, 0, topology::HostMap::one_host(config.size))),
+      : membership_(network ? network->membership() : engine::membership_alone(config)),
         pages_(make_pages(config)),
         network_(std::move(network)),
         seals_(network_ ? network_->object_key() : crypto::Secret::random(), membership_.rank()),
@@ -257,9 +256,9 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
   auto session = std::make_unique<SessionImpl>(config, std::move(network));
   HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
-  HVD_LOG(kInfo, "session started", log_field("rank", config.rank), log_field("size", config.size),
-          log_field("local_rank", config.local_rank), log_field("host", config.hostname),
-          log_field("epoch", session->topology().epoch));
+  HVD_LOG(kInfo, "session started", log_field("rank", session->topology().rank),
+          log_field("size", session->topology().size), log_field("local_rank", session->topology().local_rank),
+          log_field("host", config.hostname), log_field("epoch", session->topology().epoch));
   return std::unique_ptr<Session>(std::move(session));
 }
 

@@ -68,7 +68,7 @@ class FabricImpl final : public Fabric {
   std::optional<Session> session_;
 };
 
-Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const FabricOptions& options) {
+Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const ListenOptions& options) {
   if (options.loopback_only) return std::vector<InterfaceAddress>{{"lo", SocketAddress::loopback(0), 8}};
   HVD_ASSIGN_OR_RETURN(auto all, list_interface_addresses());
   if (options.interfaces.empty()) {
@@ -92,16 +92,36 @@ Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const FabricOptions
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options) {
+struct ListeningSockets {
+  AddressRow row;
+  std::vector<ForkFd> fds;
+};
+
+Result<std::shared_ptr<ListeningSockets>> listen_for_ranks(const ListenOptions& options) {
+  HVD_ASSIGN_OR_RETURN(auto addresses, addresses_to_listen_on(options));
+  if (addresses.size() > AddressRow::kMaxEndpoints) addresses.resize(AddressRow::kMaxEndpoints);
+  HVD_ASSIGN_OR_RETURN(BoundSockets bound, bind_listeners(addresses));
+  auto sockets = std::make_shared<ListeningSockets>();
+  sockets->row = AddressRow{HostIdentity::of_this_process(), std::move(bound.endpoints)};
+  sockets->fds = std::move(bound.fds);
+  return sockets;
+}
+
+Bytes address_row(const ListeningSockets& sockets) { return sockets.row.encode(); }
+
+Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options,
+                                               std::shared_ptr<ListeningSockets> listening) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return Status::invalid_argument("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
                                     " is not possible");
   }
-  HVD_ASSIGN_OR_RETURN(auto addresses, addresses_to_listen_on(options));
-  if (addresses.size() > AddressRow::kMaxEndpoints) addresses.resize(AddressRow::kMaxEndpoints);
-  HVD_ASSIGN_OR_RETURN(BoundSockets bound, bind_listeners(addresses));
-  AddressRow row{HostIdentity::of_this_process(), std::move(bound.endpoints)};
-  return std::unique_ptr<Fabric>(std::make_unique<FabricImpl>(options, std::move(row), std::move(bound.fds)));
+  return std::unique_ptr<Fabric>(
+      std::make_unique<FabricImpl>(options, std::move(listening->row), std::move(listening->fds)));
+}
+
+Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options) {
+  HVD_ASSIGN_OR_RETURN(auto sockets, listen_for_ranks(options.listen));
+  return create(options, std::move(sockets));
 }
 
 FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening)

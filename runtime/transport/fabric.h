@@ -25,14 +25,27 @@ class ControlLinks;      // control/control_links.h
 class RowSource;         // net/address_row.h
 struct ContextProgress;  // data/message_context.h
 
-struct FabricOptions {
-  int rank = 0;
-  int size = 1;
+// Where a rank listens for others.
+struct ListenOptions {
   bool loopback_only = true;            // all ranks are on this host: listen on 127.0.0.1 and nowhere else
   std::vector<std::string> interfaces;  // else: listen on these interfaces
   std::string
-      rendezvous_addr;    // without those: on the interface of the route to this address; "": on every one that is up
-  Millis timeout{30000};  // for connecting and for the handshake; never for a user's collective
+      rendezvous_addr;  // without those: on the interface of the route to this address; "": on every one that is up
+};
+
+// The sockets that a rank listens on, and the row that names them. They are there before it is known which rank it is,
+// because it joins with the row; who connects in the meantime waits in their backlog. Shared by nobody; to be given to
+// one fabric.
+struct ListeningSockets;  // fabric.cc
+Result<std::shared_ptr<ListeningSockets>> listen_for_ranks(const ListenOptions& options);
+// For the store: protocol version, host identity, listening addresses.
+Bytes address_row(const ListeningSockets& sockets);
+
+struct FabricOptions {
+  int rank = 0;
+  int size = 1;
+  ListenOptions listen{};  // for create() without sockets
+  Millis timeout{30000};   // for connecting and for the handshake; never for a user's collective
 };
 
 // Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net
@@ -40,7 +53,10 @@ struct FabricOptions {
 // Public calls are thread-safe.
 class Fabric {
  public:
-  // Opens the listener and starts hvd-net. Nothing is accepted into use before open().
+  // Starts hvd-net, which accepts connections. None is used before open().
+  static Result<std::unique_ptr<Fabric>> create(const FabricOptions& options,
+                                                std::shared_ptr<ListeningSockets> listening);
+  // On sockets of its own.
   static Result<std::unique_ptr<Fabric>> create(const FabricOptions& options);
   virtual ~Fabric() = default;
 

@@ -38,7 +38,7 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/engine": [
         *NEGOTIATION_CORE, "runtime/negotiation", "runtime/fusion", "runtime/transport", "runtime/transport/*", "runtime/collectives",
         "runtime/collectives/kernels", "runtime/collectives/gloo", "runtime/recorder",
-        "runtime/config", "runtime/crypto", "runtime/loop", "rendezvous/client", "rendezvous/protocol",
+        "runtime/config", "runtime/crypto", "runtime/loop", "rendezvous/client",
     ],
     "rendezvous/kv": ["rendezvous/protocol"],
     "rendezvous/protocol": ["runtime/crypto"],
@@ -48,7 +48,9 @@ ALLOWED: dict[str, list[str]] = {
     "launcher/hosts": ["runtime/config"],
     "launcher/environment": ["launcher/hosts", "runtime/config"],
     "launcher/plan": ["launcher/environment", "launcher/hosts", "runtime/config"],
-    "launcher/cli": ["launcher/environment", "launcher/hosts", "launcher/plan", "runtime/config"],
+    "launcher/cli": [
+        "launcher/environment", "launcher/hosts", "launcher/plan", "rendezvous/server", "runtime/config", "runtime/crypto",
+    ],
     "launcher/protocol": ["rendezvous/protocol", "runtime/crypto"],
     "launcher/process": ["runtime/loop"],
     "launcher/ssh": ["launcher/hosts", "launcher/plan", "launcher/process"],
@@ -56,9 +58,14 @@ ALLOWED: dict[str, list[str]] = {
                        "rendezvous/protocol", "runtime/config", "runtime/crypto", "runtime/loop"],
     "launcher/job": ["launcher/environment", "launcher/hosts", "launcher/plan", "launcher/process", "launcher/protocol",
                      "launcher/ssh", "rendezvous/kv", "rendezvous/protocol", "rendezvous/server", "runtime/crypto", "runtime/loop"],
-    "python/src": ["runtime/config"],
+    "python/src": ["rendezvous/server", "runtime/config", "runtime/crypto"],
     "python/src/tensorflow": ["python/src"],
 }
+
+# What launcher and rendezvous share of runtime/: parts that know nothing of ranks. The only arrow the other way is the
+# engine's to the rendezvous' client, with which a rank joins.
+SHARED = {"runtime/base", "runtime/admission", "runtime/config", "runtime/crypto", "runtime/loop"}
+ENGINE_TO_RENDEZVOUS = ("runtime/engine", "rendezvous/client")
 
 # Pattern -> folders (or files) that may contain it.
 CONFINED = {
@@ -84,6 +91,19 @@ def product_files() -> list[Path]:
         cwd=ROOT, capture_output=True, text=True, check=True,
     ).stdout.split()
     return [Path(name) for name in listed if name.endswith((".h", ".cc", ".inc")) and (ROOT / name).exists()]
+
+
+def table_errors() -> list[str]:
+    """Whether the table itself has one arrow each way between the parts of the product."""
+    errors = []
+    for folder, rules in ALLOWED.items():
+        part = folder.split("/")[0]
+        for rule in rules:
+            if part in ("launcher", "rendezvous") and rule.startswith("runtime/") and rule not in SHARED:
+                errors.append(f"the table: {folder} may include {rule}, which is not shared")
+            if part == "runtime" and not rule.startswith("runtime/") and (folder, rule) != ENGINE_TO_RENDEZVOUS:
+                errors.append(f"the table: {folder} may include {rule}, an arrow out of runtime/")
+    return errors
 
 
 def may_include(folder: str, target: str) -> bool:
@@ -126,7 +146,7 @@ def confined_errors(path: Path, text: str) -> list[str]:
 
 def main() -> int:
     files = product_files()
-    errors: list[str] = []
+    errors = table_errors()
     for path in files:
         text = (ROOT / path).read_text(encoding="utf-8")
         errors += include_errors(path, text) + confined_errors(path, text)

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,25 +8,21 @@
 
 #include "horovod/session.h"
 #include "rendezvous/server/server.h"
-#include "runtime/base/bytes.h"
-#include "runtime/base/fd.h"
 #include "runtime/config/runtime_config.h"
+#include "runtime/crypto/secret_file.h"
 
 namespace hvd::test {
 
 // A job of N ranks as N threads of this process: the real store, transport and sessions over loopback. Owned by a test.
 class JobFixture {
  public:
-  explicit JobFixture(int size) : size_(size), secret_(crypto::Secret::random()) {
-    rendezvous::ServerOptions options{secret_, rendezvous::StaticPlan::of_size(size), {"127.0.0.1"}};
+  // Without a plan, slot i is rank i.
+  explicit JobFixture(int size, std::shared_ptr<rendezvous::Plan> plan = nullptr)
+      : size_(size), secret_(crypto::SecretFile::create("/tmp").value()) {
+    if (plan == nullptr) plan = rendezvous::StaticPlan::of_size(size);
+    rendezvous::ServerOptions options{secret_.secret(), std::move(plan), {"127.0.0.1"}};
     server_ = std::move(rendezvous::Server::start(options)).value();
-    char path[] = "/tmp/hvd-secret-XXXXXX";
-    const Fd file(::mkstemp(path));
-    const std::string text = to_hex(secret_.bytes());
-    (void)write_all(file.get(), text.data(), text.size()).is_ok();
-    secret_path_ = path;
   }
-  ~JobFixture() { ::unlink(secret_path_.c_str()); }
 
   config::RuntimeConfig config(int rank) const {
     config::RuntimeConfig c;
@@ -37,7 +30,7 @@ class JobFixture {
     c.size = c.local_size = size_;
     c.rendezvous_addr = "127.0.0.1";
     c.rendezvous_port = server_->port();
-    c.secret_file = secret_path_;
+    c.secret_file = secret_.path();
     c.log_level = LogLevel::kFatal;
     return c;
   }
@@ -72,9 +65,8 @@ class JobFixture {
 
  private:
   int size_;
-  crypto::Secret secret_;
+  crypto::SecretFile secret_;
   std::unique_ptr<rendezvous::Server> server_;
-  std::string secret_path_;
   std::vector<std::string> errors_;
 };
 

@@ -9,6 +9,7 @@
 #include "python/src/tensorflow/attributes.h"
 #include "python/src/tensorflow/done_callback.h"
 #include "python/src/tensorflow/execution.h"
+#include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 

@@ -7,6 +7,7 @@
 #include "python/src/tensorflow/collective_kernel.h"
 #include "python/src/tensorflow/query_kernel.h"
 #include "python/src/tensorflow/shapes.h"
+#include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 

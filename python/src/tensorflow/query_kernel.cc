@@ -8,6 +8,7 @@
 #include "python/src/published_session.h"
 #include "python/src/tensorflow/attributes.h"
 #include "python/src/tensorflow/types.h"
+#include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "python/src/tensorflow/types.h"
+#include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 

@@ -13,6 +13,7 @@
 #include "python/src/published_session.h"
 #include "python/src/tensorflow/query_kernel.h"
 #include "python/src/tensorflow/xla_call.h"
+#include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 

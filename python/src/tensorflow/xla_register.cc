@@ -4,6 +4,7 @@
 #include "python/src/tensorflow/c_api.h"
 #include "python/src/tensorflow/xla_collective.h"
 #include "python/src/tensorflow/xla_ffi.h"
+#include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 

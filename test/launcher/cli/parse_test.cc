@@ -229,4 +229,31 @@ TEST_CASE("An empty argument list does no harm", "[unit][cli]") {
   REQUIRE(std::get<ExitText>(outcome).code == 2);
 }
 
+TEST_CASE("--serve asks for a rendezvous and no job", "[unit][cli]") {
+  const auto served = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--serve", "-np", "2"});
+    return std::get<ServeConfig>(parse(flags, {{"TMPDIR", "/var/tmp"}}));
+  };
+  REQUIRE(served({}) == ServeConfig{.num_proc = 2, .secret_file = std::nullopt, .directory = "/var/tmp"});
+  REQUIRE(served({"--secret-file", "/run/s"}).secret_file == "/run/s");
+  const auto listens = [&](const std::string& where) {
+    const ServeConfig config = served({"--listen", where});
+    return config.listen_address + " " + std::to_string(config.port);
+  };
+  REQUIRE(listens("10.0.0.1") == "10.0.0.1 0");
+  REQUIRE(listens("10.0.0.1:4711") == "10.0.0.1 4711");
+  REQUIRE(listens("::") == ":: 0");
+  REQUIRE(listens("fe80::1%eth0") == "fe80::1%eth0 0");
+  REQUIRE(listens("[::1]:4711") == "::1 4711");
+  REQUIRE(listens("[::1]") == "::1 0");
+  for (const std::string bad : {"", ":4711", "[::1", "[::1]x", "[]:1", "10.0.0.1:"}) {
+    INFO(bad);
+    REQUIRE(usage_error_of({"--serve", "-np", "2", "--listen", bad}).find("--listen: ") == 0);
+  }
+  REQUIRE(usage_error_of({"--serve", "-np", "2", "--listen", "h:65536"}).find("65535") != std::string::npos);
+  REQUIRE(usage_error_of({"--serve"}) == "-np is missing: the number of processes that will come");
+  REQUIRE(usage_error_of({"--serve", "-np", "2", "python", "x.py"}) ==
+          "--serve starts no processes, but a command is given: python");
+}
+
 }  // namespace hvd::launcher

@@ -41,6 +41,7 @@ TEST_CASE("An empty environment is a world of size 1", "[unit][config]") {
   const RuntimeConfig config = load({}).value();
   REQUIRE(config.size == 1);
   REQUIRE(config.rank == 0);
+  REQUIRE_FALSE(config.has_local_numbers);
   REQUIRE(config.rendezvous_addr.empty());
   REQUIRE(config.fusion_threshold == 134'217'728);
   REQUIRE_FALSE(config.cycle_time.has_value());
@@ -59,6 +60,7 @@ TEST_CASE("A rank's place and its way to the job are read", "[unit][config]") {
   REQUIRE(config.local_size == 2);
   REQUIRE(config.cross_rank == 1);
   REQUIRE(config.cross_size == 2);
+  REQUIRE(config.has_local_numbers);
   REQUIRE(config.hostname == "b");
   REQUIRE(config.rendezvous_addr == "10.0.0.1");
   REQUIRE(config.rendezvous_port == 4711);

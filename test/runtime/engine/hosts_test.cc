@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
@@ -9,23 +10,35 @@ using namespace hvd::test;
 // Ranks on hosts of any sizes: what follows from who shares a host is the same on every rank.
 namespace {
 
-// Local and cross numbers as the launcher gives them for hosts of these sizes, ranks in a row.
-void place(config::RuntimeConfig& config, const std::vector<int>& sizes) {
-  int first = 0;
-  for (std::size_t host = 0; host < sizes.size(); first += sizes[host++]) {
-    if (config.rank >= first + sizes[host]) continue;
-    config.hostname = "host" + std::to_string(host);
-    config.local_rank = config.rank - first;
-    config.local_size = sizes[host];
-    config.cross_rank = config.cross_size = 0;
-    for (std::size_t other = 0; other < sizes.size(); ++other) {
-      if (sizes[other] <= config.local_rank) continue;
-      ++config.cross_size;
-      if (other < host) ++config.cross_rank;
-    }
-    return;
+const std::vector<int> kSizes = {4, 3, 1};
+
+// The numbers of a rank on hosts of these sizes, ranks in a row, as a launcher would give them; and its host.
+std::pair<JobTopology, std::size_t> expected(int rank) {
+  JobTopology topology;
+  std::size_t host = 0;
+  for (topology.local_rank = rank; topology.local_rank >= kSizes[host]; ++host) topology.local_rank -= kSizes[host];
+  topology.local_size = kSizes[host];
+  topology.cross_size = 0;
+  for (std::size_t other = 0; other < kSizes.size(); ++other) {
+    if (kSizes[other] <= topology.local_rank) continue;
+    ++topology.cross_size;
+    if (other < host) ++topology.cross_rank;
   }
+  return {topology, host};
 }
+
+// Ranks of a plan that gives slots other ranks than a starter would, and is told nothing by their environments.
+struct ReversedPlan final : rendezvous::Plan {
+  int max_slots() const override { return 3; }
+  Status admit(const rendezvous::Seat&) const override { return Status::ok(); }
+  Result<rendezvous::Round> decide(const rendezvous::Waiting& waiting, int) override {
+    rendezvous::Round round;
+    if (waiting.size() < 3) return round;
+    for (int slot = 0; slot < 3; ++slot) round.emplace(slot, rendezvous::RankNumbers{.rank = 2 - slot, .size = 3});
+    return round;
+  }
+  std::string describe_missing(const rendezvous::Waiting&, const std::set<int>&) const override { return "some"; }
+};
 
 }  // namespace
 
@@ -35,6 +48,12 @@ TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[
   job.run(
       [&](Session& session) {
         const std::string who = "rank " + std::to_string(session.topology().rank);
+        // Nobody has told them.
+        const JobTopology own = session.topology();
+        const JobTopology right = expected(own.rank).first;
+        problems.expect(own.local_rank == right.local_rank && own.local_size == right.local_size &&
+                            own.cross_rank == right.cross_rank && own.cross_size == right.cross_size,
+                        who + " has wrong local or cross numbers");
         problems.expect(!session.topology().is_homogeneous, who + " thinks that hosts are equal");
         // Gradients that are orthogonal between ranks add up; averages of hosts would be smaller.
         std::vector<float> data(8, 0.0F);
@@ -43,7 +62,7 @@ TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[
         problems.expect(data == std::vector<float>(8, 4.0F), "wrong adasum " + std::to_string(data[0]));
       },
       [](config::RuntimeConfig& config) {
-        place(config, {4, 3, 1});
+        config.hostname = "host" + std::to_string(expected(config.rank).second);
         config.hierarchical_allreduce = true;
       });
   for (const std::string& error : job.errors()) CHECK(error == "");
@@ -77,4 +96,22 @@ TEST_CASE("Options that ranks must agree on are refused on all ranks where they 
             });
     for (const std::string& error : job.errors()) CHECK(error == std::string("invalid argument: ") + difference.error);
   }
+}
+
+TEST_CASE("A rank is what the answer to its join says, whatever its environment says", "[multi][engine]") {
+  JobFixture job(3, std::make_shared<ReversedPlan>());
+  Problems problems;
+  static thread_local int slot = 0;
+  job.run(
+      [&](Session& session) {
+        const JobTopology& own = session.topology();
+        problems.expect(own.rank == 2 - slot && own.local_rank == own.rank && own.size == 3, "wrong numbers");
+        std::vector<float> mine = {static_cast<float>(own.rank)};
+        std::vector<float> all;
+        problems.expect_ok(wait(session.enqueue(allgather("a", mine, all))), "allgather");
+        problems.expect(all == std::vector<float>{0, 1, 2}, "wrong allgather");
+      },
+      [](config::RuntimeConfig& config) { slot = config.rank; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
 }

@@ -1,0 +1,109 @@
+#include "launcher/cli/serve.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <string_view>
+
+#include "launcher/plan/job_plan.h"
+#include "rendezvous/server/server.h"
+#include "runtime/config/option_table.h"
+#include "runtime/config/parse_value.h"
+#include "runtime/crypto/secret_file.h"
+
+namespace hvd::launcher {
+namespace {
+
+using config::Option;
+
+std::string assignment(Option option, const std::string& value) {
+  return std::string(name_of(option)) + "=" + shell_quote(value) + "\n";
+}
+
+std::string variables_text(const ServeConfig& config, const rendezvous::Server& server,
+                           const std::string& secret_file) {
+  return assignment(Option::kSize, std::to_string(config.num_proc)) +
+         assignment(Option::kGlooRendezvousAddr, server.address()) +
+         assignment(Option::kGlooRendezvousPort, std::to_string(server.port())) +
+         assignment(Option::kSecretFile, secret_file);
+}
+
+Status serve_until(const ServeConfig& config, const sigset_t& signals) {
+  HVD_ASSIGN_OR_RETURN(const crypto::SecretFile file, config.secret_file
+                                                          ? crypto::SecretFile::open(*config.secret_file)
+                                                          : crypto::SecretFile::create(config.directory));
+  HVD_ASSIGN_OR_RETURN(const auto server,
+                       rendezvous::Server::start({.secret = file.secret(),
+                                                  .plan = rendezvous::StaticPlan::of_size(config.num_proc),
+                                                  .listen_addresses = {config.listen_address},
+                                                  .port = config.port}));
+  const std::string ranks = std::to_string(config.num_proc);
+  std::fprintf(stderr,
+               "horovodrun: rendezvous for %s ranks at %s port %u; start each with the variables below and its own "
+               "HOROVOD_RANK, 0 to %d\n",
+               ranks.c_str(), server->address().c_str(), static_cast<unsigned>(server->port()), config.num_proc - 1);
+  std::fputs(variables_text(config, *server, file.path()).c_str(), stdout);
+  std::fflush(stdout);
+  int signal = 0;
+  sigwait(&signals, &signal);
+  const std::string limits = server->stats().limits_hit();
+  if (!limits.empty())
+    std::fprintf(stderr, "horovodrun: the rendezvous server turned clients away: %s\n", limits.c_str());
+  return Status::ok();
+}
+
+// Reads "ADDRESS", "ADDRESS:PORT" or "[ADDRESS]:PORT" into the configuration.
+Status read_listen(std::string_view text, ServeConfig& config) {
+  // Only a bracketed IPv6 address can have a port: in one without, every colon is the address's own.
+  const bool is_bracketed = text.starts_with('[');
+  const bool is_bare_v6 = !is_bracketed && text.find(':') != text.rfind(':');
+  const std::size_t address_end = is_bracketed ? text.find(']') : is_bare_v6 ? text.size() : text.find(':');
+  const std::string_view address = text.substr(is_bracketed ? 1 : 0, address_end - (is_bracketed ? 1 : 0));
+  std::string_view rest = text.substr(std::min(address_end, text.size()));
+  if (is_bracketed && !rest.empty()) rest.remove_prefix(1);
+  const bool has_port = rest.starts_with(':');
+  if (address.empty() || (is_bracketed && address_end == std::string_view::npos) || (!rest.empty() && !has_port)) {
+    return Status::invalid_argument(config::quoted(std::string(text)) +
+                                    " is not ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT");
+  }
+  if (has_port) {
+    HVD_ASSIGN_OR_RETURN(const std::int64_t port, config::parse_integer(rest.substr(1), 1, 65535));
+    config.port = static_cast<std::uint16_t>(port);
+  }
+  config.listen_address = address;
+  return Status::ok();
+}
+
+}  // namespace
+
+Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vector<std::string>& command,
+                                      const config::EnvReader& env) {
+  ServeConfig config;
+  const auto num_proc = values.get<std::int64_t>("num_proc");
+  if (!num_proc) return Status::invalid_argument("-np is missing: the number of processes that will come");
+  if (!command.empty()) {
+    return Status::invalid_argument("--serve starts no processes, but a command is given: " + shell_quote(command[0]));
+  }
+  config.num_proc = static_cast<int>(*num_proc);
+  if (const auto listen = values.get<std::string>("listen")) {
+    HVD_RETURN_IF_ERROR(read_listen(*listen, config).annotate(values.find("listen")->source));
+  }
+  config.secret_file = values.get<std::string>("secret_file");
+  config.directory = env.get("TMPDIR").value_or(config.directory);
+  return config;
+}
+
+int serve(const ServeConfig& config) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before there is a thread that could take one
+  const Status status = serve_until(config, signals);
+  if (status.is_ok()) return 0;
+  std::fprintf(stderr, "horovodrun: %s\n", status.message().c_str());
+  return 1;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,157 @@
+#include "runtime/engine/joining.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <numeric>
+#include <utility>
+
+#include "runtime/crypto/hash.h"
+#include "runtime/crypto/secret_file.h"
+
+namespace hvd::engine {
+namespace {
+
+// "net:[4026531840]"; empty when the system gives none.
+std::string read_link(const char* path) {
+  char target[128] = {};
+  const ssize_t size = ::readlink(path, target, sizeof(target) - 1);
+  return size > 0 ? std::string(target, static_cast<std::size_t>(size)) : std::string();
+}
+
+// The same on processes that run on one machine, can share memory and a network there, and were started for a host of
+// one name, so that one machine can play several. A MAC, so it means nothing to anybody without the secret.
+std::string host_identity(const std::string& name, const crypto::Secret& secret) {
+  std::string boot_id;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::getline(file, boot_id);
+  ByteWriter text;
+  for (const std::string& part :
+       {boot_id, read_link("/proc/self/ns/net"), read_link("/proc/self/ns/ipc"), read_link("/proc/self/ns/mnt")}) {
+    if (part.empty()) {  // what is unknown matches nothing
+      std::array<std::uint8_t, sizeof(crypto::Digest)> own{};
+      crypto::random_bytes(own);
+      return std::string(as_text(own));
+    }
+    text.put_string(part);
+  }
+  text.put_string(name);
+  return std::string(as_text(crypto::hmac_sha256(secret.derive("host", 0), {text.bytes()})));
+}
+
+// Of a rank whose starter knows nothing of hosts: its place among the ranks of its host, and its host's among those
+// that have such a place.
+void add_local_numbers(const topology::HostMap& hosts, rendezvous::RankNumbers& numbers) {
+  const int own = hosts.host_of(numbers.rank);
+  const auto beside = hosts.ranks_on(own);
+  numbers.local_rank = static_cast<int>(std::ranges::find(beside, numbers.rank) - beside.begin());
+  numbers.local_size = static_cast<int>(beside.size());
+  numbers.cross_rank = 0;
+  numbers.cross_size = 0;
+  for (int host = 0; host < hosts.hosts(); ++host) {
+    if (static_cast<int>(hosts.ranks_on(host).size()) <= numbers.local_rank) continue;
+    ++numbers.cross_size;
+    if (host < own) ++numbers.cross_rank;
+  }
+}
+
+// What ranks must agree on, because they would not understand each other otherwise: which algorithm runs, and when a
+// rank that waits says so, which the root judges by its own limits.
+std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfig& config) {
+  const auto flag = [](bool value) { return value ? "1" : "0"; };
+  const auto seconds = [](std::chrono::seconds value) { return std::to_string(value.count()); };
+  return {{"HOROVOD_HIERARCHICAL_ALLREDUCE", flag(config.hierarchical_allreduce)},
+          {"HOROVOD_DETERMINISTIC", flag(config.deterministic)},
+          {"HOROVOD_STALL_CHECK_TIME_SECONDS", config.stall_check_disable ? "0" : seconds(config.stall_check_time)},
+          {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds(config.stall_shutdown_time)},
+          {"the limit without progress (HOROVOD_GLOO_TIMEOUT_SECONDS)", seconds(config.no_progress_limit)}};
+}
+
+}  // namespace
+
+Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, Deadline deadline) {
+  if (!config.agent_socket.empty()) return rendezvous::fetch_credentials(config.agent_socket, deadline);
+  if (config.secret_file.empty()) {
+    return Status::invalid_argument(
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR is set, but neither HOROVOD_AGENT (set by horovodrun) nor HOROVOD_SECRET_FILE "
+        "is: the job secret can't be had");
+  }
+  const auto secret = crypto::read_secret_file(config.secret_file);
+  if (!secret.is_ok()) return secret.status().annotate("HOROVOD_SECRET_FILE");
+  const auto key = rendezvous::seat_key(secret.value());
+  return rendezvous::Credentials{rendezvous::make_seat(key, {config.rank, 0}), secret.value()};
+}
+
+rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& config) {
+  rendezvous::RankNumbers numbers{.rank = config.rank, .size = config.size};
+  if (!config.has_local_numbers) return numbers;
+  numbers.local_rank = config.local_rank;
+  numbers.local_size = config.local_size;
+  numbers.cross_rank = config.cross_rank;
+  numbers.cross_size = config.cross_size;
+  return numbers;
+}
+
+topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses) {
+  return {host_identity(config.hostname, secret), agreed_options(config), std::move(addresses)};
+}
+
+topology::Membership make_membership(const config::RuntimeConfig& config, const rendezvous::JoinAnswer& answer,
+                                     topology::HostMap hosts) {
+  rendezvous::RankNumbers numbers = answer.numbers;
+  if (numbers.local_rank == rendezvous::RankNumbers::kUnknown) {
+    if (config.has_local_numbers) {
+      numbers = {numbers.rank,      numbers.size,      config.local_rank,
+                 config.local_size, config.cross_rank, config.cross_size};
+    } else {
+      add_local_numbers(hosts, numbers);
+    }
+  }
+  JobTopology own;
+  own.rank = numbers.rank;
+  own.size = numbers.size;
+  own.local_rank = numbers.local_rank;
+  own.local_size = numbers.local_size;
+  own.cross_rank = numbers.cross_rank;
+  own.cross_size = numbers.cross_size;
+  own.epoch = answer.epoch;
+  return {own, std::move(hosts)};
+}
+
+topology::Membership membership_alone(const config::RuntimeConfig& config) {
+  const rendezvous::RankNumbers numbers{config.rank,       config.size,       config.local_rank,
+                                        config.local_size, config.cross_rank, config.cross_size};
+  return make_membership(config, {.epoch = 0, .numbers = numbers}, topology::HostMap::one_host(config.size));
+}
+
+Result<std::vector<Bytes>> StoreRows::rows(std::span<const int> ranks, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(auto found, fetch(ranks, deadline));
+  std::vector<Bytes> out;
+  for (topology::RankRow& row : found) out.push_back(std::move(row.addresses));
+  return out;
+}
+
+Result<topology::HostMap> StoreRows::agree(int size, Deadline deadline) {
+  std::vector<int> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  HVD_ASSIGN_OR_RETURN(const auto rows, fetch(all, deadline));
+  return topology::agree(rows);
+}
+
+Result<std::vector<topology::RankRow>> StoreRows::fetch(std::span<const int> ranks, Deadline deadline) {
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(std::to_string(rank));
+  HVD_ASSIGN_OR_RETURN(auto found, client_.get_many(scope_, keys, deadline));
+  std::vector<topology::RankRow> out;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) return Status::internal("the rendezvous store has no address of rank " + keys[i] + " in " + scope_);
+    auto row = topology::RankRow::decode(*found[i]);
+    if (!row.is_ok()) return row.status().annotate("rank " + keys[i]);
+    out.push_back(std::move(row).value());
+  }
+  return out;
+}
+
+}  // namespace hvd::engine

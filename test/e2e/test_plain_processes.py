@@ -1,0 +1,143 @@
+"""Ranks that nothing of ours has started: plain processes that meet at a rendezvous server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from horovod.runner.rendezvous import RendezvousServer
+
+# A rank that does what its standard input says, one word a line, and prints what came of it. It needs no framework.
+RANK = """
+import ctypes, sys
+from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
+
+core.init()
+print(core.rank(), core.size(), core.local_rank(), core.local_size(), flush=True)
+for step, word in enumerate(sys.stdin):
+    value = (ctypes.c_float * 1)(core.rank() + 1.0)
+    address = ctypes.addressof(value)
+    call = (core.OP_ALLREDUCE, f"allreduce.{step}", -1, ())
+    try:
+        core.enqueue(call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+        print(value[0], flush=True)
+    except HorovodInternalError as error:
+        print("lost", error, flush=True)
+core.shutdown()
+"""
+
+
+class Rank:
+    """One such process."""
+
+    def __init__(self, variables: Mapping[str, str], folder: Path) -> None:
+        self.log = folder / f"{len(list(folder.iterdir()))}.err"
+        with self.log.open("wb") as err:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", RANK],
+                env={**os.environ, **variables},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+            )
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        print(word, file=self.process.stdin, flush=True)
+
+    def hear(self) -> str:
+        """The next line that it prints; the job's own deadlines bound the wait."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip() or f"nothing; stderr: {self.error()}"
+
+    def error(self) -> str:
+        """What it has printed on stderr when it has ended."""
+        self.process.communicate(timeout=60)
+        return self.log.read_text(errors="replace")
+
+
+Ranks = list[Rank]
+
+
+@pytest.fixture
+def ranks() -> Iterator[Ranks]:
+    """The ranks that a test has started; the end of the test ends them."""
+    started: Ranks = []
+    yield started
+    for rank in started:
+        rank.process.kill()
+        rank.process.communicate()
+
+
+def both_sum(ranks: Ranks) -> None:
+    for rank in ranks:
+        rank.say("sum")
+    assert [rank.hear() for rank in ranks] == ["3.0", "3.0"]
+
+
+def test_two_processes_and_a_server_are_a_job(ranks: Ranks, tmp_path: Path) -> None:
+    with RendezvousServer(2) as server:
+        assert stat.S_IMODE(os.stat(server.secret_file).st_mode) == 0o600
+        ranks += [Rank(server.environment(rank), tmp_path) for rank in range(2)]
+        # Which ranks share a host they find out themselves.
+        assert [rank.hear() for rank in ranks] == ["0 2 0 2", "1 2 1 2"]
+        both_sum(ranks)
+
+        # Who is not of this job is refused at once, and disturbs nobody.
+        with pytest.raises(ValueError, match=r"rank 2 is not in 0\.\.1"):
+            server.environment(2)
+        other = tmp_path / "other_secret"
+        other.write_text("5" * 64)
+        other.chmod(0o644)
+        strangers = [
+            Rank({**server.environment(1), "HOROVOD_RANK": "2", "HOROVOD_SIZE": "3"}, tmp_path),
+            Rank({**server.environment(1), "HOROVOD_SECRET_FILE": str(other)}, tmp_path),
+        ]
+        assert "has mode 0644" in strangers[1].error()
+        other.chmod(0o600)
+        strangers[1] = Rank({**server.environment(1), "HOROVOD_SECRET_FILE": str(other)}, tmp_path)
+        assert "slot 2 is not of this job, which has 2: 0..1" in strangers[0].error()
+        assert "this process does not have the secret of the job" in strangers[1].error()
+        both_sum(ranks)
+
+    # What is connected does not need the server.
+    assert not os.path.exists(server.secret_file)
+    both_sum(ranks)
+    ranks[1].process.kill()
+    ranks[0].say("sum")
+    assert ranks[0].hear().startswith("lost rank 1")
+
+
+def test_horovodrun_serves_ranks_that_it_does_not_start(ranks: Ranks, tmp_path: Path, horovodrun_path: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("0" * 64)
+    secret.chmod(0o644)
+    arguments = [horovodrun_path, "--serve", "-np", "2", "--listen", "127.0.0.1", "--secret-file", str(secret)]
+    refused = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1
+    assert "has mode 0644, expected no permission for group and others" in refused.stderr
+
+    with subprocess.Popen(arguments[:-2], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        variables = dict(server.stdout.readline().strip().split("=", 1) for _ in range(4))
+        assert variables["HOROVOD_SIZE"] == "2"
+        assert stat.S_IMODE(os.stat(variables["HOROVOD_SECRET_FILE"]).st_mode) == 0o600
+        variables["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = "localhost"  # names will do
+        ranks += [Rank({**variables, "HOROVOD_RANK": str(rank)}, tmp_path) for rank in range(2)]
+        assert [rank.hear().split()[:2] for rank in ranks] == [["0", "2"], ["1", "2"]]
+        both_sum(ranks)
+        server.send_signal(signal.SIGTERM)
+        _, told = server.communicate(timeout=60)
+    assert server.returncode == 0
+    assert "rendezvous for 2 ranks at 127.0.0.1 port" in told
+    assert not os.path.exists(variables["HOROVOD_SECRET_FILE"])
+    both_sum(ranks)
