@@ -87,4 +87,11 @@ const FlagValues::Entry* FlagValues::find(std::string_view dest) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::string FlagValues::source_besides(std::initializer_list<std::string_view> dests) const {
+  for (const auto& [dest, entry] : entries_) {
+    if (std::ranges::find(dests, dest) == dests.end()) return entry.source;
+  }
+  return "";
+}
+
 }  // namespace hvd::launcher

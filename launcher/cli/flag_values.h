@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class FlagValues {
     return std::get<T>(entry->value);
   }
   bool is_true(std::string_view dest) const { return get<bool>(dest).value_or(false); }
+  // Where a flag was given that is none of `dests`: its source, or "" when there is none.
+  std::string source_besides(std::initializer_list<std::string_view> dests) const;
 
  private:
   std::map<std::string, Entry, std::less<>> entries_;

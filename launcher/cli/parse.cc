@@ -170,7 +170,13 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     return error;
   }
   if (auto text = requested_text(line.value().values, env)) return *std::move(text);
-  if (line.value().values.is_true("serve")) {
+  const FlagValues& values = line.value().values;
+  for (const std::string_view dest : {"listen", "secret_file"}) {
+    if (!values.is_true("serve") && values.has(dest)) {
+      return usage_error(Status::invalid_argument(values.find(dest)->source + " is for --serve, which is not given"));
+    }
+  }
+  if (values.is_true("serve")) {
     Result<ServeConfig> config = make_serve_config(line.value().values, line.value().command, env);
     if (!config.is_ok()) return usage_error(config.status());
     return std::move(config).value();

@@ -86,6 +86,8 @@ Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vecto
   if (!command.empty()) {
     return Status::invalid_argument("--serve starts no processes, but a command is given: " + shell_quote(command[0]));
   }
+  const std::string other = values.source_besides({"serve", "num_proc", "listen", "secret_file"});
+  if (!other.empty()) return Status::invalid_argument("--serve starts no processes: " + other + " would do nothing");
   config.num_proc = static_cast<int>(*num_proc);
   if (const auto listen = values.get<std::string>("listen")) {
     HVD_RETURN_IF_ERROR(read_listen(*listen, config).annotate(values.find("listen")->source));
@@ -98,7 +100,11 @@ Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vecto
 int serve(const ServeConfig& config) {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction current = {};
+    sigaction(signal, nullptr, &current);
+    if (current.sa_handler != SIG_IGN) sigaddset(&signals, signal);  // what nohup ignores stays ignored
+  }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before there is a thread that could take one
   const Status status = serve_until(config, signals);
   if (status.is_ok()) return 0;

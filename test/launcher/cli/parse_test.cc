@@ -254,6 +254,8 @@ TEST_CASE("--serve asks for a rendezvous and no job", "[unit][cli]") {
   REQUIRE(usage_error_of({"--serve"}) == "-np is missing: the number of processes that will come");
   REQUIRE(usage_error_of({"--serve", "-np", "2", "python", "x.py"}) ==
           "--serve starts no processes, but a command is given: python");
+  REQUIRE(usage_error_of({"--serve", "-np", "2", "-H", "a:1"}) == "--serve starts no processes: -H would do nothing");
+  REQUIRE(usage_error_of({"-np", "2", "--listen", "::1", "x.py"}) == "--listen is for --serve, which is not given");
 }
 
 }  // namespace hvd::launcher
