@@ -95,7 +95,7 @@ void JoinTable::decide(int newest, JoinOutcome& outcome) {
 }
 
 void JoinTable::begin_epoch(const Round& round, JoinOutcome& outcome) {
-  outcome.retired_epoch = epoch_;
+  outcome.retired_epoch = has_begun() ? epoch_ : 0;
   outcome.epoch = ++epoch_;
   outcome.rows.resize(round.size());
   current_.clear();

@@ -41,10 +41,13 @@ struct JoinOutcome {
 // left behind cannot take the seat of its successor; a newer one takes the seat, and so does another process of the
 // same incarnation, which some other starter has restarted. A member that no longer waits leaves: no epoch begins with
 // a process that is known to be gone, and a client that lost only its connection joins again with the same nonce. A
-// round that completes gets the next number (1, 2, ...), and the epoch before ends.
+// round that completes gets the next number, and the epoch before ends. The numbers begin where the server says:
+// processes that know another server with the same secret must be in no epoch of this one.
 class JoinTable {
  public:
-  explicit JoinTable(std::shared_ptr<Plan> plan, JoinLimits limits = {}) : plan_(std::move(plan)), limits_(limits) {}
+  // The first epoch is `epoch_before` + 1.
+  explicit JoinTable(std::shared_ptr<Plan> plan, std::uint64_t epoch_before = 0, JoinLimits limits = {})
+      : plan_(std::move(plan)), limits_(limits), epoch_(epoch_before) {}
 
   JoinOutcome join(JoinBody request, MemberId member);
   // Asks the plan again: what it decides by has changed.
@@ -59,8 +62,8 @@ class JoinTable {
   // The lowest slot that has joined since the last epoch. Requires: somebody waits.
   int first_slot() const { return *seen_.begin(); }
 
-  bool is_current(std::uint64_t epoch) const { return epoch != 0 && epoch == epoch_; }
-  std::uint64_t last_epoch() const { return epoch_; }
+  // False while there is none.
+  bool is_current(std::uint64_t epoch) const { return has_begun() && epoch == epoch_; }
   std::size_t waiting_count() const { return waiting_.size(); }
 
  private:
@@ -70,6 +73,7 @@ class JoinTable {
     RankNumbers numbers;
   };
 
+  bool has_begun() const { return !current_.empty(); }
   Status check(const JoinBody& request) const;
   void take_seat(JoinBody request, MemberId member, JoinOutcome& outcome);
   void decide(int newest, JoinOutcome& outcome);
@@ -84,7 +88,7 @@ class JoinTable {
   std::set<int> seen_;                       // slots that joined since the current epoch began
   std::map<int, std::uint32_t> newest_;      // by slot: the newest incarnation that has asked to join
   std::map<int, Joined> current_;            // by slot: the current epoch
-  std::uint64_t epoch_ = 0;
+  std::uint64_t epoch_;                      // the latest, or that before the first
   std::size_t row_bytes_ = 0;
 };
 

@@ -22,10 +22,10 @@ Reply reply_of(const Status& status) { return status.is_ok() ? Reply{kOk, {}} : 
 
 }  // namespace
 
-Handler::Handler(std::shared_ptr<Plan> plan, const crypto::Secret& seat_key)
+Handler::Handler(std::shared_ptr<Plan> plan, const crypto::Secret& seat_key, std::uint64_t epoch_before)
     : seat_key_(seat_key),
       store_({.value_bytes = kMaxValueBytes, .total_bytes = kMaxStoreBytes, .keys = kMaxStoreKeys}),
-      joins_(std::move(plan)) {}
+      joins_(std::move(plan), epoch_before) {}
 
 Handler::Outcome Handler::handle(ConnectionId connection, const Route& route, ByteSpan body) {
   Outcome outcome;
@@ -44,9 +44,10 @@ Handler::Outcome Handler::handle(ConnectionId connection, const Route& route, By
 Status Handler::check_epoch(std::string_view scope) const {
   const auto epoch = epoch_of_scope(scope);
   if (!epoch || joins_.is_current(*epoch)) return Status::ok();
-  return Status::precondition("scope " + std::string(scope) +
-                              " belongs to an epoch that is not current (the latest is " +
-                              std::to_string(joins_.last_epoch()) + ")");
+  return Status::precondition(
+      "the session that this process has is over: its ranks have joined again since, or the rendezvous server is not "
+      "the "
+      "one that they joined");
 }
 
 void Handler::put(const Route& route, ByteSpan body, Outcome& outcome) {
@@ -129,7 +130,7 @@ std::vector<std::pair<ConnectionId, Reply>> Handler::replies_to(const JoinOutcom
   for (const auto& [member, why] : joined.refused) replies.emplace_back(member, error_reply(why));
   if (joined.joined.empty()) return replies;
   if (joined.retired_epoch != 0) {
-    const Reply ended = error_reply(Status::precondition("epoch " + std::to_string(joined.retired_epoch) + " is over"));
+    const Reply ended = error_reply(Status::precondition("the session is over: its ranks have joined again"));
     for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch)))
       replies.emplace_back(waiter, ended);
   }

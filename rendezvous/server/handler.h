@@ -30,8 +30,8 @@ struct Reply {
 // no clock; owned by the server and used on its thread only. A connection has at most one request here at a time.
 class Handler {
  public:
-  // `seat_key`: that of the job, for the tokens of those who join.
-  Handler(std::shared_ptr<Plan> plan, const crypto::Secret& seat_key);
+  // `seat_key`: that of the job, for the tokens of those who join. The first epoch is `epoch_before` + 1.
+  Handler(std::shared_ptr<Plan> plan, const crypto::Secret& seat_key, std::uint64_t epoch_before = 0);
 
   // What became of a request: a reply, or nullopt when the caller has to wait for at most `wait`
   // (then expire()). `released` are connections whose waiting this request ended.

@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <sys/utsname.h>
 
+#include <array>
+#include <bit>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
@@ -43,6 +45,16 @@ std::string host_name() {
   return uname(&names) == 0 ? names.nodename : "localhost";
 }
 
+// Where the numbers of epochs begin. A secret may outlive its server, and then ranks of the last one could take those
+// of this one for their own, if both were in epoch 1: rows, keys and connections are told apart by the epoch alone.
+std::uint64_t random_epoch() {
+  constexpr int kCountingBits = 16;  // so many bits of it stay free to count up
+  std::array<std::uint8_t, sizeof(std::uint64_t)> bytes{};
+  crypto::random_bytes(bytes);
+  const auto number = std::bit_cast<std::uint64_t>(bytes) >> 1U;  // others may hold it in an int64
+  return number >> kCountingBits << kCountingBits;
+}
+
 admission::Limits limits(const Plan& plan) {
   admission::Limits all = admission::Limits::for_ranks(plan.max_slots());
   all.connections = max_connections(plan.max_slots());
@@ -59,7 +71,7 @@ class Server::Impl final : public ConnectionOwner {
       : store_key_(rendezvous::store_key(options.secret)),
         idle_deadline_(options.idle_deadline),
         admission_(limits(*options.plan)),
-        handler_(options.plan, seat_key(options.secret)) {}
+        handler_(options.plan, seat_key(options.secret), random_epoch()) {}
 
   ~Impl() {
     io_.stop();

@@ -258,7 +258,7 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
   HVD_LOG(kInfo, "session started", log_field("rank", session->topology().rank),
           log_field("size", session->topology().size), log_field("local_rank", session->topology().local_rank),
-          log_field("host", config.hostname), log_field("epoch", session->topology().epoch));
+          log_field("host", config.hostname));
   return std::unique_ptr<Session>(std::move(session));
 }
 

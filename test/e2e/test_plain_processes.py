@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -78,6 +79,13 @@ def ranks() -> Iterator[Ranks]:
         rank.process.communicate()
 
 
+def free_port() -> int:
+    """A port for servers that follow one another."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
 def both_sum(ranks: Ranks) -> None:
     for rank in ranks:
         rank.say("sum")
@@ -115,6 +123,26 @@ def test_two_processes_and_a_server_are_a_job(ranks: Ranks, tmp_path: Path) -> N
     ranks[1].process.kill()
     ranks[0].say("sum")
     assert ranks[0].hear().startswith("lost rank 1")
+
+
+def test_ranks_of_two_servers_with_one_secret_never_meet(ranks: Ranks, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("5" * 64)
+    secret.chmod(0o600)
+    port = free_port()
+    with RendezvousServer(2, port=port, secret_file=str(secret)) as server:
+        ranks += [Rank(server.environment(rank), tmp_path) for rank in range(2)]
+        assert [rank.hear() for rank in ranks] == ["0 2 0 2", "1 2 1 2"]
+    # They have no connections yet, and ask the next server, which is at the same place, where the others are.
+    with RendezvousServer(2, port=port, secret_file=str(secret)) as server:
+        later = [Rank(server.environment(rank), tmp_path) for rank in range(2)]
+        ranks += later
+        assert [rank.hear() for rank in later] == ["0 2 0 2", "1 2 1 2"]
+        for rank in ranks[:2]:
+            rank.say("sum")
+        for rank in ranks[:2]:
+            assert "the rendezvous server is not the one that they joined" in rank.hear()
+        both_sum(later)
 
 
 def test_horovodrun_serves_ranks_that_it_does_not_start(ranks: Ranks, tmp_path: Path, horovodrun_path: str) -> None:

@@ -161,8 +161,7 @@ void AcceptorHandshake::parse_hello() {
 void AcceptorHandshake::admit(const AcceptorIdentity& identity) {
   HVD_CHECK(needs_identity(), "admit() out of turn");
   if (hello_.epoch != identity.epoch) {
-    return refuse(Refusal::kEpoch, "it is in epoch " + std::to_string(hello_.epoch) + ", this rank in " +
-                                       std::to_string(identity.epoch));
+    return refuse(Refusal::kEpoch, "it is in another epoch of the job");
   }
   if (hello_.to_rank != identity.rank || hello_.from_rank == identity.rank || hello_.from_rank >= identity.size) {
     return refuse(Refusal::kRank, "rank " + std::to_string(hello_.from_rank) + " wants rank " +

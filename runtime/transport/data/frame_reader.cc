@@ -66,8 +66,7 @@ bool FrameReader::begin_frame() {
   }
   header_ = header.value();
   if (header_.epoch != epoch_) {
-    error_ = Status::precondition("data frame of epoch " + std::to_string(header_.epoch) + " in epoch " +
-                                  std::to_string(epoch_));
+    error_ = Status::precondition("data frame of another epoch");
     return false;
   }
   stage_at_ += kFrameHeaderSize;

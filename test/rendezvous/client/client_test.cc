@@ -19,8 +19,10 @@ using test::soon;
 namespace {
 
 struct Job {
-  explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"})
-      : server(Server::start(
+  explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"},
+               crypto::Secret job_secret = crypto::Secret::random())
+      : secret(std::move(job_secret)),
+        server(Server::start(
                    {.secret = secret, .plan = StaticPlan::of_size(num_proc), .listen_addresses = std::move(addresses)})
                    .value()) {}
 
@@ -30,7 +32,7 @@ struct Job {
   Client client(int, const std::string& host = "127.0.0.1") { return Client(options(host)); }
   Seat seat(int slot, std::uint32_t incarnation = 0) const { return make_seat(seat_key(secret), {slot, incarnation}); }
 
-  crypto::Secret secret = crypto::Secret::random();
+  crypto::Secret secret;
   std::unique_ptr<Server> server;
 };
 
@@ -39,8 +41,8 @@ Bytes row_of(int rank) {
   return {text.begin(), text.end()};
 }
 
-// All ranks join at once, each on a thread; the epochs they got, 0 where it failed.
-std::vector<std::uint64_t> join_all(Job& job, int size) {
+// All ranks join at once, each on a thread; the epoch that all of them got.
+std::uint64_t join_all(Job& job, int size) {
   std::vector<std::uint64_t> epochs(static_cast<std::size_t>(size));
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; ++rank) {
@@ -53,17 +55,19 @@ std::vector<std::uint64_t> join_all(Job& job, int size) {
     });
   }
   for (auto& rank : ranks) rank.join();
-  return epochs;
+  CHECK(epochs == std::vector<std::uint64_t>(static_cast<std::size_t>(size), epochs[0]));
+  CHECK(epochs[0] != 0);  // a join that failed
+  return epochs[0];
 }
 
 }  // namespace
 
 TEST_CASE("8 ranks that join get one epoch and read each other's rows", "[multi][rendezvous]") {
   Job job(8);
-  CHECK(join_all(job, 8) == std::vector<std::uint64_t>(8, 1));
+  const std::uint64_t epoch = join_all(job, 8);
 
   Client client = job.client(0);
-  const auto rows = client.get_many(scope_of_epoch(1), {"7", "0", "8"}, soon());
+  const auto rows = client.get_many(scope_of_epoch(epoch), {"7", "0", "8"}, soon());
   REQUIRE(rows.is_ok());
   REQUIRE(rows.value().size() == 3);
   CHECK(rows.value()[0] == row_of(7));
@@ -74,21 +78,38 @@ TEST_CASE("8 ranks that join get one epoch and read each other's rows", "[multi]
 
 TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of the last", "[multi][rendezvous]") {
   Job job(2);
-  CHECK(join_all(job, 2) == std::vector<std::uint64_t>(2, 1));
+  const std::uint64_t epoch = join_all(job, 2);
   Client client = job.client(0);
-  REQUIRE(client.put(scope_of_epoch(1, "mine"), "k", as_bytes("v"), soon()).is_ok());
-  CHECK(join_all(job, 2) == std::vector<std::uint64_t>(2, 2));
+  REQUIRE(client.put(scope_of_epoch(epoch, "mine"), "k", as_bytes("v"), soon()).is_ok());
+  CHECK(join_all(job, 2) == epoch + 1);
 
-  const auto old_row = client.get_many(scope_of_epoch(1), {"0"}, soon());
+  const auto old_row = client.get_many(scope_of_epoch(epoch), {"0"}, soon());
   CHECK(old_row.status().code() == StatusCode::kPrecondition);
-  CHECK(client.wait(scope_of_epoch(1, "mine"), "k", soon()).status().code() == StatusCode::kPrecondition);
-  CHECK(client.put(scope_of_epoch(1, "mine"), "k2", as_bytes("v"), soon()).code() == StatusCode::kPrecondition);
-  CHECK(client.put(scope_of_epoch(2), "5", as_bytes("forged"), soon()).code() == StatusCode::kPrecondition);
+  CHECK(client.wait(scope_of_epoch(epoch, "mine"), "k", soon()).status().code() == StatusCode::kPrecondition);
+  CHECK(client.put(scope_of_epoch(epoch, "mine"), "k2", as_bytes("v"), soon()).code() == StatusCode::kPrecondition);
+  CHECK(client.put(scope_of_epoch(epoch + 1), "5", as_bytes("forged"), soon()).code() == StatusCode::kPrecondition);
+}
+
+TEST_CASE("A rank of a server sees nothing of the next server, whose secret is the same", "[multi][rendezvous]") {
+  Job before(2);
+  const std::uint64_t old_epoch = join_all(before, 2);
+  before.server.reset();
+  Job job(2, {"127.0.0.1"}, before.secret);
+  const std::uint64_t epoch = join_all(job, 2);
+  constexpr std::uint64_t kJoinsOfOneServer = 1U << 16U;
+  CHECK(std::max(epoch, old_epoch) - std::min(epoch, old_epoch) >= kJoinsOfOneServer);
+
+  Client left_behind = job.client(0);
+  const Status row = left_behind.get_many(scope_of_epoch(old_epoch), {"0"}, soon()).status();
+  CHECK(row.code() == StatusCode::kPrecondition);
+  CHECK_THAT(row.message(), Catch::Contains("the rendezvous server is not the one that they joined"));
+  CHECK(left_behind.put(scope_of_epoch(old_epoch, "mine"), "k", as_bytes("v"), soon()).code() ==
+        StatusCode::kPrecondition);
 }
 
 TEST_CASE("64 ranks of one host may start at once", "[multi][rendezvous]") {
   Job job(64);
-  CHECK(join_all(job, 64) == std::vector<std::uint64_t>(64, 1));
+  join_all(job, 64);
   CHECK(job.server->stats().sessions == 64);
   CHECK(job.server->stats().evicted == 0);
 }
@@ -140,10 +161,10 @@ TEST_CASE("A stale process is refused, a newer one takes its place, and a strang
   forged.process.number = 7;
   CHECK_THAT(stale.join(forged, {}, {}, soon()).status().message(), Catch::Contains("token"));
 
-  CHECK(job.client(1).join(job.seat(1, 1), {}, {}, soon()).value().epoch == 1);
+  CHECK(job.client(1).join(job.seat(1, 1), {}, {}, soon()).is_ok());
   newer.join();
-  CHECK(epoch == 1);
-  CHECK(as_text(*live.get_many(scope_of_epoch(1), {"0"}, soon()).value()[0]) == "live");
+  CHECK(epoch != 0);
+  CHECK(as_text(*live.get_many(scope_of_epoch(epoch), {"0"}, soon()).value()[0]) == "live");
 }
 
 TEST_CASE("A plan that changes its mind is asked again when it says so", "[multi][rendezvous]") {
@@ -225,8 +246,8 @@ TEST_CASE("A rank that went away while it waited is not part of the next epoch",
   const Status error = late.join(job.seat(1), {}, {}, Deadline::after(Millis(300))).status();
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("wait no longer: 0"));
-  CHECK(join_all(job, 2) == std::vector<std::uint64_t>(2, 1));
-  CHECK(late.get_many(scope_of_epoch(1), {"0"}, soon()).value()[0] == row_of(0));
+  const std::uint64_t epoch = join_all(job, 2);
+  CHECK(late.get_many(scope_of_epoch(epoch), {"0"}, soon()).value()[0] == row_of(0));
 }
 
 TEST_CASE("Keys are written once", "[multi][rendezvous]") {

@@ -36,7 +36,7 @@ TEST_CASE("A name is looked up, and connected to at whichever address answers", 
   Client client({.host = "localhost", .port = server->port(), .secret = secret});
   CHECK(client.connect(soon()).value() == "127.0.0.1");
   CHECK(client.put("s", "k", as_bytes("v"), soon()).is_ok());
-  CHECK(client.join(make_seat(seat_key(secret), {0, 0}), {}, {}, soon()).value().epoch == 1);
+  CHECK(client.join(make_seat(seat_key(secret), {0, 0}), {}, {}, soon()).is_ok());
 }
 
 TEST_CASE("The first address refuses and the next one is taken", "[multi][rendezvous]") {

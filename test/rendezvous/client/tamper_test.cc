@@ -112,5 +112,5 @@ TEST_CASE("A client with another secret is refused at once and changes nothing",
   CHECK(server->stats().requests == 0);
   Client client({.host = "127.0.0.1", .port = server->port(), .secret = secret});
   CHECK(client.get_many("s", {"k"}, soon()).value()[0] == std::nullopt);
-  CHECK(client.join(make_seat(seat_key(secret), {0, 0}), {}, {}, soon()).value().epoch == 1);
+  CHECK(client.join(make_seat(seat_key(secret), {0, 0}), {}, {}, soon()).is_ok());
 }

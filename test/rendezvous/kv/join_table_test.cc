@@ -83,6 +83,17 @@ TEST_CASE("JoinTable begins an epoch with the last slot and numbers the epochs",
   CHECK_FALSE(table.is_current(1));
 }
 
+TEST_CASE("JoinTable counts epochs up from the number it was given, which is none itself", "[unit][join_table]") {
+  constexpr std::uint64_t kBefore = UINT64_C(0x7fff'ffff'ffff'0000);
+  JoinTable table(StaticPlan::of_size(1), kBefore);
+  CHECK_FALSE(table.is_current(kBefore));
+  const JoinOutcome first = table.join(request(0, 1), 1);
+  CHECK(first.epoch == kBefore + 1);
+  CHECK(first.retired_epoch == 0);
+  CHECK(table.is_current(kBefore + 1));
+  CHECK(table.join(request(0, 2), 1).retired_epoch == kBefore + 1);
+}
+
 TEST_CASE("JoinTable gives a retry its epoch and numbers again", "[unit][join_table]") {
   JoinTable table(StaticPlan::of_size(2));
   CHECK(waits(table.join(request(0, 1), 1)));
@@ -159,7 +170,7 @@ TEST_CASE("JoinTable ends a round in which an environment contradicts the plan, 
 }
 
 TEST_CASE("JoinTable refuses slots and rows that cannot be, alone and without a trace", "[unit][join_table]") {
-  JoinTable table(StaticPlan::of_size(3), {.row_bytes = 10, .total_row_bytes = 15});
+  JoinTable table(StaticPlan::of_size(3), 0, {.row_bytes = 10, .total_row_bytes = 15});
   CHECK(waits(table.join(request(0, 1), 1)));
   CHECK_THAT(refusal(table.join(request(-1, 2), 2), 2), Catch::Contains("slot -1") && Catch::Contains("0..2"));
   CHECK_THAT(refusal(table.join(request(3, 2), 2), 2), Catch::Contains("slot 3 is not of this job, which has 3"));

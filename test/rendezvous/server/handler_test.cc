@@ -107,7 +107,7 @@ TEST_CASE("Handler closes an epoch's scopes when the group's next epoch begins",
   const auto next = handler.handle(3, kJoinRoute, join_body(0));
   REQUIRE(next.released.size() == 1);
   CHECK(next.released[0].first == 2);
-  CHECK(decode_error(next.released[0].second.body).message() == "epoch 1 is over");
+  CHECK(decode_error(next.released[0].second.body).message() == "the session is over: its ranks have joined again");
   const auto status = [&](Action action, const std::string& scope, Millis wait = Millis(0)) {
     return handler.handle(1, key_route(action, scope, "k", wait), {}).reply.value().status;
   };
