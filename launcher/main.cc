@@ -40,7 +40,7 @@ int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
-  if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config);
+  if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config, ignored_signals());
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok())
     return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});

@@ -116,6 +116,7 @@ void Slots::stop(int slot, Millis grace) {
   const auto found = slots_.find(slot);
   if (found == slots_.end()) return;
   signal_one(slot, found->second, SIGTERM);
+  if (found->second.process == nullptr) return;  // what waited for its start is over already
   found->second.grace = std::make_unique<loop::Timer>(loop_.get(), [this, slot] { signal(slot, SIGKILL); });
   found->second.grace->start(grace);
 }

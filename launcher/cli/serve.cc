@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <string_view>
 
 #include "launcher/plan/job_plan.h"
@@ -44,8 +46,9 @@ Status serve_until(const ServeConfig& config, const sigset_t& signals) {
                "horovodrun: rendezvous for %s ranks at %s port %u; start each with the variables below and its own "
                "HOROVOD_RANK, 0 to %d\n",
                ranks.c_str(), server->address().c_str(), static_cast<unsigned>(server->port()), config.num_proc - 1);
-  std::fputs(variables_text(config, *server, file.path()).c_str(), stdout);
-  std::fflush(stdout);
+  if (std::fputs(variables_text(config, *server, file.path()).c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    return Status::from_errno("nobody can read the variables: writing to stdout", errno);
+  }
   int signal = 0;
   sigwait(&signals, &signal);
   const std::string limits = server->stats().limits_hit();
@@ -93,18 +96,18 @@ Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vecto
     HVD_RETURN_IF_ERROR(read_listen(*listen, config).annotate(values.find("listen")->source));
   }
   config.secret_file = values.get<std::string>("secret_file");
-  config.directory = env.get("TMPDIR").value_or(config.directory);
+  const std::string temporary = env.get("TMPDIR").value_or("");
+  if (!temporary.empty()) config.directory = std::filesystem::absolute(temporary);
   return config;
 }
 
-int serve(const ServeConfig& config) {
+int serve(const ServeConfig& config, std::uint64_t ignored) {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction current = {};
-    sigaction(signal, nullptr, &current);
-    if (current.sa_handler != SIG_IGN) sigaddset(&signals, signal);  // what nohup ignores stays ignored
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+    if ((ignored >> static_cast<unsigned>(signal) & 1U) == 0) sigaddset(&signals, signal);
   }
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that is gone is an error of fputs(), after which the secret's file is removed
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before there is a thread that could take one
   const Status status = serve_until(config, signals);
   if (status.is_ok()) return 0;

@@ -25,8 +25,9 @@ struct ServeConfig {
 Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vector<std::string>& command,
                                       const config::EnvReader& env);
 
-// Hosts the rendezvous for processes that something else starts, until SIGINT, SIGTERM or SIGHUP. What they need goes
+// Hosts the rendezvous for processes that something else starts, until SIGINT, SIGTERM, SIGHUP or SIGQUIT, but for the
+// signals in `ignored` (bits 1 << number). What they need goes
 // to stdout as NAME=VALUE lines, for people to stderr. The exit code of the program.
-int serve(const ServeConfig& config);
+int serve(const ServeConfig& config, std::uint64_t ignored);
 
 }  // namespace hvd::launcher

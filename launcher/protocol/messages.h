@@ -60,7 +60,7 @@ struct SignalMessage {
 
 // SIGTERM to the slot's process group, and after the grace SIGKILL to what is left of it.
 struct StopMessage {
-  std::int32_t slot = -1;
+  std::int32_t slot = 0;
   std::uint32_t grace_ms = 0;
 };
 

@@ -10,8 +10,8 @@
 namespace hvd::collectives {
 
 // What a lane does to tensors besides running collectives on them, for one kind of memory: it packs inputs, unpacks and
-// scales results, and allocates the memory between. Calls take effect in the order in which they are made, and before a
-// collective that is started after them on the same memory. Immutable and thread-safe.
+// scales results, and allocates the memory between. A call has taken effect when it returns: the lane completes
+// operations right after it unpacked them. Immutable and thread-safe.
 class Memory {
  public:
   virtual ~Memory() = default;

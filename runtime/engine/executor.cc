@@ -90,8 +90,9 @@ void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vect
     batch.offsets = planned.offsets;
     batch.bytes = planned.bytes;
     for (const std::size_t index : planned.items) {
-      PendingOperationPtr pending =
-          ops[index].operation == negotiation::OperationId::kNone ? nullptr : table_.start(ops[index].operation);
+      const bool has_joined = ops[index].operation == negotiation::OperationId::kNone;
+      PendingOperationPtr pending = has_joined ? nullptr : table_.start(ops[index].operation);
+      HVD_CHECK(has_joined || pending != nullptr, "this rank would take part with zeros in its own operation");
       batch.items.push_back({ops[index].response, std::move(pending)});
     }
     job.batches.push_back(std::move(batch));

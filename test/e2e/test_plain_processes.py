@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -169,3 +170,28 @@ def test_horovodrun_serves_ranks_that_it_does_not_start(ranks: Ranks, tmp_path: 
     assert "rendezvous for 2 ranks at 127.0.0.1 port" in told
     assert not os.path.exists(variables["HOROVOD_SECRET_FILE"])
     both_sum(ranks)
+
+
+def test_however_a_server_ends_it_removes_its_secret(tmp_path: Path, horovodrun_path: str) -> None:
+    arguments = [horovodrun_path, "--serve", "-np", "2"]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    unheard = subprocess.run(arguments, stdout=write_end, stderr=subprocess.PIPE, text=True, env=env, timeout=60)
+    os.close(write_end)
+    assert unheard.returncode == 1
+    assert "nobody can read the variables" in unheard.stderr
+    assert list(tmp_path.iterdir()) == []
+
+    under_nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *arguments]
+    with subprocess.Popen(under_nohup, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        waited_for = int(re.findall(r"SigBlk:\s+(\w+)", Path(f"/proc/{server.pid}/status").read_text())[0], 16)
+        assert [waited_for >> (number - 1) & 1 for number in (signal.SIGHUP, signal.SIGQUIT)] == [0, 1]
+        assert len(list(tmp_path.iterdir())) == 1
+        server.send_signal(signal.SIGHUP)
+        server.send_signal(signal.SIGQUIT)
+        server.communicate(timeout=60)
+    assert server.returncode == 0
+    assert list(tmp_path.iterdir()) == []

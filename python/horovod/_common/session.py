@@ -6,6 +6,9 @@ A framework module imports all names of `__all__` and so offers them as its own.
 
 from __future__ import annotations
 
+import weakref
+from typing import Protocol
+
 from horovod.common.basics import HorovodBasics
 from horovod.common.process_sets import _setup
 from horovod.common.util import get_average_backwards_compatibility_fun
@@ -43,6 +46,29 @@ __all__ = [
 
 basics = HorovodBasics()
 _setup(basics)
+
+
+class SessionFollower(Protocol):
+    """Holds something half done between calls, such as gradients of several passes, which ends with its session."""
+
+    def on_session_start(self) -> None: ...
+
+
+_followers: weakref.WeakSet[SessionFollower] = weakref.WeakSet()
+
+
+def follow_sessions(follower: SessionFollower) -> None:
+    """Calls follower.on_session_start() whenever a session starts, as long as `follower` lives."""
+    _followers.add(follower)
+
+
+def _tell_followers(started: bool) -> None:
+    if started:
+        for follower in list(_followers):
+            follower.on_session_start()
+
+
+basics._add_hooks(_tell_followers, lambda: None)
 
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(basics)
 

@@ -27,6 +27,7 @@ _END_OF_EPOCH = "the rest of an epoch is done"  # a value of model.stop_training
 class Store(Protocol):
     """Reads and writes the values of variables, and gives all ranks those of rank 0."""
 
+    def prepare(self, variables: Sequence[Any]) -> None: ...
     def read(self, variables: Sequence[Any]) -> list[Any]: ...
     def write(self, variables: Sequence[Any], values: Sequence[Any]) -> None: ...
     def broadcast(self, variables: Sequence[Any]) -> None: ...
@@ -57,6 +58,7 @@ class ModelState(ObjectState):
         self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
         _build(self.optimizer, model)
         self._store = store
+        store.prepare(self._shared())
         self._saved_values: list[Any] = []
         super().__init__(bcast_object, get_rank, **kwargs)
         self.save()
@@ -65,6 +67,9 @@ class ModelState(ObjectState):
         owners = [self.model] if self.optimizer is None else [self.model, self.optimizer]
         lists = [owner.variables() if callable(owner.variables) else owner.variables for owner in owners]
         return [variable for variables in lists for variable in variables]
+
+    def _shared(self) -> list[Any]:
+        return [variable for variable in self._variables() if not is_seed(variable)]
 
     def save(self) -> None:
         self._saved_values = self._store.read(self._variables())
@@ -76,7 +81,7 @@ class ModelState(ObjectState):
 
     def sync(self) -> None:
         """Every rank's model and optimizer become rank 0's, other attributes what rank 0 saved last; all is saved."""
-        self._store.broadcast([variable for variable in self._variables() if not is_seed(variable)])
+        self._store.broadcast(self._shared())
         super().sync()
         self.save()
 
@@ -186,6 +191,9 @@ class _Keras3Store:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+
+    def prepare(self, variables: Sequence[Any]) -> None:
+        pass
 
     def read(self, variables: Sequence[Any]) -> list[Any]:
         return [np.array(variable.numpy()) for variable in variables]

@@ -11,6 +11,7 @@ import torch
 from horovod import torch as hvd
 from horovod._common.gradient_options import Plan
 from horovod._common.local_variables import LocalVariables
+from horovod._common.session import follow_sessions
 from horovod._keras.backend import Reduce
 from horovod._keras.optimizer import Keras3
 from horovod._keras.options import Options
@@ -73,6 +74,11 @@ class _LocalPasses:
         self._reduce = reduce
         self._local = LocalVariables(options.process_set, options.scale_local_gradients)
         self.register_local_var = self._local.register
+        follow_sessions(self)
+
+    def on_session_start(self) -> None:
+        """Forgets the passes of a session that ended before they were reduced: ranks begin to count together."""
+        self.counter, self._sums = 0, []
 
     def compute_gradients(self, grads: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
         """The reduced sums on every k-th call, this rank's sums so far on the others. None where no step had any."""

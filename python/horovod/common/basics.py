@@ -44,6 +44,7 @@ class HorovodBasics:
         self._on_init: list[Callable[[bool], None]] = []
         self._on_shutdown: list[Callable[[], None]] = []
         self._init_pid = -1
+        self.initial_process_sets: Sequence[ProcessSet] = ()  # those given to the init() that began the session
 
     @property
     def MPI_LIB_CTYPES(self) -> ctypes.CDLL:  # noqa: N802
@@ -75,6 +76,7 @@ class HorovodBasics:
         core.init(process_sets=[process_set.ranks or [] for process_set in sets])
         if started:
             self._init_pid = os.getpid()
+            self.initial_process_sets = sets
         _setup(self)
         uncaught.install()
         atexit.unregister(self._shutdown_at_exit)

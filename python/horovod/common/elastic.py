@@ -40,7 +40,7 @@ class State:
         self._rank = get_rank
         self._updates: queue.Queue[tuple[float, int]] = queue.Queue()  # on_hosts_updated() may come from any thread
         self._seen_updates = 0.0
-        self._commits = 0
+        self._checks = 0  # how often all ranks met in check_host_updates(), which a commit ends with
         self._reset_callbacks: list[Callable[[], None]] = []
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
@@ -61,7 +61,6 @@ class State:
     def commit(self) -> None:
         """save(), then check_host_updates(). Training goes on from here after a failure. All ranks call it."""
         self.save()
-        self._commits += 1
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
@@ -79,6 +78,7 @@ class State:
                 latest = max(latest, timestamp)
                 result |= HostUpdateResult(update)
         seen, latest, result = self._bcast_object((seen, latest, result))
+        self._checks += 1
         self._seen_updates = latest
         if latest > seen:
             raise HostsUpdatedInterrupt(skip_sync=result == HostUpdateResult.removed)
@@ -140,7 +140,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         notification_manager.init()
         notification_manager.register_listener(state)
-        commits, in_place, skip_sync = state._commits, 0, False
+        checks, in_place, skip_sync = _checks_of(state), 0, False
         try:
             while True:
                 try:
@@ -148,9 +148,9 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                         state.sync()
                     return func(state, *args, **kwargs)
                 except HorovodInternalError as error:
-                    in_place = 0 if state._commits > commits else in_place + 1
-                    commits = state._commits
-                    if in_place > _MAX_RESETS_IN_PLACE and not _env.elastic():
+                    in_place = in_place + 1 if checks == _checks_of(state) else 1
+                    checks = _checks_of(state)
+                    if checks is not None and in_place > _MAX_RESETS_IN_PLACE and not _env.elastic():
                         raise HorovodInternalError(
                             f"training failed {in_place} times without a commit between; the last time: {error}"
                         ) from error
@@ -166,7 +166,14 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     return wrapper
 
 
+def _checks_of(state: Any) -> int | None:
+    """How far training has come; None for a state that is none of ours and does not count."""
+    checks = getattr(state, "_checks", None)
+    return checks if isinstance(checks, int) else None
+
+
 def restart_session() -> None:
-    """Ends the session and begins the next, with the ranks that there are then."""
+    """Ends the session and begins the next, with the ranks that there are then and the process sets given to init()."""
+    process_sets = basics.initial_process_sets
     basics.shutdown()
-    basics.init()
+    basics.init(process_sets=process_sets)

@@ -17,7 +17,12 @@ from horovod._keras.elastic import ModelState
 from horovod.common.elastic import ObjectState, restart_session, run_fn
 from horovod.common.exceptions import HorovodInternalError
 from horovod.tensorflow._session import basics
-from horovod.tensorflow.functions import broadcast_object, broadcast_variables, session_or_default
+from horovod.tensorflow.functions import (
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+    session_or_default,
+)
 
 __all__ = ["TensorFlowKerasState", "TensorFlowState", "run"]
 
@@ -58,6 +63,9 @@ class _Eager:
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
 
+    def prepare(self, variables: Sequence[Any]) -> None:
+        pass
+
     def broadcast(self, variables: Sequence[Any]) -> None:
         with _internal_errors():
             broadcast_variables(variables, root_rank=0)
@@ -78,18 +86,24 @@ class _Graph:
         for variable, value in zip(variables, values, strict=True):
             variable.load(value, self._session())
 
-    def broadcast(self, variables: Sequence[Any]) -> None:
+    def prepare(self, variables: Sequence[Any]) -> None:
         key = tuple(map(id, variables))
         if key not in self._broadcasts:
             self._broadcasts[key] = broadcast_variables(variables, root_rank=0)
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        self.prepare(variables)
         with _internal_errors():
-            self._session().run(self._broadcasts[key])
+            self._session().run(self._broadcasts[tuple(map(id, variables))])
 
 
 def _bcast_object(session: Any) -> Callable[[Any], Any]:
+    # In a graph the ops are made now, once: it may be finalized before the first commit.
+    in_graph = None if tf.executing_eagerly() else broadcast_object_fn(session=session, name="elastic_state")
+
     def bcast_object(obj: Any) -> Any:
         with _internal_errors():
-            return broadcast_object(obj, session=session)
+            return broadcast_object(obj, session=session) if in_graph is None else in_graph(obj)
 
     return bcast_object
 
@@ -106,6 +120,7 @@ class TensorFlowState(ObjectState):
         self.session = session
         eager = tf.executing_eagerly()
         self._store = _Eager() if eager else _Graph(lambda: session_or_default(session, "TensorFlowState"))
+        self._store.prepare(self.variables)
         self._saved_values: list[Any] = []
         super().__init__(_bcast_object(session), basics.rank, **kwargs)
         with contextlib.nullcontext() if eager else contextlib.suppress(tf.errors.FailedPreconditionError):

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from horovod._common.session import follow_sessions
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.tensorflow._local import LocalVariables
 
@@ -85,6 +86,13 @@ class LocalGradientAggregationHelperEager(Aggregation):
         )
         self.counter = tf.Variable(0, dtype=tf.int32, trainable=False, name="aggregation_counter")
         self.locally_aggregated_grads: dict[int, Any] = {}
+        follow_sessions(self)
+
+    def on_session_start(self) -> None:
+        """Forgets the passes of a session that ended before they were reduced: ranks begin to count together."""
+        if tf.executing_eagerly():
+            for variable in (self.counter, *self.locally_aggregated_grads.values()):
+                variable.assign(tf.zeros_like(variable))
 
     def _accumulators(self, grads: Sequence[Any]) -> list[Any]:
         """One for each gradient that is not None, None for the others."""

@@ -14,6 +14,7 @@ import torch
 from torch.optim import Optimizer
 
 from horovod._common.native import core
+from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import global_process_set
 from horovod.torch._gradients import TOO_MANY_PASSES
@@ -72,6 +73,7 @@ class AdasumOptimizer(Optimizer):
         self._passes = passes
         self._check: ParameterCheck | None = ParameterCheck()
         self._deltas: dict[int, _Delta] = {}
+        follow_sessions(self)
         self._hooks = Hooks(self, AdasumOptimizer._ready)
         self._joins = core.joins()
         self._session = -1  # number of the session in which the latest gradient was computed
@@ -202,7 +204,10 @@ class AdasumOptimizer(Optimizer):
     def _drain(self) -> None:
         """Completes the step that ranks have started, so that no rank waits, and discards the results."""
         begun = any(delta.passes_left < self._passes for delta in self._deltas.values())
-        if not begun or self._session != session_number():
+        if not begun:
+            return
+        if self._session != session_number() or not is_initialized():
+            self._reset()
             return
         with suppress(HorovodInternalError):
             for delta in self._deltas.values():
@@ -212,6 +217,10 @@ class AdasumOptimizer(Optimizer):
             if delta.handle is not None:
                 with suppress(HorovodInternalError):
                     synchronize(delta.handle)
+        self._reset()
+
+    def on_session_start(self) -> None:
+        """Forgets the step that was begun in an earlier session; its operations have ended with that."""
         self._reset()
 
     def _reset(self) -> None:

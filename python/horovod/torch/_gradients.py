@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import torch
 
+from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, GradientSettings, Group, Sender
@@ -46,6 +47,12 @@ class GradientReducer:
         self._error: Exception | None = None
         self.is_reduced = False  # before step(), and no backward() has begun since
         self._reduced = Reduced()
+        follow_sessions(self)
+
+    def on_session_start(self) -> None:
+        """Forgets the step that was begun in an earlier session; its operations have ended with that."""
+        self._reset()
+        self.discard_reduced()
 
     @property
     def begun(self) -> bool:
@@ -88,7 +95,7 @@ class GradientReducer:
 
         Not in another session than that of the step: its operations have ended with it.
         """
-        if self._begun and self._session == session_number():
+        if self._begun and self._session == session_number() and is_initialized():
             with suppress(HorovodInternalError):  # the results are discarded
                 self._finish()
         self._reset()

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
-from horovod.torch.mpi_ops import rank, size
+from horovod.torch.mpi_ops import is_initialized, rank, size
 
 __all__ = ["ElasticSampler"]
 
@@ -56,7 +56,9 @@ class ElasticSampler(Sampler[int]):
         self.reset()
 
     def reset(self) -> None:
-        """Divides what is left of the epoch between the ranks that there are now."""
+        """Divides what is left of the epoch between the ranks that there are now; later, when there is no session."""
+        if not is_initialized() and self.num_replicas:  # a state that is restored after the session has ended
+            return
         self.num_replicas = size()
         self.rank = rank()
         order = list(range(len(self.dataset)))

@@ -16,6 +16,7 @@ __all__ = [
     "ModelStateHandler",
     "OptimizerStateHandler",
     "SamplerStateHandler",
+    "StateDictHandler",
     "StateHandler",
     "TorchState",
     "get_handler_registry",
@@ -65,12 +66,16 @@ class OptimizerStateHandler(StateHandler):
         self.save()
 
 
-class SamplerStateHandler(StateHandler):
-    """For an ElasticSampler: its progress is the same on all ranks."""
+class StateDictHandler(StateHandler):
+    """For anything else with state_dict() and load_state_dict(), such as a scheduler or a GradScaler."""
 
     def sync(self) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank=0))
         self.save()
+
+
+class SamplerStateHandler(StateDictHandler):
+    """For an ElasticSampler: its progress is the same on all ranks."""
 
 
 HandlerRegistry = list[tuple[type, type[StateHandler]]]
@@ -98,14 +103,18 @@ def _handler_of(value: Any) -> StateHandler | None:
     for kind, handler in get_handler_registry():
         if isinstance(value, kind):
             return handler(value)
+    # Not as a plain object: the copies of a scheduler, on other ranks, would drive copies of the optimizer.
+    if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
+        return StateDictHandler(value)
     return None
 
 
 class TorchState(ObjectState):
     """Models, optimizers and samplers, and any other objects, as attributes.
 
-    `TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)`. `kwargs` may name further models, optimizers and
-    ElasticSamplers, each of which is copied at save(); other values are remembered as they are. Assigning to the
+    `TorchState(model=model, optimizer=optimizer, epoch=0, batch=0)`. `kwargs` may name further models, optimizers,
+    ElasticSamplers, schedulers and whatever else has state_dict() and load_state_dict(): the state of each is copied at
+    save(). Other values are remembered as they are. Assigning to the
     attribute of a model, an optimizer or a sampler puts the new one in its place and saves it.
     """
 

@@ -68,6 +68,7 @@ def test_a_state_in_a_graph() -> None:
             assert state.variables == [first, second]
             state.restore()  # nothing was saved: there were no values
             session.run(tf.compat.v1.global_variables_initializer())
+            tf.compat.v1.get_default_graph().finalize()
             state.sync()
             assert state.epoch == 0
             assert session.run(first) == 0.0

@@ -187,3 +187,89 @@ def test_a_commit_interrupts_all_ranks_when_rank_0_hears_of_hosts() -> None:
     with pytest.raises(HostsUpdatedInterrupt) as interrupt:
         state.commit()
     assert interrupt.value.skip_sync
+
+
+def test_schedulers_and_scalers_stay_this_ranks_own() -> None:
+    """Unpickled copies of them would drive unpickled copies of the optimizer."""
+    model = model_of(3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0 ** (hvd.rank() + 1))
+    for _ in range(hvd.rank() + 1):
+        optimizer.step()
+        scheduler.step()
+    state = TorchState(model, optimizer, scheduler=scheduler, scaler=scaler)
+    state.sync()
+    assert state.scheduler is scheduler
+    assert state.scaler is scaler
+    assert scheduler.last_epoch == 1
+    assert scaler.get_scale() == 2.0
+    optimizer.step()
+    scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.25
+    state.restore()
+    assert optimizer.param_groups[0]["lr"] == 0.5
+    assert scheduler.last_epoch == 1
+
+
+@pytest.mark.parametrize("is_adasum", [False, True])
+def test_a_rank_that_left_its_session_goes_on(is_adasum: bool) -> None:
+    """Also within an accumulation, with an optimizer and a sampler that know no session any more."""
+    if is_adasum and hvd.size() == 3:
+        pytest.skip("Adasum wants a power of two")
+    sets = [hvd.ProcessSet([0])] if hvd.size() > 1 else []
+    hvd.shutdown()
+    hvd.init(process_sets=sets)
+    model = model_of(4)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        named_parameters=model.named_parameters(),
+        backward_passes_per_step=2,
+        op=hvd.Adasum if is_adasum else hvd.Average,
+    )
+    attempts: list[int] = []
+
+    def two_passes() -> None:
+        for _ in range(2):
+            model(torch.randn(8, 3)).square().mean().backward()
+
+    @hvd.elastic.run
+    def train(state: TorchState) -> str:
+        attempts.append(len(attempts))
+        optimizer.zero_grad()
+        if len(attempts) == 1:
+            two_passes()
+            optimizer.step()
+            state.commit()
+            optimizer.zero_grad()
+            if hvd.rank() == hvd.size() - 1:
+                hvd.shutdown()
+            model(torch.randn(8, 3)).square().mean().backward()
+            raise hvd.HorovodInternalError("between two passes")
+        two_passes()
+        optimizer.step()
+        return "done"
+
+    assert train(TorchState(model, sampler=ElasticSampler(range(10)))) == "done"
+    assert attempts == [0, 1]
+    assert [hvd.mpi_ops._basics._get_process_set_ids_and_ranks()[one.process_set_id] for one in sets] == [[0]] * len(sets)
+    hvd.shutdown()
+
+
+def test_a_state_of_ones_own_needs_no_more_than_its_methods() -> None:
+    class Plain:
+        log: list[str] = []  # noqa: RUF012
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: self.log.append(name)
+
+    failures = [hvd.HorovodInternalError("lost")] * 5
+
+    def func(state: Any) -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    plain = Plain()
+    assert hvd.elastic.run(func)(plain) == "done"
+    assert plain.log == ["sync", "restore", "on_reset"] * 5 + ["sync"]

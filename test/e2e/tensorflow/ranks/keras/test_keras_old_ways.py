@@ -292,3 +292,31 @@ def test_a_tf_keras_state() -> None:
     assert model.get_weights()[0] != 0.0
     state.restore()
     assert model.get_weights()[0] == 0.0
+
+
+@pytest.mark.parametrize("done", [1, 2])
+def test_passes_end_with_their_session(done: int) -> None:
+    """One rank lost its way after `done` of two passes; afterwards all ranks reduce together again, in every second."""
+    optimizer = hvd_keras.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2)
+    weight = tf.Variable(0.0)
+
+    def step() -> None:
+        optimizer.apply_gradients([(tf.constant(1.0), weight)])
+
+    for _ in range(done):
+        if done == 2 and _ == 1:
+            hvd.shutdown()
+            with pytest.raises((ValueError, tf.errors.UnknownError), match="init"):
+                step()
+            assert int(optimizer._agg_helper.counter.numpy()) == 2  # nothing was reduced
+
+        else:
+            step()
+    hvd.shutdown()
+    hvd.init()
+    weight.assign(0.0)
+    seen = []
+    for _ in range(4):
+        step()
+        seen.append(float(weight.numpy()))
+    assert seen == [0.0, -2.0, -2.0, -4.0]
