@@ -9,8 +9,8 @@ void SeatPlan::set_current(rendezvous::Incarnation process) {
   current_[process.slot] = process.number;
 }
 
-Status SeatPlan::admit(const rendezvous::Seat& seat) const {
-  HVD_RETURN_IF_ERROR(table_.admit(seat));
+Status SeatPlan::admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const {
+  HVD_RETURN_IF_ERROR(table_.admit(seat, environment));
   const auto [slot, number] = seat.process;
   const std::lock_guard lock(mutex_);
   const auto found = current_.find(slot);
@@ -20,9 +20,7 @@ Status SeatPlan::admit(const rendezvous::Seat& seat) const {
                               " may not join: the slot has " + has + " now");
 }
 
-Result<rendezvous::Round> SeatPlan::decide(const rendezvous::Waiting& waiting, int newest) {
-  return table_.decide(waiting, newest);
-}
+Result<rendezvous::Round> SeatPlan::decide(const rendezvous::Waiting& waiting) { return table_.decide(waiting); }
 
 std::string SeatPlan::describe_missing(const rendezvous::Waiting& waiting, const std::set<int>& seen) const {
   return table_.describe_missing(waiting, seen);

@@ -22,8 +22,8 @@ class SeatPlan final : public rendezvous::Plan {
   void set_current(rendezvous::Incarnation process);
 
   int max_slots() const override { return table_.max_slots(); }
-  Status admit(const rendezvous::Seat& seat) const override;
-  Result<rendezvous::Round> decide(const rendezvous::Waiting& waiting, int newest) override;
+  Status admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const override;
+  Result<rendezvous::Round> decide(const rendezvous::Waiting& waiting) override;
   std::string describe_missing(const rendezvous::Waiting& waiting, const std::set<int>& seen) const override;
 
  private:

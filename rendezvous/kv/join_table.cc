@@ -1,5 +1,6 @@
 #include "rendezvous/kv/join_table.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::rendezvous {
@@ -38,18 +39,18 @@ JoinOutcome JoinTable::join(JoinBody request, MemberId member) {
     return outcome;
   }
   take_seat(std::move(request), member, outcome);
-  decide(slot, outcome);
+  decide(outcome);
   return outcome;
 }
 
 JoinOutcome JoinTable::reconsider() {
   JoinOutcome outcome;
-  decide(-1, outcome);
+  decide(outcome);
   return outcome;
 }
 
 Status JoinTable::check(const JoinBody& request) const {
-  HVD_RETURN_IF_ERROR(plan_->admit(request.seat));
+  HVD_RETURN_IF_ERROR(plan_->admit(request.seat, request.environment));
   const auto newest = newest_.find(request.seat.process.slot);
   if (newest != newest_.end() && request.seat.process.number < newest->second) {
     return Status::precondition(process_in(request.seat) + " comes too late: incarnation " +
@@ -78,11 +79,12 @@ void JoinTable::take_seat(JoinBody request, MemberId member, JoinOutcome& outcom
   slots_.emplace(member, slot);
   members_.emplace(slot, member);
   seen_.insert(slot);
+  returning_.erase(slot);
   waiting_.emplace(slot, std::move(request));
 }
 
-void JoinTable::decide(int newest, JoinOutcome& outcome) {
-  const Result<Round> round = plan_->decide(waiting_, newest);
+void JoinTable::decide(JoinOutcome& outcome) {
+  const Result<Round> round = plan_->decide(waiting_);
   if (round.is_ok()) {
     if (!round.value().empty()) begin_epoch(round.value(), outcome);
     return;
@@ -121,6 +123,18 @@ void JoinTable::give_up_seat(int slot) {
 
 void JoinTable::leave(MemberId member) {
   if (const auto waits = slots_.find(member); waits != slots_.end()) give_up_seat(waits->second);
+  std::erase_if(returning_, [member](const auto& other) { return other.second == member; });
+}
+
+void JoinTable::end_poll(MemberId member) {
+  const int slot = slots_.at(member);
+  give_up_seat(slot);
+  returning_[slot] = member;
+}
+
+int JoinTable::first_slot() const {
+  const int waits = waiting_.begin()->first;
+  return returning_.empty() ? waits : std::min(waits, returning_.begin()->first);
 }
 
 }  // namespace hvd::rendezvous

@@ -52,15 +52,16 @@ class JoinTable {
   JoinOutcome join(JoinBody request, MemberId member);
   // Asks the plan again: what it decides by has changed.
   JoinOutcome reconsider();
-  // The member no longer waits for the answer (its connection is closed, or its long poll has ended and it will ask
-  // again); nothing happens when it does not wait.
+  // The member is gone, or waits no longer; nothing happens when it did not wait.
   void leave(MemberId member);
+  // The member's long poll has ended, and it will ask again, if it does not leave. Requires: it waits.
+  void end_poll(MemberId member);
 
   bool is_waiting(MemberId member) const { return slots_.contains(member); }
   // Who is missing, for people.
   std::string describe_missing() const { return plan_->describe_missing(waiting_, seen_); }
-  // The lowest slot that has joined since the last epoch. Requires: somebody waits.
-  int first_slot() const { return *seen_.begin(); }
+  // The lowest slot that waits, or is between two polls. Requires: somebody waits.
+  int first_slot() const;
 
   // False while there is none.
   bool is_current(std::uint64_t epoch) const { return has_begun() && epoch == epoch_; }
@@ -76,7 +77,7 @@ class JoinTable {
   bool has_begun() const { return !current_.empty(); }
   Status check(const JoinBody& request) const;
   void take_seat(JoinBody request, MemberId member, JoinOutcome& outcome);
-  void decide(int newest, JoinOutcome& outcome);
+  void decide(JoinOutcome& outcome);
   void begin_epoch(const Round& round, JoinOutcome& outcome);
   void give_up_seat(int slot);
 
@@ -85,6 +86,7 @@ class JoinTable {
   Waiting waiting_;                          // exactly those who wait now
   std::map<int, MemberId> members_;          // who waits, by slot
   std::unordered_map<MemberId, int> slots_;  // the inverse
+  std::map<int, MemberId> returning_;        // by slot: whose poll has ended and who has not asked again yet
   std::set<int> seen_;                       // slots that joined since the current epoch began
   std::map<int, std::uint32_t> newest_;      // by slot: the newest incarnation that has asked to join
   std::map<int, Joined> current_;            // by slot: the current epoch

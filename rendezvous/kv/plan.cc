@@ -43,17 +43,16 @@ std::shared_ptr<Plan> StaticPlan::of_size(int size) {
   return std::make_shared<StaticPlan>(std::move(slots));
 }
 
-Status StaticPlan::admit(const Seat& seat) const {
-  if (seat.process.slot >= 0 && seat.process.slot < max_slots()) return Status::ok();
-  return Status::invalid_argument("slot " + std::to_string(seat.process.slot) + " is not of this job, which has " +
-                                  std::to_string(max_slots()) + ": 0.." + std::to_string(max_slots() - 1));
+Status StaticPlan::admit(const Seat& seat, const RankNumbers& environment) const {
+  const int slot = seat.process.slot;
+  if (slot < 0 || slot >= max_slots()) {
+    return Status::invalid_argument("slot " + std::to_string(slot) + " is not of this job, which has " +
+                                    std::to_string(max_slots()) + ": 0.." + std::to_string(max_slots() - 1));
+  }
+  return check_agreement(slot, environment, slots_[static_cast<std::size_t>(slot)]);
 }
 
-Result<Round> StaticPlan::decide(const Waiting& waiting, int newest) {
-  if (newest >= 0) {
-    HVD_RETURN_IF_ERROR(
-        check_agreement(newest, waiting.at(newest).environment, slots_[static_cast<std::size_t>(newest)]));
-  }
+Result<Round> StaticPlan::decide(const Waiting& waiting) {
   Round round;
   if (waiting.size() < slots_.size()) return round;
   for (int slot = 0; slot < max_slots(); ++slot) round.emplace(slot, slots_[static_cast<std::size_t>(slot)]);

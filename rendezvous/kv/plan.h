@@ -27,17 +27,18 @@ class Plan {
 
   // The most slots that can wait at once. Constant: the server's bounds follow from it.
   virtual int max_slots() const = 0;
-  // Whether the process in this seat may wait for a round at all; the error is for it alone.
-  virtual Status admit(const Seat& seat) const = 0;
-  // Called when the process in slot `newest` has begun to wait, and with -1 after Server::reconsider(). The ranks of a
-  // round are 0 to its size - 1. An error ends the round: all who wait get it.
-  virtual Result<Round> decide(const Waiting& waiting, int newest) = 0;
+  // Whether the process in this seat, with these numbers in its environment, may wait for a round at all; the error is
+  // for it alone.
+  virtual Status admit(const Seat& seat, const RankNumbers& environment) const = 0;
+  // Called when another process has begun to wait, and after Server::reconsider(). The ranks of a round are 0 to its
+  // size - 1. An error ends the round: all who wait get it.
+  virtual Result<Round> decide(const Waiting& waiting) = 0;
   // Who is missing, for people. `seen`: slots that have joined since the last epoch, whether they still wait or not.
   virtual std::string describe_missing(const Waiting& waiting, const std::set<int>& seen) const = 0;
 };
 
 // The plan of a job whose ranks are known before it starts: slot i has the numbers `slots[i]` in every epoch, and an
-// epoch begins when all slots wait. What a process has in its environment must agree, else the round ends with an error
+// epoch begins when all slots wait. What a process has in its environment must agree, else it is refused with an error
 // that names both values. Immutable.
 class StaticPlan final : public Plan {
  public:
@@ -46,8 +47,8 @@ class StaticPlan final : public Plan {
   static std::shared_ptr<Plan> of_size(int size);
 
   int max_slots() const override { return static_cast<int>(slots_.size()); }
-  Status admit(const Seat& seat) const override;
-  Result<Round> decide(const Waiting& waiting, int newest) override;
+  Status admit(const Seat& seat, const RankNumbers& environment) const override;
+  Result<Round> decide(const Waiting& waiting) override;
   std::string describe_missing(const Waiting& waiting, const std::set<int>& seen) const override;
 
  private:

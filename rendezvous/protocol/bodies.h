@@ -52,7 +52,7 @@ struct JoinAnswer {
 Bytes encode_join_answer(const JoinAnswer& answer);
 Result<JoinAnswer> decode_join_answer(ByteSpan bytes);
 struct NotYetBody {
-  int first_slot = -1;  // the lowest that has joined: one process may speak for all that wait
+  int first_slot = -1;  // the lowest that waits: one process may speak for all that wait
   std::string missing;  // for people
 };
 Bytes encode_not_yet(const NotYetBody& body);

@@ -155,7 +155,7 @@ Reply Handler::expire(ConnectionId connection) {
     return {kNotThere, {}};
   }
   const NotYetBody body{.first_slot = joins_.first_slot(), .missing = joins_.describe_missing()};
-  forget(connection);
+  joins_.end_poll(connection);
   return {kNotYet, encode_not_yet(body)};
 }
 

@@ -42,11 +42,13 @@ using Members = std::vector<MemberId>;
 // down.
 struct OpenPlan final : Plan {
   bool begin = false;
+  Status problem = Status::ok();
   int max_slots() const override { return 8; }
-  Status admit(const Seat& seat) const override {
+  Status admit(const Seat& seat, const RankNumbers&) const override {
     return seat.process.slot == 7 ? Status::precondition("slot 7 is drained") : Status::ok();
   }
-  Result<Round> decide(const Waiting& waiting, int) override {
+  Result<Round> decide(const Waiting& waiting) override {
+    HVD_RETURN_IF_ERROR(problem);
     Round round;
     if (!begin) return round;
     int rank = static_cast<int>(waiting.size()) - 1;
@@ -141,20 +143,17 @@ TEST_CASE("JoinTable lets no stale process take the place of a newer one", "[uni
   CHECK_THAT(refusal(table.join(request(0, 3, 3), 6), 6), Catch::Contains("too late"));
 }
 
-TEST_CASE("JoinTable ends a round in which an environment contradicts the plan, for all of it", "[unit][join_table]") {
+TEST_CASE("JoinTable refuses a process whose environment contradicts the plan, alone", "[unit][join_table]") {
   const RankNumbers second{.rank = 1, .size = 2, .local_rank = 1, .local_size = 2, .cross_rank = 0, .cross_size = 1};
   JoinTable table(std::make_shared<StaticPlan>(
       std::vector<RankNumbers>{{.rank = 0, .size = 2, .local_rank = 0, .local_size = 2}, second}));
+  CHECK(waits(table.join(request(0, 1), 1)));
   const auto error_of = [&](RankNumbers environment) {
-    CHECK(waits(table.join(request(0, 1), 1)));
-    JoinBody bad = request(1, 2);
+    JoinBody bad = request(1, 2, 9);  // its number does not make those of the others old
     bad.environment = environment;
     const JoinOutcome outcome = table.join(bad, 2);
-    REQUIRE(outcome.refused.size() == 2);
-    CHECK(outcome.refused[0].second.message() == outcome.refused[1].second.message());
-    CHECK(outcome.refused[0].second.code() == StatusCode::kPrecondition);
-    CHECK(table.waiting_count() == 0);
-    return outcome.refused[0].second.message();
+    CHECK(table.waiting_count() == 1);
+    return refusal(outcome, 2);
   };
   CHECK_THAT(error_of({.rank = 1, .size = 3}),
              Catch::Contains("HOROVOD_SIZE is 3") && Catch::Contains("slot 1") && Catch::Contains("has 2"));
@@ -163,7 +162,6 @@ TEST_CASE("JoinTable ends a round in which an environment contradicts the plan, 
   other.cross_size = 2;
   CHECK_THAT(error_of(other), Catch::Contains("HOROVOD_CROSS_SIZE is 2") && Catch::Contains("has 1"));
   // What a process was not told is the plan's to say.
-  CHECK(waits(table.join(request(0, 1), 1)));
   JoinBody good = request(1, 2);
   good.environment = {.rank = 1};
   CHECK(table.join(good, 2).joined[1].second == second);
@@ -203,6 +201,37 @@ TEST_CASE("JoinTable forgets a member that leaves, and says who is missing", "[u
   JoinTable large(StaticPlan::of_size(100));
   CHECK(waits(large.join(request(0, 9), 1)));
   CHECK_THAT(large.describe_missing(), Catch::EndsWith("never joined: 1, 2, 3, 4, 5, 6, 7, 8 and more"));
+}
+
+TEST_CASE("JoinTable knows the lowest slot that waits, also between its polls", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(4));
+  CHECK(waits(table.join(request(0, 1), 1)));
+  CHECK(waits(table.join(request(1, 2), 2)));
+  CHECK(waits(table.join(request(2, 3), 3)));
+  table.end_poll(1);
+  CHECK_FALSE(table.is_waiting(1));
+  CHECK(table.first_slot() == 0);
+  CHECK(waits(table.join(request(0, 1), 4)));  // on another connection
+  table.leave(1);
+  CHECK(table.first_slot() == 0);
+  table.end_poll(4);
+  table.leave(4);  // it has died between two polls
+  CHECK(table.first_slot() == 1);
+  table.leave(2);  // and this one in a poll
+  CHECK(table.first_slot() == 2);
+}
+
+TEST_CASE("JoinTable ends a round for all who wait when the plan says so", "[unit][join_table]") {
+  const auto plan = std::make_shared<OpenPlan>();
+  JoinTable table(plan);
+  CHECK(waits(table.join(request(3, 1), 1)));
+  CHECK(waits(table.join(request(5, 2), 2)));
+  plan->problem = Status::precondition("too few hosts are left");
+  const JoinOutcome outcome = table.reconsider();
+  REQUIRE(outcome.refused.size() == 2);
+  CHECK(outcome.refused[0].second.message() == "too few hosts are left");
+  CHECK(outcome.refused[1].second.message() == "too few hosts are left");
+  CHECK(table.waiting_count() == 0);
 }
 
 TEST_CASE("JoinTable leaves it to the plan who forms an epoch and when", "[unit][join_table]") {
