@@ -71,7 +71,10 @@ class RendezvousServer:
         }
 
     def stop(self) -> None:
-        """Ends the server and removes the secret file that it made. Ranks that are connected go on."""
+        """Ends the server and removes the secret file that it made.
+
+        Call it when the ranks have ended: they need the server for their first operation, not for init() alone.
+        """
         self._server.stop()
 
     def __enter__(self) -> RendezvousServer:
