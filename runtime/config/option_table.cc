@@ -46,7 +46,8 @@ constexpr OptionRow kRows[] = {
      "seconds until every host must have answered the launcher (unset: 30), and that ranks wait for each other in "
      "init() (unset: HOROVOD_GLOO_TIMEOUT_SECONDS when that is set, else 600; never less than that)", 1, kMaxSeconds},
     {O::kAgent, "HOROVOD_AGENT", "", K::kText, &C::agent_socket,
-     "abstract socket of the agent that serves the job secret; set by the agent"},
+     "abstract socket of this process's agent, which says who the process is (slot, incarnation, token) and gives the "
+     "job's secret; set by the agent"},
     {O::kSecretFile, "HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,
      "file (mode 0600) that holds the job secret, for ranks without an agent"},
     {O::kController, "HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField,
