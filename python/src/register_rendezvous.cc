@@ -40,8 +40,9 @@ class RendezvousServer {
 
   void stop() {
     if (!owner_.same_process()) return;
+    std::unique_ptr<Parts> ending = std::move(parts_);  // with the GIL, for another thread may be in stop() too
     const pybind11::gil_scoped_release release;
-    parts_.reset();
+    ending.reset();
   }
 
   const std::string& address() const { return address_; }

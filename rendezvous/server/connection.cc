@@ -191,11 +191,17 @@ void Connection::drain() {
   read();
 }
 
+void Connection::shut_down() {
+  error_code ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+}
+
 void Connection::close() {
   if (state_ == State::kClosed) return;
   const auto self = shared_from_this();  // the owner lets go of this connection in closed()
   state_ = State::kClosed;
   disarm();
+  shut_down();
   error_code ignored;
   socket_.close(ignored);
   owner_.closed(id_);

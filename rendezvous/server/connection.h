@@ -47,6 +47,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   // Answers the request that waits; nothing happens when none does.
   void release(const Reply& reply);
+  // Ends what passes over the socket, for all processes that have it; to be destroyed then.
+  void shut_down();
   // Closes the socket at once.
   void close();
 

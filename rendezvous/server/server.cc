@@ -76,6 +76,9 @@ class Server::Impl final : public ConnectionOwner {
   ~Impl() {
     io_.stop();
     if (thread_.joinable()) thread_.join();
+    // A process that was forked from this one has the same sockets, and would keep them open.
+    for (const auto& listener : listeners_) ::shutdown(listener->acceptor.native_handle(), SHUT_RDWR);
+    for (const auto& [id, connection] : connections_) connection->shut_down();
   }
 
   Status listen(const std::vector<std::string>& addresses, std::uint16_t port) {

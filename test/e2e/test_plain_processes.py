@@ -96,7 +96,11 @@ def both_sum(ranks: Ranks) -> None:
 def test_two_processes_and_a_server_are_a_job(ranks: Ranks, tmp_path: Path) -> None:
     with RendezvousServer(2) as server:
         assert stat.S_IMODE(os.stat(server.secret_file).st_mode) == 0o600
-        ranks += [Rank(server.environment(rank), tmp_path) for rank in range(2)]
+        # A process with another job's variables is refused, and the rank that waits goes on waiting.
+        ranks.append(Rank(server.environment(0), tmp_path))
+        stale = Rank({**server.environment(1), "HOROVOD_SIZE": "3"}, tmp_path)
+        assert "HOROVOD_SIZE is 3 in the environment of the process in slot 1" in stale.error()
+        ranks.append(Rank(server.environment(1), tmp_path))
         # Which ranks share a host they find out themselves.
         assert [rank.hear() for rank in ranks] == ["0 2 0 2", "1 2 1 2"]
         both_sum(ranks)
@@ -144,6 +148,45 @@ def test_ranks_of_two_servers_with_one_secret_never_meet(ranks: Ranks, tmp_path:
         for rank in ranks[:2]:
             assert "the rendezvous server is not the one that they joined" in rank.hear()
         both_sum(later)
+
+
+# A server whose process has a forked child when it stops.
+FORKS = """
+import os, socket, sys
+from horovod.runner.rendezvous import RendezvousServer
+
+port = int(sys.argv[1])
+server = RendezvousServer(2, port=port)
+client = socket.create_connection((server.address, port))
+client.settimeout(10)
+client.sendall(b"GET /")
+ends, holds = os.pipe()
+child = os.fork()
+if child == 0:
+    os.close(holds)
+    os.read(ends, 1)
+    server.stop()
+    os._exit(0)
+server.stop()
+try:
+    assert client.recv(1) == b""
+except ConnectionResetError:
+    pass
+try:
+    socket.create_connection((server.address, port), 10)
+    print("it listens")
+except ConnectionRefusedError:
+    print("refused")
+RendezvousServer(2, port=port).stop()
+os.close(holds)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_server_stops_although_a_forked_child_has_its_sockets() -> None:
+    command = [sys.executable, "-c", FORKS, str(free_port())]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.stdout.split() == ["refused", "0"], result.stderr
 
 
 def test_horovodrun_serves_ranks_that_it_does_not_start(ranks: Ranks, tmp_path: Path, horovodrun_path: str) -> None:
