@@ -20,14 +20,14 @@ constexpr std::size_t kMaxSteps = 2000;
 // A round of any two.
 struct FuzzedPlan final : Plan {
   int max_slots() const override { return 3; }
-  Status admit(const Seat& seat) const override {
+  Status admit(const Seat& seat, const RankNumbers&) const override {
     return seat.process.slot < max_slots() ? Status::ok() : Status::invalid_argument("no such slot");
   }
-  Result<Round> decide(const Waiting& waiting, int newest) override {
-    if (newest >= 0 && waiting.at(newest).environment.size == 3) return Status::precondition("3 is too many");
+  Result<Round> decide(const Waiting& waiting) override {
     Round round;
     if (waiting.size() < 2) return round;
     for (const auto& [slot, body] : waiting) {
+      if (body.environment.size == 3) return Status::precondition("3 is too many");
       const int rank = static_cast<int>(round.size());
       round.emplace(slot, RankNumbers{.rank = rank, .size = 2});
     }

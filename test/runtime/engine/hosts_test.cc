@@ -30,8 +30,8 @@ std::pair<JobTopology, std::size_t> expected(int rank) {
 // Ranks of a plan that gives slots other ranks than a starter would, and is told nothing by their environments.
 struct ReversedPlan final : rendezvous::Plan {
   int max_slots() const override { return 3; }
-  Status admit(const rendezvous::Seat&) const override { return Status::ok(); }
-  Result<rendezvous::Round> decide(const rendezvous::Waiting& waiting, int) override {
+  Status admit(const rendezvous::Seat&, const rendezvous::RankNumbers&) const override { return Status::ok(); }
+  Result<rendezvous::Round> decide(const rendezvous::Waiting& waiting) override {
     rendezvous::Round round;
     if (waiting.size() < 3) return round;
     for (int slot = 0; slot < 3; ++slot) round.emplace(slot, rendezvous::RankNumbers{.rank = 2 - slot, .size = 3});
