@@ -39,15 +39,22 @@ def train(mode: str, leave_at: int) -> tuple[float, list[int]]:
     return run(TensorFlowState([weight], batch=0)), began
 
 
-@pytest.mark.parametrize("mode", ["eager", "function", "xla"])
-def test_training_goes_on_from_the_last_commit(mode: str, request: pytest.FixtureRequest) -> None:
-    if mode == "xla":
-        request.getfixturevalue("xla")
+def goes_on_from_the_last_commit(mode: str) -> None:
     without, began = train(mode, leave_at=-1)
     assert began == [0]
     after, began = train(mode, leave_at=5)
     assert began == [0, 3]
     assert after == without
+
+
+@pytest.mark.parametrize("mode", ["eager", "function"])
+def test_training_goes_on_from_the_last_commit(mode: str) -> None:
+    goes_on_from_the_last_commit(mode)
+
+
+@pytest.mark.usefixtures("xla")
+def test_compiled_training_goes_on_from_the_last_commit() -> None:
+    goes_on_from_the_last_commit("xla")
 
 
 def test_another_failure_of_tensorflow_is_not_ours() -> None:
