@@ -112,7 +112,7 @@ def hook_us() -> float:
     """
     parameters = [nn.Parameter(torch.zeros(1)) for _ in range(SMALL)]
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1e-9), op=hvd.Sum)
-    hook = optimizer._reducer._hook
+    hook = optimizer._reducer._hooks._hook
     samples = []
     for _ in range(30):
         for parameter in parameters:
