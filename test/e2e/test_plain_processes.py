@@ -232,10 +232,14 @@ def test_however_a_server_ends_it_removes_its_secret(tmp_path: Path, horovodrun_
         assert server.stdout is not None
         server.stdout.readline()
         waited_for = int(re.findall(r"SigBlk:\s+(\w+)", Path(f"/proc/{server.pid}/status").read_text())[0], 16)
-        assert [waited_for >> (number - 1) & 1 for number in (signal.SIGHUP, signal.SIGQUIT)] == [0, 1]
-        assert len(list(tmp_path.iterdir())) == 1
+        files = len(list(tmp_path.iterdir()))
         server.send_signal(signal.SIGHUP)
-        server.send_signal(signal.SIGQUIT)
-        server.communicate(timeout=60)
+        server.send_signal(signal.SIGTERM)
+        try:
+            server.communicate(timeout=60)
+        finally:
+            server.kill()
     assert server.returncode == 0
+    assert [waited_for >> (number - 1) & 1 for number in (signal.SIGHUP, signal.SIGTERM)] == [0, 1]
+    assert files == 1
     assert list(tmp_path.iterdir()) == []
