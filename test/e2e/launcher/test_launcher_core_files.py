@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ tensor = (place, place, [100000], core.DTYPE_FLOAT32, -1)
 core.enqueue((core.OP_ALLREDUCE, "allreduce.x", -1, ()), tensor, (core.REDUCE_SUM, 1.0, 1.0, 0), numbers).wait()
 assert numbers[99999] == core.size()
 core.seal_payload("x", b"payload")
-print("ready", flush=True)
+print("ready, epoch", core.epoch(), flush=True)
 signal.pause()
 """
 
@@ -48,11 +49,11 @@ def secret_of(agent_socket: str) -> bytes:
     return answer[-32:]
 
 
-def keys_of(secret: bytes) -> dict[str, bytes]:
+def keys_of(secret: bytes, epoch: str) -> dict[str, bytes]:
     """The secret, what HKDF-SHA256 makes of it on its way, and the keys (docs/design/job-bootstrap.md)."""
     extracted = hmac.digest(bytes(32), secret, hashlib.sha256)
     found = {"secret": secret, "secret in hex": secret.hex().encode(), "extracted": extracted}
-    for purpose in ("kv|0", "host|0", "ctl|1", "data|1", "py|1"):
+    for purpose in ("kv|0", "host|0", f"ctl|{epoch}", f"data|{epoch}", f"py|{epoch}"):
         found[purpose] = hmac.digest(extracted, purpose.encode() + b"\x01", hashlib.sha256)
     return found
 
@@ -106,13 +107,14 @@ def test_no_core_file_has_the_secret_or_a_key(start_job: StartJob, tmp_path: Pat
     assert len(ranks) == 2
     if not os.access(f"/proc/{ranks[0]}/mem", os.R_OK):
         pytest.skip("may not read the memory of other processes")
-    keys = keys_of(secret_of(variable(ranks[0], "HOROVOD_AGENT")))
+    epoch = re.findall(r"ready, epoch (\d+)\n", job.out_path.read_text())[0]
+    keys = keys_of(secret_of(variable(ranks[0], "HOROVOD_AGENT")), epoch)
     expected = {
         job.pid: {"secret", "kv|0"},
         one_named(job, "hvd-agent"): {"secret"},
         one_named(job, "hvd-guard"): set(),
     }
-    expected |= {pid: {"secret", "kv|0", "ctl|1", "data|1", "py|1"} for pid in ranks}
+    expected |= {pid: {"secret", "kv|0", f"ctl|{epoch}", f"data|{epoch}", f"py|{epoch}"} for pid in ranks}
     assert set(expected) == set(job.processes())
     for pid, needed in expected.items():
         dumped, left_out = found_in(pid, keys)
