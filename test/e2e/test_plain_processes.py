@@ -226,11 +226,15 @@ def test_however_a_server_ends_it_removes_its_secret(tmp_path: Path, horovodrun_
     assert "nobody can read the variables" in unheard.stderr
     assert list(tmp_path.iterdir()) == []
 
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env) as server:
+    under_nohup = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh", *arguments]
+    with subprocess.Popen(under_nohup, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env) as server:
         assert server.stdout is not None
         server.stdout.readline()
         files = len(list(tmp_path.iterdir()))
         try:
+            server.send_signal(signal.SIGHUP)  # ignored at the start: it would end the server within a millisecond
+            with pytest.raises(subprocess.TimeoutExpired):
+                server.wait(timeout=0.3)
             server.send_signal(signal.SIGTERM)
             server.communicate(timeout=60)
         finally:
