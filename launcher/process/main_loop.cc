@@ -1,10 +1,25 @@
 #include "launcher/process/main_loop.h"
 
+#include <poll.h>
+
 #include "runtime/base/check.h"
 
 namespace hvd::launcher {
+namespace {
+
+// ThreadSanitizer allocates what it needs to defer signals in a thread's first blocking call, and loses a signal that
+// arrives during just that (GCC 12). Mostly it is the SIGCHLD of a first child that ends at once, for which the loop
+// would wait for ever. So the first blocking call comes before there is a child.
+void prepare_for_signals() {
+#ifdef __SANITIZE_THREAD__
+  ::poll(nullptr, 0, 0);
+#endif
+}
+
+}  // namespace
 
 MainLoop::MainLoop() : loop_(std::make_unique<uv_loop_t>()) {
+  prepare_for_signals();
   HVD_CHECK(uv_loop_init(loop_.get()) == 0, "no event loop: out of descriptors or memory");
 }
 
