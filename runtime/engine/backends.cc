@@ -38,11 +38,12 @@ collectives::GlooContextSource gloo_source(const topology::ProcessSet& set, tran
 }  // namespace
 
 std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
-                                                        const topology::ProcessSet& set, const topology::HostMap& hosts,
+                                                        const topology::ProcessSet& set,
+                                                        const topology::Membership& membership,
                                                         transport::Fabric& fabric) {
   std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
-  backends.push_back(
-      std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric), gloo_options(config, set, hosts)));
+  backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
+                                                                gloo_options(config, set, membership.hosts())));
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 

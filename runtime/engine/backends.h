@@ -13,9 +13,10 @@ namespace hvd::engine {
 
 // The backends of a process set of several ranks, in order of preference: the only place that names them. Which ones,
 // and how they are set up, must follow from what all ranks agreed on when they joined (the options in their rows, the
-// host map) and from the set, or its members would choose differently. `fabric` outlives them.
+// host map, the capabilities of all) and from the set, or its members would choose differently. `fabric` outlives them.
 std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
-                                                        const topology::ProcessSet& set, const topology::HostMap& hosts,
+                                                        const topology::ProcessSet& set,
+                                                        const topology::Membership& membership,
                                                         transport::Fabric& fabric);
 
 // kInvalidArgument, on all ranks, when HOROVOD_HIERARCHICAL_ALLREDUCE is set and ranks are not numbered host by host.

@@ -1,5 +1,6 @@
 #include "runtime/engine/joining.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "runtime/base/fd.h"
 #include "runtime/crypto/hash.h"
 #include "runtime/crypto/secret_file.h"
 
@@ -94,19 +96,26 @@ rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& conf
   return numbers;
 }
 
+topology::Capabilities capabilities() {
+  topology::Capabilities own;
+  const Fd memory(::memfd_create("hvd-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  own.set(topology::Capability::kSharedMemory, memory.valid() ? 1 : 0);
+  return own;
+}
+
 topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses) {
-  return {host_identity(config.hostname, secret), agreed_options(config), std::move(addresses)};
+  return {host_identity(config.hostname, secret), agreed_options(config), capabilities(), std::move(addresses)};
 }
 
 topology::Membership make_membership(const config::RuntimeConfig& config, const rendezvous::JoinAnswer& answer,
-                                     topology::HostMap hosts) {
+                                     topology::Agreement agreed) {
   rendezvous::RankNumbers numbers = answer.numbers;
   if (numbers.local_rank == rendezvous::RankNumbers::kUnknown) {
     if (config.has_local_numbers) {
       numbers = {numbers.rank,      numbers.size,      config.local_rank,
                  config.local_size, config.cross_rank, config.cross_size};
     } else {
-      add_local_numbers(hosts, numbers);
+      add_local_numbers(agreed.hosts, numbers);
     }
   }
   JobTopology own;
@@ -117,13 +126,15 @@ topology::Membership make_membership(const config::RuntimeConfig& config, const 
   own.cross_rank = numbers.cross_rank;
   own.cross_size = numbers.cross_size;
   own.epoch = answer.epoch;
-  return {own, std::move(hosts)};
+  return {own, std::move(agreed.hosts), std::move(agreed.capabilities)};
 }
 
 topology::Membership membership_alone(const config::RuntimeConfig& config) {
   const rendezvous::RankNumbers numbers{config.rank,       config.size,       config.local_rank,
                                         config.local_size, config.cross_rank, config.cross_size};
-  return make_membership(config, {.epoch = 0, .numbers = numbers}, topology::HostMap::one_host(config.size));
+  const std::vector<topology::Capabilities> all(static_cast<std::size_t>(config.size), capabilities());
+  return make_membership(config, {.epoch = 0, .numbers = numbers},
+                         {topology::HostMap::one_host(config.size), topology::CapabilityMap(all)});
 }
 
 Result<std::vector<Bytes>> StoreRows::rows(std::span<const int> ranks, Deadline deadline) {
@@ -133,7 +144,7 @@ Result<std::vector<Bytes>> StoreRows::rows(std::span<const int> ranks, Deadline 
   return out;
 }
 
-Result<topology::HostMap> StoreRows::agree(int size, Deadline deadline) {
+Result<topology::Agreement> StoreRows::agree(int size, Deadline deadline) {
   std::vector<int> all(static_cast<std::size_t>(size));
   std::iota(all.begin(), all.end(), 0);
   HVD_ASSIGN_OR_RETURN(const auto rows, fetch(all, deadline));

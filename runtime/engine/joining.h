@@ -22,13 +22,16 @@ Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config,
 // The numbers that the environment has, for the plan to compare.
 rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& config);
 
+// What this process is able to do, as far as ranks choose by it.
+topology::Capabilities capabilities();
+
 // This rank's row: `addresses` are the transport's part.
 topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses);
 
 // This rank in an epoch: the answer to its join. Local and cross numbers that the plan does not know are as the
 // environment has them, or follow from the ranks that share a host.
 topology::Membership make_membership(const config::RuntimeConfig& config, const rendezvous::JoinAnswer& answer,
-                                     topology::HostMap hosts);
+                                     topology::Agreement agreed);
 // Without a job: as the environment has it.
 topology::Membership membership_alone(const config::RuntimeConfig& config);
 
@@ -41,7 +44,7 @@ class StoreRows final : public transport::RowSource {
 
   Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) override;
   // What the rows of all ranks agree on.
-  Result<topology::HostMap> agree(int size, Deadline deadline);
+  Result<topology::Agreement> agree(int size, Deadline deadline);
 
  private:
   Result<std::vector<topology::RankRow>> fetch(std::span<const int> ranks, Deadline deadline);

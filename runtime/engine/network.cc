@@ -10,9 +10,9 @@ namespace hvd::engine {
 
 namespace {
 
-// Where rank 0 puts the map of hosts, once in each epoch.
-constexpr const char* kHostsScope = "hosts";
-constexpr const char* kHostsKey = "map";
+// Where rank 0 puts what follows from all rows, once in each epoch.
+constexpr const char* kAgreementScope = "hosts";
+constexpr const char* kAgreementKey = "map";
 
 constexpr const char* kHowToWaitLonger = "--start-timeout or HOROVOD_START_TIMEOUT sets another time";
 
@@ -76,27 +76,26 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   const transport::FabricOptions options{.rank = numbers.rank, .size = numbers.size, .timeout = config.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(options, std::move(sockets)));
   HVD_RETURN_IF_ERROR(network->fabric_->open(network->epoch_, secret, network->rows_));
-  HVD_ASSIGN_OR_RETURN(topology::HostMap hosts, network->agree_on_hosts(numbers, Deadline::after(config.gloo_timeout)));
-  HVD_RETURN_IF_ERROR(check_hierarchy(config, hosts));
-  network->membership_ = make_membership(config, answer.value(), std::move(hosts));
+  HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, network->agree(numbers, Deadline::after(config.gloo_timeout)));
+  HVD_RETURN_IF_ERROR(check_hierarchy(config, agreed.hosts));
+  network->membership_ = make_membership(config, answer.value(), std::move(agreed));
   return network;
 }
 
 // Rank 0 reads the rows, and the others its conclusion: nobody else parses as many rows as there are ranks.
-Result<topology::HostMap> Network::agree_on_hosts(const rendezvous::RankNumbers& own, Deadline deadline) {
-  const std::string scope = rendezvous::scope_of_epoch(epoch_, kHostsScope);
+Result<topology::Agreement> Network::agree(const rendezvous::RankNumbers& own, Deadline deadline) {
+  const std::string scope = rendezvous::scope_of_epoch(epoch_, kAgreementScope);
   if (own.rank != 0) {
-    HVD_ASSIGN_OR_RETURN(const Bytes answer, client_.wait(scope, kHostsKey, deadline));
+    HVD_ASSIGN_OR_RETURN(const Bytes answer, client_.wait(scope, kAgreementKey, deadline));
     return topology::decode_agreement(answer, own.size);
   }
-  auto hosts = rows_.agree(own.size, deadline);
-  HVD_RETURN_IF_ERROR(client_.put(scope, kHostsKey, topology::encode_agreement(hosts), deadline));
-  return hosts;
+  auto agreed = rows_.agree(own.size, deadline);
+  HVD_RETURN_IF_ERROR(client_.put(scope, kAgreementKey, topology::encode_agreement(agreed), deadline));
+  return agreed;
 }
 
 BackendFactory Network::backend_factory() {
-  return
-      [this](const topology::ProcessSet& set) { return make_backends(config_, set, membership_->hosts(), *fabric_); };
+  return [this](const topology::ProcessSet& set) { return make_backends(config_, set, *membership_, *fabric_); };
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

@@ -34,8 +34,8 @@ class Network {
 
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
-  // Who shares a host, the same on every rank.
-  Result<topology::HostMap> agree_on_hosts(const rendezvous::RankNumbers& own, Deadline deadline);
+  // Who shares a host and who is able to do what, the same on every rank.
+  Result<topology::Agreement> agree(const rendezvous::RankNumbers& own, Deadline deadline);
 
   config::RuntimeConfig config_;
   crypto::Secret secret_;

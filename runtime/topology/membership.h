@@ -10,6 +10,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/check.h"
 #include "runtime/base/status.h"
+#include "runtime/topology/capabilities.h"
 
 namespace hvd::topology {
 
@@ -48,15 +49,17 @@ class HostMap {
   std::vector<int> first_;    // by host: where its ranks begin in ranks_; one more at the end
 };
 
-// Who this process is among the ranks of one epoch, and who shares a host: made once, when the rank has joined.
-// Immutable. The numbers are this rank's own. The hosts are the same on every rank: whatever ranks must agree on
-// follows from them.
+// Who this process is among the ranks of one epoch, who shares a host, and what each is able to do: made once, when the
+// rank has joined. Immutable. The numbers are this rank's own. Hosts and capabilities are the same on every rank:
+// whatever ranks must agree on follows from them.
 class Membership {
  public:
-  // `numbers` but for is_homogeneous, which follows from the hosts. Requires: there are numbers.size ranks on the
-  // hosts.
-  Membership(JobTopology numbers, HostMap hosts) : numbers_(numbers), hosts_(std::move(hosts)) {
+  // `numbers` but for is_homogeneous, which follows from the hosts. Requires: hosts and capabilities are of
+  // numbers.size ranks.
+  Membership(JobTopology numbers, HostMap hosts, CapabilityMap capabilities)
+      : numbers_(numbers), hosts_(std::move(hosts)), capabilities_(std::move(capabilities)) {
     HVD_CHECK(hosts_.size() == numbers_.size, "a map of the hosts of all ranks");
+    HVD_CHECK(capabilities_.size() == numbers_.size, "the capabilities of all ranks");
     numbers_.is_homogeneous = hosts_.is_homogeneous();
   }
 
@@ -66,10 +69,12 @@ class Membership {
   // As users see them.
   const JobTopology& numbers() const { return numbers_; }
   const HostMap& hosts() const { return hosts_; }
+  const CapabilityMap& capabilities() const { return capabilities_; }
 
  private:
   JobTopology numbers_;
   HostMap hosts_;
+  CapabilityMap capabilities_;
 };
 
 }  // namespace hvd::topology

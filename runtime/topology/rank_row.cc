@@ -1,10 +1,12 @@
 #include "runtime/topology/rank_row.h"
 
+#include <utility>
+
 namespace hvd::topology {
 
 namespace {
 
-constexpr std::string_view kVersion = "2";  // in version 1 a row was the transport's part alone
+constexpr std::string_view kVersion = "3";  // 1: the transport's part alone; 2: without capabilities
 constexpr std::size_t kMaxVersion = 16;
 constexpr std::size_t kMaxHost = 64;
 constexpr std::size_t kMaxOptions = 32;
@@ -24,6 +26,7 @@ Bytes RankRow::encode() const {
     out.put_string(option.name);
     out.put_string(option.value);
   }
+  capabilities.encode(out);
   out.put_bytes(addresses);
   return out.take();
 }
@@ -42,15 +45,18 @@ Result<RankRow> RankRow::decode(ByteSpan bytes) {
     std::string name = in.get_string(kMaxOptionText);
     row.options.push_back({std::move(name), in.get_string(kMaxOptionText)});
   }
+  row.capabilities = Capabilities::decode(in);
   const ByteSpan addresses = in.get_bytes(kMaxAddresses);
   row.addresses.assign(addresses.begin(), addresses.end());
   HVD_RETURN_IF_ERROR(in.finish("row of a rank"));
   return row;
 }
 
-Result<HostMap> agree(const std::vector<RankRow>& rows) {
+Result<Agreement> agree(const std::vector<RankRow>& rows) {
   std::vector<std::string> hosts;
+  std::vector<Capabilities> capabilities;
   hosts.reserve(rows.size());
+  capabilities.reserve(rows.size());
   const std::vector<RankRow::Option>& first = rows.front().options;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     const std::vector<RankRow::Option>& mine = rows[rank].options;
@@ -64,26 +70,33 @@ Result<HostMap> agree(const std::vector<RankRow>& rows) {
                                       ", rank " + std::to_string(rank) + " has " + mine[i].value);
     }
     hosts.push_back(rows[rank].host);
+    capabilities.push_back(rows[rank].capabilities);
   }
-  return HostMap::from_identities(hosts);
+  return Agreement{HostMap::from_identities(hosts), CapabilityMap(capabilities)};
 }
 
-Bytes encode_agreement(const Result<HostMap>& hosts) {
+Bytes encode_agreement(const Result<Agreement>& agreed) {
   ByteWriter out;
-  out.put(static_cast<std::uint8_t>(hosts.status().code()));
-  if (hosts.is_ok()) {
-    out.put_raw(hosts.value().encode());
+  out.put(static_cast<std::uint8_t>(agreed.status().code()));
+  if (agreed.is_ok()) {
+    agreed.value().capabilities.encode(out);
+    out.put_raw(agreed.value().hosts.encode());
   } else {
-    out.put_string(hosts.status().message().substr(0, kMaxReason));
+    out.put_string(agreed.status().message().substr(0, kMaxReason));
   }
   return out.take();
 }
 
-Result<HostMap> decode_agreement(ByteSpan bytes, int size) {
+Result<Agreement> decode_agreement(ByteSpan bytes, int size) {
   ByteReader in(bytes);
   const auto code = in.get<std::uint8_t>();
   if (in.failed()) return in.finish("agreement of all ranks");
-  if (code == static_cast<std::uint8_t>(StatusCode::kOk)) return HostMap::decode(bytes.subspan(1), size);
+  if (code == static_cast<std::uint8_t>(StatusCode::kOk)) {
+    auto capabilities = CapabilityMap::decode(in, size);
+    if (!capabilities) return in.finish("agreement of all ranks");
+    HVD_ASSIGN_OR_RETURN(HostMap hosts, HostMap::decode(in.take(in.remaining()), size));
+    return Agreement{std::move(hosts), std::move(*capabilities)};
+  }
   std::string reason = in.get_string(kMaxReason);
   if (code > static_cast<std::uint8_t>(StatusCode::kInternal)) in.fail("there is no status " + std::to_string(code));
   HVD_RETURN_IF_ERROR(in.finish("agreement of all ranks"));

@@ -5,6 +5,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
+#include "runtime/topology/capabilities.h"
 #include "runtime/topology/membership.h"
 
 namespace hvd::topology {
@@ -19,18 +20,26 @@ struct RankRow {
   };
   std::string host;             // the same bytes on the ranks of one host, and on no others
   std::vector<Option> options;  // that must be the same on all ranks
+  Capabilities capabilities{};  // that need not be
   Bytes addresses;              // the transport's part
 
   Bytes encode() const;
   static Result<RankRow> decode(ByteSpan bytes);
 };
 
-// Who shares a host, from the rows of all ranks in rank order. kInvalidArgument names the first option that differs,
-// with both ranks and both values. Pure.
-Result<HostMap> agree(const std::vector<RankRow>& rows);
+// What all ranks know of each other: a value that is the same on every rank.
+struct Agreement {
+  HostMap hosts;
+  CapabilityMap capabilities;
+  bool operator==(const Agreement&) const = default;
+};
+
+// From the rows of all ranks in rank order. kInvalidArgument names the first option that differs, with both ranks and
+// both values. Pure.
+Result<Agreement> agree(const std::vector<RankRow>& rows);
 
 // The conclusion, or why there is none, as rank 0 stores it for the others.
-Bytes encode_agreement(const Result<HostMap>& hosts);
-Result<HostMap> decode_agreement(ByteSpan bytes, int size);
+Bytes encode_agreement(const Result<Agreement>& agreed);
+Result<Agreement> decode_agreement(ByteSpan bytes, int size);
 
 }  // namespace hvd::topology

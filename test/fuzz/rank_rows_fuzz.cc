@@ -17,14 +17,15 @@ void check_row(ByteSpan input) {
 }
 
 void check_agreement(ByteSpan input, int size) {
-  const auto hosts = decode_agreement(input, size);
-  if (!hosts.is_ok()) return;
-  const HostMap& map = hosts.value();
+  const auto agreed = decode_agreement(input, size);
+  if (!agreed.is_ok()) return;
+  HVD_CHECK(agreed.value().capabilities.size() == size, "the capabilities of another number of ranks");
+  const HostMap& map = agreed.value().hosts;
   HVD_CHECK(map.size() == size, "a map of another size");
   int ranks = 0;
   for (int host = 0; host < map.hosts(); ++host) ranks += static_cast<int>(map.ranks_on(host).size());
   HVD_CHECK(ranks == size, "a rank that is on no host");
-  HVD_CHECK(decode_agreement(encode_agreement(map), size).value() == map, "a map that does not come back");
+  HVD_CHECK(decode_agreement(encode_agreement(agreed), size).value() == agreed.value(), "what does not come back");
 }
 
 }  // namespace

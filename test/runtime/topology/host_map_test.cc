@@ -62,23 +62,31 @@ TEST_CASE("HostMap: a map comes back from its bytes, which are few where hosts a
 }
 
 TEST_CASE("Rows: ranks agree on hosts, or hear the first option that differs", "[unit][topology]") {
-  const RankRow row{"host a", {{"X", "1"}, {"Y", "0"}}, {1, 2, 3}};
+  RankRow row{"host a", {{"X", "1"}, {"Y", "0"}}, {}, {1, 2, 3}};
+  row.capabilities.set(Capability::kSharedMemory, 7);
   const Bytes bytes = row.encode();
   const auto again = RankRow::decode(bytes);
   REQUIRE(again.is_ok());
   CHECK(again.value().host == row.host);
   CHECK(again.value().options == row.options);
+  CHECK(again.value().capabilities == row.capabilities);
   CHECK(again.value().addresses == row.addresses);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) CHECK_FALSE(RankRow::decode(ByteSpan(bytes).first(cut)).is_ok());
-  const Status newer = RankRow::decode(Bytes{1, 0, 0, 0, '3'}).status();
-  CHECK(newer.message().find("version \"3\", expected \"2\"") != std::string::npos);
+  const Status newer = RankRow::decode(Bytes{1, 0, 0, 0, '2'}).status();
+  CHECK(newer.message().find("version \"2\", expected \"3\"") != std::string::npos);
 
   RankRow other = row;
   other.host = "host b";
+  other.capabilities = {};
   const auto agreed = agree({row, row, other});
   REQUIRE(agreed.is_ok());
-  CHECK(agreed.value() == map_of("aab"));
-  CHECK(decode_agreement(encode_agreement(agreed), 3).value() == map_of("aab"));
+  CHECK(agreed.value().hosts == map_of("aab"));
+  CHECK(agreed.value().capabilities.of(1) == row.capabilities);
+  CHECK(agreed.value().capabilities.of(2) == other.capabilities);
+  CHECK(decode_agreement(encode_agreement(agreed), 3).value() == agreed.value());
+  const Bytes encoded = encode_agreement(agreed);
+  for (std::size_t cut = 0; cut < encoded.size(); ++cut)
+    CHECK_FALSE(decode_agreement(ByteSpan(encoded).first(cut), 3).is_ok());
   other.options[1].value = "1";
   const auto differs = agree({row, row, other});
   CHECK(differs.status().message() == "Y must be the same on all ranks: rank 0 has 0, rank 2 has 1");
@@ -87,6 +95,33 @@ TEST_CASE("Rows: ranks agree on hosts, or hear the first option that differs", "
   CHECK(heard.message() == differs.status().message());
   CHECK_FALSE(decode_agreement(Bytes{}, 3).is_ok());
   CHECK_FALSE(decode_agreement(Bytes{99, 0, 0, 0, 0}, 3).is_ok());
+}
+
+TEST_CASE("Capabilities: what ranks have in common follows from one map, small where they are alike",
+          "[unit][topology]") {
+  Capabilities able;
+  able.set(Capability::kSharedMemory, 1);
+  const CapabilityMap map(std::vector<Capabilities>{able, able, {}, able});
+  CHECK(map.size() == 4);
+  CHECK(map.of(1)[Capability::kSharedMemory] == 1);
+  CHECK(map.of(2)[Capability::kSharedMemory] == 0);
+  CHECK(map.first_without(Capability::kSharedMemory, std::vector<int>{0, 2, 3}) == 2);
+  CHECK(map.first_without(Capability::kSharedMemory, std::vector<int>{0, 1, 3}) == std::nullopt);
+
+  const auto encoded = [](const CapabilityMap& one) {
+    ByteWriter out;
+    one.encode(out);
+    return out.take();
+  };
+  const auto decoded = [](const Bytes& bytes, int size) {
+    ByteReader in(bytes);
+    auto one = CapabilityMap::decode(in, size);
+    return in.finish("capabilities").is_ok() ? one : std::nullopt;
+  };
+  CHECK(decoded(encoded(map), 4) == map);
+  CHECK_FALSE(decoded(encoded(map), 3).has_value());
+  CHECK_FALSE(decoded(encoded(map), 5).has_value());
+  CHECK(encoded(CapabilityMap(std::vector<Capabilities>(27360, able))).size() == 8 + Capabilities::kEncodedSize);
 }
 
 }  // namespace

@@ -111,8 +111,9 @@ TEST_CASE("A membership is homogeneous where its hosts are equal, whatever the r
   numbers.rank = 3;
   numbers.size = 4;
   numbers.local_size = 2;
-  CHECK(Membership(numbers, HostMap::from_identities({"a", "a", "b", "b"})).numbers().is_homogeneous);
-  const Membership unequal(numbers, HostMap::from_identities({"a", "a", "a", "b"}));
+  const CapabilityMap same(std::vector<Capabilities>(4));
+  CHECK(Membership(numbers, HostMap::from_identities({"a", "a", "b", "b"}), same).numbers().is_homogeneous);
+  const Membership unequal(numbers, HostMap::from_identities({"a", "a", "a", "b"}), same);
   CHECK_FALSE(unequal.numbers().is_homogeneous);
   CHECK(unequal.rank() == 3);
   CHECK(unequal.numbers().local_size == 2);
