@@ -201,13 +201,13 @@ void Agent::process_not_started(Incarnation process, int code, std::string reaso
   send(FrameType::kNotStarted, NotStartedMessage{process, code, std::move(reason)});
 }
 
-void Agent::process_output(Incarnation process, bool is_stderr, ByteSpan bytes) {
-  send(FrameType::kOutput, OutputMessage{process, is_stderr, Bytes(bytes.begin(), bytes.end())});
+void Agent::process_output(Incarnation process, OutputStream stream, ByteSpan bytes) {
+  send(FrameType::kOutput, OutputMessage{process, stream, Bytes(bytes.begin(), bytes.end())});
   apply_backpressure();
 }
 
-void Agent::process_output_end(Incarnation process, bool is_stderr) {
-  send(FrameType::kOutputEnd, OutputEndMessage{process, is_stderr});
+void Agent::process_output_end(Incarnation process, OutputStream stream) {
+  send(FrameType::kOutputEnd, OutputEndMessage{process, stream});
   if (swept_) finish_when_drained();
 }
 

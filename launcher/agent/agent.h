@@ -52,8 +52,8 @@ class Agent : private ProcessEvents {
   void send_frame(FrameType type, const Bytes& payload);
   void process_started(Incarnation process, int pid) override;
   void process_not_started(Incarnation process, int code, std::string reason) override;
-  void process_output(Incarnation process, bool is_stderr, ByteSpan bytes) override;
-  void process_output_end(Incarnation process, bool is_stderr) override;
+  void process_output(Incarnation process, OutputStream stream, ByteSpan bytes) override;
+  void process_output_end(Incarnation process, OutputStream stream) override;
   void process_failing(Incarnation process, bool is_leaving) override;
   void process_ended(Incarnation process, ExitStatus status) override;
   void process_took_input(Incarnation process, std::size_t size) override;

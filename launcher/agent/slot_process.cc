@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -37,18 +38,16 @@ void SlotProcess::start(const ProcessCommand& command) {
                                   std::to_string(command.env.size()) + " environment variables: " + status.message());
 }
 
-Status SlotProcess::open_stream(Fd read_end, bool is_stderr) {
+Status SlotProcess::open_stream(Fd read_end, OutputStream stream) {
   HVD_ASSIGN_OR_RETURN(
-      auto reader,
-      PipeReader::open(
-          loop_, std::move(read_end),
-          {.on_data = [this, is_stderr](ByteSpan bytes) { events_.process_output(self_, is_stderr, bytes); },
-           .on_end =
-               [this, is_stderr] {
-                 events_.process_output_end(self_, is_stderr);
-                 maybe_report_end(false);
-               }}));
-  (is_stderr ? stderr_ : stdout_) = std::move(reader);
+      readers_[static_cast<std::size_t>(stream)],
+      PipeReader::open(loop_, std::move(read_end),
+                       {.on_data = [this, stream](ByteSpan bytes) { events_.process_output(self_, stream, bytes); },
+                        .on_end =
+                            [this, stream] {
+                              events_.process_output_end(self_, stream);
+                              maybe_report_end(false);
+                            }}));
   return Status::ok();
 }
 
@@ -86,6 +85,10 @@ Status SlotProcess::try_start(const ProcessCommand& command) {
   if (command.has_input) {
     HVD_ASSIGN_OR_RETURN(in, make_pipe());
   }
+  Pipe result;
+  if (command.gives_result) {
+    HVD_ASSIGN_OR_RETURN(result, make_pipe());
+  }
   ChildOptions options;
   options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
   options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals, command.argv);
@@ -95,15 +98,17 @@ Status SlotProcess::try_start(const ProcessCommand& command) {
   options.stdin_fd = in.read_end.get();
   options.stdout_fd = out.write_end.get();
   options.stderr_fd = err.write_end.get();
-  options.extra_fd = exec.write_end.get();
+  options.extra_fds = {exec.write_end.get()};
+  if (command.gives_result) options.extra_fds.push_back(result.write_end.get());  // kResultFd
   HVD_ASSIGN_OR_RETURN(child_, Child::spawn(loop_, options, [this](ExitStatus status) {
                          status_ = std::make_unique<ExitStatus>(status);
                          output_grace_.start(kOutputGrace);
                          maybe_report_end(false);
                        }));
   if (command.has_input) HVD_RETURN_IF_ERROR(open_input(std::move(in.write_end)));
-  HVD_RETURN_IF_ERROR(open_stream(std::move(out.read_end), false));
-  HVD_RETURN_IF_ERROR(open_stream(std::move(err.read_end), true));
+  HVD_RETURN_IF_ERROR(open_stream(std::move(out.read_end), OutputStream::kStdout));
+  HVD_RETURN_IF_ERROR(open_stream(std::move(err.read_end), OutputStream::kStderr));
+  if (command.gives_result) HVD_RETURN_IF_ERROR(open_stream(std::move(result.read_end), OutputStream::kResult));
   const std::string name = command.argv[0];
   HVD_ASSIGN_OR_RETURN(
       exec_pipe_,
@@ -145,27 +150,31 @@ void SlotProcess::kill_group(int signal) {
 
 void SlotProcess::pause_output(bool paused) {
   output_paused_ = paused;
-  for (const auto& reader : {stdout_.get(), stderr_.get()}) {
-    if (reader != nullptr) paused ? reader->pause() : reader->resume();
+  for (const auto& reader : readers_) {
+    if (reader) paused ? reader->pause() : reader->resume();
   }
 }
 
-bool SlotProcess::output_ended() const { return (!stdout_ || stdout_->ended()) && (!stderr_ || stderr_->ended()); }
+bool SlotProcess::output_ended() const {
+  return std::all_of(readers_.begin(), readers_.end(), [](const auto& reader) { return !reader || reader->ended(); });
+}
 
 void SlotProcess::close_output() {
-  if (stdout_) stdout_->close();
-  if (stderr_) stderr_->close();
+  for (const auto& reader : readers_) {
+    if (reader) reader->close();
+  }
 }
 
 void SlotProcess::retire() { retirement_.start(kRetirement); }
 
 void SlotProcess::end_output() {
   if (output_paused_) return retire();  // it is we who do not read
-  const bool has_stdout = stdout_ && !stdout_->ended();
-  const bool has_stderr = stderr_ && !stderr_->ended();
-  close_output();
-  if (has_stdout) events_.process_output_end(self_, false);
-  if (has_stderr) events_.process_output_end(self_, true);
+  for (const auto stream : {OutputStream::kStdout, OutputStream::kStderr, OutputStream::kResult}) {
+    const auto& reader = readers_[static_cast<std::size_t>(stream)];
+    if (!reader || reader->ended()) continue;
+    reader->close();
+    events_.process_output_end(self_, stream);
+  }
 }
 
 }  // namespace hvd::launcher

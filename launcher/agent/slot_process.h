@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -22,8 +23,8 @@ class ProcessEvents {
   virtual ~ProcessEvents() = default;
   virtual void process_started(Incarnation process, int pid) = 0;
   virtual void process_not_started(Incarnation process, int code, std::string reason) = 0;
-  virtual void process_output(Incarnation process, bool is_stderr, ByteSpan bytes) = 0;
-  virtual void process_output_end(Incarnation process, bool is_stderr) = 0;
+  virtual void process_output(Incarnation process, OutputStream stream, ByteSpan bytes) = 0;
+  virtual void process_output_end(Incarnation process, OutputStream stream) = 0;
   // See FailingMessage.
   virtual void process_failing(Incarnation process, bool is_leaving) = 0;
   virtual void process_ended(Incarnation process, ExitStatus status) = 0;
@@ -37,7 +38,8 @@ struct ProcessCommand {
   std::string cwd;
   std::size_t descriptor_limit = 0;  // of the agent, before it raised its own
   std::uint64_t ignored_signals = 0;
-  bool has_input = false;  // else its stdin is /dev/null
+  bool has_input = false;     // else its stdin is /dev/null
+  bool gives_result = false;  // see StartMessage
 };
 
 // One process of a slot, which leads a session and process group of its own, and the pipes that carry its output and
@@ -65,7 +67,7 @@ class SlotProcess {
 
  private:
   Status try_start(const ProcessCommand& command);
-  Status open_stream(Fd read_end, bool is_stderr);
+  Status open_stream(Fd read_end, OutputStream stream);
   Status open_input(Fd write_end);
   void input_moved();
   void exec_finished(const std::string& program);
@@ -76,8 +78,7 @@ class SlotProcess {
   const Incarnation self_;
   ProcessEvents& events_;
   std::unique_ptr<Child> child_;
-  std::unique_ptr<PipeReader> stdout_;
-  std::unique_ptr<PipeReader> stderr_;
+  std::array<std::unique_ptr<PipeReader>, 3> readers_;  // by OutputStream; none before the start, or without a result
   std::unique_ptr<PipeWriter> stdin_;
   std::size_t input_pending_ = 0;  // given to stdin_ and not reported as taken
   bool input_ended_ = false;

@@ -31,8 +31,8 @@ void Slots::for_each_process(F&& action) const {
 }
 
 void Slots::open(SharedStart shared, std::size_t most) {
-  // For each process two of its output, one of its input, its socket, and one more while it starts.
-  descriptor_limit_ = raise_descriptor_limit(5 * most);
+  // For each process two of its output, one of its input, one of its result, its socket, and one more while it starts.
+  descriptor_limit_ = raise_descriptor_limit(6 * most);
   shared_ = std::make_unique<SharedStart>(std::move(shared));
   for (auto& [number, slot] : slots_) {
     if (const auto start = std::exchange(slot.waiting, nullptr)) start_now(number, slot, *start);
@@ -78,7 +78,8 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
                        .cwd = shared_->cwd,
                        .descriptor_limit = descriptor_limit_,
                        .ignored_signals = shared_->ignored_signals,
-                       .has_input = start.has_input});
+                       .has_input = start.has_input,
+                       .gives_result = start.gives_result});
   if (output_paused_) slot.process->pause_output(true);
 }
 

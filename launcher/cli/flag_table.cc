@@ -49,6 +49,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "stdin", .on = "--stdin", .kind = K::kChoice, .section = S::kGeneral,
      .help = "which ranks read the launcher's standard input: none, rank0 (default) or all", .metavar = "WHO",
      .choices = "none|rank0|all"},
+    {.dest = "results_fd", .on = "--results-fd", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "for horovod.run(): ranks have a pipe as descriptor 4, and what they write there goes to this socket of ours",
+     .metavar = "FD", .min = 3, .max = 1 << 20},
     {.dest = "network_interfaces", .on = "--network-interfaces", .kind = K::kList, .section = S::kGeneral,
      .help = "network interfaces that may be used, separated by commas; a host uses the first that it has; default: "
              "chosen by route", .metavar = "A,B"},

@@ -150,6 +150,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   if (const auto grace = values.get<std::int64_t>("kill_grace")) config.kill_grace = std::chrono::seconds(*grace);
   config.input_to = input_to_of(values);
   config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;
+  if (const auto fd = values.get<std::int64_t>("results_fd")) config.results_fd = static_cast<int>(*fd);
   config.prefix_output_with_timestamp = values.is_true("prefix_output_with_timestamp");
   config.dry_run = values.is_true("dry_run");
   config.flag_variables = flag_variables_of(values);

@@ -79,20 +79,29 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
 
 int JobDriver::run() {
   for (const std::string& notice : plan_.config.notices) output_.message(notice);
-  if (plan_.config.output_filename) {
-    const Status status = output_.open_files(*plan_.config.output_filename);
-    if (!status.is_ok()) {
-      output_.message(status.message());
-      finish(1);
-    }
-  }
-  if (!exit_code_) {
+  if (open_outputs()) {
     resolver_.start();
     arm_timer();
   }
   // The loop stops when something may have become the end: the last byte taken, or patience lost.
   while (!over()) loop_.run();
   return *exit_code_;
+}
+
+bool JobDriver::open_outputs() {
+  Status status;
+  if (plan_.config.output_filename) status = output_.open_files(*plan_.config.output_filename);
+  if (status.is_ok() && plan_.config.results_fd) {
+    auto results =
+        ResultChannel::open(loop_, *plan_.config.results_fd,
+                            {.on_progress = [this] { output_progress(); }, .on_gone = [this] { results_gone(); }});
+    status = results.status();
+    if (status.is_ok()) results_ = std::move(results).value();
+  }
+  if (status.is_ok()) return true;
+  output_.message(status.message());
+  finish(1);
+  return false;
 }
 
 void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
@@ -132,7 +141,7 @@ void JobDriver::send_input(int slot, ByteSpan bytes) {
 }
 
 void JobDriver::output_progress() {
-  const bool congested = output_.congested();
+  const bool congested = output_.congested() || (results_ && results_->congested());
   fleet_.pause(congested);
   stop_when_flushed();
 }
@@ -179,6 +188,7 @@ void JobDriver::finish(int code) {
         error_summary(job_.failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight);
     if (!summary.empty()) output_.message(summary);
   }
+  if (failure && results_) results_->job_failed(*failure);
   report_limits_hit(code);
   if (output_.lost_bytes() > 0) {
     output_.message(std::to_string(output_.lost_bytes()) + " bytes of the output are lost: see above");

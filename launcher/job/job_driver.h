@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "launcher/job/input_forwarder.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/output_router.h"
+#include "launcher/job/result_channel.h"
 #include "launcher/job/static_job.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
@@ -41,6 +43,7 @@ class JobDriver : private AgentFleetEvents {
   Status handle(int agent, const Frame& frame);
   Status handle_hello(int agent, const Frame& frame);
   Status handle_output(int agent, const Frame& frame);
+  Status handle_output_end(int agent, const Frame& frame);
   Status handle_process(int agent, const Frame& frame);
   template <typename Message>
   Result<Message> of_its_slot(int agent, Result<Message> message) const;
@@ -53,6 +56,7 @@ class JobDriver : private AgentFleetEvents {
   void suspend();
   void output_broken(const Status& status);
   void end_for_output();
+  void results_gone();
   void give_up_flushing();
 
   void send_input(int slot, ByteSpan bytes);
@@ -66,7 +70,10 @@ class JobDriver : private AgentFleetEvents {
   void finish(int code);
   void report_limits_hit(int code);
   void stop_when_flushed();
-  bool over() const { return exit_code_ && (output_.flushed() || flush_given_up_); }
+  bool flushed() const { return output_.flushed() && (!results_ || results_->flushed()); }
+  bool over() const { return exit_code_ && (flushed() || flush_given_up_); }
+  // Before the ranks run: what may fail. False when the job has ended with that.
+  bool open_outputs();
 
   // Once the user wants us to end: how long our last output may take a reader that does not read.
   static constexpr Millis kLastFlush{2000};
@@ -76,6 +83,7 @@ class JobDriver : private AgentFleetEvents {
   Launch launch_;
   StaticJob job_;
   OutputRouter output_;
+  std::unique_ptr<ResultChannel> results_;  // where --results-fd asks for it
   AgentFleet fleet_;
   InputForwarder input_forwarder_;
   HostResolver resolver_;

@@ -35,8 +35,8 @@ Result<Message> JobDriver::of_its_slot(int agent, Result<Message> message) const
 Status JobDriver::handle(int agent, const Frame& frame) {
   switch (frame.type) {
     case FrameType::kHello: return handle_hello(agent, frame);
-    case FrameType::kOutput:
-    case FrameType::kOutputEnd: return handle_output(agent, frame);
+    case FrameType::kOutput: return handle_output(agent, frame);
+    case FrameType::kOutputEnd: return handle_output_end(agent, frame);
     case FrameType::kStarted:
     case FrameType::kNotStarted:
     case FrameType::kEnded:
@@ -72,14 +72,25 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
 
 // What an earlier process of a slot still prints is its slot's output like any other.
 Status JobDriver::handle_output(int agent, const Frame& frame) {
-  if (frame.type == FrameType::kOutputEnd) {
-    HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_slot(agent, decode_output_end(frame.payload)));
-    output_.output_end(message.process.slot, message.is_stderr);
-    return Status::ok();
-  }
   HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_slot(agent, decode_output(frame.payload)));
-  output_.output(message.process.slot, message.is_stderr, message.bytes);
+  const int slot = message.process.slot;
+  if (message.stream != OutputStream::kResult) {
+    output_.output(slot, message.stream == OutputStream::kStderr, message.bytes);
+  } else if (results_) {
+    results_->result(job_.roster().slot(slot).placement.rank, message.bytes);
+  }
   output_progress();
+  return Status::ok();
+}
+
+Status JobDriver::handle_output_end(int agent, const Frame& frame) {
+  HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_slot(agent, decode_output_end(frame.payload)));
+  const int slot = message.process.slot;
+  if (message.stream != OutputStream::kResult) {
+    output_.output_end(slot, message.stream == OutputStream::kStderr);
+  } else if (results_) {
+    results_->result_end(job_.roster().slot(slot).placement.rank);
+  }
   return Status::ok();
 }
 

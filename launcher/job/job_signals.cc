@@ -68,6 +68,13 @@ void JobDriver::end_for_output() {
   end_requested(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
 }
 
+// Nobody would learn what the ranks return.
+void JobDriver::results_gone() {
+  if (job_.end_requests() > 0 || exit_code_) return;
+  end_requested(job_.stop("the process that started this job and waits for its results is gone", kOutputGone,
+                          SteadyClock::now()));
+}
+
 void JobDriver::give_up_flushing() {
   flush_given_up_ = true;
   loop_.stop();

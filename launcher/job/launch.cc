@@ -81,8 +81,10 @@ Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot) {
   seats_->set_current(process);
   const HostSpec& host = plan_.hosts[static_cast<std::size_t>(slot.agent)].host;
   const Variables variables = rank_variables(host.name, slot.placement);
-  return encode(StartMessage{
-      .process = process, .has_input = has_input(slot.placement.rank), .env = {variables.begin(), variables.end()}});
+  return encode(StartMessage{.process = process,
+                             .has_input = has_input(slot.placement.rank),
+                             .gives_result = plan_.config.results_fd.has_value(),
+                             .env = {variables.begin(), variables.end()}});
 }
 
 std::vector<std::string> Launch::description() const {

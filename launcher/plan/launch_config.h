@@ -29,7 +29,8 @@ struct LaunchConfig {
   std::vector<std::string> nics;                   // --network-interface(s), in the order given, no duplicates
   std::optional<std::chrono::seconds> kill_grace;  // absent: short after a failure, longer after the user's signal
   InputTo input_to = InputTo::kRank0;
-  bool input_asked_for = false;  // by --stdin: somebody may wait for a prompt, wherever our output goes
+  bool input_asked_for = false;   // by --stdin: somebody may wait for a prompt, wherever our output goes
+  std::optional<int> results_fd;  // --results-fd: see ResultChannel
   bool prefix_output_with_timestamp = false;
   bool dry_run = false;
   std::vector<std::string> command;  // argv of every rank; not empty

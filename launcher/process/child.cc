@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <string.h>
 
-#include <array>
 #include <utility>
 
 namespace hvd::launcher {
@@ -41,8 +40,9 @@ Result<std::unique_ptr<Child>> Child::spawn(MainLoop& loop, const ChildOptions& 
   std::vector<char*> argv = pointers(options.argv);
   std::vector<char*> env;
   if (options.env) env = pointers(*options.env);
-  std::array<uv_stdio_container_t, 4> stdio = {container(options.stdin_fd), container(options.stdout_fd),
-                                               container(options.stderr_fd), container(options.extra_fd)};
+  std::vector<uv_stdio_container_t> stdio = {container(options.stdin_fd), container(options.stdout_fd),
+                                             container(options.stderr_fd)};
+  for (const int fd : options.extra_fds) stdio.push_back(container(fd));
   uv_process_options_t raw = {};
   raw.exit_cb = &Child::exited;
   raw.file = options.file.c_str();
@@ -51,7 +51,7 @@ Result<std::unique_ptr<Child>> Child::spawn(MainLoop& loop, const ChildOptions& 
   raw.cwd = options.cwd.empty() ? nullptr : options.cwd.c_str();
   raw.flags = UV_PROCESS_DETACHED;  // setsid: a Ctrl-C at the terminal reaches the launcher alone
   raw.stdio = stdio.data();
-  raw.stdio_count = options.extra_fd < 0 ? 3 : 4;
+  raw.stdio_count = static_cast<int>(stdio.size());
 
   std::unique_ptr<Child> child(new Child(std::move(on_exit)));
   int rc = 0;

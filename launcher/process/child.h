@@ -35,7 +35,7 @@ struct ChildOptions {
   int stdin_fd = -1;                            // -1: /dev/null; else the child gets a duplicate
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int extra_fd = -1;  // becomes descriptor 3
+  std::vector<int> extra_fds = {};  // become descriptors 3, 4, and so on
 };
 
 // A child process in a session and process group of its own. Loop-confined. Destroying it forgets the process and does

@@ -106,6 +106,7 @@ Bytes encode(const StartMessage& message) {
   out.put(message.process.slot);
   out.put(message.process.number);
   out.put(static_cast<std::uint8_t>(message.has_input ? 1 : 0));
+  out.put(static_cast<std::uint8_t>(message.gives_result ? 1 : 0));
   put_environment(out, message.env);
   return out.take();
 }
@@ -116,6 +117,7 @@ Result<StartMessage> decode_start(ByteSpan payload) {
   message.process.slot = in.get<std::int32_t>();
   message.process.number = in.get<std::uint32_t>();
   message.has_input = get_flag(in);
+  message.gives_result = get_flag(in);
   message.env = get_environment(in);
   if (message.process.slot < 0) in.fail("slot " + std::to_string(message.process.slot) + " is negative");
   if (message.process.number == 0) in.fail("incarnation 0, expected 1 or more");

@@ -21,6 +21,7 @@ class FieldWriter {
   }
   void number_in(const char*, std::int32_t value, std::int32_t, std::int32_t) { out_.put(value); }
   void flag(bool value) { out_.put(static_cast<std::uint8_t>(value ? 1 : 0)); }
+  void stream(OutputStream value) { out_.put(static_cast<std::uint8_t>(value)); }
   void text(const std::string& value) { out_.put_string(std::string_view(value).substr(0, kMaxText)); }
   void bytes(const Bytes& value, std::size_t) { out_.put_bytes(value); }
   Bytes take() { return out_.take(); }
@@ -50,6 +51,13 @@ class FieldReader {
     const auto byte = in_.get<std::uint8_t>();
     if (byte > 1) in_.fail("a flag is " + std::to_string(byte) + ", expected 0 or 1");
     value = byte == 1;
+  }
+  void stream(OutputStream& value) {
+    const auto byte = in_.get<std::uint8_t>();
+    if (byte > static_cast<std::uint8_t>(OutputStream::kResult)) {
+      in_.fail("output of stream " + std::to_string(byte) + ", expected 0 to 2");
+    }
+    value = static_cast<OutputStream>(byte);
   }
   void text(std::string& value) { value = in_.get_string(kMaxText); }
   void bytes(Bytes& value, std::size_t max_size) {
@@ -98,12 +106,12 @@ void fields(auto& io, Is<NotStartedMessage> auto& message) {
 }
 void fields(auto& io, Is<OutputMessage> auto& message) {
   io.process(message.process);
-  io.flag(message.is_stderr);
+  io.stream(message.stream);
   io.bytes(message.bytes, kMaxOutputChunk);
 }
 void fields(auto& io, Is<OutputEndMessage> auto& message) {
   io.process(message.process);
-  io.flag(message.is_stderr);
+  io.stream(message.stream);
 }
 void fields(auto& io, Is<EndedMessage> auto& message) {
   io.process(message.process);

@@ -46,7 +46,8 @@ struct LaunchMessage {
 // far.
 struct StartMessage {
   Incarnation process;
-  bool has_input = false;  // it gets input frames; else its stdin is /dev/null
+  bool has_input = false;     // it gets input frames; else its stdin is /dev/null
+  bool gives_result = false;  // its descriptor kResultFd is a pipe, whose bytes come as output of the stream kResult
   EnvironmentList env;
 };
 
@@ -98,15 +99,19 @@ struct NotStartedMessage {
   std::string reason;
 };
 
+// What a process writes. A result is for whoever called horovod.run(), and is shown to nobody.
+enum class OutputStream : std::uint8_t { kStdout = 0, kStderr = 1, kResult = 2 };
+inline constexpr int kResultFd = 4;
+
 struct OutputMessage {
   Incarnation process;
-  bool is_stderr = false;
+  OutputStream stream = OutputStream::kStdout;
   Bytes bytes;
 };
 
 struct OutputEndMessage {
   Incarnation process;
-  bool is_stderr = false;
+  OutputStream stream = OutputStream::kStdout;
 };
 
 struct EndedMessage {

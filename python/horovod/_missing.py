@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun; horovod.run() is not built yet"
+_LAUNCHER = "the launcher is a program of its own: start jobs with horovodrun, or functions with horovod.run()"
 
 # By module, which stands for its submodules too.
 _REASONS = {
@@ -16,10 +16,8 @@ _REASONS = {
     "horovod.ray": "Horovod on Ray is not built yet; start the script with horovodrun",
     "horovod.mxnet": "MXNet is not supported yet; there are horovod.torch, horovod.tensorflow and horovod.keras",
     "horovod.jax": "there is no module for JAX yet; Keras on JAX works with horovod.keras",
-    "horovod.data": "the asynchronous data loaders are not built yet; a torch DataLoader with num_workers loads ahead",
     "horovod.runner.elastic": "elastic jobs, whose ranks change, are not built yet",
     "horovod.runner": _LAUNCHER,
-    "horovod.run": _LAUNCHER,
 }
 
 

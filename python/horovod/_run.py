@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from horovod._function_job._caller import run_function_job
+from horovod._function_job._message import dump_task
+
+_VERBOSE = 2  # from here on horovodrun's --verbose
+
+_NEW_NAMES = {
+    "np": "num_proc",
+    "min_np": "min_num_proc",
+    "max_np": "max_num_proc",
+    "network_interface": "network_interfaces",
+}
 
 
 def run(
@@ -35,19 +49,66 @@ def run(
     min_np: int | None = None,
     max_np: int | None = None,
 ) -> list[Any]:
-    """Runs `func(*args, **kwargs)` on `num_proc` ranks and returns their results, a list in rank order. Not built yet.
+    """Calls `func(*args, **kwargs)` on `num_proc` ranks and returns their results, a list in rank order.
 
-    The other arguments are those of horovodrun, with the same names; `np`, `min_np` and `max_np` are old names of
-    `num_proc`, `min_num_proc` and `max_num_proc`. ValueError: `hosts` with `hostfile`, `use_gloo` with `use_mpi`, or
-    `use_mpi` at all. Else NotImplementedError, which says how to start a script.
+    Each rank is a new process of `executable` (default: this Python), started by horovodrun; what they print comes with
+    the rank before each line. The function and its results are pickled by cloudpickle, so functions of a script or
+    notebook work, too; at most 1 GiB goes to a rank and 4 GiB come back from each.
+
+    Of horovodrun's flags `hosts` is -H, `verbose` from 2 on --verbose, and `hostfile`, `start_timeout` (seconds),
+    `ssh_port`, `ssh_identity_file`, `output_filename` (a folder) and `network_interfaces` have the same names.
+    `disable_cache` and `use_gloo` have nothing to decide. `min_num_proc`, `max_num_proc`, `slots`, `reset_limit`,
+    `cooldown_range` and `host_discovery_script` are for elastic jobs. `np`, `min_np`, `max_np` and `network_interface`
+    (a text with commas) are old names of `num_proc`, `min_num_proc`, `max_num_proc` and `network_interfaces`.
+
+    RuntimeError when the job fails: it has "Process name: <rank>" and "Exit code: <code>" of the rank that failed
+    first, and that rank's exception as its `__cause__`, with its traceback. Ctrl-C is passed on to the ranks, and
+    raised once they have ended. TypeError, ValueError: `func` is no function, or cannot be pickled, `hosts` with
+    `hostfile`, `use_gloo` with `use_mpi`, or `use_mpi` or `mpi_args` at all. NotImplementedError: arguments of elastic
+    jobs.
     """
+    deprecated = {"np": np, "min_np": min_np, "max_np": max_np, "network_interface": network_interface}
+    for name, value in deprecated.items():
+        if value is not None:
+            warnings.warn(f"horovod.run: {name} is called {_NEW_NAMES[name]}", DeprecationWarning, stacklevel=2)
+    num_proc = num_proc if np is None else np
+    _refuse_contradictions(hosts, hostfile, use_gloo, use_mpi, mpi_args)
+    elastic = {
+        "min_num_proc": min_num_proc if min_np is None else min_np,
+        "max_num_proc": max_num_proc if max_np is None else max_np,
+        "slots": slots,
+        "reset_limit": reset_limit,
+        "cooldown_range": cooldown_range,
+        "host_discovery_script": host_discovery_script,
+    }
+    for name, given in elastic.items():
+        if given is not None:
+            raise NotImplementedError(f"horovod.run: {name} is of elastic jobs, which horovod.run() cannot start yet")
+    interfaces = network_interface.split(",") if network_interface is not None else network_interfaces
+    flags = {
+        "--num-proc": num_proc,
+        "--hosts": hosts,
+        "--hostfile": hostfile,
+        "--start-timeout": start_timeout,
+        "--ssh-port": ssh_port,
+        "--ssh-identity-file": ssh_identity_file,
+        "--output-filename": output_filename,
+        "--network-interfaces": ",".join(interfaces) if interfaces else None,
+    }
+    argv = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
+    if verbose is not None and verbose >= _VERBOSE:
+        argv.append("--verbose")
+    payload = dump_task(func, args, kwargs or {})
+    return run_function_job(argv, executable or sys.executable, payload, num_proc)
+
+
+def _refuse_contradictions(
+    hosts: str | None, hostfile: str | None, use_gloo: bool | None, use_mpi: bool | None, mpi_args: str | None
+) -> None:
     if hosts is not None and hostfile is not None:
         raise ValueError("horovod.run: give either hosts or hostfile, not both")
     if use_gloo and use_mpi:
         raise ValueError("horovod.run: give either use_gloo or use_mpi, not both")
-    if use_mpi:
-        raise ValueError("horovod.run: use_mpi=True, but this build has no MPI; leave it out")
-    raise NotImplementedError(
-        "horovod.run() is not built yet. Put the function into a script and start it with "
-        f"`horovodrun -np {np if np is not None else num_proc} python script.py`."
-    )
+    if use_mpi or mpi_args is not None:
+        name = "use_mpi=True" if use_mpi else f"mpi_args={mpi_args!r}"
+        raise ValueError(f"horovod.run: {name}, but this build has no MPI; leave it out")

@@ -20,7 +20,6 @@ from horovod import _missing
         ("horovod.ray", "Horovod on Ray is not built yet"),
         ("horovod.mxnet", r"MXNet is not supported yet; there are horovod\.torch"),
         ("horovod.jax", r"horovod\.keras"),
-        ("horovod.data", "data loaders are not built yet"),
         ("horovod.runner.elastic.driver", "elastic jobs, whose ranks change, are not built yet"),
         ("horovod.runner.launch", "start jobs with horovodrun"),
         ("horovod.runner.common.util.hosts", "start jobs with horovodrun"),

@@ -160,12 +160,12 @@ class AgentUnderTest {
       }
       case FrameType::kOutput: {
         const OutputMessage output = decode_output(frame.payload).value();
-        if (!output.is_stderr) output_[output.process] += as_text(output.bytes);
+        if (output.stream == OutputStream::kStdout) output_[output.process] += as_text(output.bytes);
         break;
       }
       case FrameType::kOutputEnd: {
         const OutputEndMessage end = decode_output_end(frame.payload).value();
-        if (!end.is_stderr) events_.push_back("end of output " + name_of(end.process));
+        if (end.stream == OutputStream::kStdout) events_.push_back("end of output " + name_of(end.process));
         break;
       }
       case FrameType::kError: events_.push_back("error: " + decode_text(frame.payload).value().text); break;

@@ -22,7 +22,10 @@ LaunchMessage sample() {
 }
 
 StartMessage sample_start() {
-  return {.process = {.slot = 3, .number = 2}, .has_input = true, .env = {{"HOROVOD_RANK", "3"}, {"EMPTY", ""}}};
+  return {.process = {.slot = 3, .number = 2},
+          .has_input = true,
+          .gives_result = true,
+          .env = {{"HOROVOD_RANK", "3"}, {"EMPTY", ""}}};
 }
 
 constexpr Incarnation kProcess{.slot = 3, .number = 2};
@@ -84,6 +87,7 @@ TEST_CASE("The start message survives the round trip, and is refused when it mak
   REQUIRE(result.is_ok());
   CHECK(result.value().process == kProcess);
   CHECK(result.value().has_input);
+  CHECK(result.value().gives_result);
   CHECK(result.value().env == sample_start().env);
   StartMessage message = sample_start();
   const auto error = [&message] { return decode_start(encode(message)).status().message(); };
@@ -112,12 +116,12 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   CHECK(started.value().process == kProcess);
   CHECK(started.value().pid == 1234);
 
-  const auto output = decode_output(encode(OutputMessage{kProcess, true, Bytes{0, 255, 10}}));
+  const auto output = decode_output(encode(OutputMessage{kProcess, OutputStream::kResult, Bytes{0, 255, 10}}));
   REQUIRE(output.is_ok());
   CHECK(output.value().process == kProcess);
-  CHECK(output.value().is_stderr);
+  CHECK(output.value().stream == OutputStream::kResult);
   CHECK(output.value().bytes == Bytes{0, 255, 10});
-  CHECK(decode_output_end(encode(OutputEndMessage{kProcess, true})).value().process == kProcess);
+  CHECK(decode_output_end(encode(OutputEndMessage{kProcess, OutputStream::kStderr})).value().process == kProcess);
 
   CHECK(decode_failing(encode(FailingMessage{kProcess})).value().process == kProcess);
   CHECK_FALSE(decode_failing(encode(FailingMessage{kProcess})).value().is_leaving);
@@ -176,10 +180,11 @@ TEST_CASE("Messages with values out of range are refused", "[unit][launch_protoc
   CHECK_FALSE(decode_ended(encode(EndedMessage{kProcess, 256, 0})).is_ok());
   CHECK_FALSE(decode_not_started(encode(NotStartedMessage{kProcess, 0, ""})).is_ok());
   CHECK_FALSE(decode_shutdown(Bytes{2}).is_ok());
-  CHECK_FALSE(decode_output(encode(OutputMessage{kProcess, false, Bytes(kMaxOutputChunk + 1)})).is_ok());
+  CHECK_FALSE(
+      decode_output(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk + 1)})).is_ok());
 }
 
 TEST_CASE("The largest output chunk fits into a frame", "[unit][launch_protocol]") {
-  CHECK(encode(OutputMessage{kProcess, false, Bytes(kMaxOutputChunk)}).size() <= kMaxOtherBytes);
+  CHECK(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk)}).size() <= kMaxOtherBytes);
   CHECK(encode(TextMessage{std::string(1'000'000, 'x')}).size() <= kMaxOtherBytes);
 }

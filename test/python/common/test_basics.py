@@ -7,6 +7,7 @@ import doctest
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from typing import Any
 
@@ -40,14 +41,28 @@ stop_timeline synchronize
 def test_the_package_exports_version_and_run_only() -> None:
     assert sorted(horovod.__all__) == ["__version__", "run"]
     assert horovod.__version__ == "0.29.0"
-    with pytest.raises(NotImplementedError, match=r"not built yet.*horovodrun -np 2"):
-        horovod.run(print, num_proc=2)
-    with pytest.raises(ValueError, match="either hosts or hostfile"):
-        horovod.run(print, hosts="a", hostfile="b")
-    with pytest.raises(ValueError, match="either use_gloo or use_mpi"):
-        horovod.run(print, use_gloo=True, use_mpi=True)
-    with pytest.raises(ValueError, match="no MPI"):
-        horovod.run(print, use_mpi=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"hosts": "a", "hostfile": "b"}, ValueError, "either hosts or hostfile"),
+        ({"use_gloo": True, "use_mpi": True}, ValueError, "either use_gloo or use_mpi"),
+        ({"use_mpi": True}, ValueError, "use_mpi=True, but this build has no MPI"),
+        ({"mpi_args": "--tcp"}, ValueError, "mpi_args='--tcp', but this build has no MPI"),
+        ({"min_num_proc": 1}, NotImplementedError, "min_num_proc is of elastic jobs"),
+        ({"func": 3}, TypeError, "func is 3, expected a function"),
+        ({"func": threading.Lock().acquire}, TypeError, "cannot pickle"),
+    ],
+)
+def test_run_refuses_what_it_cannot_do(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        horovod.run(**{"func": print, **arguments})
+
+
+def test_old_names_of_runs_arguments_warn() -> None:
+    with pytest.warns(DeprecationWarning, match="max_np is called max_num_proc"), pytest.raises(NotImplementedError):
+        horovod.run(print, max_np=2)
 
 
 def test_the_torch_module_has_every_name_of_the_contract(fake: Any) -> None:

@@ -8,7 +8,7 @@ from documented import undocumented
 
 MODULES = """
 horovod horovod.common.basics horovod.common.elastic horovod.common.exceptions horovod.common.process_sets
-horovod.common.util horovod.runner horovod.runner.common.service.compute_service horovod.runner.common.util.interfaces
+horovod.common.util horovod.data horovod.runner horovod.runner.common.service.compute_service horovod.runner.common.util.interfaces
 horovod.runner.common.util.secret horovod.runner.common.util.timeout horovod.runner.rendezvous horovod.torch
 horovod.torch.compression horovod.torch.elastic horovod.torch.functions horovod.torch.mpi_ops
 """.split()

@@ -1,0 +1,53 @@
+#include "launcher/job/result_channel.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+namespace hvd::launcher {
+
+Result<std::unique_ptr<ResultChannel>> ResultChannel::open(MainLoop& loop, int fd, Callbacks callbacks) {
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) {
+    return Status::invalid_argument("--results-fd " + std::to_string(fd) +
+                                    ": expected the descriptor of a connected stream socket");
+  }
+  // Not for the agents: they would hold it open when we are gone.
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  Fd to_write(fd);
+  Fd to_read(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!to_read.valid()) return Status::from_errno("--results-fd", errno);
+  std::unique_ptr<ResultChannel> channel(new ResultChannel);
+  HVD_ASSIGN_OR_RETURN(
+      channel->writer_,
+      PipeWriter::open(loop, std::move(to_write), {.on_progress = std::move(callbacks.on_progress), .on_error = {}}));
+  HVD_ASSIGN_OR_RETURN(
+      channel->reader_,
+      PipeReader::open(loop, std::move(to_read), {.on_data = [](ByteSpan) {}, .on_end = std::move(callbacks.on_gone)}));
+  return channel;
+}
+
+void ResultChannel::write(std::uint32_t rank, ByteSpan bytes) {
+  ByteWriter piece;
+  piece.put(rank);
+  piece.put_bytes(bytes);  // with its size before it
+  writer_->write(piece.take());
+}
+
+void ResultChannel::result(int rank, ByteSpan bytes) {
+  if (!bytes.empty()) write(static_cast<std::uint32_t>(rank), bytes);
+}
+
+void ResultChannel::result_end(int rank) { write(static_cast<std::uint32_t>(rank), {}); }
+
+void ResultChannel::job_failed(const JobFailure& failure) {
+  ByteWriter why;
+  why.put(static_cast<std::int32_t>(failure.who ? failure.who->rank : -1));
+  why.put(static_cast<std::int32_t>(failure.exit_code));
+  why.put_raw(as_bytes(failure.what));
+  write(kOfJob, why.take());
+}
+
+}  // namespace hvd::launcher

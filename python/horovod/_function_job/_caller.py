@@ -1,0 +1,191 @@
+"""The caller's end of horovod.run(): horovodrun as a child process, its output, and what comes back."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import importlib.metadata
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, BinaryIO, TextIO
+
+from horovod._function_job import _message
+
+_PIECE = struct.Struct("<II")  # rank, size: launcher/job/result_channel.h
+_OF_JOB = 0xFFFFFFFF
+_FAILURE = struct.Struct("<ii")  # rank or -1, exit code
+
+
+class RankTraceback(Exception):
+    """The traceback of an exception on a rank, which cannot travel as such: the cause of the exception that can."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+@dataclass
+class _JobFailure:
+    rank: int  # -1: a host
+    exit_code: int
+    what: str
+
+
+@dataclass
+class _Received:
+    reports: dict[int, bytearray] = field(default_factory=dict)  # by rank, with the size before each
+    failure: _JobFailure | None = None
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
+
+
+def _candidates() -> Iterator[Path]:
+    yield Path(sys.executable).parent / "horovodrun"
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        for entry in importlib.metadata.files("horovod-gloo") or ():
+            if entry.name == "horovodrun":
+                yield Path(str(entry.locate()))
+    on_path = shutil.which("horovodrun")
+    if on_path is not None:
+        yield Path(on_path)
+
+
+def find_launcher() -> str:
+    """The horovodrun that was installed with this package. FileNotFoundError if there is none."""
+    for path in _candidates():
+        if _is_program(path):
+            return str(path.resolve())
+    raise FileNotFoundError(
+        f"horovod.run: horovodrun is neither beside {sys.executable}, nor among the package's files, nor on PATH"
+    )
+
+
+def _receive(results: socket.socket) -> _Received:
+    """What horovodrun passes on, until it has ended."""
+    received = _Received()
+    with results.makefile("rb") as stream:
+        while len(head := stream.read(_PIECE.size)) == _PIECE.size:
+            rank, size = _PIECE.unpack(head)
+            payload = stream.read(size)
+            if rank == _OF_JOB:
+                who, exit_code = _FAILURE.unpack_from(payload)
+                received.failure = _JobFailure(who, exit_code, payload[_FAILURE.size :].decode(errors="replace"))
+            elif payload:
+                received.reports.setdefault(rank, bytearray()).extend(payload)
+    return received
+
+
+def _copy_text(source: BinaryIO, target: TextIO) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    while chunk := os.read(source.fileno(), 65536):
+        target.write(decoder.decode(chunk))
+        target.flush()
+
+
+def _feed(stdin: IO[bytes], payload: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):  # horovodrun says why
+        stdin.write(_message.with_size(payload))
+    with contextlib.suppress(BrokenPipeError):
+        stdin.close()
+
+
+def _wait(job: subprocess.Popen[bytes]) -> int:
+    """The exit code. Ctrl-C reaches the ranks through horovodrun, which leads a group of its own, as it would in a
+    terminal; then it is raised here, once the job has ended."""
+    interrupt: KeyboardInterrupt | None = None
+    while True:
+        try:
+            code = job.wait()
+        except KeyboardInterrupt as error:
+            interrupt = error
+            job.send_signal(signal.SIGINT)
+        else:
+            break
+    if interrupt is not None:
+        raise interrupt
+    return code
+
+
+def _report_of(received: _Received, rank: int) -> _message.Report | None:
+    """What the rank reports of its function; None if it has not, or not to the end."""
+    payload = bytes(received.reports.get(rank, b""))
+    size = int.from_bytes(payload[: _message.SIZE_BYTES], "little")
+    if not payload or len(payload) != _message.SIZE_BYTES + size:
+        return None
+    return _message.load_report(payload[_message.SIZE_BYTES :])
+
+
+def _error_of(received: _Received, exit_code: int) -> RuntimeError:
+    """What the caller gets when the job has failed; its cause is the exception on the rank that failed first."""
+    first = received.failure
+    if first is None or first.rank < 0:
+        reason = "see the messages of horovodrun" if first is None else first.what
+        return RuntimeError(f"horovod.run: the job failed with exit code {exit_code}: {reason}")
+    report = _report_of(received, first.rank)
+    failure = report.failure if report is not None else None
+    what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
+    error = RuntimeError(
+        f"horovod.run: rank {first.rank} {what}\nProcess name: {first.rank}\nExit code: {first.exit_code}"
+    )
+    if failure is not None:
+        error.__cause__ = failure.error or RuntimeError(f"{failure.kind}: {failure.text}")
+        error.__cause__.__cause__ = RankTraceback(failure.trace)
+    return error
+
+
+def run_function_job(launcher_args: Sequence[str], executable: str, payload: bytes, num_proc: int) -> list[Any]:
+    """The results of all ranks, in rank order; `payload`: see _message.dump_task. RuntimeError if the job fails."""
+    ours, theirs = socket.socketpair()
+    # A notebook shows what is written to sys.stdout, and not what a child writes to descriptor 1.
+    streams = [(sys.stdout, sys.__stdout__), (sys.stderr, sys.__stderr__)]
+    shown = [None if stream is real else subprocess.PIPE for stream, real in streams]
+    argv = [find_launcher(), *launcher_args, "--stdin", "all", "--results-fd", str(theirs.fileno())]
+    with ours:
+        with theirs:
+            job = subprocess.Popen(
+                [*argv, executable, "-m", "horovod.runner.run_task"],
+                stdin=subprocess.PIPE,
+                stdout=shown[0],
+                stderr=shown[1],
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        received: list[_Received] = []
+        work: list[threading.Thread] = [
+            threading.Thread(target=lambda: received.append(_receive(ours)), name="hvd-results"),
+            threading.Thread(target=_feed, args=(job.stdin, payload), name="hvd-task"),
+        ]
+        for source, (target, _) in zip((job.stdout, job.stderr), streams, strict=True):
+            if source is not None:
+                work.append(threading.Thread(target=_copy_text, args=(source, target), name="hvd-output"))
+        for thread in work:
+            thread.start()
+        try:
+            code = _wait(job)
+        finally:
+            for thread in work:
+                thread.join()
+    return _results(received[0], code, num_proc)
+
+
+def _results(received: _Received, code: int, num_proc: int) -> list[Any]:
+    if code != 0:
+        raise _error_of(received, code)
+    reports = [_report_of(received, rank) for rank in range(num_proc)]
+    missing = [str(rank) for rank, report in enumerate(reports) if report is None]
+    if missing:
+        raise RuntimeError(
+            f"horovod.run: rank {', '.join(missing)} ended with exit code 0 and has returned nothing: "
+            "did the function call os._exit() or execv()?"
+        )
+    return [report.value for report in reports if report is not None]

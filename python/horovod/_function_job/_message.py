@@ -1,0 +1,115 @@
+"""The task and the reports as bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import cloudpickle
+
+SIZE_BYTES = 8
+# Of a task, which the launcher holds once for each host, and of one rank's report.
+LARGEST_TASK = 1 << 30
+LARGEST_REPORT = 1 << 32
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a rank is to call."""
+
+    func: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception that left the function, as far as it can travel."""
+
+    kind: str  # "ValueError", "mymodule.MyError"
+    text: str  # str(exception)
+    trace: str
+    error: BaseException | None  # None: it cannot be pickled, or not be made again from its pickle
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of the function on one rank."""
+
+    value: Any = None
+    failure: Failure | None = None
+
+
+def with_size(payload: bytes) -> bytes:
+    return len(payload).to_bytes(SIZE_BYTES, "little") + payload
+
+
+def dump_task(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
+    """The task, and where this process finds modules, without which a rank could not load functions of the script's
+    neighbours. ValueError if it is too large; whatever pickle raises if it cannot travel."""
+    if not callable(func):
+        raise TypeError(f"horovod.run: func is {func!r}, expected a function")
+    task = cloudpickle.dumps(Task(func, tuple(args), dict(kwargs)))
+    payload: bytes = pickle.dumps((list(sys.path), task))
+    if len(payload) > LARGEST_TASK:
+        raise ValueError(
+            f"horovod.run: the function and its arguments take {len(payload)} bytes, at most {LARGEST_TASK} are sent; "
+            "let the ranks load large data themselves"
+        )
+    return payload
+
+
+def load_task(payload: bytes) -> Task:
+    path, task = pickle.loads(payload)
+    sys.path.extend(entry for entry in path if entry not in sys.path)
+    loaded: Task = pickle.loads(task)
+    return loaded
+
+
+def dump_report(report: Report) -> bytes:
+    """TypeError or the like if the value cannot be pickled, ValueError if it is too large."""
+    buffer = io.BytesIO()
+    cloudpickle.dump(report, buffer)
+    if buffer.tell() > LARGEST_REPORT:
+        raise ValueError(f"the function's result takes {buffer.tell()} bytes, at most {LARGEST_REPORT} can be returned")
+    return buffer.getvalue()
+
+
+def dump_failure(error: BaseException) -> bytes:
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    kind = type(error).__qualname__
+    if type(error).__module__ not in ("builtins", "__main__"):
+        kind = f"{type(error).__module__}.{kind}"
+    for travelling in (error, None):
+        try:
+            payload = dump_report(Report(failure=Failure(kind, str(error), trace, travelling)))
+            pickle.loads(payload)  # some exceptions pickle, and cannot be made again from that
+        except Exception:
+            continue
+        return payload
+    return dump_report(Report(failure=Failure(kind, "", trace, None)))
+
+
+def load_report(payload: bytes) -> Report:
+    report: Report = pickle.loads(payload)
+    return report
+
+
+def read_exactly(stream: BinaryIO, size: int) -> bytes:
+    """EOFError if the stream ends before."""
+    payload = stream.read(size)
+    if len(payload) != size:
+        raise EOFError(f"{len(payload)} bytes of {size}")
+    return payload
+
+
+def write_all(fd: int, payload: bytes) -> None:
+    left = memoryview(payload)
+    while left:
+        left = left[os.write(fd, left) :]

@@ -1,0 +1,108 @@
+"""horovod.run(): a function on ranks, its results, and how it fails."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import horovod
+
+
+class Unpicklable(Exception):
+    """It pickles, and cannot be made again from that."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def test_results_come_in_rank_order_however_large_and_output_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    factor = 3
+
+    def work(base: int, *, size: int) -> tuple[int, Any, str]:
+        from horovod._common.native import core
+
+        core.init()
+        print("working", flush=True)
+        rank = core.rank()
+        core.shutdown()
+        return base + factor * rank, np.full(size, rank, np.uint8), sys.stdin.read()
+
+    results = horovod.run(work, (10,), {"size": 3_000_000}, num_proc=2)
+    assert [(value, array.sum(), text) for value, array, text in results] == [(10, 0, ""), (13, 3_000_000, "")]
+    assert sorted(capfd.readouterr().out.splitlines()) == ["[0]<stdout>:working", "[1]<stdout>:working"]
+
+
+def test_the_exception_of_the_first_rank_that_failed_is_the_cause(capfd: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        from horovod._common.native import core
+
+        core.init()
+        if core.rank() == 1:
+            raise FileNotFoundError(2, "no such data", "train.csv")
+        value = (ctypes.c_float * 1)(1.0)
+        address = ctypes.addressof(value)
+        call = (core.OP_ALLREDUCE, "x", -1, ())
+        core.enqueue(
+            call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value
+        ).wait()
+
+    with pytest.raises(
+        RuntimeError, match=r"rank 1 raised FileNotFoundError.*\nProcess name: 1\nExit code: 1"
+    ) as caught:
+        horovod.run(work, num_proc=2)
+    cause = caught.value.__cause__
+    assert isinstance(cause, FileNotFoundError)
+    assert cause.filename == "train.csv"
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "in work" in shown
+    assert 'raise FileNotFoundError(2, "no such data", "train.csv")' in shown
+    assert "[1]<stderr>:FileNotFoundError" in capfd.readouterr().err
+
+
+def test_what_cannot_travel_is_said_in_words() -> None:
+    def bad_exception() -> None:
+        raise Unpicklable(1, 2)
+
+    with pytest.raises(RuntimeError, match=r"rank 0 raised .*Unpicklable: 1 and 2") as caught:
+        horovod.run(bad_exception)
+    assert type(caught.value.__cause__) is RuntimeError
+
+    with pytest.raises(RuntimeError, match="rank 0 raised TypeError: cannot pickle"):
+        horovod.run(lambda: __import__("_thread").allocate_lock())
+    with pytest.raises(RuntimeError, match=r"rank 0 exited with code 3\nProcess name: 0\nExit code: 3"):
+        horovod.run(lambda: os._exit(3))
+    with pytest.raises(RuntimeError, match="rank 0 ended with exit code 0 and has returned nothing"):
+        horovod.run(lambda: os._exit(0))
+    assert horovod.run(lambda: sys.exit(0)) == [None]
+
+
+SCRIPT = """
+import horovod, neighbour
+def work():
+    return neighbour.answer()
+print(horovod.run(work, num_proc=2))
+horovod.run(lambda: print("up", flush=True) or __import__("signal").pause(), num_proc=2)
+"""
+
+
+def test_a_scripts_neighbours_are_found_and_no_rank_outlives_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text("def answer():\n    return 42\n")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as caller:
+        assert caller.stdout is not None
+        assert caller.stderr is not None
+        assert caller.stdout.readline() == "[42, 42]\n"
+        assert sorted(caller.stdout.readline() for _ in range(2)) == ["[0]<stdout>:up\n", "[1]<stdout>:up\n"]
+        caller.kill()
+        # Ends when the last process that holds it does; the launcher's own deadlines bound that.
+        assert "waits for its results is gone" in caller.stderr.read()
