@@ -13,6 +13,11 @@ def get(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def all_with_prefix(prefix: str) -> dict[str, str]:
+    """The variables whose names begin with `prefix`."""
+    return {name: value for name, value in os.environ.items() if name.startswith(prefix)}
+
+
 def is_true(name: str) -> bool:
     """Whether `name` holds a truth value as the native core reads it: a whole number above 0, true, yes or on."""
     word = os.environ.get(name, "").strip().lower()
