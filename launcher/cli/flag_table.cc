@@ -46,6 +46,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "kill_grace", .on = "--kill-grace", .kind = K::kInteger, .section = S::kGeneral,
      .help = "how long ranks that are told to end have before they are killed; default: 5 after your signal, 2 after a "
              "failure", .metavar = "SECONDS", .min = 0, .max = kYear},
+    {.dest = "timeout", .on = "--timeout", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "end the job, with exit code 124, when its ranks have run for this long; Python prints where each of them "
+             "stands; default: no limit", .metavar = "SECONDS", .min = 1, .max = kYear},
     {.dest = "stdin", .on = "--stdin", .kind = K::kChoice, .section = S::kGeneral,
      .help = "which ranks read the launcher's standard input: none, rank0 (default) or all", .metavar = "WHO",
      .choices = "none|rank0|all"},

@@ -147,6 +147,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.output_filename = values.get<std::string>("output_filename");
   HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.nics, nics_of(values));
+  if (const auto limit = values.get<std::int64_t>("timeout")) config.timeout = std::chrono::seconds(*limit);
   if (const auto grace = values.get<std::int64_t>("kill_grace")) config.kill_grace = std::chrono::seconds(*grace);
   config.input_to = input_to_of(values);
   config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;

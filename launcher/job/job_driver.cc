@@ -23,6 +23,7 @@ std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
 JobTimings timings_of(const LaunchConfig& config) {
   JobTimings timings;
   timings.start = config.start_timeout;
+  timings.limit = config.timeout;
   if (config.kill_grace) timings.term = timings.interrupt = *config.kill_grace;
   return timings;
 }

@@ -23,7 +23,7 @@ JobActions StaticJob::agent_ready(int agent, TimePoint) {
   return out;
 }
 
-JobActions StaticJob::process_started(Incarnation process, int pid, TimePoint) {
+JobActions StaticJob::process_started(Incarnation process, int pid, TimePoint now) {
   Roster::Slot* slot = roster_.slot_of(process);
   if (slot == nullptr || slot->state != SlotState::kWaiting) return {};
   slot->state = SlotState::kRunning;
@@ -31,6 +31,7 @@ JobActions StaticJob::process_started(Incarnation process, int pid, TimePoint) {
   if (roster_.count(SlotState::kWaiting) == 0 && state_ == State::kStarting) {
     state_ = State::kRunning;
     deadline_.reset();  // the user's program takes the time it takes
+    if (timings_.limit) deadline_ = now + *timings_.limit;
   }
   return {};
 }

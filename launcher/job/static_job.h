@@ -14,12 +14,13 @@
 namespace hvd::launcher {
 
 struct JobTimings {
-  Millis start{30000};     // until every rank runs its command
-  Millis survivors{1000};  // after the first failure: time to raise and print
-  Millis term{2000};       // then SIGTERM, and after this long SIGKILL
-  Millis interrupt{5000};  // after the user's first signal, which the ranks get: what is harder
-  Millis kill{5000};       // after SIGKILL: a process that the kernel cannot end
-  Millis finish{10000};    // for the agents to clean up
+  Millis start{30000};          // until every rank runs its command
+  std::optional<Millis> limit;  // for the job, from then on
+  Millis survivors{1000};       // after the first failure: time to raise and print
+  Millis term{2000};            // then SIGTERM, and after this long SIGKILL
+  Millis interrupt{5000};       // after the user's first signal, which the ranks get: what is harder
+  Millis kill{5000};            // after SIGKILL: a process that the kernel cannot end
+  Millis finish{10000};         // for the agents to clean up
 };
 
 // What the driver has to do next, in order.
@@ -48,6 +49,7 @@ using JobActions = std::vector<JobAction>;
 //   starting -> running -> finishing -> done                     all ranks exit 0
 //   starting | running -> grace -> terminating -> killing        a rank or a host failed
 //   starting | running -> interrupted -> killing                 the user's SIGTERM
+//   running -> interrupted -> terminating -> killing             the job's time is up: SIGABRT comes first
 //   starting | running -> interrupted -> terminating -> killing  the user's SIGINT (Ctrl-C) or SIGHUP, which come first
 // and from each of the latter to finishing as soon as no rank is left.
 class StaticJob {

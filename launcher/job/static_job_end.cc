@@ -12,6 +12,8 @@ namespace {
 
 using Kind = JobAction::Kind;
 
+constexpr int kTimedOut = 124;  // as timeout(1) has it
+
 JobAction print(std::string text) { return {.kind = Kind::kPrint, .text = std::move(text)}; }
 JobAction signal_all(int signal) { return {.kind = Kind::kSignalAll, .signal = signal}; }
 
@@ -168,6 +170,10 @@ JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string
       maybe_done(out);
       break;
     case State::kRunning:
+      // Python answers SIGABRT with the stacks of all its threads: ranks have PYTHONFAULTHANDLER set.
+      return end_job("the job has run for " + in_seconds(*timings_.limit) +
+                         " (--timeout): the ranks get SIGABRT, on which Python prints its stacks",
+                     kTimedOut, SIGABRT, now);
     case State::kDone: deadline_.reset(); break;
   }
   return out;

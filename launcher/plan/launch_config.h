@@ -27,6 +27,7 @@ struct LaunchConfig {
   std::optional<std::string> output_filename;
   std::chrono::seconds start_timeout{30};
   std::vector<std::string> nics;                   // --network-interface(s), in the order given, no duplicates
+  std::optional<std::chrono::seconds> timeout;     // --timeout: for the job, once all ranks run
   std::optional<std::chrono::seconds> kill_grace;  // absent: short after a failure, longer after the user's signal
   InputTo input_to = InputTo::kRank0;
   bool input_asked_for = false;   // by --stdin: somebody may wait for a prompt, wherever our output goes

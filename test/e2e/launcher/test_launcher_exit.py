@@ -183,3 +183,14 @@ def test_the_agent_is_not_for_use_by_hand(start_job: StartJob) -> None:
     job = start_job("--agent", "0" * 32)
     assert job.wait() == 2
     assert "not for use by hand" in job.err
+
+
+def test_a_job_whose_time_is_up_says_where_its_ranks_stand(start_job: StartJob) -> None:
+    program = "import threading\ndef waits_for_data():\n    threading.Event().wait()\nwaits_for_data()"
+    job = start_job("-np", "2", "--timeout", "1", PYTHON, "-c", program)
+    assert job.wait() == 124
+    assert "the job has run for 1 s (--timeout)" in job.err
+    for rank in (0, 1):
+        assert f"[{rank}]<stderr>:Fatal Python error: Aborted" in job.err
+        assert f'[{rank}]<stderr>:  File "<string>", line 3 in waits_for_data' in job.err
+    job.wait_all_gone()

@@ -53,7 +53,7 @@ TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
       parse_job({"-H", "a:1,u@b:2222:1", "-p", "2200", "-i", "/k", "--ssh-host-keys", "strict", "--ssh-program",
                  "/opt/ssh", "--agent-path", "/opt/horovodrun", "--verbose", "--output-filename", "out",
                  "--start-timeout", "7", "--network-interfaces", "eth0, lo", "--network-interface", "ib0",
-                 "-prefix-timestamp", "--kill-grace", "30", "--stdin", "all", "--dry-run", "--disable-cache"});
+                 "-prefix-timestamp", "--kill-grace", "30", "--timeout", "3600", "--stdin", "all", "--dry-run", "--disable-cache"});
   // clang-format on
   REQUIRE(config.hosts.size() == 2);
   REQUIRE(config.hosts[1].user == "u");
@@ -69,6 +69,7 @@ TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
   REQUIRE(config.nics == Words{"eth0", "lo", "ib0"});
   REQUIRE(config.prefix_output_with_timestamp);
   REQUIRE(config.kill_grace == std::chrono::seconds(30));
+  REQUIRE(config.timeout == std::chrono::seconds(3600));
   REQUIRE(config.input_to == InputTo::kAll);
   REQUIRE(config.input_asked_for);
   REQUIRE(config.dry_run);

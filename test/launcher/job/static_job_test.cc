@@ -89,6 +89,7 @@ class Script {
     JobTimings timings;
     timings.term = Millis(command.number("grace", timings.term.count()));
     timings.interrupt = Millis(command.number("grace", timings.interrupt.count()));
+    if (const auto limit = command.number("limit", 0)) timings.limit = Millis(limit);
     job_.emplace(allocate(hosts.value(), slots).value(), timings, now);
     if (command.text("state", "") != "running") return "";
     for (int agent = 0; agent < static_cast<int>(hosts.value().size()); ++agent) job_->agent_ready(agent, now);
