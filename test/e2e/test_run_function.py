@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -85,24 +86,41 @@ def test_what_cannot_travel_is_said_in_words() -> None:
 
 
 SCRIPT = """
+import signal
 import horovod, neighbour
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests ignores
 def work():
     return neighbour.answer()
+def wait():
+    try:
+        print("up", flush=True)
+        signal.pause()
+    finally:
+        print("cleaned", flush=True)
 print(horovod.run(work, num_proc=2))
-horovod.run(lambda: print("up", flush=True) or __import__("signal").pause(), num_proc=2)
+horovod.run(wait, num_proc=2)
 """
 
 
-def test_a_scripts_neighbours_are_found_and_no_rank_outlives_the_caller(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_a_scripts_neighbours_are_found_and_no_rank_outlives_the_caller(tmp_path: Path, end: signal.Signals) -> None:
     (tmp_path / "neighbour.py").write_text("def answer():\n    return 42\n")
     (tmp_path / "script.py").write_text(SCRIPT)
     with subprocess.Popen(
-        [sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, str(tmp_path / "script.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as caller:
         assert caller.stdout is not None
         assert caller.stderr is not None
         assert caller.stdout.readline() == "[42, 42]\n"
         assert sorted(caller.stdout.readline() for _ in range(2)) == ["[0]<stdout>:up\n", "[1]<stdout>:up\n"]
-        caller.kill()
-        # Ends when the last process that holds it does; the launcher's own deadlines bound that.
-        assert "waits for its results is gone" in caller.stderr.read()
+        caller.send_signal(end)
+        # They end when the last process that holds them does; the launcher's own deadlines bound that.
+        out, err = caller.stdout.read(), caller.stderr.read()
+    if end == signal.SIGINT:
+        assert sorted(out.splitlines()) == ["[0]<stdout>:cleaned", "[1]<stdout>:cleaned"]
+        assert err.rstrip().endswith("KeyboardInterrupt")
+    else:
+        assert "waits for its results is gone" in err
