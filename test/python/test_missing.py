@@ -21,8 +21,8 @@ from horovod import _missing
         ("horovod.mxnet", r"MXNet is not supported yet; there are horovod\.torch"),
         ("horovod.jax", r"horovod\.keras"),
         ("horovod.runner.elastic.driver", "elastic jobs, whose ranks change, are not built yet"),
-        ("horovod.runner.launch", "start jobs with horovodrun"),
-        ("horovod.runner.common.util.hosts", "start jobs with horovodrun"),
+        ("horovod.runner.gloo_run", "start jobs with horovodrun"),
+        ("horovod.runner.common.util.network", "start jobs with horovodrun"),
     ],
 )
 def test_importing_what_is_not_built_says_so(name: str, reason: str) -> None:

@@ -1,0 +1,1 @@
+"""Helpers under the names that integrations import: docs/api/runner.md."""
