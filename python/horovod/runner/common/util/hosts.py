@@ -38,7 +38,7 @@ class HostInfo:
 
 @dataclass
 class SlotInfo:
-    """The `hostname` where `rank` of `size` is, `local_rank` of `local_size` there, `cross_rank` of `cross_size` hosts."""
+    """Where `rank` of `size` is: `hostname`, `local_rank` of `local_size` there, `cross_rank` of `cross_size` hosts."""
 
     hostname: str
     rank: int
