@@ -19,7 +19,7 @@ constexpr Item kItems[] = {
     {"Frameworks", "MXNet", false, "horovod.mxnet is not built yet"},
     {"Controllers", "MPI", false, "this Horovod needs no MPI and has none"},
     {"Controllers", "Gloo", true, ""},
-    {"Tensor Operations", "NCCL", false, "operations on GPUs are not built yet"},
+    {"Tensor Operations", "NCCL", false, "not built yet: tensors on CUDA GPUs go through host memory"},
     {"Tensor Operations", "DDL", false, "DDL is not supported"},
     {"Tensor Operations", "CCL", false, "oneCCL is not supported"},
     {"Tensor Operations", "MPI", false, "this Horovod needs no MPI and has none"},

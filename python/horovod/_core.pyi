@@ -121,10 +121,12 @@ def joins() -> int:
 
 # The values of a submission. Call: kind (OP_...), name with its prefix (`allreduce.<name>`), global root rank (broadcast, else
 # -1), number of rows for each set rank (alltoall; equal shares if empty). Tensor: contiguous memory (data_ptr, output_ptr,
-# shape, dtype, device); output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
+# shape, dtype, place), where the place is -1 for the CPU or (GPU, stream) with the address of the stream in which the
+# tensor is made; output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
 # reducescatter). Reduction: (REDUCE_..., prescale, postscale, id of the process set).
 _Call = tuple[int, str, int, Sequence[int]]
-_Tensor = tuple[int, int, Sequence[int], int, int]
+_Place = int | tuple[int, int]
+_Tensor = tuple[int, int, Sequence[int], int, _Place]
 _Reduction = tuple[int, float, float, int]
 
 def enqueue(call: _Call, tensor: _Tensor, reduction: _Reduction, keep_alive: Any, result: Any = None, /) -> Handle:
@@ -149,7 +151,7 @@ class RepeatedAllreduce:
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: int, reduction: _Reduction) -> None: ...
-    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any) -> None:
+    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any, place: _Place = -1) -> None:
         """Submits the contiguous memory at `data_ptr`, as enqueue() does. `shape` may differ from the last one."""
 
     def wait(self) -> None:

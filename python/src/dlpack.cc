@@ -9,7 +9,7 @@ namespace {
 
 // The C structures of DLPack's ABI (unversioned form).
 struct DLDevice {
-  std::int32_t device_type;  // 1 = CPU
+  std::int32_t device_type;  // 1 = CPU, 2 = CUDA
   std::int32_t device_id;
 };
 struct DLDataType {
@@ -59,13 +59,13 @@ DLDataType dl_type(DataType dtype) {
 
 }  // namespace
 
-pybind11::capsule to_dlpack(std::shared_ptr<void> memory, const Shape& shape, DataType dtype) {
+pybind11::capsule to_dlpack(std::shared_ptr<void> memory, const Shape& shape, DataType dtype, int device) {
   auto owner = std::make_unique<Export>();
   owner->shape = shape;
   owner->memory = std::move(memory);
   DLTensor& tensor = owner->managed.dl_tensor;
   tensor.data = owner->memory.get();
-  tensor.device = {1, 0};
+  tensor.device = device == kCpuDevice ? DLDevice{1, 0} : DLDevice{2, device};
   tensor.ndim = static_cast<std::int32_t>(shape.size());
   tensor.dtype = dl_type(dtype);
   tensor.shape = owner->shape.data();

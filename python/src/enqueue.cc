@@ -74,11 +74,6 @@ CallArgs call_from(PyObject* object) {
   return call;
 }
 
-TensorArgs tensor_from(PyObject* object) {
-  PyObject* const* const items = items_of(object, 5, "tensor");
-  return {address_of(items[0]), address_of(items[1]), shape_of(items[2]), int_of(items[3]), int_of(items[4])};
-}
-
 ReductionArgs reduction_from(PyObject* object) {
   PyObject* const* const items = items_of(object, 4, "reduction");
   return {int_of(items[0]), double_of(items[1]), double_of(items[2]), int_of(items[3])};
@@ -111,6 +106,19 @@ PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 }  // namespace
+
+Place place_of(PyObject* object) {
+  if (!PyTuple_Check(object)) return {int_of(object), 0};
+  PyObject* const* const items = items_of(object, 2, "place");
+  void* const stream = PyLong_AsVoidPtr(items[1]);
+  if (stream == nullptr) throw_if_set();
+  return {int_of(items[0]), reinterpret_cast<std::uintptr_t>(stream)};
+}
+
+TensorArgs tensor_from(PyObject* object) {
+  PyObject* const* const items = items_of(object, 5, "tensor");
+  return {address_of(items[0]), address_of(items[1]), shape_of(items[2]), int_of(items[3]), place_of(items[4])};
+}
 
 PyMethodDef kEnqueueMethod = {"enqueue", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enqueue)),
                               METH_FASTCALL, "Submits one operation; never blocks on the network."};

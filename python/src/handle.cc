@@ -71,7 +71,7 @@ py::capsule PyHandle::output_dlpack() const {
   if (output_ == nullptr || output_->memory == nullptr) {
     throw py::value_error("this operation has no output of its own: it wrote to the given memory");
   }
-  return to_dlpack(std::exchange(output_->memory, nullptr), handle_->output_shape(), dtype_);
+  return to_dlpack(std::exchange(output_->memory, nullptr), handle_->output_shape(), dtype_, output_->device);
 }
 
 std::vector<std::int64_t> PyHandle::received_splits() const {

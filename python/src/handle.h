@@ -16,6 +16,7 @@ namespace hvd::python {
 struct OutputSlot {
   std::shared_ptr<PagePool> pages;  // where it comes from
   std::shared_ptr<void> memory;
+  int device = kCpuDevice;
 };
 
 // Waits without the GIL until `handle` is done; raises its error, KeyboardInterrupt, or HorovodInternalError in a child

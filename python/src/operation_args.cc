@@ -4,6 +4,7 @@
 
 #include "python/src/session_slot.h"
 #include "runtime/base/page_pool.h"
+#include "runtime/base/status.h"
 
 namespace hvd::python {
 
@@ -11,8 +12,23 @@ std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& ten
   const auto op = checked<OpType>(call.kind, kOpTypeCount, "kind");
   const bool core_allocates = op == OpType::kAllgather || op == OpType::kAlltoall || op == OpType::kReducescatter;
   if (!core_allocates || tensor.output != 0) return nullptr;
-  return std::make_shared<OutputSlot>(OutputSlot{session_slot().require_running()->pages(), nullptr});
+  const auto session = session_slot().require_running();
+  return std::make_shared<OutputSlot>(OutputSlot{session->pages(), nullptr, tensor.place.device});
 }
+
+namespace {
+
+// Of results on a GPU. The session outlives its operations.
+std::function<Result<void*>(const Shape&)> allocation_on_gpu(Session& session, std::shared_ptr<OutputSlot> slot,
+                                                             std::size_t item) {
+  return [&session, slot = std::move(slot), item](const Shape& shape) -> Result<void*> {
+    const auto bytes = static_cast<std::size_t>(num_elements(shape)) * item;
+    HVD_ASSIGN_OR_RETURN(slot->memory, session.allocate_on_gpu(slot->device, bytes));
+    return slot->memory.get();
+  };
+}
+
+}  // namespace
 
 Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& reduction,
                          const std::shared_ptr<OutputSlot>& slot) {
@@ -22,13 +38,17 @@ Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& 
   operation.root_rank = call.root_rank;
   operation.splits = std::move(call.splits);
   operation.input = {reinterpret_cast<void*>(tensor.data), std::move(tensor.shape),
-                     checked<DataType>(tensor.dtype, kDataTypeCount, "dtype"), tensor.device};
+                     checked<DataType>(tensor.dtype, kDataTypeCount, "dtype"), tensor.place.device};
+  operation.stream = reinterpret_cast<void*>(tensor.place.stream);
   operation.output = reinterpret_cast<void*>(tensor.output);
   operation.reduce_op = checked<ReduceOp>(reduction.op, kReduceOpCount, "op");
   operation.prescale = reduction.prescale;
   operation.postscale = reduction.postscale;
   operation.process_set = reduction.process_set;
-  if (slot != nullptr) {
+  if (slot != nullptr && slot->device != kCpuDevice) {
+    operation.allocate_output =
+        allocation_on_gpu(*session_slot().require_running(), slot, element_size(operation.input.dtype));
+  } else if (slot != nullptr) {
     const std::size_t item = element_size(operation.input.dtype);
     operation.allocate_output = [slot, item](const Shape& shape) -> Result<void*> {
       slot->memory = slot->pages->take(static_cast<std::size_t>(num_elements(shape)) * item);

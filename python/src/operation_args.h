@@ -31,14 +31,25 @@ struct CallArgs {
   std::vector<std::int64_t> splits;
 };
 
+// Where a tensor lies.
+struct Place {
+  int device = kCpuDevice;
+  std::uintptr_t stream = 0;  // of a GPU, as the driver calls it; 0 is the default one
+};
+// -1 for the CPU, or the tuple (ordinal of the GPU, stream).
+Place place_of(PyObject* object);
+
 // One tensor of a submission.
 struct TensorArgs {
   std::uintptr_t data;
   std::uintptr_t output;
   Shape shape;
   int dtype;
-  int device;
+  Place place{};
 };
+
+// Of the tuple that _core.pyi calls a tensor.
+TensorArgs tensor_from(PyObject* object);
 
 // How a submission puts elements together, and among whom.
 struct ReductionArgs {

@@ -25,16 +25,18 @@ class RepeatedAllreduce {
  public:
   RepeatedAllreduce(std::string name, Shape shape, int dtype, std::tuple<int, double, double, std::int32_t> reduction) {
     const auto& [op, prescale, postscale, process_set] = reduction;
-    operation_ =
-        make_operation({static_cast<int>(OpType::kAllreduce), std::move(name), -1, {}},
-                       {0, 0, std::move(shape), dtype, kCpuDevice}, {op, prescale, postscale, process_set}, nullptr);
+    operation_ = make_operation({static_cast<int>(OpType::kAllreduce), std::move(name), -1, {}},
+                                {0, 0, std::move(shape), dtype}, {op, prescale, postscale, process_set}, nullptr);
   }
 
-  void start(std::uintptr_t data, const py::tuple& shape, py::object keep) {
+  void start(std::uintptr_t data, const py::tuple& shape, py::object keep, const py::object& where) {
+    const Place place = place_of(where.ptr());
     if (!has_shape(shape)) operation_.input.shape = shape.cast<Shape>();
     Operation operation = operation_;
     operation.input.data = reinterpret_cast<void*>(data);
     operation.output = operation.input.data;
+    operation.input.device = place.device;
+    operation.stream = reinterpret_cast<void*>(place.stream);
     operation.keep_alive = keep_alive(std::move(keep));
     submitted_.emplace(submit(std::move(operation), nullptr));
   }
@@ -78,7 +80,8 @@ void register_gradients(py::module_& module) {
   py::class_<RepeatedAllreduce>(module, "RepeatedAllreduce")
       .def(py::init<std::string, Shape, int, std::tuple<int, double, double, std::int32_t>>(), py::arg("name"),
            py::arg("shape"), py::arg("dtype"), py::arg("reduction"))
-      .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("shape"), py::arg("keep_alive"))
+      .def("start", &RepeatedAllreduce::start, py::arg("data_ptr"), py::arg("shape"), py::arg("keep_alive"),
+           py::arg("place") = kCpuDevice)
       .def("wait", [](const RepeatedAllreduce& repeated) { repeated.submitted().wait(); });
   module.def("wait_all", &wait_all, py::arg("submitted"));
 }

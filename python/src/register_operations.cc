@@ -31,7 +31,6 @@ py::capsule new_output(const Shape& shape, int dtype) {
 }
 
 using CallTuple = std::tuple<int, std::string, int, std::vector<std::int64_t>>;
-using TensorTuple = std::tuple<std::uintptr_t, std::uintptr_t, Shape, int, int>;
 using ReductionTuple = std::tuple<int, double, double, std::int32_t>;
 
 template <typename Args, typename... Parts>
@@ -39,7 +38,7 @@ Args from_tuple(std::tuple<Parts...> tuple) {
   return std::apply([](Parts&... parts) { return Args{std::move(parts)...}; }, tuple);
 }
 
-std::vector<PyHandle> enqueue_group(const CallTuple& call, std::vector<TensorTuple> tensors,
+std::vector<PyHandle> enqueue_group(const CallTuple& call, const std::vector<py::object>& tensors,
                                     const ReductionTuple& reduction, py::object keep,
                                     const std::optional<std::vector<py::object>>& results) {
   release_dropped_objects();
@@ -53,10 +52,10 @@ std::vector<PyHandle> enqueue_group(const CallTuple& call, std::vector<TensorTup
   std::vector<Operation> operations;
   std::vector<std::shared_ptr<OutputSlot>> slots;
   std::vector<DataType> types;
-  for (auto& each : tensors) {
+  for (const py::object& each : tensors) {
     auto member = from_tuple<CallArgs>(call);
     member.name += "_" + std::to_string(operations.size() + 1) + "of" + std::to_string(count);
-    auto tensor = from_tuple<TensorArgs>(std::move(each));
+    auto tensor = tensor_from(each.ptr());
     slots.push_back(slot_for(member, tensor));
     operations.push_back(
         make_operation(std::move(member), std::move(tensor), from_tuple<ReductionArgs>(reduction), slots.back()));

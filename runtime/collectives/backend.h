@@ -24,6 +24,18 @@ struct CallTraits {
   std::uint64_t bytes = 0;  // of all tensors (allgather: of all ranks); alltoall: 0, a rank knows only its own
 };
 
+namespace cuda {
+class Event;
+}
+
+// Which devices a call in device memory runs on.
+struct DeviceUse {
+  int device = kCpuDevice;        // this rank's; kCpuDevice: it has joined, so that nothing says which one
+  std::uint64_t devices_key = 0;  // equal in calls for which every member's device is the same; agreed
+  // Come when the tensors hold what they are to give and may be written.
+  std::vector<std::shared_ptr<cuda::Event>> ready{};
+};
+
 // One tensor of a call that is a list of tensors.
 struct Segment {
   const void* input = nullptr;
@@ -54,6 +66,9 @@ struct CollectiveCall {
   std::vector<std::int64_t> tensor_counts{};   // adasum: elements of each tensor in the memory; their sum is `count`
   int root = 0;                                // broadcast: set rank
   MemoryKind memory = MemoryKind::kHost;       // of every pointer here
+  // In device memory tensors come as they lie, whatever the lane does to those of the host: a broadcast's root gives
+  // `input` apart from `output`, and a rank that has joined has null for both, which stands for zeros.
+  DeviceUse use{};
   // Not empty: allreduce, adasum, reducescatter or allgather of each of these tensors, where they lie, and the pointers
   // and counts above mean nothing. Only for a backend that takes lists (BackendTraits).
   std::vector<Segment> segments{};
@@ -74,7 +89,8 @@ struct BackendTraits {
   // So many calls may be started and not complete. With two, the lane unpacks the call before the running one and packs
   // the call after it, in two staging buffers. It pays where calls run on another thread or on a device.
   int queue_depth = 1;
-  // Several tensors come as CollectiveCall::segments instead of packed into one piece of memory.
+  // Several tensors come as CollectiveCall::segments instead of packed into one piece of memory. Needed of a backend
+  // that takes device memory.
   bool takes_segments = false;
 };
 
@@ -104,10 +120,11 @@ class CollectiveBackend {
   virtual BackendTraits traits() const { return {}; }  // the same on all members
   // Starts the call; `done` reports its end.
   virtual void start(const CollectiveCall& call, Completion done) = 0;
-  // How tensors of a kind of memory are packed for it. Requires: it takes calls of this kind.
+  // How tensors of a kind of memory are packed for it. Requires: it takes calls of this kind, or gets them before an
+  // alltoall; not asked for device memory.
   virtual const Memory& memory(MemoryKind kind) const = 0;
   // Memory in which its fused calls are cheapest, for the lane to pack tensors into, aligned like Memory::allocate;
-  // null when there is none.
+  // null when there is none. Not asked for device memory.
   virtual std::shared_ptr<void> allocate_staging(MemoryKind kind, std::size_t bytes) = 0;
   // Makes the calls under way and all later ones fail with `why` (which names the peer), as far as they need peers.
   // Idempotent. The caller holds the backend: a lane may end because of the abort and release its own reference.

@@ -53,6 +53,8 @@ struct RuntimeConfig {
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
 
+  std::string cuda_driver = "libcuda.so.1";  // as dlopen(3) finds it
+
   std::vector<int> thread_affinity;  // core ids, one per local rank; empty: no pinning
 
   // Things worth telling the user once: unknown HOROVOD_* names, values that were ignored.

@@ -3,7 +3,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/collectives/cuda/device_backend.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/local_backend.h"
 #include "runtime/transport/data/message_context.h"
 
 namespace hvd::engine {
@@ -35,15 +37,36 @@ collectives::GlooContextSource gloo_source(const topology::ProcessSet& set, tran
   return source;
 }
 
+using Backends = std::vector<std::unique_ptr<collectives::CollectiveBackend>>;
+
+// What is in device memory goes through the backends that are there already.
+void add_device_backend(Backends& backends, std::shared_ptr<collectives::cuda::Devices> devices, int set_size,
+                        int set_rank) {
+  std::vector<collectives::CollectiveBackend*> hosts;
+  for (const auto& backend : backends) hosts.push_back(backend.get());
+  backends.push_back(
+      std::make_unique<collectives::cuda::DeviceBackend>(std::move(devices), std::move(hosts), set_size, set_rank));
+}
+
 }  // namespace
 
 std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
                                                         const topology::ProcessSet& set,
                                                         const topology::Membership& membership,
-                                                        transport::Fabric& fabric) {
-  std::vector<std::unique_ptr<collectives::CollectiveBackend>> backends;
+                                                        transport::Fabric& fabric,
+                                                        std::shared_ptr<collectives::cuda::Devices> devices) {
+  Backends backends;
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
+  add_device_backend(backends, std::move(devices), set.size(),
+                     topology::index(set.set_rank(membership.rank()).value()));
+  return std::make_shared<collectives::BackendList>(std::move(backends));
+}
+
+std::shared_ptr<collectives::BackendList> make_local_backends(std::shared_ptr<collectives::cuda::Devices> devices) {
+  Backends backends;
+  backends.push_back(std::make_unique<collectives::LocalBackend>());
+  add_device_backend(backends, std::move(devices), 1, 0);
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/collectives/backend_list.h"
+#include "runtime/collectives/cuda/devices.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/topology/membership.h"
 #include "runtime/topology/process_set.h"
@@ -17,7 +18,10 @@ namespace hvd::engine {
 std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
                                                         const topology::ProcessSet& set,
                                                         const topology::Membership& membership,
-                                                        transport::Fabric& fabric);
+                                                        transport::Fabric& fabric,
+                                                        std::shared_ptr<collectives::cuda::Devices> devices);
+// Those of a set of one rank.
+std::shared_ptr<collectives::BackendList> make_local_backends(std::shared_ptr<collectives::cuda::Devices> devices);
 
 // kInvalidArgument, on all ranks, when HOROVOD_HIERARCHICAL_ALLREDUCE is set and ranks are not numbered host by host.
 // Without equal numbers of ranks on several hosts there is no hierarchy.

@@ -48,6 +48,7 @@ class AlltoallRun final : public BatchRun {
     const collectives::CallTraits traits = traits_of(batch_);
     call_.dtype = traits.dtype;
     call_.memory = traits.memory;
+    if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch_);
     call_.input = operation().input.data;
     for (std::size_t r = 0; r < ranks_; ++r) {
       call_.rank_counts[r] = operation().splits[r] * row;

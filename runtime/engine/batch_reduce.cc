@@ -58,6 +58,7 @@ class ReduceRun final : public SingleCollective {
     if (item.pending != nullptr) {
       return collectives::Segment{item.pending->operation.input.data, item.pending->operation.output, elements(i)};
     }
+    if (call_.memory == collectives::MemoryKind::kDevice) return collectives::Segment{nullptr, nullptr, elements(i)};
     HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(batch_.bytes));
     std::byte* const zeros = packed_.data() + batch_.offsets[i];
     memory().zero(zeros, bytes(i));

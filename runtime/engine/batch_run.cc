@@ -29,7 +29,9 @@ class BroadcastRun final : public SingleCollective {
     call_.output = operation.output;
     call_.count = num_elements(first().shape);
     call_.root = topology::index(context_.set.set_rank(first().root_rank).value());
-    if (call_.root == context_.set_rank) {
+    if (call_.root == context_.set_rank && call_.memory == collectives::MemoryKind::kDevice) {
+      call_.input = operation.input.data;
+    } else if (call_.root == context_.set_rank) {
       memory().copy(operation.output, operation.input.data, operation.input.byte_size());
     }
     return call_.count > 0;
@@ -50,6 +52,19 @@ collectives::CallTraits traits_of(const Batch& batch) {
   return {first.op, first.dtype, op, memory, batch.bytes};
 }
 
+collectives::DeviceUse device_use(const Batch& batch) {
+  collectives::DeviceUse use;
+  use.devices_key = batch.items.front().response->devices_key;
+  for (const BatchItem& item : batch.items) {
+    if (item.pending == nullptr || item.pending->operation.ready == nullptr) continue;
+    use.device = item.pending->operation.input.device;
+    // Those of a group share one.
+    const auto& ready = item.pending->operation.ready;
+    if (use.ready.empty() || use.ready.back() != ready) use.ready.push_back(ready);
+  }
+  return use;
+}
+
 std::unique_ptr<BatchRun> make_run(const Batch& batch, const BatchContext& context) {
   switch (batch.items.front().response->op) {
     case OpType::kAllreduce:
@@ -68,6 +83,7 @@ SingleCollective::SingleCollective(const Batch& batch, const BatchContext& conte
   call_.dtype = traits.dtype;
   call_.reduce_op = traits.reduce_op;
   call_.memory = traits.memory;
+  if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch);
 }
 
 Result<const collectives::CollectiveCall*> SingleCollective::next() {

@@ -29,6 +29,9 @@ struct Batch {
 // What all members of the set know of the batch's collectives.
 collectives::CallTraits traits_of(const Batch& batch);
 
+// Where its tensors lie when they are in device memory, and when they are ready.
+collectives::DeviceUse device_use(const Batch& batch);
+
 // What a lane gives a batch to run with; outlives the run.
 struct BatchContext {
   const topology::ProcessSet& set;

@@ -103,7 +103,7 @@ void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vect
 Lane& Executor::lane_for(const topology::ProcessSetPtr& set) {
   auto& lane = lanes_[set->id];
   if (lane == nullptr) {
-    auto backends = set->size() > 1 ? backend_factory_(*set) : collectives::local_backends();
+    auto backends = backend_factory_ ? backend_factory_(*set) : collectives::local_backends();
     backends_[set->context_id] = backends;
     Lane::Events events{[this, id = set->id, context = set->context_id] { events_.job_done(id, context); },
                         [this, context = set->context_id] { events_.lane_ended(context); }, events_.failed};

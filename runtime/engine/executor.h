@@ -12,7 +12,7 @@
 
 namespace hvd::engine {
 
-// Makes the backends for a process set of several ranks: the same ones in the same order on every member.
+// Makes the backends for a process set: the same ones in the same order on every member.
 using BackendFactory = std::function<std::shared_ptr<collectives::BackendList>(const topology::ProcessSet&)>;
 
 // Turns what a decision means for this rank into work for lanes. Owned by the engine loop and confined to its thread.

@@ -94,8 +94,9 @@ Result<topology::Agreement> Network::agree(const rendezvous::RankNumbers& own, D
   return agreed;
 }
 
-BackendFactory Network::backend_factory() {
-  return [this](const topology::ProcessSet& set) { return make_backends(config_, set, *membership_, *fabric_); };
+std::shared_ptr<collectives::BackendList> Network::make_backends(const topology::ProcessSet& set,
+                                                                 std::shared_ptr<collectives::cuda::Devices> devices) {
+  return engine::make_backends(config_, set, *membership_, *fabric_, std::move(devices));
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

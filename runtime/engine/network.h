@@ -5,9 +5,10 @@
 #include <optional>
 #include <stop_token>
 
+#include "runtime/collectives/backend_list.h"
+#include "runtime/collectives/cuda/devices.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"
-#include "runtime/engine/executor.h"
 #include "runtime/engine/joining.h"
 #include "runtime/topology/membership.h"
 #include "runtime/transport/fabric.h"
@@ -26,7 +27,9 @@ class Network {
   // The key for the seals of objects in this epoch.
   crypto::Secret object_key() const { return secret_.derive("py", epoch_); }
   transport::Fabric& fabric() { return *fabric_; }
-  BackendFactory backend_factory();
+  // Of a process set of several ranks.
+  std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set,
+                                                          std::shared_ptr<collectives::cuda::Devices> devices);
   // Tells the agent that started this rank how it ends; nothing to do without one. Blocks for half a second at most.
   void notify_agent(rendezvous::AgentNotice kind);
   // Wakes whoever waits for the store or for data.

@@ -114,9 +114,9 @@ Status prepare(Operation& operation) {
   HVD_RETURN_IF_ERROR(check_name(operation));
   if (operation.op == OpType::kAllreduce && operation.reduce_op == ReduceOp::kAdasum) operation.op = OpType::kAdasum;
   if (operation.op == OpType::kAdasum) operation.reduce_op = ReduceOp::kAdasum;
-  if (operation.input.device != kCpuDevice) {
+  if (operation.input.device != kCpuDevice && operation.ready == nullptr) {
     return Status::invalid_argument("tensor '" + operation.name + "' is on device " +
-                                    std::to_string(operation.input.device) + ": only CPU tensors are built yet");
+                                    std::to_string(operation.input.device) + ", and nothing says when it is ready");
   }
   HVD_RETURN_IF_ERROR(check_reduction(operation));
   HVD_RETURN_IF_ERROR(check_shape(operation));

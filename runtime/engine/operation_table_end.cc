@@ -22,6 +22,7 @@ void OperationTable::finish(PendingOperation& pending, const Status& status) {
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
   operation.keep_alive.reset();
+  operation.ready.reset();
   if (operation.op == OpType::kJoin && operation.process_set == kGlobalProcessSet && status.is_ok()) ++joins_;
   const auto on_done = std::exchange(operation.on_done, nullptr);
   pending.handle.state().finish(status);

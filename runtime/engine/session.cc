@@ -7,6 +7,8 @@
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/crypto/payload_seals.h"
+#include "runtime/engine/backends.h"
+#include "runtime/engine/device_memory.h"
 #include "runtime/engine/engine_loop.h"
 #include "runtime/engine/network.h"
 #include "runtime/fusion/fusion_planner.h"
@@ -54,13 +56,15 @@ class SessionImpl final : public Session {
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
       : membership_(network ? network->membership() : engine::membership_alone(config)),
         pages_(make_pages(config)),
+        devices_(std::make_shared<collectives::cuda::Devices>(config.cuda_driver)),
         network_(std::move(network)),
         seals_(network_ ? network_->object_key() : crypto::Secret::random(), membership_.rank()),
         table_(membership_.rank(), topology::initial_sets(membership_.size()), recorder_),
         set_changes_(membership_.size()),
-        engine_(make_engine_options(config, membership_, pages_), table_, set_changes_, recorder_,
-                network_ ? network_->backend_factory() : engine::BackendFactory(),
-                [this](const wire::Stop& reason) { on_stop(reason); }) {}
+        engine_(
+            make_engine_options(config, membership_, pages_), table_, set_changes_, recorder_,
+            [this](const topology::ProcessSet& set) { return make_backends(set); },
+            [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
   ~SessionImpl() override { shutdown(); }
 
@@ -133,12 +137,14 @@ class SessionImpl final : public Session {
   }
 
   Result<HandlePtr> enqueue(Operation operation) override {
+    HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, {&operation, 1}));
     HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation)));
     engine_.notify();
     return handle;
   }
 
   Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) override {
+    HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, operations));
     HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations)));
     engine_.notify();
     return handles;
@@ -147,6 +153,11 @@ class SessionImpl final : public Session {
   std::vector<std::string> pending() const override { return table_.pending(); }
 
   std::shared_ptr<PagePool> pages() const override { return pages_; }
+
+  Result<std::shared_ptr<void>> allocate_on_gpu(int device, std::size_t bytes) override {
+    HVD_ASSIGN_OR_RETURN(const auto gpu, devices_->get(device));
+    return gpu->allocate(std::max(bytes, std::size_t{1}));
+  }
 
   std::vector<std::uint8_t> seal_payload(std::string_view purpose, std::span<const std::uint8_t> payload) override {
     return seals_.seal(purpose, payload);
@@ -197,6 +208,10 @@ class SessionImpl final : public Session {
   }
 
  private:
+  std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set) {
+    return set.size() > 1 ? network_->make_backends(set, devices_) : engine::make_local_backends(devices_);
+  }
+
   // The session goes on for the others, as far as this rank knows.
   bool is_alone_in_leaving() const {
     return !shut_down_ && connected_ && network_ != nullptr && !engine_.stopping().is_set();
@@ -230,6 +245,7 @@ class SessionImpl final : public Session {
 
   const topology::Membership membership_;
   const std::shared_ptr<PagePool> pages_;
+  const std::shared_ptr<collectives::cuda::Devices> devices_;
   recorder::FlightRecorder recorder_;
   std::unique_ptr<engine::Network> network_;
   crypto::PayloadSeals seals_;

@@ -103,8 +103,8 @@ class RepeatedAllreduce:
         self._reduction = reduction
         self._handle: Handle | None = None
 
-    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any) -> None:
-        tensor = (data_ptr, data_ptr, shape, self._dtype, -1)
+    def start(self, data_ptr: int, shape: tuple[int, ...], keep_alive: Any, place: int = -1) -> None:
+        tensor = (data_ptr, data_ptr, shape, self._dtype, place)
         self._handle = self.core.enqueue(self._call, tensor, self._reduction, keep_alive)
 
     def wait(self) -> None:

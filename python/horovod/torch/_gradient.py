@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from horovod._common.calls import CPU, Reduction
+from horovod._common.calls import Reduction
 from horovod._common.native import core
 from horovod.torch._allgather import sparse_allreduce_async
-from horovod.torch._tensors import reducible
+from horovod.torch._tensors import place_of, reducible
 from horovod.torch.compression import Compression, Compressor
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Sender:
             gradient.dense, gradient.code = dense, code
         direct = self._uncompressed or self._wire_type is not None
         gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
-        dense.start(sent.data_ptr(), sent.shape, sent)
+        dense.start(sent.data_ptr(), sent.shape, sent, place_of(sent))
         gradient.pending = dense
 
     def submit_group(self, group: Group) -> None:
@@ -153,7 +153,7 @@ class Sender:
                 )
             sent = self._prepare(gradient)
             dtype = reducible(sent, self._reduction[0], "DistributedOptimizer")
-            entries.append((sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, CPU))
+            entries.append((sent.data_ptr(), sent.data_ptr(), sent.shape, dtype, place_of(sent)))
         sent_tensors = [gradient.sent for gradient in group.members]
         call = (core.OP_ALLREDUCE, f"grouped_{group.members[0].wire_name}", -1, ())
         natives = core.enqueue_group(call, entries, self._reduction, sent_tensors)
@@ -169,7 +169,7 @@ class Sender:
         sent = target if target.layout is torch.strided else target.to_dense()
         if self._wire_type is not None:
             if sent.is_floating_point() and sent.dtype is not self._wire_type:
-                half = gradient.half = torch.empty(sent.shape, dtype=self._wire_type)
+                half = gradient.half = torch.empty(sent.shape, dtype=self._wire_type, device=sent.device)
                 sent = half.copy_(sent.detach())
         elif not self._uncompressed:
             sent, gradient.ctx = self._settings.compression.compress(sent)

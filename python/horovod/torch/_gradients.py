@@ -21,6 +21,7 @@ from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, ra
 from horovod.torch._parameter_check import ParameterCheck
 from horovod.torch._presence import Presence, is_usual
 from horovod.torch._session import session_number
+from horovod.torch._tensors import place_of
 
 TOO_MANY_PASSES = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
@@ -158,7 +159,7 @@ class GradientReducer:
                 gradient.target = grad
                 gradient.version = grad._version
                 gradient.sent = sent
-                dense.start(sent.data_ptr(), sent.shape, sent)
+                dense.start(sent.data_ptr(), sent.shape, sent, place_of(sent))
                 gradient.pending = dense
                 return
         self._advance(gradient)

@@ -13,8 +13,8 @@ def join(device: int = -1) -> int:
 
     Until then the others may go on with allreduce, Adasum and barrier on the global process set: this rank takes part
     with zeros (Min, Max and Product see them too), and Average still divides by the number of all ranks. Any other
-    operation on the global set fails on every rank that takes part in it. `device`: the GPU of the zeros; this build
-    has none, so that any int means the CPU.
+    operation on the global set fails on every rank that takes part in it. `device`: the GPU of the zeros; they
+    are made where the others' collective needs them, so that any int will do.
 
     ValueError: `device` is no int. HorovodInternalError: a rank is lost, or Horovod is not initialised.
     """

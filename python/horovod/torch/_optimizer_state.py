@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
+from horovod.torch._tensors import is_on_usable_device
+
 
 @dataclass(frozen=True)
 class TensorSpec:
@@ -17,6 +19,7 @@ class TensorSpec:
 
     shape: tuple[int, ...]
     dtype: torch.dtype
+    is_cpu: bool  # else it is on the device of its parameter, which may have another number on each rank
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,13 @@ def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
 
 def _is_broadcast_in_place(value: Any) -> bool:
     """Whether a value of the state is broadcast as a tensor; all others are part of the pickled description."""
-    return isinstance(value, torch.Tensor) and value.layout is torch.strided and value.is_cpu and value.numel() > 0
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return False
+    return is_on_usable_device(value) and value.numel() > 0
+
+
+def _spec_of(tensor: torch.Tensor) -> TensorSpec:
+    return TensorSpec(tuple(tensor.shape), tensor.dtype, tensor.is_cpu)
 
 
 def describe(optimizer: Optimizer) -> Described:
@@ -48,7 +57,7 @@ def describe(optimizer: Optimizer) -> Described:
     for position, parameter in enumerate(parameters):
         if parameter in optimizer.state:
             state[position] = {
-                key: TensorSpec(tuple(value.shape), value.dtype) if _is_broadcast_in_place(value) else value
+                key: _spec_of(value) if _is_broadcast_in_place(value) else value
                 for key, value in optimizer.state[parameter].items()
             }
     return Described(
@@ -72,7 +81,7 @@ def apply_described(optimizer: Optimizer, root: Described) -> None:
             group[key] = _write_into(group.get(key), value)
     for position, parameter in enumerate(parameters):
         if position in root.state:
-            _apply_to_parameter(optimizer.state[parameter], root.state[position])
+            _apply_to_parameter(optimizer.state[parameter], root.state[position], parameter.device)
         else:
             optimizer.state.pop(parameter, None)
     optimizer.state.update(root.other)
@@ -86,7 +95,7 @@ def _write_into(own: Any, value: Any) -> Any:
     return value
 
 
-def _apply_to_parameter(own: dict[str, Any], described: dict[str, Any]) -> None:
+def _apply_to_parameter(own: dict[str, Any], described: dict[str, Any], device: torch.device) -> None:
     before = dict(own)
     own.clear()
     for key, value in described.items():
@@ -94,11 +103,14 @@ def _apply_to_parameter(own: dict[str, Any], described: dict[str, Any]) -> None:
             own[key] = value
             continue
         tensor = before.get(key)
-        own[key] = tensor if _fits(tensor, value) else torch.empty(value.shape, dtype=value.dtype)
+        place = torch.device("cpu") if value.is_cpu else device
+        own[key] = tensor if _fits(tensor, value) else torch.empty(value.shape, dtype=value.dtype, device=place)
 
 
 def _fits(tensor: Any, spec: TensorSpec) -> bool:
-    return _is_broadcast_in_place(tensor) and tuple(tensor.shape) == spec.shape and tensor.dtype == spec.dtype
+    if not _is_broadcast_in_place(tensor) or tensor.is_cpu != spec.is_cpu:
+        return False
+    return tuple(tensor.shape) == spec.shape and tensor.dtype == spec.dtype
 
 
 def tensors(optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.graph import increment_version
 
-from horovod._common.calls import CPU, Call, Reduction, set_id
+from horovod._common.calls import Call, Reduction, set_id
 from horovod._common.handles import HandleTable, Pending, PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod._common.session import basics
 from horovod.common.process_sets import _on_removal
-from horovod.torch._tensors import SHAPE_KEEPING, check, check_one_device, new_result
+from horovod.torch._tensors import SHAPE_KEEPING, check, check_one_device, new_result, place_of
 
 if TYPE_CHECKING:
     from horovod._core import Handle
@@ -86,7 +86,7 @@ def submit(
     try:
         native = _enqueue(
             (call.kind, wire_name, call.root_rank, call.splits),
-            (data, target, tensor.shape, dtype, CPU),
+            (data, target, tensor.shape, dtype, place_of(tensor)),
             (reduction.op, reduction.prescale, reduction.postscale, process_set_id),
             tensor if output is tensor else (tensor, output),
             output,
@@ -110,7 +110,7 @@ def submit_group(
     if not in_place and call.kind in SHAPE_KEEPING:
         outputs = list(map(new_result, tensors, dtypes))
     entries = [
-        (tensor.data_ptr(), 0 if output is None else output.data_ptr(), tensor.shape, dtype, CPU)
+        (tensor.data_ptr(), 0 if output is None else output.data_ptr(), tensor.shape, dtype, place_of(tensor))
         for tensor, output, dtype in zip(tensors, outputs, dtypes, strict=True)
     ]
     core_reduction = reduction.for_core()

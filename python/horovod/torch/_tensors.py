@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
-from horovod._common.calls import Call, Reduction
+from horovod._common.calls import CPU, Call, Reduction
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
 
@@ -36,10 +36,27 @@ _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 _BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
 
 
+def place_of(tensor: torch.Tensor) -> int | tuple[int, int]:
+    """Where a tensor lies, as the core takes it: for a GPU, with its current stream, whose work comes first."""
+    if tensor.is_cpu:
+        return CPU
+    device = tensor.get_device()
+    return device, torch.cuda.current_stream(device).cuda_stream
+
+
+def _is_on_gpu(tensor: torch.Tensor) -> bool:
+    """Whether the CUDA driver knows the tensor's memory. torch on ROCm says CUDA too."""
+    return tensor.is_cuda and torch.version.hip is None
+
+
+def is_on_usable_device(tensor: torch.Tensor) -> bool:
+    return tensor.is_cpu or _is_on_gpu(tensor)
+
+
 def transferable(tensor: torch.Tensor, operation: str) -> int:
     """The core's type code of a tensor that can be sent. Raises ValueError or NotImplementedError for any other."""
     try:
-        if tensor.is_cpu and tensor.is_contiguous():  # sparse tensors are not contiguous
+        if (tensor.is_cpu or _is_on_gpu(tensor)) and tensor.is_contiguous():  # sparse tensors are not contiguous
             return _CODES[tensor.dtype]
     except (AttributeError, KeyError, RuntimeError):
         pass  # _refusal() finds the reason, at no cost for tensors that are right
@@ -50,10 +67,10 @@ def _refusal(tensor: Any, operation: str) -> Exception:
     """Why a tensor cannot be sent."""
     if not isinstance(tensor, torch.Tensor):
         return ValueError(f"{operation}: expected a torch.Tensor, got {type(tensor).__name__}")
-    if not tensor.is_cpu:
+    if not is_on_usable_device(tensor):
         return NotImplementedError(
             f"{operation}: the tensor is on device '{tensor.device}', but collectives on devices other than the CPU "
-            "are not built yet; pass tensor.cpu()"
+            "and CUDA GPUs are not built yet; pass tensor.cpu()"
         )
     if tensor.layout is not torch.strided:
         return ValueError(f"{operation}: expected a dense tensor, got layout {tensor.layout}")
@@ -86,7 +103,7 @@ def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
 
     The core allocates large results, because it recycles pages: touching new ones costs half as much as reducing them.
     """
-    if tensor.nbytes < _LARGE or type(tensor) not in _BASE_CLASSES:
+    if tensor.nbytes < _LARGE or not tensor.is_cpu or type(tensor) not in _BASE_CLASSES:
         return torch.empty_like(tensor)
     result: torch.Tensor = from_dlpack(core.new_output(tensor.shape, code))
     return result

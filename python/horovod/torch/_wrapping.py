@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from horovod import _env
 from horovod.common.process_sets import ProcessSet
+from horovod.torch._tensors import is_on_usable_device
 from horovod.torch.mpi_ops import size
 
 NamedParameters = Iterable[tuple[str, torch.Tensor]]
@@ -105,15 +106,15 @@ def check_names(optimizer: Optimizer, named_parameters: NamedParameters | None) 
 
 
 def check_devices(optimizer: Optimizer, process_set: ProcessSet) -> None:
-    """NotImplementedError for parameters whose gradients cannot be reduced: those on other devices than the CPU."""
+    """NotImplementedError for parameters whose gradients cannot be reduced: those on unknown devices."""
     if not is_distributed(process_set):
         return
     for parameter in parameters_of(optimizer):
-        if not parameter.is_cpu:
+        if not is_on_usable_device(parameter):
             raise NotImplementedError(
                 f"DistributedOptimizer: a parameter of shape {list(parameter.shape)} is on '{parameter.device}', but "
-                "collectives on devices other than the CPU are not built yet; keep the model on the CPU (model.cpu() "
-                "before the optimizer is made)"
+                "collectives on devices other than the CPU and CUDA GPUs are not built yet; keep the model on one of "
+                "them (model.cpu() before the optimizer is made)"
             )
 
 

@@ -19,6 +19,9 @@ namespace hvd {
 namespace config {
 struct RuntimeConfig;
 }
+namespace collectives::cuda {
+class Event;
+}
 
 class Handle;
 class PagePool;
@@ -40,6 +43,10 @@ struct Operation {
   // must not take the GIL.
   std::function<Result<void*>(const Shape&)> allocate_output;
   std::shared_ptr<void> keep_alive;
+  // Of a tensor on a GPU: the stream in which it is made and its result will be used, as the driver calls it; null is
+  // the default stream. The operation runs after what is in the stream at enqueue().
+  void* stream = nullptr;
+  std::shared_ptr<collectives::cuda::Event> ready{};  // the session's
   // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor
   // take the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
   std::function<void(const Handle&)> on_done{};
@@ -128,6 +135,8 @@ class Session {
   // rank if its exit code turns out to be an error. Call it before shutdown(), from any thread.
   virtual void announce_exit() = 0;
 
+  // Memory on a GPU for a result whose shape only the core knows. May outlive the session.
+  virtual Result<std::shared_ptr<void>> allocate_on_gpu(int device, std::size_t bytes) = 0;
   // Where the memory of large results comes from, so that the pages of one serve the next. What was taken may outlive
   // the session.
   virtual std::shared_ptr<PagePool> pages() const = 0;

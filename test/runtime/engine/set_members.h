@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/thread.h"
+#include "runtime/collectives/local_backend.h"
 #include "runtime/engine/executor.h"
 #include "test/runtime/collectives/gloo/rank_threads.h"
 #include "test/runtime/engine/session_support.h"
@@ -75,7 +76,10 @@ class Member {
         size_(size),
         gloo_(rank, size, store),
         table_(rank, topology::initial_sets(size), recorder_),
-        executor_(rank, table_, recorder_, [this, &strict](const topology::ProcessSet&) { return make_list(strict); },
+        executor_(rank, table_, recorder_,
+                  [this, &strict](const topology::ProcessSet& set) {
+                    return set.size() > 1 ? make_list(strict) : collectives::local_backends();
+                  },
                   {[](std::int32_t, std::uint64_t) {}, [](std::uint64_t) {},
                    [this](const Status& why, std::vector<PendingOperationPtr> operations) {
                      table_.complete(operations, why);

@@ -1,0 +1,169 @@
+#include "runtime/collectives/cuda/device.h"
+
+#include <array>
+#include <utility>
+
+namespace hvd::collectives::cuda {
+
+namespace {
+
+constexpr std::size_t kMostIdleEvents = 1024;
+constexpr std::size_t kNameSize = 256;
+
+std::uint64_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+
+std::string of_bytes(const char* what, std::size_t bytes) {
+  return std::string(what) + " of " + std::to_string(bytes) + " bytes";
+}
+
+}  // namespace
+
+Device::Scope::Scope(const Device& device) : device_(device) {
+  device_.driver_->calls().push_context(device_.context_);
+}
+
+Device::Scope::~Scope() {
+  void* own = nullptr;
+  device_.driver_->calls().pop_context(&own);
+}
+
+Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> driver, int ordinal) {
+  if (ordinal < 0 || ordinal >= driver->devices()) {
+    return Status::invalid_argument("there is no GPU " + std::to_string(ordinal) + "; this process sees " +
+                                    std::to_string(driver->devices()));
+  }
+  std::shared_ptr<Device> device(new Device(std::move(driver), ordinal));
+  HVD_RETURN_IF_ERROR(device->retain().annotate("GPU " + std::to_string(ordinal)));
+  HVD_RETURN_IF_ERROR(device->make_stream().annotate("GPU " + std::to_string(ordinal)));
+  return device;
+}
+
+Status Device::retain() {
+  const DriverCalls& calls = driver_->calls();
+  HVD_RETURN_IF_ERROR(driver_->check(calls.device(&device_, ordinal_), "cuDeviceGet"));
+  std::array<char, kNameSize> name{};
+  HVD_RETURN_IF_ERROR(
+      driver_->check(calls.device_name(name.data(), static_cast<int>(name.size()) - 1, device_), "cuDeviceGetName"));
+  name_ = name.data();
+  HVD_RETURN_IF_ERROR(driver_->check(calls.device_uuid(&uuid_, device_), "cuDeviceGetUuid"));
+  return driver_->check(calls.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
+}
+
+// Of the highest priority: what others wait for goes before the kernels that only this rank waits for.
+Status Device::make_stream() {
+  const DriverCalls& calls = driver_->calls();
+  const Scope scope(*this);
+  int least = 0;
+  int greatest = 0;
+  HVD_RETURN_IF_ERROR(driver_->check(calls.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
+  return driver_->check(calls.create_stream(&stream_, kNonBlockingStream, greatest), "cuStreamCreateWithPriority");
+}
+
+Device::~Device() {
+  if (context_ == nullptr) return;
+  const DriverCalls& calls = driver_->calls();
+  {
+    const Scope scope(*this);
+    for (void* const event : idle_events_) calls.destroy_event(event);
+    if (stream_ != nullptr) calls.destroy_stream(stream_);
+  }
+  calls.release_context(device_);
+}
+
+Result<std::shared_ptr<void>> Device::allocate(std::size_t bytes) {
+  const Scope scope(*this);
+  std::uint64_t memory = 0;
+  HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().allocate(&memory, bytes), of_bytes("cuMemAlloc", bytes)));
+  return std::shared_ptr<void>(reinterpret_cast<void*>(memory), [self = shared_from_this()](void* p) {
+    const Scope inside(*self);
+    self->driver_->calls().free(address(p));
+  });
+}
+
+Result<std::shared_ptr<void>> Device::allocate_pinned(std::size_t bytes) {
+  const Scope scope(*this);
+  void* memory = nullptr;
+  HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().allocate_host(&memory, bytes, kPortableHostMemory),
+                                     of_bytes("cuMemHostAlloc", bytes)));
+  return std::shared_ptr<void>(memory, [self = shared_from_this()](void* p) {
+    const Scope inside(*self);
+    self->driver_->calls().free_host(p);
+  });
+}
+
+Result<EventPtr> Device::record(void* stream) {
+  const DriverCalls& calls = driver_->calls();
+  const Scope scope(*this);
+  void* event = nullptr;
+  {
+    const MutexLock lock(mutex_);
+    if (!idle_events_.empty()) {
+      event = idle_events_.back();
+      idle_events_.pop_back();
+    }
+  }
+  if (event == nullptr) {
+    HVD_RETURN_IF_ERROR(driver_->check(calls.create_event(&event, kEventWithoutTiming), "cuEventCreate"));
+  }
+  auto recorded = std::make_shared<Event>(shared_from_this(), event);
+  HVD_RETURN_IF_ERROR(driver_->check(calls.record_event(event, stream), "cuEventRecord"));
+  return recorded;
+}
+
+void Device::give_back(void* event) {
+  {
+    const MutexLock lock(mutex_);
+    if (idle_events_.size() < kMostIdleEvents) return idle_events_.push_back(event);
+  }
+  const Scope scope(*this);
+  driver_->calls().destroy_event(event);
+}
+
+Status Device::wait_for(const Event& event) {
+  const Scope scope(*this);
+  return driver_->check(driver_->calls().stream_waits(stream_, event.handle(), 0), "cuStreamWaitEvent");
+}
+
+Status Device::copy(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0 || to == from) return Status::ok();
+  const Scope scope(*this);
+  return driver_->check(driver_->calls().copy(address(to), address(from), bytes, stream_),
+                        of_bytes("cuMemcpyAsync", bytes));
+}
+
+Status Device::zero(void* memory, std::size_t bytes) {
+  if (bytes == 0) return Status::ok();
+  const Scope scope(*this);
+  return driver_->check(driver_->calls().fill(address(memory), 0, bytes, stream_), of_bytes("cuMemsetD8Async", bytes));
+}
+
+Result<bool> Device::is_capturing(void* stream) const {
+  const Scope scope(*this);
+  int status = 0;
+  HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().stream_is_capturing(stream, &status), "cuStreamIsCapturing"));
+  return status != 0;
+}
+
+Status Device::check_memory(const void* memory) const {
+  const Scope scope(*this);
+  int ordinal = -1;
+  const Status known = driver_->check(
+      driver_->calls().pointer_attribute(&ordinal, kDeviceOrdinalOfPointer, address(memory)), "cuPointerGetAttribute");
+  if (!known.is_ok()) {
+    return Status::invalid_argument("expected memory of GPU " + std::to_string(ordinal_) +
+                                    ", got a pointer that no GPU knows: " + known.message());
+  }
+  if (ordinal == ordinal_) return Status::ok();
+  return Status::invalid_argument("expected memory of GPU " + std::to_string(ordinal_) + ", got memory of GPU " +
+                                  std::to_string(ordinal));
+}
+
+Result<bool> Event::has_come() const {
+  const Device::Scope scope(*device_);
+  const int code = device_->driver().calls().query_event(event_);
+  if (code == kNotReady) return false;
+  HVD_RETURN_IF_ERROR(device_->driver().check(code, "GPU " + std::to_string(device_->ordinal()) + " reports"));
+  return true;
+}
+
+}  // namespace hvd::collectives::cuda

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
+#include "runtime/collectives/cuda/driver.h"
+
+namespace hvd::collectives::cuda {
+
+class Event;
+using EventPtr = std::shared_ptr<Event>;
+
+// One GPU as this process uses it: its primary context, which frameworks use as well, and one stream of ours, on which
+// all collectives of the session on this GPU run in order. Shared by whoever has memory or events of it. Thread-safe:
+// the driver is, and each call makes the context current for its own time only.
+class Device : public std::enable_shared_from_this<Device> {
+ public:
+  static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Driver> driver, int ordinal);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int ordinal() const { return ordinal_; }
+  const std::string& name() const { return name_; }  // "NVIDIA H200"
+  const Uuid& uuid() const { return uuid_; }
+  const Driver& driver() const { return *driver_; }
+  void* stream() const { return stream_; }
+
+  // Memory on the GPU; of the host, for copies beside running kernels. The error names the bytes. What runs on the GPU
+  // when the last reference goes is waited for by the driver.
+  Result<std::shared_ptr<void>> allocate(std::size_t bytes);
+  Result<std::shared_ptr<void>> allocate_pinned(std::size_t bytes);
+
+  // An event that comes when all has run that is in `stream` now; our stream by default.
+  Result<EventPtr> record(void* stream);
+  Result<EventPtr> record() { return record(stream_); }
+  // What is put into our stream from now on runs after `event`.
+  Status wait_for(const Event& event);
+  // In our stream; each end is on this GPU or in the host's memory.
+  Status copy(void* to, const void* from, std::size_t bytes);
+  Status zero(void* memory, std::size_t bytes);
+  // Whether a CUDA graph is being captured from `stream`.
+  Result<bool> is_capturing(void* stream) const;
+  // OK unless `memory` is no memory of this GPU, or was given back.
+  Status check_memory(const void* memory) const;
+
+  // Makes the context current on the calling thread while it lives.
+  class Scope {
+   public:
+    explicit Scope(const Device& device);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    const Device& device_;
+  };
+
+ private:
+  friend class Event;
+  explicit Device(std::shared_ptr<const Driver> driver, int ordinal) : driver_(std::move(driver)), ordinal_(ordinal) {}
+  Status retain();
+  Status make_stream();
+  void give_back(void* event) HVD_EXCLUDES(mutex_);
+
+  const std::shared_ptr<const Driver> driver_;
+  const int ordinal_;
+  int device_ = 0;  // the driver's number for it
+  std::string name_;
+  Uuid uuid_{};
+  void* context_ = nullptr;
+  void* stream_ = nullptr;
+  Mutex mutex_;
+  std::vector<void*> idle_events_ HVD_GUARDED_BY(mutex_);
+};
+
+// A point in a stream. Thread-safe; its driver event is used again after it.
+class Event {
+ public:
+  Event(std::shared_ptr<Device> device, void* event) : device_(std::move(device)), event_(event) {}
+  ~Event() { device_->give_back(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  // Whether the GPU has come there; an error when it reports one, which may be of anybody's kernel before.
+  Result<bool> has_come() const;
+  const Device& device() const { return *device_; }
+  void* handle() const { return event_; }
+
+ private:
+  const std::shared_ptr<Device> device_;
+  void* const event_;
+};
+
+}  // namespace hvd::collectives::cuda

@@ -1,0 +1,98 @@
+#include "runtime/collectives/cuda/driver.h"
+
+#include "runtime/base/dynamic_library.h"
+
+namespace hvd::collectives::cuda {
+
+namespace {
+
+constexpr int kOldest = 11000;  // what frameworks of today need at the least
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Fills a table of functions, and remembers the first that is missing.
+class Table {
+ public:
+  explicit Table(const DynamicLibrary& library) : library_(library) {}
+
+  // `since`: the version of CUDA that introduced it under this name.
+  template <typename F>
+  void take(F*& function, const char* name, int since) {
+    function = library_.function<F>(name);
+    if (function == nullptr && missing_.empty()) missing_ = std::string(name) + " (CUDA " + version_text(since) + ")";
+  }
+  const std::string& missing() const { return missing_; }
+
+ private:
+  const DynamicLibrary& library_;
+  std::string missing_;
+};
+
+std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
+  Table table(library);
+  table.take(calls.init, "cuInit", 2000);
+  table.take(calls.driver_version, "cuDriverGetVersion", 2020);
+  table.take(calls.error_name, "cuGetErrorName", 6000);
+  table.take(calls.error_text, "cuGetErrorString", 6000);
+  table.take(calls.device_count, "cuDeviceGetCount", 2000);
+  table.take(calls.device, "cuDeviceGet", 2000);
+  table.take(calls.device_name, "cuDeviceGetName", 2000);
+  table.take(calls.device_uuid, "cuDeviceGetUuid", 9020);
+  table.take(calls.retain_context, "cuDevicePrimaryCtxRetain", 7000);
+  table.take(calls.release_context, "cuDevicePrimaryCtxRelease_v2", 11000);
+  table.take(calls.push_context, "cuCtxPushCurrent_v2", 4000);
+  table.take(calls.pop_context, "cuCtxPopCurrent_v2", 4000);
+  table.take(calls.priority_range, "cuCtxGetStreamPriorityRange", 5050);
+  table.take(calls.create_stream, "cuStreamCreateWithPriority", 5050);
+  table.take(calls.destroy_stream, "cuStreamDestroy_v2", 4000);
+  table.take(calls.stream_waits, "cuStreamWaitEvent", 3020);
+  table.take(calls.stream_is_capturing, "cuStreamIsCapturing", 10000);
+  table.take(calls.create_event, "cuEventCreate", 2000);
+  table.take(calls.destroy_event, "cuEventDestroy_v2", 4000);
+  table.take(calls.record_event, "cuEventRecord", 2000);
+  table.take(calls.query_event, "cuEventQuery", 2000);
+  table.take(calls.allocate, "cuMemAlloc_v2", 3020);
+  table.take(calls.free, "cuMemFree_v2", 3020);
+  table.take(calls.allocate_host, "cuMemHostAlloc", 2020);
+  table.take(calls.free_host, "cuMemFreeHost", 2000);
+  table.take(calls.copy, "cuMemcpyAsync", 4000);
+  table.take(calls.fill, "cuMemsetD8Async", 3020);
+  table.take(calls.pointer_attribute, "cuPointerGetAttribute", 4000);
+  return table.missing();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Driver>> Driver::load(const std::string& file) {
+  const Result<DynamicLibrary> library = DynamicLibrary::open(file);
+  if (!library.is_ok()) return library.status().annotate("there is no CUDA driver");
+  std::shared_ptr<Driver> driver(new Driver);
+  const std::string missing = fill(driver->calls_, library.value());
+  const DriverCalls& calls = driver->calls_;
+  // How old it is explains best why something is missing.
+  if (calls.driver_version != nullptr && calls.driver_version(&driver->version_) == kSuccess &&
+      driver->version_ < kOldest) {
+    return Status::precondition("the CUDA driver is of version " + version_text(driver->version_) + ", expected " +
+                                version_text(kOldest) + " or later");
+  }
+  if (!missing.empty()) return Status::precondition("the CUDA driver in " + file + " has no function " + missing);
+  const Status started = driver->check(calls.init(0), "the CUDA driver does not start: cuInit");
+  if (!started.is_ok()) return Status::precondition(started.message());
+  HVD_RETURN_IF_ERROR(driver->check(calls.device_count(&driver->devices_), "cuDeviceGetCount"));
+  if (driver->devices_ == 0) return Status::precondition("the CUDA driver finds no GPU");
+  return std::shared_ptr<const Driver>(std::move(driver));
+}
+
+Status Driver::check(int code, const std::string& what) const {
+  if (code == kSuccess) return Status::ok();
+  const char* name = nullptr;
+  const char* text = nullptr;
+  calls_.error_name(code, &name);
+  calls_.error_text(code, &text);
+  const std::string known = name != nullptr ? name : "error " + std::to_string(code);
+  return Status::internal(what + ": " + known + (text != nullptr ? " (" + std::string(text) + ")" : ""));
+}
+
+}  // namespace hvd::collectives::cuda

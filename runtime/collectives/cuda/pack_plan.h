@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/collectives/backend.h"
+
+namespace hvd::collectives::cuda {
+
+// How the tensors of a call lie side by side in one piece of staging memory, for a collective that works there. Pure.
+struct PackPlan {
+  // Between a tensor, or a part of one, and the staging memory. Null in `in`: zeros. What is null in `out` is left out.
+  struct Copy {
+    std::size_t offset = 0;
+    void* tensor = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::vector<Copy> in;
+  std::vector<Copy> out;
+  std::size_t bytes = 0;
+
+  // The call on staging memory at `base`, which is aligned for every type.
+  CollectiveCall at(void* base) const;
+
+  CollectiveCall call;  // without its tensors
+  bool has_input = false;
+  std::size_t input_offset = 0;
+  std::size_t output_offset = 0;
+};
+
+// For `call` on the member `set_rank` of a set of `set_size`.
+PackPlan plan_packing(const CollectiveCall& call, int set_size, int set_rank);
+
+}  // namespace hvd::collectives::cuda

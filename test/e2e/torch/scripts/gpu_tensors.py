@@ -1,0 +1,83 @@
+"""Tensors on the fake driver's GPUs, handed over as horovod.torch hands over CUDA tensors. argv[1]: the driver."""
+
+import ctypes
+import sys
+from types import SimpleNamespace
+from unittest import mock
+
+import pytest
+import torch
+
+import horovod.torch as hvd
+from horovod._common.native import core
+from horovod.torch._tensors import place_of, transferable
+
+fake = ctypes.CDLL(sys.argv[1])
+for name in ("fake_cuda_memory", "fake_cuda_stream"):
+    getattr(fake, name).restype = ctypes.c_void_p
+fake.fake_cuda_memory.argtypes = [ctypes.c_int, ctypes.c_size_t]
+fake.fake_cuda_breaches.restype = ctypes.c_char_p
+
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+gpu = hvd.local_rank()
+stream = fake.fake_cuda_stream(gpu)
+
+
+def on_gpu(values: list[float]) -> int:
+    address = fake.fake_cuda_memory(gpu, 4 * len(values))
+    ctypes.memmove(address, (ctypes.c_float * len(values))(*values), 4 * len(values))
+    return int(address)
+
+
+def values_at(address: int, count: int) -> list[float]:
+    return list((ctypes.c_float * count).from_address(address))
+
+
+# What stands for a CUDA tensor on a torch that knows none: the stream that is current goes along.
+tensor = SimpleNamespace(is_cpu=False, is_cuda=True, dtype=torch.float32, get_device=lambda: gpu, is_contiguous=lambda: True)
+with mock.patch.object(torch.cuda, "current_stream", return_value=SimpleNamespace(cuda_stream=stream)):
+    place = place_of(tensor)  # type: ignore[arg-type]
+assert place == (gpu, stream)
+assert transferable(tensor, "allreduce") == core.DTYPE_FLOAT32  # type: ignore[arg-type]
+
+SUM = (core.REDUCE_SUM, 1.0, 1.0, 0)
+data = on_gpu([rank + 1.0] * 3)
+core.enqueue((core.OP_ALLREDUCE, "one", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, place), SUM, None).wait()
+assert values_at(data, 3) == [3.0] * 3
+
+repeated = core.RepeatedAllreduce("repeated", (3,), core.DTYPE_FLOAT32, SUM)
+for expected in (6.0, 12.0):
+    repeated.start(data, (3,), None, place)
+    repeated.wait()
+    assert values_at(data, 3) == [expected] * 3
+
+rows = [on_gpu([float(rank)] * (rank + 1)) for _ in range(2)]
+entries = [(address, 0, (rank + 1,), core.DTYPE_FLOAT32, place) for address in rows]
+handles = core.enqueue_group((core.OP_ALLGATHER, "rows", -1, ()), entries, SUM, None)
+core.wait_all(handles)
+
+
+class Capsule(ctypes.Structure):
+    """The beginning of a DLManagedTensor."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32)]
+
+
+get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+for handle in handles:
+    capsule = handle.output_dlpack()
+    result = Capsule.from_address(get_pointer(capsule, b"dltensor"))
+    assert (result.device_type, result.device) == (2, gpu)
+    assert values_at(result.data, 3) == [0.0, 1.0, 1.0]
+    del capsule, result
+
+with pytest.raises(ValueError, match="there is no GPU 7"):
+    core.enqueue((core.OP_ALLREDUCE, "bad", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, (7, 0)), SUM, None)
+del handles
+hvd.shutdown()
+assert fake.fake_cuda_alive(b"event") == 0
+assert fake.fake_cuda_alive(b"pinned") == 0
+assert fake.fake_cuda_breaches() == b""
+print("gpu tensors ok", flush=True)

@@ -1,0 +1,27 @@
+"""CUDA tensors from Python to the core and back, with the fake driver. No GPU has run this."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+
+def build_fake_driver(folder: Path) -> Path:
+    library = folder / "libfake_cuda.so"
+    source = ROOT / "test/support/fake_gpu/fake_driver.cc"
+    subprocess.run(
+        ["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}", "-o", library, source],
+        check=True, timeout=120,
+    )
+    return library
+
+
+def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, tmp_path: Path) -> None:
+    driver = str(build_fake_driver(tmp_path))
+    script = ROOT / "test/e2e/torch/scripts/gpu_tensors.py"
+    job = horovodrun(2, str(script), driver, env={"HOROVOD_CUDA_DRIVER": driver})
+    assert job.code == 0, job.text
+    assert job.out.count("gpu tensors ok") == 2, job.text

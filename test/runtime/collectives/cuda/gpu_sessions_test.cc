@@ -1,0 +1,263 @@
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "test/runtime/collectives/cuda/gpu_tensors.h"
+
+// Tensors in device memory through sessions: streams, events, every operation, errors and leaks.
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+using Values = std::vector<float>;
+
+void use_fake_driver(config::RuntimeConfig& config) { config.cuda_driver = HVD_FAKE_CUDA; }
+
+void expect_nothing_left() {
+  CHECK(std::string(fake_cuda_breaches()) == "");
+  for (const char* kind : {"context", "stream", "event", "memory", "pinned"}) {
+    INFO(kind);
+    CHECK(fake_cuda_alive(kind) == 0);
+  }
+}
+
+void run_all_operations(Session& session, Problems& problems) {
+  const int rank = session.topology().rank;
+  const int size = session.topology().size;
+  FrameworkStream stream(rank % 2);
+  const auto mine = static_cast<float>(rank + 1);
+  const auto all = static_cast<float>(size * (size + 1) / 2);
+
+  GpuTensor sum(stream, Values(5, mine));
+  GpuTensor average(stream, Values(3, mine));
+  GpuTensor out(stream, 3);
+  GpuTensor root(stream, Values(4, mine));
+  GpuTensor received(stream, 4);
+  std::vector<HandlePtr> handles;
+  const auto submit = [&](Operation operation) {
+    const std::string name = operation.name;
+    auto handle = session.enqueue(std::move(operation));
+    problems.expect_ok(handle.status(), name);
+    if (handle.is_ok()) handles.push_back(handle.value());
+  };
+  submit(on_gpu(OpType::kAllreduce, "sum", sum, sum.data()));
+  Operation averaged = on_gpu(OpType::kAllreduce, "average", average, out.data(), ReduceOp::kAverage);
+  averaged.prescale = 2.0;
+  submit(averaged);
+  Operation broadcast = on_gpu(OpType::kBroadcast, "broadcast", root, received.data());
+  broadcast.root_rank = size - 1;
+  submit(broadcast);
+
+  GpuTensor rows(stream, Values(static_cast<std::size_t>(rank + 1), mine));
+  CoreOutput gathered;
+  Operation gather = on_gpu(OpType::kAllgather, "gather", rows, nullptr);
+  gathered.take_from(session, stream.device(), gather);
+  submit(gather);
+  GpuTensor wide(stream, Values(static_cast<std::size_t>(size + 1), mine));
+  CoreOutput scattered;
+  Operation scatter = on_gpu(OpType::kReducescatter, "scatter", wide, nullptr);
+  scattered.take_from(session, stream.device(), scatter);
+  submit(scatter);
+  GpuTensor parts(stream, Values(static_cast<std::size_t>(size), mine));
+  CoreOutput exchanged;
+  Operation exchange = on_gpu(OpType::kAlltoall, "exchange", parts, nullptr);
+  exchanged.take_from(session, stream.device(), exchange);
+  submit(exchange);
+  GpuTensor layer(stream, Values(4, 2.0F));
+  submit(on_gpu(OpType::kAllreduce, "adasum", layer, layer.data(), ReduceOp::kAdasum));
+  for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "an operation");
+
+  Values ranks;
+  Values each;
+  for (int r = 0; r < size; ++r) {
+    ranks.insert(ranks.end(), static_cast<std::size_t>(r + 1), static_cast<float>(r + 1));
+    each.push_back(static_cast<float>(r + 1));
+  }
+  problems.expect(sum.values() == Values(5, all), "sum");
+  problems.expect(out.values() == Values(3, 2 * all / static_cast<float>(size)), "average");
+  problems.expect(average.values() == Values(3, mine), "the input of an average");
+  problems.expect(received.values() == Values(4, static_cast<float>(size)), "broadcast");
+  problems.expect(gathered.values() == ranks, "gather");
+  problems.expect(scattered.values() == Values(rank == 0 ? 2 : 1, all), "scatter");
+  problems.expect(exchanged.values() == each, "exchange");
+  problems.expect(layer.values() == Values(4, 2.0F), "adasum of equal layers");
+}
+
+}  // namespace
+
+TEST_CASE("Every operation takes tensors on GPUs, through the host", "[multi][gpu]") {
+  const int size = GENERATE(1, 2, 3);
+  {
+    Problems problems;
+    if (size == 1) {
+      config::RuntimeConfig config;
+      use_fake_driver(config);
+      auto session = Session::start(config).value();
+      run_all_operations(*session, problems);
+    } else {
+      JobFixture job(size);
+      job.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_driver);
+      for (const std::string& error : job.errors()) CHECK(error == "");
+    }
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("An operation waits for its stream without anybody waiting, in groups too", "[multi][gpu]") {
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          FrameworkStream stream(0);
+          if (rank == 1) fake_cuda_hold(stream.get());
+          // What is in the stream before enqueue() belongs to the tensor, although it has not run.
+          GpuTensor late(stream, Values(100, 1.0F));
+          GpuTensor other(stream, Values(70000, 2.0F));
+          Operation first = on_gpu(OpType::kAllreduce, "late", late, late.data());
+          Operation second = on_gpu(OpType::kAllreduce, "other", other, other.data());
+          auto handles = session.enqueue_group({first, second});
+          problems.expect_ok(handles.status(), "group");
+          if (rank == 1) {
+            problems.expect(!handles.value()[0]->wait_for(std::chrono::milliseconds(5)), "it did not wait");
+            fake_cuda_release(stream.get());
+          }
+          for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+          problems.expect(late.values() == Values(100, 2.0F), "late");
+          problems.expect(other.values() == Values(70000, 4.0F), "other");
+        },
+        use_fake_driver);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("Bad tensors on GPUs are refused with the reason, and nothing was submitted", "[multi][gpu]") {
+  {
+    config::RuntimeConfig config;
+    use_fake_driver(config);
+    auto session = Session::start(config).value();
+    FrameworkStream stream(0);
+    GpuTensor tensor(stream, Values(3, 1.0F));
+    const auto refusal = [&](Operation operation) {
+      const Status status = session->enqueue(std::move(operation)).status();
+      CHECK(status.code() == StatusCode::kInvalidArgument);
+      return status.message();
+    };
+    Operation operation = on_gpu(OpType::kAllreduce, "x", tensor, tensor.data());
+    operation.input.device = 5;
+    CHECK(refusal(operation) == "tensor 'x' on GPU 5: there is no GPU 5; this process sees 2");
+    operation.input.device = 1;
+    CHECK(refusal(operation) == "tensor 'x' on GPU 1: expected memory of GPU 1, got memory of GPU 0");
+    operation.input.device = 0;
+    Values on_host(3);
+    operation.output = on_host.data();
+    CHECK(refusal(operation).find("output: expected memory of GPU 0, got a pointer that no GPU knows") !=
+          std::string::npos);
+    operation.output = tensor.data();
+    fake_cuda_set_capturing(stream.get(), 1);
+    CHECK(refusal(operation).find("a CUDA graph is being captured") != std::string::npos);
+    fake_cuda_set_capturing(stream.get(), 0);
+    CHECK(wait(session->enqueue(operation)).is_ok());
+
+    config.cuda_driver = "libno_such_driver.so.1";
+    auto other = Session::start(config).value();
+    const Status status = other->enqueue(operation).status();
+    CHECK(status.message().find("tensor 'x' on GPU 0: there is no CUDA driver") == 0);
+    Values data(2, 1.0F);
+    CHECK(wait(other->enqueue(allreduce("cpu", data))).is_ok());
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("Joined ranks give zeros for tensors on GPUs", "[multi][gpu]") {
+  {
+    JobFixture job(3);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          FrameworkStream stream(0);
+          GpuTensor small(stream, Values(3, 1.0F));
+          GpuTensor more(stream, Values(9, 1.0F));
+          if (rank != 2) {
+            auto handles = session.enqueue_group({on_gpu(OpType::kAllreduce, "a", small, small.data()),
+                                                  on_gpu(OpType::kAllreduce, "b", more, more.data())});
+            problems.expect_ok(handles.status(), "group");
+            for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "with a joined rank");
+            problems.expect(small.values() == Values(3, 2.0F) && more.values() == Values(9, 2.0F), "values");
+          }
+          problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
+        },
+        use_fake_driver);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("A thousand operations on GPUs leave no event, stream or memory", "[multi][gpu]") {
+  const int events = fake_cuda_calls("cuEventCreate");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          FrameworkStream stream(session.topology().rank);
+          GpuTensor tensor(stream, Values(10, 0.0F));
+          for (int i = 0; i < 500; ++i) {
+            problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), "step");
+          }
+        },
+        use_fake_driver);
+    CHECK(problems.text() == "");
+  }
+  CHECK(fake_cuda_calls("cuEventCreate") - events < 20);
+  expect_nothing_left();
+}
+
+TEST_CASE("A GPU's error ends the session with what the driver says", "[multi][gpu]") {
+  const std::string call = GENERATE("cuMemHostAlloc", "cuMemcpyAsync", "cuEventQuery", "cuStreamWaitEvent");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          FrameworkStream stream(session.topology().rank);
+          GpuTensor tensor(stream, Values(10, 0.0F));
+          if (session.topology().rank == 0) fake_cuda_fail(call.c_str(), 0, 719);
+          const Status status = wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data())));
+          problems.expect(!status.is_ok(), "it went well");
+          problems.expect(status.message().find("error 719") != std::string::npos, status.message());
+        },
+        use_fake_driver);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("A lost peer ends what waits for a GPU, and a new session works in the same process", "[multi][gpu]") {
+  {
+    Problems problems;
+    JobFixture job(2);
+    job.run(
+        [&](Session& session) {
+          FrameworkStream stream(0);
+          GpuTensor tensor(stream, Values(10, 1.0F));
+          fake_cuda_hold(stream.get());  // the tensor is never ready
+          const auto handle = session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data())).value();
+          if (session.topology().rank == 1) {
+            handle->wait_for(std::chrono::milliseconds(10));  // both are in the collective, as a rule
+            session.announce_failure("gone");
+          }
+          problems.expect_code(wait(handle), StatusCode::kPeerLost, "gone", "the loss");
+          fake_cuda_release(stream.get());
+        },
+        use_fake_driver);
+    JobFixture next(2);
+    next.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_driver);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}

@@ -1,0 +1,92 @@
+#include "runtime/collectives/cuda/pack_plan.h"
+
+#include <catch2/catch.hpp>
+
+namespace hvd::collectives::cuda {
+
+namespace {
+
+using Copies = std::vector<std::tuple<std::size_t, void*, std::size_t>>;
+
+Copies of(const std::vector<PackPlan::Copy>& copies) {
+  Copies out;
+  for (const auto& [offset, tensor, bytes] : copies) out.emplace_back(offset, tensor, bytes);
+  return out;
+}
+
+void* at(int address) { return reinterpret_cast<void*>(static_cast<std::uintptr_t>(address)); }
+
+CollectiveCall call_of(OpType op, std::vector<Segment> tensors) {
+  CollectiveCall call;
+  call.op = op;
+  call.segments = std::move(tensors);
+  call.memory = MemoryKind::kDevice;
+  call.use.device = 1;
+  return call;
+}
+
+}  // namespace
+
+TEST_CASE("Tensors of a reduction lie side by side, and zeros stand for those of a joined rank", "[unit][gpu]") {
+  const auto call = call_of(OpType::kAllreduce, {{at(100), at(200), 3}, {nullptr, nullptr, 2}, {nullptr, at(300), 1}});
+  const PackPlan plan = plan_packing(call, 2, 0);
+  CHECK(of(plan.in) == Copies{{0, at(100), 12}, {12, nullptr, 8}, {20, at(300), 4}});
+  CHECK(of(plan.out) == Copies{{0, at(200), 12}, {20, at(300), 4}});
+  CHECK(plan.bytes == 24);
+  const CollectiveCall packed = plan.at(at(4096));
+  CHECK(packed.count == 6);
+  CHECK(packed.input == nullptr);
+  CHECK(packed.output == at(4096));
+  CHECK(packed.memory == MemoryKind::kHost);
+  CHECK(packed.use.device == kCpuDevice);
+  CHECK(packed.segments.empty());
+  CHECK(plan_packing(call_of(OpType::kAdasum, call.segments), 2, 0).call.tensor_counts ==
+        std::vector<std::int64_t>{3, 2, 1});
+}
+
+TEST_CASE("What is gathered and scattered lies rank by rank, and in a rank tensor by tensor", "[unit][gpu]") {
+  const std::vector<Segment> tensors = {{at(100), at(200), 2, {1, 2}}, {at(300), at(400), 1, {3, 1}}};
+  const PackPlan gather = plan_packing(call_of(OpType::kAllgather, tensors), 2, 1);
+  CHECK(of(gather.in) == Copies{{16, at(100), 8}, {24, at(300), 4}});
+  CHECK(of(gather.out) == Copies{{0, at(200), 4}, {4, at(400), 12}, {16, at(204), 8}, {24, at(412), 4}});
+  const CollectiveCall gathered = gather.at(at(4096));
+  CHECK(gathered.rank_counts == std::vector<std::int64_t>{4, 3});
+  CHECK(gathered.count == 3);
+  CHECK(gathered.input == at(4096 + 16));
+  CHECK(gathered.output == at(4096));
+
+  const PackPlan scatter = plan_packing(call_of(OpType::kReducescatter, tensors), 2, 1);
+  CHECK(of(scatter.in) == Copies{{0, at(100), 4}, {4, at(300), 12}, {16, at(104), 8}, {24, at(312), 4}});
+  CHECK(of(scatter.out) == Copies{{16, at(200), 8}, {24, at(400), 4}});
+  const CollectiveCall scattered = scatter.at(at(4096));
+  CHECK(scattered.input == at(4096));
+  CHECK(scattered.output == at(4096 + 16));
+  CHECK(scattered.rank_counts == std::vector<std::int64_t>{4, 3});
+}
+
+TEST_CASE("A broadcast comes in at its root only, and an alltoall's two sides lie apart", "[unit][gpu]") {
+  CollectiveCall call;
+  call.op = OpType::kBroadcast;
+  call.input = at(100);
+  call.output = at(200);
+  call.count = 5;
+  call.root = 1;
+  CHECK(of(plan_packing(call, 2, 1).in) == Copies{{0, at(100), 20}});
+  CHECK(of(plan_packing(call, 2, 1).out) == Copies{{0, at(200), 20}});
+  CHECK(of(plan_packing(call, 2, 0).out) == Copies{{0, at(200), 20}});
+  CHECK(plan_packing(call, 2, 0).in.empty());
+  call.input = call.output;
+  CHECK(plan_packing(call, 2, 1).out.empty());
+
+  call.op = OpType::kAlltoall;
+  call.input = at(100);
+  call.rank_counts = {1, 2};
+  call.receive_counts = {5, 0};
+  const PackPlan plan = plan_packing(call, 2, 0);
+  CHECK(of(plan.in) == Copies{{0, at(100), 12}});
+  CHECK(of(plan.out) == Copies{{64, at(200), 20}});
+  CHECK(plan.bytes == 84);
+  CHECK(plan.at(at(4096)).output == at(4096 + 64));
+}
+
+}  // namespace hvd::collectives::cuda

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+
+// What the tests ask of the fake CUDA driver besides the driver's own functions. It has two GPUs, whose memory is the
+// host's; each stream is a thread, so that nothing has run just because it was called. It is strict: whatever a real
+// driver would punish is written down.
+#define HVD_FAKE extern "C" __attribute__((visibility("default")))
+
+// The `after`+1st call from now on of the driver's function `name` fails with `code`, once.
+HVD_FAKE void fake_cuda_fail(const char* name, int after, int code);
+HVD_FAKE void fake_cuda_set_version(int version);
+HVD_FAKE void fake_cuda_set_devices(int count);
+// Objects that live: "context" (times retained), "stream", "event", "memory", "pinned".
+HVD_FAKE int fake_cuda_alive(const char* kind);
+// Calls of a function of the driver so far.
+HVD_FAKE int fake_cuda_calls(const char* name);
+// What was wrong so far, a line each; empty when nothing was. Valid until the next call of this.
+HVD_FAKE const char* fake_cuda_breaches();
+
+// A framework's stream and memory on a GPU.
+HVD_FAKE void* fake_cuda_stream(int device);
+HVD_FAKE void fake_cuda_end_stream(void* stream);
+HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes);
+HVD_FAKE void fake_cuda_free(int device, void* memory);
+// The stream runs nothing from its next piece of work on, until it is released.
+HVD_FAKE void fake_cuda_hold(void* stream);
+HVD_FAKE void fake_cuda_release(void* stream);
+HVD_FAKE void fake_cuda_set_capturing(void* stream, int capturing);
+// Puts work into a stream; `run` is called on its thread.
+HVD_FAKE int fake_cuda_enqueue(void* stream, void (*run)(void*), void* argument);
+HVD_FAKE void fake_cuda_synchronize(void* stream);
+// Whether these bytes are within live memory of `device`.
+HVD_FAKE int fake_cuda_owns(int device, const void* memory, std::size_t bytes);
+HVD_FAKE int fake_cuda_device_of(void* stream);
