@@ -72,6 +72,8 @@ constexpr OptionRow kRows[] = {
      "allow process sets to be added and removed after init"},
     {O::kDeterministic, "HOROVOD_DETERMINISTIC", "0", K::kBool, &C::deterministic,
      "bitwise equal results from run to run: what is fused with what has no influence on them"},
+    {O::kShm, "HOROVOD_SHM", "1", K::kBool, &C::shared_memory,
+     "ranks of one host move data through shared memory; 0 on one of them: none of that host's do"},
     {O::kHierarchicalAllreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE", "0", K::kBool, &C::hierarchical_allreduce,
      "reduce inside hosts first, then between hosts"},
     {O::kHierarchicalAllgather, "HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, kNoField,

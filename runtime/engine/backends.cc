@@ -37,6 +37,28 @@ collectives::GlooContextSource gloo_source(const topology::ProcessSet& set, tran
   return source;
 }
 
+// Why the members of the set have no memory in common: the same on all of them.
+std::string why_no_memory(const topology::ProcessSet& set, const topology::HostMap& hosts,
+                          const collectives::SharedMemory& memory) {
+  for (const int rank : set.ranks) {
+    if (hosts.host_of(rank) == hosts.host_of(set.ranks.front())) continue;
+    return "ranks " + std::to_string(set.ranks.front()) + " and " + std::to_string(rank) + " are on two hosts";
+  }
+  if (memory.segment == nullptr) return memory.why_not;
+  if (set.context_id < collectives::ShmSegment::kRegions) return "";
+  return "there is memory for the first " + std::to_string(collectives::ShmSegment::kRegions) +
+         " process sets of a session, and this is number " + std::to_string(set.context_id + 1);
+}
+
+collectives::ShmSet shm_set(const config::RuntimeConfig& config, const topology::ProcessSet& set,
+                            const topology::Membership& membership, const collectives::SharedMemory& memory) {
+  return {.ranks = set.ranks,
+          .own = topology::index(set.set_rank(membership.rank()).value()),
+          .context_id = set.context_id,
+          .why_not = why_no_memory(set, membership.hosts(), memory),
+          .deterministic = config.deterministic};
+}
+
 using Backends = std::vector<std::unique_ptr<collectives::CollectiveBackend>>;
 
 // What is in device memory goes through the backends that are there already.
@@ -53,9 +75,11 @@ void add_device_backend(Backends& backends, std::shared_ptr<collectives::cuda::D
 std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
                                                         const topology::ProcessSet& set,
                                                         const topology::Membership& membership,
+                                                        const collectives::SharedMemory& memory,
                                                         transport::Fabric& fabric,
                                                         std::shared_ptr<collectives::cuda::Devices> devices) {
   Backends backends;
+  backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, set, membership, memory)));
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
   add_device_backend(backends, std::move(devices), set.size(),

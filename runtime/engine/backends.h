@@ -5,6 +5,7 @@
 #include "runtime/base/status.h"
 #include "runtime/collectives/backend_list.h"
 #include "runtime/collectives/cuda/devices.h"
+#include "runtime/collectives/shm/shm_backend.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/topology/membership.h"
 #include "runtime/topology/process_set.h"
@@ -14,10 +15,12 @@ namespace hvd::engine {
 
 // The backends of a process set of several ranks, in order of preference: the only place that names them. Which ones,
 // and how they are set up, must follow from what all ranks agreed on when they joined (the options in their rows, the
-// host map, the capabilities of all) and from the set, or its members would choose differently. `fabric` outlives them.
+// host map, the capabilities of all, the memory of a host) and from the set, or its members would choose differently.
+// `fabric` outlives them.
 std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeConfig& config,
                                                         const topology::ProcessSet& set,
                                                         const topology::Membership& membership,
+                                                        const collectives::SharedMemory& memory,
                                                         transport::Fabric& fabric,
                                                         std::shared_ptr<collectives::cuda::Devices> devices);
 // Those of a set of one rank.

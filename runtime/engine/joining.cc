@@ -1,6 +1,5 @@
 #include "runtime/engine/joining.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <numeric>
 #include <utility>
 
-#include "runtime/base/fd.h"
 #include "runtime/crypto/hash.h"
 #include "runtime/crypto/secret_file.h"
 
@@ -96,15 +94,12 @@ rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& conf
   return numbers;
 }
 
-topology::Capabilities capabilities() {
+topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, std::string memory_socket,
+                           Bytes addresses) {
   topology::Capabilities own;
-  const Fd memory(::memfd_create("hvd-probe", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  own.set(topology::Capability::kSharedMemory, memory.valid() ? 1 : 0);
-  return own;
-}
-
-topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses) {
-  return {host_identity(config.hostname, secret), agreed_options(config), capabilities(), std::move(addresses)};
+  own.set(topology::Capability::kSharedMemory, memory_socket.empty() ? 0 : 1);
+  return {host_identity(config.hostname, secret), agreed_options(config), own, std::move(memory_socket),
+          std::move(addresses)};
 }
 
 topology::Membership make_membership(const config::RuntimeConfig& config, const rendezvous::JoinAnswer& answer,
@@ -132,7 +127,7 @@ topology::Membership make_membership(const config::RuntimeConfig& config, const 
 topology::Membership membership_alone(const config::RuntimeConfig& config) {
   const rendezvous::RankNumbers numbers{config.rank,       config.size,       config.local_rank,
                                         config.local_size, config.cross_rank, config.cross_size};
-  const std::vector<topology::Capabilities> all(static_cast<std::size_t>(config.size), capabilities());
+  const std::vector<topology::Capabilities> all(static_cast<std::size_t>(config.size));
   return make_membership(config, {.epoch = 0, .numbers = numbers},
                          {topology::HostMap::one_host(config.size), topology::CapabilityMap(all)});
 }
@@ -142,6 +137,11 @@ Result<std::vector<Bytes>> StoreRows::rows(std::span<const int> ranks, Deadline 
   std::vector<Bytes> out;
   for (topology::RankRow& row : found) out.push_back(std::move(row.addresses));
   return out;
+}
+
+Result<topology::RankRow> StoreRows::row(int rank, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(auto found, fetch(std::span(&rank, 1), deadline));
+  return std::move(found.front());
 }
 
 Result<topology::Agreement> StoreRows::agree(int size, Deadline deadline) {

@@ -22,11 +22,9 @@ Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config,
 // The numbers that the environment has, for the plan to compare.
 rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& config);
 
-// What this process is able to do, as far as ranks choose by it.
-topology::Capabilities capabilities();
-
-// This rank's row: `addresses` are the transport's part.
-topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, Bytes addresses);
+// This rank's row: `memory_socket` is empty when it can't share memory, `addresses` are the transport's part.
+topology::RankRow make_row(const config::RuntimeConfig& config, const crypto::Secret& secret, std::string memory_socket,
+                           Bytes addresses);
 
 // This rank in an epoch: the answer to its join. Local and cross numbers that the plan does not know are as the
 // environment has them, or follow from the ranks that share a host.
@@ -43,6 +41,7 @@ class StoreRows final : public transport::RowSource {
   void set_epoch(std::uint64_t epoch) { scope_ = rendezvous::scope_of_epoch(epoch); }
 
   Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) override;
+  Result<topology::RankRow> row(int rank, Deadline deadline);
   // What the rows of all ranks agree on.
   Result<topology::Agreement> agree(int size, Deadline deadline);
 

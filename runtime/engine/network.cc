@@ -58,7 +58,8 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   // First of all, because where to listen follows from the way to the server.
   HVD_ASSIGN_OR_RETURN(const std::string server, network->client_.connect(deadline));
   HVD_ASSIGN_OR_RETURN(auto sockets, transport::listen_for_ranks(listen_options(config, server)));
-  const topology::RankRow row = make_row(config, secret, transport::address_row(*sockets));
+  HostMemory memory(config);
+  const topology::RankRow row = make_row(config, secret, memory.socket_name(), transport::address_row(*sockets));
   const std::string until = std::to_string(patience.count()) + " s (" + kHowToWaitLonger + ")";
   const auto answer = network->client_.join(
       own.seat, numbers_in_environment(config), row.encode(), deadline, [&](const std::string& missing) {
@@ -79,6 +80,8 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, network->agree(numbers, Deadline::after(config.gloo_timeout)));
   HVD_RETURN_IF_ERROR(check_hierarchy(config, agreed.hosts));
   network->membership_ = make_membership(config, answer.value(), std::move(agreed));
+  HVD_ASSIGN_OR_RETURN(network->memory_, memory.share(*network->membership_, secret, network->rows_,
+                                                      Deadline::after(config.gloo_timeout), stop));
   return network;
 }
 
@@ -96,7 +99,7 @@ Result<topology::Agreement> Network::agree(const rendezvous::RankNumbers& own, D
 
 std::shared_ptr<collectives::BackendList> Network::make_backends(const topology::ProcessSet& set,
                                                                  std::shared_ptr<collectives::cuda::Devices> devices) {
-  return engine::make_backends(config_, set, *membership_, *fabric_, std::move(devices));
+  return engine::make_backends(config_, set, *membership_, memory_, *fabric_, std::move(devices));
 }
 
 void Network::notify_agent(rendezvous::AgentNotice kind) {

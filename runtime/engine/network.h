@@ -9,6 +9,7 @@
 #include "runtime/collectives/cuda/devices.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"
+#include "runtime/engine/host_memory.h"
 #include "runtime/engine/joining.h"
 #include "runtime/topology/membership.h"
 #include "runtime/transport/fabric.h"
@@ -46,6 +47,7 @@ class Network {
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
   std::optional<topology::Membership> membership_;  // since join() knows
+  collectives::SharedMemory memory_;                // of this host's ranks
   std::unique_ptr<transport::Fabric> fabric_;       // last: it uses rows_
 };
 

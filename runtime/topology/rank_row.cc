@@ -6,9 +6,10 @@ namespace hvd::topology {
 
 namespace {
 
-constexpr std::string_view kVersion = "3";  // 1: the transport's part alone; 2: without capabilities
+constexpr std::string_view kVersion = "3";  // 1: the transport's part alone; 2: without capabilities and socket
 constexpr std::size_t kMaxVersion = 16;
 constexpr std::size_t kMaxHost = 64;
+constexpr std::size_t kMaxSocketName = 64;
 constexpr std::size_t kMaxOptions = 32;
 constexpr std::size_t kMaxOptionText = 256;
 constexpr std::size_t kMaxAddresses = std::size_t{15} * 1024;
@@ -27,6 +28,7 @@ Bytes RankRow::encode() const {
     out.put_string(option.value);
   }
   capabilities.encode(out);
+  out.put_string(memory_socket);
   out.put_bytes(addresses);
   return out.take();
 }
@@ -46,6 +48,7 @@ Result<RankRow> RankRow::decode(ByteSpan bytes) {
     row.options.push_back({std::move(name), in.get_string(kMaxOptionText)});
   }
   row.capabilities = Capabilities::decode(in);
+  row.memory_socket = in.get_string(kMaxSocketName);
   const ByteSpan addresses = in.get_bytes(kMaxAddresses);
   row.addresses.assign(addresses.begin(), addresses.end());
   HVD_RETURN_IF_ERROR(in.finish("row of a rank"));

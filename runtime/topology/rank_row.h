@@ -21,6 +21,7 @@ struct RankRow {
   std::string host;             // the same bytes on the ranks of one host, and on no others
   std::vector<Option> options;  // that must be the same on all ranks
   Capabilities capabilities{};  // that need not be
+  std::string memory_socket;    // the name under which it hands memory over; empty without that capability
   Bytes addresses;              // the transport's part
 
   Bytes encode() const;

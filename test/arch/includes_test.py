@@ -35,10 +35,12 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/collectives/kernels": [],
     "runtime/collectives/gloo": ["runtime/collectives", "runtime/collectives/kernels", "runtime/transport/data"],
     "runtime/collectives/cuda": ["runtime/collectives", "runtime/collectives/kernels"],
+    "runtime/collectives/shm": ["runtime/collectives", "runtime/collectives/kernels", "runtime/crypto"],
     "runtime/recorder": [],
     "runtime/engine": [
         *NEGOTIATION_CORE, "runtime/negotiation", "runtime/fusion", "runtime/transport", "runtime/transport/*", "runtime/collectives",
-        "runtime/collectives/kernels", "runtime/collectives/cuda", "runtime/collectives/gloo", "runtime/recorder",
+        "runtime/collectives/kernels", "runtime/collectives/cuda", "runtime/collectives/gloo",
+        "runtime/collectives/shm", "runtime/recorder",
         "runtime/config", "runtime/crypto", "runtime/loop", "rendezvous/client",
     ],
     "rendezvous/kv": ["rendezvous/protocol"],

@@ -62,7 +62,7 @@ TEST_CASE("HostMap: a map comes back from its bytes, which are few where hosts a
 }
 
 TEST_CASE("Rows: ranks agree on hosts, or hear the first option that differs", "[unit][topology]") {
-  RankRow row{"host a", {{"X", "1"}, {"Y", "0"}}, {}, {1, 2, 3}};
+  RankRow row{"host a", {{"X", "1"}, {"Y", "0"}}, {}, "socket", {1, 2, 3}};
   row.capabilities.set(Capability::kSharedMemory, 7);
   const Bytes bytes = row.encode();
   const auto again = RankRow::decode(bytes);
@@ -70,6 +70,7 @@ TEST_CASE("Rows: ranks agree on hosts, or hear the first option that differs", "
   CHECK(again.value().host == row.host);
   CHECK(again.value().options == row.options);
   CHECK(again.value().capabilities == row.capabilities);
+  CHECK(again.value().memory_socket == row.memory_socket);
   CHECK(again.value().addresses == row.addresses);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) CHECK_FALSE(RankRow::decode(ByteSpan(bytes).first(cut)).is_ok());
   const Status newer = RankRow::decode(Bytes{1, 0, 0, 0, '2'}).status();

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "horovod/types.h"
+#include "runtime/collectives/shm/segment.h"
+
+// How calls are cut into what fits a slot. Pure; all in bytes.
+namespace hvd::collectives::shm {
+
+inline constexpr std::size_t kSlotBytes = ShmRegion::kSlotBytes;
+inline constexpr std::size_t kCacheLine = 64;
+
+inline std::size_t bytes_of(DataType dtype, std::int64_t count) {
+  return static_cast<std::size_t>(count) * element_size(dtype);
+}
+
+inline std::uint64_t pieces(std::size_t bytes, std::size_t piece) { return (bytes + piece - 1) / piece; }
+
+// Of `bytes`, what piece number `index` of `piece` bytes each has; nothing behind the end.
+struct Part {
+  std::size_t begin;
+  std::size_t size;
+};
+inline Part part_of(std::size_t bytes, std::size_t piece, std::uint64_t index) {
+  const std::size_t begin = std::min(bytes, static_cast<std::size_t>(index) * piece);
+  return {begin, std::min(piece, bytes - begin)};
+}
+
+// The slice of a chunk that a member reduces: whole cache lines, so whole elements, but for the last.
+inline Part slice_of(std::size_t bytes, int members, int member) {
+  const std::size_t even = (bytes + static_cast<std::size_t>(members) - 1) / static_cast<std::size_t>(members);
+  return part_of(bytes, (even + kCacheLine - 1) / kCacheLine * kCacheLine, static_cast<std::uint64_t>(member));
+}
+
+// Where a slot holds something for each member: so much for each, whole elements.
+inline std::size_t share_of_slot(int members) {
+  static_assert(kSlotBytes / ShmSegment::kMaxMembers >= kCacheLine);
+  return kSlotBytes / static_cast<std::size_t>(members) / kCacheLine * kCacheLine;
+}
+
+// Where each member's part of one piece of memory begins and how long it is.
+class Parts {
+ public:
+  Parts(const std::vector<std::int64_t>& counts, DataType dtype) {
+    std::size_t begin = 0;
+    for (const std::int64_t count : counts) {
+      parts_.push_back({begin, bytes_of(dtype, count)});
+      begin += parts_.back().size;
+    }
+  }
+  const Part& operator[](int member) const { return parts_[static_cast<std::size_t>(member)]; }
+  std::size_t largest() const { return std::ranges::max_element(parts_, {}, &Part::size)->size; }
+
+ private:
+  std::vector<Part> parts_;
+};
+
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
+}
+
+}  // namespace hvd::collectives::shm

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/status.h"
+#include "runtime/collectives/backend.h"
+#include "runtime/collectives/shm/segment.h"
+
+namespace hvd::collectives {
+
+// The members of a process set, meeting in its region of shared memory. Their calls are the same in the same order, and
+// each is cut into rounds, so all members count the same rounds. In a round a member may put something into its slot,
+// and it marks how far it is; others wait for the mark. A slot is used again kSlots rounds later, when all members are
+// done with the round. Waits poll for a moment, yield, then sleep; they end by the mark or by abort().
+//
+// Owned by a backend. Used by the lane's thread; abort() and progress() come from any thread.
+class Rounds {
+ public:
+  // The places of marks in a line. A member sets them in this order, not necessarily all of them but the last.
+  enum Mark : std::uint8_t {
+    kStaged = 0,   // its slot holds what others read
+    kReduced = 1,  // its slice of the slot holds the result
+    kDone = 2,     // it has read all it wanted, and has written all
+  };
+
+  // `ranks`: the global ranks of the members, who are numbered by their places there. The region is of no other set.
+  Rounds(std::shared_ptr<const ShmSegment> segment, ShmRegion region, std::vector<int> ranks, int own);
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  int own() const { return own_; }
+
+  // Begins the next round, when its slots are free. Its number is for the calls below.
+  Result<std::uint64_t> begin();
+  std::byte* slot(int member, std::uint64_t round) const { return region_.slot(member, round); }
+  // Publishes what this member wrote before.
+  void mark(Mark mark, std::uint64_t round);
+  // What the member wrote before its mark can be read then.
+  Status wait(Mark mark, int member, std::uint64_t round);
+  Status wait_for_all(Mark mark, std::uint64_t round);
+
+  // All waits, now and later, fail with the first reason.
+  void abort(const Status& why);
+  Status failure() const;
+  PeerProgress progress() const;
+
+ private:
+  static constexpr int kAll = -1;
+
+  bool has_marked(Mark mark, int member, std::uint64_t round) const;
+  Status wait_until(Mark mark, int member, std::uint64_t round);
+  void sleep_until_rung(const std::function<bool()>& is_over);
+  ShmLine& line(int member) const { return region_.lines[member]; }
+
+  const std::shared_ptr<const ShmSegment> segment_;  // keeps the region
+  const ShmRegion region_;
+  const std::vector<int> ranks_;
+  const int own_;
+  std::uint64_t round_ = 0;  // lane's thread
+
+  // What the lane's thread waits for, for progress(). Read one by one: a look that falls between two waits sees other
+  // marks the next time.
+  std::atomic<bool> is_waiting_{false};
+  std::atomic<std::uint8_t> awaited_mark_{0};
+  std::atomic<int> awaited_member_{kAll};
+  std::atomic<std::uint64_t> awaited_round_{0};
+
+  std::atomic<bool> aborted_{false};
+  mutable Mutex mutex_;
+  Status failure_ HVD_GUARDED_BY(mutex_);
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,81 @@
+#include "runtime/collectives/shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "runtime/base/check.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+std::size_t proof_bytes(int members) { return pages((static_cast<std::size_t>(members) + 1) * ShmSegment::kNonceSize); }
+std::size_t line_bytes(int members) { return pages(static_cast<std::size_t>(members) * sizeof(ShmLine)); }
+std::size_t region_bytes(int members) {
+  return line_bytes(members) + static_cast<std::size_t>(members) * ShmRegion::kSlots * ShmRegion::kSlotBytes;
+}
+std::size_t segment_bytes(int members) {
+  return proof_bytes(members) + static_cast<std::size_t>(ShmSegment::kRegions) * region_bytes(members);
+}
+
+Result<Fd> make_memory(std::size_t bytes) {
+  Fd fd(::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return Status::from_errno("memfd_create", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return Status::from_errno(std::to_string(bytes) + " bytes of shared memory", errno);
+  }
+  // A mapping whose end is cut off kills who touches it.
+  if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return Status::from_errno("sealing of shared memory", errno);
+  return fd;
+}
+
+}  // namespace
+
+Result<std::pair<std::shared_ptr<ShmSegment>, Fd>> ShmSegment::create(int members) {
+  HVD_ASSIGN_OR_RETURN(Fd fd, make_memory(segment_bytes(members)));
+  HVD_ASSIGN_OR_RETURN(auto segment, map(fd, members));
+  return std::pair{std::move(segment), std::move(fd)};
+}
+
+Result<std::shared_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int members) {
+  const std::size_t bytes = segment_bytes(members);
+  struct stat found = {};
+  if (::fstat(fd.get(), &found) != 0) return Status::from_errno("fstat of shared memory", errno);
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (found.st_size != static_cast<off_t>(bytes) || (seals & kSeals) != kSeals) {
+    return Status::internal("shared memory of " + std::to_string(found.st_size) + " bytes with seals " +
+                            std::to_string(seals) + ", expected " + std::to_string(bytes) + " bytes and seals " +
+                            std::to_string(kSeals));
+  }
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return Status::from_errno("mapping of " + std::to_string(bytes) + " bytes", errno);
+  std::shared_ptr<ShmSegment> segment(new ShmSegment(static_cast<std::byte*>(memory), members));
+  // A child of a rank takes no part in its collectives, and would keep the memory alive.
+  if (::madvise(memory, bytes, MADV_DONTFORK) != 0) return Status::from_errno("MADV_DONTFORK", errno);
+  return segment;
+}
+
+Status ShmSegment::probe() { return make_memory(kPage).status(); }
+
+ShmSegment::~ShmSegment() { ::munmap(memory_, segment_bytes(members_)); }
+
+ShmRegion ShmSegment::region(std::uint64_t index) const {
+  HVD_CHECK(index < kRegions, "a segment has no such region");
+  std::byte* const begin = memory_ + proof_bytes(members_) + static_cast<std::size_t>(index) * region_bytes(members_);
+  return {reinterpret_cast<ShmLine*>(begin), begin + line_bytes(members_)};
+}
+
+std::span<std::uint8_t, ShmSegment::kNonceSize> ShmSegment::proof(int member) const {
+  auto* const proofs = reinterpret_cast<std::uint8_t*>(memory_);
+  return std::span<std::uint8_t, kNonceSize>(proofs + static_cast<std::size_t>(member + 1) * kNonceSize, kNonceSize);
+}
+
+}  // namespace hvd::collectives

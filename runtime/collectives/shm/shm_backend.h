@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/collectives/backend.h"
+#include "runtime/collectives/shm/segment.h"
+
+namespace hvd::collectives {
+
+class ShmCollectives;
+
+// What the ranks of this host share, the same for all of them: memory, or the reason why there is none.
+struct SharedMemory {
+  std::shared_ptr<ShmSegment> segment;
+  std::string why_not;
+};
+
+// A process set of several ranks, as far as this backend needs to know it. All but `own` is the same on all members.
+struct ShmSet {
+  std::vector<int> ranks;  // global ranks of the members
+  int own = 0;             // this rank's place among them
+  std::uint64_t context_id = 0;
+  std::string why_not;  // not empty: they can't share memory; then nothing else here counts but the ranks
+  bool deterministic = false;
+};
+
+// Collectives of ranks on one host through memory that they have mapped: each puts in what others need, in chunks, and
+// takes out what it needs (docs/design/shared-memory.md). start() runs the call on the calling thread and calls `done`
+// before it returns; abort() wakes start().
+class ShmBackend final : public CollectiveBackend {
+ public:
+  // Requires: `memory` has a segment of this host's ranks unless the set says why not.
+  ShmBackend(const SharedMemory& memory, ShmSet set);
+  ~ShmBackend() override;
+
+  std::string_view name() const override { return "shm"; }
+  std::string why_not(const CallTraits& call) const override;
+  void start(const CollectiveCall& call, Completion done) override;
+  void abort(const Status& why) override;
+  PeerProgress progress() const override;
+  const Memory& memory(MemoryKind) const override { return host_memory(); }
+  std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {
+    return host_memory().allocate(bytes);
+  }
+
+ private:
+  const ShmSet set_;
+  const std::unique_ptr<ShmCollectives> collectives_;  // null: it takes no calls
+};
+
+}  // namespace hvd::collectives

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/thread.h"
+#include "runtime/collectives/shm/shm_backend.h"
+
+namespace hvd::collectives {
+
+// N ranks that are threads and share one mapping, so that ThreadSanitizer sees what each of them does to it.
+class ShmRanks {
+ public:
+  explicit ShmRanks(int size) : size_(size), memory_{ShmSegment::create(size).value().first, ""} {}
+
+  // The set of these ranks; context ids tell sets apart.
+  std::unique_ptr<ShmBackend> backend(std::vector<int> ranks, int rank, std::uint64_t context_id = 0) const {
+    const int own = static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+    return std::make_unique<ShmBackend>(
+        memory_, ShmSet{.ranks = std::move(ranks), .own = own, .context_id = context_id, .why_not = ""});
+  }
+  std::vector<int> all() const {
+    std::vector<int> ranks(static_cast<std::size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+  }
+  // Runs `body` for every rank, on a thread and with a backend of the set of all, and waits for all.
+  void run(const std::function<void(int rank, ShmBackend& backend)>& body) const {
+    std::vector<std::unique_ptr<ShmBackend>> backends;
+    for (int rank = 0; rank < size_; ++rank) backends.push_back(backend(all(), rank));
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size_; ++rank) {
+      threads.push_back(start_thread("rank-" + std::to_string(rank), [&, rank](const std::stop_token&) {
+        body(rank, *backends[static_cast<std::size_t>(rank)]);
+      }));
+    }
+  }
+
+ private:
+  int size_;
+  SharedMemory memory_;
+};
+
+// Runs one call to its end.
+inline Status run_call(ShmBackend& backend, const CollectiveCall& call) {
+  std::optional<Status> result;
+  backend.start(call, [&](Status status) { result = std::move(status); });
+  return result ? *result : Status::internal("start() came back without an end");
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,133 @@
+// How waits in shared memory end.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <future>
+
+#include "runtime/base/deadline.h"
+#include "test/runtime/collectives/shm/shm_ranks.h"
+
+namespace hvd::collectives {
+namespace {
+
+constexpr std::chrono::seconds kLongest{20};
+
+CollectiveCall sum_of(std::vector<float>& data) {
+  return {.op = OpType::kAllreduce, .output = data.data(), .count = static_cast<std::int64_t>(data.size())};
+}
+
+// Until the backend reports that it waits for others.
+PeerProgress wait_of(const ShmBackend& backend) {
+  const Deadline patience = Deadline::after(kLongest);
+  PeerProgress now;
+  while (now.waits_for.empty() && !patience.expired()) {
+    std::this_thread::yield();
+    now = backend.progress();
+  }
+  return now;
+}
+
+TEST_CASE("An abort ends a wait in shared memory with its reason, and every later call", "[multi][collectives]") {
+  const std::size_t count = GENERATE(1U, 5000U, 1000000U);
+  const ShmRanks ranks(3);
+  const auto alone = ranks.backend(ranks.all(), 0);
+  std::vector<float> data(count);
+  auto call = std::async(std::launch::async, [&] { return run_call(*alone, sum_of(data)); });
+  const PeerProgress waiting = wait_of(*alone);
+  CHECK(waiting.waits_for == std::vector<int>{1, 2});
+  CHECK(alone->progress() == waiting);
+  alone->abort(Status::peer_lost("rank 1 on host b is gone"));
+  alone->abort(Status::aborted("a later reason"));
+  REQUIRE(call.wait_for(kLongest) == std::future_status::ready);
+  CHECK(call.get().to_string() == Status::peer_lost("rank 1 on host b is gone").to_string());
+  CHECK(run_call(*alone, sum_of(data)).message() == "rank 1 on host b is gone");
+}
+
+TEST_CASE("A backend aborted before its first call does nothing", "[unit][collectives]") {
+  const ShmRanks ranks(2);
+  const auto alone = ranks.backend(ranks.all(), 0);
+  alone->abort(Status::aborted("shut down"));
+  std::vector<float> data(3, 1.0F);
+  CHECK(run_call(*alone, sum_of(data)).to_string() == "aborted: shut down");
+  CHECK(run_call(*alone, {.op = OpType::kBarrier}).to_string() == "aborted: shut down");
+  CHECK(data == std::vector<float>(3, 1.0F));
+}
+
+TEST_CASE("Aborts that come at any moment of running calls end them", "[multi][collectives]") {
+  for (int turn = 0; turn < 50; ++turn) {
+    const ShmRanks ranks(2);
+    std::atomic<int> ended{0};
+    std::vector<std::unique_ptr<ShmBackend>> backends;
+    for (int rank = 0; rank < 2; ++rank) backends.push_back(ranks.backend(ranks.all(), rank));
+    {
+      std::vector<std::jthread> threads;
+      for (int rank = 0; rank < 2; ++rank) {
+        threads.push_back(start_thread("rank", [&, rank](const std::stop_token&) {
+          std::vector<float> data(static_cast<std::size_t>(turn % 2 == 0 ? 1 : 200000));
+          while (run_call(*backends[static_cast<std::size_t>(rank)], sum_of(data)).is_ok()) continue;
+          ++ended;
+        }));
+      }
+      for (int i = 0; i < turn; ++i) std::this_thread::yield();
+      for (const auto& backend : backends) backend->abort(Status::aborted("enough"));
+    }
+    CHECK(ended == 2);
+  }
+}
+
+TEST_CASE("Late members are slept for, and rung awake", "[multi][collectives]") {
+  // Each round one member comes late, later than anybody polls.
+  const ShmRanks ranks(3);
+  std::vector<int> wrong(3);
+  ranks.run([&](int rank, ShmBackend& backend) {
+    for (int turn = 0; turn < 12; ++turn) {
+      if (turn % 3 == rank) {
+        const Deadline late = Deadline::after(Millis(2));
+        while (!late.expired()) std::this_thread::yield();
+      }
+      std::vector<float> data(static_cast<std::size_t>(turn % 2 == 0 ? 3 : 100000), 1.0F);
+      if (!run_call(backend, sum_of(data)).is_ok()) ++wrong[static_cast<std::size_t>(rank)];
+      if (std::count(data.begin(), data.end(), 3.0F) != std::ssize(data)) ++wrong[static_cast<std::size_t>(rank)];
+    }
+  });
+  CHECK(wrong == std::vector<int>(3));
+}
+
+TEST_CASE("Sets that overlap run at once, each in its region", "[multi][collectives]") {
+  const ShmRanks ranks(4);
+  const std::vector<std::vector<int>> sets = {{0, 1, 2, 3}, {0, 2}, {1, 2, 3}};
+  std::atomic<int> wrong{0};
+  std::vector<std::unique_ptr<ShmBackend>> backends;
+  std::vector<std::jthread> threads;
+  for (std::size_t set = 0; set < sets.size(); ++set) {
+    for (const int rank : sets[set]) {
+      backends.push_back(ranks.backend(sets[set], rank, set));
+      threads.push_back(start_thread("rank", [&, set, backend = backends.back().get()](const std::stop_token&) {
+        for (int turn = 0; turn < 30; ++turn) {
+          std::vector<float> data(static_cast<std::size_t>(turn * 3001), static_cast<float>(set + 1));
+          const auto sum = static_cast<float>((set + 1) * sets[set].size());
+          if (!run_call(*backend, sum_of(data)).is_ok()) ++wrong;
+          if (std::count(data.begin(), data.end(), sum) != std::ssize(data)) ++wrong;
+        }
+      }));
+    }
+  }
+  threads.clear();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Eight ranks on fewer cores get through thousands of small calls", "[multi][collectives]") {
+  const ShmRanks ranks(8);
+  std::vector<float> last(8);
+  ranks.run([&](int rank, ShmBackend& backend) {
+    std::vector<float> data(1, 1.0F);
+    for (int turn = 0; turn < 300; ++turn) {
+      data[0] = static_cast<float>(turn);
+      if (!run_call(backend, sum_of(data)).is_ok()) return;
+    }
+    last[static_cast<std::size_t>(rank)] = data[0];
+  });
+  CHECK(last == std::vector<float>(8, 8 * 299.0F));
+}
+
+}  // namespace
+}  // namespace hvd::collectives

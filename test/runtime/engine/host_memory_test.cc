@@ -1,0 +1,110 @@
+// Which ranks share memory, and that all of them come to the same.
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "runtime/base/fd.h"
+#include "runtime/base/log.h"
+#include "test/runtime/engine/session_support.h"
+#include "test/support/job_fixture.h"
+
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+// What is logged while it lives.
+class CapturedLog {
+ public:
+  CapturedLog() : file_(std::tmpfile(), &std::fclose), before_(::dup(2)) { ::dup2(::fileno(file_.get()), 2); }
+  ~CapturedLog() {
+    configure_log({});
+    ::dup2(before_.get(), 2);
+  }
+  std::string text() const {
+    std::string text(1 << 16, '\0');
+    std::rewind(file_.get());
+    text.resize(std::fread(text.data(), 1, text.size(), file_.get()));
+    return text;
+  }
+  std::ptrdiff_t count(const std::string& part) const {
+    const std::string all = text();
+    std::ptrdiff_t found = 0;
+    for (std::size_t at = all.find(part); at != std::string::npos; at = all.find(part, at + 1)) ++found;
+    return found;
+  }
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  Fd before_;
+};
+
+// A sum, a broadcast and an allgather of the ranks 0 .. size-1 of a set.
+void use(Session& session, std::int32_t set, int size, Problems& problems) {
+  const int rank = session.topology().rank;
+  const std::string who = "rank " + std::to_string(rank) + ", set " + std::to_string(set) + ": ";
+  for (const std::size_t n : {1U, 300000U}) {
+    std::vector<float> data(n, static_cast<float>(rank + 1));
+    std::vector<float> mine = {static_cast<float>(rank)};
+    std::vector<float> all;
+    problems.expect_ok(wait(session.enqueue(allreduce("sum", data, ReduceOp::kSum, set))), who + "allreduce");
+    problems.expect_ok(wait(session.enqueue(allgather("all", mine, all, set))), who + "allgather");
+    const auto expected = static_cast<float>(size * (size + 1) / 2);
+    problems.expect(std::count(data.begin(), data.end(), expected) == std::ssize(data), who + "a wrong sum");
+    problems.expect(std::ssize(all) == size && all.back() == static_cast<float>(size - 1), who + "a wrong allgather");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Ranks of one host move data through shared memory, two sets at once", "[multi][engine]") {
+  CapturedLog log;
+  JobFixture job(3);
+  Problems problems;
+  job.run(
+      [&](Session& session) {
+        use(session, 0, 3, problems);
+        if (session.topology().rank < 2) use(session, 1, 2, problems);
+        problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
+      },
+      [](config::RuntimeConfig& config) { config.log_level = LogLevel::kDebug; },
+      [](int) { return JobFixture::RankLists{{0, 1}}; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  CHECK(log.count("backend chosen process_set=0 op=allreduce backend=shm") == 3);
+  CHECK(log.count("backend chosen process_set=0 op=allgather backend=shm") == 3);
+  CHECK(log.count("backend chosen process_set=1 op=allreduce backend=shm") == 2);
+  CHECK(log.count("backend=gloo") == 0);
+}
+
+TEST_CASE("Where one rank of a host shares no memory, none of that host does", "[multi][engine]") {
+  CapturedLog log;
+  JobFixture job(4);  // ranks 0, 1 on one host, 2, 3 on another
+  Problems problems;
+  job.run(
+      [&](Session& session) {
+        use(session, 0, 4, problems);
+        if (session.topology().rank < 2) {
+          use(session, 1, 2, problems);
+        } else {
+          std::vector<float> data = {1, 2, 3};
+          problems.expect_ok(wait(session.enqueue(allreduce("sum", data, ReduceOp::kSum, 2))), "the other set");
+          problems.expect(data == std::vector<float>{2, 4, 6}, "a wrong sum in the other set");
+        }
+        problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
+      },
+      [](config::RuntimeConfig& config) {
+        config.log_level = LogLevel::kDebug;
+        config.hostname = config.rank < 2 ? "a" : "b";
+        config.shared_memory = config.rank != 3;
+      },
+      [](int) { return JobFixture::RankLists{{0, 1}, {2, 3}}; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  CHECK(log.count("process_set=0 op=allreduce backend=gloo declined=shm: ranks 0 and 2 are on two hosts") == 4);
+  CHECK(log.count("process_set=1 op=allreduce backend=shm") == 2);
+  CHECK(log.count("process_set=2 op=allreduce backend=gloo declined=shm: rank 3 has none") == 2);
+}
