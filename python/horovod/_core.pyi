@@ -105,6 +105,12 @@ def announce_failure(why: str) -> None:
 def announce_exit() -> None:
     """Reports to the launcher that this process ends while the job goes on. shutdown() has to follow."""
 
+def leave_job() -> None:
+    """The process ends, after its last session: says goodbye to the starter that began it, if that was not horovodrun.
+
+    Rank 0, which hosts the rendezvous of such a job, waits up to ten seconds for the others to end their sessions.
+    """
+
 def is_initialized() -> bool: ...
 def rank() -> int: ...
 def size() -> int: ...

@@ -12,6 +12,7 @@
 #include "runtime/base/event.h"
 #include "runtime/base/thread.h"
 #include "runtime/config/runtime_config.h"
+#include "starters/meeting.h"
 
 namespace hvd::python {
 
@@ -26,15 +27,29 @@ Result<config::RuntimeConfig> read_config(const Environment& environment) {
   return config::load_runtime_config(config::MapEnv(std::move(map)));
 }
 
+// Finds the job first, where another starter began it; `meeting` is that of an earlier session, and then this one's.
+Result<std::unique_ptr<Session>> find_and_start(config::RuntimeConfig config, const RankLists& process_sets,
+                                                const std::stop_token& stop,
+                                                std::shared_ptr<starters::Meeting>& meeting) {
+  if (!config.started_by) return Session::start(config, stop, process_sets);
+  if (meeting == nullptr) {
+    HVD_ASSIGN_OR_RETURN(meeting, starters::Meeting::hold(config, stop));
+  }
+  meeting->apply(config);
+  auto session = Session::start(config, stop, process_sets, &meeting->secret());
+  if (session.is_ok()) meeting->everybody_is_here();
+  return session;
+}
+
 // Runs Session::start on a thread of its own, so that this one can look at signals: joining a job may take as long as
 // the slowest rank needs to come up.
-Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig& config,
-                                                     const RankLists& process_sets) {
+Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig& config, const RankLists& process_sets,
+                                                     std::shared_ptr<starters::Meeting>& meeting) {
   std::optional<Result<std::unique_ptr<Session>>> result;
   Event finished;
   std::stop_source stop;
   auto starter = start_thread("hvd-init", [&](const std::stop_token&) {
-    result.emplace(Session::start(config, stop.get_token(), process_sets));
+    result.emplace(find_and_start(config, process_sets, stop.get_token(), meeting));
     finished.set();
   });
   try {
@@ -56,9 +71,20 @@ void init(const Environment& environment, const RankLists& process_sets) {
   if (session_slot().get() != nullptr) return;
   const auto config = read_config(environment);
   if (!config.is_ok()) raise_value_error(config.status());
-  auto session = start_interruptibly(config.value(), process_sets);
+  std::shared_ptr<starters::Meeting> meeting = session_slot().meeting();
+  auto session = start_interruptibly(config.value(), process_sets, meeting);
   if (!session.is_ok()) raise_value_error(session.status().annotate("hvd.init()"));
+  session_slot().set_meeting(std::move(meeting));
   session_slot().set(std::move(session).value());
+}
+
+// At the end of the process, after its last session: nobody joins with it any more.
+void leave_job() {
+  const std::shared_ptr<starters::Meeting> meeting = session_slot().meeting();
+  if (meeting == nullptr) return;
+  session_slot().set_meeting(nullptr);
+  const pybind11::gil_scoped_release release;
+  meeting->leave();
 }
 
 // ValueError for everything but a job that broke: scripts expect that, and elastic code must tell the two apart.
@@ -150,6 +176,7 @@ void register_session(pybind11::module_& module) {
   module.def("shutdown", &shutdown);
   module.def("announce_failure", &announce_failure, pybind11::arg("why"));
   module.def("announce_exit", &announce_exit);
+  module.def("leave_job", &leave_job);
   module.def("is_initialized", [] { return session_slot().get() != nullptr; });
   def_topology(module, "rank", &JobTopology::rank);
   def_topology(module, "size", &JobTopology::size);

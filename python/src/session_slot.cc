@@ -16,11 +16,13 @@ SessionSlot& session_slot() {
 }
 
 void SessionSlot::check_fork() {
-  if (session_ == nullptr || owner_.same_process()) return;
-  session_->abandon_after_fork();
-  // Leaked on purpose: destroying it would join threads that were not forked.
-  new std::shared_ptr<Session>(std::move(session_));
+  if (owner_.same_process()) return;
+  if (session_ != nullptr) session_->abandon_after_fork();
+  // Leaked on purpose: destroying them would join threads that were not forked.
+  if (session_ != nullptr) new std::shared_ptr<Session>(std::move(session_));
+  if (meeting_ != nullptr) new std::shared_ptr<starters::Meeting>(std::move(meeting_));
   session_ = nullptr;
+  meeting_ = nullptr;
 }
 
 std::shared_ptr<Session> SessionSlot::get() {
@@ -52,6 +54,16 @@ std::shared_ptr<Session> SessionSlot::take() {
   check_fork();
   publish_session(nullptr);
   return std::exchange(session_, nullptr);
+}
+
+std::shared_ptr<starters::Meeting> SessionSlot::meeting() {
+  check_fork();
+  return meeting_;
+}
+
+void SessionSlot::set_meeting(std::shared_ptr<starters::Meeting> meeting) {
+  meeting_ = std::move(meeting);
+  owner_ = ForkMark();
 }
 
 }  // namespace hvd::python

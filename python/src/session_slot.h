@@ -4,6 +4,7 @@
 
 #include "horovod/session.h"
 #include "python/src/fork_mark.h"
+#include "starters/meeting.h"
 
 namespace hvd::python {
 
@@ -21,10 +22,16 @@ class SessionSlot {
   // Takes the session out, for shutdown.
   std::shared_ptr<Session> take();
 
+  // How this process found its job, where another starter than ours began it; null until a session has started so. It
+  // serves all later sessions, and rank 0's is the server of all ranks: it lasts until the process ends.
+  std::shared_ptr<starters::Meeting> meeting();
+  void set_meeting(std::shared_ptr<starters::Meeting> meeting);
+
  private:
   void check_fork();
 
   std::shared_ptr<Session> session_;
+  std::shared_ptr<starters::Meeting> meeting_;
   ForkMark owner_;
 };
 

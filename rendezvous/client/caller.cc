@@ -47,6 +47,7 @@ bool is_host(std::string_view text) {
 Caller::Caller(const ClientOptions& options)
     : host_(options.host),
       port_(options.port),
+      patience_(options.patience_with_lost_server),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       short_{.channel = Channel(channel_options(options, wake_.get()))},
       long_{.channel = Channel(short_.channel.options())} {}
@@ -122,6 +123,7 @@ Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, 
   Millis pause_length = kFirstPause;
   std::string cause;
   bool warned = false;
+  TimePoint lost_since = TimePoint::max();  // the first of the failures in a row that mean a lost server
   while (true) {
     const bool reused = channel.is_open();
     // The server of a poll answers just before the deadline and says who is missing; that answer is worth waiting for a
@@ -134,6 +136,10 @@ Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, 
     if (!lost && error.code() != StatusCode::kTimeout) return error.annotate(request_name(route));
     if (lost || cause.empty()) cause = error.message();
     if (lost && reused) continue;  // it had been closed while it was idle
+    lost_since = lost ? std::min(lost_since, SteadyClock::now()) : TimePoint::max();
+    if (lost && patience_ && SteadyClock::now() - lost_since > *patience_) {
+      return Status::peer_lost(request_name(route) + ": the server has ended: " + cause);
+    }
     if (Status woken = pause(pause_length, deadline); !woken.is_ok()) return woken.annotate(request_name(route));
     if (deadline.expired()) {
       return Status::timeout(request_name(route) + ": " + cause + " (tried for " +

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "rendezvous/client/channel.h"
@@ -74,6 +75,7 @@ class Caller {
 
   const std::string host_;
   const std::uint16_t port_;
+  const std::optional<Millis> patience_;
   const Fd wake_;  // readable once cancelled
   std::atomic<bool> cancelled_{false};
   std::mutex mutex_;

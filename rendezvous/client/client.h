@@ -23,6 +23,8 @@ struct ClientOptions {
   std::uint16_t port = 0;
   crypto::Secret secret;            // the job secret; the client derives its own key
   Millis long_poll = kMaxLongPoll;  // the longest wait of one request
+  // A server that has been there and cannot be reached for so long has ended: kPeerLost, before the call's deadline.
+  std::optional<Millis> patience_with_lost_server{};
 };
 
 // A rank's access to the rendezvous store. Owned by the Session; thread-safe. It has two

@@ -6,6 +6,8 @@
 
 #include <array>
 #include <bit>
+#include <condition_variable>
+#include <set>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
@@ -111,6 +113,11 @@ class Server::Impl final : public ConnectionOwner {
     return stats_;
   }
 
+  bool wait_until_deserted(const Deadline& deadline) {
+    std::unique_lock lock(mutex_.native());
+    return deserted_.wait_until(lock, deadline.when(), [this] { return present_ == 0; });
+  }
+
   Handler& handler() override { return handler_; }
   Millis idle_deadline() const override { return idle_deadline_; }
   void count(std::uint64_t ServerStats::* counter) override {
@@ -119,7 +126,10 @@ class Server::Impl final : public ConnectionOwner {
   }
   void introduced(ConnectionId connection) override { evict(admission_.introduce(connection)); }
   void authenticated(ConnectionId connection) override {
-    if (admission_.prove(connection)) count(&ServerStats::sessions);
+    if (!admission_.prove(connection)) return;
+    count(&ServerStats::sessions);
+    proven_.insert(connection);
+    tell_present();
   }
   void release(std::vector<std::pair<ConnectionId, Reply>> replies) override {
     for (const auto& [id, reply] : replies) {
@@ -130,6 +140,7 @@ class Server::Impl final : public ConnectionOwner {
     admission_.leave(connection);
     handler_.forget(connection);
     connections_.erase(connection);
+    if (proven_.erase(connection) != 0) tell_present();
   }
 
  private:
@@ -138,6 +149,12 @@ class Server::Impl final : public ConnectionOwner {
     asio::steady_timer pause;
     bool is_v6;
   };
+
+  void tell_present() {
+    const MutexLock lock(mutex_);
+    present_ = proven_.size();
+    if (present_ == 0) deserted_.notify_all();
+  }
 
   void wait_for_connection(Listener& listener) {
     listener.acceptor.async_wait(tcp::acceptor::wait_read, [this, &listener](const error_code& error) {
@@ -208,8 +225,11 @@ class Server::Impl final : public ConnectionOwner {
   Handler handler_;
   ConnectionId last_connection_ = 0;
   std::unordered_map<ConnectionId, std::shared_ptr<Connection>> connections_;
+  std::set<ConnectionId> proven_;
   mutable Mutex mutex_;
+  std::condition_variable deserted_;
   ServerStats stats_ HVD_GUARDED_BY(mutex_);
+  std::size_t present_ = 0;  // connections in proven_; guarded by mutex_, which the analysis cannot follow in a wait
   std::jthread thread_;
 };
 
@@ -235,6 +255,7 @@ Server::~Server() = default;
 std::uint16_t Server::port() const { return impl_->port(); }
 std::string Server::address() const { return impl_->address(); }
 void Server::reconsider() { impl_->reconsider(); }
+bool Server::wait_until_deserted(const Deadline& deadline) { return impl_->wait_until_deserted(deadline); }
 ServerStats Server::stats() const { return impl_->stats(); }
 
 std::string ServerStats::limits_hit() const {

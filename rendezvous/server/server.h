@@ -63,6 +63,9 @@ class Server {
   // Has the plan decide again; for plans whose mind another thread changes.
   void reconsider();
   ServerStats stats() const;
+  // Waits until no client that has shown the key has a connection. Clients keep theirs for as long as they live, if
+  // `idle_deadline` is long enough, and a client's end closes them. False at the deadline.
+  bool wait_until_deserted(const Deadline& deadline);
 
  private:
   class Impl;

@@ -49,14 +49,19 @@ constexpr OptionRow kRows[] = {
      "abstract socket of this process's agent, which says who the process is (slot, incarnation, token) and gives the "
      "job's secret; set by the agent"},
     {O::kSecretFile, "HOROVOD_SECRET_FILE", "", K::kText, &C::secret_file,
-     "file (mode 0600) that holds the job secret, for ranks without an agent"},
+     "file (mode 0600) that holds the job secret, for ranks without an agent that are told where to meet"},
+    {O::kSharedDir, "HOROVOD_SHARED_DIR", "", K::kText, &C::shared_dir,
+     "folder (mode 0700) where processes that mpirun, srun, jsrun or torchrun started find rank 0, the same on all hosts; "
+     "unset: .horovod/jobs in the home directory (docs/launching.md)"},
+    {O::kJobId, "HOROVOD_JOB_ID", "", K::kText, &C::job_id,
+     "what tells this job from others in that folder, the same in all its processes; unset: what the starter calls it"},
     {O::kController, "HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField,
      "`gloo` is the only controller; `mpi` is an error", -kInf, kInf, "gloo"},
     {O::kCpuOperations, "HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
      "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors", -kInf, kInf, "gloo"},
     {O::kIgnoreStarter, "HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,
-     "no error when mpirun, mpiexec, srun, jsrun or torchrun started this process as one of several: each is a world of "
-     "size 1"},
+     "when mpirun, mpiexec, srun, jsrun or torchrun started this process as one of several, each is a world of size 1 all "
+     "the same"},
     {O::kElastic, "HOROVOD_ELASTIC", "0", K::kBool, kNoField, "elastic mode: ranks may come and go"},
     {O::kFusionThreshold, "HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
      "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},

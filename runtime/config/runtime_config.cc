@@ -16,8 +16,6 @@ namespace hvd::config {
 
 namespace {
 
-constexpr std::int64_t kMaxTasks = 1 << 30;
-
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
 std::int64_t integer_bound(double bound) {
@@ -131,46 +129,53 @@ Status check_rendezvous(const RuntimeConfig& config) {
                                     " is set but HOROVOD_GLOO_RENDEZVOUS_ADDR is not; they go together");
   }
   // Alone, this process would train without the others and nobody would notice.
-  if (!has_addr && config.size > 1) {
+  if (!has_addr && config.size > 1 && !config.started_by) {
     return Status::invalid_argument("HOROVOD_SIZE=" + std::to_string(config.size) +
                                     " needs HOROVOD_GLOO_RENDEZVOUS_ADDR and _PORT, which are not set; start the "
-                                    "ranks with horovodrun, or unset HOROVOD_SIZE for a world of size 1");
+                                    "ranks with horovodrun, mpirun, srun or torchrun, or unset HOROVOD_SIZE for a "
+                                    "world of size 1");
   }
   return Status::ok();
 }
 
-// What a starter of processes sets for each of its tasks, and only for these: the number of tasks. Two of them need
-// care: a batch shell has SLURM_NTASKS, but only a task of srun has the step's; torchrun's WORLD_SIZE is a common name,
-// but TORCHELASTIC_RUN_ID is its own.
-struct Starter {
-  std::string_view program;
-  std::string_view size_variable;
-  std::string_view own_variable;
-};
-constexpr Starter kStarters[] = {
-    {"mpirun (Open MPI)", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
-    {"mpirun (MVAPICH)", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"},
-    {"mpiexec (PMI)", "PMI_SIZE", "PMI_SIZE"},
-    {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE"},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_TASKS"},
-    {"torchrun", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-};
+bool is_set(const EnvReader& env, Option option) { return !env.get(name_of(option)).value_or("").empty(); }
 
-// One of N processes of another starter would be a world of its own: N trainings that know nothing of each other.
-Status check_starter(const EnvReader& env, const RuntimeConfig& config) {
-  if (!config.rendezvous_addr.empty() || config.size > 1 || config.ignore_starter) return Status::ok();
-  for (const Starter& starter : kStarters) {
-    if (!env.get(starter.own_variable)) continue;
-    const Result<std::int64_t> size = parse_integer(env.get(starter.size_variable).value_or(""), 1, kMaxTasks);
-    if (!size.is_ok() || size.value() == 1) continue;
-    const std::string count = std::to_string(size.value());
-    return Status::invalid_argument(
-        std::string(starter.size_variable) + "=" + count + " says that " + std::string(starter.program) +
-        " started this process as one of " + count + ", but this Horovod is started by horovodrun only: " + count +
-        " trainings would run that know nothing of each other. Use `horovodrun -np " + count +
-        " -H host:slots,... python ...` instead, or set HOROVOD_IGNORE_STARTER=1 if separate trainings are what you "
-        "want");
+// What the user says of this process' place must be what the starter says, or one of them is another job's.
+Status check_same_place(const EnvReader& env, const RuntimeConfig& config, const StartedBy& started) {
+  const auto check = [&](Option option, int value, const std::string& variable, int starters) {
+    if (!is_set(env, option) || value == starters) return Status::ok();
+    return Status::invalid_argument(std::string(name_of(option)) + "=" + std::to_string(value) + ", but " + variable +
+                                    "=" + std::to_string(starters) + " of " + started.program +
+                                    ", which started this process; unset one of them, or set HOROVOD_IGNORE_STARTER=1 "
+                                    "if " +
+                                    started.program + " has nothing to do with this job");
+  };
+  HVD_RETURN_IF_ERROR(check(Option::kSize, config.size, started.size_variable, started.size));
+  return check(Option::kRank, config.rank, started.rank_variable, started.rank);
+}
+
+// One of N processes of another starter would otherwise be a world of its own: N trainings that know nothing of each
+// other. Where the user says where to meet, only the numbers are missing.
+Status take_starters_place(const EnvReader& env, RuntimeConfig& config) {
+  const bool has_rendezvous = !config.rendezvous_addr.empty();
+  const bool has_place = is_set(env, Option::kRank) && is_set(env, Option::kSize);
+  if (!config.agent_socket.empty() || config.ignore_starter || (has_rendezvous && has_place)) return Status::ok();
+  HVD_ASSIGN_OR_RETURN(std::optional<StartedBy> started, find_starter(env));
+  if (!started) return Status::ok();
+  HVD_RETURN_IF_ERROR(check_same_place(env, config, *started));
+  config.rank = started->rank;
+  config.size = started->size;
+  if (!config.has_local_numbers && started->local_rank >= 0) {
+    config.local_rank = started->local_rank;
+    config.local_size = started->local_size;
+    config.has_starters_local_numbers = true;
   }
+  if (!is_set(env, Option::kHostname) && !started->host.empty()) config.hostname = started->host;
+  if (has_rendezvous) return Status::ok();
+  if (!config.job_id.empty()) started->job = config.job_id;
+  const std::string home = env.get("HOME").value_or("");
+  if (config.shared_dir.empty() && home.starts_with('/')) config.shared_dir = home + "/.horovod/jobs";
+  config.started_by = std::move(started);
   return Status::ok();
 }
 
@@ -275,8 +280,8 @@ Result<RuntimeConfig> load_runtime_config(const EnvReader& env) {
   }
   set_progress_limit(env, config);
   find_local_numbers(env, config);
+  HVD_RETURN_IF_ERROR(take_starters_place(env, config));
   HVD_RETURN_IF_ERROR(check_consistency(config));
-  HVD_RETURN_IF_ERROR(check_starter(env, config));
   default_timeout_for_zero(config);
   choose_join_timeout(env, config);
   ignore_unusable(config);

@@ -9,6 +9,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/config/env_reader.h"
+#include "runtime/config/starters.h"
 
 namespace hvd::config {
 
@@ -22,7 +23,8 @@ struct RuntimeConfig {
   int local_size = 1;
   int cross_rank = 0;
   int cross_size = 1;
-  bool has_local_numbers = false;  // some of the last four are set, so that none of them is only a default
+  bool has_local_numbers = false;           // some of the last four are set, so that none of them is only a default
+  bool has_starters_local_numbers = false;  // local_rank and local_size are another starter's; it has no cross numbers
   std::string hostname = "localhost";
 
   // How to reach the job. Without an address the process is a world of size 1; address and port come together.
@@ -31,6 +33,11 @@ struct RuntimeConfig {
   std::string iface;  // "": the transport chooses
   std::string agent_socket;
   std::string secret_file;
+  // One of several processes that something else than horovodrun started, and that must find each other themselves.
+  std::optional<StartedBy> started_by;
+  std::string shared_dir;            // where they may; "": nowhere
+  std::string job_id;                // instead of the starter's name of the job
+  bool is_on_several_hosts = false;  // a loopback address of the rendezvous does not mean that all ranks are here
   std::chrono::seconds gloo_timeout{30};
   std::chrono::seconds no_progress_limit{600};  // gloo_timeout where that was given
   std::chrono::seconds start_timeout{0};        // as given; 0: not

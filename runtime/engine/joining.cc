@@ -57,6 +57,16 @@ void add_local_numbers(const topology::HostMap& hosts, rendezvous::RankNumbers& 
   }
 }
 
+// Ranks that another starter has on one host may be on hosts of their own to us, in containers of their own: then its
+// numbers count, for they say which of the machine's GPUs is whose. Cross numbers as starters fill hosts by default.
+void take_starters_numbers(const config::RuntimeConfig& config, rendezvous::RankNumbers& numbers) {
+  if (!config.has_starters_local_numbers || numbers.local_size == config.local_size) return;
+  numbers.local_rank = config.local_rank;
+  numbers.local_size = config.local_size;
+  numbers.cross_rank = numbers.rank / config.local_size;
+  numbers.cross_size = (numbers.size + config.local_size - 1) / config.local_size;
+}
+
 // What ranks must agree on, because they would not understand each other otherwise: which algorithm runs, and when a
 // rank that waits says so, which the root judges by its own limits.
 std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfig& config) {
@@ -71,7 +81,12 @@ std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfi
 
 }  // namespace
 
-Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, Deadline deadline) {
+Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, const crypto::Secret* own_secret,
+                                            Deadline deadline) {
+  const auto with = [&](const crypto::Secret& secret) {
+    return rendezvous::Credentials{rendezvous::make_seat(rendezvous::seat_key(secret), {config.rank, 0}), secret};
+  };
+  if (own_secret != nullptr) return with(*own_secret);
   if (!config.agent_socket.empty()) return rendezvous::fetch_credentials(config.agent_socket, deadline);
   if (config.secret_file.empty()) {
     return Status::invalid_argument(
@@ -80,8 +95,7 @@ Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config,
   }
   const auto secret = crypto::read_secret_file(config.secret_file);
   if (!secret.is_ok()) return secret.status().annotate("HOROVOD_SECRET_FILE");
-  const auto key = rendezvous::seat_key(secret.value());
-  return rendezvous::Credentials{rendezvous::make_seat(key, {config.rank, 0}), secret.value()};
+  return with(secret.value());
 }
 
 rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& config) {
@@ -111,6 +125,7 @@ topology::Membership make_membership(const config::RuntimeConfig& config, const 
                  config.local_size, config.cross_rank, config.cross_size};
     } else {
       add_local_numbers(agreed.hosts, numbers);
+      take_starters_numbers(config, numbers);
     }
   }
   JobTopology own;

@@ -16,8 +16,9 @@
 namespace hvd::engine {
 
 // Who this process is, from its agent. Without one it is what its starter says: the only process of the slot of its
-// rank.
-Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, Deadline deadline);
+// rank, with `secret`, or the one of its file.
+Result<rendezvous::Credentials> credentials(const config::RuntimeConfig& config, const crypto::Secret* secret,
+                                            Deadline deadline);
 
 // The numbers that the environment has, for the plan to compare.
 rendezvous::RankNumbers numbers_in_environment(const config::RuntimeConfig& config);

@@ -16,6 +16,9 @@ constexpr const char* kAgreementKey = "map";
 
 constexpr const char* kHowToWaitLonger = "--start-timeout or HOROVOD_START_TIMEOUT sets another time";
 
+// Rank 0's server is there before anybody hears of it: when it can't be reached any more, rank 0 has ended.
+constexpr Millis kRank0Patience{3000};
+
 // An agent answers within a millisecond; one that does not must not hold up a rank that goes down.
 constexpr Millis kAgentPatience{500};
 
@@ -34,25 +37,30 @@ bool is_loopback(const std::string& address) { return address == "::1" || addres
 // may stand for one on the server's own host and for another address everywhere else, so it says nothing but
 // "localhost".
 transport::ListenOptions listen_options(const config::RuntimeConfig& config, const std::string& server) {
-  return {.loopback_only = is_loopback(config.rendezvous_addr) || config.rendezvous_addr == "localhost",
+  const bool is_here = is_loopback(config.rendezvous_addr) || config.rendezvous_addr == "localhost";
+  return {.loopback_only = is_here && !config.is_on_several_hosts,
           .interfaces = split_commas(config.iface),
           .rendezvous_addr = is_loopback(server) ? "" : server};
 }
 
 }  // namespace
 
-Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secret)
+Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secret, bool server_is_rank_0)
     : config_(config),
       secret_(secret),
-      client_({config.rendezvous_addr, static_cast<std::uint16_t>(config.rendezvous_port), secret}),
+      client_({.host = config.rendezvous_addr,
+               .port = static_cast<std::uint16_t>(config.rendezvous_port),
+               .secret = secret,
+               .patience_with_lost_server = server_is_rank_0 ? std::optional<Millis>(kRank0Patience) : std::nullopt}),
       rows_(client_) {}
 
-Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, const std::stop_token& stop) {
+Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, const std::stop_token& stop,
+                                               const crypto::Secret* job_secret) {
   const auto patience = config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout;
   const Deadline deadline = Deadline::after(patience);
-  HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, deadline));
+  HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, job_secret, deadline));
   const crypto::Secret& secret = own.secret;
-  std::unique_ptr<Network> network(new Network(config, secret));
+  std::unique_ptr<Network> network(new Network(config, secret, job_secret != nullptr));
   const std::stop_callback cancel(stop, [&] { network->client_.cancel(); });
 
   // First of all, because where to listen follows from the way to the server.

@@ -21,8 +21,9 @@ namespace hvd::engine {
 class Network {
  public:
   // Opens the listener, brings this rank's row to the store and waits for all others, for the join_timeout; `stop`
-  // interrupts it. When they take long, the lowest rank that waits logs who is missing.
-  static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop);
+  // interrupts it. When they take long, the lowest rank that waits logs who is missing. `secret`: as in Session::start.
+  static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop,
+                                               const crypto::Secret* secret);
 
   const topology::Membership& membership() const { return *membership_; }
   // The key for the seals of objects in this epoch.
@@ -37,7 +38,7 @@ class Network {
   void abort(const Status& why);
 
  private:
-  Network(const config::RuntimeConfig& config, const crypto::Secret& secret);
+  Network(const config::RuntimeConfig& config, const crypto::Secret& secret, bool server_is_rank_0);
   // Who shares a host and who is able to do what, the same on every rank.
   Result<topology::Agreement> agree(const rendezvous::RankNumbers& own, Deadline deadline);
 

@@ -261,12 +261,13 @@ class SessionImpl final : public Session {
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, const std::stop_token& stop,
-                                                std::vector<std::vector<int>> process_sets) {
+                                                std::vector<std::vector<int>> process_sets,
+                                                const crypto::Secret* secret) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
   std::unique_ptr<engine::Network> network;
   if (config.size > 1) {
-    HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, stop));
+    HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, stop, secret));
   }
   const Deadline deadline = Deadline::after(config.gloo_timeout);
   auto session = std::make_unique<SessionImpl>(config, std::move(network));

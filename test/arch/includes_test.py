@@ -61,7 +61,8 @@ ALLOWED: dict[str, list[str]] = {
                        "rendezvous/protocol", "runtime/config", "runtime/crypto", "runtime/loop"],
     "launcher/job": ["launcher/environment", "launcher/hosts", "launcher/plan", "launcher/process", "launcher/protocol",
                      "launcher/ssh", "rendezvous/kv", "rendezvous/protocol", "rendezvous/server", "runtime/crypto", "runtime/loop"],
-    "python/src": ["rendezvous/server", "runtime/config", "runtime/crypto"],
+    "starters": ["rendezvous/client", "rendezvous/server", "runtime/config", "runtime/crypto", "runtime/transport/net"],
+    "python/src": ["rendezvous/server", "runtime/config", "runtime/crypto", "starters"],
     "python/src/tensorflow": ["python/src"],
 }
 
@@ -85,7 +86,7 @@ CONFINED = {
     r"#include <pybind11/": ["python/src"],
 }
 
-PRODUCT = ("runtime", "rendezvous", "launcher", "python/src")
+PRODUCT = ("runtime", "rendezvous", "launcher", "starters", "python/src")
 
 
 def product_files() -> list[Path]:

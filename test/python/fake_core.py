@@ -70,6 +70,9 @@ class FakeCore:
     def announce_exit(self) -> None:
         self.exits += self.initialized
 
+    def leave_job(self) -> None:
+        """Nothing: nobody began this world."""
+
     def is_initialized(self) -> bool:
         return self.initialized
 
@@ -246,7 +249,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"REDUCE_{name.upper()}": number for number, name in enumerate(REDUCTIONS)}
     constants |= {f"DTYPE_{name.upper()}": number for number, name in enumerate(DTYPES)}
     methods = (
-        "init shutdown announce_failure announce_exit is_initialized rank size local_rank local_size cross_rank cross_size "
+        "init shutdown announce_failure announce_exit leave_job is_initialized rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
         "add_process_set remove_process_set built_with gloo_library enqueue enqueue_group"
     )

@@ -105,6 +105,7 @@ class HorovodBasics:
             uncaught.announce_last()
             core.announce_exit()
             self.shutdown()
+            core.leave_job()
 
     def is_initialized(self) -> bool:
         """Whether init() was called and shutdown() was not; True also after a failure of the session. Never raises."""

@@ -23,6 +23,10 @@ namespace collectives::cuda {
 class Event;
 }
 
+namespace crypto {
+class Secret;
+}
+
 class Handle;
 class PagePool;
 
@@ -86,8 +90,10 @@ class Session {
   // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
   // `process_sets`: lists of global ranks to register on the way, in order; every rank gives the same lists, else
   // start() fails on all of them. A list that equals an earlier one or all ranks is not registered again.
+  // `secret`: the job's, where neither an agent nor a file has it; the rendezvous is then rank 0's own server.
   static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, const std::stop_token& stop = {},
-                                                std::vector<std::vector<int>> process_sets = {});
+                                                std::vector<std::vector<int>> process_sets = {},
+                                                const crypto::Secret* secret = nullptr);
   virtual ~Session() = default;
 
   virtual const JobTopology& topology() const = 0;

@@ -84,24 +84,6 @@ TEST_CASE("Ranks wait minutes for each other, unless a time is set", "[unit][con
   REQUIRE(patience({{"HOROVOD_START_TIMEOUT", "5"}, {"HOROVOD_GLOO_TIMEOUT_SECONDS", "2"}}) == 5);
 }
 
-TEST_CASE("One of several processes of another starter is an error that says what to do", "[unit][config]") {
-  const std::string text = error_of({{"OMPI_COMM_WORLD_SIZE", "2"}});
-  REQUIRE(text.starts_with("OMPI_COMM_WORLD_SIZE=2 says that mpirun (Open MPI) started this process as one of 2"));
-  REQUIRE(text.find("horovodrun -np 2") != std::string::npos);
-  REQUIRE(text.find("HOROVOD_IGNORE_STARTER=1") != std::string::npos);
-  REQUIRE(error_of({{"PMI_SIZE", "4"}}).starts_with("PMI_SIZE=4 says that mpiexec (PMI)"));
-  REQUIRE(error_of({{"SLURM_STEP_NUM_TASKS", "4"}}).starts_with("SLURM_STEP_NUM_TASKS=4 says that srun"));
-  REQUIRE(
-      error_of({{"TORCHELASTIC_RUN_ID", "none"}, {"WORLD_SIZE", "2"}}).starts_with("WORLD_SIZE=2 says that torchrun"));
-
-  const auto fine = [](MapEnv::Map variables) { REQUIRE(load(variables).is_ok()); };
-  fine({{"OMPI_COMM_WORLD_SIZE", "1"}});
-  fine({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_PROCID", "0"}});  // the shell of a batch script
-  fine({{"WORLD_SIZE", "2"}, {"RANK", "0"}});
-  fine({{"OMPI_COMM_WORLD_SIZE", "2"}, {"HOROVOD_IGNORE_STARTER", "1"}});
-  fine(with(kRank3of4, "SLURM_STEP_NUM_TASKS", "8"));  // horovodrun inside a task of srun
-}
-
 TEST_CASE("Settings of every kind are read", "[unit][config]") {
   const RuntimeConfig config = load({{"HOROVOD_FUSION_THRESHOLD", "64MB"},
                                      {"HOROVOD_CYCLE_TIME", "2.5"},

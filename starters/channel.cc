@@ -1,0 +1,43 @@
+#include "starters/channel.h"
+
+#include <sys/stat.h>
+
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "starters/pmi_channel.h"
+#include "starters/shared_folder.h"
+
+namespace hvd::starters {
+namespace {
+
+// A program in between, or Python's subprocess, may have closed it: then the number is nobody's, or another's.
+bool is_socket(int fd) {
+  struct stat info{};
+  return fd >= 0 && fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers) {
+  const config::StartedBy& started = *config.started_by;
+  if (is_socket(started.pmi_fd)) return std::unique_ptr<Channel>(std::make_unique<PmiChannel>(started.pmi_fd));
+  const std::string who = started.program + " started this process as rank " + std::to_string(config.rank) + " of " +
+                          std::to_string(config.size) + ", ";
+  const std::string remedy = "; or start the ranks with horovodrun, or say where they meet (docs/launching.md)";
+  if (started.job.empty()) {
+    return Status::precondition(
+        who +
+        (started.pmi_fd >= 0 ? "but PMI_FD=" + std::to_string(started.pmi_fd) + " is no socket here, and " : "but ") +
+        "no variable tells its job from others; set HOROVOD_JOB_ID to something that no other job has" + remedy);
+  }
+  if (config.shared_dir.empty()) {
+    return Status::precondition(who +
+                                "but neither HOME nor HOROVOD_SHARED_DIR says where its ranks may find each other; set "
+                                "HOROVOD_SHARED_DIR to a folder that all hosts share" +
+                                remedy);
+  }
+  return std::unique_ptr<Channel>(std::make_unique<SharedFolder>(config.shared_dir, started.job, std::move(answers)));
+}
+
+}  // namespace hvd::starters

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/status.h"
+#include "runtime/config/runtime_config.h"
+
+namespace hvd::starters {
+
+// How rank 0's announcement reaches the other ranks of its job. Owned by the Meeting; one thread at a time. `wake_fd`
+// ends a wait as in base/socket_io.h.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+  // For messages: "the folder /home/me/.horovod/jobs".
+  virtual std::string name() const = 0;
+  // Rank 0 does this, once.
+  virtual Status announce(const std::string& text, const Deadline& deadline, int wake_fd) = 0;
+  // The others: waits until something is announced. It may be of an earlier job; then they ask again.
+  virtual Result<std::string> find(const Deadline& deadline, int wake_fd) = 0;
+  // All ranks have found each other: what was announced is taken back, where that can be.
+  virtual void forget() {}
+  // This process ends.
+  virtual void leave() {}
+};
+
+// Whether the server that is announced there answers to the secret that stands beside it.
+using Answers = std::function<bool(const std::string& text)>;
+
+// The best of what this process has: the key-value space of its starter, where we speak its protocol, else the shared
+// folder. kPrecondition when there is neither.
+Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers);
+
+}  // namespace hvd::starters

@@ -1,0 +1,144 @@
+"""Ranks that mpirun, mpiexec or torchrun start without horovodrun: they find each other by themselves."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from jobs import Job, run_to_end
+
+# A rank that needs no framework: it joins, reduces, and does it again in a second session. What it says goes to a file of
+# its own, because starters mix the lines of their processes. `argv`: the folder, then what it does.
+RANK = """
+import ctypes, os, pathlib, signal, sys, time
+from horovod._common.session import basics
+from horovod._common.native import core
+
+folder, how = pathlib.Path(sys.argv[1]), sys.argv[2:]
+
+def total(name):
+    value = (ctypes.c_float * 1)(core.rank() + 1.0)
+    address = ctypes.addressof(value)
+    call = (core.OP_ALLREDUCE, "allreduce." + name, -1, ())
+    core.enqueue(call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+    return value[0]
+
+basics.init()
+rank = core.rank()
+said = [core.size(), core.local_rank(), core.local_size(), total("one")]
+if "dies" in how and rank == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+if "dies" in how:
+    try:
+        total("two")
+    except Exception as error:
+        said = [type(error).__name__]
+else:
+    basics.shutdown()
+    basics.init()
+    said.append(total("two"))
+(folder / str(rank)).write_text(" ".join(map(str, said)))
+if "rank 0 ends first" in how:
+    time.sleep(0.2 * rank)
+if "rank 0 ends last" in how:
+    time.sleep(0.2 * (core.size() - rank))
+"""
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+OPEN_MPI = ("mpirun.openmpi", "--oversubscribe", "-np")
+HYDRA = ("mpiexec.hydra", "-n")
+
+
+def command_of(starter: tuple[str, ...], ranks: int, folder: Path, *how: str) -> list[str]:
+    if shutil.which(starter[0]) is None:
+        pytest.skip(f"{starter[0]} is not installed (Debian: openmpi-bin, mpich): its jobs are not tested here")
+    folder.mkdir(exist_ok=True)
+    return [*starter, str(ranks), sys.executable, "-c", RANK, str(folder), *how]
+
+
+def variables(tmp_path: Path) -> dict[str, str]:
+    return {**AS_ROOT, "HOROVOD_SHARED_DIR": str(tmp_path / "jobs"), "HOROVOD_START_TIMEOUT": "60"}
+
+
+def told(folder: Path) -> dict[int, str]:
+    return {int(file.name): file.read_text() for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize("starter", [OPEN_MPI, HYDRA], ids=["openmpi", "hydra"])
+def test_two_jobs_at_once_find_their_own_ranks_whoever_ends_first(tmp_path: Path, starter: tuple[str, ...]) -> None:
+    env = {**os.environ, **variables(tmp_path)}
+    jobs = [
+        subprocess.Popen(command_of(starter, ranks, tmp_path / str(ranks), how), env=env, stderr=subprocess.PIPE, text=True)
+        for ranks, how in ((3, "rank 0 ends first"), (2, "rank 0 ends last"))
+    ]
+    for job in jobs:
+        _, err = job.communicate(timeout=120)
+        assert job.returncode == 0, err
+    assert told(tmp_path / "3") == {0: "3 0 3 6.0 6.0", 1: "3 1 3 6.0 6.0", 2: "3 2 3 6.0 6.0"}
+    assert told(tmp_path / "2") == {0: "2 0 2 3.0 3.0", 1: "2 1 2 3.0 3.0"}
+    # Open MPI's ranks met there; nothing of them stays, not even when they have a folder of their own.
+    assert starter != OPEN_MPI or list((tmp_path / "jobs").iterdir()) == []
+
+
+@pytest.mark.parametrize("starter", [OPEN_MPI, HYDRA], ids=["openmpi", "hydra"])
+def test_a_killed_rank_ends_the_job(tmp_path: Path, starter: tuple[str, ...]) -> None:
+    job = run_to_end(command_of(starter, 2, tmp_path / "out", "dies"), variables(tmp_path), deadline_s=60)
+    assert job.code != 0, job.text
+    # Its starter may be quicker than the other rank with its file.
+    assert told(tmp_path / "out") in ({0: "HorovodInternalError"}, {}), job.text
+
+
+def test_torchrun_starts_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torchrun is torch's")
+    script = tmp_path / "train.py"
+    script.write_text(RANK)
+    (tmp_path / "out").mkdir()
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    job = run_to_end([*command, str(tmp_path / "out")], variables(tmp_path), deadline_s=120)
+    assert job.code == 0, job.text
+    assert told(tmp_path / "out") == {0: "2 0 2 3.0 3.0", 1: "2 1 2 3.0 3.0"}
+
+
+def refused(tmp_path: Path, env: Mapping[str, str | None]) -> str:
+    """What a process that says it is one of two is told."""
+    known = {**os.environ, **variables(tmp_path), **env}
+    job = subprocess.run(
+        [sys.executable, "-c", "from horovod._common.native import core; core.init()"],
+        env={name: value for name, value in known.items() if value is not None},
+        capture_output=True, text=True, timeout=60,
+    )
+    assert job.returncode == 1
+    return job.stderr
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    ompi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+    assert "no variable tells its job from others; set HOROVOD_JOB_ID" in refused(tmp_path, ompi)
+    short = {**ompi, "HOROVOD_JOB_ID": "j", "HOROVOD_START_TIMEOUT": "1", "HOROVOD_GLOO_TIMEOUT_SECONDS": "1"}
+    text = refused(tmp_path, short)
+    assert "rank 1 of 2, which mpirun (Open MPI) started: rank 0 has announced nothing in the folder" in text
+    assert "HOROVOD_SHARED_DIR names another one" in text
+    nowhere = {**ompi, "PMIX_NAMESPACE": "1", "HOME": None, "HOROVOD_SHARED_DIR": None}
+    assert "neither HOME nor HOROVOD_SHARED_DIR says" in refused(tmp_path, nowhere)
+    both = {**ompi, "PMI_RANK": "0", "PMI_SIZE": "2"}
+    assert "two starters say different things: OMPI_COMM_WORLD_RANK=1" in refused(tmp_path, both)
+
+
+def test_a_place_to_meet_may_be_said_by_hand(tmp_path: Path, horovodrun_path: str) -> None:
+    server_command = [horovodrun_path, "--serve", "-np", "2"]
+    with subprocess.Popen(server_command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        assert server.stdout is not None
+        given = dict(server.stdout.readline().strip().split("=", 1) for _ in range(4))
+        nowhere = {**variables(tmp_path), **given, "HOROVOD_SHARED_DIR": "/nowhere/at/all"}
+        try:
+            job: Job = run_to_end(command_of(OPEN_MPI, 2, tmp_path / "out"), nowhere, deadline_s=60)
+        finally:
+            server.terminate()
+    assert job.code == 0, job.text
+    assert told(tmp_path / "out") == {0: "2 0 2 3.0 3.0", 1: "2 1 2 3.0 3.0"}

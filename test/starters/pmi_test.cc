@@ -1,0 +1,120 @@
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/fd.h"
+#include "starters/pmi_channel.h"
+#include "starters/pmi_line.h"
+
+namespace hvd::starters {
+
+namespace {
+
+// A process manager for one process: answers each request with what `answer` makes of its line.
+class Manager {
+ public:
+  explicit Manager(const std::function<std::string(const std::string&)>& answer) {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    process_ = Fd(ends[0]);
+    thread_ = std::jthread([this, answer, own = ends[1]] {
+      const Fd fd(own);
+      std::string line;
+      for (char c = 0; read(own, &c, 1) == 1;) {
+        if (c != '\n') {
+          line += c;
+          continue;
+        }
+        heard_.push_back(line);
+        const std::string text = answer(line);
+        line.clear();
+        if (text.empty() || write(own, text.data(), text.size()) < 0) return;
+      }
+    });
+  }
+  int fd() const { return process_.get(); }
+  // Every request, once the process has closed its end.
+  std::vector<std::string> heard() {
+    process_.reset();
+    thread_.join();
+    return heard_;
+  }
+
+ private:
+  std::vector<std::string> heard_;
+  std::jthread thread_;
+  Fd process_;  // closed before the thread is joined
+};
+
+// As MPICH 4.0.2's hydra answers, but for what `changes` has for a command.
+std::string hydra(const std::string& line, const std::map<std::string, std::string>& changes = {}) {
+  const std::string command = line.substr(4, line.find(' ') - 4);
+  if (const auto change = changes.find(command); change != changes.end()) return change->second;
+  if (command == "init") return "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n";
+  if (command == "get_my_kvsname") return "cmd=my_kvsname kvsname=kvs_1_0_vm\n";
+  if (command == "put") return "cmd=put_result rc=0 msg=success\n";
+  if (command == "barrier_in") return "cmd=barrier_out\n";
+  if (command == "get") return "cmd=get_result rc=0 msg=success value=hvd1.00\n";
+  return "cmd=finalize_ack\n";
+}
+
+Deadline soon() { return Deadline::after(Millis(5000)); }
+
+Status find_with(const std::map<std::string, std::string>& changes) {
+  Manager manager([&](const std::string& line) { return hydra(line, changes); });
+  return PmiChannel(manager.fd()).find(Deadline::after(Millis(200)), -1).status();
+}
+
+}  // namespace
+
+TEST_CASE("A line of PMI is words, and what follows a word without a key", "[unit][starters]") {
+  const PmiLine line = PmiLine::parse("cmd=get_result rc=-1 msg=no such key  value=").value();
+  CHECK(line["cmd"] == "get_result");
+  CHECK(line["msg"] == "no such key");
+  CHECK(line["value"].empty());
+  CHECK(line["absent"].empty());
+  for (const char* const text : {"word cmd=x", "=x", "cmd=a cmd=b", "cmd=\x01", "cmd=a\nrc=0"}) {
+    CHECK_FALSE(PmiLine::parse(text).is_ok());
+  }
+  CHECK_FALSE(PmiLine::parse("cmd=" + std::string(kMaxPmiLine, 'a')).is_ok());
+  CHECK(pmi_request({{"cmd", "get"}, {"key", "k"}}) == "cmd=get key=k\n");
+}
+
+TEST_CASE("Rank 0 puts before the barrier and the others get behind it", "[multi][starters]") {
+  Manager first([](const std::string& line) { return hydra(line); });
+  PmiChannel rank0(first.fd());
+  REQUIRE(rank0.announce("hvd1.00", soon(), -1).is_ok());
+  rank0.leave();
+  rank0.leave();  // says goodbye once
+  CHECK(first.heard() == std::vector<std::string>{"cmd=init pmi_version=1 pmi_subversion=1", "cmd=get_my_kvsname",
+                                                  "cmd=put kvsname=kvs_1_0_vm key=horovod value=hvd1.00",
+                                                  "cmd=barrier_in", "cmd=finalize"});
+  Manager second([](const std::string& line) { return hydra(line); });
+  PmiChannel rank1(second.fd());
+  CHECK(rank1.find(soon(), -1).value() == "hvd1.00");
+  CHECK(rank1.find(soon(), -1).value() == "hvd1.00");  // without another barrier
+  CHECK(second.heard().size() == 4);
+}
+
+TEST_CASE("A process manager that answers wrong, late or not at all is an error that says so", "[multi][starters]") {
+  const auto fails = [](const std::map<std::string, std::string>& changes, const std::string& text) {
+    const Status status = find_with(changes);
+    REQUIRE_FALSE(status.is_ok());
+    CHECK_THAT(status.message(), Catch::Contains("PMI_FD") && Catch::Contains(text));
+  };
+  fails({{"init", "cmd=response_to_init rc=-1 msg=version\n"}}, "rc -1, version");
+  fails({{"get_my_kvsname", "cmd=my_kvsname\n"}}, "it has no name");
+  fails({{"get", "cmd=get_result rc=-1 msg=key_horovod_not_found value=unknown\n"}}, "key_horovod_not_found");
+  fails({{"init", "cmd=response_to_init rc=0\ncmd=x\n"}}, "more than one answer");
+  fails({{"init", ""}}, "connection closed");
+  fails({{"barrier_in", "cmd=barrier"}}, "not every process of the job has come");
+  fails({{"init", std::string(2 * kMaxPmiLine, 'a') + "\n"}}, "init");
+}
+
+}  // namespace hvd::starters
