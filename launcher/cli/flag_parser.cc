@@ -23,10 +23,7 @@ struct ForeignFlag {
   std::string_view instead;
 };
 constexpr ForeignFlag kForeignFlags[] = {
-    {"-x",
-     "ranks get the whole environment of horovodrun: leave -x NAME out, and for -x NAME=VALUE write `NAME=VALUE "
-     "horovodrun ...`; a choice of variables is not built yet"},
-    {"-genv", "ranks get the whole environment of horovodrun: write `NAME=VALUE horovodrun ...`"},
+    {"-genv", "-x NAME=VALUE gives ranks a variable"},
     {"-c", "the number of processes is -np N"},
     {"-mca", "it is for MPI, and there is none: leave it and its values out"},
     {"--mca", "it is for MPI, and there is none: leave it and its values out"},
@@ -44,14 +41,8 @@ const ForeignFlag* find_foreign(std::string_view name) {
   return flag == std::end(kForeignFlags) ? nullptr : flag;
 }
 
-// A word of mpirun's: one of the flags above, or -xNAME=VALUE.
-const ForeignFlag* foreign_flag_in(const std::string& name) {
-  if (const ForeignFlag* flag = find_foreign(name)) return flag;
-  return name.starts_with("-x") ? find_foreign("-x") : nullptr;
-}
-
 Status unknown_flag(const std::string& name) {
-  if (const ForeignFlag* flag = foreign_flag_in(name)) {
+  if (const ForeignFlag* flag = find_foreign(name)) {
     return Status::invalid_argument(std::string(flag->name) + " is a flag of mpirun; " + std::string(flag->instead));
   }
   std::vector<std::string_view> known;

@@ -17,6 +17,7 @@ enum class FlagKind {
   kReal,
   kText,
   kList,    // comma-separated, repeatable; the parts are joined in the order given
+  kWords,   // a text, repeatable
   kPair,    // two integers
   kChoice,  // one of `choices`, any case; the value is the choice as the table spells it
 };

@@ -61,13 +61,14 @@ Result<FlagValue> parse_flag_value(const FlagRow& row, const std::vector<std::st
       return FlagValue(std::string(split_bars(row.choices)[static_cast<std::size_t>(index.value())]));
     }
     case FlagKind::kText:
+    case FlagKind::kWords:
     case FlagKind::kPair: break;
   }
   // An argument list and an environment end at a NUL byte; a YAML string may hold one.
   if (text.empty() || text.find('\0') != std::string::npos) {
     return Status::invalid_argument(source + ": " + config::quoted(text) + " is not a text");
   }
-  return FlagValue(text);
+  return row.kind == FlagKind::kWords ? FlagValue(std::vector<std::string>{text}) : FlagValue(text);
 }
 
 void FlagValues::set(const FlagRow& row, FlagValue value, std::string source) {
@@ -77,6 +78,11 @@ void FlagValues::set(const FlagRow& row, FlagValue value, std::string source) {
     for (const std::string& part : std::get<std::vector<std::string>>(value)) {
       if (std::find(list.begin(), list.end(), part) == list.end()) list.push_back(part);
     }
+    return;
+  }
+  if (found != entries_.end() && row.kind == FlagKind::kWords) {
+    auto& words = std::get<std::vector<std::string>>(found->second.value);
+    words.push_back(std::get<std::vector<std::string>>(value).front());
     return;
   }
   entries_.insert_or_assign(std::string(row.dest), Entry{std::move(value), std::move(source)});

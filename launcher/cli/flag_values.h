@@ -32,7 +32,8 @@ class FlagValues {
   };
 
   bool has(std::string_view dest) const { return entries_.find(dest) != entries_.end(); }
-  // Replaces an earlier value; the parts of a kList are appended to it instead, without duplicates.
+  // Replaces an earlier value; the parts of a kList are appended to it instead, without duplicates,
+  // and so are kWords, with them.
   void set(const FlagRow& row, FlagValue value, std::string source);
   const Entry* find(std::string_view dest) const;
 

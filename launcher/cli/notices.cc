@@ -1,10 +1,6 @@
 #include "launcher/cli/texts.h"
 
 #include <algorithm>
-#include <cstdint>
-
-#include "launcher/hosts/host_list.h"
-#include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
 
@@ -76,54 +72,6 @@ std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const F
     notices.emplace_back("--ssh-host-keys=off: anybody who can answer in place of a host can read the job's secret");
   }
   return notices;
-}
-
-namespace {
-
-struct Allocation {
-  std::string system;
-  std::string how_known;
-  std::int64_t nodes = 0;
-};
-
-std::int64_t number_in(const config::EnvReader& env, const char* name) {
-  const Result<std::int64_t> number = config::parse_integer(env.get(name).value_or(""), 0, kMaxHosts);
-  return number.is_ok() ? number.value() : 0;
-}
-
-std::string equation(const config::EnvReader& env, const char* name) {
-  return std::string(name) + "=" + env.get(name).value_or("");
-}
-
-// The batch system's nodes, if this process is inside an allocation and can tell how many there are.
-Allocation find_allocation(const config::EnvReader& env) {
-  if (const std::int64_t nodes = number_in(env, "SLURM_JOB_NUM_NODES"); nodes > 0) {
-    return {"Slurm", equation(env, "SLURM_JOB_NUM_NODES"), nodes};
-  }
-  if (env.get("PE_HOSTFILE")) return {"Grid Engine", equation(env, "NHOSTS"), number_in(env, "NHOSTS")};
-  if (const auto hosts = env.get("LSB_MCPU_HOSTS")) {  // "a 4 b 4"
-    const auto blanks = std::count(hosts->begin(), hosts->end(), ' ');
-    return {"LSF", equation(env, "LSB_MCPU_HOSTS"), hosts->empty() ? 0 : (blanks + 1) / 2};
-  }
-  if (const auto file = env.get("PBS_NODEFILE")) {
-    const auto hosts = read_hostfile(*file);
-    return {"PBS", equation(env, "PBS_NODEFILE"), hosts.is_ok() ? static_cast<std::int64_t>(hosts.value().size()) : 0};
-  }
-  return {};
-}
-
-}  // namespace
-
-std::string unused_nodes_notice(const config::EnvReader& env, int num_proc) {
-  const Allocation allocation = find_allocation(env);
-  if (allocation.nodes <= 1) return "";
-  std::string text = "this is a " + allocation.system + " allocation of " + std::to_string(allocation.nodes) +
-                     " nodes (" + allocation.how_known + "), but all " + std::to_string(num_proc) +
-                     " ranks run on this one; name the nodes with -H or --hostfile";
-  if (allocation.system == "Slurm")
-    text += ", for example -H \"$(scontrol show hostnames | sed s/$/:SLOTS/ | paste -sd,)\"";
-  if (allocation.system == "PBS") text += ", for example --hostfile \"$PBS_NODEFILE\"";
-  return text + " (-H localhost:" + std::to_string(num_proc) + " for this node alone, without these words)";
 }
 
 }  // namespace hvd::launcher

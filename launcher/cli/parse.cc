@@ -1,11 +1,16 @@
 #include "launcher/cli/parse.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <fstream>
 #include <utility>
 
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/texts.h"
+#include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_list.h"
 #include "runtime/config/describe.h"
 #include "runtime/config/parse_value.h"
@@ -57,8 +62,38 @@ std::vector<std::string> interfaces_of(const FlagValues& values) {
   return values.get<std::vector<std::string>>("network_interfaces").value_or(std::vector<std::string>{});
 }
 
-std::string config_listing(const FlagValues& values, const config::EnvReader& env) {
-  Variables variables = job_environment(env, flag_variables_of(values), interfaces_of(values)).all();
+constexpr std::size_t kMaxEnvFileBytes = 4u << 20;
+
+Result<std::string> read_env_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Status::invalid_argument(Status::from_errno(config::quoted(path), errno).message());
+  std::string text(kMaxEnvFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return Status::invalid_argument(Status::from_errno(config::quoted(path), errno).message());
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMaxEnvFileBytes) return Status::invalid_argument(config::quoted(path) + ": longer than 4 MiB");
+  return text;
+}
+
+// What ranks get by -x and --env-file, and by the flags that set variables, which win.
+Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env) {
+  Variables chosen;
+  if (const auto path = values.get<std::string>("env_file")) {
+    const auto text = read_env_file(*path);
+    const Status added = text.is_ok() ? add_variables_of_file(text.value(), *path, env, chosen) : text.status();
+    HVD_RETURN_IF_ERROR(added.annotate("--env-file"));
+  }
+  for (const std::string& word :
+       values.get<std::vector<std::string>>("chosen_variables").value_or(std::vector<std::string>{})) {
+    HVD_RETURN_IF_ERROR(add_chosen_variable(word, env, chosen).annotate("-x"));
+  }
+  for (auto& [name, value] : flag_variables_of(values)) chosen[name] = value;
+  return chosen;
+}
+
+Result<std::string> config_listing(const FlagValues& values, const config::EnvReader& env) {
+  HVD_ASSIGN_OR_RETURN(const Variables chosen, variables_of(values, env));
+  Variables variables = job_environment(env, chosen, interfaces_of(values)).all();
   for (auto& [name, value] : variables) {
     if (auto choice = choice_of_host(name, value)) value = *std::move(choice);
   }
@@ -69,7 +104,11 @@ std::optional<ExitText> requested_text(const FlagValues& values, const config::E
   if (values.is_true("help")) return ExitText{help_text(), 0, false};
   if (values.is_true("version")) return ExitText{HVD_VERSION "\n", 0, false};
   if (values.is_true("check_build")) return ExitText{check_build_text(values.is_true("verbose")), 0, false};
-  if (values.is_true("print_config")) return ExitText{config_listing(values, env), 0, false};
+  if (values.is_true("print_config")) {
+    const Result<std::string> listing = config_listing(values, env);
+    if (!listing.is_ok()) return ExitText{"horovodrun: " + listing.status().message() + "\n", 2, true};
+    return ExitText{listing.value(), 0, false};
+  }
   return std::nullopt;
 }
 
@@ -84,7 +123,23 @@ Result<std::chrono::seconds> start_timeout_of(const FlagValues& values, const co
   return std::chrono::seconds(std::get<std::int64_t>(value.value()));
 }
 
-Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, int num_proc) {
+Status missing_num_proc() { return Status::invalid_argument("-np is missing: the number of processes to start"); }
+
+std::string host_name() {
+  utsname names{};
+  return ::uname(&names) == 0 ? names.nodename : "localhost";
+}
+
+std::string short_list(const std::vector<HostSpec>& hosts) {
+  constexpr std::size_t kShown = 8;
+  const std::size_t shown = std::min(hosts.size(), kShown);
+  const std::string list = host_list_text({hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(shown)});
+  return hosts.size() > kShown ? list + " and " + std::to_string(hosts.size() - kShown) + " more" : list;
+}
+
+// Where the job may run, as it was said or found, before --include and --exclude; a notice says what was found.
+Result<std::vector<HostSpec>> listed_hosts(const FlagValues& values, const config::EnvReader& env,
+                                           std::optional<std::int64_t> num_proc, std::vector<std::string>& notices) {
   if (const auto list = values.get<std::string>("hosts")) {
     Result<std::vector<HostSpec>> hosts = parse_host_list(*list);
     if (!hosts.is_ok()) return hosts.status().annotate(values.find("hosts")->source);
@@ -93,13 +148,43 @@ Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, int num_proc) {
   if (const auto file = values.get<std::string>("hostfile")) return read_hostfile(*file);
   if (const FlagValues::Entry* script = values.find("host_discovery_script")) {
     return Status::invalid_argument(script->source + ": elastic jobs are not built yet, and all " +
-                                    std::to_string(num_proc) +
-                                    " ranks would run on this host; name the hosts with -H or --hostfile");
+                                    (num_proc ? std::to_string(*num_proc) + " " : "") +
+                                    "ranks would run on this host; name the hosts with -H or --hostfile");
   }
+  HVD_ASSIGN_OR_RETURN(auto allocation, find_allocation(env, host_name()));
+  if (allocation) {
+    notices.push_back("hosts from " + allocation->source + ": " + short_list(allocation->hosts) +
+                      " (-H or --hostfile names others)");
+    return std::move(allocation->hosts);
+  }
+  if (!num_proc) return missing_num_proc();
   HostSpec local;
   local.name = "localhost";
-  local.slots = std::min(num_proc, kMaxSlotsPerHost);
+  local.slots = static_cast<int>(std::min<std::int64_t>(*num_proc, kMaxSlotsPerHost));
   return std::vector<HostSpec>{local};
+}
+
+Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, const config::EnvReader& env,
+                                       std::optional<std::int64_t> num_proc, std::vector<std::string>& notices) {
+  HVD_ASSIGN_OR_RETURN(auto hosts, listed_hosts(values, env, num_proc, notices));
+  for (const bool keep : {true, false}) {
+    const FlagValues::Entry* const entry = values.find(keep ? "include" : "exclude");
+    if (entry == nullptr) continue;
+    auto filtered = filter_hosts(std::move(hosts), std::get<std::string>(entry->value), keep);
+    if (!filtered.is_ok()) return filtered.status().annotate(entry->source);
+    hosts = std::move(filtered).value();
+  }
+  return hosts;
+}
+
+// As many ranks as there are slots, where the batch system has said how many those are.
+Result<int> num_proc_of(std::optional<std::int64_t> num_proc, const FlagValues& values,
+                        const std::vector<HostSpec>& hosts) {
+  if (num_proc) return static_cast<int>(*num_proc);
+  if (values.has("hosts") || values.has("hostfile")) return missing_num_proc();
+  std::int64_t slots = 0;
+  for (const HostSpec& host : hosts) slots += host.slots;
+  return static_cast<int>(std::min<std::int64_t>(slots, kMaxRanks));
 }
 
 Result<std::vector<std::string>> nics_of(const FlagValues& values) {
@@ -130,14 +215,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   const FlagValues& values = line.values;
   LaunchConfig config;
   const auto num_proc = values.get<std::int64_t>("num_proc");
-  if (!num_proc) return Status::invalid_argument("-np is missing: the number of processes to start");
+  HVD_ASSIGN_OR_RETURN(config.hosts, hosts_of(values, env, num_proc, line.notices));
+  HVD_ASSIGN_OR_RETURN(config.num_proc, num_proc_of(num_proc, values, config.hosts));
   if (line.command.empty()) return Status::invalid_argument("the command to run is missing");
-  config.num_proc = static_cast<int>(*num_proc);
-  HVD_ASSIGN_OR_RETURN(config.hosts, hosts_of(values, config.num_proc));
-  if (!values.has("hosts") && !values.has("hostfile")) {
-    const std::string notice = unused_nodes_notice(env, config.num_proc);
-    if (!notice.empty()) line.notices.push_back(notice);
-  }
   if (const auto port = values.get<std::int64_t>("ssh_port")) config.ssh_port = static_cast<int>(*port);
   config.ssh_identity_file = values.get<std::string>("ssh_identity_file");
   config.ssh_host_keys = host_keys_of(values);
@@ -154,7 +234,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   if (const auto fd = values.get<std::int64_t>("results_fd")) config.results_fd = static_cast<int>(*fd);
   config.prefix_output_with_timestamp = values.is_true("prefix_output_with_timestamp");
   config.dry_run = values.is_true("dry_run");
-  config.flag_variables = flag_variables_of(values);
+  HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
   return config;

@@ -34,6 +34,14 @@ struct JobEnvironment {
 JobEnvironment job_environment(const config::EnvReader& launcher, const Variables& flag_variables,
                                const std::vector<std::string>& interfaces);
 
+// What -x names: NAME=VALUE; or NAME, which may be a pattern with * and ?, for variables of the launcher's environment,
+// also those that otherwise stay. An error when there is none, and for a variable that is one job's own.
+Status add_chosen_variable(const std::string& text, const config::EnvReader& launcher, Variables& chosen);
+// The same for each line of a file (--env-file), but for blank lines and those that begin with '#'. What is behind the
+// '=' is the value as it stands. Errors begin with `<file>:<line>: `.
+Status add_variables_of_file(std::string_view text, std::string_view file, const config::EnvReader& launcher,
+                             Variables& chosen);
+
 // Whether a variable of the launcher's own environment travels to the ranks. It does not when its name begins with
 // BASH_FUNC_ or OLDPWD, contains CUDA_VISIBLE_DEVICES (a remote host has GPUs of its own; local ranks inherit it from
 // their agent), or when it is one job's own.

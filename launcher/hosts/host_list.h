@@ -30,7 +30,9 @@ Result<std::vector<HostSpec>> parse_host_list(std::string_view text);
 // The text of a hostfile: a host per line, blank lines and `#` comments ignored. Errors begin with `<file>:<line>: `.
 Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_view file);
 
-// Reads and parses the file: a regular file or a pipe of at most kMaxHostTextBytes.
+// Reads a regular file or a pipe of at most kMaxHostTextBytes; errors name it as a hostfile.
+Result<std::string> read_host_text(const std::string& path);
+// Reads and parses the file.
 Result<std::vector<HostSpec>> read_hostfile(const std::string& path);
 
 // "a:2,u@b:2222:4": the text that parse_host_list reads back.

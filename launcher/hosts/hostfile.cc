@@ -88,7 +88,7 @@ Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_
   return table.hosts();
 }
 
-Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {
+Result<std::string> read_host_text(const std::string& path) {
   const std::string what = "hostfile " + config::quoted(path);
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) {
@@ -109,6 +109,11 @@ Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {
     text.append(buffer, static_cast<std::size_t>(count));
     if (text.size() > kMaxHostTextBytes) return Status::invalid_argument(what + ": longer than 4 MiB");
   }
+  return text;
+}
+
+Result<std::vector<HostSpec>> read_hostfile(const std::string& path) {
+  HVD_ASSIGN_OR_RETURN(const std::string text, read_host_text(path));
   return parse_hostfile(text, path);
 }
 

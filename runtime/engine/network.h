@@ -23,7 +23,7 @@ class Network {
   // Opens the listener, brings this rank's row to the store and waits for all others, for the join_timeout; `stop`
   // interrupts it. When they take long, the lowest rank that waits logs who is missing. `secret`: as in Session::start.
   static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop,
-                                               const crypto::Secret* secret);
+                                               const crypto::Secret* secret = nullptr);
 
   const topology::Membership& membership() const { return *membership_; }
   // The key for the seals of objects in this epoch.

@@ -1,11 +1,14 @@
 #include "launcher/cli/parse.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
+#include "launcher/hosts/host_list.h"
 #include "test/launcher/cli/parse_helper.h"
 
 namespace hvd::launcher {
@@ -105,25 +108,55 @@ TEST_CASE("-n is -np", "[unit][cli]") {
   }
 }
 
-TEST_CASE("Nodes of a batch system that the job would leave idle are mentioned", "[unit][cli]") {
-  const config::MapEnv::Map slurm{{"SLURM_JOB_NUM_NODES", "4"}};
-  const Words notices = parse_job({}, slurm).notices;
-  REQUIRE(notices.size() == 1);
-  REQUIRE(
-      notices[0].starts_with("this is a Slurm allocation of 4 nodes (SLURM_JOB_NUM_NODES=4), but all 2 ranks run "
-                             "on this one; name the nodes with -H or --hostfile"));
-  REQUIRE(parse_job({"-H", "localhost:2"}, slurm).notices.empty());
-  REQUIRE(parse_job({}, {{"SLURM_JOB_NUM_NODES", "1"}}).notices.empty());
-  REQUIRE(parse_job({}, {{"PE_HOSTFILE", "/x"}, {"NHOSTS", "2"}}).notices.size() == 1);
-  REQUIRE(parse_job({}, {{"LSB_MCPU_HOSTS", "a 4 b 4"}}).notices.size() == 1);
-  REQUIRE(parse_job({}, {{"LSB_MCPU_HOSTS", "a 8"}}).notices.empty());
-  char path[] = "/tmp/hvd-nodes-XXXXXX";
-  REQUIRE(::mkstemp(path) >= 0);
-  std::ofstream(path) << "a\na\nb\nb\n";
-  REQUIRE(parse_job({}, {{"PBS_NODEFILE", path}}).notices.size() == 1);
-  std::ofstream(path) << "a\na\n";
-  REQUIRE(parse_job({}, {{"PBS_NODEFILE", path}}).notices.empty());
+TEST_CASE("Hosts of a batch system or an operator are used, and said", "[unit][cli]") {
+  const config::MapEnv::Map slurm{{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "4(x2)"}};
+  const LaunchConfig found = parse_job({}, slurm);
+  REQUIRE(host_list_text(found.hosts) == "n1:4,n2:4");
+  REQUIRE(found.num_proc == 2);
+  REQUIRE(found.notices == Words{"hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:4 (-H or --hostfile names others)"});
+  REQUIRE(std::get<LaunchConfig>(parse({"true"}, slurm)).num_proc == 8);
+  REQUIRE(std::get<LaunchConfig>(parse({"--exclude", "n1", "true"}, slurm)).num_proc == 4);
+  const LaunchConfig listed = parse_job({"-H", "localhost:2"}, slurm);
+  REQUIRE(host_list_text(listed.hosts) == "localhost:2");
+  REQUIRE(listed.notices.empty());
+  REQUIRE(usage_error_of({"-np", "2", "true"}, {{"SLURM_JOB_NODELIST", "n[1-"}, {"SLURM_TASKS_PER_NODE", "1"}}) ==
+          "SLURM_JOB_NODELIST (Slurm); -H names the hosts yourself: with SLURM_TASKS_PER_NODE=1: 'n[1-': no ']' behind "
+          "'['");
+}
+
+TEST_CASE("Variables for ranks are chosen by name, by value and in a file", "[unit][cli]") {
+  const config::MapEnv::Map env{{"AB", "1"}, {"AC", "x,y"}, {"B", "2"}, {"CUDA_VISIBLE_DEVICES", "3"}};
+  char path[] = "/tmp/hvd-env-XXXXXX";
+  REQUIRE(::close(::mkstemp(path)) == 0);
+  std::ofstream(path) << "# a comment\n\nF= spaced \r\nG=of the file\nB\n";
+  const Words flags{"-x", "A*", "-x",  "N=a,b=c",          "-xG=of -x", "-x", "CUDA_VISIBLE_DEVICES",    "--env-file",
+                    path, "-x", "N=d", "--cache-capacity", "7",         "-x", "HOROVOD_CACHE_CAPACITY=8"};
+  REQUIRE(parse_job(flags, env).flag_variables == Variables{{"AB", "1"},
+                                                            {"AC", "x,y"},
+                                                            {"B", "2"},
+                                                            {"CUDA_VISIBLE_DEVICES", "3"},
+                                                            {"F", " spaced "},
+                                                            {"G", "of -x"},
+                                                            {"HOROVOD_CACHE_CAPACITY", "7"},
+                                                            {"N", "d"}});
+  std::ofstream(path) << "B=1\nNOT_THERE\n";
+  REQUIRE(usage_error_of({"-np", "1", "--env-file", path, "true"}) ==
+          std::string("--env-file: ") + path +
+              ":2: 'NOT_THERE' is not set in horovodrun's environment; NAME=VALUE gives "
+              "a value");
+  REQUIRE(usage_error_of({"-np", "1", "-x", "Z*", "true"}, env) ==
+          "-x: 'Z*' matches no variable of horovodrun's environment");
   std::remove(path);
+}
+
+TEST_CASE("Hosts are kept or left out by name", "[unit][cli]") {
+  const auto hosts = [](const Words& flags) { return host_list_text(parse_job(flags, {}).hosts); };
+  REQUIRE(hosts({"-H", "n1:2,n2:2,n3:2", "--include", "n[1-2]"}) == "n1:2,n2:2");
+  REQUIRE(hosts({"-H", "n1:2,n2:2,n3:2", "--exclude", "n1,n3"}) == "n2:2");
+  REQUIRE(hosts({"-H", "n1:2,n2:2,n3:2", "--include", "n1,n2", "--exclude", "n1"}) == "n2:2");
+  REQUIRE(usage_error_of({"-np", "2", "-H", "node1:2", "--exclude", "node2", "true"}) ==
+          "--exclude: 'node2' is not among the 1 hosts; did you mean node1?");
+  REQUIRE(usage_error_of({"-np", "2", "-H", "n1:2", "--exclude", "n1", "true"}) == "--exclude: 'n1' leaves no host");
 }
 
 TEST_CASE("A hostfile gives the hosts", "[unit][cli]") {
@@ -170,12 +203,9 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "64", "--host-discovery-script", "./d.sh", "true"},
        "--host-discovery-script: elastic jobs are not built yet, and all 64 ranks would run on this host; name the "
        "hosts with -H or --hostfile"},
-      {{"-np", "2", "-x", "PATH", "true"},
-       "-x is a flag of mpirun; ranks get the whole environment of horovodrun: leave -x NAME out, and for -x "
-       "NAME=VALUE write `NAME=VALUE horovodrun ...`; a choice of variables is not built yet"},
-      {{"-np", "2", "-xFOO=1", "true"},
-       "-x is a flag of mpirun; ranks get the whole environment of horovodrun: leave -x NAME out, and for -x "
-       "NAME=VALUE write `NAME=VALUE horovodrun ...`; a choice of variables is not built yet"},
+      {{"-np", "2", "-x", "FOO", "true"}, "-x: 'FOO' is not set in horovodrun's environment; NAME=VALUE gives a value"},
+      {{"-np", "2", "-x", "HOROVOD_RANK=1", "true"}, "-x: HOROVOD_RANK is set for each rank by horovodrun itself"},
+      {{"-np", "2", "--env-file", "/nowhere/env", "true"}, "--env-file: '/nowhere/env': No such file or directory"},
       {{"-np", "2", "-bind-to", "none", "true"},
        "-bind-to is a flag of mpirun; processes are not bound to cores: leave it and its value out"},
   };
