@@ -1,0 +1,126 @@
+"""Ranks that srun starts, on a Slurm of two nodes on this machine that the test starts and ends."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_other_starters import RANK, told
+
+from jobs import run_to_end
+
+DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "salloc")
+
+CONF = """
+ClusterName=hvd
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge
+SlurmUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+ReturnToService=2
+SlurmdParameters=config_overrides
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=4
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4
+PartitionName=main Nodes=n1,n2 Default=YES State=UP
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now; Slurm's configuration has to name them."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def until_it_answers(command: list[str], word: str, deadline_s: float = 30) -> None:
+    end = time.monotonic() + deadline_s
+    while word not in (said := subprocess.run(command, capture_output=True, text=True)).stdout:
+        if time.monotonic() > end:
+            pytest.fail(f"{command}: {said.stdout}{said.stderr}")
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[None]:
+    """SLURM_CONF of the cluster in the environment of the tests."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [name for name in DAEMONS if shutil.which(name, path=path) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(
+            f"no Slurm here (as root, with Debian's slurmctld, slurmd, slurm-client, munge; missing: {missing}): srun is "
+            "not tested, only its variables are (config_test)"
+        )
+    folder = Path(tempfile.mkdtemp(prefix="hvd-slurm-", dir="/var/tmp"))
+    folder.chmod(0o711)
+    (folder / "state").mkdir()
+    (folder / "key").write_bytes(os.urandom(128))
+    (folder / "key").chmod(0o600)
+    host = socket.gethostname().split(".")[0]
+    (folder / "slurm.conf").write_text(CONF.format(host=host, folder=folder, ports=free_ports(3)))
+    os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+    munge = [f"--{what}-file={folder}/{what}" for what in ("key", "log", "pid", "seed")]
+    commands = [
+        ["munged", "-F", "-S", f"{folder}/munge", *munge],
+        ["slurmctld", "-D", "-c"],
+        ["slurmd", "-D", "-N", "n1"],
+        ["slurmd", "-D", "-N", "n2"],
+    ]
+    daemons: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            program = shutil.which(command[0], path=path)
+            assert program is not None
+            with (folder / f"{len(daemons)}.log").open("wb") as log:
+                daemons.append(subprocess.Popen([program, *command[1:]], stdout=log, stderr=log))
+            if command[0] == "munged":
+                until_it_answers(["sh", "-c", f"munge -S {folder}/munge -n >&2 && echo ready"], "ready")
+        until_it_answers(["sinfo", "-h", "-o", "%T %D"], "idle 2")
+        yield
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+        for daemon in daemons:
+            try:
+                daemon.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        del os.environ["SLURM_CONF"]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    command = ["srun", "-N2", "-n3", sys.executable, "-c", RANK, str(tmp_path / "out")]
+    job = run_to_end(command, {"HOROVOD_SHARED_DIR": str(tmp_path / "jobs")}, deadline_s=60)
+    assert job.code == 0, job.text
+    # Slurm fills the first node: two tasks and one.
+    assert told(tmp_path / "out") == {0: "3 0 2 6.0 6.0", 1: "3 1 2 6.0 6.0", 2: "3 0 1 6.0 6.0"}
+    assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_horovodrun_uses_the_nodes_of_an_allocation(slurm: None, horovodrun_path: str) -> None:
+    job = run_to_end(["salloc", "-N2", "-n5", horovodrun_path, "--dry-run", "true"], deadline_s=60)
+    assert job.code == 0, job.text
+    assert "note: hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:1" in job.out
+    assert "host n1, 4 of 4 slots" in job.out
+    assert "host n2, 1 of 1 slots" in job.out
