@@ -22,8 +22,10 @@ using transport::HostIdentity;
 using transport::InterfaceAddress;
 using transport::SocketAddress;
 
-// A server that is there answers at once; of several addresses, one that drops packets must not take all the time.
-constexpr Millis kAttempt{2000};
+// A server that is there answers at once; of several addresses, one that drops packets must not take all the time. All
+// are tried for a moment first, then longer.
+constexpr Millis kFirstAttempt{300};
+constexpr Millis kLongestAttempt{5000};
 constexpr Millis kPause{100};  // before the same places are tried again
 // Of an announcement that may be an earlier job's, which is nobody's business but rank 0's.
 constexpr Millis kSignOfLife{500};
@@ -127,13 +129,14 @@ class Meeting::Search {
     const auto places = places_of(found.server);
     if (places.empty()) last_ = Status::peer_lost("no address of " + found.server.host.host_name + " can be reached");
     for (const Endpoint& place : places) {
-      const auto until = Deadline::at(std::min(deadline_.when(), SteadyClock::now() + kAttempt));
+      const auto until = Deadline::at(std::min(deadline_.when(), SteadyClock::now() + attempt_));
       last_ = try_place(place, found.secret, until, stop_);
       if (!last_.is_ok()) continue;
       announcement_ = found;
       place_ = place;
       return true;
     }
+    attempt_ = std::min(attempt_ * 2, kLongestAttempt);
     return false;
   }
 
@@ -141,6 +144,7 @@ class Meeting::Search {
   const Deadline deadline_;
   const std::stop_token stop_;
   const int wake_fd_;
+  Millis attempt_ = kFirstAttempt;
   Status last_ = Status::peer_lost("nothing tried");
   std::optional<Announcement> announcement_;
   Endpoint place_;
