@@ -35,6 +35,28 @@ TEST_CASE("Flags win over the launcher's environment, which reaches the ranks ot
   REQUIRE(job.all() == all);
 }
 
+TEST_CASE("Patterns choose variables of the launcher, and none of one job", "[unit][environment]") {
+  const config::MapEnv env(
+      {{"NCCL_A", "1"}, {"NCCL_AB", "2"}, {"XNCCL_A", "3"}, {"BASH_FUNC_f%%", "4"}, {"HOROVOD_RANK", "5"}});
+  const auto chosen = [&](const std::string& text) {
+    Variables variables;
+    std::string names;
+    if (!add_chosen_variable(text, env, variables).is_ok()) return std::string("error");
+    for (const auto& [name, value] : variables) names += name + "=" + value + " ";
+    return names;
+  };
+  CHECK(chosen("NCCL_*") == "NCCL_A=1 NCCL_AB=2 ");
+  CHECK(chosen("NCCL_?") == "NCCL_A=1 ");
+  CHECK(chosen("*NCCL_A") == "NCCL_A=1 XNCCL_A=3 ");
+  CHECK(chosen("*C*_*B") == "NCCL_AB=2 ");
+  CHECK(chosen("BASH_FUNC_f%%") == "BASH_FUNC_f%%=4 ");
+  CHECK(chosen("*=5") == "*=5 ");
+  for (const char* const text : {"HOROVOD_*", "HOROVOD_RANK", "HOROVOD_SIZE=1", "=1", "", "ABSENT", "N?"}) {
+    INFO(text);
+    CHECK(chosen(text) == "error");
+  }
+}
+
 TEST_CASE("What is set for each rank is inherited from nobody", "[unit][environment]") {
   Variables own = rank_variables("a", {0, 1, 0, 1, 0, 1});
   own.merge(start_variables({}));
