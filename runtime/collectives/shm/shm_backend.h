@@ -37,6 +37,7 @@ class ShmBackend final : public CollectiveBackend {
 
   std::string_view name() const override { return "shm"; }
   std::string why_not(const CallTraits& call) const override;
+  BackendTraits traits() const override { return {.takes_segments = true}; }
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
   PeerProgress progress() const override;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-#include "runtime/collectives/shm/parts.h"
+#include "runtime/collectives/shm/tensor_stream.h"
 
 namespace hvd::collectives {
 
@@ -15,18 +15,36 @@ using shm::Part;
 using shm::part_of;
 using shm::Parts;
 using shm::pieces;
+using shm::TensorStream;
+
+namespace {
+
+// How many members' counts a call of this kind has for each tensor.
+Status check_counts(const CollectiveCall& call, int members) {
+  const auto check = [&](const std::vector<std::int64_t>& counts) {
+    if (counts.size() == static_cast<std::size_t>(members)) return Status::ok();
+    return Status::internal(std::string(op_type_name(call.op)) + " with " + std::to_string(counts.size()) +
+                            " counts for " + std::to_string(members) + " ranks");
+  };
+  switch (call.op) {
+    case OpType::kAllgather:
+    case OpType::kReducescatter:
+      for (const Segment& tensor : call.segments) HVD_RETURN_IF_ERROR(check(tensor.rank_counts));
+      return call.segments.empty() ? check(call.rank_counts) : Status::ok();
+    case OpType::kAlltoall: HVD_RETURN_IF_ERROR(check(call.rank_counts)); return check(call.receive_counts);
+    default: return Status::ok();
+  }
+}
+
+}  // namespace
+
+std::vector<Segment> tensors_of(const CollectiveCall& call) {
+  if (!call.segments.empty()) return call.segments;
+  return {{call.input, call.output, call.count, call.rank_counts}};
+}
 
 Status ShmCollectives::run(const CollectiveCall& call) {
-  const auto has_counts = [this](const std::vector<std::int64_t>& counts) {
-    return counts.size() == static_cast<std::size_t>(size());
-  };
-  const bool by_rank =
-      call.op == OpType::kAllgather || call.op == OpType::kReducescatter || call.op == OpType::kAlltoall;
-  if ((by_rank && !has_counts(call.rank_counts)) ||
-      (call.op == OpType::kAlltoall && !has_counts(call.receive_counts))) {
-    return Status::internal(std::string(op_type_name(call.op)) + " with " + std::to_string(call.rank_counts.size()) +
-                            " counts for " + std::to_string(size()) + " ranks");
-  }
+  HVD_RETURN_IF_ERROR(check_counts(call, size()));
   HVD_RETURN_IF_ERROR(rounds_.failure());
   switch (call.op) {
     case OpType::kAllreduce: return allreduce(call);
@@ -58,21 +76,30 @@ Status ShmCollectives::broadcast(const CollectiveCall& call) {
 }
 
 Status ShmCollectives::allgather(const CollectiveCall& call) {
-  const Parts parts(call.rank_counts, call.dtype);
-  const auto* const input = static_cast<const std::byte*>(call.input);
-  auto* const output = static_cast<std::byte*>(call.output);
-  copy_bytes(output + parts[own()].begin, input, parts[own()].size);
-  for (std::uint64_t c = 0; c < pieces(parts.largest(), kSlotBytes); ++c) {
+  std::vector<TensorStream> from(static_cast<std::size_t>(size()));
+  for (const Segment& tensor : tensors_of(call)) {
+    const Parts parts(tensor.rank_counts, call.dtype);
+    for (int member = 0; member < size(); ++member) {
+      const void* const input = member == own() ? tensor.input : nullptr;
+      auto* const output = static_cast<std::byte*>(tensor.output) + parts[member].begin;
+      from[static_cast<std::size_t>(member)].add(input, output, parts[member].size);
+    }
+  }
+  const TensorStream& mine = from[static_cast<std::size_t>(own())];
+  mine.visit({0, mine.size()}, [](const std::byte* input, std::byte* output, std::size_t, std::size_t bytes) {
+    copy_bytes(output, input, bytes);
+  });
+  for (std::uint64_t c = 0; c < pieces(std::ranges::max(from, {}, &TensorStream::size).size(), kSlotBytes); ++c) {
     HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
-    const Part mine = part_of(parts[own()].size, kSlotBytes, c);
-    copy_bytes(rounds_.slot(own(), round), input + mine.begin, mine.size);
+    mine.read(part_of(mine.size(), kSlotBytes, c), rounds_.slot(own(), round));
     rounds_.mark(Rounds::kStaged, round);
     for (int step = 1; step < size(); ++step) {
       const int member = (own() + step) % size();
-      const Part theirs = part_of(parts[member].size, kSlotBytes, c);
-      if (theirs.size == 0) continue;
+      const TensorStream& theirs = from[static_cast<std::size_t>(member)];
+      const Part piece = part_of(theirs.size(), kSlotBytes, c);
+      if (piece.size == 0) continue;
       HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kStaged, member, round));
-      copy_bytes(output + parts[member].begin + theirs.begin, rounds_.slot(member, round), theirs.size);
+      theirs.write(piece, rounds_.slot(member, round));
     }
     rounds_.mark(Rounds::kDone, round);
   }

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "runtime/collectives/kernels/kernels.h"
-#include "runtime/collectives/shm/parts.h"
 #include "runtime/collectives/shm/shm_collectives.h"
+#include "runtime/collectives/shm/tensor_stream.h"
 
 namespace hvd::collectives {
 
@@ -13,6 +13,7 @@ using shm::Part;
 using shm::part_of;
 using shm::Parts;
 using shm::pieces;
+using shm::TensorStream;
 
 namespace {
 
@@ -21,95 +22,90 @@ constexpr std::size_t kSmallBytes = 8192;
 // A reduction of several operands goes over the result again and again: in the first-level cache.
 constexpr std::size_t kPieceBytes = 16384;
 
-const std::byte* input_of(const CollectiveCall& call) {
-  return static_cast<const std::byte*>(call.input != nullptr ? call.input : call.output);
-}
-
 }  // namespace
 
-void ShmCollectives::take_operands(const std::byte* mine, std::uint64_t round, std::size_t offset) {
-  for (int member = 0; member < size(); ++member) {
-    operands_[static_cast<std::size_t>(member)] = member == own() ? mine : rounds_.slot(member, round) + offset;
-  }
-}
-
-void ShmCollectives::reduce(const CollectiveCall& call, std::byte* scratch, std::byte* out, std::int64_t n) const {
-  const auto element = static_cast<std::int64_t>(element_size(call.dtype));
-  const std::int64_t piece = static_cast<std::int64_t>(kPieceBytes) / element;
-  const std::size_t last = operands_.size() - 1;
-  for (std::int64_t begin = 0; begin < n; begin += piece) {
-    const std::int64_t count = std::min(piece, n - begin);
-    const std::int64_t at = begin * element;
-    const std::byte* sum = operands_[0] + at;
-    for (std::size_t member = 1; member <= last; ++member) {
-      const kernels::ReduceStage stage{member == 1, true, member == last};
-      kernels::reduce_scaled(call.dtype, call.reduce_op, scratch + at, sum, operands_[member] + at, count, call.scaling,
-                             stage);
-      sum = scratch + at;
-    }
-    copy_bytes(out + at, scratch + at, static_cast<std::size_t>(count * element));
+// The operands of others lie in their slots; this member's stays where it is, wherever that is cut.
+void ShmCollectives::reduce(const CollectiveCall& call, const TensorStream& data, Part range, std::uint64_t round,
+                            std::size_t offset, std::byte* scratch) const {
+  for (std::size_t done = 0; done < range.size; done += kPieceBytes) {
+    const Part piece{range.begin + done, std::min(kPieceBytes, range.size - done)};
+    data.visit(piece, [&](const std::byte* input, std::byte* output, std::size_t at, std::size_t bytes) {
+      const auto n = static_cast<std::int64_t>(bytes / element_size(call.dtype));
+      std::byte* const sum = scratch + done + at;
+      const auto operand = [&](int member) {
+        return member == own() ? input : rounds_.slot(member, round) + offset + done + at;
+      };
+      for (int member = 1; member < size(); ++member) {
+        const std::byte* const left = member == 1 ? operand(0) : sum;
+        const kernels::ReduceStage stage{member == 1, true, member == size() - 1};
+        kernels::reduce_scaled(call.dtype, call.reduce_op, sum, left, operand(member), n, call.scaling, stage);
+      }
+      copy_bytes(output, sum, bytes);
+    });
   }
 }
 
 Status ShmCollectives::allreduce(const CollectiveCall& call) {
-  if (call.count == 0) return Status::ok();
-  return shm::bytes_of(call.dtype, call.count) <= kSmallBytes ? allreduce_small(call) : allreduce_large(call);
+  TensorStream data;
+  for (const Segment& tensor : tensors_of(call)) {
+    data.add(tensor.input != nullptr ? tensor.input : tensor.output, tensor.output,
+             shm::bytes_of(call.dtype, tensor.count));
+  }
+  if (data.size() == 0) return Status::ok();
+  return data.size() <= kSmallBytes ? allreduce_small(call, data) : allreduce_large(call, data);
 }
 
 // Each member reduces everything, into the half of its slot that others do not read.
-Status ShmCollectives::allreduce_small(const CollectiveCall& call) {
+Status ShmCollectives::allreduce_small(const CollectiveCall& call, const TensorStream& data) {
   HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
+  const Part all{0, data.size()};
   std::byte* const mine = rounds_.slot(own(), round);
-  copy_bytes(mine, input_of(call), shm::bytes_of(call.dtype, call.count));
+  data.read(all, mine);
   rounds_.mark(Rounds::kStaged, round);
   HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
-  take_operands(mine, round, 0);
-  reduce(call, mine + kSlotBytes / 2, static_cast<std::byte*>(call.output), call.count);
+  reduce(call, data, all, round, 0, mine + kSlotBytes / 2);
   rounds_.mark(Rounds::kDone, round);
   return Status::ok();
 }
 
 // Chunk by chunk, and each in slices: a member stages what others reduce, reduces its own slice, which it never stages,
 // and takes the others' results. The chunk after that is staged before: so nobody waits for what was only just begun.
-Status ShmCollectives::allreduce_large(const CollectiveCall& call) {
-  const std::size_t total = shm::bytes_of(call.dtype, call.count);
-  const std::size_t element = element_size(call.dtype);
-  const std::byte* const input = input_of(call);
-  auto* const output = static_cast<std::byte*>(call.output);
-  const std::uint64_t chunks = pieces(total, kSlotBytes);
+Status ShmCollectives::allreduce_large(const CollectiveCall& call, const TensorStream& data) {
+  const std::uint64_t chunks = pieces(data.size(), kSlotBytes);
   std::uint64_t before = 0;  // the round of the chunk before
   for (std::uint64_t c = 0; c <= chunks; ++c) {
     std::uint64_t round = 0;
     if (c < chunks) {
       HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
-      const Part chunk = part_of(total, kSlotBytes, c);
-      const Part slice = shm::slice_of(chunk.size, size(), own());
-      const std::byte* const from = input + chunk.begin;
-      std::byte* const mine = rounds_.slot(own(), round);
-      const std::size_t behind = slice.begin + slice.size;
-      copy_bytes(mine, from, slice.begin);
-      copy_bytes(mine + behind, from + behind, chunk.size - behind);
-      rounds_.mark(Rounds::kStaged, round);
-      HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
-      take_operands(from + slice.begin, round, slice.begin);
-      reduce(call, mine + slice.begin, output + chunk.begin + slice.begin,
-             static_cast<std::int64_t>(slice.size / element));
-      rounds_.mark(Rounds::kReduced, round);
+      HVD_RETURN_IF_ERROR(reduce_slice(call, data, part_of(data.size(), kSlotBytes, c), round));
     }
-    if (c > 0)
-      HVD_RETURN_IF_ERROR(collect(output + (c - 1) * kSlotBytes, part_of(total, kSlotBytes, c - 1).size, before));
+    if (c > 0) HVD_RETURN_IF_ERROR(collect(data, part_of(data.size(), kSlotBytes, c - 1), before));
     before = round;
   }
   return Status::ok();
 }
 
+Status ShmCollectives::reduce_slice(const CollectiveCall& call, const TensorStream& data, Part chunk,
+                                    std::uint64_t round) {
+  const Part slice = shm::slice_of(chunk.size, size(), own());
+  const std::size_t behind = slice.begin + slice.size;
+  std::byte* const mine = rounds_.slot(own(), round);
+  data.read({chunk.begin, slice.begin}, mine);
+  data.read({chunk.begin + behind, chunk.size - behind}, mine + behind);
+  rounds_.mark(Rounds::kStaged, round);
+  HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
+  reduce(call, data, {chunk.begin + slice.begin, slice.size}, round, slice.begin, mine + slice.begin);
+  rounds_.mark(Rounds::kReduced, round);
+  return Status::ok();
+}
+
 // Takes the other members' slices of a chunk, and ends its round.
-Status ShmCollectives::collect(std::byte* output, std::size_t bytes, std::uint64_t round) {
+Status ShmCollectives::collect(const TensorStream& data, Part chunk, std::uint64_t round) {
   for (int step = 1; step < size(); ++step) {
     const int member = (own() + step) % size();  // not all from the same one at once
     HVD_RETURN_IF_ERROR(rounds_.wait(Rounds::kReduced, member, round));
-    const Part slice = shm::slice_of(bytes, size(), member);
-    copy_bytes(output + slice.begin, rounds_.slot(member, round) + slice.begin, slice.size);
+    const Part slice = shm::slice_of(chunk.size, size(), member);
+    data.write({chunk.begin + slice.begin, slice.size}, rounds_.slot(member, round) + slice.begin);
   }
   rounds_.mark(Rounds::kDone, round);
   return Status::ok();
@@ -117,26 +113,31 @@ Status ShmCollectives::collect(std::byte* output, std::size_t bytes, std::uint64
 
 // A slot has a piece of each member's part in turn; in its own place a member reduces.
 Status ShmCollectives::reducescatter(const CollectiveCall& call) {
-  const Parts parts(call.rank_counts, call.dtype);
-  const std::size_t piece = shm::share_of_slot(size());
-  const std::byte* const input = input_of(call);
-  auto* const output = static_cast<std::byte*>(call.output);
-  for (std::uint64_t c = 0; c < pieces(parts.largest(), piece); ++c) {
+  std::vector<TensorStream> parts_of(static_cast<std::size_t>(size()));
+  for (const Segment& tensor : tensors_of(call)) {
+    const Parts parts(tensor.rank_counts, call.dtype);
+    for (int member = 0; member < size(); ++member) {
+      const auto* const input = static_cast<const std::byte*>(tensor.input) + parts[member].begin;
+      parts_of[static_cast<std::size_t>(member)].add(input, member == own() ? tensor.output : nullptr,
+                                                     parts[member].size);
+    }
+  }
+  const TensorStream& result = parts_of[static_cast<std::size_t>(own())];
+  const std::size_t share = shm::share_of_slot(size());
+  for (std::uint64_t c = 0; c < pieces(std::ranges::max(parts_of, {}, &TensorStream::size).size(), share); ++c) {
     HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
     std::byte* const slot = rounds_.slot(own(), round);
     for (int member = 0; member < size(); ++member) {
+      const TensorStream& theirs = parts_of[static_cast<std::size_t>(member)];
       if (member == own()) continue;
-      const Part theirs = part_of(parts[member].size, piece, c);
-      copy_bytes(slot + static_cast<std::size_t>(member) * piece, input + parts[member].begin + theirs.begin,
-                 theirs.size);
+      theirs.read(part_of(theirs.size(), share, c), slot + static_cast<std::size_t>(member) * share);
     }
     rounds_.mark(Rounds::kStaged, round);
-    const Part mine = part_of(parts[own()].size, piece, c);
+    const Part mine = part_of(result.size(), share, c);
     if (mine.size > 0) {
       HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
-      const std::size_t place = static_cast<std::size_t>(own()) * piece;
-      take_operands(input + parts[own()].begin + mine.begin, round, place);
-      reduce(call, slot + place, output + mine.begin, static_cast<std::int64_t>(mine.size / element_size(call.dtype)));
+      const std::size_t place = static_cast<std::size_t>(own()) * share;
+      reduce(call, result, mine, round, place, slot + place);
     }
     rounds_.mark(Rounds::kDone, round);
   }

@@ -138,6 +138,68 @@ class Rank {
     return !status.is_ok() ? status.to_string() : source.holds(expected) ? "" : "other bits in place";
   }
 
+  // The same tensor three times, each where it lies; one of them beside its input.
+  std::string allreduce_list(const Case& c, const Bytes& expected) const {
+    std::vector<Buffer> tensors(3, Buffer(input_of(c, rank_), c.offset));
+    Buffer beside(expected.size(), c.offset);
+    CollectiveCall call = make(OpType::kAllreduce, c);
+    for (Buffer& tensor : tensors)
+      call.segments.push_back({.input = tensor.data(), .output = tensor.data(), .count = c.count});
+    call.segments[1].output = beside.data();
+    call.segments.insert(call.segments.begin(), Segment{});  // nothing
+    const Status status = run_call(backend_, call);
+    if (!status.is_ok()) return status.to_string();
+    if (!tensors[1].holds(input_of(c, rank_))) return "the input in a list was written";
+    return tensors[0].holds(expected) && beside.holds(expected) && tensors[2].holds(expected) ? ""
+                                                                                              : "other bits in a list";
+  }
+
+  // Two tensors that are split in two ways.
+  std::string scatter_list(const Case& c, const Bytes& whole) const {
+    CollectiveCall call = make(OpType::kReducescatter, c);
+    Buffer source(input_of(c, rank_), c.offset);
+    std::vector<Buffer> outputs;
+    std::vector<Bytes> expected;
+    for (const bool uneven : {false, true}) {
+      const std::vector<std::int64_t> counts = split(c.count, uneven);
+      const auto own = counts.begin() + rank_;
+      const auto begin =
+          whole.begin() + static_cast<std::ptrdiff_t>(c.bytes(std::accumulate(counts.begin(), own, std::int64_t{0})));
+      expected.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(c.bytes(*own)));
+      outputs.emplace_back(expected.back().size(), c.offset);
+      call.segments.push_back({source.data(), nullptr, *own, counts});
+    }
+    for (std::size_t i = 0; i < 2; ++i) call.segments[i].output = outputs[i].data();
+    const Status status = run_call(backend_, call);
+    if (!status.is_ok()) return status.to_string();
+    return outputs[0].holds(expected[0]) && outputs[1].holds(expected[1]) ? "" : "other bits of a list's reducescatter";
+  }
+
+  std::string gather_list(const Case& c) const {
+    CollectiveCall call = make(OpType::kAllgather, c);
+    std::vector<Buffer> inputs;
+    std::vector<Buffer> outputs;
+    std::vector<Bytes> expected(2);
+    for (const bool uneven : {false, true}) {
+      const std::vector<std::int64_t> counts = split(c.count, uneven);
+      for (int rank = 0; rank < size_; ++rank) {
+        const Bytes part =
+            random_elements(c.dtype, counts[static_cast<std::size_t>(rank)], static_cast<std::uint64_t>(rank));
+        expected[uneven].insert(expected[uneven].end(), part.begin(), part.end());
+        if (rank == rank_) inputs.emplace_back(part, c.offset);
+      }
+      outputs.emplace_back(expected[uneven].size(), c.offset);
+      call.segments.push_back({nullptr, nullptr, counts[static_cast<std::size_t>(rank_)], counts});
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      call.segments[i].input = inputs[i].data();
+      call.segments[i].output = outputs[i].data();
+    }
+    const Status status = run_call(backend_, call);
+    if (!status.is_ok()) return status.to_string();
+    return outputs[0].holds(expected[0]) && outputs[1].holds(expected[1]) ? "" : "a wrong allgather of a list";
+  }
+
   // The first ranks get one more, or everything.
   std::string reducescatter(const Case& c, const Bytes& whole, bool uneven) const {
     CollectiveCall call = make(OpType::kReducescatter, c);
@@ -316,7 +378,10 @@ const auto kSizes = {2, 3, 8};
 TEST_CASE("Reductions in shared memory have the bits of one thread's, in place and not", "[multi][collectives]") {
   const int size = GENERATE(from_range(kSizes));
   CHECK(run_on_all(
-            size, [](const Rank& rank, const Case& c, const Bytes& sum) { return rank.allreduce(c, sum); },
+            size,
+            [](const Rank& rank, const Case& c, const Bytes& sum) {
+              return rank.allreduce(c, sum) + rank.allreduce_list(c, sum);
+            },
             reductions()) == "");
 }
 
@@ -329,7 +394,7 @@ TEST_CASE("Reducescatter in shared memory gives each rank its part, however unev
   }
   const auto run = [](const Rank& rank, const Case& c, const Bytes& sum) {
     const std::string found = rank.reducescatter(c, sum, false);
-    return found.empty() ? rank.reducescatter(c, sum, true) : found;
+    return found.empty() ? rank.reducescatter(c, sum, true) + rank.scatter_list(c, sum) : found;
   };
   CHECK(run_on_all(size, run, cases) == "");
 }
@@ -345,7 +410,7 @@ TEST_CASE("What is only moved in shared memory arrives as it was", "[multi][coll
   cases.push_back({.dtype = DataType::kFloat32, .count = kManyRounds});
   const auto run = [](const Rank& rank, const Case& c, const Bytes&) {
     std::string found = rank.broadcast(c) + rank.alltoall(c) + rank.allgather(c, false);
-    return found.empty() ? rank.allgather(c, true) : found;
+    return found.empty() ? rank.allgather(c, true) + rank.gather_list(c) : found;
   };
   CHECK(run_on_all(size, run, cases) == "");
 }
@@ -360,6 +425,8 @@ TEST_CASE("What shared memory does not take is said in words", "[unit][collectiv
   std::vector<float> data(2);
   CollectiveCall wrong{.op = OpType::kAllgather, .input = data.data(), .output = data.data(), .rank_counts = {1}};
   CHECK(run_call(*backend, wrong).message() == "allgather with 1 counts for 2 ranks");
+  wrong.segments = {{.input = data.data(), .output = data.data(), .count = 1, .rank_counts = {1, 1, 1}}};
+  CHECK(run_call(*backend, wrong).message() == "allgather with 3 counts for 2 ranks");
   ShmBackend without({nullptr, "rank 1 has none"}, {.ranks = {0, 1}, .why_not = "rank 1 has none"});
   CHECK(without.why_not({}) == "rank 1 has none");
   CHECK(run_call(without, {}).message() == "shm does not take this call: rank 1 has none");
