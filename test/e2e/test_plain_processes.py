@@ -134,7 +134,8 @@ def test_ranks_of_two_servers_with_one_secret_never_meet(ranks: Ranks, tmp_path:
     secret.write_text("5" * 64)
     secret.chmod(0o600)
     port = free_port()
-    soon = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "10"}  # were they to meet, they would wait for one another
+    # Were they to meet, they would wait for one another; and through shared memory they have met in init().
+    soon = {"HOROVOD_GLOO_TIMEOUT_SECONDS": "10", "HOROVOD_SHM": "0"}
     with RendezvousServer(2, port=port, secret_file=str(secret)) as server:
         ranks += [Rank({**server.environment(rank), **soon}, tmp_path) for rank in range(2)]
         assert [rank.hear() for rank in ranks] == ["0 2 0 2", "1 2 1 2"]
