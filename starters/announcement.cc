@@ -12,7 +12,9 @@ namespace {
 constexpr std::string_view kMagic = "hvd1.";
 constexpr int kMaxSize = 1 << 20;
 
-void wipe(Bytes& bytes) { explicit_bzero(bytes.data(), bytes.size()); }
+void wipe(Bytes& bytes) {
+  if (!bytes.empty()) explicit_bzero(bytes.data(), bytes.size());  // data() of none may be null
+}
 
 std::string encode_all(const Announcement& announcement) {
   ByteWriter out;
