@@ -19,7 +19,7 @@ constexpr Item kItems[] = {
     {"Frameworks", "MXNet", false, "horovod.mxnet is not built yet"},
     {"Controllers", "MPI", false, "this Horovod needs no MPI and has none"},
     {"Controllers", "Gloo", true, ""},
-    {"Tensor Operations", "NCCL", false, "not built yet: tensors on CUDA GPUs go through host memory"},
+    {"Tensor Operations", "NCCL", true, ""},
     {"Tensor Operations", "DDL", false, "DDL is not supported"},
     {"Tensor Operations", "CCL", false, "oneCCL is not supported"},
     {"Tensor Operations", "MPI", false, "this Horovod needs no MPI and has none"},
@@ -43,6 +43,7 @@ std::string check_build_text(bool verbose) {
       out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
   }
   return out +
+         "NCCL and the CUDA driver are found when a rank needs them: horovod.torch.nccl_built() tells the version.\n"
          "A framework must also be installed: python -c \"import horovod.torch\" or \"import horovod.tensorflow\" "
          "tells.\n";
 }

@@ -17,7 +17,7 @@ constexpr FeatureText kTexts[] = {
     {Feature::kAutotune, "autotuning is not built yet; no effect"},
     {Feature::kTimeline, "the timeline is not built yet; no effect"},
     {Feature::kHierarchical, "hierarchical and torus operations are not built yet; no effect"},
-    {Feature::kGpu, "NCCL is not built yet; no effect"},
+    {Feature::kGpu, "several streams on a GPU are not built yet; no effect"},
 };
 
 // How the user asked for it: the spelling on the command line, else the place in the configuration file.

@@ -170,7 +170,10 @@ def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
     """
 
 def built_with() -> dict[str, int]:
-    """What this build has: gloo 1, mpi 0, nccl 0, cuda 0, rocm 0, ddl 0, ccl 0."""
+    """What this build has: gloo 1, cuda 1, mpi 0, rocm 0, ddl 0, ccl 0."""
+
+def nccl_version() -> int:
+    """The version code of the NCCL that this process finds, which it loads; 0 if there is none."""
 
 def gloo_library() -> str:
     """The file that the Gloo symbols used by the core come from."""

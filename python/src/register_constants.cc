@@ -4,6 +4,8 @@
 #include "horovod/session.h"
 #include "horovod/types.h"
 #include "python/src/registration.h"
+#include "runtime/config/env_reader.h"
+#include "runtime/config/option_table.h"
 
 namespace hvd::python {
 
@@ -31,8 +33,12 @@ void register_constants(pybind11::module_& module) {
   module.def("built_with", [] {
     pybind11::dict built;
     built["gloo"] = 1;
-    for (const char* absent : {"mpi", "nccl", "cuda", "rocm", "ddl", "ccl"}) built[absent] = 0;
+    built["cuda"] = 1;
+    for (const char* absent : {"mpi", "rocm", "ddl", "ccl"}) built[absent] = 0;
     return built;
+  });
+  module.def("nccl_version", [] {
+    return nccl_version(config::ProcessEnv().get(config::name_of(config::Option::kNcclLibrary)).value_or(""));
   });
   module.def("gloo_library", &gloo_library, "The file that the Gloo symbols used by the core come from.");
 }

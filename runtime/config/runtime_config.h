@@ -61,6 +61,7 @@ struct RuntimeConfig {
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
 
+  std::string nccl_library;                  // "": searched for
   std::string cuda_driver = "libcuda.so.1";  // as dlopen(3) finds it
 
   std::vector<int> thread_affinity;  // core ids, one per local rank; empty: no pinning

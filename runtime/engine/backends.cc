@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/collectives/cuda/device_backend.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/local_backend.h"
+#include "runtime/collectives/nccl/device_backend.h"
 #include "runtime/transport/data/message_context.h"
 
 namespace hvd::engine {
@@ -61,13 +61,15 @@ collectives::ShmSet shm_set(const config::RuntimeConfig& config, const topology:
 
 using Backends = std::vector<std::unique_ptr<collectives::CollectiveBackend>>;
 
-// What is in device memory goes through the backends that are there already.
-void add_device_backend(Backends& backends, std::shared_ptr<collectives::cuda::Devices> devices, int set_size,
+// What is in device memory and NCCL cannot do goes through the backends that are there already.
+void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
+                        std::shared_ptr<collectives::cuda::Devices> devices, const std::vector<int>& ranks,
                         int set_rank) {
   std::vector<collectives::CollectiveBackend*> hosts;
   for (const auto& backend : backends) hosts.push_back(backend.get());
+  collectives::nccl::DeviceOptions options{config.nccl_library, config.gloo_timeout, ranks, set_rank};
   backends.push_back(
-      std::make_unique<collectives::cuda::DeviceBackend>(std::move(devices), std::move(hosts), set_size, set_rank));
+      std::make_unique<collectives::nccl::DeviceBackend>(std::move(devices), std::move(hosts), std::move(options)));
 }
 
 }  // namespace
@@ -82,15 +84,17 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
   backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, set, membership, memory)));
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
-  add_device_backend(backends, std::move(devices), set.size(),
+  add_device_backend(backends, config, std::move(devices), set.ranks,
                      topology::index(set.set_rank(membership.rank()).value()));
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 
-std::shared_ptr<collectives::BackendList> make_local_backends(std::shared_ptr<collectives::cuda::Devices> devices) {
+std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
+                                                              const topology::ProcessSet& set,
+                                                              std::shared_ptr<collectives::cuda::Devices> devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::LocalBackend>());
-  add_device_backend(backends, std::move(devices), 1, 0);
+  add_device_backend(backends, config, std::move(devices), set.ranks, 0);
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 

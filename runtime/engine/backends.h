@@ -24,7 +24,9 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
                                                         transport::Fabric& fabric,
                                                         std::shared_ptr<collectives::cuda::Devices> devices);
 // Those of a set of one rank.
-std::shared_ptr<collectives::BackendList> make_local_backends(std::shared_ptr<collectives::cuda::Devices> devices);
+std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
+                                                              const topology::ProcessSet& set,
+                                                              std::shared_ptr<collectives::cuda::Devices> devices);
 
 // kInvalidArgument, on all ranks, when HOROVOD_HIERARCHICAL_ALLREDUCE is set and ranks are not numbered host by host.
 // Without equal numbers of ranks on several hosts there is no hierarchy.

@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/nccl/library.h"
 #include "runtime/crypto/payload_seals.h"
 #include "runtime/engine/backends.h"
 #include "runtime/engine/device_memory.h"
@@ -54,7 +55,8 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
 class SessionImpl final : public Session {
  public:
   SessionImpl(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network)
-      : membership_(network ? network->membership() : engine::membership_alone(config)),
+      : config_(config),
+        membership_(network ? network->membership() : engine::membership_alone(config)),
         pages_(make_pages(config)),
         devices_(std::make_shared<collectives::cuda::Devices>(config.cuda_driver)),
         network_(std::move(network)),
@@ -209,7 +211,8 @@ class SessionImpl final : public Session {
 
  private:
   std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set) {
-    return set.size() > 1 ? network_->make_backends(set, devices_) : engine::make_local_backends(devices_);
+    return set.size() > 1 ? network_->make_backends(set, devices_)
+                          : engine::make_local_backends(config_, set, devices_);
   }
 
   // The session goes on for the others, as far as this rank knows.
@@ -243,6 +246,7 @@ class SessionImpl final : public Session {
     if (network_ != nullptr) network_->abort(reason.status());
   }
 
+  const config::RuntimeConfig config_;
   const topology::Membership membership_;
   const std::shared_ptr<PagePool> pages_;
   const std::shared_ptr<collectives::cuda::Devices> devices_;
@@ -280,5 +284,10 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
 }
 
 std::string gloo_library() { return collectives::gloo_library(); }
+
+int nccl_version(const std::string& file) {
+  const auto library = collectives::nccl::Library::load(file);
+  return library.is_ok() ? library.value()->version() : 0;
+}
 
 }  // namespace hvd

@@ -36,10 +36,11 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/collectives/gloo": ["runtime/collectives", "runtime/collectives/kernels", "runtime/transport/data"],
     "runtime/collectives/cuda": ["runtime/collectives", "runtime/collectives/kernels"],
     "runtime/collectives/shm": ["runtime/collectives", "runtime/collectives/kernels", "runtime/crypto"],
+    "runtime/collectives/nccl": ["runtime/collectives", "runtime/collectives/kernels", "runtime/collectives/cuda"],
     "runtime/recorder": [],
     "runtime/engine": [
         *NEGOTIATION_CORE, "runtime/negotiation", "runtime/fusion", "runtime/transport", "runtime/transport/*", "runtime/collectives",
-        "runtime/collectives/kernels", "runtime/collectives/cuda", "runtime/collectives/gloo",
+        "runtime/collectives/kernels", "runtime/collectives/cuda", "runtime/collectives/nccl", "runtime/collectives/gloo",
         "runtime/collectives/shm", "runtime/recorder",
         "runtime/config", "runtime/crypto", "runtime/loop", "rendezvous/client",
     ],

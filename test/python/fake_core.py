@@ -171,7 +171,10 @@ class FakeCore:
         return len(payload)
 
     def built_with(self) -> dict[str, int]:
-        return {"gloo": 1, "mpi": 0, "nccl": 0, "cuda": 0, "rocm": 0, "ddl": 0, "ccl": 0}
+        return {"gloo": 1, "cuda": 1, "mpi": 0, "rocm": 0, "ddl": 0, "ccl": 0}
+
+    def nccl_version(self) -> int:
+        return 0
 
     def gloo_library(self) -> str:
         return "/usr/lib/libgloo.so.0"
@@ -251,7 +254,7 @@ def make_module(core: FakeCore) -> ModuleType:
     methods = (
         "init shutdown announce_failure announce_exit leave_job is_initialized rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
-        "add_process_set remove_process_set built_with gloo_library enqueue enqueue_group"
+        "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})

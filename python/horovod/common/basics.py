@@ -166,8 +166,12 @@ class HorovodBasics:
         return bool(core.built_with().get("gloo", 1))
 
     def nccl_built(self) -> int:
-        """NCCL's version code, an int; 0 if NCCL is not in the build."""
-        return int(core.built_with().get("nccl", 0))
+        """The version code of the NCCL that this process finds, an int, such as 23203 for 2.32.3; 0 if there is none.
+
+        It is HOROVOD_NCCL_LIBRARY, else the one that the framework has loaded, else the package nvidia-nccl's, else the
+        system's.
+        """
+        return int(core.nccl_version())
 
     def ddl_built(self) -> bool:
         """False: DDL is not supported."""
@@ -178,7 +182,7 @@ class HorovodBasics:
         return bool(core.built_with().get("ccl", 0))
 
     def cuda_built(self) -> bool:
-        """Whether GPU collectives for CUDA are in the build."""
+        """True: tensors on CUDA GPUs are taken where there is a driver for them."""
         return bool(core.built_with().get("cuda", 0))
 
     def rocm_built(self) -> bool:

@@ -129,7 +129,7 @@ def gloo_built(verbose: bool = False) -> bool:
 
 @_cache
 def nccl_built(verbose: bool = False) -> bool:
-    """Whether the build has NCCL. `verbose`: print on stderr why an extension cannot be imported."""
+    """Whether a process finds an NCCL. `verbose`: print on stderr why an extension cannot be imported."""
     return _ask_extension("nccl_built()", verbose) not in (None, "0", "False")
 
 

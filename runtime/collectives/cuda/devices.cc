@@ -18,4 +18,9 @@ EventWatch& Devices::watch() {
   return *watch_;
 }
 
+void Devices::fail(const void* owner, const Status& why) {
+  const MutexLock lock(mutex_);
+  if (watch_ != nullptr) watch_->fail(owner, why);
+}
+
 }  // namespace hvd::collectives::cuda

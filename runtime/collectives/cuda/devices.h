@@ -21,6 +21,8 @@ class Devices {
   // The error says why there is no such GPU.
   Result<std::shared_ptr<Device>> get(int ordinal) HVD_EXCLUDES(mutex_);
   EventWatch& watch() HVD_EXCLUDES(mutex_);
+  // What is watched for `owner`, if anything is: EventWatch::fail.
+  void fail(const void* owner, const Status& why) HVD_EXCLUDES(mutex_);
 
  private:
   const std::string file_;

@@ -36,6 +36,14 @@ void EventWatch::watch(const void* owner, EventPtr event, Done done, Trouble tro
   changed_.notify_all();
 }
 
+void EventWatch::post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(work));
+  }
+  changed_.notify_all();
+}
+
 void EventWatch::fail(const void* owner, const Status& why) {
   const std::lock_guard lock(mutex_);
   for (Item& item : items_) {
@@ -65,10 +73,12 @@ void EventWatch::run(const std::stop_token& stop) {
   TimePoint asked = last;
   for (;;) {
     std::vector<Item> ended;
+    std::vector<std::function<void()>> posted;
     {
       std::unique_lock lock(mutex_);
-      while (items_.empty() && !stop.stop_requested()) changed_.wait(lock);
-      if (items_.empty()) return;
+      while (items_.empty() && posted_.empty() && !stop.stop_requested()) changed_.wait(lock);
+      if (items_.empty() && posted_.empty()) return;
+      posted.swap(posted_);
       const TimePoint now = SteadyClock::now();
       const bool ask = now - asked >= kTroublePause;
       if (ask) asked = now;
@@ -81,7 +91,8 @@ void EventWatch::run(const std::stop_token& stop) {
         changed_.wait_for(lock, kPause);
       }
     }
-    for (Item& item : ended) item.done(*item.ended);  // holding no lock
+    for (const auto& work : posted) work();  // holding no lock, as what ends
+    for (Item& item : ended) item.done(*item.ended);
     if (ended.empty()) std::this_thread::yield();
   }
 }

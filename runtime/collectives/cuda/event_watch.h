@@ -32,6 +32,9 @@ class EventWatch {
   // it is part of has failed.
   void fail(const void* owner, const Status& why);
 
+  // Runs `work` on this object's thread.
+  void post(std::function<void()> work);
+
   static constexpr std::chrono::microseconds kPause{50};
   static constexpr std::chrono::milliseconds kTroublePause{100};
   static constexpr std::chrono::milliseconds kGrace{500};
@@ -52,7 +55,8 @@ class EventWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> items_;  // in the order of watch()
-  std::jthread thread_;      // last: it uses everything above
+  std::vector<std::function<void()>> posted_;
+  std::jthread thread_;  // last: it uses everything above
 };
 
 }  // namespace hvd::collectives::cuda

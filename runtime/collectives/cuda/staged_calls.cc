@@ -115,7 +115,7 @@ void StagedCalls::fail(const Status& why) {
     const MutexLock lock(mutex_);
     if (!failure_) failure_ = why;
   }
-  devices_.watch().fail(this, why);
+  devices_.fail(this, why);
 }
 
 std::optional<Status> StagedCalls::failure() {

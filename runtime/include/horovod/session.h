@@ -156,5 +156,8 @@ class Session {
 
 // The file that the Gloo symbols used by this library come from; for the check that no other copy was bound.
 std::string gloo_library();
+// The version code of the NCCL that a session would use, and loads it; 0 when there is none. `file`:
+// HOROVOD_NCCL_LIBRARY.
+int nccl_version(const std::string& file);
 
 }  // namespace hvd

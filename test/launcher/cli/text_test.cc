@@ -40,7 +40,7 @@ TEST_CASE("--check-build lists frameworks, controllers and operations", "[unit][
                                 ":\n"
                                 "\nAvailable Frameworks:\n    [X] TensorFlow\n    [X] PyTorch\n    [ ] MXNet\n"
                                 "\nAvailable Controllers:\n    [ ] MPI\n    [X] Gloo\n"
-                                "\nAvailable Tensor Operations:\n    [ ] NCCL\n    [ ] DDL\n    [ ] CCL\n    [ ] MPI\n"
+                                "\nAvailable Tensor Operations:\n    [X] NCCL\n    [ ] DDL\n    [ ] CCL\n    [ ] MPI\n"
                                 "    [X] Gloo\n";
   REQUIRE(text_of({"-cb"}) == ExitText{kExpected, 0, false});
   REQUIRE(text_of({"--check-build"}).text == kExpected);

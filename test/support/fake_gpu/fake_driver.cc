@@ -10,7 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <utility>
@@ -24,7 +24,7 @@ constexpr int kNoDevice = 100;
 constexpr int kInvalidContext = 201;
 constexpr int kInvalidHandle = 400;
 constexpr int kNotReady = 600;
-constexpr int kMostDevices = 2;
+constexpr int kMostDevices = 4;
 
 struct Event {
   std::mutex mutex;
@@ -203,17 +203,20 @@ int add_block(std::size_t bytes, int device, void** out) {
   return kSuccess;
 }
 
-void drain_all() {
+// What is to run on a GPU.
+void drain(int device) {
   std::vector<std::shared_ptr<Stream>> all;
   {
     const std::lock_guard lock(world().mutex);
-    for (const auto& [handle, stream] : world().streams) all.push_back(stream);
+    for (const auto& [handle, stream] : world().streams) {
+      if (stream->device == device) all.push_back(stream);
+    }
   }
   for (const auto& stream : all) stream->drain();
 }
 
-int remove_block(void* memory, const char* caller) {
-  drain_all();  // as the driver does
+int remove_block(int device, void* memory, const char* caller) {
+  drain(device);  // as the driver does
   World& w = world();
   {
     const std::lock_guard lock(w.mutex);
@@ -396,7 +399,7 @@ HVD_FAKE int cuMemAlloc_v2(std::uint64_t* memory, std::size_t bytes) {
 }
 HVD_FAKE int cuMemFree_v2(std::uint64_t memory) {
   HVD_ENTER("cuMemFree_v2");
-  return remove_block(reinterpret_cast<void*>(memory), "cuMemFree");
+  return remove_block(contexts().back(), reinterpret_cast<void*>(memory), "cuMemFree");
 }
 HVD_FAKE int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   HVD_ENTER("cuMemHostAlloc");
@@ -404,7 +407,7 @@ HVD_FAKE int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
 }
 HVD_FAKE int cuMemFreeHost(void* memory) {
   HVD_ENTER("cuMemFreeHost");
-  return remove_block(memory, "cuMemFreeHost");
+  return remove_block(contexts().back(), memory, "cuMemFreeHost");
 }
 HVD_FAKE int cuMemcpyAsync(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) {
   HVD_ENTER("cuMemcpyAsync");
@@ -447,7 +450,7 @@ HVD_FAKE int fake_cuda_alive(const char* kind) {
   World& w = world();
   const std::string what = kind;
   const std::lock_guard lock(w.mutex);
-  if (what == "context") return w.retained[0] + w.retained[1];
+  if (what == "context") return std::accumulate(std::begin(w.retained), std::end(w.retained), 0);
   if (what == "stream") return static_cast<int>(w.streams.size());
   if (what == "event") return static_cast<int>(w.events.size());
   int blocks = 0;
@@ -470,7 +473,7 @@ HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes) {
   add_block(bytes, device, &memory);
   return memory;
 }
-HVD_FAKE void fake_cuda_free(int, void* memory) { remove_block(memory, "the test's end"); }
+HVD_FAKE void fake_cuda_free(int device, void* memory) { remove_block(device, memory, "the test's end"); }
 HVD_FAKE void fake_cuda_hold(void* stream) { stream_of(stream, "hold")->hold(true); }
 HVD_FAKE void fake_cuda_release(void* stream) { stream_of(stream, "release")->hold(false); }
 HVD_FAKE void fake_cuda_set_capturing(void* stream, int capturing) {
@@ -489,3 +492,4 @@ HVD_FAKE int fake_cuda_owns(int device, const void* memory, std::size_t bytes) {
   return block != nullptr && block->device == device ? 1 : 0;
 }
 HVD_FAKE int fake_cuda_device_of(void* stream) { return stream_of(stream, "device")->device; }
+HVD_FAKE int fake_cuda_current() { return contexts().empty() ? -1 : contexts().back(); }

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-// What the tests ask of the fake CUDA driver besides the driver's own functions. It has two GPUs, whose memory is the
+// What the tests ask of the fake CUDA driver besides the driver's own functions. It has four GPUs, whose memory is the
 // host's; each stream is a thread, so that nothing has run just because it was called. It is strict: whatever a real
 // driver would punish is written down.
 #define HVD_FAKE extern "C" __attribute__((visibility("default")))
@@ -33,3 +33,5 @@ HVD_FAKE void fake_cuda_synchronize(void* stream);
 // Whether these bytes are within live memory of `device`.
 HVD_FAKE int fake_cuda_owns(int device, const void* memory, std::size_t bytes);
 HVD_FAKE int fake_cuda_device_of(void* stream);
+// The GPU whose context is current on this thread; -1: none.
+HVD_FAKE int fake_cuda_current();

@@ -27,7 +27,7 @@ TEST_CASE("A driver that is missing, too old, incomplete or without a GPU is a r
   fake_cuda_set_version(13000);
   fake_cuda_set_devices(0);
   CHECK(has(why_no_driver(HVD_FAKE_CUDA), "the CUDA driver finds no GPU"));
-  fake_cuda_set_devices(2);
+  fake_cuda_set_devices(4);
   fake_cuda_fail("cuInit", 0, 100);
   CHECK(has(why_no_driver(HVD_FAKE_CUDA),
             "does not start: cuInit: CUDA_ERROR_NO_DEVICE (no CUDA-capable device is detected)"));
@@ -45,8 +45,8 @@ TEST_CASE("An error of any call on the way to a GPU leaves nothing behind", "[un
     CHECK(fake_cuda_alive("context") == 0);
     CHECK(fake_cuda_alive("stream") == 0);
   }
-  const auto none = Device::open(driver, 2);
-  CHECK(none.status().message() == "there is no GPU 2; this process sees 2");
+  const auto none = Device::open(driver, 4);
+  CHECK(none.status().message() == "there is no GPU 4; this process sees 4");
   const auto device = Device::open(driver, 1).value();
   for (const char* call : {"cuEventCreate", "cuEventRecord"}) {
     fake_cuda_fail(call, 0, 999);

@@ -1,89 +1,10 @@
 #include <catch2/catch.hpp>
-#include <numeric>
 
-#include "test/runtime/collectives/cuda/gpu_tensors.h"
+#include "test/runtime/collectives/cuda/gpu_sessions.h"
 
 // Tensors in device memory through sessions: streams, events, every operation, errors and leaks.
 using namespace hvd;
 using namespace hvd::test;
-
-namespace {
-
-using Values = std::vector<float>;
-
-void use_fake_driver(config::RuntimeConfig& config) { config.cuda_driver = HVD_FAKE_CUDA; }
-
-void expect_nothing_left() {
-  CHECK(std::string(fake_cuda_breaches()) == "");
-  for (const char* kind : {"context", "stream", "event", "memory", "pinned"}) {
-    INFO(kind);
-    CHECK(fake_cuda_alive(kind) == 0);
-  }
-}
-
-void run_all_operations(Session& session, Problems& problems) {
-  const int rank = session.topology().rank;
-  const int size = session.topology().size;
-  FrameworkStream stream(rank % 2);
-  const auto mine = static_cast<float>(rank + 1);
-  const auto all = static_cast<float>(size * (size + 1) / 2);
-
-  GpuTensor sum(stream, Values(5, mine));
-  GpuTensor average(stream, Values(3, mine));
-  GpuTensor out(stream, 3);
-  GpuTensor root(stream, Values(4, mine));
-  GpuTensor received(stream, 4);
-  std::vector<HandlePtr> handles;
-  const auto submit = [&](Operation operation) {
-    const std::string name = operation.name;
-    auto handle = session.enqueue(std::move(operation));
-    problems.expect_ok(handle.status(), name);
-    if (handle.is_ok()) handles.push_back(handle.value());
-  };
-  submit(on_gpu(OpType::kAllreduce, "sum", sum, sum.data()));
-  Operation averaged = on_gpu(OpType::kAllreduce, "average", average, out.data(), ReduceOp::kAverage);
-  averaged.prescale = 2.0;
-  submit(averaged);
-  Operation broadcast = on_gpu(OpType::kBroadcast, "broadcast", root, received.data());
-  broadcast.root_rank = size - 1;
-  submit(broadcast);
-
-  GpuTensor rows(stream, Values(static_cast<std::size_t>(rank + 1), mine));
-  CoreOutput gathered;
-  Operation gather = on_gpu(OpType::kAllgather, "gather", rows, nullptr);
-  gathered.take_from(session, stream.device(), gather);
-  submit(gather);
-  GpuTensor wide(stream, Values(static_cast<std::size_t>(size + 1), mine));
-  CoreOutput scattered;
-  Operation scatter = on_gpu(OpType::kReducescatter, "scatter", wide, nullptr);
-  scattered.take_from(session, stream.device(), scatter);
-  submit(scatter);
-  GpuTensor parts(stream, Values(static_cast<std::size_t>(size), mine));
-  CoreOutput exchanged;
-  Operation exchange = on_gpu(OpType::kAlltoall, "exchange", parts, nullptr);
-  exchanged.take_from(session, stream.device(), exchange);
-  submit(exchange);
-  GpuTensor layer(stream, Values(4, 2.0F));
-  submit(on_gpu(OpType::kAllreduce, "adasum", layer, layer.data(), ReduceOp::kAdasum));
-  for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "an operation");
-
-  Values ranks;
-  Values each;
-  for (int r = 0; r < size; ++r) {
-    ranks.insert(ranks.end(), static_cast<std::size_t>(r + 1), static_cast<float>(r + 1));
-    each.push_back(static_cast<float>(r + 1));
-  }
-  problems.expect(sum.values() == Values(5, all), "sum");
-  problems.expect(out.values() == Values(3, 2 * all / static_cast<float>(size)), "average");
-  problems.expect(average.values() == Values(3, mine), "the input of an average");
-  problems.expect(received.values() == Values(4, static_cast<float>(size)), "broadcast");
-  problems.expect(gathered.values() == ranks, "gather");
-  problems.expect(scattered.values() == Values(rank == 0 ? 2 : 1, all), "scatter");
-  problems.expect(exchanged.values() == each, "exchange");
-  problems.expect(layer.values() == Values(4, 2.0F), "adasum of equal layers");
-}
-
-}  // namespace
 
 TEST_CASE("Every operation takes tensors on GPUs, through the host", "[multi][gpu]") {
   const int size = GENERATE(1, 2, 3);
@@ -92,6 +13,7 @@ TEST_CASE("Every operation takes tensors on GPUs, through the host", "[multi][gp
     if (size == 1) {
       config::RuntimeConfig config;
       use_fake_driver(config);
+      config.log_level = LogLevel::kFatal;
       auto session = Session::start(config).value();
       run_all_operations(*session, problems);
     } else {
@@ -148,7 +70,7 @@ TEST_CASE("Bad tensors on GPUs are refused with the reason, and nothing was subm
     };
     Operation operation = on_gpu(OpType::kAllreduce, "x", tensor, tensor.data());
     operation.input.device = 5;
-    CHECK(refusal(operation) == "tensor 'x' on GPU 5: there is no GPU 5; this process sees 2");
+    CHECK(refusal(operation) == "tensor 'x' on GPU 5: there is no GPU 5; this process sees 4");
     operation.input.device = 1;
     CHECK(refusal(operation) == "tensor 'x' on GPU 1: expected memory of GPU 1, got memory of GPU 0");
     operation.input.device = 0;

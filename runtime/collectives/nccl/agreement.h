@@ -1,0 +1,29 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runtime/collectives/cuda/driver.h"
+#include "runtime/collectives/nccl/library.h"
+
+namespace hvd::collectives::nccl {
+
+// What a member of a set says of itself before the first call on a combination of GPUs. Sent as it lies in memory, to
+// members with the same version of this package on machines of one byte order.
+struct MemberFacts {
+  static constexpr std::size_t kMostText = 220;
+  std::int32_t version = 0;  // of its NCCL
+  std::uint8_t can = 0;      // else `why_not`
+  cuda::Uuid gpu{};
+  std::array<char, kMostText> why_not{};
+
+  void refuse(const std::string& why);
+};
+
+// Empty when all members can use NCCL together; else why not, the same text on all of them. `ranks`: global, by set
+// rank. Pure.
+std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks);
+
+}  // namespace hvd::collectives::nccl

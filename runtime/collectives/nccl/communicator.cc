@@ -1,0 +1,271 @@
+#include "runtime/collectives/nccl/communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/collectives/memory.h"
+
+namespace hvd::collectives::nccl {
+
+namespace {
+
+constexpr Millis kCallLimit{30000};  // for what NCCL does on the host for one call
+constexpr Millis kEndLimit{5000};
+
+std::optional<Type> type_of(DataType dtype) {
+  switch (dtype) {
+    case DataType::kUint8: return Type::kUint8;
+    case DataType::kInt8: return Type::kInt8;
+    case DataType::kInt32: return Type::kInt32;
+    case DataType::kInt64: return Type::kInt64;
+    case DataType::kFloat16: return Type::kFloat16;
+    case DataType::kFloat32: return Type::kFloat32;
+    case DataType::kFloat64: return Type::kFloat64;
+    case DataType::kBfloat16: return Type::kBfloat16;
+    default: return std::nullopt;  // int16, uint16 and bool are no numbers to NCCL
+  }
+}
+
+bool is_float(DataType dtype) {
+  return dtype == DataType::kFloat16 || dtype == DataType::kBfloat16 || dtype == DataType::kFloat32 ||
+         dtype == DataType::kFloat64;
+}
+
+Reduction base_reduction(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kMin: return Reduction::kMin;
+    case ReduceOp::kMax: return Reduction::kMax;
+    case ReduceOp::kProduct: return Reduction::kProduct;
+    default: return Reduction::kSum;
+  }
+}
+
+bool is_scaled(const kernels::Scaling& scaling) { return scaling.before != 1.0 || scaling.changes_result(); }
+
+bool all_equal(const std::vector<std::int64_t>& counts) {
+  return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
+}
+
+// The factor in the type of the elements.
+std::array<std::byte, 8> scalar_of(DataType dtype, double factor) {
+  std::array<std::byte, 8> one{};
+  const std::uint16_t half = dtype == DataType::kBfloat16 ? 0x3F80 : 0x3C00;
+  const float single = 1.0F;
+  const double full = 1.0;
+  if (dtype == DataType::kFloat64) {
+    std::memcpy(one.data(), &full, sizeof full);
+  } else if (dtype == DataType::kFloat32) {
+    std::memcpy(one.data(), &single, sizeof single);
+  } else {
+    std::memcpy(one.data(), &half, sizeof half);
+  }
+  host_memory().scale_copy(dtype, one.data(), one.data(), 1, factor);
+  return one;
+}
+
+}  // namespace
+
+std::string why_not(const CollectiveCall& call) {
+  const bool reduces = call.op == OpType::kAllreduce || call.op == OpType::kReducescatter;
+  if (call.op == OpType::kAdasum) return "NCCL has no Adasum";
+  if (!reduces) return "";
+  if (!type_of(call.dtype)) return "NCCL does not reduce " + std::string(data_type_name(call.dtype));
+  if (!is_scaled(call.scaling)) return "";
+  if (call.reduce_op != ReduceOp::kSum) return "NCCL scales sums only";
+  return is_float(call.dtype) ? "" : "NCCL does not scale " + std::string(data_type_name(call.dtype));
+}
+
+Result<std::shared_ptr<Communicator>> Communicator::open(std::shared_ptr<const Library> library,
+                                                         std::shared_ptr<cuda::Device> device, const UniqueId& id,
+                                                         const Place& place, Millis limit,
+                                                         const std::atomic<bool>& cancelled) {
+  std::shared_ptr<Communicator> made(new Communicator(std::move(library), std::move(device), place));
+  Config config;
+  {
+    const cuda::Device::Scope scope(*made->device_);
+    const int result = made->library_->calls().init(&made->comm_, place.size, id, place.rank, &config);
+    HVD_RETURN_IF_ERROR(made->library_->check(result, "ncclCommInitRankConfig", nullptr));
+  }
+  const Status status =
+      made->settle("ncclCommInitRankConfig", Deadline::after(limit), [&] { return cancelled.load(); });
+  if (status.is_ok()) return made;
+  made->abort();
+  return status;
+}
+
+Status Communicator::settle(const std::string& what, Deadline deadline, const std::function<bool()>& cancelled) {
+  for (;;) {
+    int state = kSuccess;
+    {
+      const MutexLock lock(mutex_);
+      if (comm_ == nullptr || cancelled()) return Status::aborted(what + ": aborted");
+      const cuda::Device::Scope scope(*device_);
+      HVD_RETURN_IF_ERROR(
+          library_->check(library_->calls().async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
+      if (state != kInProgress) return library_->check(state, what, comm_);
+    }
+    if (deadline.expired()) return Status::timeout(what + ": NCCL did not come to an end in time");
+    std::this_thread::yield();
+  }
+}
+
+Communicator::~Communicator() {
+  if (aborted_ || comm_ == nullptr) return;
+  int result = kSuccess;
+  {
+    const cuda::Device::Scope scope(*device_);
+    result = library_->calls().finalize(comm_);
+  }
+  const bool ended = (result == kSuccess || result == kInProgress) &&
+                     settle("ncclCommFinalize", Deadline::after(kEndLimit), [] { return false; }).is_ok();
+  const cuda::Device::Scope scope(*device_);
+  if (ended) {
+    library_->calls().destroy(comm_);
+  } else {
+    library_->calls().abort(comm_);
+  }
+}
+
+void Communicator::abort() {
+  aborted_ = true;
+  const MutexLock lock(mutex_);
+  if (comm_ == nullptr) return;
+  const cuda::Device::Scope scope(*device_);
+  library_->calls().abort(std::exchange(comm_, nullptr));
+}
+
+Status Communicator::trouble() {
+  const MutexLock lock(mutex_);
+  if (comm_ == nullptr) return Status::ok();
+  int state = kSuccess;
+  HVD_RETURN_IF_ERROR(library_->check(library_->calls().async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
+  return library_->check(state, "a collective on GPUs", comm_);
+}
+
+Status Communicator::start(const CollectiveCall& call) {
+  {
+    const MutexLock lock(mutex_);
+    if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+    const cuda::Device::Scope scope(*device_);
+    HVD_RETURN_IF_ERROR(library_->check(issue(call), std::string(op_type_name(call.op)), comm_));
+  }
+  HVD_RETURN_IF_ERROR(
+      settle(std::string(op_type_name(call.op)), Deadline::after(kCallLimit), [this] { return aborted_.load(); }));
+  const MutexLock lock(mutex_);
+  const int own = std::exchange(own_reduction_, kNone);
+  if (own != kNone && comm_ != nullptr) {
+    HVD_RETURN_IF_ERROR(library_->check(library_->calls().end_reduction(own, comm_), "ncclRedOpDestroy", comm_));
+  }
+  return Status::ok();
+}
+
+int Communicator::issue(const CollectiveCall& call) {
+  const Calls& nccl = library_->calls();
+  void* const stream = device_->stream();
+  switch (call.op) {
+    case OpType::kAllreduce:
+    case OpType::kReducescatter: {
+      int reduction = 0;
+      if (const int result = reduction_of(call, reduction); result != kSuccess) return result;
+      return reduce_with(call, reduction);
+    }
+    case OpType::kBroadcast: {
+      const void* const input = call.input != nullptr ? call.input : call.output;
+      const std::size_t bytes = static_cast<std::size_t>(call.count) * element_size(call.dtype);
+      return nccl.broadcast(input, call.output, bytes, Type::kInt8, call.root, comm_, stream);
+    }
+    case OpType::kAllgather: return gather(call);
+    default: return exchange(call);
+  }
+}
+
+// A factor before and one after a sum are one factor before it.
+int Communicator::reduction_of(const CollectiveCall& call, int& reduction) {
+  reduction = static_cast<int>(base_reduction(call.reduce_op));
+  if (!is_scaled(call.scaling)) return kSuccess;
+  const double factor = call.scaling.before * call.scaling.after / call.scaling.divisor;
+  if (factor == 1.0 / place_.size) {
+    reduction = static_cast<int>(Reduction::kAverage);
+    return kSuccess;
+  }
+  std::array<std::byte, 8> scalar = scalar_of(call.dtype, factor);
+  const int result =
+      library_->calls().make_pre_mul_sum(&reduction, scalar.data(), *type_of(call.dtype), kScalarOnHost, comm_);
+  if (result == kSuccess) own_reduction_ = reduction;
+  return result;
+}
+
+int Communicator::reduce_with(const CollectiveCall& call, int reduction) {
+  const Calls& nccl = library_->calls();
+  const Type type = *type_of(call.dtype);
+  const void* const input = call.input != nullptr ? call.input : call.output;
+  if (call.op == OpType::kAllreduce) {
+    return nccl.all_reduce(input, call.output, static_cast<std::size_t>(call.count), type, reduction, comm_,
+                           device_->stream());
+  }
+  if (!all_equal(call.rank_counts)) return scatter_parts(call, reduction);
+  return nccl.reduce_scatter(input, call.output, static_cast<std::size_t>(call.rank_counts.front()), type, reduction,
+                             comm_, device_->stream());
+}
+
+int Communicator::scatter_parts(const CollectiveCall& call, int reduction) {
+  const Calls& nccl = library_->calls();
+  const auto* part = static_cast<const std::byte*>(call.input);
+  int result = nccl.group_start();
+  for (int rank = 0; rank < place_.size && result == kSuccess; ++rank) {
+    const auto n = static_cast<std::size_t>(call.rank_counts[static_cast<std::size_t>(rank)]);
+    void* const output = rank == place_.rank ? call.output : nullptr;
+    if (n > 0) {
+      result = nccl.reduce(part, output, n, *type_of(call.dtype), reduction, rank, comm_, device_->stream());
+    }
+    part += n * element_size(call.dtype);
+  }
+  const int ended = nccl.group_end();
+  return result == kSuccess ? ended : result;
+}
+
+int Communicator::gather(const CollectiveCall& call) {
+  const Calls& nccl = library_->calls();
+  const std::size_t element = element_size(call.dtype);
+  if (all_equal(call.rank_counts)) {
+    return nccl.all_gather(call.input, call.output, static_cast<std::size_t>(call.count) * element, Type::kInt8, comm_,
+                           device_->stream());
+  }
+  auto* part = static_cast<std::byte*>(call.output);
+  int result = nccl.group_start();
+  for (int rank = 0; rank < place_.size && result == kSuccess; ++rank) {
+    const std::size_t bytes = static_cast<std::size_t>(call.rank_counts[static_cast<std::size_t>(rank)]) * element;
+    const void* const input = rank == place_.rank ? call.input : part;
+    if (bytes > 0) result = nccl.broadcast(input, part, bytes, Type::kInt8, rank, comm_, device_->stream());
+    part += bytes;
+  }
+  const int ended = nccl.group_end();
+  return result == kSuccess ? ended : result;
+}
+
+int Communicator::exchange(const CollectiveCall& call) {
+  const Calls& nccl = library_->calls();
+  const std::size_t element = element_size(call.dtype);
+  const auto* from = static_cast<const std::byte*>(call.input);
+  auto* to = static_cast<std::byte*>(call.output);
+  int result = nccl.group_start();
+  for (int rank = 0; rank < place_.size && result == kSuccess; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    const std::size_t sent = static_cast<std::size_t>(call.rank_counts[at]) * element;
+    const std::size_t received = static_cast<std::size_t>(call.receive_counts[at]) * element;
+    if (sent > 0) result = nccl.send(from, sent, Type::kInt8, rank, comm_, device_->stream());
+    if (received > 0 && result == kSuccess) {
+      result = nccl.receive(to, received, Type::kInt8, rank, comm_, device_->stream());
+    }
+    from += sent;
+    to += received;
+  }
+  const int ended = nccl.group_end();
+  return result == kSuccess ? ended : result;
+}
+
+}  // namespace hvd::collectives::nccl

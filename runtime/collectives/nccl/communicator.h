@@ -1,0 +1,65 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+
+#include "runtime/base/deadline.h"
+#include "runtime/base/mutex.h"
+#include "runtime/collectives/backend.h"
+#include "runtime/collectives/cuda/device.h"
+#include "runtime/collectives/nccl/library.h"
+
+namespace hvd::collectives::nccl {
+
+// What a communicator does with calls of these traits: empty, or why it does not, in words. Pure.
+std::string why_not(const CollectiveCall& call);
+
+// A non-blocking communicator of the members of a set on one combination of GPUs. Calls come from the set's lane, in
+// the order of all members; abort() and trouble() from any thread. Every wait ends with abort() or a deadline.
+class Communicator {
+ public:
+  struct Place {
+    int size;
+    int rank;
+  };
+  // Waits until all members have come, for `limit` at most.
+  static Result<std::shared_ptr<Communicator>> open(std::shared_ptr<const Library> library,
+                                                    std::shared_ptr<cuda::Device> device, const UniqueId& id,
+                                                    const Place& place, Millis limit,
+                                                    const std::atomic<bool>& cancelled);
+  // Ends with the others, or alone after an abort.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Puts a call on one piece of device memory into the device's stream. Requires: why_not() is empty; no list.
+  Status start(const CollectiveCall& call);
+  // An error that came up since, such as the loss of a peer.
+  Status trouble() HVD_EXCLUDES(mutex_);
+  // What is in the stream ends soon, with anything as its result. May take a moment.
+  void abort() HVD_EXCLUDES(mutex_);
+
+ private:
+  Communicator(std::shared_ptr<const Library> library, std::shared_ptr<cuda::Device> device, const Place& place)
+      : library_(std::move(library)), device_(std::move(device)), place_(place) {}
+  // Waits while NCCL says that it is in progress.
+  Status settle(const std::string& what, Deadline deadline, const std::function<bool()>& cancelled);
+  int issue(const CollectiveCall& call);
+  int reduce_with(const CollectiveCall& call, int reduction);
+  int scatter_parts(const CollectiveCall& call, int reduction);
+  int reduction_of(const CollectiveCall& call, int& reduction);
+  int gather(const CollectiveCall& call);
+  int exchange(const CollectiveCall& call);
+
+  const std::shared_ptr<const Library> library_;
+  const std::shared_ptr<cuda::Device> device_;
+  const Place place_;
+  std::atomic<bool> aborted_{false};
+  Mutex mutex_;           // NCCL is not called while it aborts
+  void* comm_ = nullptr;  // null since the abort
+  static constexpr int kNone = -1;
+  int own_reduction_ = kNone;  // made for the call that is being started
+};
+
+}  // namespace hvd::collectives::nccl

@@ -1,0 +1,122 @@
+#include "runtime/collectives/nccl/device_group.h"
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/base/log.h"
+
+namespace hvd::collectives::nccl {
+
+Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& options, cuda::Devices& devices,
+                                                        int device, cuda::StagedCalls& host,
+                                                        const std::atomic<bool>& cancelled) {
+  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices));
+  const MemberFacts own = group->own_facts(device);
+  HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(host, own));
+  if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect(host, own, cancelled));
+  return group;
+}
+
+MemberFacts DeviceGroup::own_facts(int device) {
+  MemberFacts facts;
+  if (device == kCpuDevice) {
+    facts.refuse("it has joined, and gives zeros from the host");
+    return facts;
+  }
+  auto opened = devices_.get(device);
+  auto library = Library::load(options_.library);
+  if (!opened.is_ok() || !library.is_ok()) {
+    facts.refuse(opened.is_ok() ? library.status().message() : opened.status().message());
+    return facts;
+  }
+  device_ = std::move(opened).value();
+  library_ = std::move(library).value();
+  facts.can = 1;
+  facts.version = library_->version();
+  facts.gpu = device_->uuid();
+  return facts;
+}
+
+// What all say, judged alike by all.
+Result<std::string> DeviceGroup::exchange(cuda::StagedCalls& host, const MemberFacts& own) {
+  std::vector<MemberFacts> all(options_.ranks.size());
+  CollectiveCall call;
+  call.op = OpType::kAllgather;
+  call.dtype = DataType::kUint8;
+  call.input = &own;
+  call.output = all.data();
+  call.count = sizeof(MemberFacts);
+  call.rank_counts.assign(options_.ranks.size(), sizeof(MemberFacts));
+  HVD_RETURN_IF_ERROR(host.run_on_host(call));
+  return why_no_communicator(all, options_.ranks);
+}
+
+// The first member makes the id, which travels on the ranks' own connections. Whether everybody's communicator came
+// about is agreed on as well: nobody is left with one alone.
+Status DeviceGroup::connect(cuda::StagedCalls& host, const MemberFacts& own, const std::atomic<bool>& cancelled) {
+  MemberFacts facts = own;
+  UniqueId id{};
+  if (options_.set_rank == 0) {
+    const cuda::Device::Scope scope(*device_);
+    const Status made = library_->check(library_->calls().unique_id(&id), "ncclGetUniqueId", nullptr);
+    if (!made.is_ok()) facts.refuse(made.message());
+  }
+  CollectiveCall call;
+  call.op = OpType::kBroadcast;
+  call.dtype = DataType::kUint8;
+  call.output = id.bytes.data();
+  call.count = static_cast<std::int64_t>(id.bytes.size());
+  HVD_RETURN_IF_ERROR(host.run_on_host(call));
+  HVD_ASSIGN_OR_RETURN(why_not_, exchange(host, facts));
+  if (!why_not_.empty()) return Status::ok();
+  auto opened =
+      Communicator::open(library_, device_, id, {options_.set_size(), options_.set_rank}, options_.limit, cancelled);
+  if (opened.is_ok()) {
+    communicator_ = std::move(opened).value();
+  } else {
+    facts.refuse(opened.status().message());
+  }
+  HVD_ASSIGN_OR_RETURN(why_not_, exchange(host, facts));
+  if (!why_not_.empty() && communicator_ != nullptr) communicator_->abort();
+  return Status::ok();
+}
+
+std::string DeviceGroup::why_not(const CollectiveCall& call) const {
+  return why_not_.empty() ? nccl::why_not(call) : why_not_;
+}
+
+void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done) {
+  Status status = enqueue(call);
+  if (!status.is_ok()) return done(std::move(status));
+  auto end = device_->record();
+  if (!end.is_ok()) return done(end.status());
+  devices_.watch().watch(owner, std::move(end).value(), std::move(done),
+                         [comm = communicator_] { return comm->trouble(); });
+}
+
+Status DeviceGroup::enqueue(const CollectiveCall& call) {
+  for (const cuda::EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(device_->wait_for(*ready));
+  return call.segments.empty() ? communicator_->start(call) : enqueue_packed(call);
+}
+
+Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
+  const cuda::PackPlan plan = cuda::plan_packing(call, options_.set_size(), options_.set_rank);
+  if (plan.bytes > capacity_) {
+    staging_.reset();  // waits for what still uses it
+    capacity_ = 0;
+    HVD_ASSIGN_OR_RETURN(staging_, device_->allocate(plan.bytes));
+    capacity_ = plan.bytes;
+  }
+  auto* const base = static_cast<std::byte*>(staging_.get());
+  for (const cuda::PackPlan::Copy& copy : plan.in) {
+    HVD_RETURN_IF_ERROR(copy.tensor != nullptr ? device_->copy(base + copy.offset, copy.tensor, copy.bytes)
+                                               : device_->zero(base + copy.offset, copy.bytes));
+  }
+  HVD_RETURN_IF_ERROR(communicator_->start(plan.at(base)));
+  for (const cuda::PackPlan::Copy& copy : plan.out) {
+    HVD_RETURN_IF_ERROR(device_->copy(copy.tensor, base + copy.offset, copy.bytes));
+  }
+  return Status::ok();
+}
+
+}  // namespace hvd::collectives::nccl

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/mutex.h"
+#include "runtime/collectives/cuda/staged_calls.h"
+#include "runtime/collectives/nccl/agreement.h"
+#include "runtime/collectives/nccl/communicator.h"
+
+namespace hvd::collectives::nccl {
+
+// How the backend of a set is set up; the same on all members but for `library`.
+struct DeviceOptions {
+  std::string library;  // file of NCCL; empty: searched for
+  Millis limit{30000};  // until all members have come to a new communicator
+  std::vector<int> ranks;
+  int set_rank = 0;
+  int set_size() const { return static_cast<int>(ranks.size()); }
+};
+
+// The members of a set on one combination of GPUs: whether they use NCCL together, which they find out in their first
+// call, and how their calls run there. Confined to the set's lane, but for abort().
+class DeviceGroup {
+ public:
+  // Exchanges with the other members over `host`. A failure is one of the host's.
+  static Result<std::unique_ptr<DeviceGroup>> agree(const DeviceOptions& options, cuda::Devices& devices, int device,
+                                                    cuda::StagedCalls& host, const std::atomic<bool>& cancelled);
+
+  // Empty when the call runs on NCCL; else why not. The same on all members.
+  std::string why_not(const CollectiveCall& call) const;
+  // `owner`: of what is watched.
+  void start(const void* owner, const CollectiveCall& call, Completion done);
+  std::shared_ptr<Communicator> communicator() const { return communicator_; }
+
+ private:
+  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices) : options_(options), devices_(devices) {}
+  MemberFacts own_facts(int device);
+  Status connect(cuda::StagedCalls& host, const MemberFacts& own, const std::atomic<bool>& cancelled);
+  Result<std::string> exchange(cuda::StagedCalls& host, const MemberFacts& own);
+  Status enqueue(const CollectiveCall& call);
+  Status enqueue_packed(const CollectiveCall& call);
+
+  const DeviceOptions& options_;
+  cuda::Devices& devices_;
+  std::shared_ptr<const Library> library_;
+  std::shared_ptr<cuda::Device> device_;
+  std::shared_ptr<Communicator> communicator_;
+  std::string why_not_;
+  // For lists. One is enough: what follows in one stream may use the same.
+  std::shared_ptr<void> staging_;
+  std::size_t capacity_ = 0;
+};
+
+}  // namespace hvd::collectives::nccl

@@ -1,0 +1,185 @@
+#include <chrono>
+
+#include "test/runtime/collectives/cuda/gpu_sessions.h"
+
+// Tensors in device memory through sessions that have an NCCL.
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+// One allreduce on a GPU of the rank's own, or one that all share; its status, and whether it came out right.
+Status sum_once(Session& session, Problems& problems, int gpu, const std::string& name = "x") {
+  FrameworkStream stream(gpu);
+  GpuTensor tensor(stream, Values(10, 1.0F));
+  const Status status = wait(session.enqueue(on_gpu(OpType::kAllreduce, name, tensor, tensor.data())));
+  const auto size = static_cast<float>(session.topology().size);
+  problems.expect(!status.is_ok() || tensor.values() == Values(10, size), "a wrong sum");
+  return status;
+}
+
+}  // namespace
+
+TEST_CASE("Every operation that NCCL has runs on it, lists and uneven parts too", "[multi][gpu]") {
+  const int size = GENERATE(1, 2, 3);
+  std::vector<int> before;
+  const std::vector<const char*> functions = {"ncclAllReduce", "ncclBroadcast", "ncclSend",
+                                              size == 1 ? "ncclReduceScatter" : "ncclReduce"};
+  for (const char* function : functions) before.push_back(fake_nccl_calls(function));
+  {
+    Problems problems;
+    if (size == 1) {
+      config::RuntimeConfig config;
+      use_fake_nccl(config);
+      config.log_level = LogLevel::kFatal;
+      auto session = Session::start(config).value();
+      run_all_operations(*session, problems);
+    } else {
+      JobFixture job(size);
+      job.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_nccl);
+      for (const std::string& error : job.errors()) CHECK(error == "");
+    }
+    CHECK(problems.text() == "");
+  }
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    INFO(functions[i]);
+    CHECK(fake_nccl_calls(functions[i]) > before[i]);
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("Groups, equal parts, scaled sums and what goes through the host keep their order", "[multi][gpu]") {
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          FrameworkStream stream(rank);
+          for (int step = 0; step < 100; ++step) {
+            GpuTensor a(stream, Values(3, 1.0F));
+            GpuTensor b(stream, Values(5, 2.0F));
+            GpuTensor largest(stream, Values(2, static_cast<float>(rank + step)));
+            GpuTensor rows(stream, Values(2, static_cast<float>(rank)));
+            CoreOutput gathered;
+            Operation scaled = on_gpu(OpType::kAllreduce, "a", a, a.data());
+            scaled.prescale = 3.0;
+            Operation also = on_gpu(OpType::kAllreduce, "b", b, b.data());
+            also.prescale = 3.0;
+            // Scaled and no sum: through the host.
+            Operation host = on_gpu(OpType::kAllreduce, "max", largest, largest.data(), ReduceOp::kMax);
+            host.postscale = 2.0;
+            Operation gather = on_gpu(OpType::kAllgather, "rows", rows, nullptr);
+            gathered.take_from(session, rank, gather);
+            auto handles = session.enqueue_group({scaled, also});
+            problems.expect_ok(handles.status(), "group");
+            const auto max = session.enqueue(host);
+            const auto all = session.enqueue(gather);
+            for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+            problems.expect_ok(wait(max), "max");
+            problems.expect_ok(wait(all), "rows");
+            problems.expect(a.values() == Values(3, 6.0F) && b.values() == Values(5, 12.0F), "scaled sums");
+            problems.expect(largest.values() == Values(2, static_cast<float>(2 * (step + 1))), "max");
+            problems.expect(gathered.values() == Values{0, 0, 1, 1}, "rows");
+          }
+        },
+        use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("Where members cannot use NCCL together, all go through the host", "[multi][gpu]") {
+  const std::string why = GENERATE("a shared GPU", "no library", "no id", "no communicator", "a joined rank");
+  const int before = fake_nccl_calls("ncclAllReduce");
+  {
+    JobFixture job(2);
+    Problems problems;
+    if (why == "no id") fake_nccl_fail("ncclGetUniqueId", 0, 2);
+    if (why == "no communicator") fake_nccl_fail("ncclCommInitRankConfig", 1, 2);
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          const auto join = [&] { problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join"); };
+          if (why == "a joined rank" && rank == 1) return join();
+          if (why == "a joined rank") {
+            FrameworkStream stream(0);
+            GpuTensor tensor(stream, Values(3, 1.0F));
+            problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), why);
+            problems.expect(tensor.values() == Values(3, 1.0F), "zeros of the joined rank");
+            return join();
+          }
+          problems.expect_ok(sum_once(session, problems, why == "a shared GPU" ? 0 : rank), why);
+        },
+        [&](config::RuntimeConfig& config) {
+          use_fake_nccl(config);
+          config.gloo_timeout = std::chrono::seconds(1);
+          if (why == "no library" && config.rank == 1) use_fake_driver(config);
+        });
+    CHECK(problems.text() == "");
+  }
+  CHECK(fake_nccl_calls("ncclAllReduce") == before);
+  expect_nothing_left();
+}
+
+TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", "[multi][gpu]") {
+  const std::string call = GENERATE("ncclAllReduce", "ncclCommGetAsyncError", "a lost peer");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          problems.expect_ok(sum_once(session, problems, rank, "first"), "before");
+          if (rank == 0 && call != "a lost peer") fake_nccl_fail(call.c_str(), 0, 2);
+          FrameworkStream stream(rank);
+          GpuTensor tensor(stream, Values(10, 1.0F));
+          // It never comes on rank 1, so that rank 0 waits inside NCCL.
+          if (rank == 1) fake_cuda_hold(stream.get());
+          const auto handle = session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()));
+          if (rank == 1 && call == "a lost peer") {
+            handle.value()->wait_for(std::chrono::milliseconds(20));
+            session.announce_failure("gone");
+          }
+          const auto begin = std::chrono::steady_clock::now();
+          const Status status = wait(handle);
+          problems.expect(!status.is_ok(), "it went well");
+          problems.expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2), "it took too long");
+          if (rank == 0 && call != "a lost peer") {
+            problems.expect(
+                status.message().find("NCCL says unhandled system error (the last line") != std::string::npos,
+                status.message());
+          }
+          if (rank == 1) fake_cuda_release(stream.get());
+        },
+        use_fake_nccl);
+    JobFixture next(2);
+    next.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("A thousand operations on NCCL leave no communicator, event or memory", "[multi][gpu]") {
+  const int events = fake_cuda_calls("cuEventCreate");
+  const int communicators = fake_nccl_calls("ncclCommInitRankConfig");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          FrameworkStream stream(session.topology().rank);
+          GpuTensor tensor(stream, Values(10, 0.0F));
+          for (int i = 0; i < 500; ++i) {
+            Operation operation = on_gpu(OpType::kAllreduce, "x", tensor, tensor.data(), ReduceOp::kAverage);
+            operation.prescale = i % 2 == 0 ? 1.0 : 0.5;
+            problems.expect_ok(wait(session.enqueue(operation)), "step");
+          }
+        },
+        use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  CHECK(fake_cuda_calls("cuEventCreate") - events < 20);
+  CHECK(fake_nccl_calls("ncclCommInitRankConfig") - communicators == 2);
+  expect_nothing_left();
+}

@@ -1,0 +1,69 @@
+#include <catch2/catch.hpp>
+
+#include "runtime/collectives/nccl/agreement.h"
+#include "runtime/collectives/nccl/communicator.h"
+#include "test/support/fake_gpu/fake_nccl.h"
+
+namespace hvd::collectives::nccl {
+
+namespace {
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+MemberFacts member(int version, std::uint8_t gpu) {
+  MemberFacts facts;
+  facts.can = 1;
+  facts.version = version;
+  facts.gpu.fill(gpu);
+  return facts;
+}
+
+std::string of_call(OpType op, DataType dtype, ReduceOp reduction, kernels::Scaling scaling = {}) {
+  CollectiveCall call;
+  call.op = op;
+  call.dtype = dtype;
+  call.reduce_op = reduction;
+  call.scaling = scaling;
+  return why_not(call);
+}
+
+}  // namespace
+
+TEST_CASE("NCCL of 2.18 to 2.32 is taken; one that is missing, older or incomplete is a reason", "[unit][gpu]") {
+  for (const int version : {21800, 22304, 22903, 23003, 23203}) {
+    fake_nccl_set_version(version);
+    CHECK(Library::load(HVD_FAKE_NCCL).value()->version() == version);
+  }
+  fake_nccl_set_version(21704);
+  CHECK(says(Library::load(HVD_FAKE_NCCL).status().message(), "is of version 2.17.4, expected 2.18.0 or later"));
+  fake_nccl_set_version(2708);
+  CHECK(says(Library::load(HVD_FAKE_NCCL).status().message(), "is of version 2.7.8, expected"));
+  fake_nccl_set_version(23203);
+  CHECK(says(Library::load("libno_such_nccl.so").status().message(),
+             "there is no NCCL: libno_such_nccl.so: cannot open"));
+  CHECK(says(Library::load("libm.so.6").status().message(), "libm.so.6 has no function ncclGetVersion (NCCL 2.0.0)"));
+}
+
+TEST_CASE("Members agree on NCCL only where all have the same one and GPUs of their own", "[unit][gpu]") {
+  const std::vector<int> ranks = {0, 4, 6};
+  std::vector<MemberFacts> members = {member(23203, 1), member(23203, 2), member(23203, 3)};
+  CHECK(why_no_communicator(members, ranks).empty());
+  members[2].gpu = members[1].gpu;
+  CHECK(why_no_communicator(members, ranks) == "rank 4 and rank 6 share a GPU");
+  members[1].version = 21800;
+  CHECK(why_no_communicator(members, ranks) == "rank 4 has NCCL 2.18.0, rank 0 has 2.32.3");
+  members[0].refuse("there is no NCCL: " + std::string(500, 'x'));
+  CHECK(why_no_communicator(members, ranks).substr(0, 26) == "rank 0: there is no NCCL: ");
+}
+
+TEST_CASE("What NCCL does not do as the host does it, it does not get", "[unit][gpu]") {
+  CHECK(of_call(OpType::kAllreduce, DataType::kFloat16, ReduceOp::kSum, {2.0, 0.25}).empty());
+  CHECK(of_call(OpType::kAllreduce, DataType::kInt64, ReduceOp::kMax).empty());
+  CHECK(of_call(OpType::kAllgather, DataType::kBool, ReduceOp::kSum).empty());
+  CHECK(of_call(OpType::kAllreduce, DataType::kInt32, ReduceOp::kSum, {1.0, 1.0, 2}) == "NCCL does not scale int32");
+  CHECK(of_call(OpType::kAllreduce, DataType::kFloat32, ReduceOp::kMax, {2.0, 1.0}) == "NCCL scales sums only");
+  CHECK(of_call(OpType::kReducescatter, DataType::kInt16, ReduceOp::kSum) == "NCCL does not reduce int16");
+  CHECK(of_call(OpType::kAdasum, DataType::kFloat32, ReduceOp::kAdasum) == "NCCL has no Adasum");
+}
+
+}  // namespace hvd::collectives::nccl

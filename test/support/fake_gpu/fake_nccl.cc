@@ -1,0 +1,472 @@
+#include "test/support/fake_gpu/fake_nccl.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr int kInvalidArgument = 4;
+constexpr int kInvalidUsage = 5;
+constexpr int kInProgress = 7;
+constexpr int kFirstOwnReduction = 5;
+
+struct Id {
+  char bytes[128];
+};
+
+struct Work {
+  std::string kind;
+  const void* input;
+  void* output;
+  std::size_t count;
+  int type;
+  int reduction;
+  double factor;
+  int root;  // or peer
+  bool operator==(const Work& o) const {
+    return kind == o.kind && count == o.count && type == o.type && root == o.root && factor == o.factor;
+  }
+};
+using Call = std::vector<Work>;  // one, or those of a group
+
+std::size_t size_of(int type) { return type <= 1 ? 1 : type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 8; }
+
+struct World;
+World& world();
+void breach(const std::string& what);
+
+// The members of one communicator.
+struct Group {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int size = 0;
+  int arrived = 0;
+  bool aborted = false;
+  std::uint64_t round = 0;
+  std::map<int, Call> calls;  // of this round, by rank
+
+  void run(int rank, const Call& call);
+  void move_bytes();
+};
+
+struct Comm {
+  std::shared_ptr<Group> group;
+  int rank = 0;
+  int device = 0;
+  bool finalized = false;
+  bool polled = false;  // since it was made: the first look finds it in progress
+  std::map<int, double> reductions;
+  int next_reduction = kFirstOwnReduction;
+};
+
+struct World {
+  std::mutex mutex;
+  int version = 23203;
+  int async_error = 0;
+  int ids = 0;
+  std::map<std::string, std::shared_ptr<Group>> groups;
+  std::map<void*, std::shared_ptr<Comm>> comms;
+  std::map<std::string, int> calls;
+  std::map<std::string, std::pair<int, int>> failures;
+  std::string breaches;
+  std::string breaches_text;
+};
+
+World& world() {
+  static auto* instance = new World;
+  return *instance;
+}
+
+void breach(const std::string& what) {
+  const std::lock_guard lock(world().mutex);
+  world().breaches += what + "\n";
+}
+
+int enter(const char* name) {
+  World& w = world();
+  const std::lock_guard lock(w.mutex);
+  ++w.calls[name];
+  const auto failure = w.failures.find(name);
+  if (failure == w.failures.end() || failure->second.first-- > 0) return kSuccess;
+  const int code = failure->second.second;
+  w.failures.erase(failure);
+  return code;
+}
+
+std::shared_ptr<Comm> comm_of(void* handle, const char* caller) {
+  const std::lock_guard lock(world().mutex);
+  const auto found = world().comms.find(handle);
+  if (found != world().comms.end()) return found->second;
+  world().breaches += std::string(caller) + " on a communicator that is not there\n";
+  return nullptr;
+}
+
+template <typename T>
+void reduce_as(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
+  std::vector<T> result(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t r = 0; r < inputs.size(); ++r) {
+      T value = static_cast<const T*>(inputs[r])[i];
+      if (work.reduction >= kFirstOwnReduction) value = static_cast<T>(value * static_cast<T>(work.factor));
+      T& into = result[i];
+      if (r == 0) {
+        into = value;
+      } else if (work.reduction == 1) {
+        into = static_cast<T>(into * value);
+      } else if (work.reduction == 2) {
+        into = std::max(into, value);
+      } else if (work.reduction == 3) {
+        into = std::min(into, value);
+      } else {
+        into = static_cast<T>(into + value);
+      }
+    }
+    if (work.reduction == 4) result[i] = static_cast<T>(result[i] / static_cast<T>(inputs.size()));
+  }
+  std::memcpy(output, result.data(), n * sizeof(T));
+}
+
+void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
+  switch (work.type) {
+    case 1: return reduce_as<std::uint8_t>(inputs, output, n, work);
+    case 2: return reduce_as<std::int32_t>(inputs, output, n, work);
+    case 4: return reduce_as<std::int64_t>(inputs, output, n, work);
+    case 7: return reduce_as<float>(inputs, output, n, work);
+    case 8: return reduce_as<double>(inputs, output, n, work);
+    default: breach("the fake does not reduce type " + std::to_string(work.type));
+  }
+}
+
+const char* at(const void* memory, std::size_t bytes) { return static_cast<const char*>(memory) + bytes; }
+
+// One piece of work of all members, by rank.
+void move_one(const std::vector<Work>& work) {
+  const Work& first = work.front();
+  const std::size_t bytes = first.count * size_of(first.type);
+  std::vector<const void*> inputs;
+  for (const Work& one : work) {
+    if (!(one == first)) breach("members make different calls: " + one.kind + " and " + first.kind);
+    inputs.push_back(one.input);
+  }
+  if (first.kind == "broadcast") {
+    const std::vector<char> sent(at(inputs[static_cast<std::size_t>(first.root)], 0),
+                                 at(inputs[static_cast<std::size_t>(first.root)], bytes));
+    for (const Work& one : work) std::memcpy(one.output, sent.data(), bytes);
+  } else if (first.kind == "all_gather") {
+    std::vector<char> all;
+    for (const void* input : inputs) all.insert(all.end(), at(input, 0), at(input, bytes));
+    for (const Work& one : work) std::memcpy(one.output, all.data(), all.size());
+  } else if (first.kind == "reduce") {
+    reduce(inputs, work[static_cast<std::size_t>(first.root)].output, first.count, first);
+  } else if (first.kind == "reduce_scatter") {
+    std::vector<char> all(bytes * work.size());
+    reduce(inputs, all.data(), first.count * work.size(), first);
+    for (std::size_t r = 0; r < work.size(); ++r) std::memcpy(work[r].output, all.data() + r * bytes, bytes);
+  } else {
+    std::vector<char> all(bytes);
+    reduce(inputs, all.data(), first.count, first);
+    for (const Work& one : work) std::memcpy(one.output, all.data(), bytes);
+  }
+}
+
+void Group::move_bytes() {
+  std::map<std::pair<int, int>, std::deque<Work>> sends;
+  std::size_t together = 0;  // pieces that all members make
+  for (const auto& [rank, call] : calls) {
+    std::size_t own = 0;
+    for (const Work& one : call) {
+      if (one.kind == "send") sends[{rank, one.root}].push_back(one);
+      if (one.kind != "send" && one.kind != "receive") ++own;
+    }
+    if (rank > 0 && own != together) breach("members make different numbers of calls in a group");
+    together = own;
+  }
+  for (std::size_t i = 0; i < together; ++i) {
+    std::vector<Work> piece;
+    for (const auto& [rank, call] : calls) piece.push_back(call[i]);
+    move_one(piece);
+  }
+  for (const auto& [rank, call] : calls) {
+    for (const Work& one : call) {
+      if (one.kind != "receive") continue;
+      auto& from = sends[{one.root, rank}];
+      if (from.empty() || from.front().count != one.count) {
+        breach("a receive without its send");
+      } else {
+        std::memcpy(one.output, from.front().input, one.count);
+        from.pop_front();
+      }
+    }
+  }
+  for (const auto& [pair, left] : sends) {
+    if (!left.empty()) breach("a send without its receive");
+  }
+}
+
+// In a stream: waits there for the others.
+void Group::run(int rank, const Call& call) {
+  std::unique_lock lock(mutex);
+  const std::uint64_t mine = round;
+  calls[rank] = call;
+  if (static_cast<int>(calls.size()) == size && !aborted) {
+    move_bytes();
+    calls.clear();
+    ++round;
+    changed.notify_all();
+    return;
+  }
+  changed.wait(lock, [&] { return aborted || round != mine; });
+}
+
+struct Launch {
+  std::shared_ptr<Group> group;
+  int rank;
+  Call call;
+};
+
+// Of this thread: a group of calls that is being put together.
+struct Open {
+  int depth = 0;
+  Call call;
+  std::shared_ptr<Comm> comm;
+  void* stream = nullptr;
+};
+Open& open_group() {
+  thread_local Open open;
+  return open;
+}
+
+int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
+  if (call.empty()) return kSuccess;
+  auto* work = new Launch{comm->group, comm->rank, std::move(call)};
+  fake_cuda_enqueue(
+      stream,
+      [](void* argument) {
+        const std::unique_ptr<Launch> one(static_cast<Launch*>(argument));
+        one->group->run(one->rank, one->call);
+      },
+      work);
+  return kInProgress;  // as a non-blocking communicator may
+}
+
+bool is_ready(const Comm& comm) {
+  const std::lock_guard lock(comm.group->mutex);
+  return comm.group->arrived == comm.group->size || comm.group->aborted;
+}
+
+int issue(const char* name, Work work, void* handle, void* stream) {
+  if (const int code = enter(name); code != kSuccess) return code;
+  const auto comm = comm_of(handle, name);
+  if (comm == nullptr) return kInvalidArgument;
+  if (!is_ready(*comm) || !comm->polled) breach(std::string(name) + " on a communicator that is in progress");
+  if (comm->finalized) breach(std::string(name) + " on a communicator that was finalized");
+  if (fake_cuda_device_of(stream) != comm->device) breach(std::string(name) + " in a stream of another GPU");
+  const std::size_t bytes = work.count * size_of(work.type);
+  const std::size_t n = static_cast<std::size_t>(comm->group->size);
+  const std::size_t in = work.kind == "reduce_scatter" ? bytes * n : bytes;
+  const std::size_t out = work.kind == "all_gather" ? bytes * n : bytes;
+  const bool reads = work.kind != "receive" && (work.kind != "broadcast" || work.root == comm->rank);
+  const bool writes = work.kind != "send" && (work.kind != "reduce" || work.root == comm->rank);
+  if (reads && fake_cuda_owns(comm->device, work.input, in) == 0) breach(std::string(name) + " reads beyond its GPU");
+  if (writes && fake_cuda_owns(comm->device, work.output, out) == 0)
+    breach(std::string(name) + " writes beyond its GPU");
+  if (work.reduction >= kFirstOwnReduction) {
+    const auto own = comm->reductions.find(work.reduction);
+    if (own == comm->reductions.end())
+      breach(std::string(name) + " with a reduction of another communicator");
+    else
+      work.factor = own->second;
+  }
+  Open& open = open_group();
+  if (open.depth == 0) return launch(comm, {std::move(work)}, stream);
+  if (open.comm != nullptr && (open.comm != comm || open.stream != stream)) breach("a group on two communicators");
+  open.comm = comm;
+  open.stream = stream;
+  open.call.push_back(std::move(work));
+  return kSuccess;
+}
+
+int end_comm(void* handle, const char* caller) {
+  const auto comm = comm_of(handle, caller);
+  if (comm == nullptr) return kInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (!comm->reductions.empty()) world().breaches += std::string(caller) + " of a communicator with reductions\n";
+  world().comms.erase(handle);
+  return kSuccess;
+}
+
+}  // namespace
+
+#define HVD_ENTER(name) \
+  if (const int hvd_code = enter(name); hvd_code != kSuccess) return hvd_code
+
+HVD_FAKE int ncclGetVersion(int* version) {
+  HVD_ENTER("ncclGetVersion");
+  *version = world().version;
+  return kSuccess;
+}
+HVD_FAKE const char* ncclGetErrorString(int code) {
+  return code == 2 ? "unhandled system error" : code == 6 ? "remote process exited or there was a network error" : "?";
+}
+HVD_FAKE const char* ncclGetLastError(void*) { return "the last line of its log"; }
+HVD_FAKE int ncclGetUniqueId(Id* id) {
+  HVD_ENTER("ncclGetUniqueId");
+  const std::lock_guard lock(world().mutex);
+  std::memset(id, 0, sizeof *id);
+  const std::string text = "id " + std::to_string(++world().ids);
+  std::memcpy(id->bytes, text.data(), text.size());
+  return kSuccess;
+}
+HVD_FAKE int ncclCommInitRankConfig(void** handle, int size, Id id, int rank, const void* config) {
+  HVD_ENTER("ncclCommInitRankConfig");
+  struct Head {
+    std::size_t size;
+    unsigned magic;
+    unsigned version;
+    int blocking;
+  } head;
+  std::memcpy(&head, config, sizeof head);
+  if (head.magic != 0xcafebeef || head.blocking != 0 || head.version < 21400)
+    breach("a configuration that NCCL refuses");
+  auto comm = std::make_shared<Comm>();
+  comm->rank = rank;
+  {
+    World& w = world();
+    const std::lock_guard lock(w.mutex);
+    auto& group = w.groups[id.bytes];
+    if (group == nullptr) group = std::make_shared<Group>();
+    comm->group = group;
+    *handle = comm.get();
+    w.comms[*handle] = comm;
+  }
+  comm->device = fake_cuda_current();
+  if (comm->device < 0) breach("a communicator without a current GPU");
+  const std::lock_guard lock(comm->group->mutex);
+  if (comm->group->size != 0 && comm->group->size != size) breach("members name different sizes");
+  comm->group->size = size;
+  ++comm->group->arrived;
+  return kInProgress;
+}
+HVD_FAKE int ncclCommFinalize(void* handle) {
+  HVD_ENTER("ncclCommFinalize");
+  const auto comm = comm_of(handle, "ncclCommFinalize");
+  if (comm == nullptr) return kInvalidArgument;
+  comm->finalized = true;
+  return kInProgress;
+}
+HVD_FAKE int ncclCommDestroy(void* handle) {
+  HVD_ENTER("ncclCommDestroy");
+  if (const auto comm = comm_of(handle, "ncclCommDestroy"); comm != nullptr && !comm->finalized) {
+    breach("a communicator is destroyed that was not finalized");
+  }
+  return end_comm(handle, "ncclCommDestroy");
+}
+HVD_FAKE int ncclCommAbort(void* handle) {
+  HVD_ENTER("ncclCommAbort");
+  const auto comm = comm_of(handle, "ncclCommAbort");
+  if (comm == nullptr) return kInvalidArgument;
+  {
+    const std::lock_guard lock(comm->group->mutex);
+    comm->group->aborted = true;
+    comm->reductions.clear();
+  }
+  comm->group->changed.notify_all();
+  return end_comm(handle, "ncclCommAbort");
+}
+HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
+  HVD_ENTER("ncclCommGetAsyncError");
+  const auto comm = comm_of(handle, "ncclCommGetAsyncError");
+  if (comm == nullptr) return kInvalidArgument;
+  const bool first = !std::exchange(comm->polled, true);
+  *state = first || !is_ready(*comm) ? kInProgress : world().async_error;
+  return kSuccess;
+}
+HVD_FAKE int ncclGroupStart() {
+  HVD_ENTER("ncclGroupStart");
+  ++open_group().depth;
+  return kSuccess;
+}
+HVD_FAKE int ncclGroupEnd() {
+  if (--open_group().depth > 0) return kSuccess;
+  Open done = std::exchange(open_group(), Open());
+  HVD_ENTER("ncclGroupEnd");
+  return done.comm == nullptr ? kSuccess : launch(done.comm, std::move(done.call), done.stream);
+}
+HVD_FAKE int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, void* comm, void* stream) {
+  return issue("ncclAllReduce", {"all_reduce", in, out, n, type, op, 1.0, 0}, comm, stream);
+}
+HVD_FAKE int ncclReduce(const void* in, void* out, std::size_t n, int type, int op, int root, void* comm,
+                        void* stream) {
+  return issue("ncclReduce", {"reduce", in, out, n, type, op, 1.0, root}, comm, stream);
+}
+HVD_FAKE int ncclReduceScatter(const void* in, void* out, std::size_t n, int type, int op, void* comm, void* stream) {
+  return issue("ncclReduceScatter", {"reduce_scatter", in, out, n, type, op, 1.0, 0}, comm, stream);
+}
+HVD_FAKE int ncclBroadcast(const void* in, void* out, std::size_t n, int type, int root, void* comm, void* stream) {
+  return issue("ncclBroadcast", {"broadcast", in, out, n, type, 0, 1.0, root}, comm, stream);
+}
+HVD_FAKE int ncclAllGather(const void* in, void* out, std::size_t n, int type, void* comm, void* stream) {
+  return issue("ncclAllGather", {"all_gather", in, out, n, type, 0, 1.0, 0}, comm, stream);
+}
+HVD_FAKE int ncclSend(const void* in, std::size_t n, int type, int peer, void* comm, void* stream) {
+  return issue("ncclSend", {"send", in, nullptr, n, type, 0, 1.0, peer}, comm, stream);
+}
+HVD_FAKE int ncclRecv(void* out, std::size_t n, int type, int peer, void* comm, void* stream) {
+  return issue("ncclRecv", {"receive", nullptr, out, n, type, 0, 1.0, peer}, comm, stream);
+}
+HVD_FAKE int ncclRedOpCreatePreMulSum(int* op, const void* scalar, int type, int residence, void* handle) {
+  HVD_ENTER("ncclRedOpCreatePreMulSum");
+  const auto comm = comm_of(handle, "ncclRedOpCreatePreMulSum");
+  if (comm == nullptr || residence != 1) return kInvalidArgument;
+  float single = 0;
+  double full = 0;
+  std::memcpy(&single, scalar, type == 7 ? sizeof single : 0);
+  std::memcpy(&full, scalar, type == 8 ? sizeof full : 0);
+  if (type != 7 && type != 8) return kInvalidUsage;
+  *op = comm->next_reduction++;
+  comm->reductions[*op] = type == 7 ? static_cast<double>(single) : full;
+  return kSuccess;
+}
+HVD_FAKE int ncclRedOpDestroy(int op, void* handle) {
+  HVD_ENTER("ncclRedOpDestroy");
+  const auto comm = comm_of(handle, "ncclRedOpDestroy");
+  if (comm == nullptr) return kInvalidArgument;
+  if (comm->reductions.erase(op) == 0) breach("a reduction is destroyed twice");
+  return kSuccess;
+}
+
+HVD_FAKE void fake_nccl_fail(const char* name, int after, int code) {
+  const std::lock_guard lock(world().mutex);
+  world().failures[name] = {after, code};
+}
+HVD_FAKE void fake_nccl_set_version(int version) { world().version = version; }
+HVD_FAKE int fake_nccl_alive(const char* kind) {
+  const std::lock_guard lock(world().mutex);
+  if (std::strcmp(kind, "communicator") == 0) return static_cast<int>(world().comms.size());
+  int reductions = 0;
+  for (const auto& [handle, comm] : world().comms) reductions += static_cast<int>(comm->reductions.size());
+  return reductions;
+}
+HVD_FAKE int fake_nccl_calls(const char* name) {
+  const std::lock_guard lock(world().mutex);
+  return world().calls[name];
+}
+HVD_FAKE const char* fake_nccl_breaches() {
+  const std::lock_guard lock(world().mutex);
+  world().breaches_text = world().breaches;
+  return world().breaches_text.c_str();
+}
+HVD_FAKE void fake_nccl_set_async_error(int code) {
+  const std::lock_guard lock(world().mutex);
+  world().async_error = code;
+}

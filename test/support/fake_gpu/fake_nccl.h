@@ -1,0 +1,14 @@
+#pragma once
+
+#include "test/support/fake_gpu/fake_driver.h"
+
+// What the tests ask of the fake NCCL besides NCCL's own functions. Its ranks are threads of one process, its
+// communicators non-blocking; collectives run in the streams of the fake driver and wait there for all members. It is
+// strict: whatever NCCL leaves undefined is written down.
+HVD_FAKE void fake_nccl_fail(const char* name, int after, int code);
+HVD_FAKE void fake_nccl_set_version(int version);
+HVD_FAKE int fake_nccl_alive(const char* kind);  // "communicator", "reduction"
+HVD_FAKE int fake_nccl_calls(const char* name);
+HVD_FAKE const char* fake_nccl_breaches();
+// Every communicator reports it from now on; 0: none does.
+HVD_FAKE void fake_nccl_set_async_error(int code);
