@@ -126,15 +126,18 @@ Result<std::string> Client::connect(Deadline deadline) {
 }
 
 Result<JoinAnswer> Client::join(const Seat& seat, const RankNumbers& environment, ByteSpan row, Deadline deadline,
-                                const OnSlow& on_slow) {
+                                const OnSlow& on_slow, std::uint64_t progress) {
   HVD_RETURN_IF_ERROR(impl_->caller().check_usable());
   if (row.size() > kMaxRowBytes) {
     return Status::invalid_argument("the row has " + std::to_string(row.size()) + " bytes; at most " +
                                     std::to_string(kMaxRowBytes) + " are allowed");
   }
-  return impl_->join(
-      {.seat = seat, .environment = environment, .nonce = random_nonce(), .row = Bytes(row.begin(), row.end())},
-      deadline, on_slow);
+  return impl_->join({.seat = seat,
+                      .environment = environment,
+                      .progress = progress,
+                      .nonce = random_nonce(),
+                      .row = Bytes(row.begin(), row.end())},
+                     deadline, on_slow);
 }
 
 Status Client::put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline) {

@@ -51,10 +51,10 @@ class Client {
   // Brings `row` to the job and waits until the server's plan begins an epoch with this seat. The rows of all its ranks
   // are then under scope_of_epoch(epoch), key std::to_string(rank). `environment`: what this process was told when it
   // was started. `on_slow(missing)`: called once when a long poll has ended in vain, in the process of the lowest slot
-  // that waits; the text says who is missing.
+  // that waits; the text says who is missing. `progress`: see JoinBody.
   using OnSlow = std::function<void(const std::string&)>;
   Result<JoinAnswer> join(const Seat& seat, const RankNumbers& environment, ByteSpan row, Deadline deadline,
-                          const OnSlow& on_slow = {});
+                          const OnSlow& on_slow = {}, std::uint64_t progress = 0);
 
   // Keys are write-once: the same value again succeeds, another one is kPrecondition.
   Status put(const std::string& scope, const std::string& key, ByteSpan value, Deadline deadline);

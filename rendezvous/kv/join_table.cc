@@ -45,6 +45,12 @@ JoinOutcome JoinTable::join(JoinBody request, MemberId member) {
 
 JoinOutcome JoinTable::reconsider() {
   JoinOutcome outcome;
+  for (const auto& [slot, request] : Waiting(waiting_)) {
+    if (Status bad = plan_->admit(request.seat, request.environment); !bad.is_ok()) {
+      outcome.refused.emplace_back(members_.at(slot), std::move(bad));
+      give_up_seat(slot);
+    }
+  }
   decide(outcome);
   return outcome;
 }

@@ -50,7 +50,7 @@ class JoinTable {
       : plan_(std::move(plan)), limits_(limits), epoch_(epoch_before) {}
 
   JoinOutcome join(JoinBody request, MemberId member);
-  // Asks the plan again: what it decides by has changed.
+  // Asks the plan again: what it decides by has changed. Who may wait no longer is refused.
   JoinOutcome reconsider();
   // The member is gone, or waits no longer; nothing happens when it did not wait.
   void leave(MemberId member);
@@ -63,6 +63,8 @@ class JoinTable {
   // The lowest slot that waits, or is between two polls. Requires: somebody waits.
   int first_slot() const;
 
+  // The latest epoch, or 0 while there is none.
+  std::uint64_t epoch() const { return has_begun() ? epoch_ : 0; }
   // False while there is none.
   bool is_current(std::uint64_t epoch) const { return has_begun() && epoch == epoch_; }
   std::size_t waiting_count() const { return waiting_.size(); }

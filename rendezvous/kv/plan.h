@@ -28,7 +28,7 @@ class Plan {
   // The most slots that can wait at once. Constant: the server's bounds follow from it.
   virtual int max_slots() const = 0;
   // Whether the process in this seat, with these numbers in its environment, may wait for a round at all; the error is
-  // for it alone.
+  // for it alone. Asked when it comes, and after Server::reconsider().
   virtual Status admit(const Seat& seat, const RankNumbers& environment) const = 0;
   // Called when another process has begun to wait, and after Server::reconsider(). The ranks of a round are 0 to its
   // size - 1. An error ends the round: all who wait get it.

@@ -66,6 +66,7 @@ Bytes encode_join(const JoinBody& body) {
   writer.put<std::uint32_t>(body.seat.process.number);
   writer.put_raw(body.seat.token);
   put_numbers(writer, body.environment);
+  writer.put<std::uint64_t>(body.progress);
   writer.put_raw(body.nonce);
   writer.put<std::uint32_t>(static_cast<std::uint32_t>(body.wait.count()));
   writer.put_bytes(body.row);
@@ -80,6 +81,7 @@ Result<JoinBody> decode_join(ByteSpan bytes) {
   body.seat.process.number = reader.get<std::uint32_t>();
   body.seat.token = get_fixed<SeatToken>(reader);
   body.environment = get_numbers(reader);
+  body.progress = reader.get<std::uint64_t>();
   body.nonce = get_fixed<Nonce>(reader);
   body.wait = Millis(reader.get<std::uint32_t>());
   const ByteSpan row = reader.get_bytes(kMaxRowBytes);
@@ -163,6 +165,24 @@ Result<std::vector<std::optional<Bytes>>> decode_values(ByteSpan bytes) {
   }
   HVD_RETURN_IF_ERROR(reader.finish("mget answer"));
   return values;
+}
+
+Bytes encode_host_news(const HostNewsBody& body) {
+  ByteWriter writer;
+  writer.put<std::int64_t>(body.time_ms);
+  writer.put<std::uint8_t>(static_cast<std::uint8_t>(body.change));
+  return writer.take();
+}
+
+Result<HostNewsBody> decode_host_news(ByteSpan bytes) {
+  constexpr int kAllChanges = 3;
+  ByteReader reader(bytes);
+  HostNewsBody body;
+  body.time_ms = reader.get<std::int64_t>();
+  body.change = reader.get<std::uint8_t>();
+  if (body.change > kAllChanges) reader.fail("change " + std::to_string(body.change));
+  HVD_RETURN_IF_ERROR(reader.finish("news of hosts"));
+  return body;
 }
 
 Bytes encode_error(const Status& status) {

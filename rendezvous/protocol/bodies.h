@@ -37,8 +37,9 @@ struct RankNumbers {
 // POST /v1/join. Answered 200 with a JoinAnswer, 202 with a NotYetBody when `wait` was not enough, or an error.
 struct JoinBody {
   Seat seat;
-  RankNumbers environment;  // what the process was told when it was started
-  Nonce nonce{};            // of this call of join()
+  RankNumbers environment;     // what the process was told when it was started
+  std::uint64_t progress = 0;  // how far its training has come; who has come furthest has the state of the job
+  Nonce nonce{};               // of this call of join()
   Millis wait{0};
   Bytes row;
 };
@@ -71,6 +72,15 @@ Result<std::vector<std::optional<Bytes>>> decode_values(ByteSpan bytes);
 // What a value adds to encode_values, and what an empty list has.
 inline constexpr std::size_t kValuesOverhead = 4;
 inline constexpr std::size_t kValueOverhead = 5;
+
+// What a launcher says of its hosts to the ranks of an epoch: under "1", "2", ... of this scope of the epoch.
+inline constexpr const char* kHostNewsScope = "host-news";
+struct HostNewsBody {
+  std::int64_t time_ms = 0;  // since 1970
+  int change = 0;            // bits: 1 removed, 2 added
+};
+Bytes encode_host_news(const HostNewsBody& body);
+Result<HostNewsBody> decode_host_news(ByteSpan bytes);
 
 // The body of a signed error: the Status that the caller of the client gets.
 Bytes encode_error(const Status& status);

@@ -8,7 +8,7 @@
 // Every bound of the rendezvous protocol. docs/design/rendezvous.md says why each is what it is.
 namespace hvd::rendezvous {
 
-inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kProtocolVersion = 3;
 
 // HTTP
 inline constexpr std::size_t kMaxHeadBytes = std::size_t{8} * 1024;

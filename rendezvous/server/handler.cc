@@ -125,6 +125,17 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
 
 std::vector<std::pair<ConnectionId, Reply>> Handler::reconsider() { return replies_to(joins_.reconsider()); }
 
+std::vector<std::pair<ConnectionId, Reply>> Handler::publish(std::string_view name, std::string_view key,
+                                                             ByteSpan value) {
+  std::vector<std::pair<ConnectionId, Reply>> replies;
+  if (joins_.epoch() == 0) return replies;
+  const auto waiters = store_.put(scope_of_epoch(joins_.epoch(), name), std::string(key), value);
+  if (!waiters.is_ok()) return replies;
+  for (const WaiterId waiter : waiters.value())
+    replies.emplace_back(waiter, Reply{kOk, Bytes(value.begin(), value.end())});
+  return replies;
+}
+
 std::vector<std::pair<ConnectionId, Reply>> Handler::replies_to(const JoinOutcome& joined) {
   std::vector<std::pair<ConnectionId, Reply>> replies;
   for (const auto& [member, why] : joined.refused) replies.emplace_back(member, error_reply(why));

@@ -45,6 +45,10 @@ class Handler {
   // Asks the plan again, because something that it decides by has changed; gives the answers that follow.
   std::vector<std::pair<ConnectionId, Reply>> reconsider();
 
+  // Puts a value into the scope `name` of the current epoch, for its ranks; nothing happens while there is none, or
+  // when the key has a value. Gives the answers to those who waited for it.
+  std::vector<std::pair<ConnectionId, Reply>> publish(std::string_view name, std::string_view key, ByteSpan value);
+
   // The time of a waiting request has run out; the reply says what is missing. Requires: it waits.
   Reply expire(ConnectionId connection);
   // The connection is gone.

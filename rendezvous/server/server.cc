@@ -108,6 +108,9 @@ class Server::Impl final : public ConnectionOwner {
   void reconsider() {
     asio::post(io_, [this] { release(handler_.reconsider()); });
   }
+  void publish(const std::string& name, const std::string& key, const Bytes& value) {
+    asio::post(io_, [this, name, key, value] { release(handler_.publish(name, key, value)); });
+  }
   ServerStats stats() const {
     const MutexLock lock(mutex_);
     return stats_;
@@ -256,6 +259,9 @@ std::uint16_t Server::port() const { return impl_->port(); }
 std::string Server::address() const { return impl_->address(); }
 void Server::reconsider() { impl_->reconsider(); }
 bool Server::wait_until_deserted(const Deadline& deadline) { return impl_->wait_until_deserted(deadline); }
+void Server::publish(const std::string& name, const std::string& key, const Bytes& value) {
+  impl_->publish(name, key, value);
+}
 ServerStats Server::stats() const { return impl_->stats(); }
 
 std::string ServerStats::limits_hit() const {

@@ -7,6 +7,7 @@
 
 #include "rendezvous/kv/plan.h"
 #include "rendezvous/protocol/limits.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
@@ -62,6 +63,9 @@ class Server {
   std::string address() const;
   // Has the plan decide again; for plans whose mind another thread changes.
   void reconsider();
+  // A value for the ranks of the current epoch, in their scope `name` (scope_of_epoch()): news from the starter, which
+  // nobody hears who comes later. Nothing happens before the first epoch.
+  void publish(const std::string& name, const std::string& key, const Bytes& value);
   ServerStats stats() const;
   // Waits until no client that has shown the key has a connection. Clients keep theirs for as long as they live, if
   // `idle_deadline` is long enough, and a client's end closes them. False at the deadline.

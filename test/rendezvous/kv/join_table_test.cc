@@ -42,10 +42,11 @@ using Members = std::vector<MemberId>;
 // down.
 struct OpenPlan final : Plan {
   bool begin = false;
+  int drained = 7;
   Status problem = Status::ok();
   int max_slots() const override { return 8; }
   Status admit(const Seat& seat, const RankNumbers&) const override {
-    return seat.process.slot == 7 ? Status::precondition("slot 7 is drained") : Status::ok();
+    return seat.process.slot == drained ? Status::precondition("this slot is drained") : Status::ok();
   }
   Result<Round> decide(const Waiting& waiting) override {
     HVD_RETURN_IF_ERROR(problem);
@@ -232,6 +233,20 @@ TEST_CASE("JoinTable ends a round for all who wait when the plan says so", "[uni
   CHECK(outcome.refused[0].second.message() == "too few hosts are left");
   CHECK(outcome.refused[1].second.message() == "too few hosts are left");
   CHECK(table.waiting_count() == 0);
+}
+
+TEST_CASE("JoinTable refuses who waits and may not any more", "[unit][join_table]") {
+  const auto plan = std::make_shared<OpenPlan>();
+  JoinTable table(plan);
+  CHECK(waits(table.join(request(3, 1), 1)));
+  CHECK(waits(table.join(request(5, 2), 2)));
+  CHECK(table.epoch() == 0);
+  plan->drained = 3;
+  plan->begin = true;
+  const JoinOutcome outcome = table.reconsider();
+  CHECK_THAT(refusal(outcome, 1), Catch::Contains("drained"));
+  CHECK(members(outcome) == Members{2});
+  CHECK(table.epoch() == 1);
 }
 
 TEST_CASE("JoinTable leaves it to the plan who forms an epoch and when", "[unit][join_table]") {

@@ -29,7 +29,7 @@ TEST_CASE("Session bodies read back and are exact", "[unit][bodies]") {
 
   Bytes other_version = bytes;
   other_version[0] = 1;
-  CHECK_THAT(decode_session(other_version).status().message(), Catch::Contains("protocol version 1, expected 2"));
+  CHECK_THAT(decode_session(other_version).status().message(), Catch::Contains("protocol version 1, expected 3"));
 }
 
 TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
@@ -37,6 +37,7 @@ TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
       .rank = 3, .size = 4, .local_rank = 1, .local_size = 2, .cross_rank = RankNumbers::kUnknown, .cross_size = 5};
   const JoinBody sent{.seat = make_seat(crypto::Secret::random(), {7, 9}),
                       .environment = numbers,
+                      .progress = 1ULL << 40U,
                       .nonce = random_nonce(),
                       .wait = Millis(30000),
                       .row = {1, 2}};
@@ -46,6 +47,7 @@ TEST_CASE("Join bodies read back and are exact", "[unit][bodies]") {
   CHECK(got.seat.process.number == 9);
   CHECK(got.seat.token == sent.seat.token);
   CHECK(got.environment == numbers);
+  CHECK(got.progress == 1ULL << 40U);
   CHECK(got.nonce == sent.nonce);
   CHECK(got.wait == sent.wait);
   CHECK(got.row == sent.row);
@@ -95,6 +97,14 @@ TEST_CASE("mget bodies read back, are exact and hold their limits", "[unit][bodi
   Bytes bad_presence = encode_values({std::nullopt});
   bad_presence[4] = 2;
   CHECK_FALSE(decode_values(bad_presence).is_ok());
+}
+
+TEST_CASE("News of hosts read back and are exact", "[unit][bodies]") {
+  const Bytes news = encode_host_news({.time_ms = 1'700'000'000'123, .change = 3});
+  CHECK(decode_host_news(news).value().time_ms == 1'700'000'000'123);
+  CHECK(decode_host_news(news).value().change == 3);
+  check_exact(news, decode_host_news);
+  CHECK_FALSE(decode_host_news(encode_host_news({.time_ms = 0, .change = 4})).is_ok());
 }
 
 TEST_CASE("Errors read back, and what is no error is one", "[unit][bodies]") {
