@@ -1,0 +1,41 @@
+#include "launcher/elastic/discovery.h"
+
+#include <algorithm>
+#include <string>
+
+#include "launcher/hosts/host_grammar.h"
+#include "runtime/config/parse_value.h"
+
+namespace hvd::launcher {
+namespace {
+
+Result<HostSpec> parse_line(std::string_view line, int default_slots) {
+  HVD_ASSIGN_OR_RETURN(const PlaceText place, parse_place(line));
+  if (!place.first_number.empty()) return parse_entry(line);
+  HostSpec host = place.host;
+  host.slots = default_slots;
+  return host;
+}
+
+}  // namespace
+
+Result<std::vector<HostSpec>> parse_discovered_hosts(std::string_view text, int default_slots) {
+  if (text.size() > kMaxDiscoveryBytes) {
+    return Status::invalid_argument("it printed more than " + std::to_string(kMaxDiscoveryBytes >> 20) + " MiB");
+  }
+  HostTable table;
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = config::trim(text.substr(at, end - at));
+    at = end + 1;
+    ++number;
+    if (line.empty()) continue;
+    const Result<HostSpec> host = parse_line(line, default_slots);
+    const Status added = host.is_ok() ? table.add(host.value()) : host.status();
+    if (!added.is_ok()) return added.annotate("its line " + std::to_string(number) + " " + config::quoted(line));
+  }
+  return table.hosts();
+}
+
+}  // namespace hvd::launcher

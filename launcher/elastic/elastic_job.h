@@ -1,0 +1,172 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/elastic/host_book.h"
+#include "launcher/elastic/ranking.h"
+#include "launcher/hosts/host_spec.h"
+#include "rendezvous/protocol/seat.h"
+#include "runtime/base/deadline.h"
+
+namespace hvd::launcher {
+
+using rendezvous::Incarnation;
+
+struct ElasticLimits {
+  int num_proc = 1;                // so many slots there must be at the start
+  int min_num_proc = 1;            // and so many later
+  int max_num_proc = 1;            // more are not used
+  std::optional<int> reset_limit;  // so often a round may end and the next begin
+  bool hosts_are_fixed = false;    // none comes that has not been listed at first
+  Millis slots_timeout{600'000};   // to wait for enough slots
+  Millis host_timeout{30'000};     // for a host to answer
+  Millis leave_timeout{5'000};     // for a process whose slot is gone to leave by itself
+  Millis restart_memory{60'000};   // a process that lived longer does not count among its slot's failed starts
+  std::optional<CooldownRange> cooldown;
+};
+
+// What has to be done next, in order, and for people why.
+struct ElasticDecision {
+  enum class Kind {
+    kOpenHost,   // `host` is number `agent` from now on: make it ready for its slots
+    kCloseHost,  // `agent` is not needed any more
+    kStart,      // `process`, in its slot on `agent`, as `placement`, which a round may still change
+    kRemove,     // the slot of `process` is gone: `text` is what it gets when it asks for a round, or while it waits
+    kStop,       // end the process in the slot of `process`
+    kOffer,      // the next round is `hosts`: it begins when all of them wait
+    kWithdraw,   // the offer, unless it was taken
+    kNotify,     // the ranks: hosts have changed, as `change` says
+    kPrint,      // `text`
+    kEnd,        // of the job: well, or because of `text`, or (no text) because of the failures
+  };
+  Kind kind;
+  int agent = -1;
+  HostSpec host = {};
+  Incarnation process = {};
+  Placement placement = {};
+  std::vector<HostSlots> hosts = {};
+  int change = kNoHostChange;
+  bool is_well = false;
+  std::string text = {};
+
+  static ElasticDecision print(std::string text) { return {.kind = Kind::kPrint, .text = std::move(text)}; }
+};
+using ElasticDecisions = std::vector<ElasticDecision>;
+
+// "1 slot", "2 slots".
+inline std::string count_text(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+// Who belongs to an elastic job, and when: hosts and processes come and go, rounds begin and end. Events and the time
+// go in, decisions come out. Pure; owned by ElasticRun, which carries them between it and the world. It does not know
+// how a process is started or what it trains.
+//
+// docs/design/elastic.md has the states drawn. In short: slots are chosen (waiting for slots while there are too few),
+// started where they have no process, and when the processes of all of them wait at the rendezvous, the round begins.
+// It ends when every process of it has ended or waits again; what came of each decides how the job goes on.
+class ElasticJob {
+ public:
+  static constexpr int kMaxFailures = 3;  // of processes of one slot, one after the other
+
+  // `random`: see HostBook.
+  ElasticJob(const ElasticLimits& limits, std::function<double()> random);
+
+  // The complete list, as it is now. Once at least, or nothing ever begins.
+  ElasticDecisions hosts_found(const std::vector<HostSpec>& hosts, TimePoint now);
+  ElasticDecisions host_ready(int agent, TimePoint now);
+  // Its processes, if it had any, are gone.
+  ElasticDecisions host_lost(int agent, const std::string& reason, TimePoint now);
+  // It waits at the rendezvous for a round.
+  ElasticDecisions process_waiting(Incarnation process, TimePoint now);
+  ElasticDecisions process_ended(Incarnation process, bool is_well, TimePoint now);
+  // The offer was taken: the round has begun, with these ranks by slot. Or it was withdrawn.
+  ElasticDecisions round_began(const std::map<int, Placement>& ranks, TimePoint now);
+  ElasticDecisions offer_withdrawn(TimePoint now);
+  ElasticDecisions timer_fired(TimePoint now);
+
+  std::optional<TimePoint> deadline() const;
+  // Deadlines move by this.
+  void was_stopped(SteadyClock::duration span);
+  bool has_ended() const { return phase_ == Phase::kEnded; }
+  // Whether the process' end counts: it belongs to the round, or was to belong to it.
+  bool is_member(Incarnation process) const;
+  // "waiting for slots: 2 of at least 3": for tests and people.
+  std::string describe() const;
+
+ private:
+  enum class Phase { kWaitingForSlots, kForming, kRunning, kEnded };
+  enum class Outcome { kNone, kSucceeded, kFailed };
+  struct Slot {
+    int agent = -1;
+    int index = 0;                  // on its host
+    std::uint32_t incarnation = 0;  // of its latest process
+    bool has_process = false;
+    bool has_state = false;                 // the process has been in a round
+    bool is_waiting = false;                // the process, at the rendezvous
+    std::optional<TimePoint> leaves_until;  // the slot is gone, and the process has to leave
+    bool is_told_to_stop = false;           // since it did not
+    Outcome outcome = Outcome::kNone;       // of its process in this round
+    TimePoint started;
+  };
+  struct Agent {
+    std::string host;
+    bool is_ready = false;
+    bool is_lost = false;
+    TimePoint opens_until;
+    std::map<int, int> slots;  // by index
+  };
+  using Place = std::pair<std::string, int>;  // host and index
+  using Kind = ElasticDecision::Kind;
+
+  // Which slots there are to be, and how they come to be: elastic_job_slots.cc.
+  std::vector<HostSlots> wanted() const;  // with indexes for slots
+  void assign(TimePoint now, ElasticDecisions& out);
+  bool has_state_left(const std::vector<HostSlots>& places) const;
+  void wait_for_slots(int have, int needed, TimePoint now, ElasticDecisions& out);
+  int slot_at(const HostSpec& host, int index, TimePoint now, ElasticDecisions& out);
+  void remove_others(TimePoint now, ElasticDecisions& out);
+  void close_idle_hosts(ElasticDecisions& out);
+  void start_missing(TimePoint now, ElasticDecisions& out);
+  void hosts_changed(int change, TimePoint now, ElasticDecisions& out);
+  void notify_if_different(int change, ElasticDecisions& out);
+  Slot* slot_of(Incarnation process);
+  const Slot* slot_of(Incarnation process) const;
+  std::string host_of(const Slot& slot) const { return agents_.at(slot.agent).host; }
+  bool is_member(int slot) const;
+
+  // What becomes of a round: elastic_job_rounds.cc.
+  void settle(TimePoint now, ElasticDecisions& out);
+  bool is_settled() const;
+  bool has_outcome(Outcome outcome) const;
+  bool any_waiting() const;
+  void after_failures(TimePoint now, ElasticDecisions& out);
+  bool can_do_without(const std::vector<std::string>& hosts) const;
+  void count_failure(const Slot& slot, TimePoint now, ElasticDecisions& out);
+  void next_round(TimePoint now, ElasticDecisions& out);
+  void end(bool is_well, const std::string& text, ElasticDecisions& out);
+  int needed() const { return rounds_ == 0 ? limits_.num_proc : limits_.min_num_proc; }
+
+  ElasticLimits limits_;
+  HostBook hosts_;
+  Phase phase_ = Phase::kWaitingForSlots;
+  std::map<int, Agent> agents_;     // those that are open, by number
+  std::map<int, Slot> slots_;       // of these agents
+  std::map<Place, int> failures_;   // one after the other
+  std::vector<HostSlots> members_;  // of the round that is, or is to be
+  bool is_offered_ = false;
+  bool is_listed_ = false;  // hosts have been listed
+  std::optional<TimePoint> wait_until_;
+  int rounds_ = 0;  // that have begun
+  int resets_ = 0;
+  int last_agent_ = -1;
+  int last_slot_ = -1;
+};
+
+}  // namespace hvd::launcher

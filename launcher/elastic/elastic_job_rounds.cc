@@ -1,0 +1,165 @@
+// What becomes of a round. It is settled when each of its members has ended or waits for the next one: only then what
+// has happened is known, and one decision answers all of it.
+#include <algorithm>
+#include <utility>
+
+#include "launcher/elastic/elastic_job.h"
+
+namespace hvd::launcher {
+ElasticDecisions ElasticJob::process_waiting(Incarnation process, TimePoint now) {
+  ElasticDecisions out;
+  Slot* slot = slot_of(process);
+  if (slot == nullptr || !slot->has_process || slot->leaves_until || phase_ == Phase::kEnded) return out;
+  slot->is_waiting = true;
+  settle(now, out);
+  return out;
+}
+
+ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, TimePoint) {
+  ElasticDecisions out;
+  if (phase_ != Phase::kForming || !std::exchange(is_offered_, false)) return out;
+  phase_ = Phase::kRunning;
+  ++rounds_;
+  for (const auto& [number, placement] : ranks) {
+    slots_.at(number).is_waiting = false;
+    slots_.at(number).has_state = true;
+  }
+  if (rounds_ > 1) {
+    out.push_back(ElasticDecision::print("round " + std::to_string(rounds_) + ": the job goes on with " +
+                                         std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank" : " ranks")));
+  }
+  if (has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded)) return out;  // the others will settle
+  notify_if_different(kNoHostChange, out);
+  return out;
+}
+
+ElasticDecisions ElasticJob::offer_withdrawn(TimePoint now) {
+  ElasticDecisions out;
+  if (!std::exchange(is_offered_, false)) return out;
+  settle(now, out);
+  return out;
+}
+
+void ElasticJob::notify_if_different(int change, ElasticDecisions& out) {
+  if (has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded)) return;  // the round ends anyhow
+  std::vector<HostSlots> now = members_;
+  for (HostSlots& host : now) {
+    for (int& slot : host.slots) slot = slots_.at(slot).index;
+  }
+  const std::vector<HostSlots> next = wanted();
+  if (next == now) return;
+  std::map<std::string, std::size_t> before;
+  for (const HostSlots& host : now) before[host.host] = host.slots.size();
+  for (const HostSlots& host : next) {
+    const std::size_t had = std::exchange(before[host.host], 0);
+    if (host.slots.size() != had) change |= host.slots.size() > had ? kHostAdded : kHostRemoved;
+  }
+  for (const auto& [host, left] : before) change |= left > 0 ? kHostRemoved : kNoHostChange;
+  out.push_back({.kind = Kind::kNotify, .change = change});
+}
+
+bool ElasticJob::has_outcome(Outcome outcome) const {
+  return std::ranges::any_of(members_, [&](const HostSlots& host) {
+    return std::ranges::any_of(host.slots, [&](int slot) { return slots_.at(slot).outcome == outcome; });
+  });
+}
+
+bool ElasticJob::any_waiting() const {
+  return std::ranges::any_of(members_, [&](const HostSlots& host) {
+    return std::ranges::any_of(host.slots, [&](int slot) { return slots_.at(slot).is_waiting; });
+  });
+}
+
+bool ElasticJob::is_settled() const {
+  return std::ranges::all_of(members_, [&](const HostSlots& host) {
+    return std::ranges::all_of(
+        host.slots, [&](int slot) { return slots_.at(slot).is_waiting || slots_.at(slot).outcome != Outcome::kNone; });
+  });
+}
+
+void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
+  const bool in_round = phase_ == Phase::kForming || phase_ == Phase::kRunning;
+  if (!in_round || is_offered_ || !is_settled()) return;
+  if (has_outcome(Outcome::kSucceeded)) {
+    // Others that wait would wait for a round that never comes.
+    return end(!any_waiting() && !has_outcome(Outcome::kFailed),
+               has_outcome(Outcome::kFailed) ? ""
+                                             : "some ranks have finished while others wait to go on with them: do all "
+                                               "run the same number of steps?",
+               out);
+  }
+  if (has_outcome(Outcome::kFailed)) {
+    if (!any_waiting()) return end(false, "", out);
+    after_failures(now, out);
+    return next_round(now, out);
+  }
+  if (phase_ == Phase::kRunning) return next_round(now, out);
+  is_offered_ = true;
+  out.push_back({.kind = Kind::kOffer, .hosts = members_});
+}
+
+// A host where a process failed is set aside, if the job can do without it: what has failed may fail again there. If
+// it cannot, the process alone is started anew.
+void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
+  std::vector<std::string> failed;
+  for (const HostSlots& host : members_) {
+    const bool has_failed =
+        std::ranges::any_of(host.slots, [this](int slot) { return slots_.at(slot).outcome == Outcome::kFailed; });
+    if (has_failed && hosts_.is_usable(host.host)) failed.push_back(host.host);
+  }
+  if (!failed.empty() && can_do_without(failed)) {
+    for (const std::string& host : failed) {
+      hosts_.set_aside(host, now);
+      out.push_back(ElasticDecision::print("host " + host + " is left aside " + hosts_.how_long(host, now) +
+                                           ": a process failed there"));
+    }
+    return;
+  }
+  for (const HostSlots& host : members_) {
+    for (const int number : host.slots) {
+      const Slot& slot = slots_.at(number);
+      if (slot.outcome == Outcome::kFailed && hosts_.is_usable(host.host)) count_failure(slot, now, out);
+    }
+  }
+}
+
+// With the slots of the other hosts there are enough, and somebody who has the job's state is among them.
+bool ElasticJob::can_do_without(const std::vector<std::string>& hosts) const {
+  const auto is_out = [&](const std::string& host) { return std::ranges::find(hosts, host) != hosts.end(); };
+  int left = 0;
+  for (const HostSpec& host : hosts_.usable()) left += is_out(host.name) ? 0 : host.slots;
+  const bool state_is_left = std::ranges::any_of(members_, [&](const HostSlots& host) {
+    return !is_out(host.host) && std::ranges::any_of(host.slots, [this](int slot) {
+      return slots_.at(slot).is_waiting && slots_.at(slot).has_state;
+    });
+  });
+  return left >= limits_.min_num_proc && state_is_left;
+}
+
+void ElasticJob::count_failure(const Slot& slot, TimePoint now, ElasticDecisions& out) {
+  int& count = failures_[{host_of(slot), slot.index}];
+  count = now - slot.started > limits_.restart_memory ? 1 : count + 1;
+  if (count < kMaxFailures) return;
+  out.push_back(ElasticDecision::print("slot " + std::to_string(slot.index) + " of host " + host_of(slot) +
+                                       " is given up: " + std::to_string(count) +
+                                       " processes failed there one after the other"));
+}
+
+void ElasticJob::next_round(TimePoint now, ElasticDecisions& out) {
+  if (limits_.reset_limit && resets_ >= *limits_.reset_limit) {
+    return end(false,
+               "Reset limit reached: the job has been reset " + std::to_string(resets_) +
+                   (resets_ == 1 ? " time" : " times") + " and would need to be once more (--reset-limit)",
+               out);
+  }
+  ++resets_;
+  assign(now, out);
+}
+
+void ElasticJob::end(bool is_well, const std::string& text, ElasticDecisions& out) {
+  phase_ = Phase::kEnded;
+  wait_until_.reset();
+  out.push_back({.kind = Kind::kEnd, .is_well = is_well, .text = is_well ? "" : text});
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/hosts/host_spec.h"
+#include "runtime/base/deadline.h"
+
+namespace hvd::launcher {
+
+// How the hosts differ from what they were: bits, as Python's HostUpdateResult has them.
+enum HostChange { kNoHostChange = 0, kHostRemoved = 1, kHostAdded = 2 };
+
+// The shortest and the longest time for which a failed host is left aside.
+using CooldownRange = std::pair<Millis, Millis>;
+
+// Which hosts an elastic job may use, and in which order: what discovery has listed, less what has failed. The order is
+// that of arrival: who stays keeps its place, who is new or comes back goes to the end. Pure; owned by ElasticJob.
+class HostBook {
+ public:
+  // Without a range a host that was set aside stays there. `random`: from 0 to 1, for each time a host is set aside.
+  HostBook(std::optional<CooldownRange> cooldown, std::function<double()> random);
+
+  // The complete list, as it is now. HostChange bits.
+  int update(const std::vector<HostSpec>& listed);
+  // It has failed: for lo x 2^n + (0..1) x lo the n-th time, within the range. Nothing happens while it is aside.
+  void set_aside(const std::string& name, TimePoint now);
+  // Hosts whose time has come may be used again. HostChange bits.
+  int end_cooldowns(TimePoint now);
+
+  bool is_usable(const std::string& name) const;
+  bool is_listed(const std::string& name) const { return hosts_.contains(name) && hosts_.at(name).spec.has_value(); }
+  // In the order of assignment.
+  std::vector<HostSpec> usable() const;
+  // When the next host comes back by itself; nothing: none does.
+  std::optional<TimePoint> next_return() const;
+  // "for good", "for 12 s". Requires: it was set aside.
+  std::string how_long(const std::string& name, TimePoint now) const;
+
+ private:
+  struct Host {
+    std::optional<HostSpec> spec;  // as listed; nothing: not listed now
+    bool is_aside = false;
+    std::optional<TimePoint> until;  // while it is aside; nothing: for good
+    int times_aside = 0;
+  };
+
+  void move_to_end(const std::string& name);
+
+  std::optional<CooldownRange> cooldown_;
+  std::function<double()> random_;
+  std::map<std::string, Host> hosts_;  // all that were ever listed: what failed is remembered
+  std::vector<std::string> order_;     // those that are listed
+};
+
+}  // namespace hvd::launcher

@@ -1,0 +1,275 @@
+// Whole lives of elastic jobs in a world that hosts and processes leave and come back to in any order. Each is the
+// result of one number, its seed, which is named when a rule is broken.
+#include <catch2/catch.hpp>
+#include <deque>
+#include <random>
+#include <set>
+
+#include "launcher/elastic/elastic_job.h"
+#include "test/launcher/elastic/elastic_text.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+class World {
+ public:
+  World(unsigned seed, const ElasticLimits& limits)
+      : limits_(limits), random_(seed), job_(limits, [this] { return part(); }) {}
+
+  // What is wrong, or "".
+  std::string live(int steps) {
+    change_hosts();
+    for (int i = 0; i < steps && wrong_.empty() && !job_.has_ended(); ++i) step();
+    if (wrong_.empty() && !job_.has_ended()) calm_down();
+    return wrong_;
+  }
+  int rounds() const { return rounds_; }
+  bool has_ended_well() const { return has_ended_well_; }
+
+ private:
+  enum class Life { kStarting, kWaiting, kRunning, kEnded };
+  struct Process {
+    std::uint32_t number = 0;
+    int agent = -1;
+    Life life = Life::kEnded;
+    bool has_to_leave = false;
+    int progress = 0;  // commits; 0: it was in no round
+  };
+
+  double part() { return std::uniform_real_distribution<>(0, 1)(random_); }
+  int pick(int below) { return std::uniform_int_distribution<>(0, below - 1)(random_); }
+  void fail(const std::string& what) {
+    if (wrong_.empty()) wrong_ = what + "; " + job_.describe() + "; " + log_;
+  }
+
+  void step() {
+    now_ += Millis(pick(2000));
+    switch (pick(12)) {
+      case 0: return pick(3) == 0 ? change_hosts() : work();
+      case 1: return pick(2) == 0 ? kill_some(1) : work();
+      case 2: return answer_host(pick(4) != 0);
+      case 3: return answer_host(true);
+      case 4: return pick(20) == 0 ? lose_host() : work();
+      case 5: return apply(job_.timer_fired(now_));
+      default: return work();
+    }
+  }
+
+  // No more faults, and hosts enough for everything: a round that everybody is in has to come about.
+  void calm_down() {
+    std::vector<HostSpec> all;
+    for (const char* name : {"e", "f", "g", "h"}) all.push_back(host(name, 4));
+    for (const HostSpec& one : hosts_) all.push_back(one);
+    hosts_ = all;
+    apply(job_.hosts_found(all, now_));
+    for (int i = 0; i < 400 && wrong_.empty() && !job_.has_ended(); ++i) {
+      now_ += Millis(1000);
+      answer_host(true);
+      apply(job_.timer_fired(now_));
+      work();
+    }
+    if (!wrong_.empty() || job_.has_ended()) return;
+    int running = 0;
+    for (const auto& [slot, process] : processes_) running += process.life == Life::kRunning ? 1 : 0;
+    if (running < limits_.min_num_proc || is_disturbed_ || !offer_.empty()) fail("no round runs in the end");
+  }
+
+  static HostSpec host(const char* name, int slots) {
+    HostSpec spec;
+    spec.name = name;
+    spec.slots = slots;
+    return spec;
+  }
+
+  void change_hosts() {
+    hosts_.clear();
+    for (const char* name : {"a", "b", "c", "d"}) {
+      if (const int slots = pick(4); slots > 0) hosts_.push_back(host(name, slots));
+    }
+    log_ += "hosts ";
+    apply(job_.hosts_found(hosts_, now_));
+  }
+
+  // Something that processes do by themselves: one that starts comes to wait; one of a disturbed round, too; an offer
+  // is taken; one that was told to leave does.
+  void work() {
+    if (!offer_.empty() && pick(2) == 0) return take_offer();
+    std::vector<int> able;
+    for (const auto& [slot, process] : processes_) {
+      const bool comes = process.life == Life::kStarting || (process.life == Life::kRunning && is_disturbed_);
+      if (comes || (process.has_to_leave && process.life != Life::kEnded)) able.push_back(slot);
+    }
+    if (able.empty()) return commit();
+    const int slot = able[static_cast<std::size_t>(pick(static_cast<int>(able.size())))];
+    Process& process = processes_.at(slot);
+    if (process.has_to_leave) return end(slot, false);
+    process.life = Life::kWaiting;
+    log_ += "w" + std::to_string(slot) + " ";
+    apply(job_.process_waiting({slot, process.number}, now_));
+  }
+
+  void commit() {
+    for (auto& [slot, process] : processes_) {
+      if (process.life == Life::kRunning) ++process.progress;
+    }
+  }
+
+  void end(int slot, bool well) {
+    Process& process = processes_.at(slot);
+    if (process.life == Life::kEnded) return;
+    if (process.life == Life::kRunning) is_disturbed_ = true;
+    process.life = Life::kEnded;
+    log_ += "x" + std::to_string(slot) + " ";
+    apply(job_.process_ended({slot, process.number}, well, now_));
+  }
+
+  void kill_some(int count) {
+    for (int i = 0; i < count && !processes_.empty(); ++i) {
+      auto at = processes_.begin();
+      std::advance(at, pick(static_cast<int>(processes_.size())));
+      end(at->first, false);
+    }
+  }
+
+  void answer_host(bool well) {
+    if (opening_.empty()) return;
+    const int agent = *opening_.begin();
+    opening_.erase(agent);
+    if (!well) return lose(agent);
+    ready_.insert(agent);
+    apply(job_.host_ready(agent, now_));
+  }
+
+  void lose_host() {
+    if (!ready_.empty()) lose(*ready_.begin());
+  }
+
+  void lose(int agent) {
+    ready_.erase(agent);
+    for (auto& [slot, process] : processes_) {
+      if (process.agent != agent) continue;
+      if (process.life == Life::kRunning) is_disturbed_ = true;
+      process.life = Life::kEnded;
+    }
+    log_ += "l" + std::to_string(agent) + " ";
+    apply(job_.host_lost(agent, "it is gone", now_));
+  }
+
+  void take_offer() {
+    std::map<int, Placement> ranks;
+    int best = -1;
+    int leader = -1;
+    for (const HostSlots& one : offer_) {
+      for (const int slot : one.slots) {
+        const Process& process = processes_[slot];
+        if (process.life != Life::kWaiting || process.has_to_leave) return;
+        if (process.progress > best) best = process.progress, leader = slot;
+      }
+    }
+    ranks = rank_slots(offer_, leader);
+    const int size = static_cast<int>(ranks.size());
+    if (size > limits_.max_num_proc) fail("a round has more than --max-np");
+    if (size < (rounds_ == 0 ? limits_.num_proc : limits_.min_num_proc)) fail("a round has too few");
+    if (rounds_ > 0 && best == 0) fail("a round has nobody with the job's state");
+    if (ranks.at(leader).rank != 0) fail("the leader is not rank 0");
+    for (const auto& [slot, rank] : ranks) {
+      processes_[slot].life = Life::kRunning;
+      processes_[slot].progress = std::max(best, 1);
+    }
+    offer_.clear();
+    is_disturbed_ = false;
+    ++rounds_;
+    log_ += "began ";
+    apply(job_.round_began(ranks, now_));
+  }
+
+  void apply(const ElasticDecisions& decisions) {
+    for (const ElasticDecision& decision : decisions) apply(decision);
+  }
+
+  void apply(const ElasticDecision& decision) {
+    using Kind = ElasticDecision::Kind;
+    log_ += "[" + to_text(decision) + "] ";
+    if (log_.size() > 6000) log_.erase(0, 3000);
+    const int slot = decision.process.slot;
+    if (has_ended_) return fail("a decision after the end");
+    switch (decision.kind) {
+      case Kind::kOpenHost:
+        for (const int agent : ready_) {
+          if (names_[agent] == decision.host.name) fail("a host was opened twice");
+        }
+        names_[decision.agent] = decision.host.name;
+        opening_.insert(decision.agent);
+        return;
+      case Kind::kCloseHost:
+        for (const auto& [number, process] : processes_) {
+          if (process.agent == decision.agent && process.life != Life::kEnded) fail("a host with processes was closed");
+        }
+        opening_.erase(decision.agent);
+        ready_.erase(decision.agent);
+        return;
+      case Kind::kStart: {
+        Process& process = processes_[slot];
+        if (process.life != Life::kEnded) fail("a slot has two processes");
+        if (decision.process.number <= process.number) fail("an incarnation came twice");
+        if (!ready_.contains(decision.agent)) fail("a process was started on a host that is not there");
+        process = {.number = decision.process.number, .agent = decision.agent, .life = Life::kStarting};
+        return;
+      }
+      case Kind::kRemove: processes_[slot].has_to_leave = true; return;
+      case Kind::kStop: return end(slot, false);
+      case Kind::kOffer:
+        if (!offer_.empty()) fail("two offers");
+        offer_ = decision.hosts;
+        return;
+      case Kind::kWithdraw:
+        if (std::exchange(offer_, {}).empty()) return fail("nothing was offered");
+        return apply(job_.offer_withdrawn(now_));
+      case Kind::kNotify: is_disturbed_ = true; return;
+      case Kind::kPrint: return;
+      case Kind::kEnd:
+        has_ended_ = true;
+        has_ended_well_ = decision.is_well;
+        return;
+    }
+  }
+
+  const ElasticLimits limits_;
+  std::mt19937 random_;
+  ElasticJob job_;
+  TimePoint now_;
+  std::vector<HostSpec> hosts_;
+  std::set<int> opening_;
+  std::set<int> ready_;
+  std::map<int, std::string> names_;
+  std::map<int, Process> processes_;
+  std::vector<HostSlots> offer_;
+  bool is_disturbed_ = false;  // the ranks have heard that their round ends
+  bool has_ended_ = false;
+  bool has_ended_well_ = false;
+  int rounds_ = 0;
+  std::string log_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+TEST_CASE("Elastic jobs keep their rules through whatever happens to hosts and processes", "[unit][elastic]") {
+  constexpr unsigned kLives = 5000;
+  int rounds = 0;
+  for (unsigned seed = 1; seed <= kLives; ++seed) {
+    ElasticLimits limits;
+    limits.min_num_proc = 1 + static_cast<int>(seed % 3);
+    limits.num_proc = limits.min_num_proc + static_cast<int>(seed % 2);
+    limits.max_num_proc = limits.num_proc + static_cast<int>(seed % 5);
+    if (seed % 4 != 0) limits.cooldown = CooldownRange(std::chrono::seconds(1), std::chrono::seconds(5 + seed % 20));
+    World world(seed, limits);
+    const std::string wrong = world.live(200);
+    INFO("seed " << seed);
+    REQUIRE(wrong == "");
+    rounds += world.rounds();
+  }
+  CHECK(rounds > static_cast<int>(3 * kLives));
+}
