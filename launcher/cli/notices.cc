@@ -13,7 +13,6 @@ struct FeatureText {
 
 constexpr FeatureText kTexts[] = {
     {Feature::kMpi, "this Horovod has no MPI; ignored, the job runs over Gloo"},
-    {Feature::kElastic, "elastic jobs are not built yet; no effect"},
     {Feature::kAutotune, "autotuning is not built yet; no effect"},
     {Feature::kTimeline, "the timeline is not built yet; no effect"},
     {Feature::kHierarchical, "hierarchical and torus operations are not built yet; no effect"},

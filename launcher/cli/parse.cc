@@ -7,6 +7,7 @@
 #include <fstream>
 #include <utility>
 
+#include "launcher/cli/elastic_flags.h"
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/texts.h"
@@ -146,11 +147,7 @@ Result<std::vector<HostSpec>> listed_hosts(const FlagValues& values, const confi
     return hosts;
   }
   if (const auto file = values.get<std::string>("hostfile")) return read_hostfile(*file);
-  if (const FlagValues::Entry* script = values.find("host_discovery_script")) {
-    return Status::invalid_argument(script->source + ": elastic jobs are not built yet, and all " +
-                                    (num_proc ? std::to_string(*num_proc) + " " : "") +
-                                    "ranks would run on this host; name the hosts with -H or --hostfile");
-  }
+  if (values.has("host_discovery_script")) return std::vector<HostSpec>();
   HVD_ASSIGN_OR_RETURN(auto allocation, find_allocation(env, host_name()));
   if (allocation) {
     notices.push_back("hosts from " + allocation->source + ": " + short_list(allocation->hosts) +
@@ -181,7 +178,7 @@ Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, const config::E
 Result<int> num_proc_of(std::optional<std::int64_t> num_proc, const FlagValues& values,
                         const std::vector<HostSpec>& hosts) {
   if (num_proc) return static_cast<int>(*num_proc);
-  if (values.has("hosts") || values.has("hostfile")) return missing_num_proc();
+  if (values.has("hosts") || values.has("hostfile") || values.has("host_discovery_script")) return missing_num_proc();
   std::int64_t slots = 0;
   for (const HostSpec& host : hosts) slots += host.slots;
   return static_cast<int>(std::min<std::int64_t>(slots, kMaxRanks));
@@ -235,6 +232,12 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.prefix_output_with_timestamp = values.is_true("prefix_output_with_timestamp");
   config.dry_run = values.is_true("dry_run");
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
+  HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));
+  if (config.elastic) {
+    config.input_to = InputTo::kNobody;
+    config.flag_variables["HOROVOD_ELASTIC"] = "1";
+    config.flag_variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(config.elastic->timeout.count());
+  }
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
   return config;

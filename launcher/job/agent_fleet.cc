@@ -102,7 +102,13 @@ void AgentFleet::close_lease(int agent) {
 }
 
 void AgentFleet::drop(int agent) {
-  if (member(agent).link) member(agent).link->drop();
+  Member& one = member(agent);
+  one.later.reset();
+  if (one.link) one.link->drop();
+  const bool was_waiting = std::erase(waiting_, agent) > 0;
+  if (std::exchange(one.heard, true) || was_waiting) return;
+  --connecting_;
+  start_more();
 }
 
 void AgentFleet::drop_all() {

@@ -39,6 +39,7 @@ class AgentFleet : private AgentLinkEvents {
   // No more agents are started or tried again; those that have not answered are dropped.
   void stop_connecting();
   void close_lease(int agent);
+  // Nor is it tried again.
   void drop(int agent);
   void drop_all();
   // " (ssh said: ...)", or "".

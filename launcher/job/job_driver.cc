@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
+
+#include "launcher/job/static_job.h"
 
 namespace hvd::launcher {
 namespace {
@@ -49,6 +52,19 @@ std::vector<int> slots_with_input(const Roster& roster, const Launch& launch) {
   return slots;
 }
 
+double random_part() {
+  std::array<std::uint8_t, 1> random{};
+  crypto::random_bytes(random);
+  return random[0] / 255.0;
+}
+
+std::unique_ptr<Job> make_job(const JobPlan& plan) {
+  if (!plan.config.elastic) {
+    return std::make_unique<StaticJob>(plan.hosts, timings_of(plan.config), SteadyClock::now());
+  }
+  return std::make_unique<ElasticRun>(elastic_limits(plan.config), random_part, timings_of(plan.config));
+}
+
 // Half of the time to start is for the agents.
 Millis lookup_patience(const LaunchConfig& config) { return std::min(kMaxLookup, Millis(config.start_timeout) / 2); }
 
@@ -58,16 +74,16 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
     : loop_(loop),
       plan_(std::move(plan)),
       launch_(plan_, ignored_signals),
-      job_(plan_.hosts, timings_of(plan_.config), SteadyClock::now()),
+      job_(make_job(plan_)),
       output_(loop,
-              {.ranks = ranks_of(job_.roster()),
+              {.ranks = ranks_of(job_->roster()),
                .with_time = plan_.config.prefix_output_with_timestamp,
                .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       fleet_(
           loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
-      input_forwarder_(loop, slots_with_input(job_.roster(), launch_),
+      input_forwarder_(loop, slots_with_input(job_->roster(), launch_),
                        {.send = [this](int slot, ByteSpan bytes) { send_input(slot, bytes); },
                         .on_line_typed = [this] { output_.line_was_typed(); }}),
       resolver_(loop, host_names(plan_.hosts), plan_.config.ssh_program, lookup_patience(plan_.config),
@@ -76,12 +92,23 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
-      signals_(loop, watched_signals(ignored_signals), [this](int signal) { signal_received(signal); }) {}
+      signals_(loop, watched_signals(ignored_signals), [this](int signal) { signal_received(signal); }) {
+  if (!plan_.config.elastic) return;
+  elastic_.emplace(loop, plan_.config, static_cast<ElasticRun&>(*job_), launch_,
+                   ElasticDriver::Callbacks{.apply = [this](const JobActions& actions) { apply(actions); },
+                                            .print = [this](const std::string& text) { output_.message(text); },
+                                            .give_up =
+                                                [this](const Status& why) {
+                                                  output_.message(why.message());
+                                                  finish(1);
+                                                }});
+}
 
 int JobDriver::run() {
   for (const std::string& notice : plan_.config.notices) output_.message(notice);
   if (open_outputs()) {
-    resolver_.start();
+    if (elastic_ && plan_.config.verbose > 0) output_.message(launch_text(plan_));
+    elastic_ ? elastic_->start() : resolver_.start();
     arm_timer();
   }
   // The loop stops when something may have become the end: the last byte taken, or patience lost.
@@ -107,7 +134,7 @@ bool JobDriver::open_outputs() {
 
 void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (exit_code_) return;
-  const Status status = launch_.prepare(hosts, job_.roster());
+  const Status status = launch_.prepare(hosts, job_->roster());
   if (!status.is_ok()) {
     output_.message(status.message());
     return finish(1);
@@ -115,26 +142,46 @@ void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (plan_.config.verbose > 0) {
     for (const std::string& text : launch_.description()) output_.message(text);
   }
-  for (const auto& [agent, record] : job_.roster().agents()) fleet_.start(agent);
+  for (const auto& [agent, record] : job_->roster().agents()) fleet_.start(agent);
 }
 
-void JobDriver::send_launch_frames() {
-  for (const auto& [agent, record] : job_.roster().agents()) {
-    Bytes payload = launch_.launch_frame(agent);
-    fleet_.send(agent, FrameType::kLaunch, payload, true);
-    explicit_bzero(payload.data(), payload.size());
+void JobDriver::send_launch_frame(int agent) {
+  Bytes payload = launch_.launch_frame(agent);
+  fleet_.send(agent, FrameType::kLaunch, payload, true);
+  explicit_bzero(payload.data(), payload.size());
+}
+
+void JobDriver::open_agent(const JobAction& action) {
+  const Status status = launch_.add_agent(action.agent, action.host, elastic_->addresses_of(action.host.name));
+  if (!status.is_ok()) return apply(job_->agent_lost(action.agent, status.message(), SteadyClock::now()));
+  fleet_.start(action.agent);
+}
+
+void JobDriver::stop_slot(Incarnation process) {
+  const Roster::Slot& slot = job_->roster().slot(process.slot);
+  const Millis grace = timings_of(plan_.config).term;
+  fleet_.send(slot.agent, FrameType::kStop,
+              encode(StopMessage{.slot = process.slot, .grace_ms = static_cast<std::uint32_t>(grace.count())}));
+}
+
+void JobDriver::close_agent(int agent) {
+  if (job_->roster().agent(agent).state == Roster::AgentState::kReady) {
+    return fleet_.send(agent, FrameType::kShutdown, encode(ShutdownMessage{.at_once = true}));
   }
+  fleet_.drop(agent);
+  apply(job_->agent_lost(agent, "", SteadyClock::now()));
 }
 
 void JobDriver::start(Incarnation process) {
-  const Roster::Slot& slot = job_.roster().slot(process.slot);
+  const Roster::Slot& slot = job_->roster().slot(process.slot);
+  output_.set_rank(process.slot, slot.placement.rank);
   fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(process, slot));
 }
 
-const std::string& JobDriver::host_name(int agent) const { return job_.roster().agent(agent).host; }
+const std::string& JobDriver::host_name(int agent) const { return job_->roster().agent(agent).host; }
 
 void JobDriver::send_input(int slot, ByteSpan bytes) {
-  const Roster::Slot& record = job_.roster().slot(slot);
+  const Roster::Slot& record = job_->roster().slot(slot);
   const Incarnation process{.slot = slot, .number = record.incarnation};
   Bytes payload = encode(InputMessage{process, Bytes(bytes.begin(), bytes.end())});
   fleet_.send(record.agent, FrameType::kInput, payload, true);
@@ -148,13 +195,24 @@ void JobDriver::output_progress() {
 }
 
 void JobDriver::apply(const JobActions& actions) {
-  for (const JobAction& action : actions) apply(action);
+  actions_.insert(actions_.end(), actions.begin(), actions.end());
+  if (std::exchange(applying_, true)) return;
+  while (!actions_.empty()) {
+    const JobAction action = std::move(actions_.front());
+    actions_.pop_front();
+    apply(action);
+  }
+  applying_ = false;
   arm_timer();
 }
 
 void JobDriver::apply(const JobAction& action) {
+  if (elastic_ && elastic_->apply(action)) return;
   switch (action.kind) {
-    case JobAction::Kind::kLaunch: return send_launch_frames();
+    case JobAction::Kind::kLaunch:
+      if (action.agent >= 0) return send_launch_frame(action.agent);
+      for (const auto& [agent, record] : job_->roster().agents()) send_launch_frame(agent);
+      return;
     case JobAction::Kind::kStart: return start(action.process);
     case JobAction::Kind::kSignalAll:
       return fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = action.signal}));
@@ -164,29 +222,37 @@ void JobDriver::apply(const JobAction& action) {
     case JobAction::Kind::kDropAgents: return fleet_.drop_all();
     case JobAction::Kind::kPrint: return output_.message(action.text);
     case JobAction::Kind::kFinish: return finish(action.code);
+    case JobAction::Kind::kOpenAgent: return open_agent(action);
+    case JobAction::Kind::kCloseAgent: return close_agent(action.agent);
+    case JobAction::Kind::kStopSlot: return stop_slot(action.process);
+    case JobAction::Kind::kRemoveSeat:
+    case JobAction::Kind::kOffer:
+    case JobAction::Kind::kWithdraw:
+    case JobAction::Kind::kNotify: HVD_CHECK(false, "these are the elastic driver's");
   }
 }
 
 void JobDriver::arm_timer() {
-  const auto deadline = job_.deadline();
+  const auto deadline = job_->deadline();
   if (!deadline || exit_code_) return timer_.stop();
   timer_.start(std::max(Millis(0), std::chrono::ceil<Millis>(*deadline - SteadyClock::now())));
 }
 
 void JobDriver::timer_fired() {
-  apply(job_.timer_fired(SteadyClock::now(), [this](int agent) { return fleet_.quoted_stderr(agent); }));
+  apply(job_->timer_fired(SteadyClock::now(), [this](int agent) { return fleet_.quoted_stderr(agent); }));
 }
 
 void JobDriver::finish(int code) {
   if (exit_code_) return;
   exit_code_ = code;
+  if (elastic_) elastic_->stop();
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
-  const auto& failure = job_.failures().first();
+  const auto& failure = job_->failures().first();
   if (failure && failure->who) {
     const int slot = failure->who->slot;
     const bool are_in_sight = output_.lines_after_stderr(slot) <= kLinesInSight;
     const std::string summary =
-        error_summary(job_.failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight);
+        error_summary(job_->failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight);
     if (!summary.empty()) output_.message(summary);
   }
   if (failure && results_) results_->job_failed(*failure);
@@ -196,7 +262,7 @@ void JobDriver::finish(int code) {
   }
   timer_.stop();
   // A reader that is only slow gets all of the output, however long that takes; not so when the user wants to leave.
-  if (job_.end_requests() > 0) flush_timer_.start(kLastFlush);
+  if (job_->end_requests() > 0) flush_timer_.start(kLastFlush);
   stop_when_flushed();
 }
 

@@ -1,18 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/job/agent_fleet.h"
+#include "launcher/job/elastic_driver.h"
 #include "launcher/job/host_resolver.h"
 #include "launcher/job/input_forwarder.h"
+#include "launcher/job/job.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/result_channel.h"
-#include "launcher/job/static_job.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
@@ -21,7 +23,7 @@
 
 namespace hvd::launcher {
 
-// Runs one job: looks the hosts up, starts the rendezvous server and the agents, and carries events to StaticJob and
+// Runs one job: looks the hosts up, starts the rendezvous server and the agents, and carries events to the Job and
 // its actions out. Owned by main, loop-confined; the rendezvous server has a thread of its own and is only started and
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
@@ -34,7 +36,7 @@ class JobDriver : private AgentFleetEvents {
  private:
   // Before the ranks run.
   void resolved(const std::vector<ResolvedHost>& hosts);
-  void send_launch_frames();
+  void send_launch_frame(int agent);
   void start(Incarnation process);
 
   // What comes from the agents: job_frames.cc.
@@ -47,7 +49,7 @@ class JobDriver : private AgentFleetEvents {
   Status handle_process(int agent, const Frame& frame);
   template <typename Message>
   Result<Message> of_its_slot(int agent, Result<Message> message) const;
-  bool is_latest(Incarnation process) const { return job_.roster().slot(process.slot).incarnation == process.number; }
+  bool is_latest(Incarnation process) const { return job_->roster().slot(process.slot).incarnation == process.number; }
   const std::string& host_name(int agent) const;
 
   // What comes from the user: job_signals.cc.
@@ -62,7 +64,11 @@ class JobDriver : private AgentFleetEvents {
   void send_input(int slot, ByteSpan bytes);
   void output_progress();
 
-  // What StaticJob wants.
+  // What the Job wants.
+  void open_agent(const JobAction& action);
+  void close_agent(int agent);
+  void stop_slot(Incarnation process);
+  // In order, whatever more follows from one of them: that comes after those that are there.
   void apply(const JobActions& actions);
   void apply(const JobAction& action);
   void arm_timer();
@@ -80,8 +86,9 @@ class JobDriver : private AgentFleetEvents {
 
   MainLoop& loop_;
   const JobPlan plan_;
+  std::optional<ElasticDriver> elastic_;  // of an elastic job; before launch_, whose server calls it
   Launch launch_;
-  StaticJob job_;
+  std::unique_ptr<Job> job_;
   OutputRouter output_;
   std::unique_ptr<ResultChannel> results_;  // where --results-fd asks for it
   AgentFleet fleet_;
@@ -92,6 +99,8 @@ class JobDriver : private AgentFleetEvents {
   loop::Timer suspend_timer_;  // between the ranks' stop and ours
   loop::Timer broken_timer_;   // between the loss of our reader and what follows from it
   SignalWatcher signals_;
+  std::deque<JobAction> actions_;  // to be applied
+  bool applying_ = false;
   std::string output_error_;
   bool ended_for_output_ = false;
   bool flush_given_up_ = false;

@@ -11,7 +11,7 @@ void JobDriver::fleet_frame(int agent, const Frame& frame) {
 }
 
 void JobDriver::fleet_lost(int agent, const std::string& reason) {
-  apply(job_.agent_lost(agent, reason, SteadyClock::now()));
+  apply(job_->agent_lost(agent, reason, SteadyClock::now()));
 }
 
 // An agent may speak only of its own slots, and of processes that it was told to start.
@@ -19,7 +19,7 @@ template <typename Message>
 Result<Message> JobDriver::of_its_slot(int agent, Result<Message> message) const {
   if (!message.is_ok()) return message;
   const Incarnation process = message.value().process;
-  const auto& slots = job_.roster().slots();
+  const auto& slots = job_->roster().slots();
   const auto found = slots.find(process.slot);
   if (found == slots.end() || found->second.agent != agent) {
     return Status::invalid_argument("its agent speaks of slot " + std::to_string(process.slot) +
@@ -54,7 +54,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     }
     case FrameType::kDone:
       fleet_.close_lease(agent);
-      apply(job_.agent_done(agent, SteadyClock::now()));
+      apply(job_->agent_done(agent, SteadyClock::now()));
       return Status::ok();
     default: return Status::invalid_argument("its agent sent a frame that only the launcher sends");
   }
@@ -66,7 +66,7 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
     return Status::precondition("the agent there is of version " + message.version + ", this is " + HVD_VERSION +
                                 ": install the same version on all hosts");
   }
-  apply(job_.agent_ready(agent, SteadyClock::now()));
+  apply(job_->agent_ready(agent, SteadyClock::now()));
   return Status::ok();
 }
 
@@ -77,7 +77,7 @@ Status JobDriver::handle_output(int agent, const Frame& frame) {
   if (message.stream != OutputStream::kResult) {
     output_.output(slot, message.stream == OutputStream::kStderr, message.bytes);
   } else if (results_) {
-    results_->result(job_.roster().slot(slot).placement.rank, message.bytes);
+    results_->result(job_->roster().slot(slot).placement.rank, message.bytes);
   }
   output_progress();
   return Status::ok();
@@ -89,7 +89,7 @@ Status JobDriver::handle_output_end(int agent, const Frame& frame) {
   if (message.stream != OutputStream::kResult) {
     output_.output_end(slot, message.stream == OutputStream::kStderr);
   } else if (results_) {
-    results_->result_end(job_.roster().slot(slot).placement.rank);
+    results_->result_end(job_->roster().slot(slot).placement.rank);
   }
   return Status::ok();
 }
@@ -98,22 +98,22 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   const TimePoint now = SteadyClock::now();
   if (frame.type == FrameType::kStarted) {
     HVD_ASSIGN_OR_RETURN(const StartedMessage message, of_its_slot(agent, decode_started(frame.payload)));
-    apply(job_.process_started(message.process, message.pid, now));
+    apply(job_->process_started(message.process, message.pid, now));
     if (is_latest(message.process)) input_forwarder_.process_started(message.process.slot);
   } else if (frame.type == FrameType::kNotStarted) {
     HVD_ASSIGN_OR_RETURN(const NotStartedMessage message, of_its_slot(agent, decode_not_started(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
-    apply(job_.process_not_started(message.process, message.code, message.reason, now));
+    apply(job_->process_not_started(message.process, message.code, message.reason, now));
   } else if (frame.type == FrameType::kFailing) {
     HVD_ASSIGN_OR_RETURN(const FailingMessage message, of_its_slot(agent, decode_failing(frame.payload)));
-    job_.process_failing(message.process, message.is_leaving);
+    job_->process_failing(message.process, message.is_leaving);
   } else if (frame.type == FrameType::kInputTaken) {
     HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, of_its_slot(agent, decode_input_taken(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_took(message.process.slot, message.size);
   } else {
     HVD_ASSIGN_OR_RETURN(const EndedMessage message, of_its_slot(agent, decode_ended(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
-    apply(job_.process_ended(message.process, {.code = message.code, .signal = message.signal}, now));
+    apply(job_->process_ended(message.process, {.code = message.code, .signal = message.signal}, now));
   }
   return Status::ok();
 }

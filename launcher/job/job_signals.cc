@@ -21,13 +21,13 @@ void JobDriver::signal_received(int signal) {
     fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = SIGSTOP}));
     return suspend_timer_.start(kSuspendDelay);
   }
-  const int before = job_.end_requests();
-  const JobActions actions = job_.signal_received(signal, SteadyClock::now());
-  if (job_.end_requests() == before) return apply(actions);
+  const int before = job_->end_requests();
+  const JobActions actions = job_->signal_received(signal, SteadyClock::now());
+  if (job_->end_requests() == before) return apply(actions);
   // The job is over, and its last output is still being taken; we stop waiting for that, so it is no success any more.
   if (exit_code_ && *exit_code_ == 0) exit_code_ = 128 + signal;
   end_requested(actions);
-  if (job_.end_requests() < kLeaveAtOnce) return;
+  if (job_->end_requests() < kLeaveAtOnce) return;
   // Whatever hangs, in the ranks or here, is left to the agents: they see that we are gone, and kill.
   fleet_.drop_all();
   finish(128 + signal);
@@ -49,7 +49,7 @@ void JobDriver::suspend() {
   // expire, and only then the ranks go on.
   const TimePoint before = SteadyClock::now();
   signals_.take_default_action(SIGTSTP);
-  job_.was_stopped(SteadyClock::now() - before);
+  job_->was_stopped(SteadyClock::now() - before);
   resolver_.was_stopped();
   if (flush_timer_.active()) flush_timer_.start(kLastFlush);
   arm_timer();
@@ -64,15 +64,16 @@ void JobDriver::output_broken(const Status& status) {
 }
 
 void JobDriver::end_for_output() {
-  if (job_.end_requests() > 0 || std::exchange(ended_for_output_, true)) return;
-  end_requested(job_.stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
+  if (job_->end_requests() > 0 || std::exchange(ended_for_output_, true)) return;
+  end_requested(
+      job_->stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
 }
 
 // Nobody would learn what the ranks return.
 void JobDriver::results_gone() {
-  if (job_.end_requests() > 0 || exit_code_) return;
-  end_requested(job_.stop("the process that started this job and waits for its results is gone", kOutputGone,
-                          SteadyClock::now()));
+  if (job_->end_requests() > 0 || exit_code_) return;
+  end_requested(job_->stop("the process that started this job and waits for its results is gone", kOutputGone,
+                           SteadyClock::now()));
 }
 
 void JobDriver::give_up_flushing() {

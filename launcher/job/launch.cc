@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "launcher/process/input_reader.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/ssh/ssh_login.h"
@@ -32,23 +34,60 @@ bool Launch::has_input(int rank) const {
   return input_to_ == InputTo::kAll || (input_to_ == InputTo::kRank0 && rank == 0);
 }
 
+NetworkView Launch::view() const { return {.own = interface_addresses(), .source_towards = source_address_towards}; }
+
 Status Launch::prepare(const std::vector<ResolvedHost>& hosts, const Roster& roster) {
-  HVD_ASSIGN_OR_RETURN(
-      network_,
-      plan_network(hosts, plan_.config.nics, {.own = interface_addresses(), .source_towards = source_address_towards}));
-  seats_ = std::make_shared<SeatPlan>(seats_of(roster));
+  HVD_ASSIGN_OR_RETURN(const NetworkPlan network, plan_network(hosts, plan_.config.nics, view()));
+  listen_addresses_ = network.listen_addresses;
+  for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
+    targets_[static_cast<int>(agent)] = {.host = plan_.hosts[agent].host,
+                                         .slots = static_cast<std::uint32_t>(plan_.hosts[agent].ranks.size()),
+                                         .network = network.agents[agent]};
+  }
+  return listen(std::make_shared<SeatPlan>(seats_of(roster), seats_));
+}
+
+Status Launch::prepare_elastic(const std::vector<ResolvedHost>& hosts, const MakePlan& make_plan) {
+  HVD_ASSIGN_OR_RETURN(const NetworkPlan network, plan_network(hosts, plan_.config.nics, view()));
+  listen_addresses_ = network.listen_addresses;
+  return listen(make_plan(seats_));
+}
+
+Status Launch::listen(std::shared_ptr<rendezvous::Plan> plan) {
   HVD_ASSIGN_OR_RETURN(
       server_,
-      rendezvous::Server::start({.secret = secret_, .plan = seats_, .listen_addresses = network_.listen_addresses}));
+      rendezvous::Server::start({.secret = secret_, .plan = std::move(plan), .listen_addresses = listen_addresses_}));
+  return Status::ok();
+}
+
+Status Launch::add_agent(int agent, const HostSpec& host, const ResolvedHost& resolved) {
+  HVD_ASSIGN_OR_RETURN(NetworkPlan network, plan_network({resolved}, plan_.config.nics, view()));
+  PlannedAgent& planned = network.agents.front();
+  if (planned.local) {
+    planned.rendezvous_addresses = listen_addresses_;
+  } else {
+    std::erase_if(planned.rendezvous_addresses, [this](const std::string& address) {
+      return std::ranges::find(listen_addresses_, address) == listen_addresses_.end();
+    });
+  }
+  if (planned.rendezvous_addresses.empty()) {
+    return Status::precondition("host " + host.name +
+                                " came later and cannot reach the job, whose rendezvous listens on " +
+                                listen_addresses_.front() +
+                                " for the hosts that it began with; --network-interfaces "
+                                "chooses where it listens");
+  }
+  targets_[agent] = {.host = host, .slots = static_cast<std::uint32_t>(host.slots), .network = planned};
   return Status::ok();
 }
 
 AgentLinkOptions Launch::link_options(int agent) const {
-  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(agent)].host;
+  const Target& target = targets_.at(agent);
+  const HostSpec& host = target.host;
   AgentLinkOptions options;
   options.agent = agent;
   options.host = host.name;
-  options.over_ssh = !network_.agents[static_cast<std::size_t>(agent)].local;
+  options.over_ssh = !target.network.local;
   options.cookie = make_cookie();
   if (options.over_ssh) {
     options.agent_path = plan_.config.agent_path.value_or(plan_.self_path);
@@ -63,23 +102,22 @@ AgentLinkOptions Launch::link_options(int agent) const {
 }
 
 Bytes Launch::launch_frame(int agent) const {
-  const HostAssignment& host = plan_.hosts[static_cast<std::size_t>(agent)];
+  const Target& target = targets_.at(agent);
   const Variables variables = plan_.environment.all();
-  return encode(
-      LaunchMessage{.secret = secret_,
-                    .cwd = plan_.cwd,
-                    .env = {variables.begin(), variables.end()},
-                    .command = plan_.config.command,
-                    .rendezvous_port = server_->port(),
-                    .rendezvous_addresses = network_.agents[static_cast<std::size_t>(agent)].rendezvous_addresses,
-                    .ignored_signals = ignored_signals_,
-                    .slots = static_cast<std::uint32_t>(host.ranks.size()),
-                    .announces_threads = agent == 0});  // one for all: hosts are alike, as a rule
+  return encode(LaunchMessage{.secret = secret_,
+                              .cwd = plan_.cwd,
+                              .env = {variables.begin(), variables.end()},
+                              .command = plan_.config.command,
+                              .rendezvous_port = server_->port(),
+                              .rendezvous_addresses = target.network.rendezvous_addresses,
+                              .ignored_signals = ignored_signals_,
+                              .slots = target.slots,
+                              .announces_threads = agent == 0});  // one for all: hosts are alike, as a rule
 }
 
 Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot) {
   seats_->set_current(process);
-  const HostSpec& host = plan_.hosts[static_cast<std::size_t>(slot.agent)].host;
+  const HostSpec& host = targets_.at(slot.agent).host;
   const Variables variables = rank_variables(host.name, slot.placement);
   return encode(StartMessage{.process = process,
                              .has_input = has_input(slot.placement.rank),
@@ -91,7 +129,7 @@ std::vector<std::string> Launch::description() const {
   std::vector<std::string> texts = {launch_text(plan_)};
   for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
     texts.push_back(start_text(plan_.hosts[agent], link_options(static_cast<int>(agent)).argv,
-                               network_.agents[agent].rendezvous_addresses, server_->port()));
+                               targets_.at(static_cast<int>(agent)).network.rendezvous_addresses, server_->port()));
   }
   return texts;
 }

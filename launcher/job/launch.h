@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,10 +31,19 @@ class Launch {
   // Whether the rank gets our stdin.
   bool has_input(int rank) const;
 
-  // Decides where everybody meets, and listens there. `hosts` are in the order of the plan's.
+  // Decides where everybody meets, and listens there. `hosts` are in the order of the plan's; agents have their
+  // numbers.
   Status prepare(const std::vector<ResolvedHost>& hosts, const Roster& roster);
+  // Of an elastic job: listens where these hosts, the first that there are, reach us; the agents follow. `plan` is made
+  // with the seats given to it.
+  using MakePlan = std::function<std::shared_ptr<rendezvous::Plan>(std::shared_ptr<const CurrentSeats>)>;
+  Status prepare_elastic(const std::vector<ResolvedHost>& hosts, const MakePlan& make_plan);
+  // An error for a host that does not reach us where we listen.
+  Status add_agent(int agent, const HostSpec& host, const ResolvedHost& resolved);
 
-  // Requires, for the rest: prepare() has succeeded.
+  // Requires, for the rest: one of these has succeeded.
+  rendezvous::Server& server() { return *server_; }
+  CurrentSeats& seats() { return *seats_; }
   // With a fresh cookie each time.
   AgentLinkOptions link_options(int agent) const;
   // The payload of the agent's launch frame. It holds the secret and the user's environment: the caller wipes it.
@@ -46,12 +57,21 @@ class Launch {
   std::string limits_hit() const { return server_ ? server_->stats().limits_hit() : ""; }
 
  private:
+  struct Target {
+    HostSpec host;
+    std::uint32_t slots = 0;
+    PlannedAgent network;
+  };
+  Status listen(std::shared_ptr<rendezvous::Plan> plan);
+  NetworkView view() const;
+
   const JobPlan& plan_;
   std::uint64_t ignored_signals_;
   InputTo input_to_;
   crypto::Secret secret_;
-  NetworkPlan network_;
-  std::shared_ptr<SeatPlan> seats_;
+  std::vector<std::string> listen_addresses_;
+  std::map<int, Target> targets_;  // by agent
+  std::shared_ptr<CurrentSeats> seats_ = std::make_shared<CurrentSeats>();
   std::unique_ptr<rendezvous::Server> server_;
 };
 

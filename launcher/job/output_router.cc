@@ -23,12 +23,28 @@ OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbac
       stdout_(make_screen(loop, STDOUT_FILENO, options.prompts, callbacks)),
       stderr_(make_screen(loop, STDERR_FILENO, options.prompts, callbacks)),
       prompt_timer_(loop.get(), [this] { show_prompts(); }) {
-  for (const auto& [slot, rank] : options.ranks) {
-    slots_.emplace(slot, SlotStreams{.rank = rank,
-                                     .streams = {Stream(rank_prefix(rank, false, options.with_time)),
-                                                 Stream(rank_prefix(rank, true, options.with_time))},
-                                     .stderr_tail = {}});
+  for (const auto& [slot, rank] : options.ranks) slots_.emplace(slot, streams_of_rank(rank));
+}
+
+OutputRouter::SlotStreams OutputRouter::streams_of_rank(int rank) const {
+  return {.rank = rank,
+          .streams = {Stream(rank_prefix(rank, false, options_.with_time)),
+                      Stream(rank_prefix(rank, true, options_.with_time))},
+          .stderr_tail = {}};
+}
+
+void OutputRouter::set_rank(int slot, int rank) {
+  const auto found = slots_.find(slot);
+  if (found != slots_.end() && found->second.rank == rank) return;
+  if (found != slots_.end()) {
+    for (const bool is_stderr : {false, true}) {
+      output_end(slot, is_stderr);
+      Screen& screen = screen_of(is_stderr);
+      if (screen.open == stream_of(slot, is_stderr)) screen.open = nullptr;
+    }
+    slots_.erase(found);
   }
+  slots_.emplace(slot, streams_of_rank(rank));
 }
 
 Status OutputRouter::open_files(const std::string& directory) {

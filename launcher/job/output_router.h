@@ -55,6 +55,8 @@ class OutputRouter {
   // Makes <directory>/rank.<rank>/stdout and stderr for every rank; new directories are for the user alone.
   Status open_files(const std::string& directory);
 
+  // The slot is there from now on, or has a process of another rank: its lines have that prefix.
+  void set_rank(int slot, int rank);
   void output(int slot, bool is_stderr, ByteSpan bytes);
   void output_end(int slot, bool is_stderr);
   void end_all();
@@ -98,6 +100,7 @@ class OutputRouter {
   bool over_high_water() const {
     return stdout_.console.queued() > kHighWater || stderr_.console.queued() > kHighWater;
   }
+  SlotStreams streams_of_rank(int rank) const;
   Stream* stream_of(int slot, bool is_stderr);
   Screen& screen_of(bool is_stderr) { return is_stderr && !one_screen_ ? stderr_ : stdout_; }
   void show(Stream& stream, bool is_stderr, const std::string& text);

@@ -28,6 +28,16 @@ Roster::Roster(const std::vector<HostAssignment>& hosts) {
   }
 }
 
+void Roster::add_agent(int number, const std::string& host) {
+  agents_[number] = {.state = AgentState::kWaiting, .host = host, .slots = {}};
+}
+
+void Roster::set_process(Incarnation process, int agent_number, const Placement& placement) {
+  if (!slots_.contains(process.slot)) agent(agent_number).slots.push_back(process.slot);
+  slots_[process.slot] = {
+      .state = SlotState::kWaiting, .agent = agent_number, .placement = placement, .incarnation = process.number};
+}
+
 Roster::Slot* Roster::slot_of(Incarnation process) {
   const auto found = slots_.find(process.slot);
   return found != slots_.end() && found->second.incarnation == process.number ? &found->second : nullptr;

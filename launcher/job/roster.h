@@ -30,8 +30,12 @@ class Roster {
     std::vector<int> slots;
   };
 
-  // A slot for each rank, with the same number.
+  // A slot for each rank, with the same number; without hosts nothing: those of an elastic job are added.
   explicit Roster(const std::vector<HostAssignment>& hosts);
+
+  void add_agent(int number, const std::string& host);
+  // The slot is there from now on, on that agent, and has this process.
+  void set_process(Incarnation process, int agent_number, const Placement& placement);
 
   Slot& slot(int number) { return slots_.at(number); }
   const Slot& slot(int number) const { return slots_.at(number); }

@@ -4,20 +4,34 @@
 
 namespace hvd::launcher {
 
-void SeatPlan::set_current(rendezvous::Incarnation process) {
+void CurrentSeats::set_current(rendezvous::Incarnation process) {
   const std::lock_guard lock(mutex_);
-  current_[process.slot] = process.number;
+  current_[process.slot] = {.number = process.number, .removed_because = ""};
+}
+
+void CurrentSeats::remove(rendezvous::Incarnation process, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  Current& current = current_[process.slot];
+  if (current.number == process.number) current.removed_because = why;
+}
+
+Status CurrentSeats::check(rendezvous::Incarnation process) const {
+  const auto [slot, number] = process;
+  const std::lock_guard lock(mutex_);
+  const auto found = current_.find(slot);
+  if (found != current_.end() && found->second.number == number) {
+    if (found->second.removed_because.empty()) return Status::ok();
+    return Status::precondition("this process may not go on: " + found->second.removed_because);
+  }
+  const std::string has =
+      found == current_.end() ? "no process" : "incarnation " + std::to_string(found->second.number);
+  return Status::precondition("incarnation " + std::to_string(number) + " of slot " + std::to_string(slot) +
+                              " may not join: the slot has " + has + " now");
 }
 
 Status SeatPlan::admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const {
   HVD_RETURN_IF_ERROR(table_.admit(seat, environment));
-  const auto [slot, number] = seat.process;
-  const std::lock_guard lock(mutex_);
-  const auto found = current_.find(slot);
-  if (found != current_.end() && found->second == number) return Status::ok();
-  const std::string has = found == current_.end() ? "no process" : "incarnation " + std::to_string(found->second);
-  return Status::precondition("incarnation " + std::to_string(number) + " of slot " + std::to_string(slot) +
-                              " may not join: the slot has " + has + " now");
+  return seats_->check(seat.process);
 }
 
 Result<rendezvous::Round> SeatPlan::decide(const rendezvous::Waiting& waiting) { return table_.decide(waiting); }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -12,14 +13,30 @@
 
 namespace hvd::launcher {
 
-// A static job's plan, with what only the launcher knows: which process each slot has now. One that was given up may
-// not join even before its successor has. Made by Launch, shared with the rendezvous server; thread-safe.
-class SeatPlan final : public rendezvous::Plan {
+// Which process each slot has now: one that was given up may not join even before its successor has. Made by Launch,
+// shared with the plan, which the rendezvous server asks on its thread; thread-safe.
+class CurrentSeats {
  public:
-  explicit SeatPlan(std::vector<rendezvous::RankNumbers> slots) : table_(std::move(slots)) {}
-
   // The process is the slot's from now on. Of a slot for which this was never said, none may join.
   void set_current(rendezvous::Incarnation process);
+  // The slot's process may not join any more; `why` is what it gets.
+  void remove(rendezvous::Incarnation process, const std::string& why);
+  Status check(rendezvous::Incarnation process) const;
+
+ private:
+  struct Current {
+    std::uint32_t number = 0;
+    std::string removed_because;  // "": it is not removed
+  };
+  mutable std::mutex mutex_;
+  std::map<int, Current> current_;
+};
+
+// A static job's plan, with what only the launcher knows. Shared with the rendezvous server; thread-safe.
+class SeatPlan final : public rendezvous::Plan {
+ public:
+  SeatPlan(std::vector<rendezvous::RankNumbers> slots, std::shared_ptr<const CurrentSeats> seats)
+      : table_(std::move(slots)), seats_(std::move(seats)) {}
 
   int max_slots() const override { return table_.max_slots(); }
   Status admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const override;
@@ -28,8 +45,7 @@ class SeatPlan final : public rendezvous::Plan {
 
  private:
   rendezvous::StaticPlan table_;
-  mutable std::mutex mutex_;
-  std::map<int, std::uint32_t> current_;  // the number of each slot's process
+  const std::shared_ptr<const CurrentSeats> seats_;
 };
 
 }  // namespace hvd::launcher

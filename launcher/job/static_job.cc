@@ -6,7 +6,9 @@
 namespace hvd::launcher {
 
 StaticJob::StaticJob(const std::vector<HostAssignment>& hosts, const JobTimings& timings, TimePoint now)
-    : timings_(timings), roster_(hosts), deadline_(now + timings.start) {}
+    : Job(timings, hosts) {
+  deadline_ = now + timings.start;
+}
 
 JobActions StaticJob::agent_ready(int agent, TimePoint) {
   JobActions out;
@@ -45,12 +47,6 @@ JobActions StaticJob::process_not_started(Incarnation process, int code, const s
   return out;
 }
 
-void StaticJob::process_failing(Incarnation process, bool is_leaving) {
-  const Roster::Slot* slot = roster_.slot_of(process);
-  if (slot == nullptr || slot->state != SlotState::kRunning) return;
-  is_leaving ? failures_.process_leaving(member(process.slot)) : failures_.process_failing(member(process.slot));
-}
-
 JobActions StaticJob::process_ended(Incarnation process, const ExitStatus& status, TimePoint now) {
   JobActions out;
   const Roster::Slot* slot = roster_.slot_of(process);
@@ -58,14 +54,6 @@ JobActions StaticJob::process_ended(Incarnation process, const ExitStatus& statu
   if (!status.ok()) slot_failed(process.slot, status, now, out);
   slot_ended(process.slot, now, out);
   return out;
-}
-
-JobFailure StaticJob::failure_of(Member who, int exit_code, std::string what) const {
-  return {.who = who,
-          .host = roster_.host_of(who.slot),
-          .pid = roster_.slot(who.slot).pid,
-          .exit_code = exit_code,
-          .what = std::move(what)};
 }
 
 void StaticJob::slot_failed(int slot, const ExitStatus& status, TimePoint now, JobActions& out) {
@@ -84,11 +72,6 @@ void StaticJob::slot_failed(int slot, const ExitStatus& status, TimePoint now, J
   }
 }
 
-void StaticJob::slot_ended(int slot, TimePoint now, JobActions& out) {
-  roster_.slot(slot).state = SlotState::kEnded;
-  if (!any_process_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
-}
-
 JobActions StaticJob::agent_lost(int agent, const std::string& reason, TimePoint now) {
   JobActions out;
   Roster::Agent& record = roster_.agent(agent);
@@ -101,17 +84,6 @@ JobActions StaticJob::agent_lost(int agent, const std::string& reason, TimePoint
   for (int slot : record.slots) roster_.slot(slot).state = SlotState::kEnded;
   fail({.who = {}, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, now, out);
   if (!any_process_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
-  return out;
-}
-
-JobActions StaticJob::agent_done(int agent, TimePoint now) {
-  if (state_ != State::kFinishing) {
-    const std::string& host = roster_.agent(agent).host;
-    return agent_lost(agent, "the agent on host " + host + " ended unasked", now);
-  }
-  JobActions out;
-  roster_.agent(agent).state = AgentState::kGone;
-  maybe_done(out);
   return out;
 }
 

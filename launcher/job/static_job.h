@@ -1,50 +1,13 @@
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/host_spec.h"
-#include "launcher/job/failures.h"
-#include "launcher/job/roster.h"
-#include "launcher/process/child.h"
-#include "runtime/base/deadline.h"
+#include "launcher/job/job.h"
 
 namespace hvd::launcher {
 
-struct JobTimings {
-  Millis start{30000};          // until every rank runs its command
-  std::optional<Millis> limit;  // for the job, from then on
-  Millis survivors{1000};       // after the first failure: time to raise and print
-  Millis term{2000};            // then SIGTERM, and after this long SIGKILL
-  Millis interrupt{5000};       // after the user's first signal, which the ranks get: what is harder
-  Millis kill{5000};            // after SIGKILL: a process that the kernel cannot end
-  Millis finish{10000};         // for the agents to clean up
-};
-
-// What the driver has to do next, in order.
-struct JobAction {
-  enum class Kind {
-    kLaunch,          // send every agent what its processes have in common
-    kStart,           // `process`, in its slot
-    kSignalAll,       // `signal` to all processes
-    kShutdownAgents,  // the agents that answered: clean up (`at_once`: without waiting first); the others: drop
-    kDropAgents,      // kill what is left of all agents
-    kPrint,           // `text`, a message to the user
-    kFinish,          // the job is over; exit with `code`
-  };
-  Kind kind;
-  Incarnation process = {};
-  int signal = 0;
-  bool at_once = false;
-  int code = 0;
-  std::string text = {};
-};
-using JobActions = std::vector<JobAction>;
-
-// The decisions of a job whose ranks are fixed: when to launch, what a failure leads to, when it is over, and with
-// which exit code. Pure: events and the time go in, actions come out. Owned by the JobDriver.
+// A job whose ranks are fixed.
 //
 //   starting -> running -> finishing -> done                     all ranks exit 0
 //   starting | running -> grace -> terminating -> killing        a rank or a host failed
@@ -52,69 +15,18 @@ using JobActions = std::vector<JobAction>;
 //   running -> interrupted -> terminating -> killing             the job's time is up: SIGABRT comes first
 //   starting | running -> interrupted -> terminating -> killing  the user's SIGINT (Ctrl-C) or SIGHUP, which come first
 // and from each of the latter to finishing as soon as no rank is left.
-class StaticJob {
+class StaticJob final : public Job {
  public:
   StaticJob(const std::vector<HostAssignment>& hosts, const JobTimings& timings, TimePoint now);
 
-  JobActions agent_ready(int agent, TimePoint now);
-  JobActions agent_lost(int agent, const std::string& reason, TimePoint now);
-  JobActions agent_done(int agent, TimePoint now);
-  // What is said of a process that is not the latest of its slot changes nothing.
-  JobActions process_started(Incarnation process, int pid, TimePoint now);
-  JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now);
-  void process_failing(Incarnation process, bool is_leaving);  // see Failures
-  JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now);
-  // SIGUSR1 and SIGUSR2 are passed on; any other asks for the end of the job; SIGHUP does so once only.
-  JobActions signal_received(int signal, TimePoint now);
-  // The launcher itself cannot go on (nobody reads its output): like SIGTERM, with a reason of its own.
-  JobActions stop(const std::string& reason, int code, TimePoint now);
-  // `detail(agent)` is what is known about an agent that has not answered, for the message; may be "".
-  JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail);
-
-  // The launcher and its ranks were stopped for so long (Ctrl-Z): deadlines move by that time.
-  void was_stopped(SteadyClock::duration span);
-
-  // When to call timer_fired.
-  std::optional<TimePoint> deadline() const { return deadline_; }
-  // How often signals have asked for the end of the job.
-  int end_requests() const { return end_requests_; }
-  const Failures& failures() const { return failures_; }
-  // Which slots there are, on which agents, and which ranks they have.
-  const Roster& roster() const { return roster_; }
+  JobActions agent_ready(int agent, TimePoint now) override;
+  JobActions agent_lost(int agent, const std::string& reason, TimePoint now) override;
+  JobActions process_started(Incarnation process, int pid, TimePoint now) override;
+  JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now) override;
+  JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now) override;
 
  private:
-  using SlotState = Roster::SlotState;
-  using AgentState = Roster::AgentState;
-  enum class State { kStarting, kRunning, kGrace, kInterrupted, kTerminating, kKilling, kFinishing, kDone };
-
-  // No failure so far, and no request to end the job.
-  bool is_undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
-  bool any_process_left() const { return launched_ && !roster_.all_ended(); }
-  Member member(int slot) const { return {.slot = slot, .rank = roster_.slot(slot).placement.rank}; }
-  JobFailure failure_of(Member who, int exit_code, std::string what) const;
   void slot_failed(int slot, const ExitStatus& status, TimePoint now, JobActions& out);
-  void slot_ended(int slot, TimePoint now, JobActions& out);
-
-  // How a job ends: static_job_end.cc.
-  void fail(JobFailure failure, TimePoint now, JobActions& out);
-  JobActions end_job(const std::string& reason, int code, int first_signal, TimePoint now);
-  void start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out);
-  void terminate_all(TimePoint now, JobActions& out);
-  void kill_all(TimePoint now, JobActions& out);
-  void finish_agents(TimePoint now, JobActions& out);
-  void maybe_done(JobActions& out);
-  int exit_code() const;
-
-  JobTimings timings_;
-  Roster roster_;
-  Failures failures_;
-  State state_ = State::kStarting;
-  bool launched_ = false;
-  std::optional<TimePoint> deadline_;
-  int end_requests_ = 0;
-  bool hung_up_ = false;  // got SIGHUP
-  int first_signal_ = 0;  // that the processes got in the state kInterrupted
-  int stop_code_ = 0;     // of the user's signal, or of stop(); 0: neither
 };
 
 }  // namespace hvd::launcher

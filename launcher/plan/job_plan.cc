@@ -24,7 +24,12 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   use_python_for_script(config, env, self.parent_path().string());
-  HVD_ASSIGN_OR_RETURN(std::vector<HostAssignment> hosts, allocate(config.hosts, config.num_proc));
+  std::vector<HostAssignment> hosts;
+  if (!config.elastic) {
+    HVD_ASSIGN_OR_RETURN(hosts, allocate(config.hosts, config.num_proc));
+  } else if (config.elastic->discovery_script.empty()) {
+    HVD_ASSIGN_OR_RETURN(hosts, get_host_assignments(config.hosts, config.num_proc, config.elastic->max_num_proc));
+  }
   JobEnvironment environment = job_environment(env, config.flag_variables, config.nics);
   return JobPlan{.config = std::move(config),
                  .hosts = std::move(hosts),

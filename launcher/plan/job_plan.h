@@ -16,7 +16,7 @@ namespace hvd::launcher {
 // A job before anything of it runs: what --dry-run prints is what the JobDriver starts. A value, made once.
 struct JobPlan {
   LaunchConfig config;
-  std::vector<HostAssignment> hosts;  // those that get ranks
+  std::vector<HostAssignment> hosts;  // those that get ranks; of an elastic job at the start, as far as they are known
   JobEnvironment environment;
   std::string cwd;        // where ranks start, on hosts that have it
   std::string self_path;  // of this program

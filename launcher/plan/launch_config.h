@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/environment/environment.h"
@@ -13,11 +14,23 @@ namespace hvd::launcher {
 enum class SshHostKeys { kStrict, kAcceptNew, kOff };
 enum class InputTo { kNobody, kRank0, kAll };
 
+// What makes a job elastic: its ranks come and go.
+struct ElasticConfig {
+  int min_num_proc = 1;
+  int max_num_proc = 1;
+  std::string discovery_script;  // a shell command; "": the hosts are those of -H
+  int default_slots = 1;         // of hosts that it prints without a number
+  std::chrono::seconds timeout{600};
+  std::optional<int> reset_limit;
+  std::optional<std::pair<std::chrono::milliseconds, std::chrono::milliseconds>> cooldown;
+};
+
 // Everything the command line, the configuration file and the environment decided, parsed and checked once. A value;
 // who gets it does not change it. The job code sees no argv and calls no getenv for it.
 struct LaunchConfig {
   int num_proc = 0;
-  std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>
+  std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>; none with a discovery script
+  std::optional<ElasticConfig> elastic;
   std::optional<int> ssh_port;
   std::optional<std::string> ssh_identity_file;
   SshHostKeys ssh_host_keys = SshHostKeys::kAcceptNew;

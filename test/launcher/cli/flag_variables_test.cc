@@ -53,6 +53,7 @@ const Case kCases[] = {
     {{"--tcp"}, {{"NCCL_IB_DISABLE", "1"}}},
     {{"--num-nccl-streams", "2"}, {{"HOROVOD_NUM_NCCL_STREAMS", "2"}}},
     {{"--thread-affinity", "1"}, {{"HOROVOD_THREAD_AFFINITY", "1"}}},
+    {{"--elastic-timeout", "70", "--min-np", "1"}, {{"HOROVOD_ELASTIC_TIMEOUT", "70"}, {"HOROVOD_ELASTIC", "1"}}},
     {{"--gloo-timeout-seconds", "60"}, {{"HOROVOD_GLOO_TIMEOUT_SECONDS", "60"}}},
     {{"--start-timeout", "60"}, {{"HOROVOD_START_TIMEOUT", "60"}}},
     {{"--log-level", "INFO"}, {{"HOROVOD_LOG_LEVEL", "INFO"}}},

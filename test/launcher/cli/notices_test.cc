@@ -23,11 +23,6 @@ TEST_CASE("MPI flags are accepted with one line, --gloo silently", "[unit][cli][
 TEST_CASE("A flag whose feature is not built yet says so once", "[unit][cli]") {
   REQUIRE(parse_job({"--autotune", "--autotune-log-file", "x"}).notices ==
           Lines{"--autotune, --autotune-log-file: autotuning is not built yet; no effect"});
-  REQUIRE(parse_job({"--min-np", "1", "--max-np", "4", "--elastic-timeout", "5", "--reset-limit", "3",
-                     "--slots-per-host", "2", "--blacklist-cooldown-range", "1", "2"})
-              .notices ==
-          Lines{"--min-np, --max-np, --slots-per-host, --elastic-timeout, --reset-limit, --blacklist-cooldown-range: "
-                "elastic jobs are not built yet; no effect"});
   REQUIRE(parse_job({"--timeline-filename", "t.json"}).notices.size() == 1);
   REQUIRE(parse_job({"--hierarchical-allreduce", "--torus-allreduce"}).notices.size() == 1);
   REQUIRE(parse_job({"--num-nccl-streams", "2"}).notices.size() == 1);

@@ -197,15 +197,28 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "--network-interfaces", "../x", "true"},
        "--network-interfaces: '../x' is not the name of a network interface"},
       {{"-np", "2", "--blacklist-cooldown-range", "1", "x", "true"},
-       "--blacklist-cooldown-range: 'x' is not an integer from 0 to 31536000"},
+       "--blacklist-cooldown-range: 'x' is not an integer from 1 to 3600"},
       {{"-np", "2", "-H", "a:x", "true"}, "-H: host list, entry 1 'a:x': 'x' is not a number of slots from 1 to 4096"},
       {{"-n", "0", "true"}, "-n: '0' is not an integer from 1 to 1048576"},
-      {{"-np", "64", "--host-discovery-script", "./d.sh", "true"},
-       "--host-discovery-script: elastic jobs are not built yet, and all 64 ranks would run on this host; name the "
-       "hosts with -H or --hostfile"},
       {{"-np", "2", "-x", "FOO", "true"}, "-x: 'FOO' is not set in horovodrun's environment; NAME=VALUE gives a value"},
       {{"-np", "2", "-x", "HOROVOD_RANK=1", "true"}, "-x: HOROVOD_RANK is set for each rank by horovodrun itself"},
       {{"-np", "2", "--env-file", "/nowhere/env", "true"}, "--env-file: '/nowhere/env': No such file or directory"},
+      {{"-np", "2", "--max-np", "4", "true"},
+       "--max-np is for elastic jobs: give --min-np or --host-discovery-script as well"},
+      {{"-np", "2", "--min-np", "3", "true"}, "expected --min-np <= -np <= --max-np, found 3, 2 and 4096"},
+      {{"-np", "2", "--min-np", "1", "--max-np", "1", "true"},
+       "expected --min-np <= -np <= --max-np, found 1, 2 and 1"},
+      {{"-np", "2", "--min-np", "1", "--slots-per-host", "1", "true"},
+       "--slots-per-host is for hosts that --host-discovery-script prints, which is not given"},
+      {{"-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "3", "2", "true"},
+       "--blacklist-cooldown-range: expected MIN <= MAX, found 3 and 2"},
+      {{"-np", "2", "--min-np", "1", "--output-filename", "x", "true"},
+       "--output-filename is not built for elastic jobs yet"},
+      {{"-np", "2", "--min-np", "1", "--stdin", "all", "true"},
+       "--stdin is not built for elastic jobs yet: their ranks have no stdin"},
+      {{"-np", "2", "--host-discovery-script", "x", "--include", "a", "true"},
+       "--include is not built for what --host-discovery-script prints"},
+      {{"--host-discovery-script", "x", "true"}, "-np is missing: the number of processes to start"},
       {{"-np", "2", "-bind-to", "none", "true"},
        "-bind-to is a flag of mpirun; processes are not bound to cores: leave it and its value out"},
   };
@@ -287,6 +300,37 @@ TEST_CASE("--serve asks for a rendezvous and no job", "[unit][cli]") {
           "--serve starts no processes, but a command is given: python");
   REQUIRE(usage_error_of({"--serve", "-np", "2", "-H", "a:1"}) == "--serve starts no processes: -H would do nothing");
   REQUIRE(usage_error_of({"-np", "2", "--listen", "::1", "x.py"}) == "--listen is for --serve, which is not given");
+}
+
+TEST_CASE("The flags of an elastic job", "[unit][cli]") {
+  CHECK_FALSE(parse_job({}).elastic.has_value());
+  const LaunchConfig least = parse_job({"--min-np", "1"}, {{"HOROVOD_ELASTIC_TIMEOUT", "7"}});
+  REQUIRE(least.elastic.has_value());
+  CHECK(least.elastic->min_num_proc == 1);
+  CHECK(least.elastic->max_num_proc == 4096);
+  CHECK(least.elastic->discovery_script.empty());
+  CHECK(least.elastic->timeout.count() == 7);
+  CHECK_FALSE(least.elastic->reset_limit.has_value());
+  CHECK_FALSE(least.elastic->cooldown.has_value());
+  CHECK(least.input_to == InputTo::kNobody);
+  CHECK(least.flag_variables.at("HOROVOD_ELASTIC") == "1");
+  CHECK(least.flag_variables.at("HOROVOD_ELASTIC_TIMEOUT") == "7");
+  REQUIRE(least.hosts.size() == 1);
+  CHECK(least.hosts[0].slots == 2);
+
+  const LaunchConfig most =
+      parse_job({"--host-discovery-script", "./d.sh -x", "--max-np", "8", "--slots-per-host", "4", "--elastic-timeout",
+                 "5", "--reset-limit", "3", "--blacklist-cooldown-range", "10", "20"});
+  REQUIRE(most.elastic.has_value());
+  CHECK(most.elastic->min_num_proc == 2);
+  CHECK(most.elastic->max_num_proc == 8);
+  CHECK(most.elastic->discovery_script == "./d.sh -x");
+  CHECK(most.elastic->default_slots == 4);
+  CHECK(most.elastic->timeout.count() == 5);
+  CHECK(most.elastic->reset_limit == 3);
+  CHECK(most.elastic->cooldown->first == std::chrono::seconds(10));
+  CHECK(most.elastic->cooldown->second == std::chrono::seconds(20));
+  CHECK(most.hosts.empty());
 }
 
 }  // namespace hvd::launcher

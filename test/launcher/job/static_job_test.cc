@@ -25,6 +25,7 @@ std::string to_text(const JobActions& actions) {
       case JobAction::Kind::kDropAgents: text += "drop agents"; break;
       case JobAction::Kind::kPrint: text += "print: " + action.text; break;
       case JobAction::Kind::kFinish: text += "finish with " + std::to_string(action.code); break;
+      default: FAIL("an action of elastic jobs alone");
     }
     text += "\n";
   }

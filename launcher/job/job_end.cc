@@ -1,6 +1,6 @@
 // How a job ends: by a failure, at the user's request, or because nothing is left to run. Each way is a ladder of
 // states that gets harder by deadline or by another signal, and every step of it is left as soon as no rank is left.
-#include "launcher/job/static_job.h"
+#include "launcher/job/job.h"
 
 #include <signal.h>
 
@@ -25,7 +25,37 @@ std::string in_seconds(Millis span) {
 
 }  // namespace
 
-void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
+void Job::process_failing(Incarnation process, bool is_leaving) {
+  const Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || slot->state != SlotState::kRunning) return;
+  is_leaving ? failures_.process_leaving(member(process.slot)) : failures_.process_failing(member(process.slot));
+}
+
+JobFailure Job::failure_of(Member who, int exit_code, std::string what) const {
+  return {.who = who,
+          .host = roster_.host_of(who.slot),
+          .pid = roster_.slot(who.slot).pid,
+          .exit_code = exit_code,
+          .what = std::move(what)};
+}
+
+void Job::slot_ended(int slot, TimePoint now, JobActions& out) {
+  roster_.slot(slot).state = SlotState::kEnded;
+  if (!any_process_left() && state_ != State::kFinishing && state_ != State::kDone) finish_agents(now, out);
+}
+
+JobActions Job::agent_done(int agent, TimePoint now) {
+  if (state_ != State::kFinishing) {
+    const std::string& host = roster_.agent(agent).host;
+    return agent_lost(agent, "the agent on host " + host + " ended unasked", now);
+  }
+  JobActions out;
+  roster_.agent(agent).state = AgentState::kGone;
+  maybe_done(out);
+  return out;
+}
+
+void Job::fail(JobFailure failure, TimePoint now, JobActions& out) {
   // After the user has asked for the end, failures are consequences of that.
   if (failures_.first() || stop_code_ != 0) return;
   std::string text = !failure.who ? failure.what
@@ -48,7 +78,7 @@ void StaticJob::fail(JobFailure failure, TimePoint now, JobActions& out) {
   deadline_ = now + timings_.survivors;
 }
 
-JobActions StaticJob::signal_received(int signal, TimePoint now) {
+JobActions Job::signal_received(int signal, TimePoint now) {
   if (signal == SIGUSR1 || signal == SIGUSR2) {
     if (state_ != State::kStarting) return {signal_all(signal)};
     return {print("got " + signal_name(signal) + " before all ranks ran: it is not passed on")};
@@ -61,15 +91,13 @@ JobActions StaticJob::signal_received(int signal, TimePoint now) {
   return end_job("got " + signal_name(signal), 128 + signal, is_gentle ? signal : SIGTERM, now);
 }
 
-JobActions StaticJob::stop(const std::string& reason, int code, TimePoint now) {
-  return end_job(reason, code, SIGTERM, now);
-}
+JobActions Job::stop(const std::string& reason, int code, TimePoint now) { return end_job(reason, code, SIGTERM, now); }
 
-void StaticJob::was_stopped(SteadyClock::duration span) {
+void Job::was_stopped(SteadyClock::duration span) {
   if (deadline_) *deadline_ += span;
 }
 
-JobActions StaticJob::end_job(const std::string& reason, int code, int first_signal, TimePoint now) {
+JobActions Job::end_job(const std::string& reason, int code, int first_signal, TimePoint now) {
   JobActions out;
   if (state_ == State::kDone) return out;
   if (stop_code_ == 0) stop_code_ = code;  // the first request is the reason; a later one only makes the end harder
@@ -99,19 +127,19 @@ JobActions StaticJob::end_job(const std::string& reason, int code, int first_sig
   return out;
 }
 
-void StaticJob::terminate_all(TimePoint now, JobActions& out) {
+void Job::terminate_all(TimePoint now, JobActions& out) {
   out.push_back(signal_all(SIGTERM));
   state_ = State::kTerminating;
   deadline_ = now + timings_.term;
 }
 
-void StaticJob::kill_all(TimePoint now, JobActions& out) {
+void Job::kill_all(TimePoint now, JobActions& out) {
   out.push_back(signal_all(SIGKILL));
   state_ = State::kKilling;
   deadline_ = now + timings_.kill;
 }
 
-void StaticJob::finish_agents(TimePoint now, JobActions& out) {
+void Job::finish_agents(TimePoint now, JobActions& out) {
   for (auto& [number, agent] : roster_.agents()) {
     if (agent.state == AgentState::kWaiting) agent.state = AgentState::kGone;  // it has nothing to clean up
   }
@@ -121,20 +149,20 @@ void StaticJob::finish_agents(TimePoint now, JobActions& out) {
   maybe_done(out);
 }
 
-void StaticJob::maybe_done(JobActions& out) {
+void Job::maybe_done(JobActions& out) {
   if (state_ != State::kFinishing || roster_.count(AgentState::kReady) > 0) return;
   state_ = State::kDone;
   deadline_.reset();
   out.push_back({.kind = Kind::kFinish, .code = exit_code()});
 }
 
-int StaticJob::exit_code() const {
+int Job::exit_code() const {
   // A failure that is recorded came before the user's request, or fail() would not have recorded it.
   if (failures_.first()) return failures_.first()->exit_code;
   return stop_code_;
 }
 
-void StaticJob::start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out) {
+void Job::start_timed_out(const std::function<std::string(int)>& detail, TimePoint now, JobActions& out) {
   const std::string within = " within " + in_seconds(timings_.start) + " (--start-timeout)";
   for (const auto& [number, agent] : roster_.agents()) {
     if (agent.state == AgentState::kWaiting) {
@@ -146,7 +174,7 @@ void StaticJob::start_timed_out(const std::function<std::string(int)>& detail, T
   fail({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = what}, now, out);
 }
 
-JobActions StaticJob::timer_fired(TimePoint now, const std::function<std::string(int)>& detail) {
+JobActions Job::timer_fired(TimePoint now, const std::function<std::string(int)>& detail) {
   JobActions out;
   if (!deadline_ || now < *deadline_) return out;
   switch (state_) {

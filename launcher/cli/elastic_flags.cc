@@ -1,0 +1,86 @@
+#include "launcher/cli/elastic_flags.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace hvd::launcher {
+namespace {
+
+constexpr int kMostUnboundedRanks = 4096;  // without --max-np
+
+Result<std::chrono::seconds> elastic_timeout_of(const FlagValues& values, const config::EnvReader& env) {
+  if (const auto flag = values.get<std::int64_t>("elastic_timeout")) return std::chrono::seconds(*flag);
+  const FlagRow& row = flag_row("elastic_timeout");
+  const std::string name(variable_of(row));
+  const std::string text = env.get(name).value_or("");
+  if (text.empty()) return ElasticConfig{}.timeout;
+  HVD_ASSIGN_OR_RETURN(const FlagValue value, parse_flag_value(row, {text}, name));
+  return std::chrono::seconds(std::get<std::int64_t>(value));
+}
+
+// What an elastic job cannot have, and a static one.
+Status check_elastic_flags(const FlagValues& values, bool is_elastic, const LaunchConfig& config) {
+  const auto refuse = [&values](const char* dest, const std::string& why) {
+    return Status::invalid_argument(values.find(dest)->source + why);
+  };
+  if (!is_elastic) {
+    for (const char* dest : {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range"}) {
+      if (values.has(dest))
+        return refuse(dest, " is for elastic jobs: give --min-np or --host-discovery-script as well");
+    }
+    return Status::ok();
+  }
+  if (values.has("slots") && !values.has("host_discovery_script")) {
+    return refuse("slots", " is for hosts that --host-discovery-script prints, which is not given");
+  }
+  if (config.output_filename) return refuse("output_filename", " is not built for elastic jobs yet");
+  if (config.input_asked_for) return refuse("stdin", " is not built for elastic jobs yet: their ranks have no stdin");
+  if (values.has("results_fd")) return refuse("results_fd", " is not built for elastic jobs yet");
+  if (!values.has("host_discovery_script")) return Status::ok();
+  if (config.dry_run) return refuse("dry_run", " can't show the hosts that --host-discovery-script will print");
+  for (const char* dest : {"include", "exclude"}) {
+    if (values.has(dest)) return refuse(dest, " is not built for what --host-discovery-script prints");
+  }
+  return Status::ok();
+}
+
+Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvReader& env, int num_proc) {
+  ElasticConfig elastic;
+  const auto number = [&values](const char* dest) { return values.get<std::int64_t>(dest); };
+  elastic.min_num_proc = static_cast<int>(number("min_num_proc").value_or(num_proc));
+  elastic.max_num_proc = static_cast<int>(number("max_num_proc").value_or(std::max(num_proc, kMostUnboundedRanks)));
+  if (elastic.min_num_proc > num_proc || elastic.max_num_proc < num_proc) {
+    return Status::invalid_argument("expected --min-np <= -np <= --max-np, found " +
+                                    std::to_string(elastic.min_num_proc) + ", " + std::to_string(num_proc) + " and " +
+                                    std::to_string(elastic.max_num_proc));
+  }
+  elastic.discovery_script = values.get<std::string>("host_discovery_script").value_or("");
+  elastic.default_slots = static_cast<int>(number("slots").value_or(1));
+  HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(values, env));
+  if (const auto limit = number("reset_limit")) elastic.reset_limit = static_cast<int>(*limit);
+  if (const auto range = values.get<std::vector<std::string>>("cooldown_range")) {
+    const std::chrono::seconds shortest(std::stoll(range->at(0)));
+    const std::chrono::seconds longest(std::stoll(range->at(1)));
+    if (shortest > longest) {
+      return Status::invalid_argument(values.find("cooldown_range")->source + ": expected MIN <= MAX, found " +
+                                      range->at(0) + " and " + range->at(1));
+    }
+    elastic.cooldown.emplace(shortest, longest);
+  }
+  return elastic;
+}
+
+}  // namespace
+
+Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, const config::EnvReader& env,
+                                                    const LaunchConfig& config) {
+  const bool is_elastic = values.has("min_num_proc") || values.has("host_discovery_script");
+  HVD_RETURN_IF_ERROR(check_elastic_flags(values, is_elastic, config));
+  if (!is_elastic) return std::optional<ElasticConfig>();
+  HVD_ASSIGN_OR_RETURN(ElasticConfig elastic, read_config(values, env, config.num_proc));
+  return std::optional<ElasticConfig>(std::move(elastic));
+}
+
+}  // namespace hvd::launcher

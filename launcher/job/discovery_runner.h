@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/host_spec.h"
+#include "launcher/job/host_resolver.h"
+#include "launcher/job/network_plan.h"
+#include "launcher/process/byte_pipe.h"
+#include "launcher/process/child.h"
+#include "launcher/process/main_loop.h"
+#include "runtime/loop/timer.h"
+
+namespace hvd::launcher {
+
+// Finds out which hosts an elastic job has, and their addresses: once from a fixed list, or from a script that it runs
+// every second, in a shell. Owned by the ElasticDriver, loop-confined; destroying it kills the script that runs.
+class DiscoveryRunner {
+ public:
+  static constexpr Millis kPause{1000};         // between the end of a run and the next
+  static constexpr Millis kScriptLimit{30000};  // of one run
+
+  struct Options {
+    std::string script;           // "": the hosts are fixed
+    std::vector<HostSpec> fixed;  // then
+    int default_slots = 1;
+    std::string ssh_program;
+    Millis lookup_patience{10000};
+  };
+  struct Callbacks {
+    // All of them, each with what is known of its addresses; whether or not that is new.
+    std::function<void(const std::vector<HostSpec>&, const std::map<std::string, ResolvedHost>&)> on_hosts;
+    // A run failed; the next follows. It names the script.
+    std::function<void(std::string)> on_failure;
+  };
+  DiscoveryRunner(MainLoop& loop, Options options, Callbacks callbacks);
+  ~DiscoveryRunner();
+  void start();
+  void stop();
+
+ private:
+  void run_script();
+  Status spawn();
+  void maybe_ended();
+  void failed(const std::string& what);
+  void listed(std::vector<HostSpec> hosts);
+  void resolved(const std::vector<std::string>& names, const std::vector<ResolvedHost>& found);
+  void deliver();
+
+  MainLoop& loop_;
+  const Options options_;
+  const Callbacks callbacks_;
+  std::unique_ptr<Child> child_;
+  std::unique_ptr<PipeReader> reader_;
+  std::string output_;
+  std::optional<ExitStatus> status_;
+  std::vector<HostSpec> hosts_;
+  std::map<std::string, ResolvedHost> addresses_;  // of the hosts that are listed now
+  std::unique_ptr<HostResolver> resolver_;
+  loop::Timer next_;
+  loop::Timer limit_;
+  bool stopped_ = false;
+};
+
+}  // namespace hvd::launcher

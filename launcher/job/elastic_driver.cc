@@ -1,0 +1,120 @@
+#include "launcher/job/elastic_driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "rendezvous/protocol/bodies.h"
+
+namespace hvd::launcher {
+namespace {
+
+std::int64_t wall_clock_ms() {
+  return std::chrono::duration_cast<Millis>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+ElasticLimits elastic_limits(const LaunchConfig& config) {
+  const ElasticConfig& elastic = *config.elastic;
+  ElasticLimits limits;
+  limits.num_proc = config.num_proc;
+  limits.min_num_proc = elastic.min_num_proc;
+  limits.max_num_proc = elastic.max_num_proc;
+  limits.reset_limit = elastic.reset_limit;
+  limits.hosts_are_fixed = elastic.discovery_script.empty();
+  limits.slots_timeout = elastic.timeout;
+  limits.host_timeout = config.start_timeout;
+  if (config.kill_grace) limits.leave_timeout = *config.kill_grace;
+  limits.cooldown = elastic.cooldown;
+  return limits;
+}
+
+ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, ElasticRun& job, Launch& launch,
+                             Callbacks callbacks)
+    : config_(config),
+      job_(job),
+      launch_(launch),
+      callbacks_(std::move(callbacks)),
+      mailbox_(loop),
+      discovery_(loop,
+                 {.script = config.elastic->discovery_script,
+                  .fixed = config.hosts,
+                  .default_slots = config.elastic->default_slots,
+                  .ssh_program = config.ssh_program,
+                  .lookup_patience = Millis(config.start_timeout) / 2},
+                 {.on_hosts = [this](const auto& hosts, const auto& addresses) { hosts_found(hosts, addresses); },
+                  .on_failure = [this](const std::string& why) { discovery_failed(why); }}) {}
+
+void ElasticDriver::hosts_found(const std::vector<HostSpec>& hosts,
+                                const std::map<std::string, ResolvedHost>& addresses) {
+  addresses_ = addresses;
+  last_failure_.clear();
+  // Where to listen follows from the hosts: so far there is nobody to meet.
+  if (!plan_ && !hosts.empty()) {
+    if (const Status status = prepare(hosts); !status.is_ok()) return callbacks_.give_up(status);
+  }
+  callbacks_.apply(job_.hosts_found(hosts, SteadyClock::now()));
+}
+
+// The first run has to succeed, or the script is wrong. Later a name server or a cloud may be down for a while.
+void ElasticDriver::discovery_failed(const std::string& why) {
+  if (!plan_) return callbacks_.give_up(Status::internal(why));
+  if (std::exchange(last_failure_, why) != why)
+    callbacks_.print(why + "; the job goes on with the hosts that it knows");
+}
+
+Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
+  std::vector<ResolvedHost> resolved;
+  for (const HostSpec& host : hosts) resolved.push_back(addresses_.at(host.name));
+  return launch_.prepare_elastic(resolved, [this](std::shared_ptr<const CurrentSeats> seats) {
+    const auto now = [] { return SteadyClock::now(); };
+    plan_ = std::make_shared<ElasticPlan>(
+        config_.elastic->max_num_proc, std::move(seats),
+        ElasticPlan::Events{.on_waiting =
+                                [this, now](rendezvous::Incarnation process) {
+                                  mailbox_.post(
+                                      [this, now, process] { callbacks_.apply(job_.process_waiting(process, now())); });
+                                },
+                            .on_began =
+                                [this, now](const std::map<int, Placement>& ranks) {
+                                  mailbox_.post([this, now, ranks] {
+                                    news_ = 0;
+                                    callbacks_.apply(job_.round_began(ranks, now()));
+                                  });
+                                }});
+    return plan_;
+  });
+}
+
+const ResolvedHost& ElasticDriver::addresses_of(const std::string& host) const {
+  static const ResolvedHost kUnknown;
+  const auto found = addresses_.find(host);
+  return found == addresses_.end() ? kUnknown : found->second;
+}
+
+bool ElasticDriver::apply(const JobAction& action) {
+  switch (action.kind) {
+    case JobAction::Kind::kRemoveSeat:
+      launch_.seats().remove(action.process, action.text);
+      launch_.server().reconsider();
+      return true;
+    case JobAction::Kind::kOffer:
+      plan_->offer(action.members);
+      launch_.server().reconsider();
+      return true;
+    case JobAction::Kind::kWithdraw:
+      if (plan_->withdraw()) callbacks_.apply(job_.offer_withdrawn(SteadyClock::now()));
+      return true;
+    case JobAction::Kind::kNotify: notify(action.code); return true;
+    default: return false;
+  }
+}
+
+void ElasticDriver::notify(int change) {
+  last_news_ms_ = std::max(last_news_ms_ + 1, wall_clock_ms());  // who hears of several tells them apart by the time
+  launch_.server().publish(rendezvous::kHostNewsScope, std::to_string(++news_),
+                           rendezvous::encode_host_news({.time_ms = last_news_ms_, .change = change}));
+}
+
+}  // namespace hvd::launcher

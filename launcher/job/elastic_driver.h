@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/job/discovery_runner.h"
+#include "launcher/job/elastic_plan.h"
+#include "launcher/job/elastic_run.h"
+#include "launcher/job/launch.h"
+#include "launcher/plan/launch_config.h"
+#include "launcher/process/mailbox.h"
+
+namespace hvd::launcher {
+
+// What an elastic job has beside its agents: discovery, the plan of its rounds, and news for its ranks. It carries what
+// these report to ElasticRun, and those of its actions that are for them. Owned by the JobDriver, loop-confined; its
+// plan is asked by the rendezvous server on that one's thread.
+class ElasticDriver {
+ public:
+  struct Callbacks {
+    std::function<void(JobActions)> apply;
+    std::function<void(const std::string&)> print;
+    std::function<void(const Status&)> give_up;  // before the job has begun: it cannot
+  };
+  // All must outlive the server of `launch`.
+  ElasticDriver(MainLoop& loop, const LaunchConfig& config, ElasticRun& job, Launch& launch, Callbacks callbacks);
+
+  void start() { discovery_.start(); }
+  void stop() { discovery_.stop(); }
+
+  // Whether the action was one of these.
+  bool apply(const JobAction& action);
+  // Where a host is that the job wants to open.
+  const ResolvedHost& addresses_of(const std::string& host) const;
+
+ private:
+  void hosts_found(const std::vector<HostSpec>& hosts, const std::map<std::string, ResolvedHost>& addresses);
+  void discovery_failed(const std::string& why);
+  Status prepare(const std::vector<HostSpec>& hosts);
+  void notify(int change);
+
+  const LaunchConfig& config_;
+  ElasticRun& job_;
+  Launch& launch_;
+  const Callbacks callbacks_;
+  Mailbox mailbox_;
+  std::shared_ptr<ElasticPlan> plan_;  // since prepare()
+  std::map<std::string, ResolvedHost> addresses_;
+  std::string last_failure_;
+  int news_ = 0;  // of this epoch
+  std::int64_t last_news_ms_ = 0;
+  DiscoveryRunner discovery_;
+};
+
+// What the user's flags come to.
+ElasticLimits elastic_limits(const LaunchConfig& config);
+
+}  // namespace hvd::launcher

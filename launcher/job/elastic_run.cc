@@ -1,0 +1,206 @@
+#include "launcher/job/elastic_run.h"
+
+#include <utility>
+
+namespace hvd::launcher {
+
+using Kind = JobAction::Kind;
+
+JobActions ElasticRun::carried(ElasticDecisions decisions, TimePoint now) {
+  JobActions out;
+  carry(std::move(decisions), now, out);
+  return out;
+}
+
+void ElasticRun::carry(ElasticDecisions decisions, TimePoint now, JobActions& out) {
+  for (ElasticDecision& decision : decisions) carry(decision, now, out);
+}
+
+void ElasticRun::carry(ElasticDecision& decision, TimePoint now, JobActions& out) {
+  JobAction action{
+      .kind = Kind::kPrint, .agent = decision.agent, .process = decision.process, .text = std::move(decision.text)};
+  switch (decision.kind) {
+    case ElasticDecision::Kind::kPrint: break;
+    case ElasticDecision::Kind::kOpenHost:
+      roster_.add_agent(decision.agent, decision.host.name);
+      action.kind = Kind::kOpenAgent;
+      action.host = std::move(decision.host);
+      break;
+    case ElasticDecision::Kind::kCloseHost:
+      if (roster_.agent(decision.agent).state == AgentState::kGone) return;
+      closing_.insert(decision.agent);
+      action.kind = Kind::kCloseAgent;
+      break;
+    case ElasticDecision::Kind::kStart:
+      if (!std::exchange(launched_, true) && timings_.limit) deadline_ = now + *timings_.limit;
+      roster_.set_process(decision.process, decision.agent, decision.placement);
+      action.kind = Kind::kStart;
+      break;
+    case ElasticDecision::Kind::kRemove: action.kind = Kind::kRemoveSeat; break;
+    case ElasticDecision::Kind::kStop: action.kind = Kind::kStopSlot; break;
+    case ElasticDecision::Kind::kOffer:
+      action.kind = Kind::kOffer;
+      action.members = std::move(decision.hosts);
+      break;
+    case ElasticDecision::Kind::kWithdraw: action.kind = Kind::kWithdraw; break;
+    case ElasticDecision::Kind::kNotify:
+      action.kind = Kind::kNotify;
+      action.code = decision.change;
+      break;
+    case ElasticDecision::Kind::kEnd: decision.text = std::move(action.text); return end(decision, now, out);
+  }
+  out.push_back(std::move(action));
+}
+
+void ElasticRun::end(const ElasticDecision& decision, TimePoint now, JobActions& out) {
+  if (!decision.is_well) {
+    if (!decision.text.empty()) out.push_back({.kind = Kind::kPrint, .text = decision.text});
+    if (!failures_.first()) {
+      failures_.set_first({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = decision.text});
+    }
+  }
+  if (any_process_left()) return terminate_all(now, out);
+  finish_agents(now, out);
+}
+
+JobActions ElasticRun::agent_ready(int agent, TimePoint now) {
+  JobActions out;
+  Roster::Agent& record = roster_.agent(agent);
+  if (!is_undisturbed() || record.state != AgentState::kWaiting) return out;
+  record.state = AgentState::kReady;
+  out.push_back({.kind = Kind::kLaunch, .agent = agent});
+  carry(elastic_.host_ready(agent, now), now, out);
+  return out;
+}
+
+JobActions ElasticRun::agent_lost(int agent, const std::string& reason, TimePoint now) {
+  JobActions out;
+  Roster::Agent& record = roster_.agent(agent);
+  if (record.state == AgentState::kGone || state_ == State::kDone) return out;
+  record.state = AgentState::kGone;
+  for (const int slot : record.slots) roster_.slot(slot).state = SlotState::kEnded;
+  if (state_ == State::kFinishing) {
+    maybe_done(out);
+  } else if (!is_undisturbed()) {
+    if (!any_process_left()) finish_agents(now, out);
+  } else if (closing_.erase(agent) == 0) {
+    note_failure({.who = {}, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, out);
+    carry(elastic_.host_lost(agent, reason, now), now, out);
+  }
+  return out;
+}
+
+JobActions ElasticRun::agent_done(int agent, TimePoint now) {
+  if (closing_.erase(agent) == 0) return Job::agent_done(agent, now);
+  JobActions out;
+  roster_.agent(agent).state = AgentState::kGone;
+  maybe_done(out);
+  return out;
+}
+
+JobActions ElasticRun::process_started(Incarnation process, int pid, TimePoint) {
+  Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || slot->state != SlotState::kWaiting) return {};
+  slot->state = SlotState::kRunning;
+  slot->pid = pid;
+  return {};
+}
+
+JobActions ElasticRun::process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now) {
+  JobActions out;
+  if (roster_.slot_of(process) == nullptr) return out;
+  const std::string& host = roster_.host_of(process.slot);
+  if (is_undisturbed()) {
+    const std::string what = reason + " on host " + host;
+    if (!failures_.first()) out.push_back({.kind = Kind::kPrint, .text = what});  // the same for all of its slots
+    note_failure({.who = {}, .host = host, .pid = 0, .exit_code = code, .what = what}, out);
+  }
+  process_over(process, false, now, out);
+  return out;
+}
+
+JobActions ElasticRun::process_ended(Incarnation process, const ExitStatus& status, TimePoint now) {
+  JobActions out;
+  const Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || slot->state == SlotState::kEnded) return out;
+  // The end of one that had to leave is no failure.
+  if (!status.ok() && is_undisturbed() && elastic_.is_member(process)) {
+    note_failure(failure_of(member(process.slot), status.shell_code(), describe(status)), out);
+  }
+  process_over(process, status.ok(), now, out);
+  return out;
+}
+
+void ElasticRun::process_over(Incarnation process, bool is_well, TimePoint now, JobActions& out) {
+  roster_.slot(process.slot).state = SlotState::kEnded;
+  if (is_undisturbed()) {
+    carry(elastic_.process_ended(process, is_well, now), now, out);
+  } else if (!any_process_left() && state_ != State::kFinishing && state_ != State::kDone) {
+    finish_agents(now, out);
+  }
+}
+
+void ElasticRun::note_failure(JobFailure failure, JobActions& out) {
+  if (failure.who) {
+    out.push_back({.kind = Kind::kPrint,
+                   .text = "rank " + std::to_string(failure.who->rank) + " on host " + failure.host + " (pid " +
+                           std::to_string(failure.pid) + ") " + failure.what});
+  }
+  const bool is_first = !failures_.first();
+  if (is_first) {
+    failures_.set_first(std::move(failure));
+  } else if (failures_.first()->who && failure.who) {
+    failures_.add(std::move(failure));
+  }
+}
+
+JobActions ElasticRun::timer_fired(TimePoint now, const std::function<std::string(int)>& detail) {
+  if (!is_undisturbed() || (deadline_ && now >= *deadline_)) return Job::timer_fired(now, detail);
+  return carried(elastic_.timer_fired(now), now);
+}
+
+std::optional<TimePoint> ElasticRun::deadline() const {
+  const std::optional<TimePoint> next = is_undisturbed() ? elastic_.deadline() : std::nullopt;
+  return !deadline_ || (next && *next < *deadline_) ? next : deadline_;
+}
+
+void ElasticRun::was_stopped(SteadyClock::duration span) {
+  Job::was_stopped(span);
+  elastic_.was_stopped(span);
+}
+
+JobActions ElasticRun::hosts_found(const std::vector<HostSpec>& hosts, TimePoint now) {
+  return is_undisturbed() ? carried(elastic_.hosts_found(hosts, now), now) : JobActions();
+}
+
+JobActions ElasticRun::discovery_failed(const std::string& reason, TimePoint now) {
+  JobActions out;
+  if (!is_undisturbed()) return out;
+  fail({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = reason}, now, out);
+  finish_agents(now, out);
+  return out;
+}
+
+JobActions ElasticRun::process_waiting(Incarnation process, TimePoint now) {
+  return is_undisturbed() ? carried(elastic_.process_waiting(process, now), now) : JobActions();
+}
+
+JobActions ElasticRun::round_began(const std::map<int, Placement>& ranks, TimePoint now) {
+  if (!is_undisturbed()) return {};
+  for (const auto& [slot, placement] : ranks) roster_.slot(slot).placement = placement;
+  // What failed before is overcome, unless it failed while the round began.
+  const bool is_whole = [&] {
+    for (const auto& [slot, placement] : ranks) {
+      if (roster_.slot(slot).state == SlotState::kEnded) return false;
+    }
+    return true;
+  }();
+  if (is_whole) failures_ = Failures();
+  return carried(elastic_.round_began(ranks, now), now);
+}
+
+JobActions ElasticRun::offer_withdrawn(TimePoint now) {
+  return is_undisturbed() ? carried(elastic_.offer_withdrawn(now), now) : JobActions();
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "launcher/elastic/elastic_job.h"
+#include "launcher/job/job.h"
+
+namespace hvd::launcher {
+
+// A job whose ranks come and go. ElasticJob decides about hosts, slots and rounds; this carries what the agents and the
+// rendezvous report to it and its decisions out, keeps whose failure was the first in a round, and ends the job as any
+// other ends. Pure.
+class ElasticRun final : public Job {
+ public:
+  ElasticRun(const ElasticLimits& limits, std::function<double()> random, const JobTimings& timings)
+      : Job(timings, {}), elastic_(limits, std::move(random)) {
+    state_ = State::kRunning;
+  }
+
+  JobActions agent_ready(int agent, TimePoint now) override;
+  JobActions agent_lost(int agent, const std::string& reason, TimePoint now) override;
+  JobActions agent_done(int agent, TimePoint now) override;
+  JobActions process_started(Incarnation process, int pid, TimePoint now) override;
+  JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now) override;
+  JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now) override;
+  JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail) override;
+  std::optional<TimePoint> deadline() const override;
+  void was_stopped(SteadyClock::duration span) override;
+
+  JobActions hosts_found(const std::vector<HostSpec>& hosts, TimePoint now);
+  // Hosts cannot be discovered at all.
+  JobActions discovery_failed(const std::string& reason, TimePoint now);
+  JobActions process_waiting(Incarnation process, TimePoint now);
+  JobActions round_began(const std::map<int, Placement>& ranks, TimePoint now);
+  JobActions offer_withdrawn(TimePoint now);
+
+ private:
+  JobActions carried(ElasticDecisions decisions, TimePoint now);
+  void carry(ElasticDecisions decisions, TimePoint now, JobActions& out);
+  void carry(ElasticDecision& decision, TimePoint now, JobActions& out);
+  void note_failure(JobFailure failure, JobActions& out);
+  void process_over(Incarnation process, bool is_well, TimePoint now, JobActions& out);
+  void end(const ElasticDecision& decision, TimePoint now, JobActions& out);
+
+  ElasticJob elastic_;
+  std::set<int> closing_;  // agents that were told to end while the job goes on
+};
+
+}  // namespace hvd::launcher
