@@ -164,6 +164,7 @@ Result<std::vector<HostSpec>> listed_hosts(const FlagValues& values, const confi
 Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, const config::EnvReader& env,
                                        std::optional<std::int64_t> num_proc, std::vector<std::string>& notices) {
   HVD_ASSIGN_OR_RETURN(auto hosts, listed_hosts(values, env, num_proc, notices));
+  if (values.has("host_discovery_script")) return hosts;
   for (const bool keep : {true, false}) {
     const FlagValues::Entry* const entry = values.find(keep ? "include" : "exclude");
     if (entry == nullptr) continue;

@@ -86,11 +86,14 @@ class RendezvousServer:
     @property
     def secret_file(self) -> str: ...
 
-def init(environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
+def init(
+    environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = (), progress: int = 0
+) -> None:
     """Starts the session from the environment (HOROVOD_*). Does nothing while a session is running.
 
     `process_sets`: lists of global ranks to register, the same on all ranks. Raises ValueError when the environment is
-    wrong, or the other ranks cannot be reached or give other lists; KeyboardInterrupt on Ctrl-C.
+    wrong, or the other ranks cannot be reached or give other lists; KeyboardInterrupt on Ctrl-C. `progress`: how far this
+    process' training has come; in an elastic job who has come furthest becomes rank 0.
     """
 
 def shutdown() -> None:
@@ -119,6 +122,11 @@ def local_size() -> int: ...
 def cross_rank() -> int: ...
 def cross_size() -> int: ...
 def is_homogeneous() -> bool: ...
+def take_host_updates() -> list[tuple[int, int]]:
+    """What the launcher of an elastic job has said of hosts since the last call: ms since 1970, and bits of
+    HostUpdateResult. Rank 0 alone hears of them.
+    """
+
 def epoch() -> int:
     """Number of the session, of no other session of any job; the next one's is higher (0: a world of size 1)."""
 

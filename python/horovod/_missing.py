@@ -16,7 +16,7 @@ _REASONS = {
     "horovod.ray": "Horovod on Ray is not built yet; start the script with horovodrun",
     "horovod.mxnet": "MXNet is not supported yet; there are horovod.torch, horovod.tensorflow and horovod.keras",
     "horovod.jax": "there is no module for JAX yet; Keras on JAX works with horovod.keras",
-    "horovod.runner.elastic": "elastic jobs, whose ranks change, are not built yet",
+    "horovod.runner.elastic": "the driver of elastic jobs is no Python module: start them with horovodrun --min-np",
     "horovod.runner": _LAUNCHER,
 }
 

@@ -67,10 +67,11 @@ Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig
   return std::move(*result);
 }
 
-void init(const Environment& environment, const RankLists& process_sets) {
+void init(const Environment& environment, const RankLists& process_sets, std::uint64_t progress) {
   if (session_slot().get() != nullptr) return;
-  const auto config = read_config(environment);
+  auto config = read_config(environment);
   if (!config.is_ok()) raise_value_error(config.status());
+  config.value().progress = progress;
   std::shared_ptr<starters::Meeting> meeting = session_slot().meeting();
   auto session = start_interruptibly(config.value(), process_sets, meeting);
   if (!session.is_ok()) raise_value_error(session.status().annotate("hvd.init()"));
@@ -152,6 +153,14 @@ std::size_t open_payload(int sender, const std::string& purpose, const pybind11:
   return opened.value();
 }
 
+std::vector<std::pair<std::int64_t, int>> take_host_updates() {
+  std::vector<std::pair<std::int64_t, int>> updates;
+  const std::shared_ptr<Session> session = session_slot().get();
+  if (session == nullptr) return updates;
+  for (const HostUpdate& update : session->take_host_updates()) updates.emplace_back(update.time_ms, update.change);
+  return updates;
+}
+
 void shutdown() {
   std::shared_ptr<Session> session = session_slot().take();
   if (session == nullptr) return;
@@ -172,7 +181,7 @@ void def_topology(pybind11::module_& module, const char* name, Field JobTopology
 
 void register_session(pybind11::module_& module) {
   module.def("init", &init, pybind11::arg("environment") = pybind11::none(),
-             pybind11::arg("process_sets") = RankLists());
+             pybind11::arg("process_sets") = RankLists(), pybind11::arg("progress") = 0);
   module.def("shutdown", &shutdown);
   module.def("announce_failure", &announce_failure, pybind11::arg("why"));
   module.def("announce_exit", &announce_exit);
@@ -186,6 +195,7 @@ void register_session(pybind11::module_& module) {
   def_topology(module, "cross_size", &JobTopology::cross_size);
   def_topology(module, "is_homogeneous", &JobTopology::is_homogeneous);
   def_topology(module, "epoch", &JobTopology::epoch);
+  module.def("take_host_updates", &take_host_updates);
   module.def("joins", [] {
     const auto session = session_slot().get();
     return session == nullptr ? std::uint64_t{0} : session->joins();

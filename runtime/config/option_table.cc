@@ -62,7 +62,8 @@ constexpr OptionRow kRows[] = {
     {O::kIgnoreStarter, "HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,
      "when mpirun, mpiexec, srun, jsrun or torchrun started this process as one of several, each is a world of size 1 all "
      "the same"},
-    {O::kElastic, "HOROVOD_ELASTIC", "0", K::kBool, kNoField, "elastic mode: ranks may come and go"},
+    {O::kElastic, "HOROVOD_ELASTIC", "0", K::kBool, &C::elastic,
+     "the job is elastic: ranks may come and go; set by the launcher"},
     {O::kFusionThreshold, "HOROVOD_FUSION_THRESHOLD", "134217728", K::kBytes, &C::fusion_threshold,
      "largest batch of fused tensors in bytes (`64MB` works too); 0 disables fusion", 0, kMaxBytes},
     {O::kIdleOutputBytes, "HOROVOD_IDLE_OUTPUT_BYTES", "1073741824", K::kBytes, &C::idle_output_bytes,
@@ -128,8 +129,8 @@ constexpr OptionRow kRows[] = {
     {O::kCclCache, "HOROVOD_CCL_CACHE", "", K::kText, kNoField, "oneCCL only; no effect"},
     {O::kAdasumMpiChunkSize, "HOROVOD_ADASUM_MPI_CHUNK_SIZE", "", K::kText, kNoField, "MPI only; no effect"},
     {O::kMpiThreadsDisable, "HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
-    {O::kElasticTimeout, "HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, kNoField,
-     "seconds to wait for enough slots", 1, kMaxSeconds, "", OptionReader::kLauncher},
+    {O::kElasticTimeout, "HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, &C::elastic_timeout,
+     "seconds that an elastic job waits for enough slots, and its ranks in init() so much longer", 1, kMaxSeconds},
     {O::kSparkStartTimeout, "HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField,
      "seconds to wait for Spark tasks", 0, kMaxSeconds, "", OptionReader::kSpark},
     {O::kSparkPythonpath, "HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField,
@@ -151,8 +152,6 @@ static_assert(rows_are_in_order(), "a row stands where option_row looks for it")
 
 // Variables of what is not built yet: they are checked, and do nothing.
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
-    {O::kElastic, "elastic jobs"},
-    {O::kElasticTimeout, "elastic jobs"},
     {O::kHierarchicalAllgather, "hierarchical allgather"},
     {O::kTorusAllreduce, "torus allreduce"},
     {O::kAutotune, "autotuning"},

@@ -214,6 +214,8 @@ void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
   const bool has_gloo_timeout = !env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty();
   const bool has_none = config.start_timeout.count() == 0 && !has_gloo_timeout;
   config.join_timeout = has_none ? kPatience : std::max(config.start_timeout, config.gloo_timeout);
+  // The launcher ends the wait for slots; who waits must not give up before.
+  if (config.elastic) config.join_timeout += config.elastic_timeout;
 }
 
 // What Horovod ignored is ignored with a word, not refused.

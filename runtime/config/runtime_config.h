@@ -43,6 +43,10 @@ struct RuntimeConfig {
   std::chrono::seconds start_timeout{0};        // as given; 0: not
   std::chrono::seconds join_timeout{0};         // made of these two: for the others to reach init(); 0: as gloo_timeout
   bool ignore_starter = false;
+  // Ranks may come and go: this one joins also when it is the only one, and who it is may change with every session.
+  bool elastic = false;
+  std::chrono::seconds elastic_timeout{600};  // part of join_timeout then
+  std::uint64_t progress = 0;                 // not of the environment: see rendezvous::JoinBody
 
   // Batching.
   std::int64_t fusion_threshold = 134'217'728;                          // bytes; 0: no fusion

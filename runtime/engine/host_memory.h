@@ -12,7 +12,7 @@
 namespace hvd::engine {
 
 // How this rank comes to share memory with the others of its host: its socket for that, from before it joins until they
-// have agreed. Used by the thread that runs init(), within Network::join().
+// have agreed. Used by the thread that runs init(), within Network::join() and reach().
 class HostMemory {
  public:
   // Opens the socket, unless the user or the system does without.

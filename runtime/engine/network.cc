@@ -65,32 +65,42 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
 
   // First of all, because where to listen follows from the way to the server.
   HVD_ASSIGN_OR_RETURN(const std::string server, network->client_.connect(deadline));
-  HVD_ASSIGN_OR_RETURN(auto sockets, transport::listen_for_ranks(listen_options(config, server)));
-  HostMemory memory(config);
-  const topology::RankRow row = make_row(config, secret, memory.socket_name(), transport::address_row(*sockets));
+  HVD_ASSIGN_OR_RETURN(network->sockets_, transport::listen_for_ranks(listen_options(config, server)));
+  network->host_memory_.emplace(config);
+  const topology::RankRow row =
+      make_row(config, secret, network->host_memory_->socket_name(), transport::address_row(*network->sockets_));
   const std::string until = std::to_string(patience.count()) + " s (" + kHowToWaitLonger + ")";
   const auto answer = network->client_.join(
-      own.seat, numbers_in_environment(config), row.encode(), deadline, [&](const std::string& missing) {
+      own.seat, numbers_in_environment(config), row.encode(), deadline,
+      [&](const std::string& missing) {
         HVD_LOG(kWarning, "init() waits for other ranks: ", missing, "; it gives up after ", until);
-      });
+      },
+      config.progress);
   if (!answer.is_ok() && answer.status().code() == StatusCode::kTimeout) {
     return Status::timeout("init() waited for other ranks for " + until + ": " + answer.status().message());
   }
   HVD_RETURN_IF_ERROR(answer.status());
-  const rendezvous::RankNumbers& numbers = answer.value().numbers;
+  network->numbers_ = answer.value().numbers;
   network->epoch_ = answer.value().epoch;
   network->rows_.set_epoch(network->epoch_);
   HVD_LOG(kDebug, "joined", log_field("epoch", network->epoch_), log_field("rendezvous", config.rendezvous_addr),
           log_field("port", config.rendezvous_port));
-  const transport::FabricOptions options{.rank = numbers.rank, .size = numbers.size, .timeout = config.gloo_timeout};
-  HVD_ASSIGN_OR_RETURN(network->fabric_, transport::Fabric::create(options, std::move(sockets)));
-  HVD_RETURN_IF_ERROR(network->fabric_->open(network->epoch_, secret, network->rows_));
-  HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, network->agree(numbers, Deadline::after(config.gloo_timeout)));
-  HVD_RETURN_IF_ERROR(check_hierarchy(config, agreed.hosts));
-  network->membership_ = make_membership(config, answer.value(), std::move(agreed));
-  HVD_ASSIGN_OR_RETURN(network->memory_, memory.share(*network->membership_, secret, network->rows_,
-                                                      Deadline::after(config.gloo_timeout), stop));
   return network;
+}
+
+Status Network::reach(const std::stop_token& stop) {
+  const std::stop_callback cancel(stop, [this] { client_.cancel(); });
+  const transport::FabricOptions options{.rank = numbers_.rank, .size = numbers_.size, .timeout = config_.gloo_timeout};
+  HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
+  HVD_RETURN_IF_ERROR(fabric_->open(epoch_, secret_, rows_));
+  HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, agree(numbers_, Deadline::after(config_.gloo_timeout)));
+  HVD_RETURN_IF_ERROR(check_hierarchy(config_, agreed.hosts));
+  membership_ = make_membership(config_, {.epoch = epoch_, .numbers = numbers_}, std::move(agreed));
+  HVD_ASSIGN_OR_RETURN(memory_,
+                       host_memory_->share(*membership_, secret_, rows_, Deadline::after(config_.gloo_timeout), stop));
+  host_memory_.reset();
+  if (config_.elastic && numbers_.rank == 0) news_ = std::make_unique<HostNews>(client_, epoch_);
+  return Status::ok();
 }
 
 // Rank 0 reads the rows, and the others its conclusion: nobody else parses as many rows as there are ranks.

@@ -10,6 +10,7 @@
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"
 #include "runtime/engine/host_memory.h"
+#include "runtime/engine/host_news.h"
 #include "runtime/engine/joining.h"
 #include "runtime/topology/membership.h"
 #include "runtime/transport/fabric.h"
@@ -24,6 +25,8 @@ class Network {
   // interrupts it. When they take long, the lowest rank that waits logs who is missing. `secret`: as in Session::start.
   static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop,
                                                const crypto::Secret* secret = nullptr);
+  // Connects to the others, once, after which this is usable.
+  Status reach(const std::stop_token& stop);
 
   const topology::Membership& membership() const { return *membership_; }
   // The key for the seals of objects in this epoch.
@@ -34,6 +37,8 @@ class Network {
                                                           std::shared_ptr<collectives::cuda::Devices> devices);
   // Tells the agent that started this rank how it ends; nothing to do without one. Blocks for half a second at most.
   void notify_agent(rendezvous::AgentNotice kind);
+  // What the launcher has said of hosts since the last call, to rank 0 of an elastic job.
+  std::vector<HostUpdate> take_host_updates() { return news_ ? news_->take() : std::vector<HostUpdate>(); }
   // Wakes whoever waits for the store or for data.
   void abort(const Status& why);
 
@@ -47,9 +52,13 @@ class Network {
   rendezvous::Client client_;
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
-  std::optional<topology::Membership> membership_;  // since join() knows
-  collectives::SharedMemory memory_;                // of this host's ranks
-  std::unique_ptr<transport::Fabric> fabric_;       // last: it uses rows_
+  rendezvous::RankNumbers numbers_;                       // from the answer to the join
+  std::shared_ptr<transport::ListeningSockets> sockets_;  // until reach()
+  std::optional<HostMemory> host_memory_;                 // until reach()
+  std::optional<topology::Membership> membership_;        // since reach() knows
+  collectives::SharedMemory memory_;                      // of this host's ranks
+  std::unique_ptr<transport::Fabric> fabric_;             // it uses rows_
+  std::unique_ptr<HostNews> news_;                        // last: it uses client_, and its end cancels that
 };
 
 }  // namespace hvd::engine

@@ -170,6 +170,10 @@ class SessionImpl final : public Session {
     return seals_.open(sender, purpose, sealed);
   }
 
+  std::vector<HostUpdate> take_host_updates() override {
+    return network_ == nullptr ? std::vector<HostUpdate>() : network_->take_host_updates();
+  }
+
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
     if (!is_alone_in_leaving()) return;
@@ -262,6 +266,29 @@ class SessionImpl final : public Session {
   Millis shutdown_limit_ = kShutdownLimit;
 };
 
+// Of an elastic job's session, when peers are lost while it starts.
+constexpr int kMaxStarts = 20;
+
+bool may_begin_anew(const config::RuntimeConfig& config, const Status& failed, const std::stop_token& stop) {
+  const StatusCode code = failed.code();
+  return config.elastic && !stop.stop_requested() &&
+         (code == StatusCode::kPeerLost || code == StatusCode::kTimeout || code == StatusCode::kAborted);
+}
+
+// With the network of one epoch.
+Result<std::unique_ptr<Session>> begin(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network,
+                                       const std::stop_token& stop, std::vector<std::vector<int>> process_sets) {
+  const Deadline deadline = Deadline::after(config.gloo_timeout);
+  auto session = std::make_unique<SessionImpl>(config, std::move(network));
+  const JobTopology& own = session->topology();
+  configure_log({config.log_level, config.log_hide_time, own.size > 1 ? own.rank : -1});
+  HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
+  HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
+  HVD_LOG(kInfo, "session started", log_field("rank", own.rank), log_field("size", own.size),
+          log_field("local_rank", own.local_rank), log_field("host", config.hostname));
+  return std::unique_ptr<Session>(std::move(session));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, const std::stop_token& stop,
@@ -269,18 +296,16 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
                                                 const crypto::Secret* secret) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
-  std::unique_ptr<engine::Network> network;
-  if (config.size > 1) {
-    HVD_ASSIGN_OR_RETURN(network, engine::Network::join(config, stop, secret));
+  const bool is_alone = config.size == 1 && !(config.elastic && !config.rendezvous_addr.empty());
+  if (is_alone) return begin(config, nullptr, stop, std::move(process_sets));
+  for (int starts = 1;; ++starts) {
+    HVD_ASSIGN_OR_RETURN(auto network, engine::Network::join(config, stop, secret));
+    const Status reached = network->reach(stop);
+    auto session = reached.is_ok() ? begin(config, std::move(network), stop, process_sets)
+                                   : Result<std::unique_ptr<Session>>(reached);
+    if (session.is_ok() || starts == kMaxStarts || !may_begin_anew(config, session.status(), stop)) return session;
+    HVD_LOG(kWarning, "init() begins anew: ", session.status().message());
   }
-  const Deadline deadline = Deadline::after(config.gloo_timeout);
-  auto session = std::make_unique<SessionImpl>(config, std::move(network));
-  HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
-  HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
-  HVD_LOG(kInfo, "session started", log_field("rank", session->topology().rank),
-          log_field("size", session->topology().size), log_field("local_rank", session->topology().local_rank),
-          log_field("host", config.hostname));
-  return std::unique_ptr<Session>(std::move(session));
 }
 
 std::string gloo_library() { return collectives::gloo_library(); }

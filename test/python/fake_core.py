@@ -40,9 +40,15 @@ class FakeCore:
     sessions: int = 0
     sets: dict[int, list[int]] = field(default_factory=dict)
     seals: int = 0
+    host_updates: list[tuple[int, int]] = field(default_factory=list)
     opened: set[bytes] = field(default_factory=set)
 
-    def init(self, environment: dict[str, str] | None = None, process_sets: Sequence[Sequence[int]] = ()) -> None:
+    def init(
+        self,
+        environment: dict[str, str] | None = None,
+        process_sets: Sequence[Sequence[int]] = (),
+        progress: int = 0,
+    ) -> None:
         if self.initialized:
             return
         for index, ranks in enumerate(process_sets):
@@ -62,6 +68,10 @@ class FakeCore:
         self.initialized = False
         for handle in list(self.in_flight.values()):
             handle.end(internal_error("Horovod has been shut down"))
+
+    def take_host_updates(self) -> list[tuple[int, int]]:
+        updates, self.host_updates = self.host_updates, []
+        return updates
 
     def announce_failure(self, why: str) -> None:
         if self.initialized and not self.announced:

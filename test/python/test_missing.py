@@ -20,7 +20,7 @@ from horovod import _missing
         ("horovod.ray", "Horovod on Ray is not built yet"),
         ("horovod.mxnet", r"MXNet is not supported yet; there are horovod\.torch"),
         ("horovod.jax", r"horovod\.keras"),
-        ("horovod.runner.elastic.driver", "elastic jobs, whose ranks change, are not built yet"),
+        ("horovod.runner.elastic.driver", "start them with horovodrun --min-np"),
         ("horovod.runner.gloo_run", "start jobs with horovodrun"),
         ("horovod.runner.common.util.network", "start jobs with horovodrun"),
     ],

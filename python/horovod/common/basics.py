@@ -45,6 +45,7 @@ class HorovodBasics:
         self._on_shutdown: list[Callable[[], None]] = []
         self._init_pid = -1
         self.initial_process_sets: Sequence[ProcessSet] = ()  # those given to the init() that began the session
+        self.progress = 0  # how far elastic training has come: commits that this process has made or was given
 
     @property
     def MPI_LIB_CTYPES(self) -> ctypes.CDLL:  # noqa: N802
@@ -73,8 +74,10 @@ class HorovodBasics:
         ranks = _ranks_of_comm(comm)
         sets = _listed_process_sets(process_sets)
         started = not core.is_initialized()
-        core.init(process_sets=[process_set.ranks or [] for process_set in sets])
+        core.init(process_sets=[process_set.ranks or [] for process_set in sets], progress=self.progress)
         if started:
+            if _env.elastic():
+                _env.apply(_rank_variables())
             self._init_pid = os.getpid()
             self.initial_process_sets = sets
         _setup(self)
@@ -242,6 +245,12 @@ class HorovodBasics:
         if process_set_id not in sets:
             raise ValueError(f"process set {process_set_id} does not exist; registered ids are {sorted(sets)}")
         return sets[process_set_id]
+
+
+def _rank_variables() -> dict[str, str | None]:
+    """What the launcher set when this process started, as it is in this session."""
+    names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+    return {f"HOROVOD_{name.upper()}": str(getattr(core, name)()) for name in names}
 
 
 def _call_all(hooks: Iterable[Callable[[], None]]) -> None:

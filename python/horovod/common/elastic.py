@@ -1,18 +1,21 @@
 """What elastic training saves, restores and synchronises, and the loop that starts it again after a change.
 
 The frameworks' modules (`horovod.torch.elastic` and its like) bind these to their broadcasts and to shutdown() and
-init(). Scripts written for elastic training run with them in a job whose ranks never change: there the loop starts
+init(). Scripts written for elastic training run with them in a job whose ranks never change, too: there the loop starts
 training again when a collective failed and every process is still alive.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import queue
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from horovod import _env
+from horovod._common.calls import CPU, Call
+from horovod._common.native import core
 from horovod._common.session import basics
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner.elastic.discovery import HostUpdateResult
@@ -61,6 +64,7 @@ class State:
     def commit(self) -> None:
         """save(), then check_host_updates(). Training goes on from here after a failure. All ranks call it."""
         self.save()
+        basics.progress += 1
         self.check_host_updates()
 
     def check_host_updates(self) -> None:
@@ -68,6 +72,7 @@ class State:
 
         All ranks call it: rank 0's answer counts.
         """
+        notification_manager.poll()
         seen, latest, result = self._seen_updates, self._seen_updates, HostUpdateResult.no_update
         while True:
             try:
@@ -131,7 +136,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     """Wraps `func(state, ...)`: the wrapper gives all ranks rank 0's state, calls `func` and gives what that gives.
 
     After a HorovodInternalError it restores the last commit, after a HostsUpdatedInterrupt it leaves the state as it
-    is; then `reset()` begins a new session, and `func` is called again. Other exceptions pass. Where ranks cannot
+    is; then `reset()` begins a new session, and `func` is called again. Other exceptions pass. In an elastic job rank 0
+    is a process whose training has come furthest, and all ranks synchronise, or none does. Where ranks cannot
     change (HOROVOD_ELASTIC is not set), the HorovodInternalError passes too when `func` has failed four times without
     a commit between: it would fail for ever.
     """
@@ -144,8 +150,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
         try:
             while True:
                 try:
-                    if not skip_sync:
-                        state.sync()
+                    _synchronise(state, skip_sync)
                     return func(state, *args, **kwargs)
                 except HorovodInternalError as error:
                     in_place = in_place + 1 if checks == _checks_of(state) else 1
@@ -164,6 +169,28 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
             notification_manager.remove_listener(state)
 
     return wrapper
+
+
+def _synchronise(state: Any, skip_sync: bool) -> None:
+    """state.sync(), unless it may be left out: in an elastic job on all ranks or on none, whatever each has met."""
+    if not (_env.elastic() and basics.is_initialized()):
+        if not skip_sync:
+            state.sync()
+        return
+    someone_needs_it, furthest = _largest(0 if skip_sync else 1, basics.progress)
+    if someone_needs_it:
+        state.sync()
+        basics.progress = max(furthest, 1)
+
+
+def _largest(*numbers: int) -> list[int]:
+    """The largest of each number on any rank."""
+    array = (ctypes.c_int64 * len(numbers))(*numbers)
+    data = ctypes.addressof(array)
+    tensor = (data, data, (len(numbers),), core.DTYPE_INT64, CPU)
+    call = Call(core.OP_ALLREDUCE, "allreduce").named("allreduce.elastic.agree")
+    core.enqueue(call, tensor, (core.REDUCE_MAX, 1.0, 1.0, 0), array).wait_in_callback()
+    return list(array)
 
 
 def _checks_of(state: Any) -> int | None:

@@ -81,6 +81,12 @@ class Handle {
 };
 using HandlePtr = std::shared_ptr<Handle>;
 
+// The launcher of an elastic job has found other hosts.
+struct HostUpdate {
+  std::int64_t time_ms = 0;  // since 1970
+  int change = 0;            // bits: 1 removed, 2 added
+};
+
 // One epoch of this process's membership in a job: listener, loops, threads, pending operations. start() joins the job;
 // shutdown() (or the destructor) leaves it and joins every thread, after which nothing of it is left and a new session
 // can be started in the same process. All methods are thread-safe. After a failure it is sticky: every later enqueue
@@ -89,7 +95,8 @@ class Session {
  public:
   // Blocks until all ranks have joined or the configured timeout has passed. `stop` interrupts it (kAborted).
   // `process_sets`: lists of global ranks to register on the way, in order; every rank gives the same lists, else
-  // start() fails on all of them. A list that equals an earlier one or all ranks is not registered again.
+  // start() fails on all of them. In an elastic job it begins anew when a peer is lost on the way. A list that equals
+  // an earlier one or all ranks is not registered again.
   // `secret`: the job's, where neither an agent nor a file has it; the rendezvous is then rank 0's own server.
   static Result<std::unique_ptr<Session>> start(const config::RuntimeConfig& config, const std::stop_token& stop = {},
                                                 std::vector<std::vector<int>> process_sets = {},
@@ -143,6 +150,10 @@ class Session {
 
   // Memory on a GPU for a result whose shape only the core knows. May outlive the session.
   virtual Result<std::shared_ptr<void>> allocate_on_gpu(int device, std::size_t bytes) = 0;
+
+  // What the launcher of an elastic job has said of hosts since the last call; to rank 0 alone.
+  virtual std::vector<HostUpdate> take_host_updates() = 0;
+
   // Where the memory of large results comes from, so that the pages of one serve the next. What was taken may outlive
   // the session.
   virtual std::shared_ptr<PagePool> pages() const = 0;

@@ -22,7 +22,7 @@ class Deaf final : public transport::ControlHandler {
 void half_a_rank(const config::RuntimeConfig& config, bool connects, Event& there, Event& end) {
   const Deadline deadline = Deadline::after(kLimit);
   const auto network = engine::Network::join(config, {});
-  if (!network.is_ok()) return there.set();
+  if (!network.is_ok() || !network.value()->reach({}).is_ok()) return there.set();
   loop::Loop loop("half");
   Deaf handler;
   std::unique_ptr<transport::ControlLinks> links;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from horovod._common.native import core
+
 __all__ = ["WorkerNotificationManager"]
 
 
@@ -16,15 +18,20 @@ class Listener(Protocol):
 class WorkerNotificationManager:
     """Passes on what is heard of hosts to the states that train. Used by one thread at a time.
 
-    No launcher says anything yet: elastic jobs are not built.
+    The session of rank 0 listens to the launcher of an elastic job; a State asks for its news at each commit.
     """
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
 
     def init(self, *args: Any, **kwargs: Any) -> None:
-        """Begins to listen to the launcher. There is nothing to listen to in a job whose ranks never change."""
+        """Does nothing: whoever has a session hears of hosts. The arguments are accepted for compatibility."""
         del args, kwargs
+
+    def poll(self) -> None:
+        """Passes on what has come since the last call."""
+        for milliseconds, update_res in core.take_host_updates():
+            self.handle_hosts_updated(milliseconds / 1000, update_res)
 
     def register_listener(self, listener: Listener) -> None:
         """`listener` is told of hosts from now on."""

@@ -1,6 +1,6 @@
 """Elastic training: what survives when a collective fails or ranks change, and the loop that goes on from it.
 
-Jobs whose ranks change are not built yet; scripts written for them run as they are on ranks that stay.
+`horovodrun --min-np` starts a job whose ranks come and go; elsewhere the same scripts run on ranks that stay.
 """
 
 from __future__ import annotations
