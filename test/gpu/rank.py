@@ -1,0 +1,142 @@
+"""One rank of the GPU suites: `rank.py <suite> <device>`. Rank 0 prints a JSON object with figures. See run.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+import horovod.torch as hvd
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+INTEGERS = (torch.uint8, torch.int8, torch.int32, torch.int64)
+RESNET_50 = [9408, *[36864] * 20, *[147456] * 30, *[589824] * 25, 2048000, 1000]  # shaped like its gradients
+
+
+def values(dtype: torch.dtype, rank: int, shape: tuple[int, ...] = (17, 5)) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(rank + 1)
+    return torch.randint(0, 4, shape, generator=generator).to(dtype)
+
+
+def check(got: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    torch.testing.assert_close(got.cpu(), expected, msg=lambda text: f"{what}: {text}")
+
+
+def operations(device: torch.device) -> dict[str, float]:
+    """Every operation with every type, against the same on the CPU."""
+    n, rank = hvd.size(), hvd.rank()
+    count = 0
+    for dtype in (*FLOATS, *INTEGERS, torch.int16):
+        all_values = [values(dtype, r) for r in range(n)]
+        mine = all_values[rank].to(device)
+        for op in (hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product):
+            on_gpu = hvd.allreduce(mine, op=op)
+            check(on_gpu, hvd.allreduce(all_values[rank], op=op), f"allreduce {op} {dtype}")
+            count += 1
+        group = hvd.grouped_allreduce([mine, mine[:3].contiguous()], op=hvd.Sum)
+        check(group[1], hvd.allreduce(all_values[rank][:3].contiguous(), op=hvd.Sum), f"group {dtype}")
+        check(hvd.allgather(mine[: rank + 1]), torch.cat([v[: r + 1] for r, v in enumerate(all_values)]), f"allgather {dtype}")
+        check(hvd.broadcast(mine, n - 1), all_values[-1], f"broadcast {dtype}")
+        check(hvd.reducescatter(mine, op=hvd.Sum), hvd.reducescatter(all_values[rank], op=hvd.Sum), f"reducescatter {dtype}")
+        splits = [1 + r for r in range(n)]
+        check(hvd.alltoall(mine, splits)[0], hvd.alltoall(all_values[rank], splits)[0], f"alltoall {dtype}")
+        count += 5
+    scaled = torch.full((9,), rank + 1.0)
+    for factors in ({"prescale_factor": 0.5}, {"postscale_factor": 3.0}):
+        check(hvd.allreduce(scaled.to(device), op=hvd.Sum, **factors), hvd.allreduce(scaled, op=hvd.Sum, **factors), "scaled")
+    check(hvd.allreduce(scaled.to(device), op=hvd.Adasum), hvd.allreduce(scaled, op=hvd.Adasum), "Adasum")
+    hvd.join()
+    return {"operations": count}
+
+
+def streams(device: torch.device) -> dict[str, float]:
+    """Inputs that are still being computed when they are submitted, on the default and on a side stream."""
+    rounds = 200
+    side = torch.cuda.Stream(device) if device.type == "cuda" else None
+    for i in range(rounds):
+        with torch.cuda.stream(side if i % 2 else None):
+            work = torch.full((1500, 1500), 1.0, device=device)
+            tensor = (work @ work)[0, :1000] * 0 + i  # after a product that takes a while
+            handle = hvd.allreduce_async(tensor, op=hvd.Sum, name="stream")
+            del work
+            result = hvd.synchronize(handle) + 1
+            check(result, torch.full((1000,), float(i * hvd.size() + 1)), f"round {i}")
+    return {"rounds": rounds}
+
+
+def training(device: torch.device) -> dict[str, float]:
+    """1000 steps of a small model; ranks end with the same parameters."""
+    steps = 1000
+    torch.manual_seed(hvd.rank())
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)).to(device)
+    optimizer = hvd.DistributedOptimizer(torch.optim.Adam(model.parameters(), 1e-3), model.named_parameters())
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    losses, begin = [], time.perf_counter()
+    for _ in range(steps):
+        x = torch.randn(64, 32, device=device)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x), x[:, :4])
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    seconds = time.perf_counter() - begin
+    assert float(losses[-1]) < 0.5 * float(losses[0]), (losses[0], losses[-1])
+    for name, parameter in model.named_parameters():
+        for other in hvd.allgather(parameter.detach().reshape(1, -1)).cpu():
+            assert torch.equal(other, parameter.detach().cpu().reshape(-1)), name
+    return {"steps_per_s": steps / seconds}
+
+
+def timed(device: torch.device, run: Callable[[], None], rounds: int) -> float:
+    """The median time of a call, in µs, with the device idle before and after it."""
+    times = []
+    for _ in range(rounds):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        begin = time.perf_counter()
+        run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        times.append(time.perf_counter() - begin)
+    return sorted(times)[rounds // 2] * 1e6
+
+
+def figures(device: torch.device) -> dict[str, float]:
+    """Times of calls; `copy_102MB_us` is the bound: as many bytes read and written once."""
+    small = torch.zeros(1, device=device)
+    large = torch.zeros(16 << 20, device=device)
+    gradients = [torch.zeros(n, device=device) for n in RESNET_50]
+    flat = torch.zeros(sum(RESNET_50), device=device)
+    copy = torch.empty_like(flat)
+    calls: dict[str, tuple[Callable[[], object], int]] = {
+        "allreduce_4B_us": (lambda: hvd.allreduce_(small, op=hvd.Sum, name="small"), 200),
+        "allreduce_64MiB_us": (lambda: hvd.allreduce_(large, op=hvd.Sum, name="large"), 10),
+        "resnet50_us": (lambda: hvd.grouped_allreduce_(gradients, op=hvd.Sum, name="gradients"), 10),
+        "copy_102MB_us": (lambda: copy.copy_(flat), 10),
+    }
+    result = {}
+    for name, (call, rounds) in calls.items():
+        call()
+        result[name] = round(timed(device, call, rounds), 1)  # type: ignore[arg-type]
+    return result
+
+
+def main() -> None:
+    suite, kind = sys.argv[1:]
+    hvd.init()
+    device = torch.device("cpu")
+    if kind == "cuda":
+        device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(device)
+    result = globals()[suite](device)
+    if hvd.rank() == 0:
+        result["nccl"] = hvd.nccl_built()
+        print("RESULT " + json.dumps(result), flush=True)
+    hvd.shutdown()
+
+
+main()
