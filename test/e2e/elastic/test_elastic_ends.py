@@ -1,0 +1,63 @@
+"""How elastic jobs end when they do not end well: exit codes, words, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from elastic_job import StartElastic
+
+
+@pytest.mark.parametrize(
+    ("flags", "command", "code", "words"),
+    [
+        (("-np", "2", "--min-np", "1"), ("sh", "-c", "exit 3"), 3, "Exit code: 3"),
+        (("-np", "2", "--min-np", "1"), ("no-such-command",), 127, "command not found: no-such-command"),
+        (("-np", "2", "--min-np", "1"), ("true",), 0, ""),
+        (
+            ("-np", "2", "--elastic-timeout", "1", "--host-discovery-script", "echo localhost:1"),
+            ("true",),
+            1,
+            "timed out: the job needs at least 2 slots and has 1 after 1 s (--elastic-timeout)",
+        ),
+        (
+            ("-np", "1", "--host-discovery-script", "echo oops; exit 4"),
+            ("true",),
+            1,
+            "--host-discovery-script echo oops; exit 4: it exited with code 4",
+        ),
+        (("-np", "1", "--host-discovery-script", "echo a:b:c:d"), ("true",), 1, "its line 1 'a:b:c:d'"),
+    ],
+)
+def test_jobs_that_never_train(
+    flags: tuple[str, ...], command: tuple[str, ...], code: int, words: str, start_elastic: StartElastic
+) -> None:
+    job = start_elastic(*flags, command=command)
+    assert job.wait() == code, job
+    assert words in job.err, job
+    job.wait_all_gone()
+
+
+def test_a_slot_that_keeps_failing_is_given_up(start_elastic: StartElastic) -> None:
+    fails_alone = 'test "$HOROVOD_RANK" = 1 && exit 5; exec "$0" "$@"'
+    job = start_elastic("-np", "2", "--min-np", "2", wrapper=fails_alone)
+    assert job.wait() == 5, job
+    assert "slot 1 of host localhost is given up: 3 processes failed there one after the other" in job.err, job
+    job.wait_all_gone()
+
+
+def test_resets_are_limited_and_a_signal_ends_a_job_that_waits(start_elastic: StartElastic) -> None:
+    job = start_elastic("-np", "2", "--min-np", "1", "--reset-limit", "0")
+    job.wait_for_size(2)
+    job.kill(1)
+    assert job.wait() == 137, job
+    assert "Reset limit reached: the job has been reset 0 times" in job.err, job
+    job.wait_all_gone()
+
+    waiting = start_elastic("-np", "1", "--host-discovery-script", "cat hosts", hosts="localhost:1\n")
+    waiting.wait_for_size(1)
+    waiting.set_hosts("")
+    waiting.wait_for("the job needs at least 1: waiting for hosts")
+    waiting.signal(signal.SIGTERM)
+    assert waiting.wait() == 143, waiting
+    waiting.wait_all_gone()

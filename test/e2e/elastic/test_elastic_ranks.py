@@ -1,0 +1,70 @@
+"""Ranks of elastic jobs that die, are replaced, and come and go with their hosts."""
+
+from __future__ import annotations
+
+from elastic_job import ElasticJob, StartElastic
+
+DISCOVER = ("--host-discovery-script", "cat hosts")
+
+
+def finish(job: ElasticJob) -> None:
+    job.stop()
+    assert job.wait() == 0, job
+    job.assert_consistent()
+    job.wait_all_gone()
+
+
+def test_a_killed_rank_is_replaced_and_the_others_go_on(start_elastic: StartElastic) -> None:
+    job = start_elastic("-np", "3", "--min-np", "3")
+    before = job.wait_for_size(3)
+    # Rank 1, in the middle of the ranks; then rank 0, whose state the others have as well; then both of them at once.
+    for victims in ((1,), (0,), (0, 1)):
+        old = job.wait_for_size(3)
+        batches = {pid: one.batch for pid, one in job.latest().items()}
+        since = min([job.kill(rank) for rank in victims])
+        survivors = [pid for rank, pid in old.items() if rank not in victims]
+        seconds = job.wait_for_restart(survivors, since)
+        print(f"without {victims}: {seconds:.2f} s")
+        now = job.wait_for_size(3)
+        assert set(survivors) < set(now.values()), job  # the same processes
+        assert len(set(now.values()) - set(old.values())) == len(victims)
+        latest = job.latest()
+        assert len({latest[pid].batch for pid in now.values()}) == 1, job  # who is new has the others' state
+        assert latest[now[0]].batch > max(batches[pid] for pid in survivors), job
+        assert sorted(latest[pid].local_rank for pid in now.values()) == [0, 1, 2]
+        assert now[2] == old[2] or victims == (0, 1), "who lives does not move without need"
+    assert now[0] == before[2], "the only one that has lived from the beginning leads"
+    finish(job)
+
+
+def test_a_job_grows_shrinks_waits_and_resumes(start_elastic: StartElastic) -> None:
+    flags = ("-np", "1", "--min-np", "1", "--max-np", "3", "--slots-per-host", "1", *DISCOVER)
+    job = start_elastic(*flags, hosts="localhost\n")
+    first = job.wait_for_size(1)[0]
+    job.set_hosts("localhost:2\n")
+    assert job.wait_for_size(2)[0] == first
+    job.set_hosts("127.0.0.1:5\nlocalhost:2\n")
+    three = job.wait_for_size(3)  # and not 7
+    assert three[0] == first
+    job.set_hosts("localhost:1\n")
+    assert job.wait_for_size(1)[0] == first
+    job.wait_for("its slot was removed: host 127.0.0.1 has left the job")
+    job.set_hosts("\n")
+    job.wait_for("the hosts have 0 slots, the job needs at least 1: waiting for hosts")
+    batch = job.latest()[first].batch
+    job.set_hosts("localhost:2\n")
+    assert job.wait_for_size(2)[0] == first
+    assert job.latest()[first].batch > batch
+    finish(job)
+
+
+def test_a_host_where_a_process_failed_is_left_aside(start_elastic: StartElastic) -> None:
+    names = "localhost:1,127.0.0.1:1,127.0.0.2:1"
+    job = start_elastic("-np", "3", "--min-np", "1", "-H", names, "--blacklist-cooldown-range", "1", "2")
+    old = job.wait_for_size(3)
+    job.kill(0)
+    job.wait_for("host localhost is left aside for 2 s: a process failed there")
+    back = job.wait_for_size(3)  # it comes back, behind the others
+    assert [back[0], back[1]] == [old[1], old[2]]
+    assert back[2] != old[0]
+    finish(job)
