@@ -113,7 +113,7 @@ TEST_CASE("Where members cannot use NCCL together, all go through the host", "[m
         },
         [&](config::RuntimeConfig& config) {
           use_fake_nccl(config);
-          config.gloo_timeout = std::chrono::seconds(1);
+          if (why == "no communicator") config.gloo_timeout = std::chrono::seconds(3);
           if (why == "no library" && config.rank == 1) use_fake_driver(config);
         });
     CHECK(problems.text() == "");
@@ -144,7 +144,7 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
           const auto begin = std::chrono::steady_clock::now();
           const Status status = wait(handle);
           problems.expect(!status.is_ok(), "it went well");
-          problems.expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(2), "it took too long");
+          problems.expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8), "it took too long");
           if (rank == 0 && call != "a lost peer") {
             problems.expect(
                 status.message().find("NCCL says unhandled system error (the last line") != std::string::npos,
