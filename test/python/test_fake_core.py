@@ -59,7 +59,7 @@ class Bench:
             **given,
         }
         call = (getattr(self.core, f"OP_{kind}"), name, given.get("root", -1), given.get("splits", ()))
-        tensor = (given["data"], given["output"], given["shape"], given["dtype"], given.get("device", -1))
+        tensor = (given["data"], given["output"], given["shape"], given["dtype"], -1)
         return self.core.enqueue(call, tensor, given.get("reduction", self.sum), DATA)
 
     def wait(self, kind: str = "ALLREDUCE", **given: Any) -> Any:
@@ -132,7 +132,6 @@ def test_before_init() -> None:
 REFUSED: list[dict[str, Any]] = [
     {"reduction": (1, 1.0, 1.0, 7)},
     {"kind": "BROADCAST", "root": 5},
-    {"device": 0},
     {"name": ""},
     {"name": "x" * 5000},
     {"dtype": 99},
