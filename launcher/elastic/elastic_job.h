@@ -27,7 +27,7 @@ struct ElasticLimits {
   Millis slots_timeout{600'000};   // to wait for enough slots
   Millis host_timeout{30'000};     // for a host to answer
   Millis leave_timeout{5'000};     // for a process whose slot is gone to leave by itself
-  Millis restart_memory{60'000};   // a process that lived longer does not count among its slot's failed starts
+  Millis restart_memory{60'000};   // a process that lived longer does not count among its slot's failed ones
   std::optional<CooldownRange> cooldown;
 };
 
@@ -73,7 +73,7 @@ inline std::string count_text(int count, const std::string& noun) {
 // It ends when every process of it has ended or waits again; what came of each decides how the job goes on.
 class ElasticJob {
  public:
-  static constexpr int kMaxFailures = 3;  // of processes of one slot, one after the other
+  static constexpr int kMaxFailures = 3;  // of processes of one slot, one after the other, without any progress
 
   // `random`: see HostBook.
   ElasticJob(const ElasticLimits& limits, std::function<double()> random);
@@ -83,8 +83,8 @@ class ElasticJob {
   ElasticDecisions host_ready(int agent, TimePoint now);
   // Its processes, if it had any, are gone.
   ElasticDecisions host_lost(int agent, const std::string& reason, TimePoint now);
-  // It waits at the rendezvous for a round.
-  ElasticDecisions process_waiting(Incarnation process, TimePoint now);
+  // It waits at the rendezvous for a round. `progress`: how far its training has come, see rendezvous::JoinRequest.
+  ElasticDecisions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);
   ElasticDecisions process_ended(Incarnation process, bool is_well, TimePoint now);
   // The offer was taken: the round has begun, with these ranks by slot. Or it was withdrawn.
   ElasticDecisions round_began(const std::map<int, Placement>& ranks, TimePoint now);
@@ -114,6 +114,7 @@ class ElasticJob {
     bool is_told_to_stop = false;           // since it did not
     Outcome outcome = Outcome::kNone;       // of its process in this round
     TimePoint started;
+    std::uint64_t progress_at_start = 0;  // of the job
   };
   struct Agent {
     std::string host;
@@ -159,6 +160,7 @@ class ElasticJob {
   std::map<int, Agent> agents_;     // those that are open, by number
   std::map<int, Slot> slots_;       // of these agents
   std::map<Place, int> failures_;   // one after the other
+  std::uint64_t progress_ = 0;      // the most that a process of the job has said
   std::vector<HostSlots> members_;  // of the round that is, or is to be
   bool is_offered_ = false;
   bool is_listed_ = false;  // hosts have been listed

@@ -6,11 +6,12 @@
 #include "launcher/elastic/elastic_job.h"
 
 namespace hvd::launcher {
-ElasticDecisions ElasticJob::process_waiting(Incarnation process, TimePoint now) {
+ElasticDecisions ElasticJob::process_waiting(Incarnation process, std::uint64_t progress, TimePoint now) {
   ElasticDecisions out;
   Slot* slot = slot_of(process);
   if (slot == nullptr || !slot->has_process || slot->leaves_until || phase_ == Phase::kEnded) return out;
   slot->is_waiting = true;
+  progress_ = std::max(progress_, progress);
   settle(now, out);
   return out;
 }
@@ -138,11 +139,13 @@ bool ElasticJob::can_do_without(const std::vector<std::string>& hosts) const {
 
 void ElasticJob::count_failure(const Slot& slot, TimePoint now, ElasticDecisions& out) {
   int& count = failures_[{host_of(slot), slot.index}];
-  count = now - slot.started > limits_.restart_memory ? 1 : count + 1;
+  // Where the training gets on, whatever ends its processes has not won: it may go on like that.
+  const bool has_got_on = progress_ > slot.progress_at_start || now - slot.started > limits_.restart_memory;
+  count = has_got_on ? 1 : count + 1;
   if (count < kMaxFailures) return;
-  out.push_back(ElasticDecision::print("slot " + std::to_string(slot.index) + " of host " + host_of(slot) +
-                                       " is given up: " + std::to_string(count) +
-                                       " processes failed there one after the other"));
+  out.push_back(ElasticDecision::print(
+      "slot " + std::to_string(slot.index) + " of host " + host_of(slot) + " is given up: " + std::to_string(count) +
+      " processes failed there one after the other, and the training does not get on"));
 }
 
 void ElasticJob::next_round(TimePoint now, ElasticDecisions& out) {

@@ -128,6 +128,7 @@ void ElasticJob::start_missing(TimePoint now, ElasticDecisions& out) {
     slot.has_process = true;
     slot.has_state = false;
     slot.started = now;
+    slot.progress_at_start = progress_;
     out.push_back(
         {.kind = Kind::kStart, .agent = slot.agent, .process = {number, ++slot.incarnation}, .placement = placement});
   }

@@ -72,9 +72,10 @@ Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
     plan_ = std::make_shared<ElasticPlan>(
         config_.elastic->max_num_proc, std::move(seats),
         ElasticPlan::Events{.on_waiting =
-                                [this, now](rendezvous::Incarnation process) {
-                                  mailbox_.post(
-                                      [this, now, process] { callbacks_.apply(job_.process_waiting(process, now())); });
+                                [this, now](rendezvous::Incarnation process, std::uint64_t progress) {
+                                  mailbox_.post([this, now, process, progress] {
+                                    callbacks_.apply(job_.process_waiting(process, progress, now()));
+                                  });
                                 },
                             .on_began =
                                 [this, now](const std::map<int, Placement>& ranks) {

@@ -20,17 +20,18 @@ Status ElasticPlan::admit(const rendezvous::Seat& seat, const rendezvous::RankNu
 }
 
 Result<rendezvous::Round> ElasticPlan::decide(const rendezvous::Waiting& waiting) {
-  std::vector<rendezvous::Incarnation> news;
+  std::vector<std::pair<rendezvous::Incarnation, std::uint64_t>> news;
   std::map<int, Placement> ranks;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [slot, request] : waiting) {
       std::uint32_t& known = reported_[slot];
-      if (std::exchange(known, request.seat.process.number) != known) news.push_back(request.seat.process);
+      if (std::exchange(known, request.seat.process.number) != known)
+        news.emplace_back(request.seat.process, request.progress);
     }
     ranks = take_offer(waiting);
   }
-  for (const rendezvous::Incarnation process : news) events_.on_waiting(process);
+  for (const auto& [process, progress] : news) events_.on_waiting(process, progress);
   if (!ranks.empty()) events_.on_began(ranks);
   rendezvous::Round round;
   for (const auto& [slot, rank] : ranks) {

@@ -23,7 +23,8 @@ class ElasticPlan final : public rendezvous::Plan {
  public:
   // Called on the server's thread.
   struct Events {
-    std::function<void(rendezvous::Incarnation)> on_waiting;        // once for each time that it comes to wait
+    // Once for each time that it comes to wait.
+    std::function<void(rendezvous::Incarnation, std::uint64_t progress)> on_waiting;
     std::function<void(const std::map<int, Placement>&)> on_began;  // the offer was taken
   };
   ElasticPlan(int max_slots, std::shared_ptr<const CurrentSeats> seats, Events events)

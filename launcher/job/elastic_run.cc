@@ -181,8 +181,8 @@ JobActions ElasticRun::discovery_failed(const std::string& reason, TimePoint now
   return out;
 }
 
-JobActions ElasticRun::process_waiting(Incarnation process, TimePoint now) {
-  return is_undisturbed() ? carried(elastic_.process_waiting(process, now), now) : JobActions();
+JobActions ElasticRun::process_waiting(Incarnation process, std::uint64_t progress, TimePoint now) {
+  return is_undisturbed() ? carried(elastic_.process_waiting(process, progress, now), now) : JobActions();
 }
 
 JobActions ElasticRun::round_began(const std::map<int, Placement>& ranks, TimePoint now) {

@@ -25,7 +25,8 @@ class Script {
     if (command.name == "ready") return text(job_->host_ready(agent, now_));
     if (command.name == "lost")
       return text(job_->host_lost(agent, "agent " + std::to_string(agent) + " is gone", now_));
-    if (command.name == "waiting") return text(job_->process_waiting(process, now_));
+    if (command.name == "waiting")
+      return text(job_->process_waiting(process, static_cast<std::uint64_t>(command.number("progress", 0)), now_));
     if (command.name == "exited") return text(job_->process_ended(process, command.number("code", 0) == 0, now_));
     if (command.name == "began") return text(job_->round_began(ranks(command), now_));
     if (command.name == "withdrawn") return text(job_->offer_withdrawn(now_));

@@ -107,7 +107,7 @@ class World {
     if (process.has_to_leave) return end(slot, false);
     process.life = Life::kWaiting;
     log_ += "w" + std::to_string(slot) + " ";
-    apply(job_.process_waiting({slot, process.number}, now_));
+    apply(job_.process_waiting({slot, process.number}, process.progress, now_));
   }
 
   void commit() {

@@ -60,7 +60,7 @@ TEST_CASE("An elastic job's round begins when it is offered and all of it waits,
   std::vector<rendezvous::Incarnation> waiting;
   std::map<int, Placement> began;
   const ElasticPlan::Events events{.on_waiting =
-                                       [&](rendezvous::Incarnation process) {
+                                       [&](rendezvous::Incarnation process, std::uint64_t) {
                                          const std::lock_guard lock(mutex);
                                          waiting.push_back(process);
                                        },
