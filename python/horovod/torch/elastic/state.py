@@ -41,7 +41,7 @@ class StateHandler:
         self.value.load_state_dict(copy.deepcopy(self._saved))
 
     def sync(self) -> None:
-        """Every rank's value becomes rank 0's, and so does the copy."""
+        """Every rank's value becomes rank 0's. A TorchState calls save() once that has succeeded for all handlers."""
         raise NotImplementedError
 
     def set_value(self, value: Any) -> None:
@@ -55,7 +55,6 @@ class ModelStateHandler(StateHandler):
 
     def sync(self) -> None:
         broadcast_parameters(self.value.state_dict(), root_rank=0)
-        self.save()
 
 
 class OptimizerStateHandler(StateHandler):
@@ -63,7 +62,6 @@ class OptimizerStateHandler(StateHandler):
 
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, root_rank=0)
-        self.save()
 
 
 class StateDictHandler(StateHandler):
@@ -71,7 +69,6 @@ class StateDictHandler(StateHandler):
 
     def sync(self) -> None:
         self.value.load_state_dict(broadcast_object(self.value.state_dict(), root_rank=0))
-        self.save()
 
 
 class SamplerStateHandler(StateDictHandler):
@@ -155,10 +152,15 @@ class TorchState(ObjectState):
         super().restore()
 
     def sync(self) -> None:
-        """Every rank's models, optimizers and samplers become rank 0's, and other attributes what rank 0 saved last."""
+        """Every rank's models, optimizers and samplers become rank 0's, and other attributes what rank 0 saved last.
+
+        All of it is saved when the last broadcast has succeeded: after one that fails, restore() gives no mixture.
+        """
         for handler in self._handlers.values():
             handler.sync()
         super().sync()
+        for handler in self._handlers.values():
+            handler.save()
 
     def reset(self) -> None:
         """Samplers divide what is left of their epochs between the ranks that there are now."""

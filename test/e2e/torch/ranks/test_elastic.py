@@ -97,6 +97,26 @@ def test_sync_gives_all_ranks_rank_0s_state_and_saves_it() -> None:
         assert_same(one, hvd.broadcast(one, 0))
 
 
+@pytest.mark.parametrize("lost", ["broadcast_optimizer_state", "broadcast_object"])
+def test_a_sync_that_fails_halfway_leaves_the_last_commit(monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise hvd.HorovodInternalError("rank 0 is gone")
+
+    model = model_of(hvd.rank())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0 + hvd.rank())
+    before = copied(model)
+    state = TorchState(model, optimizer, epoch=hvd.rank())
+    if lost == "broadcast_object":
+        state._bcast_object = fail
+    else:
+        monkeypatch.setattr(state_module, lost, fail)
+    with pytest.raises(hvd.HorovodInternalError, match="rank 0 is gone"):
+        state.sync()
+    state.restore()
+    assert_equal(model, before)
+    assert (optimizer.param_groups[0]["lr"], state.epoch) == (1.0 + hvd.rank(), hvd.rank())
+
+
 def test_what_is_put_in_place_of_a_model_is_saved() -> None:
     state = TorchState(model=model_of(1), batch=3)
     second = model_of(2)
