@@ -65,8 +65,8 @@ def allgather(
     """Concatenates the tensors of all ranks along dimension 0, in rank order, into a new tensor. Differentiable.
 
     Arguments:
-        tensor: dense, contiguous, on the CPU, with one or more dimensions. The first may differ between ranks (0 is
-            fine); the others and the type may not.
+        tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions. The first may differ between
+            ranks (0 is fine); the others and the type may not.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.
         process_set: the ranks that take part, this one among them.

@@ -69,8 +69,8 @@ def allreduce(
     """Reduces `tensor` over all ranks of the set into a new tensor, and waits for it. Differentiable.
 
     Arguments, the same on all ranks but for the tensor's elements:
-        tensor: dense, contiguous, on the CPU, of one shape and type on all ranks; bool only with Min and Max. It is not
-            changed; the result has its shape and type.
+        tensor: dense, contiguous, on the CPU or a CUDA GPU, of one shape and type on all ranks; bool only with Min and
+            Max. It is not changed; the result has its shape and type.
         op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.
@@ -164,8 +164,8 @@ def grouped_allreduce(
     Differentiable.
 
     Arguments, the same on all ranks but for the tensors' elements:
-        tensors: dense, contiguous, on the CPU, as many on every rank, each with one shape and type on all ranks. Types
-            may differ within the group.
+        tensors: dense, contiguous, on the CPU or a CUDA GPU, as many on every rank, each with one shape and type on all
+            ranks. Types may differ within the group.
         op: Average (the default), Sum, Min, Max, Product or Adasum. `average` is its deprecated form: True or False.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.

@@ -90,8 +90,8 @@ def alltoall(
     many came from each rank, on the device of `splits`. Differentiable.
 
     Arguments:
-        tensor: dense, contiguous, on the CPU, with one or more dimensions; all but the first, and the type, are the
-            same on all ranks.
+        tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions; all but the first, and the
+            type, are the same on all ranks.
         splits: a list or an int32 tensor with one number of rows for each rank of the set, together no more than there
             are; without it every rank gets an equal share.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so

@@ -41,7 +41,8 @@ def broadcast(
     """Returns a new tensor with the values of global rank `root_rank` on every rank, the root included. Differentiable.
 
     Arguments:
-        tensor: dense, contiguous, on the CPU, of one shape and type on all ranks; only the root's elements matter.
+        tensor: dense, contiguous, on the CPU or a CUDA GPU, of one shape and type on all ranks; only the root's
+            elements matter.
         root_rank: a rank of the job, not of the set, but a member of the set; the same on all ranks.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.

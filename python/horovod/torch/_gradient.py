@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from horovod._common.calls import Reduction
+from horovod._common.calls import CPU, Reduction
 from horovod._common.native import core
 from horovod.torch._allgather import sparse_allreduce_async
 from horovod.torch._tensors import place_of, reducible
@@ -139,7 +139,7 @@ class Sender:
             gradient.dense, gradient.code = dense, code
         direct = self._uncompressed or self._wire_type is not None
         gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
-        dense.start(sent.data_ptr(), sent.shape, sent, place_of(sent))
+        dense.start(sent.data_ptr(), sent.shape, sent, CPU if sent.is_cpu else place_of(sent))
         gradient.pending = dense
 
     def submit_group(self, group: Group) -> None:

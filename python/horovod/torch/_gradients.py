@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import torch
 
+from horovod._common.calls import CPU
 from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
@@ -159,7 +160,7 @@ class GradientReducer:
                 gradient.target = grad
                 gradient.version = grad._version
                 gradient.sent = sent
-                dense.start(sent.data_ptr(), sent.shape, sent, place_of(sent))
+                dense.start(sent.data_ptr(), sent.shape, sent, CPU if sent.is_cpu else place_of(sent))
                 gradient.pending = dense
                 return
         self._advance(gradient)

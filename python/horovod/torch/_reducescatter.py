@@ -60,7 +60,8 @@ def reducescatter(
     Every rank gets dim0 // N rows, in rank order, and the first dim0 % N ranks get one more.
 
     Arguments, the same on all ranks but for the tensor's elements:
-        tensor: dense, contiguous, on the CPU, with one or more dimensions, of one shape and type on all ranks.
+        tensor: dense, contiguous, on the CPU or a CUDA GPU, with one or more dimensions, of one shape and type on all
+            ranks.
         op: Average (the default) or Sum.
         name: what matches the call between ranks; without it an automatic one is used, which counts unnamed calls, so
             all ranks have to make those in the same order.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.graph import increment_version
 
-from horovod._common.calls import Call, Reduction, set_id
+from horovod._common.calls import CPU, Call, Reduction, set_id
 from horovod._common.handles import HandleTable, Pending, PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
@@ -86,7 +86,7 @@ def submit(
     try:
         native = _enqueue(
             (call.kind, wire_name, call.root_rank, call.splits),
-            (data, target, tensor.shape, dtype, place_of(tensor)),
+            (data, target, tensor.shape, dtype, CPU if tensor.is_cpu else place_of(tensor)),
             (reduction.op, reduction.prescale, reduction.postscale, process_set_id),
             tensor if output is tensor else (tensor, output),
             output,

@@ -66,9 +66,9 @@ class _InPlaceBroadcasts:
 def broadcast_parameters(params: Any, root_rank: int) -> None:
     """Overwrites tensors with those of global rank `root_rank`, and waits.
 
-    `params`: a dict such as model.state_dict(), a list of tensors, or a list of (name, tensor) tuples; on the CPU, with
-    the same names, shapes and types on all ranks. Returns nothing. ValueError for other `params`; else errors as for
-    broadcast().
+    `params`: a dict such as model.state_dict(), a list of tensors, or a list of (name, tensor) tuples; on the CPU or a
+    CUDA GPU, with the same names, shapes and types on all ranks. Returns nothing. ValueError for other `params`; else
+    errors as for broadcast().
     """
     named: list[tuple[str | None, Any]]
     if isinstance(params, Mapping):

@@ -253,7 +253,7 @@ def DistributedOptimizer(
     finishes it.
 
     Arguments, the same on all ranks but for the values of parameters:
-        optimizer: a torch.optim.Optimizer with all parameters on the CPU.
+        optimizer: a torch.optim.Optimizer with all parameters on the CPU or a CUDA GPU.
         named_parameters: (name, parameter) tuples for all its parameters, such as model.named_parameters(). Without
             them parameters are matched between ranks by position.
         compression: Compression.fp16 or bf16 sends floating-point gradients in 16 bits.
