@@ -108,7 +108,8 @@ class ElasticJob {
     int index = 0;                  // on its host
     std::uint32_t incarnation = 0;  // of its latest process
     bool has_process = false;
-    bool has_state = false;                 // the process has been in a round
+    bool has_state =
+        false;  // the process has the job's state: it was there from the start, or says it has come further
     bool is_waiting = false;                // the process, at the rendezvous
     std::optional<TimePoint> leaves_until;  // the slot is gone, and the process has to leave
     bool is_told_to_stop = false;           // since it did not

@@ -11,25 +11,31 @@ ElasticDecisions ElasticJob::process_waiting(Incarnation process, std::uint64_t 
   Slot* slot = slot_of(process);
   if (slot == nullptr || !slot->has_process || slot->leaves_until || phase_ == Phase::kEnded) return out;
   slot->is_waiting = true;
+  slot->has_state = slot->has_state || progress > 0;
   progress_ = std::max(progress_, progress);
   settle(now, out);
   return out;
 }
 
-ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, TimePoint) {
+ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, TimePoint now) {
   ElasticDecisions out;
   if (phase_ != Phase::kForming || !std::exchange(is_offered_, false)) return out;
   phase_ = Phase::kRunning;
   ++rounds_;
   for (const auto& [number, placement] : ranks) {
-    slots_.at(number).is_waiting = false;
-    slots_.at(number).has_state = true;
+    Slot& slot = slots_.at(number);
+    slot.is_waiting = false;
+    // In later rounds who is new has nothing before it has synchronised, which its progress tells when it waits again.
+    slot.has_state = slot.has_state || rounds_ == 1;
   }
   if (rounds_ > 1) {
     out.push_back(ElasticDecision::print("round " + std::to_string(rounds_) + ": the job goes on with " +
                                          std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank" : " ranks")));
   }
-  if (has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded)) return out;  // the others will settle
+  if (has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded)) {
+    settle(now, out);  // or the others will
+    return out;
+  }
   notify_if_different(kNoHostChange, out);
   return out;
 }

@@ -45,7 +45,7 @@ void ElasticJob::assign(TimePoint now, ElasticDecisions& out) {
   settle(now, out);
 }
 
-// Somebody who was in a round lives, and keeps its slot among these (none: wherever it is).
+// Somebody who has the job's state lives, and keeps its slot among these (none: wherever it is).
 bool ElasticJob::has_state_left(const std::vector<HostSlots>& places) const {
   return std::ranges::any_of(slots_, [&](const auto& entry) {
     const Slot& slot = entry.second;

@@ -49,6 +49,7 @@ ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, Elastic
 void ElasticDriver::hosts_found(const std::vector<HostSpec>& hosts,
                                 const std::map<std::string, ResolvedHost>& addresses) {
   addresses_ = addresses;
+  has_listed_ = true;
   last_failure_.clear();
   // Where to listen follows from the hosts: so far there is nobody to meet.
   if (!plan_ && !hosts.empty()) {
@@ -59,7 +60,7 @@ void ElasticDriver::hosts_found(const std::vector<HostSpec>& hosts,
 
 // The first run has to succeed, or the script is wrong. Later a name server or a cloud may be down for a while.
 void ElasticDriver::discovery_failed(const std::string& why) {
-  if (!plan_) return callbacks_.give_up(Status::internal(why));
+  if (!has_listed_) return callbacks_.give_up(Status::internal(why));
   if (std::exchange(last_failure_, why) != why)
     callbacks_.print(why + "; the job goes on with the hosts that it knows");
 }

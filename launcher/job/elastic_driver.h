@@ -49,6 +49,7 @@ class ElasticDriver {
   Mailbox mailbox_;
   std::shared_ptr<ElasticPlan> plan_;  // since prepare()
   std::map<std::string, ResolvedHost> addresses_;
+  bool has_listed_ = false;  // discovery has succeeded once
   std::string last_failure_;
   int news_ = 0;  // of this epoch
   std::int64_t last_news_ms_ = 0;

@@ -53,7 +53,9 @@ void ElasticRun::carry(ElasticDecision& decision, TimePoint now, JobActions& out
 }
 
 void ElasticRun::end(const ElasticDecision& decision, TimePoint now, JobActions& out) {
-  if (!decision.is_well) {
+  if (decision.is_well) {
+    failures_ = Failures();  // of hosts that the job has done without
+  } else {
     if (!decision.text.empty()) out.push_back({.kind = Kind::kPrint, .text = decision.text});
     if (!failures_.first()) {
       failures_.set_first({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = decision.text});

@@ -98,6 +98,7 @@ class EngineLoop final : public transport::ControlHandler {
   TimePoint run_time() { return clock_.read(SteadyClock::now()); }  // negotiation's time
   void start_watch();
   void watch();
+  void watch_end();
   void report_waits(std::vector<wire::Wait> waits);
   void give_up(wire::Wait wait);
   std::string history() const;
@@ -121,6 +122,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<wire::Stop> stop_reason_;
   std::optional<loop::Timer> timer_;  // worker's and coordinator's deadlines
   std::optional<loop::Timer> watch_timer_;
+  EndWatch end_watch_;                     // after a stop by agreement
   std::optional<loop::Timer> lane_grace_;  // see lane_failed
   std::optional<loop::Timer> idle_pages_;  // releases memory that nobody used for a while
   std::optional<Status> lane_error_;

@@ -46,7 +46,11 @@ void EngineLoop::stop(const wire::Stop& reason) {
   lane_grace_->stop();
   on_stop_(reason);
   // After a shutdown, what runs already runs on every rank and can end; after a failure it cannot.
-  if (reason.kind != wire::Stop::Kind::kShutdown) executor_.abort(reason.status());
+  if (reason.kind != wire::Stop::Kind::kShutdown) {
+    executor_.abort(reason.status());
+  } else {
+    start_watch();
+  }
   const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != own_rank();
   table_.close(reason.status(), left_alone ? kUnequalSteps : "");
   set_changes_.close(reason.status());
@@ -56,7 +60,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
 
 void EngineLoop::on_control_lost(int rank, const Status& why) {
   check_thread();
-  if (stop_reason_) return;
+  if (stop_reason_) return end_watch_.lost(rank, why.message());
   if (!attached_) return early_.push_back({rank, {}, why});
   report_lost(rank, why.message());
 }

@@ -15,7 +15,8 @@ void EngineLoop::start_watch() {
 
 void EngineLoop::watch() {
   check_thread();
-  if (!attached_ || stop_reason_) return;
+  if (stop_reason_) return watch_end();
+  if (!attached_) return;
   pump();  // what a thread has added is reported before it is reported that the thread waits
   if (stop_reason_) return;
   const auto blocked = table_.blocked(SteadyClock::now() - ProgressWatch::kBlockedFor);
@@ -27,6 +28,12 @@ void EngineLoop::watch() {
   if (found.given_up && !is_root()) return give_up(std::move(*found.given_up));
   if (!found.waits.empty()) report_waits(std::move(found.waits));
   if (!stop_reason_ && !table_.empty()) start_watch();
+}
+
+void EngineLoop::watch_end() {
+  const Status status = end_watch_.look(executor_.running(), run_time());
+  if (!status.is_ok()) return executor_.abort(status);
+  if (!table_.empty()) start_watch();
 }
 
 void EngineLoop::report_waits(std::vector<wire::Wait> waits) {

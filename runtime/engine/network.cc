@@ -96,8 +96,8 @@ Status Network::reach(const std::stop_token& stop) {
   HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, agree(numbers_, Deadline::after(config_.gloo_timeout)));
   HVD_RETURN_IF_ERROR(check_hierarchy(config_, agreed.hosts));
   membership_ = make_membership(config_, {.epoch = epoch_, .numbers = numbers_}, std::move(agreed));
-  HVD_ASSIGN_OR_RETURN(memory_,
-                       host_memory_->share(*membership_, secret_, rows_, Deadline::after(config_.gloo_timeout), stop));
+  HVD_ASSIGN_OR_RETURN(
+      memory_, host_memory_->share(*membership_, secret_, rows_, Deadline::after(config_.gloo_timeout / 2), stop));
   host_memory_.reset();
   if (config_.elastic && numbers_.rank == 0) news_ = std::make_unique<HostNews>(client_, epoch_);
   return Status::ok();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -124,6 +125,28 @@ Wait ProgressWatch::wait_of(const RunningBatch& batch, Wait::Kind kind, Millis s
   wait.ranks = {rank_};
   wait.peers = batch.progress.waits_for;
   return wait;
+}
+
+Status EndWatch::look(const std::vector<RunningBatch>& running, TimePoint now) {
+  HVD_DCHECK(thread_.is_current(), "the watch is confined to one thread");
+  std::uint64_t moved = 0;
+  std::set<int> awaited;
+  for (const RunningBatch& batch : running) {
+    moved += batch.turn + batch.progress.moved;
+    awaited.insert(batch.progress.waits_for.begin(), batch.progress.waits_for.end());
+  }
+  if (moved != std::exchange(moved_, moved) || awaited.empty() || !since_) {
+    since_ = now;
+    return Status::ok();
+  }
+  for (const auto& [rank, why] : lost_) {
+    if (awaited.contains(rank) && now - *since_ >= kAfterLoss) {
+      return Status::peer_lost("rank " + std::to_string(rank) + " has left before its collectives ended: " + why);
+    }
+  }
+  if (now - *since_ < kLimit) return Status::ok();
+  return Status::timeout("the job ends, and rank " + std::to_string(*awaited.begin()) +
+                         " does not move in a collective");
 }
 
 }  // namespace hvd::engine

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/status.h"
 #include "runtime/base/thread.h"
 #include "runtime/engine/lane.h"
 #include "runtime/negotiation/stall_inspector.h"
@@ -86,6 +87,26 @@ class ProgressWatch {
   bool proves_deadlocks_;
   std::map<std::uint64_t, Track> tracks_;  // by context id
   std::optional<wire::Wait> reported_block_;
+};
+
+// After a stop by agreement what runs may end, as far as the ranks are there that it needs; but nobody reports or
+// decides any more. Finds out when it will not end. Owned by the engine loop; pure; its time is the RunClock's.
+class EndWatch {
+ public:
+  // A rank that has left may be busy with what it got from it for so long, and one that is awaited in silence for so
+  // long does not come.
+  static constexpr Millis kAfterLoss{1000};
+  static constexpr Millis kLimit{10000};
+
+  void lost(int rank, const std::string& why) { lost_.emplace(rank, why); }
+  // OK, or why what runs will not end.
+  Status look(const std::vector<RunningBatch>& running, TimePoint now);
+
+ private:
+  ThreadChecker thread_;
+  std::map<int, std::string> lost_;
+  std::uint64_t moved_ = 0;
+  std::optional<TimePoint> since_;  // it has moved like that
 };
 
 }  // namespace hvd::engine

@@ -82,7 +82,12 @@ Status DeviceGroup::connect(cuda::StagedCalls& host, const MemberFacts& own, con
 }
 
 std::string DeviceGroup::why_not(const CollectiveCall& call) const {
-  return why_not_.empty() ? nccl::why_not(call) : why_not_;
+  if (!why_not_.empty()) return why_not_;
+  // The order in which NCCL adds follows from the place in its buffer, and so from what was fused.
+  const bool reduces = call.op == OpType::kAllreduce || call.op == OpType::kReducescatter;
+  if (options_.deterministic && reduces && options_.set_size() > 2)
+    return "HOROVOD_DETERMINISTIC with more than 2 ranks";
+  return nccl::why_not(call);
 }
 
 void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done) {

@@ -18,6 +18,7 @@ struct DeviceOptions {
   Millis limit{30000};  // until all members have come to a new communicator
   std::vector<int> ranks;
   int set_rank = 0;
+  bool deterministic = false;  // the same bits in every run
   int set_size() const { return static_cast<int>(ranks.size()); }
 };
 

@@ -230,11 +230,13 @@ Result<SharedMemory> take_over(const std::string& leader, const HandOverOptions&
   const Status sent = stream.send_outcome(why_not, options.deadline);
   if (!segment.is_ok()) return SharedMemory{nullptr, who + ": " + why_not};
   const auto verdict = stream.receive_outcome(Deadline::at(options.deadline.when() + kVerdictGrace));
-  if (!sent.is_ok() || !verdict.is_ok()) {
-    const Status& lost = sent.is_ok() ? verdict.status() : sent;
-    return lost.annotate("shared memory: " + who + " did not say whether the ranks of this host share it");
+  if (verdict.is_ok() && !verdict.value().empty()) return SharedMemory{nullptr, verdict.value()};
+  if (sent.code() == StatusCode::kAborted) return sent;
+  // Without this rank's yes there is none for anybody.
+  if (!sent.is_ok()) return SharedMemory{nullptr, who + " waited no longer: " + sent.message()};
+  if (!verdict.is_ok()) {
+    return verdict.status().annotate("shared memory: " + who + " did not say whether the ranks of this host share it");
   }
-  if (!verdict.value().empty()) return SharedMemory{nullptr, verdict.value()};
   return SharedMemory{std::move(segment).value(), ""};
 }
 

@@ -54,7 +54,14 @@ class Parts {
     }
   }
   const Part& operator[](int member) const { return parts_[static_cast<std::size_t>(member)]; }
-  std::size_t largest() const { return std::ranges::max_element(parts_, {}, &Part::size)->size; }
+  std::size_t largest() const { return largest_but(-1); }
+  // Of all members but one.
+  std::size_t largest_but(int member) const {
+    std::size_t most = 0;
+    for (int i = 0; i < static_cast<int>(parts_.size()); ++i)
+      most = i == member ? most : std::max(most, (*this)[i].size);
+    return most;
+  }
 
  private:
   std::vector<Part> parts_;

@@ -27,7 +27,11 @@ std::size_t segment_bytes(int members) {
 }
 
 Result<Fd> make_memory(std::size_t bytes) {
-  Fd fd(::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Hardened systems (vm.memfd_noexec) want to be told that nobody will execute it; older kernels do not know that
+  // flag.
+  constexpr unsigned kNoExecSeal = 8;
+  Fd fd(::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal));
+  if (!fd.valid() && errno == EINVAL) fd = Fd(::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::from_errno("memfd_create", errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
     return Status::from_errno(std::to_string(bytes) + " bytes of shared memory", errno);
@@ -58,8 +62,11 @@ Result<std::shared_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int members) {
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (memory == MAP_FAILED) return Status::from_errno("mapping of " + std::to_string(bytes) + " bytes", errno);
   std::shared_ptr<ShmSegment> segment(new ShmSegment(static_cast<std::byte*>(memory), members));
-  // A child of a rank takes no part in its collectives, and would keep the memory alive.
-  if (::madvise(memory, bytes, MADV_DONTFORK) != 0) return Status::from_errno("MADV_DONTFORK", errno);
+  // A child of a rank takes no part in its collectives, and would keep the memory alive. A core file would take in all
+  // pages, also those that nobody has touched.
+  for (const int advice : {MADV_DONTFORK, MADV_DONTDUMP}) {
+    if (::madvise(memory, bytes, advice) != 0) return Status::from_errno("madvise of shared memory", errno);
+  }
   return segment;
 }
 

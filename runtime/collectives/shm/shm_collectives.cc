@@ -114,7 +114,7 @@ Status ShmCollectives::alltoall(const CollectiveCall& call) {
   const auto* const input = static_cast<const std::byte*>(call.input);
   auto* const output = static_cast<std::byte*>(call.output);
   copy_bytes(output + received[own()].begin, input + sent[own()].begin, sent[own()].size);
-  HVD_ASSIGN_OR_RETURN(const std::uint64_t chunks, largest(pieces(sent.largest(), piece)));
+  HVD_ASSIGN_OR_RETURN(const std::uint64_t chunks, largest(pieces(sent.largest_but(own()), piece)));
   for (std::uint64_t c = 0; c < chunks; ++c) {
     HVD_ASSIGN_OR_RETURN(const std::uint64_t round, rounds_.begin());
     for (int member = 0; member < size(); ++member) {

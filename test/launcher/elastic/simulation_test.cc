@@ -35,7 +35,8 @@ class World {
     int agent = -1;
     Life life = Life::kEnded;
     bool has_to_leave = false;
-    int progress = 0;  // commits; 0: it was in no round
+    int progress = 0;  // commits, once it has synchronised
+    bool is_founder = false;
   };
 
   double part() { return std::uniform_real_distribution<>(0, 1)(random_); }
@@ -110,10 +111,13 @@ class World {
     apply(job_.process_waiting({slot, process.number}, process.progress, now_));
   }
 
+  // All who run synchronise, then they commit. Who is disturbed before has nothing of it.
   void commit() {
+    if (is_disturbed_) return;
     for (auto& [slot, process] : processes_) {
-      if (process.life == Life::kRunning) ++process.progress;
+      if (process.life == Life::kRunning) process.progress = is_synchronised_ ? process.progress + 1 : furthest_;
     }
+    is_synchronised_ = true;
   }
 
   void end(int slot, bool well) {
@@ -161,23 +165,27 @@ class World {
     std::map<int, Placement> ranks;
     int best = -1;
     int leader = -1;
+    bool has_state = false;
     for (const HostSlots& one : offer_) {
       for (const int slot : one.slots) {
         const Process& process = processes_[slot];
         if (process.life != Life::kWaiting || process.has_to_leave) return;
         if (process.progress > best) best = process.progress, leader = slot;
+        has_state = has_state || process.is_founder || process.progress > 0;
       }
     }
     ranks = rank_slots(offer_, leader);
     const int size = static_cast<int>(ranks.size());
     if (size > limits_.max_num_proc) fail("a round has more than --max-np");
     if (size < (rounds_ == 0 ? limits_.num_proc : limits_.min_num_proc)) fail("a round has too few");
-    if (rounds_ > 0 && best == 0) fail("a round has nobody with the job's state");
+    if (rounds_ > 0 && !has_state) fail("a round has nobody with the job's state");
     if (ranks.at(leader).rank != 0) fail("the leader is not rank 0");
     for (const auto& [slot, rank] : ranks) {
       processes_[slot].life = Life::kRunning;
-      processes_[slot].progress = std::max(best, 1);
+      if (rounds_ == 0) processes_[slot].is_founder = true;
     }
+    is_synchronised_ = false;
+    furthest_ = std::max(best, 1);
     offer_.clear();
     is_disturbed_ = false;
     ++rounds_;
@@ -247,6 +255,8 @@ class World {
   std::map<int, Process> processes_;
   std::vector<HostSlots> offer_;
   bool is_disturbed_ = false;  // the ranks have heard that their round ends
+  bool is_synchronised_ = false;
+  int furthest_ = 0;  // what they synchronise to
   bool has_ended_ = false;
   bool has_ended_well_ = false;
   int rounds_ = 0;

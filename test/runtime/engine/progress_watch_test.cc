@@ -122,4 +122,26 @@ TEST_CASE("A blocked rank says what it waits for once per decision", "[engine]")
 }
 
 }  // namespace
+TEST_CASE("What runs after an agreed end is given up when a rank that it needs has left, or nothing moves",
+          "[unit][engine]") {
+  EndWatch watch;
+  RunningBatch batch;
+  batch.turn = 4;
+  batch.progress = {100, {2}};
+  const TimePoint start{std::chrono::hours(1)};
+  const auto at = [&](int ms) { return watch.look({batch}, start + Millis(ms)); };
+  CHECK(at(0).is_ok());
+  CHECK(at(9500).is_ok());
+  CHECK(at(10000).message() == "the job ends, and rank 2 does not move in a collective");
+  batch.progress.moved = 101;
+  watch.lost(1, "connection closed");  // nobody waits for it
+  CHECK(at(10500).is_ok());
+  watch.lost(2, "connection closed");
+  CHECK(at(11000).is_ok());
+  CHECK(at(11500).message() == "rank 2 has left before its collectives ended: connection closed");
+  batch.progress.waits_for.clear();  // such as a device's own work
+  CHECK(at(60000).is_ok());
+  CHECK(watch.look({}, start + Millis(90000)).is_ok());
+}
+
 }  // namespace hvd::engine
