@@ -106,8 +106,14 @@ horovod.run(wait, num_proc=2)
 def test_a_scripts_neighbours_are_found_and_no_rank_outlives_the_caller(tmp_path: Path, end: signal.Signals) -> None:
     (tmp_path / "neighbour.py").write_text("def answer():\n    return 42\n")
     (tmp_path / "script.py").write_text(SCRIPT)
+    # Nothing is loaded from the current folder, whose files may be anybody's.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("cloudpickle.py", "pickle.py"):
+        (elsewhere / name).write_text("raise RuntimeError('planted')\n")
     with subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py")],
+        cwd=elsewhere,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -23,6 +23,9 @@ from horovod._function_job import _message
 _PIECE = struct.Struct("<II")  # rank, size: launcher/job/result_channel.h
 _OF_JOB = 0xFFFFFFFF
 _FAILURE = struct.Struct("<ii")  # rank or -1, exit code
+# As `python -m horovod.runner.run_task`, which would put the current folder before all others: a file of the name of a
+# module that this imports would run in its stead.
+_RANK = "import sys; sys.path[:] = [p for p in sys.path if p]; from horovod.runner.run_task import main; main()"
 
 
 class RankTraceback(Exception):
@@ -153,7 +156,7 @@ def run_function_job(launcher_args: Sequence[str], executable: str, payload: byt
     with ours:
         with theirs:
             job = subprocess.Popen(
-                [*argv, executable, "-m", "horovod.runner.run_task"],
+                [*argv, executable, "-c", _RANK],
                 stdin=subprocess.PIPE,
                 stdout=shown[0],
                 stderr=shown[1],
