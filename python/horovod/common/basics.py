@@ -13,6 +13,7 @@ from typing import Any
 from horovod import _env
 from horovod._common import uncaught
 from horovod._common.native import core
+from horovod.common import _elastic_sets
 from horovod.common.process_sets import (
     ProcessSet,
     _forget_process_sets,
@@ -69,15 +70,18 @@ class HorovodBasics:
 
         ValueError: other ranks cannot be reached, the environment is wrong, or ranks give different sets; then nothing
         has started. A set that repeats an earlier one or has all ranks is a ValueError too, but Horovod is initialised
-        then, and init() with a corrected list only looks the sets up. KeyboardInterrupt on Ctrl-C.
+        then, and init() with a corrected list only looks the sets up. In an elastic job a set that has all ranks, or
+        ranks beyond size(), is left out with a warning: another round may have it. KeyboardInterrupt on Ctrl-C.
         """
         ranks = _ranks_of_comm(comm)
         sets = _listed_process_sets(process_sets)
         started = not core.is_initialized()
-        core.init(process_sets=[process_set.ranks or [] for process_set in sets], progress=self.progress)
+        if started and _env.elastic():
+            _elastic_sets.start(sets, self.progress)
+            _env.apply(_rank_variables())
+        else:
+            core.init(process_sets=[process_set.ranks or [] for process_set in sets], progress=self.progress)
         if started:
-            if _env.elastic():
-                _env.apply(_rank_variables())
             self._init_pid = os.getpid()
             self.initial_process_sets = sets
         _setup(self)
@@ -91,7 +95,7 @@ class HorovodBasics:
                 f"all {core.size()} ranks that the launcher started take part",
                 stacklevel=2,
             )
-        _init_process_sets(sets)
+        _init_process_sets(_elastic_sets.fitting(sets) if _env.elastic() else sets)
 
     def shutdown(self) -> None:
         """Ends the session on all ranks: their pending operations fail with HorovodInternalError.

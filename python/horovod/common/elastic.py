@@ -7,16 +7,14 @@ training again when a collective failed and every process is still alive.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import queue
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from horovod import _env
-from horovod._common.calls import CPU, Call
-from horovod._common.native import core
 from horovod._common.session import basics
+from horovod.common import _elastic_sets
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner.elastic.discovery import HostUpdateResult
 from horovod.runner.elastic.worker import WorkerNotificationManager
@@ -177,20 +175,10 @@ def _synchronise(state: Any, skip_sync: bool) -> None:
         if not skip_sync:
             state.sync()
         return
-    someone_needs_it, furthest = _largest(0 if skip_sync else 1, basics.progress)
+    someone_needs_it, furthest = _elastic_sets.largest(0 if skip_sync else 1, basics.progress)
     if someone_needs_it:
         state.sync()
         basics.progress = max(furthest, 1)
-
-
-def _largest(*numbers: int) -> list[int]:
-    """The largest of each number on any rank."""
-    array = (ctypes.c_int64 * len(numbers))(*numbers)
-    data = ctypes.addressof(array)
-    tensor = (data, data, (len(numbers),), core.DTYPE_INT64, CPU)
-    call = Call(core.OP_ALLREDUCE, "allreduce").named("allreduce.elastic.agree")
-    core.enqueue(call, tensor, (core.REDUCE_MAX, 1.0, 1.0, 0), array).wait_in_callback()
-    return list(array)
 
 
 def _checks_of(state: Any) -> int | None:
@@ -200,7 +188,7 @@ def _checks_of(state: Any) -> int | None:
 
 
 def restart_session() -> None:
-    """Ends the session and begins the next, with the ranks that there are then and the process sets given to init()."""
+    """Ends the session and begins the next: its ranks are those of then, its process sets init()'s that fit them."""
     process_sets = basics.initial_process_sets
     basics.shutdown()
     basics.init(process_sets=process_sets)

@@ -17,6 +17,7 @@ from horovod._common import objects
 from horovod._common.arrays import ArrayCollectives
 from horovod._common.session import basics, init, local_rank, rank, size
 from horovod.common.elastic import ObjectState, restart_session, run_fn
+from horovod.common.process_sets import ProcessSet
 
 collectives = ArrayCollectives("test")
 
@@ -49,6 +50,7 @@ def step(state: ObjectState, stop: Path) -> bool:
 
 def train(state: ObjectState) -> None:
     assert [os.environ["HOROVOD_RANK"], os.environ["HOROVOD_SIZE"]] == [str(rank()), str(size())]
+    assert [one.process_set_id is not None for one in sets] == [size() > 1, size() > 2]  # no set that is all ranks
     ended = False
     first = True
     while not ended:
@@ -64,7 +66,8 @@ def train(state: ObjectState) -> None:
         time.sleep(0.01)
 
 
-init()
+sets = [ProcessSet([0]), ProcessSet([0, 1])]
+init(process_sets=sets)
 the_state = ObjectState(broadcast_object, rank, batch=0, total=0)
 run_fn(train, restart_session)(the_state)
 print(f"end rank={rank()} batch={the_state.batch} total={the_state.total}", flush=True)

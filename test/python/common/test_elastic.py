@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -177,3 +179,27 @@ def test_all_ranks_do_what_rank_0_heard() -> None:
         state.check_host_updates()
     state._bcast_object = own
     state.check_host_updates()
+
+
+def test_process_sets_that_do_not_fit_a_round_are_left_out(fake_uninitialized: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("HOROVOD_ELASTIC", "1")
+    hvd, core = fake_uninitialized.hvd, fake_uninitialized.core
+    restart = sys.modules["horovod.common.elastic"].restart_session  # of the fresh import
+    sets = [hvd.ProcessSet([0, 2]), hvd.ProcessSet([0, 1]), hvd.ProcessSet([1])]
+    core.world = 3
+    hvd.init(process_sets=sets)
+    for world, ids in ((2, [None, None, 1]), (1, [None, None, None]), (3, [1, 2, 3])):
+        core.world = world
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            restart()
+            hvd.init(process_sets=sets)  # of another module
+        assert [one.process_set_id for one in sets] == ids
+        assert ["left out" in str(one.message) for one in caught] == [True] * (0 if world == 3 else 2)
+    core.failing["allreduce.elastic.agree"] = sys.modules["horovod.common.exceptions"].HorovodInternalError("lost")
+    sessions = core.sessions
+    with pytest.raises(ValueError, match="4 times a rank was lost"):
+        restart()
+    assert (core.sessions, hvd.is_initialized()) == (sessions + 4, False)
+    with pytest.raises(ValueError, match=r"entry 0 has ranks \[-1\]"):
+        hvd.init(process_sets=[hvd.ProcessSet([-1])])
