@@ -14,9 +14,7 @@ DiscoveryRunner::DiscoveryRunner(MainLoop& loop, Options options, Callbacks call
       options_(std::move(options)),
       callbacks_(std::move(callbacks)),
       next_(loop.get(), [this] { run_script(); }),
-      limit_(loop.get(), [this] {
-        if (child_) child_->kill_group(SIGKILL);
-      }) {}
+      limit_(loop.get(), [this] { limit_reached(); }) {}
 
 DiscoveryRunner::~DiscoveryRunner() { stop(); }
 
@@ -59,8 +57,21 @@ Status DiscoveryRunner::spawn() {
   return Status::ok();
 }
 
+// What it has left behind may hold its stdout for as long as it likes.
+void DiscoveryRunner::limit_reached() {
+  if (child_) child_->kill_group(SIGKILL);
+  if (!status_) return;
+  reader_->close();
+  ended();
+}
+
 void DiscoveryRunner::maybe_ended() {
-  if (stopped_ || !status_ || !reader_->ended()) return;
+  if (stopped_ || !status_) return;
+  if (!reader_->ended()) return limit_.start(kOutputGrace);
+  ended();
+}
+
+void DiscoveryRunner::ended() {
   limit_.stop();
   if (!status_->ok()) return failed("it " + describe(*status_));
   Result<std::vector<HostSpec>> hosts = parse_discovered_hosts(output_, options_.default_slots);

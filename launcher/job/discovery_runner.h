@@ -23,6 +23,7 @@ class DiscoveryRunner {
  public:
   static constexpr Millis kPause{1000};         // between the end of a run and the next
   static constexpr Millis kScriptLimit{30000};  // of one run
+  static constexpr Millis kOutputGrace{1000};   // after its end, for what it has printed
 
   struct Options {
     std::string script;           // "": the hosts are fixed
@@ -45,7 +46,9 @@ class DiscoveryRunner {
  private:
   void run_script();
   Status spawn();
+  void limit_reached();
   void maybe_ended();
+  void ended();
   void failed(const std::string& what);
   void listed(std::vector<HostSpec> hosts);
   void resolved(const std::vector<std::string>& names, const std::vector<ResolvedHost>& found);

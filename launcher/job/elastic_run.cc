@@ -175,14 +175,6 @@ JobActions ElasticRun::hosts_found(const std::vector<HostSpec>& hosts, TimePoint
   return is_undisturbed() ? carried(elastic_.hosts_found(hosts, now), now) : JobActions();
 }
 
-JobActions ElasticRun::discovery_failed(const std::string& reason, TimePoint now) {
-  JobActions out;
-  if (!is_undisturbed()) return out;
-  fail({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = reason}, now, out);
-  finish_agents(now, out);
-  return out;
-}
-
 JobActions ElasticRun::process_waiting(Incarnation process, std::uint64_t progress, TimePoint now) {
   return is_undisturbed() ? carried(elastic_.process_waiting(process, progress, now), now) : JobActions();
 }

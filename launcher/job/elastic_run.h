@@ -30,8 +30,6 @@ class ElasticRun final : public Job {
   void was_stopped(SteadyClock::duration span) override;
 
   JobActions hosts_found(const std::vector<HostSpec>& hosts, TimePoint now);
-  // Hosts cannot be discovered at all.
-  JobActions discovery_failed(const std::string& reason, TimePoint now);
   JobActions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);
   JobActions round_began(const std::map<int, Placement>& ranks, TimePoint now);
   JobActions offer_withdrawn(TimePoint now);
