@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import traceback
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import horovod
+from horovod._function_job import _caller
 
 
 class Unpicklable(Exception):
@@ -130,3 +133,54 @@ def test_a_scripts_neighbours_are_found_and_no_rank_outlives_the_caller(tmp_path
         assert err.rstrip().endswith("KeyboardInterrupt")
     else:
         assert "waits for its results is gone" in err
+
+
+def test_an_exception_of_a_signal_handler_ends_the_job_first() -> None:
+    def expire(*_: Any) -> None:
+        raise TimeoutError("time is up")
+
+    before = signal.signal(signal.SIGALRM, expire)
+    script = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: exit(3))\nprint(flush=True)\nsignal.pause()"
+    try:
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as job:
+            assert job.stdout is not None
+            job.stdout.readline()
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            with pytest.raises(TimeoutError, match="time is up"):
+                _caller._wait(job)
+            assert job.returncode == 3
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_output_is_read_to_its_end_whatever_takes_it() -> None:
+    ascii_only = io.TextIOWrapper(io.BytesIO(), "ascii")
+    closed = io.StringIO()
+    closed.close()
+    for target in (ascii_only, closed):
+        read_end, write_end = os.pipe()
+        os.write(write_end, "grün\n".encode())
+        os.close(write_end)
+        with open(read_end, "rb") as source:
+            _caller._copy_text(source, target)
+            assert source.read() == b""
+    ascii_only.seek(0)
+    assert ascii_only.read() == "gr?n\n"
+
+
+def test_a_forked_child_does_not_hold_the_results() -> None:
+    ours, theirs = socket.socketpair()
+    _caller._open_results.add(ours)
+    theirs.settimeout(10.0)
+    waits, goes_on = os.pipe()
+    with theirs:
+        with ours, ours.makefile("rb"):  # as the thread that receives
+            child = os.fork()
+            if child == 0:
+                os.close(goes_on)
+                os.read(waits, 1)
+                os._exit(0)
+        assert theirs.recv(1) == b""  # while the child lives
+    os.close(goes_on)
+    os.waitpid(child, 0)
+    os.close(waits)

@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,21 @@ class RankTraceback(Exception):
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
+
+
+# Results end, at either end, when the last process that holds the socket has ended: not with a child that the caller
+# forks meanwhile.
+_open_results: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for results in list(_open_results):
+        if results.fileno() >= 0:
+            os.close(results.detach())  # close() would wait for the file that reads from it
+    _open_results.clear()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 @dataclass
@@ -89,10 +105,20 @@ def _receive(results: socket.socket) -> _Received:
 
 
 def _copy_text(source: BinaryIO, target: TextIO) -> None:
+    """To the end, also when the target takes no more: the job must not wait for a reader."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     while chunk := os.read(source.fileno(), 65536):
-        target.write(decoder.decode(chunk))
-        target.flush()
+        with contextlib.suppress(Exception):
+            _write_text(target, decoder.decode(chunk))
+
+
+def _write_text(target: TextIO, text: str) -> None:
+    try:
+        target.write(text)
+    except UnicodeEncodeError as error:
+        encoding = getattr(target, "encoding", None) or error.encoding
+        target.write(text.encode(encoding, "replace").decode(encoding))
+    target.flush()
 
 
 def _feed(stdin: IO[bytes], payload: bytes) -> None:
@@ -104,18 +130,19 @@ def _feed(stdin: IO[bytes], payload: bytes) -> None:
 
 def _wait(job: subprocess.Popen[bytes]) -> int:
     """The exit code. Ctrl-C reaches the ranks through horovodrun, which leads a group of its own, as it would in a
-    terminal; then it is raised here, once the job has ended."""
-    interrupt: KeyboardInterrupt | None = None
+    terminal; any other exception, such as that of a signal handler, ends them. It is raised once the job has ended."""
+    first: BaseException | None = None
     while True:
         try:
+            if first is not None:
+                job.send_signal(signal.SIGINT if isinstance(first, KeyboardInterrupt) else signal.SIGTERM)
             code = job.wait()
-        except KeyboardInterrupt as error:
-            interrupt = error
-            job.send_signal(signal.SIGINT)
+        except BaseException as error:
+            first = first or error
         else:
             break
-    if interrupt is not None:
-        raise interrupt
+    if first is not None:
+        raise first
     return code
 
 
@@ -149,6 +176,7 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
 def run_function_job(launcher_args: Sequence[str], executable: str, payload: bytes, num_proc: int) -> list[Any]:
     """The results of all ranks, in rank order; `payload`: see _message.dump_task. RuntimeError if the job fails."""
     ours, theirs = socket.socketpair()
+    _open_results.update((ours, theirs))
     # A notebook shows what is written to sys.stdout, and not what a child writes to descriptor 1.
     streams = [(sys.stdout, sys.__stdout__), (sys.stderr, sys.__stderr__)]
     shown = [None if stream is real else subprocess.PIPE for stream, real in streams]
