@@ -148,7 +148,7 @@ Result<std::vector<HostSpec>> listed_hosts(const FlagValues& values, const confi
   }
   if (const auto file = values.get<std::string>("hostfile")) return read_hostfile(*file);
   if (values.has("host_discovery_script")) return std::vector<HostSpec>();
-  HVD_ASSIGN_OR_RETURN(auto allocation, find_allocation(env, host_name()));
+  HVD_ASSIGN_OR_RETURN(auto allocation, find_allocation(env, host_name(), notices));
   if (allocation) {
     notices.push_back("hosts from " + allocation->source + ": " + short_list(allocation->hosts) +
                       " (-H or --hostfile names others)");

@@ -1,6 +1,9 @@
 #include "launcher/hosts/allocation.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <sstream>
 
@@ -77,6 +80,16 @@ constexpr Source kSources[] = {
 
 std::string short_name(const std::string& name) { return name.substr(0, name.find('.')); }
 
+bool is_missing_file(const Source& source, const std::string& path) {
+  return (source.read == hostfile || source.read == pe_hostfile) && ::access(path.c_str(), F_OK) != 0 &&
+         errno == ENOENT;
+}
+
+// Slurm's name of a node need not be its host name.
+bool is_own(const std::string& name, const std::string& own_host, const config::EnvReader& env) {
+  return short_name(name) == short_name(own_host) || name == env.get("SLURMD_NODENAME").value_or("");
+}
+
 }  // namespace
 
 Result<std::vector<HostSpec>> parse_slurm_nodes(std::string_view nodes, std::string_view tasks) {
@@ -122,19 +135,21 @@ Result<std::vector<HostSpec>> parse_pe_hostfile(std::string_view text) {
   return of_table(table);
 }
 
-Result<std::optional<Allocation>> find_allocation(const config::EnvReader& env, const std::string& own_host) {
+Result<std::optional<Allocation>> find_allocation(const config::EnvReader& env, const std::string& own_host,
+                                                  std::vector<std::string>& notices) {
   for (const Source& source : kSources) {
     const std::string value = env.get(source.variable).value_or("");
     if (value.empty()) continue;
-    Hosts hosts = source.read(env, value);
-    if (!hosts.is_ok()) {
-      return hosts.status().annotate(std::string(source.variable) + " (" + source.system + ")" +
-                                     "; -H names the hosts yourself");
+    const std::string name = std::string(source.variable) + " (" + source.system + ")";
+    if (source.is_batch && is_missing_file(source, value)) {
+      notices.push_back("no hosts from " + name + ": there is no file " + config::quoted(value));
+      continue;
     }
-    const bool is_here = hosts.value().size() == 1 && short_name(hosts.value().front().name) == short_name(own_host);
+    Hosts hosts = source.read(env, value);
+    if (!hosts.is_ok()) return hosts.status().annotate(name + "; -H names the hosts yourself");
+    const bool is_here = hosts.value().size() == 1 && is_own(hosts.value().front().name, own_host, env);
     if (source.is_batch && is_here) return std::optional<Allocation>();
-    return std::optional<Allocation>(
-        Allocation{std::string(source.variable) + " (" + source.system + ")", std::move(hosts).value()});
+    return std::optional<Allocation>(Allocation{name, std::move(hosts).value()});
   }
   return std::optional<Allocation>();
 }

@@ -19,8 +19,10 @@ struct Allocation {
 
 // The hosts of the allocation that `env` speaks of, if there is one; reads the files that it names. Of a batch system's
 // allocation of one host, which is the one we run on (`own_host`), nothing: a job there needs no hosts. An allocation
-// that cannot be read is an error that names the variable.
-Result<std::optional<Allocation>> find_allocation(const config::EnvReader& env, const std::string& own_host);
+// that cannot be read is an error that names the variable; but a batch system's file that is not there, as in a shell
+// that outlived its job, is only a notice.
+Result<std::optional<Allocation>> find_allocation(const config::EnvReader& env, const std::string& own_host,
+                                                  std::vector<std::string>& notices);
 
 // The parts of it, pure; errors name the offending part.
 

@@ -12,7 +12,6 @@ namespace hvd::launcher {
 
 namespace {
 
-constexpr std::size_t kMaxName = 253;  // RFC 1035
 constexpr std::size_t kMaxLabel = 63;
 constexpr std::size_t kMaxUser = 64;
 
@@ -31,7 +30,7 @@ bool is_label(std::string_view label) {
 }
 
 bool is_name(std::string_view name) {
-  if (name.size() > kMaxName) return false;
+  if (name.size() > kMaxHostName) return false;
   for (std::size_t at = 0; at <= name.size();) {
     const std::size_t dot = std::min(name.find('.', at), name.size());
     if (!is_label(name.substr(at, dot - at))) return false;

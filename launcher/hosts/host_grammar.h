@@ -13,6 +13,8 @@ namespace hvd::launcher {
 
 // The parts of the grammar in host_list.h that -H and hostfiles share. Pure; messages name the offending part.
 
+inline constexpr std::size_t kMaxHostName = 253;  // RFC 1035
+
 // What follows a place: `:a` or `:a:b` of an entry, not interpreted yet.
 struct PlaceText {
   HostSpec host;                   // name and user; port and slots are still 0

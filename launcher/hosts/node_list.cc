@@ -3,6 +3,7 @@
 #include <string>
 
 #include "launcher/hosts/allocation.h"
+#include "launcher/hosts/host_grammar.h"
 #include "launcher/hosts/host_list.h"
 #include "runtime/config/nearest.h"
 #include "runtime/config/parse_value.h"
@@ -16,6 +17,12 @@ using config::quoted;
 constexpr std::size_t kMaxDigits = 9;  // of a number of a range
 
 Status too_many() { return Status::invalid_argument("more than " + std::to_string(kMaxHosts) + " hosts"); }
+
+// Before each name grows: of one long text, thousands of names would take all memory.
+Status check_length(std::size_t letters) {
+  if (letters <= kMaxHostName) return Status::ok();
+  return Status::invalid_argument("a name longer than " + std::to_string(kMaxHostName) + " letters");
+}
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= kMaxDigits && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -57,7 +64,10 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry) {
     const std::size_t open = std::min(entry.find('[', at), entry.size());
     const std::string_view text = entry.substr(at, open - at);
     if (text.find(']') != std::string_view::npos) return Status::invalid_argument("no '[' before ']'");
-    for (std::string& name : names) name += text;
+    for (std::string& name : names) {
+      HVD_RETURN_IF_ERROR(check_length(name.size() + text.size()));
+      name += text;
+    }
     if (open == entry.size()) break;
     const std::size_t close = entry.find(']', open);
     if (close == std::string_view::npos) return Status::invalid_argument("no ']' behind '['");
@@ -65,7 +75,10 @@ Result<std::vector<std::string>> expand_entry(std::string_view entry) {
     if (names.size() * numbers.size() > kMaxHosts) return too_many();
     std::vector<std::string> longer;
     for (const std::string& name : names) {
-      for (const std::string& number : numbers) longer.push_back(name + number);
+      for (const std::string& number : numbers) {
+        HVD_RETURN_IF_ERROR(check_length(name.size() + number.size()));
+        longer.push_back(name + number);
+      }
     }
     names = std::move(longer);
     at = close + 1;
@@ -103,12 +116,12 @@ Result<std::vector<std::string>> expand_node_list(std::string_view text) {
 
 Result<std::vector<HostSpec>> filter_hosts(std::vector<HostSpec> hosts, std::string_view names, bool keep) {
   HVD_ASSIGN_OR_RETURN(const std::vector<std::string> listed, expand_node_list(names));
-  std::vector<std::string_view> known;
-  for (const HostSpec& host : hosts) known.push_back(host.name);
+  std::set<std::string_view> known;
+  for (const HostSpec& host : hosts) known.insert(host.name);
   for (const std::string& name : listed) {
-    if (std::ranges::find(known, name) != known.end()) continue;
+    if (known.contains(name)) continue;
     return Status::invalid_argument(quoted(name) + " is not among the " + std::to_string(hosts.size()) + " hosts" +
-                                    config::did_you_mean(name, known));
+                                    config::did_you_mean(name, std::vector(known.begin(), known.end())));
   }
   const std::set<std::string_view> chosen(listed.begin(), listed.end());
   std::erase_if(hosts, [&](const HostSpec& host) { return chosen.contains(host.name) != keep; });

@@ -25,9 +25,10 @@ std::string list_of(const Result<std::vector<HostSpec>>& hosts) {
 }
 
 std::string found(const config::MapEnv::Map& variables, const std::string& own_host = "login") {
-  const auto allocation = find_allocation(config::MapEnv(variables), own_host);
+  std::vector<std::string> notices;
+  const auto allocation = find_allocation(config::MapEnv(variables), own_host, notices);
   if (!allocation.is_ok()) return "error: " + allocation.status().message();
-  if (!allocation.value()) return "none";
+  if (!allocation.value()) return notices.empty() ? "none" : notices.front();
   return allocation.value()->source + ": " + host_list_text(allocation.value()->hosts);
 }
 
@@ -51,6 +52,12 @@ TEST_CASE("Slurm's lists of nodes are expanded", "[unit][hosts]") {
   CHECK(expanded("n[08-10]") == "n08 n09 n10");
   CHECK(expanded("rack[1-2]n[1-2]") == "rack1n1 rack1n2 rack2n1 rack2n2");
   CHECK(expanded("a, b") == "a b");
+  // Refused before a thousand names have grown to that.
+  const std::string longest = "n[1000-1999]" + std::string(248, 'x');
+  CHECK(expanded(longest).size() == 1000 * 254 - 1);
+  for (const std::string& text : {longest + "x", longest + std::string(4'000'000, 'x'), longest + "[1-1]"}) {
+    CHECK(expanded(text).ends_with("a name longer than 253 letters"));
+  }
   for (const char* const text : {"", "a,,b", "n[", "n[]", "n[1", "n1]", "n[2-1]", "n[a]", "n[-1]", "n[1-]", "n[1--2]",
                                  "n[1-99999999]", "n[0-65536]", "a[1-300]b[1-300]", "n[1234567890]", "n[1-2]]"}) {
     INFO(text);
@@ -87,14 +94,23 @@ TEST_CASE("An allocation of the host we are on is none", "[unit][hosts]") {
   const config::MapEnv::Map one{{"SLURM_JOB_NODELIST", "n1"}, {"SLURM_TASKS_PER_NODE", "1"}};
   CHECK(found(one, "n1.site") == "none");
   CHECK(found(one, "login") == "SLURM_JOB_NODELIST (Slurm): n1:1");
+  config::MapEnv::Map renamed = one;  // the node's name is not its host name
+  renamed["SLURMD_NODENAME"] = "n1";
+  CHECK(found(renamed, "ip-10-0-0-1") == "none");
+  renamed["SLURMD_NODENAME"] = "n2";
+  CHECK(found(renamed, "ip-10-0-0-2") == "SLURM_JOB_NODELIST (Slurm): n1:1");
 }
 
 TEST_CASE("An allocation that can't be read is an error with its variable", "[unit][hosts]") {
   CHECK(found({{"SLURM_JOB_NODELIST", "n[1-2]"}}).starts_with("error: SLURM_JOB_NODELIST (Slurm)"));
   CHECK_THAT(found({{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1"}}),
              Catch::Contains("2 nodes, but numbers of tasks for 1"));
-  CHECK_THAT(found({{"PBS_NODEFILE", "/nowhere"}}),
-             Catch::Contains("PBS_NODEFILE (PBS)") && Catch::Contains("/nowhere"));
+  CHECK_THAT(found({{"PBS_NODEFILE", "/tmp"}}),
+             Catch::Contains("error: PBS_NODEFILE (PBS)") && Catch::Contains("/tmp"));
+  CHECK_THAT(found({{"HYDRA_HOST_FILE", "/nowhere"}}), Catch::StartsWith("error: ") && Catch::Contains("/nowhere"));
+  // A batch system's file goes with its job.
+  CHECK(found({{"PBS_NODEFILE", "/nowhere"}}) == "no hosts from PBS_NODEFILE (PBS): there is no file '/nowhere'");
+  CHECK(found({{"LSB_DJOB_HOSTFILE", "/nowhere"}, {"LSB_MCPU_HOSTS", "a 4"}}) == "LSB_MCPU_HOSTS (LSF): a:4");
   // Nothing that ssh would take for an option.
   CHECK(list_of(parse_slurm_nodes("-oProxyCommand=x", "1")).starts_with("error: "));
   CHECK(list_of(parse_host_counts("a 4 -l 1")).starts_with("error: "));
