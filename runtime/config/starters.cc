@@ -23,7 +23,9 @@ struct StarterRow {
   std::string_view local_rank;
   std::string_view local_size;
   std::string_view host;
-  // Of these, those that are set make the name of the job; without the first one there is none.
+  // Of these, those that are set make the name of the job; without the first one there is none. MVAPICH has no such:
+  // MPISPAWN_ID is the node's, MPISPAWN_MPIRUN_HOST differs where the nodes start each other, and what is left, a
+  // process id, may be another job's as well.
   std::string_view job[4];
 };
 
@@ -36,7 +38,7 @@ constexpr StarterRow kStarters[] = {
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_HOSTNAME",
      {"PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports", "OMPI_MCA_orte_hnp_uri", ""}},
     {"mpirun (MVAPICH)", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE",
-     "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "", {"MPISPAWN_ID", "MPIRUN_ID", "MPIRUN_PORT", ""}},
+     "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE", "", {"", "", "", ""}},
     {"mpiexec (PMI)", "PMI_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "",
      {"PMI_JOBID", "", "", ""}},
     {"jsrun", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK",

@@ -86,7 +86,9 @@ TEST_CASE("The name of a job is the same in its processes and differs between jo
     next[name] += "1";
     REQUIRE(started(next).job != started(variables).job);
   }
-  REQUIRE(started(kMpich).job.empty());  // mpiexec.hydra says none; it has a channel of its own
+  const Map mvapich{{"MV2_COMM_WORLD_RANK", "1"}, {"MV2_COMM_WORLD_SIZE", "2"}, {"MPISPAWN_ID", "1"}};
+  REQUIRE(started(mvapich).job.empty());  // MPISPAWN_ID is the node's: HOROVOD_JOB_ID has to tell the job
+  REQUIRE(started(kMpich).job.empty());   // mpiexec.hydra says none; it has a channel of its own
 }
 
 TEST_CASE("No variables, a batch shell or one process are no starter", "[unit][config]") {
