@@ -41,12 +41,17 @@ Result<Announcement> decode_bytes(ByteSpan bytes) {
 
 }  // namespace
 
+void wipe(std::string& text) {
+  explicit_bzero(text.data(), text.size());
+  text.clear();
+}
+
 std::string encode(Announcement announcement) {
   for (;;) {
     std::string text = encode_all(announcement);
     if (text.size() <= kMaxAnnouncementChars || announcement.server.endpoints.size() <= 1) return text;
     announcement.server.endpoints.pop_back();
-    explicit_bzero(text.data(), text.size());
+    wipe(text);
   }
 }
 

@@ -19,6 +19,15 @@ bool is_socket(int fd) {
 
 }  // namespace
 
+bool is_on_one_host(const config::RuntimeConfig& config) {
+  return config.has_starters_local_numbers && config.local_size == config.size;
+}
+
+std::string job_name(const config::RuntimeConfig& config, const transport::HostIdentity& host) {
+  const std::string& job = config.started_by->job;
+  return is_on_one_host(config) ? job + "|" + host.boot_id + "|" + host.net_namespace : job;
+}
+
 Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers) {
   const config::StartedBy& started = *config.started_by;
   if (is_socket(started.pmi_fd)) return std::unique_ptr<Channel>(std::make_unique<PmiChannel>(started.pmi_fd));
@@ -37,7 +46,8 @@ Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& confi
                                 "HOROVOD_SHARED_DIR to a folder that all hosts share" +
                                 remedy);
   }
-  return std::unique_ptr<Channel>(std::make_unique<SharedFolder>(config.shared_dir, started.job, std::move(answers)));
+  const std::string job = job_name(config, transport::HostIdentity::of_this_process());
+  return std::unique_ptr<Channel>(std::make_unique<SharedFolder>(config.shared_dir, job, std::move(answers)));
 }
 
 }  // namespace hvd::starters

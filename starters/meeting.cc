@@ -1,7 +1,5 @@
 #include "starters/meeting.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <sstream>
 #include <utility>
@@ -33,10 +31,6 @@ constexpr Millis kSignOfLife{500};
 constexpr Millis kNeverIdle{std::chrono::hours(24 * 365)};
 // What still runs when a job ends is over by then, or was given up.
 constexpr Millis kLinger{10000};
-
-bool is_on_one_host(const config::RuntimeConfig& config) {
-  return config.has_starters_local_numbers && config.local_size == config.size;
-}
 
 // Where rank 0 listens: where all ranks are on one host, there alone; else on the interfaces that the user chose, or on
 // all, because the starter does not say where the others are. Nobody gets anything there without the secret.
@@ -105,7 +99,7 @@ class Meeting::Search {
     for (;;) {
       HVD_ASSIGN_OR_RETURN(std::string text, channel.find(deadline_, wake_fd_));
       const auto found = decode_announcement(text);
-      explicit_bzero(text.data(), text.size());
+      wipe(text);
       if (found.is_ok() && found.value().size == config_.size) {
         if (try_all(found.value())) return Status::ok();
       } else {
@@ -170,7 +164,7 @@ Result<std::unique_ptr<Meeting>> Meeting::host(const config::RuntimeConfig& conf
   meeting->address_ = places_of(row).front().address.ip_text();
   std::string text = encode({.size = config.size, .secret = meeting->secret_, .server = std::move(row)});
   const Status announced = meeting->channel_->announce(text, deadline, wake_fd);
-  explicit_bzero(text.data(), text.size());
+  wipe(text);
   HVD_RETURN_IF_ERROR(announced);
   return meeting;
 }
@@ -179,6 +173,7 @@ Result<std::unique_ptr<Meeting>> Meeting::find(const config::RuntimeConfig& conf
                                                const Deadline& deadline, const std::stop_token& stop, int wake_fd) {
   Search search(config, deadline, stop, wake_fd);
   HVD_RETURN_IF_ERROR(search.run(*channel));
+  channel->forget();  // what it has found holds the secret
   std::unique_ptr<Meeting> meeting(new Meeting(std::move(channel), search.announcement().secret));
   meeting->address_ = search.place().address.ip_text();
   meeting->port_ = search.place().address.port();

@@ -4,12 +4,14 @@
 #include <link.h>
 #include <sys/stat.h>
 
-#include <array>
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
+#include "starters/announcement.h"
 
 namespace hvd::starters {
 namespace {
@@ -52,26 +54,28 @@ bool mpi_is_in_charge() {
 
 }  // namespace
 
-Result<std::string> PmiChannel::read_line(const Deadline& deadline, int wake_fd) {
-  std::string line;
-  std::array<std::uint8_t, kMaxPmiLine> buffer{};
-  while (line.size() <= kMaxPmiLine) {
-    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd_, buffer, deadline, wake_fd));
-    line += as_text(ByteSpan(buffer).first(size));
-    const std::size_t end = line.find('\n');
-    if (end == std::string::npos) continue;
-    if (end + 1 != line.size()) return Status::internal("more than one answer");
-    line.pop_back();
-    return line;
+// `line` is the caller's to wipe, whatever has come.
+Status PmiChannel::read_line(std::string& line, const Deadline& deadline, int wake_fd) {
+  line.assign(kMaxPmiLine + 1, '\0');  // with its end
+  const std::span<std::uint8_t> room(reinterpret_cast<std::uint8_t*>(line.data()), line.size());
+  for (std::size_t filled = 0; filled < line.size();) {
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd_, room.subspan(filled), deadline, wake_fd));
+    const std::size_t end = std::string_view(line).substr(0, filled + size).find('\n', filled);
+    filled += size;
+    if (end == std::string_view::npos) continue;
+    if (end + 1 != filled) return Status::internal("more than one answer");
+    line.resize(end);
+    return Status::ok();
   }
   return Status::internal("an answer without an end");
 }
 
 Result<PmiLine> PmiChannel::ask(const Words& request, std::string_view answer, const Deadline& deadline, int wake_fd) {
-  const std::string text = pmi_request(request);
+  std::string text = pmi_request(request);
+  std::string line;
   const auto exchange = [&]() -> Result<PmiLine> {
     HVD_RETURN_IF_ERROR(send_all(fd_, as_bytes(text), deadline, wake_fd));
-    HVD_ASSIGN_OR_RETURN(const std::string line, read_line(deadline, wake_fd));
+    HVD_RETURN_IF_ERROR(read_line(line, deadline, wake_fd));
     HVD_ASSIGN_OR_RETURN(PmiLine parsed, PmiLine::parse(line));
     const std::string& rc = parsed["rc"];
     if (parsed["cmd"] == answer && (rc.empty() || rc == "0")) return parsed;
@@ -79,6 +83,8 @@ Result<PmiLine> PmiChannel::ask(const Words& request, std::string_view answer, c
                             rc + ", " + parsed["msg"]);
   };
   auto parsed = exchange();
+  wipe(text);
+  wipe(line);
   if (!parsed.is_ok()) return parsed.status().annotate(std::string(request.front().second)).annotate(name());
   return parsed;
 }
@@ -116,6 +122,8 @@ Result<std::string> PmiChannel::find(const Deadline& deadline, int wake_fd) {
   found_ = answer["value"];
   return found_;
 }
+
+void PmiChannel::forget() { wipe(found_); }
 
 void PmiChannel::leave() {
   if (inode_ == 0 || inode_of(fd_) != inode_ || mpi_is_in_charge()) return;

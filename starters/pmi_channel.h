@@ -19,10 +19,12 @@ namespace hvd::starters {
 class PmiChannel final : public Channel {
  public:
   explicit PmiChannel(int fd) : fd_(fd) {}  // a socket
+  ~PmiChannel() override { forget(); }
 
   std::string name() const override { return "the key-value space of the process manager (PMI_FD)"; }
   Status announce(const std::string& text, const Deadline& deadline, int wake_fd) override;
   Result<std::string> find(const Deadline& deadline, int wake_fd) override;
+  void forget() override;
   void leave() override;
 
  private:
@@ -32,12 +34,12 @@ class PmiChannel final : public Channel {
   // `answer`: the command of the answer; with `rc`, it must be 0.
   Result<PmiLine> ask(const Words& request, std::string_view answer, const Deadline& deadline, int wake_fd);
   Status pass_barrier(const Deadline& deadline, int wake_fd);
-  Result<std::string> read_line(const Deadline& deadline, int wake_fd);
+  Status read_line(std::string& line, const Deadline& deadline, int wake_fd);
 
   const int fd_;
-  unsigned long inode_ =
-      0;               // of the socket, once it was used: somebody may close it, and its number go to another file
-  std::string found_;  // the barrier is passed once
+  // Of the socket, once it was used: somebody may close it, and its number go to another file.
+  unsigned long inode_ = 0;
+  std::string found_;  // the barrier is passed once; "" when forgotten
 };
 
 }  // namespace hvd::starters

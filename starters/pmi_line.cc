@@ -2,7 +2,13 @@
 
 #include <algorithm>
 
+#include "starters/announcement.h"
+
 namespace hvd::starters {
+
+PmiLine::~PmiLine() {
+  for (auto& [key, value] : words_) wipe(value);
+}
 
 Result<PmiLine> PmiLine::parse(std::string_view line) {
   if (line.size() > kMaxPmiLine) return Status::internal("an answer of " + std::to_string(line.size()) + " bytes");
@@ -37,11 +43,13 @@ const std::string& PmiLine::operator[](std::string_view key) const {
 
 std::string pmi_request(const std::vector<std::pair<std::string_view, std::string_view>>& words) {
   std::string line;
+  line.reserve(kMaxPmiLine);  // so that no copy of the secret stays behind where it grew
   for (const auto& [key, value] : words) {
     if (!line.empty()) line += ' ';
     line.append(key).append("=").append(value);
   }
-  return line + "\n";
+  line += '\n';
+  return line;
 }
 
 }  // namespace hvd::starters

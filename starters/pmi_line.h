@@ -19,6 +19,10 @@ inline constexpr std::size_t kMaxPmiLine = 4096;
 // may be hostile: control characters, a first word without '=', a word twice, and a line that is too long are errors.
 class PmiLine {
  public:
+  PmiLine() = default;
+  PmiLine(PmiLine&&) = default;
+  PmiLine& operator=(PmiLine&&) = default;
+  ~PmiLine();  // wipes its words: one may be the secret
   // `line`: without its end.
   static Result<PmiLine> parse(std::string_view line);
   // "" when it is not there.
@@ -28,7 +32,8 @@ class PmiLine {
   std::map<std::string, std::string, std::less<>> words_;
 };
 
-// A request, with its end. Requires: keys and values without blanks and ends of lines.
+// A request, with its end: whoever is done with it wipes it. Requires: keys and values without blanks and ends of
+// lines.
 std::string pmi_request(const std::vector<std::pair<std::string_view, std::string_view>>& words);
 
 }  // namespace hvd::starters

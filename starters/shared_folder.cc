@@ -77,11 +77,6 @@ Result<std::string> write_temporary(const Fd& folder, const std::string& file, c
   return written;
 }
 
-void wipe(std::string& text) {
-  explicit_bzero(text.data(), text.size());
-  text.clear();
-}
-
 }  // namespace
 
 SharedFolder::SharedFolder(std::string path, const std::string& job, Answers answers)

@@ -143,6 +143,21 @@ TEST_CASE("Without a way to find each other, it is said what is missing", "[unit
   CHECK_THAT(Meeting::hold(c, {}).status().message(), Catch::Contains("HOROVOD_GLOO_IFACE=none0"));
 }
 
+TEST_CASE("Jobs of one name, each on a host of its own, are told apart", "[unit][starters]") {
+  config::RuntimeConfig c = Job().config(0, 2);
+  const transport::HostIdentity here{"h", "boot", "net:[1]", "pid:[1]"};
+  const transport::HostIdentity other_host{"h", "boot2", "net:[1]", "pid:[1]"};
+  const transport::HostIdentity other_network{"h", "boot", "net:[2]", "pid:[1]"};
+  CHECK(job_name(c, here) == job_name(c, other_host));
+  c.has_starters_local_numbers = true;
+  c.local_size = 2;
+  CHECK(job_name(c, here) != job_name(c, other_host));
+  CHECK(job_name(c, here) != job_name(c, other_network));
+  CHECK(job_name(c, here) == job_name(c, {"h", "boot", "net:[1]", "pid:[2]"}));
+  c.size = 4;
+  CHECK(job_name(c, here) == job_name(c, other_host));
+}
+
 TEST_CASE("A rank that waits for its job can be interrupted, and learns of rank 0's end", "[multi][starters]") {
   Job job;
   std::stop_source user;

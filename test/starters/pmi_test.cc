@@ -99,7 +99,9 @@ TEST_CASE("Rank 0 puts before the barrier and the others get behind it", "[multi
   PmiChannel rank1(second.fd());
   CHECK(rank1.find(soon(), -1).value() == "hvd1.00");
   CHECK(rank1.find(soon(), -1).value() == "hvd1.00");  // without another barrier
-  CHECK(second.heard().size() == 4);
+  rank1.forget();
+  CHECK(rank1.find(soon(), -1).value() == "hvd1.00");  // nothing of it was kept
+  CHECK(second.heard().size() == 8);
 }
 
 TEST_CASE("A process manager that answers wrong, late or not at all is an error that says so", "[multi][starters]") {
