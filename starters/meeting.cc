@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <sstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "rendezvous/client/client.h"
 #include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
+#include "runtime/base/thread.h"
 #include "runtime/transport/net/route.h"
 #include "runtime/transport/net/sockets.h"
 
@@ -85,6 +87,16 @@ std::string started_text(const config::RuntimeConfig& config) {
 
 Status with_context(const config::RuntimeConfig& config, const Status& status) {
   return status.annotate(started_text(config));
+}
+
+// Says `text` when it lives for so long.
+std::jthread late_notice(const std::string& text, Millis after) {
+  return start_thread("hvd-late", [text, after](const std::stop_token& stop) {
+    transport::Cancel end;
+    const std::stop_callback on_end(stop, [&] { end.cancel(); });
+    const Status woken = wait_for_socket(-1, 0, Deadline::after(after), end.fd());
+    if (woken.code() == StatusCode::kTimeout) HVD_LOG(kWarning, text);
+  });
 }
 
 }  // namespace
@@ -180,13 +192,18 @@ Result<std::unique_ptr<Meeting>> Meeting::find(const config::RuntimeConfig& conf
   return meeting;
 }
 
-Result<std::unique_ptr<Meeting>> Meeting::hold(const config::RuntimeConfig& config, const std::stop_token& stop) {
+Result<std::unique_ptr<Meeting>> Meeting::hold(const config::RuntimeConfig& config, const std::stop_token& stop,
+                                               Millis late_after) {
   const Deadline deadline =
       Deadline::after(config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout);
   transport::Cancel cancel;
   const std::stop_callback on_stop(stop, [&] { cancel.cancel(); });
   auto channel = open_channel(config, answers);
   if (!channel.is_ok()) return channel.status();
+  const std::jthread late =
+      late_notice(started_text(config) + ", still waits for " + (config.rank == 0 ? "the others" : "rank 0") + " by " +
+                      channel.value()->name() + "; HOROVOD_IGNORE_STARTER=1 makes each process a job of its own",
+                  late_after);
   auto meeting = config.rank == 0 ? host(config, std::move(channel).value(), deadline, cancel.fd())
                                   : find(config, std::move(channel).value(), deadline, stop, cancel.fd());
   if (!meeting.is_ok()) return with_context(config, meeting.status());

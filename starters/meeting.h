@@ -20,8 +20,9 @@ namespace hvd::starters {
 class Meeting {
  public:
   // Blocks until this process knows where to join, at most for the join_timeout; `stop` interrupts it (kAborted).
-  // Requires: config.started_by.
-  static Result<std::unique_ptr<Meeting>> hold(const config::RuntimeConfig& config, const std::stop_token& stop);
+  // Requires: config.started_by. When it takes `late_after`, a warning says who is waited for, and where.
+  static Result<std::unique_ptr<Meeting>> hold(const config::RuntimeConfig& config, const std::stop_token& stop,
+                                               Millis late_after = Millis(30'000));
   ~Meeting();  // ends the server, and takes the announcement back
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "horovod/session.h"
+#include "runtime/base/log.h"
+#include "test/support/captured_log.h"
 
 namespace hvd::starters {
 
@@ -123,7 +125,12 @@ TEST_CASE("What a dead job announced is not believed, and a living one is not di
   }
   config::RuntimeConfig hurried = job.config(1, 2);
   hurried.join_timeout = std::chrono::seconds(1);
-  const auto misled = Meeting::hold(hurried, {});
+  const test::CapturedLog log;
+  configure_log({});
+  const auto misled = Meeting::hold(hurried, {}, Millis(20));
+  CHECK(log.count("rank 1 of 2, which mpirun started, still waits for rank 0 by the folder " + hurried.shared_dir) ==
+        1);
+  CHECK(log.count("HOROVOD_IGNORE_STARTER=1") == 1);
   CHECK_THAT(misled.status().message(), Catch::Contains("rank 0 does not answer where the folder"));
   CHECK(job.run(2, nothing, join) == std::vector<std::string>{"2 0 2 0 1", "2 1 2 0 1"});
 }

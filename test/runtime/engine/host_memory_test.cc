@@ -1,46 +1,17 @@
 // Which ranks share memory, and that all of them come to the same.
-#include <unistd.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <cstdio>
 #include <memory>
 
-#include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "test/runtime/engine/session_support.h"
+#include "test/support/captured_log.h"
 #include "test/support/job_fixture.h"
 
 using namespace hvd;
 using namespace hvd::test;
 
 namespace {
-
-// What is logged while it lives.
-class CapturedLog {
- public:
-  CapturedLog() : file_(std::tmpfile(), &std::fclose), before_(::dup(2)) { ::dup2(::fileno(file_.get()), 2); }
-  ~CapturedLog() {
-    configure_log({});
-    ::dup2(before_.get(), 2);
-  }
-  std::string text() const {
-    std::string text(1 << 16, '\0');
-    std::rewind(file_.get());
-    text.resize(std::fread(text.data(), 1, text.size(), file_.get()));
-    return text;
-  }
-  std::ptrdiff_t count(const std::string& part) const {
-    const std::string all = text();
-    std::ptrdiff_t found = 0;
-    for (std::size_t at = all.find(part); at != std::string::npos; at = all.find(part, at + 1)) ++found;
-    return found;
-  }
-
- private:
-  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-  Fd before_;
-};
 
 // A sum, a broadcast and an allgather of the ranks 0 .. size-1 of a set.
 void use(Session& session, std::int32_t set, int size, Problems& problems) {
