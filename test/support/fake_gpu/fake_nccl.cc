@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,7 +52,7 @@ struct Group {
   std::condition_variable changed;
   int size = 0;
   int arrived = 0;
-  bool aborted = false;
+  std::set<int> aborted;  // ranks; it is over for the others only when they abort, too
   std::uint64_t round = 0;
   std::map<int, Call> calls;  // of this round, by rank
 
@@ -218,14 +219,14 @@ void Group::run(int rank, const Call& call) {
   std::unique_lock lock(mutex);
   const std::uint64_t mine = round;
   calls[rank] = call;
-  if (static_cast<int>(calls.size()) == size && !aborted) {
+  if (static_cast<int>(calls.size()) == size && aborted.empty()) {
     move_bytes();
     calls.clear();
     ++round;
     changed.notify_all();
     return;
   }
-  changed.wait(lock, [&] { return aborted || round != mine; });
+  changed.wait(lock, [&] { return aborted.contains(rank) || round != mine; });
 }
 
 struct Launch {
@@ -261,7 +262,7 @@ int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
 
 bool is_ready(const Comm& comm) {
   const std::lock_guard lock(comm.group->mutex);
-  return comm.group->arrived == comm.group->size || comm.group->aborted;
+  return comm.group->arrived == comm.group->size || !comm.group->aborted.empty();
 }
 
 int issue(const char* name, Work work, void* handle, void* stream) {
@@ -377,7 +378,7 @@ HVD_FAKE int ncclCommAbort(void* handle) {
   if (comm == nullptr) return kInvalidArgument;
   {
     const std::lock_guard lock(comm->group->mutex);
-    comm->group->aborted = true;
+    comm->group->aborted.insert(comm->rank);
     comm->reductions.clear();
   }
   comm->group->changed.notify_all();
