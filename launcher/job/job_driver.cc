@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t kSummaryLines = 20;
 constexpr std::size_t kLinesInSight = 20;  // that came after the failed rank's own: a screen still shows both
 constexpr Millis kMaxLookup{10000};
-constexpr std::size_t kOwnDescriptors = 128;  // strangers at the rendezvous, and what we have ourselves
 
 std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
   std::vector<std::string> names;
@@ -281,11 +280,11 @@ void JobDriver::stop_when_flushed() {
 int run_job(JobPlan plan) {
   const std::uint64_t ignored_from_the_start = ignored_signals();
   ignore_io_signals();
-  // Three pipes for each agent, two files for each rank when asked for, and connections of each to the rendezvous.
+  // Three pipes for each agent, and two files for each rank when asked for. Not more: the ranks of this host see it.
+  const std::size_t files = plan.config.output_filename ? 2 * static_cast<std::size_t>(plan.config.num_proc) : 0;
   const auto& elastic = plan.config.elastic;
-  const auto ranks = static_cast<std::size_t>(elastic ? elastic->max_num_proc : plan.config.num_proc);
-  const std::size_t agents = elastic ? ranks : plan.hosts.size();
-  raise_descriptor_limit(3 * agents + (plan.config.output_filename ? 2 * ranks : 0) + 4 * ranks + kOwnDescriptors);
+  const std::size_t agents = elastic ? static_cast<std::size_t>(elastic->max_num_proc) : plan.hosts.size();
+  raise_descriptor_limit(3 * agents + files);
   MainLoop loop;
   JobDriver driver(loop, std::move(plan), ignored_from_the_start);
   return driver.run();
