@@ -31,4 +31,26 @@ class DynamicLibrary {
   void* handle_;
 };
 
+// Fills a table of a library's functions, and remembers the first that is missing. Not thread-safe.
+class FunctionTable {
+ public:
+  // `version_text`: a version number of the library's own, for people: "CUDA 11.0".
+  FunctionTable(const DynamicLibrary& library, std::string (*version_text)(int))
+      : library_(library), version_text_(version_text) {}
+
+  // `since`: the version that introduced the function under this name.
+  template <typename F>
+  void take(F*& function, const char* name, int since) {
+    function = library_.function<F>(name);
+    if (function == nullptr && missing_.empty()) missing_ = std::string(name) + " (" + version_text_(since) + ")";
+  }
+  // Its name and version; "" when nothing is.
+  const std::string& missing() const { return missing_; }
+
+ private:
+  const DynamicLibrary& library_;
+  std::string (*const version_text_)(int);
+  std::string missing_;
+};
+
 }  // namespace hvd

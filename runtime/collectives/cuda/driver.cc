@@ -12,26 +12,10 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// Fills a table of functions, and remembers the first that is missing.
-class Table {
- public:
-  explicit Table(const DynamicLibrary& library) : library_(library) {}
-
-  // `since`: the version of CUDA that introduced it under this name.
-  template <typename F>
-  void take(F*& function, const char* name, int since) {
-    function = library_.function<F>(name);
-    if (function == nullptr && missing_.empty()) missing_ = std::string(name) + " (CUDA " + version_text(since) + ")";
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  const DynamicLibrary& library_;
-  std::string missing_;
-};
+std::string version_name(int version) { return "CUDA " + version_text(version); }
 
 std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
-  Table table(library);
+  FunctionTable table(library, version_name);
   table.take(calls.init, "cuInit", 2000);
   table.take(calls.driver_version, "cuDriverGetVersion", 2020);
   table.take(calls.error_name, "cuGetErrorName", 6000);

@@ -11,25 +11,10 @@ namespace {
 constexpr int kOldest = 21800;  // older ones are not tried
 constexpr const char* kSoname = "libnccl.so.2";
 
-// Fills a table of functions, and remembers the first that is missing.
-class Table {
- public:
-  explicit Table(const DynamicLibrary& library) : library_(library) {}
-
-  template <typename F>
-  void take(F*& function, const char* name, int since) {
-    function = library_.function<F>(name);
-    if (function == nullptr && missing_.empty()) missing_ = std::string(name) + " (NCCL " + version_text(since) + ")";
-  }
-  const std::string& missing() const { return missing_; }
-
- private:
-  const DynamicLibrary& library_;
-  std::string missing_;
-};
+std::string version_name(int version) { return "NCCL " + version_text(version); }
 
 std::string fill(Calls& calls, const DynamicLibrary& library) {
-  Table table(library);
+  FunctionTable table(library, version_name);
   table.take(calls.version, "ncclGetVersion", 20000);
   table.take(calls.error_text, "ncclGetErrorString", 20000);
   table.take(calls.last_error, "ncclGetLastError", 21300);
