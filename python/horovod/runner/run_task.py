@@ -1,4 +1,4 @@
-"""A rank of horovod.run(): `python -m horovod.runner.run_task` calls the function that comes on its standard input.
+"""The program of a rank of horovod.run(): main() calls the function that comes on the standard input.
 
 Started by horovodrun alone, with --results-fd; see horovod._function_job for what travels.
 """
