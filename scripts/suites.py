@@ -94,15 +94,9 @@ def without(*frameworks: str) -> tuple[str, ...]:
     return tuple(f"--ignore=test/e2e/{framework}" for framework in frameworks)
 
 
-# ThreadSanitizer does not see that libuv closes descriptors, by a bare system call. Where a thousand connections reuse
-# the numbers of closed pipes, each looks like a race of accept() with pipe(). C++ tests of admission run under it.
-NOT_UNDER_TSAN = "--ignore=test/e2e/launcher/test_launcher_strangers.py"
-
-
 def launcher(preset: str, *kinds: str) -> Suite:
     """The launcher's end-to-end tests with a launcher that a sanitizer watches."""
-    left_out = [NOT_UNDER_TSAN] if preset == "tsan" else []
-    made = pytest(f"launcher-{preset}", "test/e2e/launcher", "-m", "not slow", *left_out, kinds=kinds)
+    made = pytest(f"launcher-{preset}", "test/e2e/launcher", "-m", "not slow", kinds=kinds)
     return replace(made, env=(("HVD_HOROVODRUN", str(ROOT / "build" / preset / "launcher" / "horovodrun")),))
 
 
