@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 BIN = Path(sys.executable).parent
 TAIL_LINES = 80
+PLACES = 3  # where a failed suite's log is quoted before its end
 DEADLINE_S = 30 * 60  # of one command: what hangs must not use up the time of the other suites, nor hide where it hangs
 SLOW_DEADLINE_S = 4 * 3600
 
@@ -150,6 +151,13 @@ def execute(command: Sequence[str], env: dict[str, str], log: TextIO, deadline_s
         process.wait()
 
 
+def why(lines: list[str]) -> list[str]:
+    """The first places of a log that say what failed. Printed last, where whoever sees only the end of a run finds them."""
+    said = re.compile(r"FAILED:$|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:|terminate called|^E  ")
+    places = [i for i, line in enumerate(lines) if said.search(line)][:PLACES]
+    return [line[:160] for i in places for line in ("...", *lines[max(0, i - 4) : i + 8])]
+
+
 def run(suite: Suite) -> tuple[bool, Counts]:
     """Runs the commands of a suite until one fails; prints its summary line."""
     LOGS.mkdir(parents=True, exist_ok=True)
@@ -189,6 +197,9 @@ def main(words: Sequence[str]) -> int:
     results = [run(suite) for suite in chosen]
     total = sum((counts for _, counts in results), Counts())
     print(total)
+    for suite, (ok, _) in zip(chosen, results, strict=True):
+        if not ok:
+            print("\n".join(why((LOGS / f"{suite.name}.log").read_text(encoding="utf-8", errors="replace").splitlines())))
     return 0 if all(ok for ok, _ in results) else 1
 
 
