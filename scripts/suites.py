@@ -151,11 +151,12 @@ def execute(command: Sequence[str], env: dict[str, str], log: TextIO, deadline_s
         process.wait()
 
 
-def why(lines: list[str]) -> list[str]:
-    """The first places of a log that say what failed. Printed last, where whoever sees only the end of a run finds them."""
+def why(suite: Suite) -> str:
+    """The first places of a suite's log that say what failed, for those who see only the end of a run."""
+    lines = (LOGS / f"{suite.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
     said = re.compile(r"FAILED:$|WARNING: ThreadSanitizer|ERROR: AddressSanitizer|runtime error:|terminate called|^E  ")
     places = [i for i, line in enumerate(lines) if said.search(line)][:PLACES]
-    return [line[:160] for i in places for line in ("...", *lines[max(0, i - 4) : i + 8])]
+    return "\n".join(line[:160] for i in places for line in ("...", *lines[max(0, i - 4) : i + 8]))
 
 
 def run(suite: Suite) -> tuple[bool, Counts]:
@@ -199,7 +200,7 @@ def main(words: Sequence[str]) -> int:
     print(total)
     for suite, (ok, _) in zip(chosen, results, strict=True):
         if not ok:
-            print("\n".join(why((LOGS / f"{suite.name}.log").read_text(encoding="utf-8", errors="replace").splitlines())))
+            print(why(suite))
     return 0 if all(ok for ok, _ in results) else 1
 
 
