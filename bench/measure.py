@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -78,17 +80,32 @@ def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float)
     return list(by_size.values())
 
 
-def _job(programs: Programs, np: int, script: str, *arguments: str) -> dict[str, Any]:
-    """What rank 0 of a job of bench/ranks/`script` measured."""
+def _job(programs: Programs, np: int, script: str, *arguments: str, starter: list[str] | None = None) -> dict[str, Any]:
+    """What rank 0 of a job of bench/ranks/`script` measured. `starter`: what starts the ranks in horovodrun's place."""
     with tempfile.TemporaryDirectory() as directory:
         rank = [str(programs.python), str(HERE / "ranks" / script), directory, *arguments]
-        run([str(programs.horovodrun), "-np", str(np), *rank])
+        run([*(starter or [str(programs.horovodrun)]), "-np", str(np), *rank])
         return dict(json.loads(Path(directory, "result.json").read_text()))
 
 
 def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int] | None) -> dict[str, Any]:
     """Ours and torch.distributed's gloo through Python, in turns in the same processes."""
     return _job(programs, np, "allreduce.py", str(seconds), *([",".join(str(s) for s in sizes)] if sizes else []))
+
+
+def open_mpi_missing() -> str:
+    """Why open_mpi_allreduce() cannot run here; empty if it can."""
+    if not shutil.which("mpirun"):
+        return "mpirun is not installed"
+    return "" if importlib.util.find_spec("mpi4py") else "the package mpi4py is not installed"
+
+
+def open_mpi_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int]) -> dict[str, Any]:
+    """Ours, torch's gloo and Open MPI through Python, in turns in the same processes, which mpirun starts."""
+    # mpirun refuses to run as root, as in containers, and to start more ranks than cores, unless it is told.
+    starter = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    sizes_text = ",".join(str(s) for s in sizes)
+    return _job(programs, np, "allreduce.py", str(seconds), sizes_text, starter=starter)
 
 
 def default_call(programs: Programs, np: int, seconds: float, sizes: list[int]) -> dict[str, Any]:

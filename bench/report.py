@@ -16,6 +16,15 @@ DEFAULT_CALL_LIMITS = {
     "TensorFlow": 1.1,
     "TensorFlow, allgather": 0.55,
 }
+# The most that a blocking allreduce of private tensors may take of Open MPI's time, by ranks and bytes.
+OPEN_MPI_LIMITS = {
+    (2, 1 << 20): 1.0,
+    (2, 16 << 20): 1 / 1.5,
+    (2, 256 << 20): 1 / 1.5,
+    (4, 1 << 20): 1.0,
+    (4, 16 << 20): 1 / 2,
+    (4, 256 << 20): 1 / 2,
+}
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,17 @@ def python_table(result: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def open_mpi_table(result: dict[str, Any]) -> str:
+    header = ["private tensors", "np", "ours us", "Open MPI us", "torch gloo us", "ours GB/s", "Open MPI / ours"]
+    rows = []
+    for entry in result["blocking"]:
+        ours, mpi, gloo = (entry["p50_us"][arm] for arm in ("ours", "mpi", "torch"))
+        times = [f"{us:.1f}" for us in (ours, mpi, gloo)]
+        rate = f"{busbw(entry['size'], entry['np'], ours):.2f}"
+        rows.append([f"allreduce_ {size_name(entry['size'])}", str(entry["np"]), *times, rate, f"{mpi / ours:.2f}"])
+    return table(header, rows)
+
+
 def default_call_table(result: dict[str, Any]) -> str:
     header = ["large tensors, np=2", "size", "ms", "x in place", "CPU ms", "x in place", "page faults"]
     rows = []
@@ -135,6 +155,10 @@ def goals(results: dict[str, Any]) -> list[Goal]:
                 ratio = entry["p50_us"]["ours"] / entry["p50_us"]["torch"]
                 found.append(Goal(f"{size_name(entry['size'])} in Python, np=2, over torch gloo", ratio, 1.0, "x"))
         found.append(Goal("1000 x 4 B, cached, async", python["burst"]["p50_us"]["ours"] / 1e3, 8, "ms"))
+    for entry in results.get("open_mpi", {}).get("blocking", []):
+        if limit := OPEN_MPI_LIMITS.get((entry["np"], entry["size"])):
+            ratio = entry["p50_us"]["ours"] / entry["p50_us"]["mpi"]
+            found.append(Goal(f"{size_name(entry['size'])}, np={entry['np']}, over Open MPI", ratio, limit, "x"))
     for entry in results.get("default_call", {}).get("sizes", []):
         for name, limit in DEFAULT_CALL_LIMITS.items():
             if name in entry["arms"]:

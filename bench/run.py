@@ -23,7 +23,18 @@ from typing import Any
 import measure
 import report
 
-PARTS = ["calibration", "cpp", "python", "default-call", "torch-ddp", "tensorflow", "init", "launch", "version"]
+PARTS = [
+    "calibration",
+    "cpp",
+    "python",
+    "open-mpi",
+    "default-call",
+    "torch-ddp",
+    "tensorflow",
+    "init",
+    "launch",
+    "version",
+]
 CPP_SIZES = [4, 1024, 16384, 65536, 262144, 1 << 20, 16 << 20, 64 << 20, 256 << 20]
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -63,6 +74,12 @@ def one_round(programs: measure.Programs, parts: list[str], options: argparse.Na
     if "python" in parts:
         python_sizes = [s for s in (4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
         result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
+    if "open-mpi" in parts and (why := measure.open_mpi_missing()):
+        print(f"open-mpi: left out, {why}", file=sys.stderr)
+    elif "open-mpi" in parts:
+        mpi_sizes = [s for s in (4, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
+        jobs = [measure.open_mpi_allreduce(programs, np, options.seconds, mpi_sizes) for np in (2, 4)]
+        result["open_mpi"] = {"blocking": [entry for job in jobs for entry in job["blocking"]]}
     if "default-call" in parts:
         large = [s for s in (16 << 20, 256 << 20) if s <= options.max_size]
         result["default_call"] = measure.default_call(programs, 2, 5 * options.seconds, large)
@@ -98,6 +115,8 @@ def print_tables(results: dict[str, Any]) -> None:
         print(report.cpp_table(results["cpp"]), end="\n\n")
     if "python" in results:
         print(report.python_table(results["python"]), end="\n\n")
+    if "open_mpi" in results:
+        print(report.open_mpi_table(results["open_mpi"]), end="\n\n")
     if "default_call" in results:
         print(report.default_call_table(results["default_call"]), end="\n\n")
     if "torch_ddp" in results:

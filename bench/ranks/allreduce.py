@@ -1,16 +1,19 @@
-"""One rank of the comparison with torch.distributed: ours and torch's gloo take turns, call by call.
+"""One rank of the comparison with torch.distributed and MPI: ours, torch's gloo and MPI take turns, call by call.
 
-Started by bench/run.py through horovodrun. Arguments: a directory (for torch's rendezvous file and the results of
-rank 0), and the seconds per size.
+Started by bench/run.py through horovodrun, or through mpirun, which adds MPI to the contenders and measures blocking
+calls only. Arguments: a directory (for torch's rendezvous file and the results of rank 0), the seconds per size, and
+sizes in bytes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,6 +23,7 @@ import horovod.torch as hvd
 
 BLOCKING_SIZES = [4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20]
 BURST = 1000
+Reduce = Callable[[torch.Tensor], object]  # sums a tensor in place over the ranks
 
 
 def timed(body: Callable[[], object]) -> float:
@@ -46,6 +50,16 @@ def in_turns(arms: dict[str, Callable[[], object]], prepare: Callable[[], object
     return {name: statistics.median(values[2:]) for name, values in samples.items()}
 
 
+def peers() -> dict[str, Reduce]:
+    """The contenders beside ours."""
+    found: dict[str, Reduce] = {"torch": dist.all_reduce}
+    if "OMPI_COMM_WORLD_SIZE" in os.environ:
+        from mpi4py import MPI
+
+        found["mpi"] = lambda tensor: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, tensor.numpy())
+    return found
+
+
 def blocking(size: int, seconds: float) -> dict[str, object]:
     tensor = torch.empty(max(1, size // 4))
     rank, world = hvd.rank(), hvd.size()
@@ -55,7 +69,7 @@ def blocking(size: int, seconds: float) -> dict[str, object]:
 
     arms = {
         "ours": lambda: hvd.allreduce_(tensor, op=hvd.Sum, name=f"b{size}"),
-        "torch": lambda: dist.all_reduce(tensor),
+        **{name: partial(reduce, tensor) for name, reduce in peers().items()},
     }
     for name, body in arms.items():
         prepare()
@@ -108,11 +122,9 @@ def main() -> None:
     torch.set_num_threads(1)
     hvd.init()
     dist.init_process_group("gloo", init_method=f"file://{directory}/torch", rank=hvd.rank(), world_size=hvd.size())
-    results = {
-        "blocking": [blocking(size, seconds) for size in sizes],
-        "single": blocking_out_of_place(seconds),
-        "burst": burst(seconds),
-    }
+    results: dict[str, object] = {"blocking": [blocking(size, seconds) for size in sizes]}
+    if "mpi" not in peers():
+        results |= {"single": blocking_out_of_place(seconds), "burst": burst(seconds)}
     if hvd.rank() == 0:
         (directory / "result.json").write_text(json.dumps(results))
     dist.destroy_process_group()
