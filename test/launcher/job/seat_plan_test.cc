@@ -80,10 +80,9 @@ TEST_CASE("An elastic job's round begins when it is offered and all of it waits,
     seats->set_current(process);
     clients.push_back(std::make_unique<rendezvous::Client>(
         rendezvous::ClientOptions{.host = "127.0.0.1", .port = server->port(), .secret = secret}));
-    threads.emplace_back([&, slot, process] {
-      answers[static_cast<std::size_t>(slot)] =
-          clients[static_cast<std::size_t>(slot)]->join({process, rendezvous::seat_token(secret, process)}, {}, {},
-                                                        Deadline::after(Millis(10000)), {}, slot == 1 ? 7 : 2);
+    threads.emplace_back([&, slot, process, client = clients.back().get()] {
+      answers[static_cast<std::size_t>(slot)] = client->join({process, rendezvous::seat_token(secret, process)}, {}, {},
+                                                             Deadline::after(Millis(10000)), {}, slot == 1 ? 7 : 2);
     });
   }
   const Deadline deadline = Deadline::after(Millis(10000));
