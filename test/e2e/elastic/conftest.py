@@ -27,7 +27,7 @@ def start_elastic(horovodrun_path: str, tmp_path: Path) -> Iterator[StartElastic
     jobs: list[ElasticJob] = []
 
     def start(*flags: str, command: tuple[str, ...] = (), hosts: str = "", wrapper: str = "") -> ElasticJob:
-        jobs.append(ElasticJob(horovodrun_path, tmp_path, flags, command, hosts, wrapper))
+        jobs.append(ElasticJob((horovodrun_path,), tmp_path, flags, command, hosts, wrapper))
         return jobs[-1]
 
     yield start

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,14 @@ class ElasticJob(RunningJob):
     """The worker runs until stop(). Hosts are `localhost`, `127.0.0.1` and so on: each name counts as a host."""
 
     def __init__(
-        self, horovodrun: str, folder: Path, flags: Sequence[str], command: Sequence[str], hosts: str, wrapper: str
+        self,
+        horovodrun: Sequence[str],
+        folder: Path,
+        flags: Sequence[str],
+        command: Sequence[str] = (),
+        hosts: str = "",
+        wrapper: str = "",
+        env: Mapping[str, str] | None = None,
     ) -> None:
         self.hosts_path = folder / "hosts"
         self.stop_path = folder / "stop"
@@ -40,7 +47,7 @@ class ElasticJob(RunningJob):
         worker = (sys.executable, str(WORKER), str(self.stop_path))
         if wrapper:
             worker = ("sh", "-c", wrapper, *worker)  # which it finds as "$0" "$@"
-        super().__init__([horovodrun, *flags, *(command or worker)], folder, {}, None, folder)
+        super().__init__([*horovodrun, *flags, *(command or worker)], folder, env or {}, None, folder)
 
     def set_hosts(self, hosts: str) -> None:
         """What `cat hosts` prints from now on."""

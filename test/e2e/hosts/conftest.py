@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "launcher"))
+sys.path.append(str(Path(__file__).parent.parent / "elastic"))
 
+from elastic_job import ElasticJob, StartElastic
 from hosts_job import ROOT, StartOn
 from launcher_job import RunningJob
 from netns import Host, Network, why_impossible
@@ -42,5 +44,18 @@ def start_on(network: Network, horovodrun_path: str, tmp_path: Path) -> StartOn:
     def start(host: Host, *arguments: str, env: Mapping[str, str] | None = None) -> RunningJob:
         command = host.enter("env", "-C", str(ROOT), horovodrun_path, *arguments)
         return RunningJob(command, tmp_path, {"HOME": str(host.home), **(env or {})}, None, tmp_path)
+
+    return start
+
+
+@pytest.fixture
+def start_elastic_on(network: Network, horovodrun_path: str, tmp_path: Path) -> StartElastic:
+    """start_elastic_on(host, "-np", "2", ..., hosts="a\nb\n") starts the launcher of an elastic job there. `hosts` is what
+    its discovery script prints, until set_hosts()."""
+
+    def start(host: Host, *flags: str, hosts: str) -> ElasticJob:
+        launcher = host.enter("env", "-C", str(tmp_path), horovodrun_path)
+        discovery = ("--host-discovery-script", "cat hosts")
+        return ElasticJob(launcher, tmp_path, (*flags, *discovery), hosts=hosts, env={"HOME": str(host.home)})
 
     return start
