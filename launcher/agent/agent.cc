@@ -5,6 +5,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -130,6 +131,7 @@ Status Agent::launch(LaunchMessage message) {
     message.cwd.clear();
   }
   facts_ = facts_of_this_host();
+  kills_before_ = memory_kills_of_this_host();
   HVD_ASSIGN_OR_RETURN(environment_, host_environment(config::ProcessEnv(), message.env, message.slots, facts_));
   launch_ = std::move(message);
   watch_lease();
@@ -216,7 +218,10 @@ void Agent::process_failing(Incarnation process, bool is_leaving) {
 }
 
 void Agent::process_ended(Incarnation process, ExitStatus status) {
-  send(FrameType::kEnded, EndedMessage{process, status.code, status.signal});
+  std::uint64_t kills = 0;
+  if (!status.ok()) kills = std::max(memory_kills_of_this_host().count, kills_before_.count) - kills_before_.count;
+  send(FrameType::kEnded,
+       EndedMessage{process, status.code, status.signal, static_cast<std::uint32_t>(kills), kills_before_.of_group});
 }
 
 void Agent::process_took_input(Incarnation process, std::size_t size) {

@@ -76,6 +76,7 @@ class Agent : private ProcessEvents {
   std::uint32_t id_ = 0;  // the launcher's number for us, learned from its first frame
   std::optional<LaunchMessage> launch_;
   HostFacts facts_;
+  MemoryKills kills_before_;     // when the job began here
   HostEnvironment environment_;  // until the slots are open
   std::unique_ptr<RendezvousProbe> probe_;
   Slots slots_;
@@ -92,6 +93,7 @@ class Agent : private ProcessEvents {
 
 // What this host has: the names of its network interfaces, and the cores that this process may use.
 HostFacts facts_of_this_host();
+MemoryKills memory_kills_of_this_host();
 
 inline constexpr const char* kAgentFlag = "--agent";
 

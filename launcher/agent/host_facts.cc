@@ -35,4 +35,6 @@ HostFacts facts_of_this_host() {
   return facts;
 }
 
+MemoryKills memory_kills_of_this_host() { return memory_kills(content_of); }
+
 }  // namespace hvd::launcher

@@ -63,6 +63,8 @@ constexpr FlagRow kRows[] = {
      .help = "one network interface that may be used; repeatable", .metavar = "A"},
     {.dest = "output_filename", .on = "--output-filename", .kind = K::kText, .section = S::kGeneral,
      .help = "also write output to DIR/rank.<rank>/stdout and stderr", .metavar = "DIR"},
+    {.dest = "log_dir", .on = "--log-dir", .kind = K::kText, .section = S::kGeneral,
+     .help = "at the end write DIR/summary.json: exit code, what failed first and why", .metavar = "DIR"},
     {.dest = "chosen_variables", .on = "-x", .kind = K::kWords, .section = S::kGeneral,
      .help = "a variable for ranks: NAME=VALUE, or NAME of horovodrun's own environment (all of which they get, but for "
              "CUDA_VISIBLE_DEVICES and functions of the shell, unless they are named here), with * and ? for several; repeatable",

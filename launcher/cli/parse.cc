@@ -223,6 +223,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.agent_path = values.get<std::string>("agent_path");
   config.verbose = values.is_true("verbose") ? 2 : 0;
   config.output_filename = values.get<std::string>("output_filename");
+  config.log_dir = values.get<std::string>("log_dir");
   HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.nics, nics_of(values));
   if (const auto limit = values.get<std::int64_t>("timeout")) config.timeout = std::chrono::seconds(*limit);

@@ -63,6 +63,14 @@ using ReadFile = std::function<std::optional<std::string>(const std::string& pat
 // root, under whatever name that has outside, so what is not there is passed over. Pure.
 std::optional<double> cpu_quota(const ReadFile& read);
 
+// How many processes the kernel has killed for want of memory: of this process' control group where that is told, else
+// of the whole machine, which may be others'. The kernel counts before it kills. Pure.
+struct MemoryKills {
+  std::uint64_t count = 0;
+  bool of_group = false;
+};
+MemoryKills memory_kills(const ReadFile& read);
+
 // Of `cores`, those that the quota keeps busy: rounded down, because ranks wait for whoever is held back; at least one.
 int cores_within(int cores, std::optional<double> quota);
 

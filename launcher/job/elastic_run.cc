@@ -127,7 +127,7 @@ JobActions ElasticRun::process_ended(Incarnation process, const ExitStatus& stat
   if (slot == nullptr || slot->state == SlotState::kEnded) return out;
   // The end of one that had to leave is no failure.
   if (!status.ok() && is_undisturbed() && elastic_.is_member(process)) {
-    note_failure(failure_of(member(process.slot), status.shell_code(), describe(status)), out);
+    note_failure(failure_of(member(process.slot), status, describe(status)), out);
   }
   process_over(process, status.ok(), now, out);
   return out;

@@ -37,6 +37,7 @@ void Failures::add(JobFailure failure) {
     // It was recorded when it announced its failure; now its exit code is known.
     first_->exit_code = failure.exit_code;
     first_->what = std::move(failure.what);
+    first_->status = failure.status;
     return;
   }
   // The failures that its end has caused may be reported before it, when it is on another host.
@@ -65,12 +66,6 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
     text +=
         ", after rank " + std::to_string(left->rank) + " had left the job (unequal numbers of steps? see hvd.join())";
   }
-  // Nobody has been signalled by us before the first failure.
-  if (first.exit_code == 128 + SIGKILL) {
-    text +=
-        " (when memory runs out, the kernel kills with SIGKILL: see `dmesg` there, and the memory limit of the "
-        "container or batch job)";
-  }
   if (last_stderr_lines.empty()) {
     text += "; it wrote nothing to stderr";
   } else if (are_in_sight) {
@@ -79,6 +74,8 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
     text += "; its last lines on stderr:";
     for (const std::string& line : last_stderr_lines) text += "\n    " + line;
   }
+  if (const std::string cause = cause_of(first, last_stderr_lines); !cause.empty())
+    text += "\nProbable cause: " + cause;
   for (const std::string& later : failures.later()) text += "\nAfter that, " + later;
   text += "\nProcess name: " + rank + "\nExit code: " + std::to_string(first.exit_code);
   return text;

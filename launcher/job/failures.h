@@ -1,8 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "launcher/process/child.h"
+#include "runtime/base/deadline.h"
 
 namespace hvd::launcher {
 
@@ -18,7 +22,8 @@ struct JobFailure {
   std::string host;
   int pid = 0;
   int exit_code = 1;
-  std::string what;  // "exited with code 3"
+  std::string what;        // "exited with code 3"
+  ExitStatus status = {};  // of a process
 };
 
 // Which failure of a job was the first: it decides the exit code, and it is what the user wants to read about. Exits
@@ -52,6 +57,21 @@ class Failures {
   std::optional<JobFailure> first_;
   std::vector<std::string> later_;
 };
+
+// What is written to --log-dir. A view.
+struct JobSummary {
+  const std::vector<std::string>& command;
+  int num_proc;
+  std::chrono::system_clock::time_point started;
+  SteadyClock::duration duration;
+  int exit_code;
+  const Failures& failures;
+  const std::vector<std::string>& last_stderr_lines;  // of the rank that failed first
+};
+std::string summary_json(const JobSummary& summary);
+
+// What made a rank fail, in a sentence, as far as its end and its last lines on stderr tell: "" when they do not. Pure.
+std::string cause_of(const JobFailure& failure, const std::vector<std::string>& last_stderr_lines);
 
 // What the user reads last when a rank has failed: who was first, where, its last lines on stderr, who followed, and
 // the two lines that Horovod's launcher ends with and that scripts look for. Empty when no rank failed. `are_in_sight`:

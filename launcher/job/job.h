@@ -102,7 +102,7 @@ class Job {
   bool is_undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
   bool any_process_left() const { return launched_ && !roster_.all_ended(); }
   Member member(int slot) const { return {.slot = slot, .rank = roster_.slot(slot).placement.rank}; }
-  JobFailure failure_of(Member who, int exit_code, std::string what) const;
+  JobFailure failure_of(Member who, const ExitStatus& status, std::string what) const;
   void slot_ended(int slot, TimePoint now, JobActions& out);
 
   void fail(JobFailure failure, TimePoint now, JobActions& out);

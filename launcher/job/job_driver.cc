@@ -119,6 +119,11 @@ int JobDriver::run() {
 bool JobDriver::open_outputs() {
   Status status;
   if (plan_.config.output_filename) status = output_.open_files(*plan_.config.output_filename);
+  if (status.is_ok() && plan_.config.log_dir) {
+    auto file = open_summary_file(*plan_.config.log_dir);
+    status = file.status();
+    if (status.is_ok()) summary_ = std::move(file).value();
+  }
   if (status.is_ok() && plan_.config.results_fd) {
     auto results =
         ResultChannel::open(loop_, *plan_.config.results_fd,
@@ -247,15 +252,8 @@ void JobDriver::finish(int code) {
   exit_code_ = code;
   if (elastic_) elastic_->stop();
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
-  const auto& failure = job_->failures().first();
-  if (failure && failure->who) {
-    const int slot = failure->who->slot;
-    const bool are_in_sight = output_.lines_after_stderr(slot) <= kLinesInSight;
-    const std::string summary =
-        error_summary(job_->failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight);
-    if (!summary.empty()) output_.message(summary);
-  }
-  if (failure && results_) results_->job_failed(*failure);
+  if (const auto& failure = job_->failures().first()) report_failure(*failure);
+  write_summary(code);
   report_limits_hit(code);
   if (output_.lost_bytes() > 0) {
     output_.message(std::to_string(output_.lost_bytes()) + " bytes of the output are lost: see above");
@@ -264,6 +262,31 @@ void JobDriver::finish(int code) {
   // A reader that is only slow gets all of the output, however long that takes; not so when the user wants to leave.
   if (job_->end_requests() > 0) flush_timer_.start(kLastFlush);
   stop_when_flushed();
+}
+
+void JobDriver::report_failure(const JobFailure& failure) {
+  if (failure.who) {
+    const int slot = failure.who->slot;
+    const bool are_in_sight = output_.lines_after_stderr(slot) <= kLinesInSight;
+    output_.message(error_summary(job_->failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight));
+  }
+  if (results_) results_->job_failed(failure);
+}
+
+void JobDriver::write_summary(int code) {
+  if (!summary_.fd.valid()) return;
+  const auto& failure = job_->failures().first();
+  const std::string text = summary_json(
+      {.command = plan_.config.command,
+       .num_proc = plan_.config.num_proc,
+       .started = started_,
+       .duration = SteadyClock::now() - start_,
+       .exit_code = code,
+       .failures = job_->failures(),
+       .last_stderr_lines = failure && failure->who ? output_.last_stderr_lines(failure->who->slot, kSummaryLines)
+                                                    : std::vector<std::string>()});
+  const Status status = write_all(summary_.fd.get(), text.data(), text.size());
+  if (!status.is_ok()) output_.message("cannot write " + summary_.name + ": " + status.message());
 }
 
 // A client that was turned away may be why the job failed; in a job that went well it is noise from a port scanner.

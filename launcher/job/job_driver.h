@@ -74,6 +74,8 @@ class JobDriver : private AgentFleetEvents {
   void arm_timer();
   void timer_fired();
   void finish(int code);
+  void report_failure(const JobFailure& failure);
+  void write_summary(int code);
   void report_limits_hit(int code);
   void stop_when_flushed();
   bool flushed() const { return output_.flushed() && (!results_ || results_->flushed()); }
@@ -102,6 +104,9 @@ class JobDriver : private AgentFleetEvents {
   std::deque<JobAction> actions_;  // to be applied
   bool applying_ = false;
   std::string output_error_;
+  OutputFile summary_;  // where --log-dir asks for it
+  const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
+  const TimePoint start_ = SteadyClock::now();
   bool ended_for_output_ = false;
   bool flush_given_up_ = false;
   std::optional<int> exit_code_;

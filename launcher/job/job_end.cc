@@ -31,12 +31,13 @@ void Job::process_failing(Incarnation process, bool is_leaving) {
   is_leaving ? failures_.process_leaving(member(process.slot)) : failures_.process_failing(member(process.slot));
 }
 
-JobFailure Job::failure_of(Member who, int exit_code, std::string what) const {
+JobFailure Job::failure_of(Member who, const ExitStatus& status, std::string what) const {
   return {.who = who,
           .host = roster_.host_of(who.slot),
           .pid = roster_.slot(who.slot).pid,
-          .exit_code = exit_code,
-          .what = std::move(what)};
+          .exit_code = status.shell_code(),
+          .what = std::move(what),
+          .status = status};
 }
 
 void Job::slot_ended(int slot, TimePoint now, JobActions& out) {

@@ -113,7 +113,11 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   } else {
     HVD_ASSIGN_OR_RETURN(const EndedMessage message, of_its_slot(agent, decode_ended(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_ended(message.process.slot);
-    apply(job_->process_ended(message.process, {.code = message.code, .signal = message.signal}, now));
+    const ExitStatus status{.code = message.code,
+                            .signal = message.signal,
+                            .memory_kills = message.memory_kills,
+                            .of_group = message.of_group};
+    apply(job_->process_ended(message.process, status, now));
   }
   return Status::ok();
 }

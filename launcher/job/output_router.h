@@ -30,6 +30,9 @@ struct OutputFile {
 // not the user's own, or a link.
 Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc);
 
+// <directory>/summary.json, emptied, under the same conditions.
+Result<OutputFile> open_summary_file(const std::string& directory);
+
 // Where the output of all slots goes: lines with the prefix of their rank to our stdout and stderr, and the same to a
 // file per rank and stream when asked for. Our own messages go through it too. Lines are never torn: where stdout and
 // stderr are one file there is one writer, and what falls into an unfinished line begins a new one. Owned by the

@@ -62,9 +62,9 @@ void StaticJob::slot_failed(int slot, const ExitStatus& status, TimePoint now, J
     // This one fails because of the other, which is still on its way out: its traceback takes time to print. Ended
     // first, so that it is not counted among those that will be terminated.
     roster_.slot(slot).state = SlotState::kEnded;
-    fail(failure_of(*announced, 1, "failed with an uncaught exception"), now, out);
+    fail(failure_of(*announced, {.code = 1}, "failed with an uncaught exception"), now, out);
   }
-  JobFailure failure = failure_of(member(slot), status.shell_code(), describe(status));
+  JobFailure failure = failure_of(member(slot), status, describe(status));
   if (!failures_.first()) {
     fail(std::move(failure), now, out);
   } else if (state_ == State::kGrace) {

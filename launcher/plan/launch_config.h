@@ -38,6 +38,7 @@ struct LaunchConfig {
   std::optional<std::string> agent_path;  // --agent-path: horovodrun on remote hosts; default: the launcher's real path
   int verbose = 0;                        // 0 or 2
   std::optional<std::string> output_filename;
+  std::optional<std::string> log_dir;
   std::chrono::seconds start_timeout{30};
   std::vector<std::string> nics;                   // --network-interface(s), in the order given, no duplicates
   std::optional<std::chrono::seconds> timeout;     // --timeout: for the job, once all ranks run

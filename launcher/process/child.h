@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +16,10 @@ namespace hvd::launcher {
 struct ExitStatus {
   int code = 0;    // meaningful when signal == 0
   int signal = 0;  // the signal that ended it, or 0
+  // Of a rank, as its agent has it: how many processes the kernel has killed for want of memory since the job began
+  // there, in their control group or (not `of_group`) on the whole machine.
+  std::uint32_t memory_kills = 0;
+  bool of_group = false;
 
   bool ok() const { return code == 0 && signal == 0; }
   // What a shell would report: the code, or 128 + signal.

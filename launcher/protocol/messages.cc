@@ -117,6 +117,8 @@ void fields(auto& io, Is<EndedMessage> auto& message) {
   io.process(message.process);
   io.number_in("exit code", message.code, 0, 255);
   io.number_in("signal", message.signal, 0, 127);
+  io.number(message.memory_kills);
+  io.flag(message.of_group);
 }
 void fields(auto& io, Is<FailingMessage> auto& message) {
   io.process(message.process);

@@ -118,6 +118,8 @@ struct EndedMessage {
   Incarnation process;
   std::int32_t code = 0;
   std::int32_t signal = 0;
+  std::uint32_t memory_kills = 0;  // see ExitStatus
+  bool of_group = false;
 };
 
 // The process goes down by its own fault, or leaves the job, which is a fault if it exits with an error. Its exit

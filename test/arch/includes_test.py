@@ -85,6 +85,7 @@ CONFINED = {
     r"#include <openssl/": ["runtime/crypto"],
     r"#include <spdlog/": ["runtime/base/log.cc"],
     r"#include <yaml-cpp/": ["launcher/cli"],
+    r"#include <nlohmann/": ["launcher/job"],
     r"#include <pybind11/": ["python/src"],
 }
 

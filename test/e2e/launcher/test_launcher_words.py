@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from launcher_job import StartJob
 
 PYTHON = sys.executable
@@ -47,4 +51,52 @@ def test_the_last_lines_of_a_failed_rank_are_repeated_only_when_they_are_out_of_
     job = start_job("-np", "2", "sh", "-c", script)
     assert job.wait() == 137
     assert "its last lines on stderr:\n    the reason\n" in job.err
-    assert "(when memory runs out, the kernel kills with SIGKILL" in job.err
+    assert "\nProbable cause: somebody killed it, or the kernel, which does so when memory runs out" in job.err
+
+
+def test_what_a_rank_dies_of_is_said_in_words_and_kept_for_programs(start_job: StartJob, tmp_path: Path) -> None:
+    logs = tmp_path / "a" / "logs"
+    crash = "import ctypes, os\nif os.environ['HOROVOD_RANK'] == '1': ctypes.string_at(0)\nimport time; time.sleep(1000)"
+    job = start_job("-np", "2", "--log-dir", str(logs), PYTHON, "-c", crash)
+    assert job.wait() == 139
+    assert "\nProbable cause: native code used an address where nothing is" in job.err
+    summary = json.loads((logs / "summary.json").read_text())
+    assert (logs.stat().st_mode & 0o777, summary["format"], summary["exit_code"]) == (0o700, 1, 139)
+    assert summary["command"] == [PYTHON, "-c", crash]
+    assert summary["num_proc"] == 2
+    assert summary["seconds"] > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", summary["started"])
+    first = summary["first_failure"]
+    assert (first["rank"], first["host"], first["exit_code"], first["signal"]) == (1, "localhost", 139, 11)
+    assert first["what"] == "was killed by signal 11 (SIGSEGV)"
+    assert first["cause"].startswith("native code used")
+    assert any("Segmentation fault" in line for line in first["last_stderr_lines"])
+
+    job = start_job("-np", "1", "--log-dir", str(logs), PYTHON, "-c", "import nothing_like_it")
+    assert job.wait() == 1
+    assert "finds no module 'nothing_like_it': it is not installed on host localhost for that Python" in job.err
+    assert json.loads((logs / "summary.json").read_text())["first_failure"]["signal"] is None
+    job = start_job("-np", "1", "--log-dir", str(logs), "true")
+    assert job.wait() == 0
+    assert json.loads((logs / "summary.json").read_text())["first_failure"] is None
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    job = start_job("-np", "1", "--log-dir", str(tmp_path / "link" / "x"), "true")
+    assert job.wait() == 1
+    assert "--log-dir: cannot make the directory" in job.err
+
+
+def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_told_from_others(horovodrun_path: str, tmp_path: Path) -> None:
+    """The kernel's files are stand-ins in a mount namespace: nothing here is to run out of memory."""
+    if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True).returncode != 0:
+        pytest.skip("mount namespaces are not allowed here")
+    job = f"{horovodrun_path} -np 2 sh -c '[ $HOROVOD_RANK = 0 ] && exec sleep 1000; echo oom_kill 6 > $EVENTS; kill -9 $$'"
+    script = (
+        "mount -t tmpfs none /sys/fs/cgroup && mkdir -p /sys/fs/cgroup/memory || exit 99\n"
+        "if grep -q :memory: /proc/self/cgroup; then EVENTS=/sys/fs/cgroup/memory/memory.oom_control\n"
+        "else EVENTS=/sys/fs/cgroup/memory.events; fi\n"
+        f"export EVENTS; echo oom_kill 5 > $EVENTS; {job}"
+    )
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 137, done.stderr
+    wanted = "\nProbable cause: memory ran out on host localhost: since the job began, the kernel has killed 1 process of"
+    assert wanted in done.stderr

@@ -50,26 +50,67 @@ bool has_word(std::string_view list, std::string_view word) {
   return false;
 }
 
-}  // namespace
-
-std::optional<double> cpu_quota(const ReadFile& read) {
-  std::optional<double> least;
+// Calls `visit(controllers, group)` for each group of this process: "0::/user.slice" of version 2, which has no
+// controllers, "4:cpu,cpuacct:/docker/3fe1" of version 1. The root is "".
+template <typename F>
+void for_each_group(const ReadFile& read, F&& visit) {
   std::istringstream lines(read("/proc/self/cgroup").value_or(""));
-  // "0::/user.slice" of version 2, "4:cpu,cpuacct:/docker/3fe1" of version 1.
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':');
     const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
     if (second == std::string::npos || line.substr(second + 1, 1) != "/") continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string group = line.size() == second + 2 ? "" : line.substr(second + 1);
+    visit(line.substr(first + 1, second - first - 1), line.size() == second + 2 ? "" : line.substr(second + 1));
+  }
+}
+
+// Of a file with lines of "name value".
+std::optional<std::uint64_t> value_in(const std::optional<std::string>& text, std::string_view name) {
+  std::istringstream words(text.value_or(""));
+  std::uint64_t value = 0;
+  for (std::string word; words >> word;) {
+    if (word == name && words >> value) return value;
+  }
+  return std::nullopt;
+}
+
+// In the group, or in the nearest around it that can be seen.
+std::optional<std::uint64_t> kills_of_group(const ReadFile& read, const std::string& root, std::string group,
+                                            const char* file) {
+  if (group.find("/..") != std::string::npos) group.clear();  // outside of what we see
+  for (;;) {
+    if (const auto kills = value_in(read(root + group + file), "oom_kill")) return kills;
+    if (group.empty()) return std::nullopt;
+    group.erase(group.rfind('/'));
+  }
+}
+
+}  // namespace
+
+std::optional<double> cpu_quota(const ReadFile& read) {
+  std::optional<double> least;
+  for_each_group(read, [&](const std::string& controllers, const std::string& group) {
     if (controllers.empty()) {
       narrow(least, limit_v2, read, "/sys/fs/cgroup", group);
       narrow(least, limit_v2, read, "/sys/fs/cgroup/unified", group);  // beside version 1
     } else if (has_word(controllers, "cpu")) {
       narrow(least, limit_v1, read, "/sys/fs/cgroup/cpu", group);  // a link, where it is mounted as cpu,cpuacct
     }
-  }
+  });
   return least;
+}
+
+MemoryKills memory_kills(const ReadFile& read) {
+  std::optional<std::uint64_t> kills;
+  for_each_group(read, [&](const std::string& controllers, const std::string& group) {
+    if (kills) return;
+    if (controllers.empty()) {
+      kills = kills_of_group(read, "/sys/fs/cgroup", group, "/memory.events");
+    } else if (has_word(controllers, "memory")) {
+      kills = kills_of_group(read, "/sys/fs/cgroup/memory", group, "/memory.oom_control");
+    }
+  });
+  if (kills) return {.count = *kills, .of_group = true};
+  return {.count = value_in(read("/proc/vmstat"), "oom_kill").value_or(0), .of_group = false};
 }
 
 int cores_within(int cores, std::optional<double> quota) {

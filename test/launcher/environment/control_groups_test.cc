@@ -7,11 +7,21 @@ using namespace hvd::launcher;
 
 namespace {
 
-std::optional<double> quota_of(const std::map<std::string, std::string>& files) {
-  return cpu_quota([&](const std::string& path) {
+using Files = std::map<std::string, std::string>;
+
+ReadFile reader_of(const Files& files) {
+  return [&files](const std::string& path) {
     const auto found = files.find(path);
     return found == files.end() ? std::nullopt : std::optional(found->second);
-  });
+  };
+}
+
+std::optional<double> quota_of(const Files& files) { return cpu_quota(reader_of(files)); }
+
+// "3 of the group", "3 of the machine".
+std::string kills_of(const Files& files) {
+  const MemoryKills kills = memory_kills(reader_of(files));
+  return std::to_string(kills.count) + (kills.of_group ? " of the group" : " of the machine");
 }
 
 }  // namespace
@@ -66,4 +76,19 @@ TEST_CASE("A quota leaves the cores that it keeps busy, and one at least", "[uni
   CHECK(cores_within(8, 2.9) == 2);
   CHECK(cores_within(8, 0.2) == 1);
   CHECK(cores_within(4, 1e30) == 4);
+}
+
+TEST_CASE("Kills for want of memory are counted in the group where that is told", "[unit][environment]") {
+  Files files = {{"/proc/self/cgroup", "0::/job/step\n"}, {"/proc/vmstat", "nr_free_pages 5\noom_kill 7\n"}};
+  CHECK(kills_of(files) == "7 of the machine");
+  files["/sys/fs/cgroup/memory.events"] = "low 0\noom 4\noom_kill 4\n";  // a container sees its group as the root
+  CHECK(kills_of(files) == "4 of the group");
+  files["/sys/fs/cgroup/job/step/memory.events"] = "low 0\nhigh 0\nmax 9\noom 3\noom_kill 2\noom_group_kill 0\n";
+  CHECK(kills_of(files) == "2 of the group");
+  files["/proc/self/cgroup"] = "4:memory:/slurm/uid_1/job_2\n0::/\n";
+  files["/sys/fs/cgroup/memory/slurm/uid_1/job_2/memory.oom_control"] = "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n";
+  CHECK(kills_of(files) == "1 of the group");
+  for (const char* text : {"", "oom_kill", "oom_kill x", "oom_kill -", "x oom_killed 3"}) {
+    CHECK(kills_of({{"/proc/self/cgroup", "0::/\n"}, {"/sys/fs/cgroup/memory.events", text}}) == "0 of the machine");
+  }
 }

@@ -1,0 +1,53 @@
+// The end of a job for programs: what the summary says, under names that stay.
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "launcher/job/failures.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string as_utc(std::chrono::system_clock::time_point time) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm utc = {};
+  char text[32];
+  gmtime_r(&seconds, &utc);
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc)};
+}
+
+Json failure_json(const JobFailure& failure, const std::vector<std::string>& lines) {
+  const std::string cause = failure.who ? cause_of(failure, lines) : "";
+  const int signal = failure.status.signal;
+  Json json;
+  json["rank"] = failure.who ? Json(failure.who->rank) : Json();
+  json["host"] = failure.host;
+  json["pid"] = failure.who ? Json(failure.pid) : Json();
+  json["exit_code"] = failure.exit_code;
+  json["signal"] = signal != 0 ? Json(signal) : Json();
+  json["what"] = failure.what;
+  json["cause"] = cause.empty() ? Json() : Json(cause);
+  json["last_stderr_lines"] = lines;
+  return json;
+}
+
+}  // namespace
+
+std::string summary_json(const JobSummary& summary) {
+  const Failures& failures = summary.failures;
+  Json json;
+  json["format"] = 1;
+  json["version"] = HVD_VERSION;
+  json["command"] = summary.command;
+  json["num_proc"] = summary.num_proc;
+  json["started"] = as_utc(summary.started);
+  json["seconds"] = std::chrono::duration<double>(summary.duration).count();
+  json["exit_code"] = summary.exit_code;
+  json["first_failure"] = failures.first() ? failure_json(*failures.first(), summary.last_stderr_lines) : Json();
+  json["later_failures"] = failures.later();
+  // What ranks print need not be UTF-8, which JSON is.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace hvd::launcher
