@@ -10,12 +10,6 @@ namespace {
 constexpr std::size_t kMostIdleEvents = 1024;
 constexpr std::size_t kNameSize = 256;
 
-std::uint64_t address(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
-
-std::string of_bytes(const char* what, std::size_t bytes) {
-  return std::string(what) + " of " + std::to_string(bytes) + " bytes";
-}
-
 }  // namespace
 
 Device::Scope::Scope(const Device& device) : device_(device) {
@@ -34,7 +28,6 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
   }
   std::shared_ptr<Device> device(new Device(std::move(driver), ordinal));
   HVD_RETURN_IF_ERROR(device->retain().annotate("GPU " + std::to_string(ordinal)));
-  HVD_RETURN_IF_ERROR(device->make_stream().annotate("GPU " + std::to_string(ordinal)));
   return device;
 }
 
@@ -49,23 +42,12 @@ Status Device::retain() {
   return driver_->check(calls.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 
-// Of the highest priority: what others wait for goes before the kernels that only this rank waits for.
-Status Device::make_stream() {
-  const DriverCalls& calls = driver_->calls();
-  const Scope scope(*this);
-  int least = 0;
-  int greatest = 0;
-  HVD_RETURN_IF_ERROR(driver_->check(calls.priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange"));
-  return driver_->check(calls.create_stream(&stream_, kNonBlockingStream, greatest), "cuStreamCreateWithPriority");
-}
-
 Device::~Device() {
   if (context_ == nullptr) return;
   const DriverCalls& calls = driver_->calls();
   {
     const Scope scope(*this);
     for (void* const event : idle_events_) calls.destroy_event(event);
-    if (stream_ != nullptr) calls.destroy_stream(stream_);
   }
   calls.release_context(device_);
 }
@@ -76,7 +58,7 @@ Result<std::shared_ptr<void>> Device::allocate(std::size_t bytes) {
   HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().allocate(&memory, bytes), of_bytes("cuMemAlloc", bytes)));
   return std::shared_ptr<void>(reinterpret_cast<void*>(memory), [self = shared_from_this()](void* p) {
     const Scope inside(*self);
-    self->driver_->calls().free(address(p));
+    self->driver_->calls().free(address_of(p));
   });
 }
 
@@ -119,24 +101,6 @@ void Device::give_back(void* event) {
   driver_->calls().destroy_event(event);
 }
 
-Status Device::wait_for(const Event& event) {
-  const Scope scope(*this);
-  return driver_->check(driver_->calls().stream_waits(stream_, event.handle(), 0), "cuStreamWaitEvent");
-}
-
-Status Device::copy(void* to, const void* from, std::size_t bytes) {
-  if (bytes == 0 || to == from) return Status::ok();
-  const Scope scope(*this);
-  return driver_->check(driver_->calls().copy(address(to), address(from), bytes, stream_),
-                        of_bytes("cuMemcpyAsync", bytes));
-}
-
-Status Device::zero(void* memory, std::size_t bytes) {
-  if (bytes == 0) return Status::ok();
-  const Scope scope(*this);
-  return driver_->check(driver_->calls().fill(address(memory), 0, bytes, stream_), of_bytes("cuMemsetD8Async", bytes));
-}
-
 Result<bool> Device::is_capturing(void* stream) const {
   const Scope scope(*this);
   int status = 0;
@@ -147,8 +111,9 @@ Result<bool> Device::is_capturing(void* stream) const {
 Status Device::check_memory(const void* memory) const {
   const Scope scope(*this);
   int ordinal = -1;
-  const Status known = driver_->check(
-      driver_->calls().pointer_attribute(&ordinal, kDeviceOrdinalOfPointer, address(memory)), "cuPointerGetAttribute");
+  const Status known =
+      driver_->check(driver_->calls().pointer_attribute(&ordinal, kDeviceOrdinalOfPointer, address_of(memory)),
+                     "cuPointerGetAttribute");
   if (!known.is_ok()) {
     return Status::invalid_argument("expected memory of GPU " + std::to_string(ordinal_) +
                                     ", got a pointer that no GPU knows: " + known.message());

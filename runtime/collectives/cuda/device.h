@@ -16,9 +16,8 @@ namespace hvd::collectives::cuda {
 class Event;
 using EventPtr = std::shared_ptr<Event>;
 
-// One GPU as this process uses it: its primary context, which frameworks use as well, and one stream of ours, on which
-// all collectives of the session on this GPU run in order. Shared by whoever has memory or events of it. Thread-safe:
-// the driver is, and each call makes the context current for its own time only.
+// One GPU as this process uses it: its primary context, which frameworks use as well. Shared by whoever has memory,
+// streams or events of it. Thread-safe: the driver is, and each call makes the context current for its own time only.
 class Device : public std::enable_shared_from_this<Device> {
  public:
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Driver> driver, int ordinal);
@@ -30,21 +29,14 @@ class Device : public std::enable_shared_from_this<Device> {
   const std::string& name() const { return name_; }  // "NVIDIA H200"
   const Uuid& uuid() const { return uuid_; }
   const Driver& driver() const { return *driver_; }
-  void* stream() const { return stream_; }
 
   // Memory on the GPU; of the host, for copies beside running kernels. The error names the bytes. What runs on the GPU
   // when the last reference goes is waited for by the driver.
   Result<std::shared_ptr<void>> allocate(std::size_t bytes);
   Result<std::shared_ptr<void>> allocate_pinned(std::size_t bytes);
 
-  // An event that comes when all has run that is in `stream` now; our stream by default.
+  // An event that comes when all has run that is in `stream` now.
   Result<EventPtr> record(void* stream);
-  Result<EventPtr> record() { return record(stream_); }
-  // What is put into our stream from now on runs after `event`.
-  Status wait_for(const Event& event);
-  // In our stream; each end is on this GPU or in the host's memory.
-  Status copy(void* to, const void* from, std::size_t bytes);
-  Status zero(void* memory, std::size_t bytes);
   // Whether a CUDA graph is being captured from `stream`.
   Result<bool> is_capturing(void* stream) const;
   // OK unless `memory` is no memory of this GPU, or was given back.
@@ -66,7 +58,6 @@ class Device : public std::enable_shared_from_this<Device> {
   friend class Event;
   explicit Device(std::shared_ptr<const Driver> driver, int ordinal) : driver_(std::move(driver)), ordinal_(ordinal) {}
   Status retain();
-  Status make_stream();
   void give_back(void* event) HVD_EXCLUDES(mutex_);
 
   const std::shared_ptr<const Driver> driver_;
@@ -75,7 +66,6 @@ class Device : public std::enable_shared_from_this<Device> {
   std::string name_;
   Uuid uuid_{};
   void* context_ = nullptr;
-  void* stream_ = nullptr;
   Mutex mutex_;
   std::vector<void*> idle_events_ HVD_GUARDED_BY(mutex_);
 };

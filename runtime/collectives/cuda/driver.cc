@@ -49,6 +49,10 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
 
 }  // namespace
 
+std::string of_bytes(const char* what, std::size_t bytes) {
+  return std::string(what) + " of " + std::to_string(bytes) + " bytes";
+}
+
 Result<std::shared_ptr<const Driver>> Driver::load(const std::string& file) {
   const Result<DynamicLibrary> library = DynamicLibrary::open(file);
   if (!library.is_ok()) return library.status().annotate("there is no CUDA driver");

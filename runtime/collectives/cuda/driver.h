@@ -22,6 +22,9 @@ inline constexpr unsigned kPortableHostMemory = 1;
 inline constexpr int kDeviceOrdinalOfPointer = 9;
 using Uuid = std::array<std::uint8_t, 16>;
 
+inline std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
+std::string of_bytes(const char* what, std::size_t bytes);  // "cuMemAlloc of 100 bytes"
+
 // Every function with the name and version under which the driver exports it: driver.cc.
 struct DriverCalls {
   int (*init)(unsigned flags) = nullptr;

@@ -40,63 +40,67 @@ Status StagedCalls::run_on_host(const CollectiveCall& call) {
   return ending->status;
 }
 
-void StagedCalls::start(const CollectiveCall& call, Completion done) {
-  std::shared_ptr<Device> device;
-  if (call.use.device != kCpuDevice) {
-    auto opened = devices_.get(call.use.device);
-    if (!opened.is_ok()) return done(opened.status());
-    device = std::move(opened).value();
+Result<std::shared_ptr<Stream>> StagedCalls::stream_on(int device) {
+  std::shared_ptr<Stream>& stream = streams_[device];
+  if (stream == nullptr) {
+    HVD_ASSIGN_OR_RETURN(auto opened, devices_.get(device));
+    HVD_ASSIGN_OR_RETURN(stream, Stream::make(std::move(opened)));
   }
-  const Status status = run(device, call, done);
+  return stream;
+}
+
+void StagedCalls::start(const CollectiveCall& call, Completion done) {
+  std::shared_ptr<Stream> stream;
+  if (call.use.device != kCpuDevice) {
+    auto made = stream_on(call.use.device);
+    if (!made.is_ok()) return done(made.status());
+    stream = std::move(made).value();
+  }
+  const Status status = run(stream.get(), call, done);
   if (done) done(status);
 }
 
 // Takes `done` where the call goes on without this thread.
-Status StagedCalls::run(const std::shared_ptr<Device>& device, const CollectiveCall& call, Completion& done) {
+Status StagedCalls::run(Stream* stream, const CollectiveCall& call, Completion& done) {
   const PackPlan plan = plan_packing(call, set_size_, set_rank_);
-  HVD_ASSIGN_OR_RETURN(const std::shared_ptr<void> memory, reserve(device.get(), plan.bytes));
-  auto* const base = static_cast<std::byte*>(memory.get());
-  if (device != nullptr) HVD_RETURN_IF_ERROR(bring_in(*device, call, plan, base));
+  HVD_ASSIGN_OR_RETURN(std::byte* const base,
+                       stream != nullptr ? stream->pinned_scratch(plan.bytes) : reserve(plan.bytes));
+  if (stream != nullptr) HVD_RETURN_IF_ERROR(bring_in(*stream, call, plan, base));
   for (const PackPlan::Copy& copy : plan.in) {
     if (copy.tensor == nullptr) std::memset(base + copy.offset, 0, copy.bytes);
   }
   HVD_RETURN_IF_ERROR(run_on_host(plan.at(base)));
-  if (device == nullptr || plan.out.empty()) return Status::ok();
+  if (stream == nullptr || plan.out.empty()) return Status::ok();
   for (const PackPlan::Copy& copy : plan.out) {
-    HVD_RETURN_IF_ERROR(device->copy(copy.tensor, base + copy.offset, copy.bytes));
+    HVD_RETURN_IF_ERROR(stream->copy(copy.tensor, base + copy.offset, copy.bytes));
   }
-  HVD_ASSIGN_OR_RETURN(EventPtr end, device->record());
-  // A larger piece of memory may take this one's place while it is still read.
-  devices_.watch().watch(this, std::move(end),
-                         [memory, done = std::exchange(done, nullptr)](Status status) { done(std::move(status)); });
+  HVD_ASSIGN_OR_RETURN(EventPtr end, stream->record());
+  devices_.watch().watch(this, std::move(end), std::exchange(done, nullptr));
   if (const auto failed = failure()) devices_.watch().fail(this, *failed);
   return Status::ok();
 }
 
-Result<std::shared_ptr<void>> StagedCalls::reserve(Device* device, std::size_t bytes) {
-  Staging& staging = staging_[device != nullptr ? device->ordinal() : kCpuDevice];
-  if (bytes <= staging.capacity && staging.memory != nullptr) return staging.memory;
-  staging = {};
-  if (device != nullptr) {
-    HVD_ASSIGN_OR_RETURN(staging.memory, device->allocate_pinned(bytes));
-  } else {
-    staging.memory = host_memory().allocate(bytes);
-    if (staging.memory == nullptr)
-      return Status::internal("no memory for " + std::to_string(bytes) + " bytes of zeros");
+Result<std::byte*> StagedCalls::reserve(std::size_t bytes) {
+  if (bytes > zeros_capacity_ || zeros_ == nullptr) {
+    zeros_ = host_memory().allocate(bytes);
+    zeros_capacity_ = zeros_ != nullptr ? bytes : 0;
+    if (zeros_ == nullptr) return Status::internal("no memory for " + std::to_string(bytes) + " bytes of zeros");
   }
-  staging.capacity = bytes;
-  return staging.memory;
+  return static_cast<std::byte*>(zeros_.get());
 }
 
 // What this rank's earlier calls still copy from the staging memory comes before in the stream, also where nothing is
 // brought in.
-Status StagedCalls::bring_in(Device& device, const CollectiveCall& call, const PackPlan& plan, std::byte* base) {
-  for (const EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(device.wait_for(*ready));
+Status StagedCalls::bring_in(Stream& stream, const CollectiveCall& call, const PackPlan& plan, std::byte* base) {
+  for (const EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(stream.wait_for(*ready));
   for (const PackPlan::Copy& copy : plan.in) {
-    if (copy.tensor != nullptr) HVD_RETURN_IF_ERROR(device.copy(base + copy.offset, copy.tensor, copy.bytes));
+    if (copy.tensor != nullptr) HVD_RETURN_IF_ERROR(stream.copy(base + copy.offset, copy.tensor, copy.bytes));
   }
-  HVD_ASSIGN_OR_RETURN(EventPtr in, device.record());
-  return wait_for(std::move(in));
+  HVD_ASSIGN_OR_RETURN(EventPtr in, stream.record());
+  waits_for_gpu_ = true;
+  const Status status = wait_for(std::move(in));
+  waits_for_gpu_ = false;
+  return status;
 }
 
 Status StagedCalls::wait_for(EventPtr event) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "runtime/collectives/backend.h"
 #include "runtime/collectives/cuda/devices.h"
 #include "runtime/collectives/cuda/pack_plan.h"
+#include "runtime/collectives/cuda/stream.h"
 
 namespace hvd::collectives::cuda {
 
@@ -21,32 +23,36 @@ class StagedCalls {
   StagedCalls(Devices& devices, std::vector<CollectiveBackend*> hosts, int set_size, int set_rank)
       : devices_(devices), hosts_(std::move(hosts)), set_size_(set_size), set_rank_(set_rank) {}
 
+  // The set's stream on a GPU, for all of its calls there.
+  Result<std::shared_ptr<Stream>> stream_on(int device);
   // Completes when the results are on the device.
   void start(const CollectiveCall& call, Completion done);
   // A call in host memory, to its end.
   Status run_on_host(const CollectiveCall& call);
   // The host's memory that `call` needs, as a backend in hosts() is asked for it.
   CollectiveBackend& host_for(const CollectiveCall& call) const;
+  // Whether a call waits for what its tensors come from. From any thread.
+  bool waits_for_gpu() const { return waits_for_gpu_; }
   // Waits for the GPU are over soon, now and later, with `why`.
   void fail(const Status& why) HVD_EXCLUDES(mutex_);
 
  private:
-  struct Staging {
-    std::shared_ptr<void> memory;
-    std::size_t capacity = 0;
-  };
-  Result<std::shared_ptr<void>> reserve(Device* device, std::size_t bytes);
-  // Into `base`, and to the end of what is in our stream.
-  Status bring_in(Device& device, const CollectiveCall& call, const PackPlan& plan, std::byte* base);
+  // The host's memory for a call of a rank that has joined.
+  Result<std::byte*> reserve(std::size_t bytes);
+  // Into `base`, and to the end of what is in the stream.
+  Status bring_in(Stream& stream, const CollectiveCall& call, const PackPlan& plan, std::byte* base);
   Status wait_for(EventPtr event);
   std::optional<Status> failure() HVD_EXCLUDES(mutex_);
-  Status run(const std::shared_ptr<Device>& device, const CollectiveCall& call, Completion& done);
+  Status run(Stream* stream, const CollectiveCall& call, Completion& done);
 
   Devices& devices_;
   const std::vector<CollectiveBackend*> hosts_;
   const int set_size_;
   const int set_rank_;
-  std::map<int, Staging> staging_;  // by device: what follows in one stream may use the same; heap memory for no device
+  std::map<int, std::shared_ptr<Stream>> streams_;  // by device
+  std::shared_ptr<void> zeros_;
+  std::size_t zeros_capacity_ = 0;
+  std::atomic<bool> waits_for_gpu_{false};
   Mutex mutex_;
   std::optional<Status> failure_ HVD_GUARDED_BY(mutex_);
 };

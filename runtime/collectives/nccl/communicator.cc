@@ -80,13 +80,13 @@ std::string why_not(const CollectiveCall& call) {
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::open(std::shared_ptr<const Library> library,
-                                                         std::shared_ptr<cuda::Device> device, const UniqueId& id,
+                                                         std::shared_ptr<cuda::Stream> stream, const UniqueId& id,
                                                          const Place& place, Millis limit,
                                                          const std::atomic<bool>& cancelled) {
-  std::shared_ptr<Communicator> made(new Communicator(std::move(library), std::move(device), place));
+  std::shared_ptr<Communicator> made(new Communicator(std::move(library), std::move(stream), place));
   Config config;
   {
-    const cuda::Device::Scope scope(*made->device_);
+    const cuda::Device::Scope scope(*made->stream_->device());
     const int result = made->library_->calls().init(&made->comm_, place.size, id, place.rank, &config);
     HVD_RETURN_IF_ERROR(made->library_->check(result, "ncclCommInitRankConfig", nullptr));
   }
@@ -103,7 +103,7 @@ Status Communicator::settle(const std::string& what, Deadline deadline, const st
     {
       const MutexLock lock(mutex_);
       if (comm_ == nullptr || cancelled()) return Status::aborted(what + ": aborted");
-      const cuda::Device::Scope scope(*device_);
+      const cuda::Device::Scope scope(*stream_->device());
       HVD_RETURN_IF_ERROR(
           library_->check(library_->calls().async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
       if (state != kInProgress) return library_->check(state, what, comm_);
@@ -117,12 +117,12 @@ Communicator::~Communicator() {
   if (aborted_ || comm_ == nullptr) return;
   int result = kSuccess;
   {
-    const cuda::Device::Scope scope(*device_);
+    const cuda::Device::Scope scope(*stream_->device());
     result = library_->calls().finalize(comm_);
   }
   const bool ended = (result == kSuccess || result == kInProgress) &&
                      settle("ncclCommFinalize", Deadline::after(kEndLimit), [] { return false; }).is_ok();
-  const cuda::Device::Scope scope(*device_);
+  const cuda::Device::Scope scope(*stream_->device());
   if (ended) {
     library_->calls().destroy(comm_);
   } else {
@@ -134,7 +134,7 @@ void Communicator::abort() {
   aborted_ = true;
   const MutexLock lock(mutex_);
   if (comm_ == nullptr) return;
-  const cuda::Device::Scope scope(*device_);
+  const cuda::Device::Scope scope(*stream_->device());
   library_->calls().abort(std::exchange(comm_, nullptr));
 }
 
@@ -150,7 +150,7 @@ Status Communicator::start(const CollectiveCall& call) {
   {
     const MutexLock lock(mutex_);
     if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
-    const cuda::Device::Scope scope(*device_);
+    const cuda::Device::Scope scope(*stream_->device());
     HVD_RETURN_IF_ERROR(library_->check(issue(call), std::string(op_type_name(call.op)), comm_));
   }
   HVD_RETURN_IF_ERROR(
@@ -165,7 +165,7 @@ Status Communicator::start(const CollectiveCall& call) {
 
 int Communicator::issue(const CollectiveCall& call) {
   const Calls& nccl = library_->calls();
-  void* const stream = device_->stream();
+  void* const stream = stream_->handle();
   switch (call.op) {
     case OpType::kAllreduce:
     case OpType::kReducescatter: {
@@ -205,11 +205,11 @@ int Communicator::reduce_with(const CollectiveCall& call, int reduction) {
   const void* const input = call.input != nullptr ? call.input : call.output;
   if (call.op == OpType::kAllreduce) {
     return nccl.all_reduce(input, call.output, static_cast<std::size_t>(call.count), type, reduction, comm_,
-                           device_->stream());
+                           stream_->handle());
   }
   if (!all_equal(call.rank_counts)) return scatter_parts(call, reduction);
   return nccl.reduce_scatter(input, call.output, static_cast<std::size_t>(call.rank_counts.front()), type, reduction,
-                             comm_, device_->stream());
+                             comm_, stream_->handle());
 }
 
 int Communicator::scatter_parts(const CollectiveCall& call, int reduction) {
@@ -220,7 +220,7 @@ int Communicator::scatter_parts(const CollectiveCall& call, int reduction) {
     const auto n = static_cast<std::size_t>(call.rank_counts[static_cast<std::size_t>(rank)]);
     void* const output = rank == place_.rank ? call.output : nullptr;
     if (n > 0) {
-      result = nccl.reduce(part, output, n, *type_of(call.dtype), reduction, rank, comm_, device_->stream());
+      result = nccl.reduce(part, output, n, *type_of(call.dtype), reduction, rank, comm_, stream_->handle());
     }
     part += n * element_size(call.dtype);
   }
@@ -233,14 +233,14 @@ int Communicator::gather(const CollectiveCall& call) {
   const std::size_t element = element_size(call.dtype);
   if (all_equal(call.rank_counts)) {
     return nccl.all_gather(call.input, call.output, static_cast<std::size_t>(call.count) * element, Type::kInt8, comm_,
-                           device_->stream());
+                           stream_->handle());
   }
   auto* part = static_cast<std::byte*>(call.output);
   int result = nccl.group_start();
   for (int rank = 0; rank < place_.size && result == kSuccess; ++rank) {
     const std::size_t bytes = static_cast<std::size_t>(call.rank_counts[static_cast<std::size_t>(rank)]) * element;
     const void* const input = rank == place_.rank ? call.input : part;
-    if (bytes > 0) result = nccl.broadcast(input, part, bytes, Type::kInt8, rank, comm_, device_->stream());
+    if (bytes > 0) result = nccl.broadcast(input, part, bytes, Type::kInt8, rank, comm_, stream_->handle());
     part += bytes;
   }
   const int ended = nccl.group_end();
@@ -257,9 +257,9 @@ int Communicator::exchange(const CollectiveCall& call) {
     const auto at = static_cast<std::size_t>(rank);
     const std::size_t sent = static_cast<std::size_t>(call.rank_counts[at]) * element;
     const std::size_t received = static_cast<std::size_t>(call.receive_counts[at]) * element;
-    if (sent > 0) result = nccl.send(from, sent, Type::kInt8, rank, comm_, device_->stream());
+    if (sent > 0) result = nccl.send(from, sent, Type::kInt8, rank, comm_, stream_->handle());
     if (received > 0 && result == kSuccess) {
-      result = nccl.receive(to, received, Type::kInt8, rank, comm_, device_->stream());
+      result = nccl.receive(to, received, Type::kInt8, rank, comm_, stream_->handle());
     }
     from += sent;
     to += received;

@@ -7,7 +7,7 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/backend.h"
-#include "runtime/collectives/cuda/device.h"
+#include "runtime/collectives/cuda/stream.h"
 #include "runtime/collectives/nccl/library.h"
 
 namespace hvd::collectives::nccl {
@@ -15,8 +15,9 @@ namespace hvd::collectives::nccl {
 // What a communicator does with calls of these traits: empty, or why it does not, in words. Pure.
 std::string why_not(const CollectiveCall& call);
 
-// A non-blocking communicator of the members of a set on one combination of GPUs. Calls come from the set's lane, in
-// the order of all members; abort() and trouble() from any thread. Every wait ends with abort() or a deadline.
+// A non-blocking communicator of the members of a set on one combination of GPUs, working in the set's stream there.
+// Calls come from the set's lane, in the order of all members; abort() and trouble() from any thread. Every wait ends
+// with abort() or a deadline.
 class Communicator {
  public:
   struct Place {
@@ -25,7 +26,7 @@ class Communicator {
   };
   // Waits until all members have come, for `limit` at most.
   static Result<std::shared_ptr<Communicator>> open(std::shared_ptr<const Library> library,
-                                                    std::shared_ptr<cuda::Device> device, const UniqueId& id,
+                                                    std::shared_ptr<cuda::Stream> stream, const UniqueId& id,
                                                     const Place& place, Millis limit,
                                                     const std::atomic<bool>& cancelled);
   // Ends with the others, or alone after an abort.
@@ -33,7 +34,7 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Puts a call on one piece of device memory into the device's stream. Requires: why_not() is empty; no list.
+  // Puts a call on one piece of device memory into the stream. Requires: why_not() is empty; no list.
   Status start(const CollectiveCall& call);
   // An error that came up since, such as the loss of a peer.
   Status trouble() HVD_EXCLUDES(mutex_);
@@ -41,8 +42,8 @@ class Communicator {
   void abort() HVD_EXCLUDES(mutex_);
 
  private:
-  Communicator(std::shared_ptr<const Library> library, std::shared_ptr<cuda::Device> device, const Place& place)
-      : library_(std::move(library)), device_(std::move(device)), place_(place) {}
+  Communicator(std::shared_ptr<const Library> library, std::shared_ptr<cuda::Stream> stream, const Place& place)
+      : library_(std::move(library)), stream_(std::move(stream)), place_(place) {}
   // Waits while NCCL says that it is in progress.
   Status settle(const std::string& what, Deadline deadline, const std::function<bool()>& cancelled);
   int issue(const CollectiveCall& call);
@@ -53,7 +54,7 @@ class Communicator {
   int exchange(const CollectiveCall& call);
 
   const std::shared_ptr<const Library> library_;
-  const std::shared_ptr<cuda::Device> device_;
+  const std::shared_ptr<cuda::Stream> stream_;
   const Place place_;
   std::atomic<bool> aborted_{false};
   Mutex mutex_;           // NCCL is not called while it aborts

@@ -1,14 +1,26 @@
 #include "runtime/collectives/nccl/device_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/log.h"
 
 namespace hvd::collectives::nccl {
 
+DeviceBackend::DeviceBackend(std::shared_ptr<cuda::Devices> devices, std::vector<CollectiveBackend*> hosts,
+                             DeviceOptions options)
+    : devices_(std::move(devices)),
+      options_(std::move(options)),
+      peers_(options_.ranks),
+      staged_(*devices_, std::move(hosts), options_.set_size(), options_.set_rank) {
+  peers_.erase(peers_.begin() + options_.set_rank);
+  std::ranges::sort(peers_);
+}
+
 // Before an alltoall the sizes are exchanged in host memory, and they stay there.
 void DeviceBackend::start(const CollectiveCall& call, Completion done) {
   if (call.memory == MemoryKind::kHost) return done(staged_.run_on_host(call));
+  const auto underway = begin_call(done);
   const Result<DeviceGroup*> group = group_for(call.use);
   if (!group.is_ok()) return done(group.status());
   const std::string why_not = group.value()->why_not(call);
@@ -16,9 +28,35 @@ void DeviceBackend::start(const CollectiveCall& call, Completion done) {
     say_once(why_not);
     return staged_.start(call, std::move(done));
   }
-  group.value()->start(this, call, std::move(done));
+  underway->stage = Underway::Stage::kComputes;
+  group.value()->start(this, call, std::move(done), [underway] { underway->stage = Underway::Stage::kWaitsForPeers; });
   const MutexLock lock(mutex_);
   if (!failure_.is_ok()) devices_->watch().fail(this, failure_);
+}
+
+std::shared_ptr<DeviceBackend::Underway> DeviceBackend::begin_call(Completion& done) {
+  const auto one = std::make_shared<Underway>();
+  {
+    const MutexLock lock(mutex_);
+    underway_.push_back(one);
+    ++moved_;
+  }
+  done = [this, one, done = std::move(done)](Status status) {
+    {
+      const MutexLock lock(mutex_);
+      std::erase(underway_, one);
+      ++moved_;
+    }
+    done(std::move(status));  // last: the lane may end this object then
+  };
+  return one;
+}
+
+PeerProgress DeviceBackend::progress() const {
+  const MutexLock lock(mutex_);
+  const auto stage = underway_.empty() ? Underway::Stage::kOnHost : underway_.front()->stage.load();
+  if (stage == Underway::Stage::kComputes || staged_.waits_for_gpu()) ++moved_;
+  return {moved_, stage == Underway::Stage::kWaitsForPeers ? peers_ : std::vector<int>()};
 }
 
 Result<DeviceGroup*> DeviceBackend::group_for(const DeviceUse& use) {

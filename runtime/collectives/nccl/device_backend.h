@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -21,10 +22,7 @@ namespace hvd::collectives::nccl {
 class DeviceBackend final : public CollectiveBackend {
  public:
   // `hosts`: as for StagedCalls.
-  DeviceBackend(std::shared_ptr<cuda::Devices> devices, std::vector<CollectiveBackend*> hosts, DeviceOptions options)
-      : devices_(std::move(devices)),
-        options_(std::move(options)),
-        staged_(*devices_, std::move(hosts), options_.set_size(), options_.set_rank) {}
+  DeviceBackend(std::shared_ptr<cuda::Devices> devices, std::vector<CollectiveBackend*> hosts, DeviceOptions options);
 
   std::string_view name() const override { return "gpu"; }
   std::string why_not(const CallTraits& call) const override {
@@ -36,19 +34,31 @@ class DeviceBackend final : public CollectiveBackend {
   const Memory& memory(MemoryKind) const override { return host_memory(); }
   std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t) override { return nullptr; }
   void abort(const Status& why) override HVD_EXCLUDES(mutex_);
+  // NCCL waits for the peers from when this rank's tensors are ready. Before that it is this rank that others wait for,
+  // and each look finds that it moves, for as long as its kernels run. What goes through the host, the host's backends
+  // report.
+  PeerProgress progress() const override HVD_EXCLUDES(mutex_);
 
  private:
+  struct Underway {
+    enum class Stage : std::uint8_t { kOnHost, kComputes, kWaitsForPeers };
+    std::atomic<Stage> stage{Stage::kOnHost};
+  };
+  std::shared_ptr<Underway> begin_call(Completion& done) HVD_EXCLUDES(mutex_);
   Result<DeviceGroup*> group_for(const DeviceUse& use) HVD_EXCLUDES(mutex_);
   void say_once(const std::string& why_not);
 
   const std::shared_ptr<cuda::Devices> devices_;
   const DeviceOptions options_;
+  std::vector<int> peers_;
   cuda::StagedCalls staged_;
   std::map<std::uint64_t, std::unique_ptr<DeviceGroup>> groups_;  // by devices_key
   std::set<std::string> said_;
   std::atomic<bool> is_aborted_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Status failure_ HVD_GUARDED_BY(mutex_);
+  std::deque<std::shared_ptr<Underway>> underway_ HVD_GUARDED_BY(mutex_);  // in the order of their starts
+  mutable std::uint64_t moved_ HVD_GUARDED_BY(mutex_) = 0;
   std::vector<std::shared_ptr<Communicator>> communicators_ HVD_GUARDED_BY(mutex_);  // of the groups
 };
 

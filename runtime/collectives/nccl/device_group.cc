@@ -11,29 +11,29 @@ Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& opt
                                                         int device, cuda::StagedCalls& host,
                                                         const std::atomic<bool>& cancelled) {
   std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices));
-  const MemberFacts own = group->own_facts(device);
+  const MemberFacts own = group->own_facts(host, device);
   HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(host, own));
   if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect(host, own, cancelled));
   return group;
 }
 
-MemberFacts DeviceGroup::own_facts(int device) {
+MemberFacts DeviceGroup::own_facts(cuda::StagedCalls& host, int device) {
   MemberFacts facts;
   if (device == kCpuDevice) {
     facts.refuse("it has joined, and gives zeros from the host");
     return facts;
   }
-  auto opened = devices_.get(device);
+  auto opened = host.stream_on(device);
   auto library = Library::load(options_.library);
   if (!opened.is_ok() || !library.is_ok()) {
     facts.refuse(opened.is_ok() ? library.status().message() : opened.status().message());
     return facts;
   }
-  device_ = std::move(opened).value();
+  stream_ = std::move(opened).value();
   library_ = std::move(library).value();
   facts.can = 1;
   facts.version = library_->version();
-  facts.gpu = device_->uuid();
+  facts.gpu = stream_->device()->uuid();
   return facts;
 }
 
@@ -57,7 +57,7 @@ Status DeviceGroup::connect(cuda::StagedCalls& host, const MemberFacts& own, con
   MemberFacts facts = own;
   UniqueId id{};
   if (options_.set_rank == 0) {
-    const cuda::Device::Scope scope(*device_);
+    const cuda::Device::Scope scope(*stream_->device());
     const Status made = library_->check(library_->calls().unique_id(&id), "ncclGetUniqueId", nullptr);
     if (!made.is_ok()) facts.refuse(made.message());
   }
@@ -70,7 +70,7 @@ Status DeviceGroup::connect(cuda::StagedCalls& host, const MemberFacts& own, con
   HVD_ASSIGN_OR_RETURN(why_not_, exchange(host, facts));
   if (!why_not_.empty()) return Status::ok();
   auto opened =
-      Communicator::open(library_, device_, id, {options_.set_size(), options_.set_rank}, options_.limit, cancelled);
+      Communicator::open(library_, stream_, id, {options_.set_size(), options_.set_rank}, options_.limit, cancelled);
   if (opened.is_ok()) {
     communicator_ = std::move(opened).value();
   } else {
@@ -90,36 +90,43 @@ std::string DeviceGroup::why_not(const CollectiveCall& call) const {
   return nccl::why_not(call);
 }
 
-void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done) {
-  Status status = enqueue(call);
-  if (!status.is_ok()) return done(std::move(status));
-  auto end = device_->record();
+void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done,
+                        std::function<void()> has_begun) {
+  auto begin = enqueue(call);
+  if (!begin.is_ok()) return done(begin.status());
+  auto end = stream_->record();
   if (!end.is_ok()) return done(end.status());
-  devices_.watch().watch(owner, std::move(end).value(), std::move(done),
-                         [comm = communicator_] { return comm->trouble(); });
+  const auto look = [comm = communicator_, begin = std::move(begin).value(),
+                     has_begun = std::move(has_begun)]() mutable {
+    if (begin != nullptr) {
+      const Result<bool> come = begin->has_come();  // an error is the end's, too
+      if (come.is_ok() && come.value()) {
+        begin.reset();
+        has_begun();
+      }
+    }
+    return comm->trouble();
+  };
+  devices_.watch().watch(owner, std::move(end).value(), std::move(done), look);
 }
 
-Status DeviceGroup::enqueue(const CollectiveCall& call) {
-  for (const cuda::EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(device_->wait_for(*ready));
-  return call.segments.empty() ? communicator_->start(call) : enqueue_packed(call);
+Result<cuda::EventPtr> DeviceGroup::enqueue(const CollectiveCall& call) {
+  for (const cuda::EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(stream_->wait_for(*ready));
+  HVD_ASSIGN_OR_RETURN(cuda::EventPtr begin, stream_->record());
+  HVD_RETURN_IF_ERROR(call.segments.empty() ? communicator_->start(call) : enqueue_packed(call));
+  return begin;
 }
 
 Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   const cuda::PackPlan plan = cuda::plan_packing(call, options_.set_size(), options_.set_rank);
-  if (plan.bytes > capacity_) {
-    staging_.reset();  // waits for what still uses it
-    capacity_ = 0;
-    HVD_ASSIGN_OR_RETURN(staging_, device_->allocate(plan.bytes));
-    capacity_ = plan.bytes;
-  }
-  auto* const base = static_cast<std::byte*>(staging_.get());
+  HVD_ASSIGN_OR_RETURN(std::byte* const base, stream_->scratch(plan.bytes));
   for (const cuda::PackPlan::Copy& copy : plan.in) {
-    HVD_RETURN_IF_ERROR(copy.tensor != nullptr ? device_->copy(base + copy.offset, copy.tensor, copy.bytes)
-                                               : device_->zero(base + copy.offset, copy.bytes));
+    HVD_RETURN_IF_ERROR(copy.tensor != nullptr ? stream_->copy(base + copy.offset, copy.tensor, copy.bytes)
+                                               : stream_->zero(base + copy.offset, copy.bytes));
   }
   HVD_RETURN_IF_ERROR(communicator_->start(plan.at(base)));
   for (const cuda::PackPlan::Copy& copy : plan.out) {
-    HVD_RETURN_IF_ERROR(device_->copy(copy.tensor, base + copy.offset, copy.bytes));
+    HVD_RETURN_IF_ERROR(stream_->copy(copy.tensor, base + copy.offset, copy.bytes));
   }
   return Status::ok();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,27 +33,26 @@ class DeviceGroup {
 
   // Empty when the call runs on NCCL; else why not. The same on all members.
   std::string why_not(const CollectiveCall& call) const;
-  // `owner`: of what is watched.
-  void start(const void* owner, const CollectiveCall& call, Completion done);
+  // `owner`: of what is watched. `has_begun`: called on hvd-gpu, soon after the tensors were ready, if the collective
+  // takes longer than a moment.
+  void start(const void* owner, const CollectiveCall& call, Completion done, std::function<void()> has_begun);
   std::shared_ptr<Communicator> communicator() const { return communicator_; }
 
  private:
   DeviceGroup(const DeviceOptions& options, cuda::Devices& devices) : options_(options), devices_(devices) {}
-  MemberFacts own_facts(int device);
+  MemberFacts own_facts(cuda::StagedCalls& host, int device);
   Status connect(cuda::StagedCalls& host, const MemberFacts& own, const std::atomic<bool>& cancelled);
   Result<std::string> exchange(cuda::StagedCalls& host, const MemberFacts& own);
-  Status enqueue(const CollectiveCall& call);
+  // The event comes when the tensors are ready.
+  Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
   Status enqueue_packed(const CollectiveCall& call);
 
   const DeviceOptions& options_;
   cuda::Devices& devices_;
   std::shared_ptr<const Library> library_;
-  std::shared_ptr<cuda::Device> device_;
+  std::shared_ptr<cuda::Stream> stream_;
   std::shared_ptr<Communicator> communicator_;
   std::string why_not_;
-  // For lists. One is enough: what follows in one stream may use the same.
-  std::shared_ptr<void> staging_;
-  std::size_t capacity_ = 0;
 };
 
 }  // namespace hvd::collectives::nccl

@@ -4,6 +4,7 @@
 
 #include "runtime/base/event.h"
 #include "runtime/collectives/cuda/devices.h"
+#include "runtime/collectives/cuda/stream.h"
 #include "test/support/fake_gpu/fake_driver.h"
 
 namespace hvd::collectives::cuda {
@@ -36,8 +37,7 @@ TEST_CASE("A driver that is missing, too old, incomplete or without a GPU is a r
 
 TEST_CASE("An error of any call on the way to a GPU leaves nothing behind", "[unit][gpu]") {
   const auto driver = Driver::load(HVD_FAKE_CUDA).value();
-  for (const char* call : {"cuDeviceGet", "cuDeviceGetName", "cuDeviceGetUuid", "cuDevicePrimaryCtxRetain",
-                           "cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"}) {
+  for (const char* call : {"cuDeviceGet", "cuDeviceGetName", "cuDeviceGetUuid", "cuDevicePrimaryCtxRetain"}) {
     fake_cuda_fail(call, 0, 999);
     const auto device = Device::open(driver, 1);
     REQUIRE_FALSE(device.is_ok());
@@ -48,12 +48,24 @@ TEST_CASE("An error of any call on the way to a GPU leaves nothing behind", "[un
   const auto none = Device::open(driver, 4);
   CHECK(none.status().message() == "there is no GPU 4; this process sees 4");
   const auto device = Device::open(driver, 1).value();
+  for (const char* call : {"cuCtxGetStreamPriorityRange", "cuStreamCreateWithPriority"}) {
+    fake_cuda_fail(call, 0, 999);
+    CHECK(has(Stream::make(device).status().message(), std::string(call) + ": error 999"));
+    CHECK(fake_cuda_alive("stream") == 0);
+  }
+  const auto stream = Stream::make(device).value();
   for (const char* call : {"cuEventCreate", "cuEventRecord"}) {
     fake_cuda_fail(call, 0, 999);
-    CHECK_FALSE(device->record().is_ok());
+    CHECK_FALSE(stream->record().is_ok());
   }
   fake_cuda_fail("cuMemAlloc_v2", 0, 2);
   CHECK(device->allocate(100).status().message() == "cuMemAlloc of 100 bytes: CUDA_ERROR_OUT_OF_MEMORY");
+  // Memory that grows doubles, and stays as it is where the GPU has less.
+  CHECK(stream->scratch(100).is_ok());
+  fake_cuda_fail("cuMemAlloc_v2", 0, 2);
+  CHECK(stream->scratch(101).is_ok());
+  fake_cuda_fail("cuMemAlloc_v2", 0, 2);
+  CHECK(stream->scratch(203).status().message() == "cuMemAlloc of 203 bytes: CUDA_ERROR_OUT_OF_MEMORY");
   CHECK(std::string(fake_cuda_breaches()) == "");
 }
 
@@ -61,8 +73,9 @@ TEST_CASE("Events are used again, memory is known by its GPU, and what waits hea
   {
     Devices devices(HVD_FAKE_CUDA);
     const auto device = devices.get(0).value();
+    const auto stream = Stream::make(device).value();
     const int made = fake_cuda_calls("cuEventCreate");
-    for (int i = 0; i < 50; ++i) CHECK(device->record().is_ok());
+    for (int i = 0; i < 50; ++i) CHECK(stream->record().is_ok());
     CHECK(fake_cuda_calls("cuEventCreate") <= made + 1);
     const auto memory = device->allocate(64).value();
     CHECK(device->check_memory(memory.get()).is_ok());
@@ -82,20 +95,20 @@ TEST_CASE("Events are used again, memory is known by its GPU, and what waits hea
       ended.wait();
       return status;
     };
-    fake_cuda_hold(device->stream());
-    const auto held = device->record().value();
+    fake_cuda_hold(stream->handle());
+    const auto held = stream->record().value();
     CHECK(wait(held, [&](hvd::Event& ended) {
             CHECK_FALSE(ended.wait_for(Millis(2)));
-            fake_cuda_release(device->stream());
+            fake_cuda_release(stream->handle());
           }).is_ok());
-    fake_cuda_hold(device->stream());
-    const auto stuck = device->record().value();
+    fake_cuda_hold(stream->handle());
+    const auto stuck = stream->record().value();
     const Status failed =
         wait(stuck, [&](hvd::Event&) { devices.watch().fail(&devices, Status::peer_lost("rank 3")); });
     CHECK(failed.message() == "rank 3");
     fake_cuda_fail("cuEventQuery", 0, 700);
     CHECK(wait(stuck, [](hvd::Event&) {}).message() == "GPU 0 reports: error 700");
-    fake_cuda_release(device->stream());
+    fake_cuda_release(stream->handle());
   }
   CHECK(fake_cuda_alive("context") == 0);
   CHECK(fake_cuda_alive("stream") == 0);

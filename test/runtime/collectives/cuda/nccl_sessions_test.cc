@@ -1,5 +1,7 @@
 #include <chrono>
+#include <thread>
 
+#include "runtime/base/event.h"
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 
 // Tensors in device memory through sessions that have an NCCL.
@@ -16,6 +18,14 @@ Status sum_once(Session& session, Problems& problems, int gpu, const std::string
   const auto size = static_cast<float>(session.topology().size);
   problems.expect(!status.is_ok() || tensor.values() == Values(10, size), "a wrong sum");
   return status;
+}
+
+// On the lane, before the core allocates the output.
+void run_before(Operation& operation, std::function<void()> before) {
+  operation.allocate_output = [allocate = operation.allocate_output, before = std::move(before)](const Shape& shape) {
+    before();
+    return allocate(shape);
+  };
 }
 
 }  // namespace
@@ -89,6 +99,58 @@ TEST_CASE("Groups, equal parts, scaled sums and what goes through the host keep 
   expect_nothing_left();
 }
 
+// Two collectives of sets that overlap. The second time each of the two ranks in both sets starts one only after the
+// other, and they do so in opposite orders; and each list needs more memory than before while the other one waits.
+TEST_CASE("Collectives of sets that overlap start in any order on NCCL", "[multi][gpu]") {
+  const int gathers = fake_nccl_calls("ncclAllGather");
+  const int scatters = fake_nccl_calls("ncclReduceScatter");
+  const auto reaches = [](const char* function, int calls) {
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    while (fake_nccl_calls(function) < calls && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  };
+  {
+    JobFixture job(3);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          const auto pair = session.add_process_set({0, 1}).value();
+          problems.expect_ok(wait(pair), "the set");
+          FrameworkStream stream(rank);
+          GpuTensor small(stream, Values(2, 1.0F));
+          GpuTensor large(stream, Values(500, 2.0F));
+          for (const bool crossed : {false, true}) {
+            std::vector<CoreOutput> results(4);
+            const GpuTensor& last = crossed ? large : small;
+            std::vector<Operation> gather = {on_gpu(OpType::kAllgather, "a", small, nullptr),
+                                             on_gpu(OpType::kAllgather, "b", last, nullptr)};
+            std::vector<Operation> scatter = {on_gpu(OpType::kReducescatter, "c", small, nullptr),
+                                              on_gpu(OpType::kReducescatter, "d", last, nullptr)};
+            for (std::size_t i = 0; i < 2; ++i) {
+              results[i].take_from(session, rank, gather[i]);
+              results[i + 2].take_from(session, rank, scatter[i]);
+              scatter[i].process_set = static_cast<std::int32_t>(pair->value());
+            }
+            if (crossed && rank == 0) run_before(gather[0], [&] { reaches("ncclReduceScatter", scatters + 3); });
+            if (crossed && rank == 1) run_before(scatter[0], [&] { reaches("ncclAllGather", gathers + 5); });
+            auto handles = session.enqueue_group(std::move(gather)).value();
+            if (rank < 2) {
+              const auto scattered = session.enqueue_group(std::move(scatter)).value();
+              handles.insert(handles.end(), scattered.begin(), scattered.end());
+            }
+            for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "a collective");
+            problems.expect(results[1].values() == (crossed ? Values(1500, 2.0F) : Values(6, 1.0F)), "gathered");
+            problems.expect(rank == 2 || results[3].values() == (crossed ? Values(250, 4.0F) : Values(1, 2.0F)), "sum");
+          }
+        },
+        use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  CHECK(fake_nccl_calls("ncclAllGather") - gathers == 6);
+  CHECK(fake_nccl_calls("ncclReduceScatter") - scatters == 4);
+  expect_nothing_left();
+}
+
 TEST_CASE("Where members cannot use NCCL together, all go through the host", "[multi][gpu]") {
   const std::string why = GENERATE("a shared GPU", "no library", "no id", "no communicator", "a joined rank");
   const int before = fake_nccl_calls("ncclAllReduce");
@@ -157,6 +219,61 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
     next.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_nccl);
     CHECK(problems.text() == "");
   }
+  expect_nothing_left();
+}
+
+// On rank 1 the tensor comes after a kernel that takes longer than ranks may stand still.
+void wait_for_a_long_kernel(Session& session, Problems& problems) {
+  const int rank = session.topology().rank;
+  FrameworkStream stream(rank);
+  if (rank == 1) fake_cuda_hold(stream.get());
+  GpuTensor tensor(stream, Values(10, 1.0F));
+  const auto handle = session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()));
+  if (rank == 1) {
+    problems.expect(!handle.value()->wait_for(std::chrono::milliseconds(4500)), handle.value()->status().message());
+    fake_cuda_release(stream.get());
+  }
+  problems.expect_ok(wait(handle), "after a long kernel");
+}
+
+TEST_CASE("Who does not come to a collective on GPUs is named, who computes is waited for", "[multi][gpu]") {
+  Problems problems;
+  const auto check_each_second = [](config::RuntimeConfig& config) {
+    config.stall_check_time = std::chrono::seconds(1);
+    config.stall_shutdown_time = std::chrono::seconds(2);
+  };
+  {
+    const std::jthread through_the_host([&] {
+      JobFixture job(2);
+      job.run([&](Session& session) { wait_for_a_long_kernel(session, problems); },
+              [&](config::RuntimeConfig& config) {
+                use_fake_driver(config);
+                check_each_second(config);
+              });
+    });
+    hvd::Event give_way;
+    JobFixture job(2);
+    job.run(
+        [&](Session& session) {
+          wait_for_a_long_kernel(session, problems);
+          const int rank = session.topology().rank;
+          FrameworkStream stream(rank);
+          GpuTensor rows(stream, Values(2, 1.0F));
+          CoreOutput gathered;
+          Operation gather = on_gpu(OpType::kAllgather, "rows", rows, nullptr);
+          gathered.take_from(session, rank, gather);
+          if (rank == 1) run_before(gather, [&] { give_way.wait_for(kLimit); });  // as if it were stopped
+          const Status status = wait(session.enqueue(gather));
+          if (rank == 0) give_way.set();
+          problems.expect_code(status, StatusCode::kAborted, "rank 1, which does not move", "the culprit");
+          problems.expect_code(status, StatusCode::kAborted, "allgather \"rows\" has not moved for", "the collective");
+        },
+        [&](config::RuntimeConfig& config) {
+          use_fake_nccl(config);
+          check_each_second(config);
+        });
+  }
+  CHECK(problems.text() == "");
   expect_nothing_left();
 }
 
