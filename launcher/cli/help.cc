@@ -15,12 +15,19 @@ struct Heading {
 };
 
 constexpr Heading kHeadings[] = {
-    {HelpSection::kGeneral, "General"},       {HelpSection::kHosts, "Hosts (one of these)"},
-    {HelpSection::kSsh, "Remote hosts"},      {HelpSection::kTuning, "Performance"},
-    {HelpSection::kAutotune, "Autotuning"},   {HelpSection::kElastic, "Elastic jobs"},
-    {HelpSection::kTimeline, "Timeline"},     {HelpSection::kStall, "Stall check"},
-    {HelpSection::kLibrary, "Libraries"},     {HelpSection::kLogging, "Logging"},
-    {HelpSection::kController, "Controller"}, {HelpSection::kServe, "Ranks that something else starts"},
+    {HelpSection::kGeneral, "General"},
+    {HelpSection::kOutput, "Output"},
+    {HelpSection::kHosts, "Hosts (one of these)"},
+    {HelpSection::kSsh, "Remote hosts"},
+    {HelpSection::kTuning, "Performance"},
+    {HelpSection::kAutotune, "Autotuning"},
+    {HelpSection::kElastic, "Elastic jobs"},
+    {HelpSection::kTimeline, "Timeline"},
+    {HelpSection::kStall, "Stall check"},
+    {HelpSection::kLibrary, "Libraries"},
+    {HelpSection::kLogging, "Logging"},
+    {HelpSection::kController, "Controller"},
+    {HelpSection::kServe, "Ranks that something else starts"},
 };
 
 // Wraps `text` at kWidth; every line begins at column kIndent.

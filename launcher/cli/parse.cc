@@ -10,6 +10,7 @@
 #include "launcher/cli/elastic_flags.h"
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
+#include "launcher/cli/output_flags.h"
 #include "launcher/cli/texts.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_list.h"
@@ -231,7 +232,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.input_to = input_to_of(values);
   config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;
   if (const auto fd = values.get<std::int64_t>("results_fd")) config.results_fd = static_cast<int>(*fd);
-  config.prefix_output_with_timestamp = values.is_true("prefix_output_with_timestamp");
+  HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, config.num_proc));
   config.dry_run = values.is_true("dry_run");
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));

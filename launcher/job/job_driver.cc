@@ -76,9 +76,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       launch_(plan_, ignored_signals),
       job_(make_job(plan_)),
       output_(loop,
-              {.ranks = ranks_of(job_->roster()),
-               .with_time = plan_.config.prefix_output_with_timestamp,
-               .prompts = plan_.config.input_asked_for},
+              {.ranks = ranks_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       fleet_(
@@ -89,6 +87,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       resolver_(loop, host_names(plan_.hosts), plan_.config.ssh_program, lookup_patience(plan_.config),
                 [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
       timer_(loop.get(), [this] { timer_fired(); }),
+      start_timer_(loop.get(), [this] { show_start(); }),
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
@@ -109,6 +108,7 @@ int JobDriver::run() {
   if (open_outputs()) {
     if (elastic_ && plan_.config.verbose > 0) output_.message(launch_text(plan_));
     elastic_ ? elastic_->start() : resolver_.start();
+    if (!elastic_) start_timer_.start(output_.has_terminal() ? kStartLine : kStartMessage);
     arm_timer();
   }
   // The loop stops when something may have become the end: the last byte taken, or patience lost.
@@ -148,6 +148,14 @@ void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
     for (const std::string& text : launch_.description()) output_.message(text);
   }
   for (const auto& [agent, record] : job_->roster().agents()) fleet_.start(agent);
+}
+
+void JobDriver::show_start() {
+  const std::string text = exit_code_ ? "" : job_->roster().name_missing_hosts();
+  output_.status(text);
+  if (text.empty()) return;
+  if (!output_.has_terminal()) output_.message(text);
+  start_timer_.start(output_.has_terminal() ? kStartLine : kStartMessage);
 }
 
 void JobDriver::send_launch_frame(int agent) {
@@ -251,6 +259,8 @@ void JobDriver::finish(int code) {
   if (exit_code_) return;
   exit_code_ = code;
   if (elastic_) elastic_->stop();
+  output_.status("");
+  start_timer_.stop();
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
   if (const auto& failure = job_->failures().first()) report_failure(*failure);
   write_summary(code);

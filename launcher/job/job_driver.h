@@ -39,6 +39,8 @@ class JobDriver : private AgentFleetEvents {
   void send_launch_frame(int agent);
   void start(Incarnation process);
 
+  void show_start();
+
   // What comes from the agents: job_frames.cc.
   void fleet_frame(int agent, const Frame& frame) override;
   void fleet_lost(int agent, const std::string& reason) override;
@@ -85,6 +87,9 @@ class JobDriver : private AgentFleetEvents {
 
   // Once the user wants us to end: how long our last output may take a reader that does not read.
   static constexpr Millis kLastFlush{2000};
+  // While hosts do not answer: on a terminal a line that is drawn anew, elsewhere a message now and then.
+  static constexpr Millis kStartLine{1000};
+  static constexpr Millis kStartMessage{10000};
 
   MainLoop& loop_;
   const JobPlan plan_;
@@ -97,6 +102,7 @@ class JobDriver : private AgentFleetEvents {
   InputForwarder input_forwarder_;
   HostResolver resolver_;
   loop::Timer timer_;
+  loop::Timer start_timer_;    // until all hosts have answered: how far we are
   loop::Timer flush_timer_;    // after the user's signal: how long the last output may take
   loop::Timer suspend_timer_;  // between the ranks' stop and ours
   loop::Timer broken_timer_;   // between the loss of our reader and what follows from it

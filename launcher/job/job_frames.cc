@@ -67,6 +67,7 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
                                 ": install the same version on all hosts");
   }
   apply(job_->agent_ready(agent, SteadyClock::now()));
+  if (job_->roster().count(Roster::AgentState::kWaiting) == 0) output_.status("");
   return Status::ok();
 }
 

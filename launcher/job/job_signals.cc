@@ -49,6 +49,7 @@ void JobDriver::suspend() {
   // expire, and only then the ranks go on.
   const TimePoint before = SteadyClock::now();
   signals_.take_default_action(SIGTSTP);
+  output_.line_was_typed();
   job_->was_stopped(SteadyClock::now() - before);
   resolver_.was_stopped();
   if (flush_timer_.active()) flush_timer_.start(kLastFlush);

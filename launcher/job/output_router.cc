@@ -3,33 +3,61 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace hvd::launcher {
 
-OutputRouter::Screen OutputRouter::make_screen(MainLoop& loop, int fd, bool prompts, const Callbacks& callbacks) {
-  const std::string name = fd == STDOUT_FILENO ? "stdout" : "stderr";
+Console::Callbacks OutputRouter::screen_callbacks(const char* name, const Callbacks& callbacks) {
   const auto on_loss = [this, name](const Status& status) {
-    message("what the job prints to " + name + " is lost for now (" + status.message() + "); the job goes on");
+    message("what the job prints to " + std::string(name) + " is lost for now (" + status.message() +
+            "); the job goes on");
   };
-  return {.console = Console(
-              loop, fd, {.on_progress = callbacks.on_progress, .on_gone = callbacks.on_broken, .on_loss = on_loss}),
-          .shows_prompts = prompts || ::isatty(fd) == 1};
+  return {.on_progress = callbacks.on_progress, .on_gone = callbacks.on_broken, .on_loss = on_loss};
 }
 
 OutputRouter::OutputRouter(MainLoop& loop, const Options& options, const Callbacks& callbacks)
     : options_(options),
       one_screen_(is_same_file(STDOUT_FILENO, STDERR_FILENO)),
-      stdout_(make_screen(loop, STDOUT_FILENO, options.prompts, callbacks)),
-      stderr_(make_screen(loop, STDERR_FILENO, options.prompts, callbacks)),
+      stdout_(loop, STDOUT_FILENO, screen_callbacks("stdout", callbacks)),
+      stderr_(loop, STDERR_FILENO, screen_callbacks("stderr", callbacks)),
       prompt_timer_(loop.get(), [this] { show_prompts(); }) {
   for (const auto& [slot, rank] : options.ranks) slots_.emplace(slot, streams_of_rank(rank));
 }
 
-OutputRouter::SlotStreams OutputRouter::streams_of_rank(int rank) const {
+TimeStamp OutputRouter::stamp() const {
+  switch (options_.look.stamp) {
+    case OutputConfig::Stamp::kNone: break;
+    case OutputConfig::Stamp::kCtime: return ctime_stamp;
+    case OutputConfig::Stamp::kIso: return iso_stamp;
+    case OutputConfig::Stamp::kRelative:
+      return [this] {
+        const auto millis = std::chrono::duration_cast<Millis>(SteadyClock::now() - start_).count();
+        return std::to_string(millis / 1000) + "." + std::to_string(1000 + millis % 1000).substr(1) + " ";
+      };
+  }
+  return nullptr;
+}
+
+OutputRouter::Stream OutputRouter::make_stream(int rank, bool is_stderr) {
+  const OutputConfig& look = options_.look;
+  const bool is_terminal = screen_of(is_stderr).is_terminal();
+  const bool coloured =
+      look.colour == OutputConfig::Colour::kAlways || (look.colour == OutputConfig::Colour::kAuto && is_terminal);
+  LinePrefixer::Prefix prefix = [stamp = stamp()] { return stamp ? stamp() : std::string(); };
+  if (look.with_prefix) prefix = rank_prefix(rank, is_stderr, stamp(), coloured ? colour_of_rank(rank) : "");
+  const auto bars = is_terminal ? LinePrefixer::Bars::kLastState : file_bars();
+  return {.prefix = prefix, .prefixer = LinePrefixer(prefix, LinePrefixer::kMaxPending, bars)};
+}
+
+OutputRouter::SlotStreams OutputRouter::streams_of_rank(int rank) {
+  const auto& shown = options_.look.shown_ranks;
+  const bool is_shown = shown.empty() || std::ranges::any_of(shown, [rank](const auto& range) {
+                          return range.first <= rank && rank <= range.second;
+                        });
   return {.rank = rank,
-          .streams = {Stream(rank_prefix(rank, false, options_.with_time)),
-                      Stream(rank_prefix(rank, true, options_.with_time))},
+          .is_shown = is_shown,
+          .streams = {make_stream(rank, false), make_stream(rank, true)},
           .stderr_tail = {}};
 }
 
@@ -40,7 +68,7 @@ void OutputRouter::set_rank(int slot, int rank) {
     for (const bool is_stderr : {false, true}) {
       output_end(slot, is_stderr);
       Screen& screen = screen_of(is_stderr);
-      if (screen.open == stream_of(slot, is_stderr)) screen.open = nullptr;
+      if (screen.open == &stream_of(slot, is_stderr)->prefixer) screen.open = nullptr;
     }
     slots_.erase(found);
   }
@@ -53,7 +81,8 @@ Status OutputRouter::open_files(const std::string& directory) {
     for (const bool is_stderr : {false, true}) {
       Stream& stream = slot.streams[is_stderr ? 1 : 0];
       stream.file = std::move(files[is_stderr ? 1 : 0]);
-      stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, options_.with_time));
+      stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, stamp()),
+                                                            LinePrefixer::kMaxPending, file_bars());
     }
   }
   return Status::ok();
@@ -67,18 +96,21 @@ OutputRouter::Stream* OutputRouter::stream_of(int slot, bool is_stderr) {
 void OutputRouter::output(int slot, bool is_stderr, ByteSpan bytes) {
   Stream* stream = stream_of(slot, is_stderr);
   if (stream == nullptr || bytes.empty()) return;
-  if (is_stderr) slots_.at(slot).stderr_tail.add(bytes);
+  SlotStreams& record = slots_.at(slot);
+  if (is_stderr) record.stderr_tail.add(bytes);
   std::string text;
   if (stream->file_prefixer) {
     stream->file_prefixer->feed(bytes, text);
     write_file(*stream, std::exchange(text, {}));
   }
+  if (!record.is_shown) return;
   stream->prefixer.feed(bytes, text);
+  show_bar(record, is_stderr);
   show(*stream, is_stderr, text);
-  if (is_stderr) slots_.at(slot).last_line = lines_;
+  if (is_stderr) record.last_line = lines_;
   if (!stream->prefixer.has_pending()) {
     stream->pending_since.reset();
-  } else if (screen_of(is_stderr).shows_prompts && !stream->pending_since) {
+  } else if (shows_prompts(is_stderr) && !stream->pending_since) {
     stream->pending_since = SteadyClock::now();
     if (!prompt_timer_.active()) prompt_timer_.start(kPromptAge);
   }
@@ -92,7 +124,10 @@ void OutputRouter::output_end(int slot, bool is_stderr) {
     stream->file_prefixer->finish(text);
     write_file(*stream, std::exchange(text, {}));
   }
+  const bool was_bar = !stream->prefixer.bar().empty();
   stream->prefixer.finish(text);
+  if (was_bar && screen_of(is_stderr).is_terminal()) text += '\n';
+  show_bar(slots_.at(slot), is_stderr);
   show(*stream, is_stderr, text);
 }
 
@@ -106,16 +141,23 @@ void OutputRouter::end_all() {
 void OutputRouter::show(Stream& stream, bool is_stderr, const std::string& text) {
   if (text.empty() || (discards_ && over_high_water())) return;
   Screen& screen = screen_of(is_stderr);
-  if (screen.open != nullptr && screen.open != &stream) {
-    screen.open->prefixer.interrupt(true);
-    screen.console.write("\n");
-  }
-  screen.console.write(text);
+  LinePrefixer* const own = &stream.prefixer;
+  const bool falls_into_another = screen.open != nullptr && screen.open != own;
+  if (falls_into_another) screen.open->interrupt(true);
+  screen.write(falls_into_another ? "\n" + text : text);
   lines_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  screen.at_line_start = text.back() == '\n';
   // A progress bar is content to be overwritten.
-  screen.open = screen.at_line_start || text.back() == '\r' ? nullptr : &stream;
+  screen.open = screen.at_line_start() || text.back() == '\r' ? nullptr : own;
 }
+
+void OutputRouter::show_bar(const SlotStreams& slot, bool is_stderr) {
+  const Stream& stream = slot.streams[is_stderr ? 1 : 0];
+  const std::string_view bar = stream.prefixer.bar();
+  const int key = 2 * slot.rank + (is_stderr ? 1 : 0);
+  screen_of(is_stderr).set_bar(key, bar.empty() ? "" : stream.prefix(), bar);
+}
+
+void OutputRouter::status(std::string_view text) { screen_of(true).set_bar(-1, "horovodrun: ", text); }
 
 void OutputRouter::show_prompts() {
   const TimePoint now = SteadyClock::now();
@@ -139,9 +181,9 @@ void OutputRouter::show_prompts() {
 
 void OutputRouter::line_was_typed() {
   for (Screen* screen : {&stdout_, &stderr_}) {
-    if (screen->open != nullptr) screen->open->prefixer.interrupt(false);
+    if (screen->open != nullptr) screen->open->interrupt(false);
     screen->open = nullptr;
-    screen->at_line_start = true;
+    screen->line_was_typed();
   }
 }
 
@@ -155,15 +197,15 @@ void OutputRouter::write_file(Stream& stream, const std::string& text) {
 
 void OutputRouter::message(std::string_view text) {
   Screen& screen = screen_of(true);
-  if (screen.open != nullptr) screen.open->prefixer.interrupt(true);
+  if (screen.open != nullptr) screen.open->interrupt(true);
   screen.open = nullptr;
-  const char* start = std::exchange(screen.at_line_start, true) ? "horovodrun: " : "\nhorovodrun: ";
-  screen.console.write(start + std::string(text) + "\n");
+  screen.write((screen.at_line_start() ? "horovodrun: " : "\nhorovodrun: ") + std::string(text) + "\n");
 }
 
 std::size_t OutputRouter::lines_after_stderr(int slot) const {
   const auto found = slots_.find(slot);
-  return found == slots_.end() ? 0 : lines_ - found->second.last_line;
+  if (found == slots_.end()) return 0;
+  return found->second.is_shown ? lines_ - found->second.last_line : std::numeric_limits<std::size_t>::max();
 }
 
 std::vector<std::string> OutputRouter::last_stderr_lines(int slot, std::size_t max_lines) const {

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/process/console.h"
+#include "launcher/job/screen.h"
+#include "launcher/plan/launch_config.h"
 #include "launcher/process/line_prefixer.h"
 #include "launcher/process/tail_buffer.h"
 #include "runtime/base/deadline.h"
@@ -45,7 +46,7 @@ class OutputRouter {
 
   struct Options {
     std::map<int, int> ranks;  // of each slot: the prefix of its lines, and the name of its files
-    bool with_time = false;
+    OutputConfig look;
     bool prompts = false;  // unfinished lines are shown also where stdout or stderr is no terminal
   };
   struct Callbacks {
@@ -65,52 +66,58 @@ class OutputRouter {
   void end_all();
   // "horovodrun: <text>" on stderr; further lines of the text as they are.
   void message(std::string_view text);
-  // The user has ended a line at the terminal.
+  // Our own line among the progress bars of a terminal; "" takes it away. Nothing where stderr is none.
+  void status(std::string_view text);
+  bool has_terminal() { return screen_of(true).is_terminal(); }
+  // The user has ended a line at the terminal, or has had it for something else.
   void line_was_typed();
   // From now on what a reader does not take is dropped above the high-water mark: nothing is held up for its sake.
   void stop_waiting_for_readers() { discards_ = true; }
 
   bool congested() const { return !discards_ && over_high_water(); }
-  bool flushed() const { return stdout_.console.queued() == 0 && stderr_.console.queued() == 0; }
+  bool flushed() const { return stdout_.console().queued() == 0 && stderr_.console().queued() == 0; }
   // What files on a full disk have not taken.
-  std::uint64_t lost_bytes() const { return stdout_.console.lost_bytes() + stderr_.console.lost_bytes(); }
+  std::uint64_t lost_bytes() const { return stdout_.console().lost_bytes() + stderr_.console().lost_bytes(); }
   std::vector<std::string> last_stderr_lines(int slot, std::size_t max_lines) const;
-  // Lines that went to our stdout and stderr after the slot's last on stderr.
+  // Lines that went to our stdout and stderr after the slot's last on stderr; very many when that is not shown.
   std::size_t lines_after_stderr(int slot) const;
 
  private:
   struct Stream {
-    explicit Stream(LinePrefixer::Prefix prefix) : prefixer(std::move(prefix)) {}
+    LinePrefixer::Prefix prefix;
     LinePrefixer prefixer;
-    std::unique_ptr<LinePrefixer> file_prefixer;  // in the file nobody falls into a line
-    OutputFile file;
-    std::optional<TimePoint> pending_since;
+    std::unique_ptr<LinePrefixer> file_prefixer = {};  // in the file nobody falls into a line
+    OutputFile file = {};
+    std::optional<TimePoint> pending_since = {};
   };
   struct SlotStreams {
     int rank;
+    bool is_shown;
     std::array<Stream, 2> streams;  // stdout, stderr
     TailBuffer stderr_tail;
     std::size_t last_line = 0;  // lines_ after its last output on stderr
   };
-  struct Screen {
-    Console console;
-    bool shows_prompts;
-    Stream* open = nullptr;  // whose unfinished line ends the text
-    bool at_line_start = true;
-  };
 
-  Screen make_screen(MainLoop& loop, int fd, bool prompts, const Callbacks& callbacks);
+  Console::Callbacks screen_callbacks(const char* name, const Callbacks& callbacks);
   bool over_high_water() const {
-    return stdout_.console.queued() > kHighWater || stderr_.console.queued() > kHighWater;
+    return stdout_.console().queued() > kHighWater || stderr_.console().queued() > kHighWater;
   }
-  SlotStreams streams_of_rank(int rank) const;
+  Stream make_stream(int rank, bool is_stderr);
+  SlotStreams streams_of_rank(int rank);
+  LinePrefixer::Bars file_bars() const {
+    return options_.look.last_states ? LinePrefixer::Bars::kLastState : LinePrefixer::Bars::kAllStates;
+  }
+  TimeStamp stamp() const;
   Stream* stream_of(int slot, bool is_stderr);
   Screen& screen_of(bool is_stderr) { return is_stderr && !one_screen_ ? stderr_ : stdout_; }
+  bool shows_prompts(bool is_stderr) { return options_.prompts || screen_of(is_stderr).is_terminal(); }
   void show(Stream& stream, bool is_stderr, const std::string& text);
+  void show_bar(const SlotStreams& slot, bool is_stderr);
   void show_prompts();
   void write_file(Stream& stream, const std::string& text);
 
   Options options_;
+  const TimePoint start_ = SteadyClock::now();
   bool one_screen_;  // stdout and stderr are the same
   bool discards_ = false;
   Screen stdout_;

@@ -7,6 +7,7 @@ namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t kMaxNamedRanks = 8;  // in one message
+constexpr std::size_t kMaxNamedHosts = 4;
 
 template <typename Table, typename State>
 std::size_t count_in(const Table& table, State state) {
@@ -46,6 +47,21 @@ Roster::Slot* Roster::slot_of(Incarnation process) {
 std::size_t Roster::count(SlotState state) const { return count_in(slots_, state); }
 
 std::size_t Roster::count(AgentState state) const { return count_in(agents_, state); }
+
+std::string Roster::name_missing_hosts() const {
+  const std::size_t missing = count(AgentState::kWaiting);
+  if (missing == 0) return "";
+  std::string names;
+  std::size_t named = 0;
+  for (const auto& [number, agent] : agents_) {
+    if (agent.state != AgentState::kWaiting) continue;
+    if (named++ == kMaxNamedHosts) break;
+    names += (names.empty() ? "" : ", ") + agent.host;
+  }
+  if (missing > kMaxNamedHosts) names += " and " + std::to_string(missing - kMaxNamedHosts) + " more";
+  return std::to_string(agents_.size() - missing) + " of " + std::to_string(agents_.size()) +
+         (agents_.size() == 1 ? " host has" : " hosts have") + " answered; waiting for " + names;
+}
 
 std::string Roster::name_ranks(SlotState state) const {
   std::string text;

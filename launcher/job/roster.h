@@ -52,6 +52,8 @@ class Roster {
   std::size_t count(SlotState state) const;
   std::size_t count(AgentState state) const;
   bool all_ended() const { return count(SlotState::kEnded) == slots_.size(); }
+  // "14 of 16 hosts have answered; waiting for n07, n12": for people. "" when none is waited for.
+  std::string name_missing_hosts() const;
   // "rank 0 on host a (pid 7), rank 1 on host b": for people.
   std::string name_ranks(SlotState state) const;
 

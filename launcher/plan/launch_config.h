@@ -25,6 +25,18 @@ struct ElasticConfig {
   std::optional<std::pair<std::chrono::milliseconds, std::chrono::milliseconds>> cooldown;
 };
 
+// How the lines of ranks look, and which are shown.
+struct OutputConfig {
+  enum class Colour { kAuto, kAlways, kNever };  // kAuto: on a terminal
+  enum class Stamp { kNone, kCtime, kIso, kRelative };
+
+  Colour colour = Colour::kAuto;
+  Stamp stamp = Stamp::kNone;
+  bool with_prefix = true;
+  bool last_states = false;                      // of progress bars, also where there is no terminal
+  std::vector<std::pair<int, int>> shown_ranks;  // from, to; none: all
+};
+
 // Everything the command line, the configuration file and the environment decided, parsed and checked once. A value;
 // who gets it does not change it. The job code sees no argv and calls no getenv for it.
 struct LaunchConfig {
@@ -46,7 +58,7 @@ struct LaunchConfig {
   InputTo input_to = InputTo::kRank0;
   bool input_asked_for = false;   // by --stdin: somebody may wait for a prompt, wherever our output goes
   std::optional<int> results_fd;  // --results-fd: see ResultChannel
-  bool prefix_output_with_timestamp = false;
+  OutputConfig output;
   bool dry_run = false;
   std::vector<std::string> command;  // argv of every rank; not empty
   Variables flag_variables;          // that flags and the configuration file set for every rank

@@ -22,7 +22,7 @@ class Terminal:
         if self.pid == 0:
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):  # nohup and background shells ignore them
                 signal.signal(number, signal.SIG_DFL)
-            os.execvpe(command[0], list(command), {**os.environ, **(env or {})})
+            os.execvpe(command[0], list(command), {**os.environ, "TERM": "dumb", **(env or {})})
         self._code: int | None = None
 
     @property

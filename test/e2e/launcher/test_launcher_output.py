@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,22 @@ def test_the_timestamp_comes_first(start_job: StartJob) -> None:
         job = start_job("-np", "1", flag, "echo", "hi")
         assert job.wait() == 0
         assert re.fullmatch(r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\[0\]<stdout>:hi\n", job.out)
+
+
+def test_what_is_shown_and_how_is_the_users_choice(start_job: StartJob, tmp_path: Path) -> None:
+    script = "printf '1%%\\r2%%\\r3%%\\nline\\n'; [ $HOROVOD_RANK = 1 ] && { echo reason >&2; exit 4; }; sleep 0.3"
+    logs = tmp_path / "logs"
+    job = start_job(
+        "-np", "2", "--show-ranks", "0", "--no-prefix", "--progress-bars", "last", "--output-filename", str(logs), "sh", "-c", script
+    )
+    assert job.wait() == 4
+    assert job.out == "3%\nline\n"
+    assert (logs / "rank.1" / "stdout").read_text() == "[1]<stdout>:3%\n[1]<stdout>:line\n"
+    assert "its last lines on stderr:\n    reason\n" in job.err  # what failed is always shown
+    assert "<stderr>" not in job.err
+    job = start_job("-np", "1", "--timestamp", "relative", "--color", "always", "echo", "hi")
+    assert job.wait() == 0
+    assert re.fullmatch(r"\d+\.\d{3} \x1b\[36m\[0\]<stdout>:\x1b\[0mhi\n", job.out)
 
 
 def test_a_line_is_forwarded_as_soon_as_it_is_complete(start_job: StartJob, tmp_path: Path) -> None:
@@ -102,6 +121,35 @@ def test_ranks_can_open_their_own_stdout_and_stderr(start_job: StartJob) -> None
 def resident_mib(pid: int) -> float:
     pages = int((Path("/proc") / str(pid) / "statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+@pytest.mark.slow
+def test_a_flood_of_eight_ranks_is_whole_and_takes_no_memory(start_job: StartJob, tmp_path: Path) -> None:
+    """100 MB: more in a second than eight ranks print in earnest. What is tested is that nothing is lost, not how fast it is."""
+    script = (
+        "import hashlib, os, sys\n"
+        "rank, digest = os.environ['HOROVOD_RANK'], hashlib.sha256()\n"
+        "for i in range(1250):\n"
+        "    block = b''.join(b'%s %07d %s\\n' % (rank.encode(), i * 100 + j, b'x' * 86) for j in range(100))\n"
+        "    digest.update(block)\n"
+        "    sys.stdout.buffer.write(block)\n"
+        "sys.stdout.flush()\n"
+        "print(digest.hexdigest(), file=sys.stderr)\n"
+    )
+    job = start_job("-np", "8", sys.executable, "-c", script)
+    peak = 0.0
+    while job.process.poll() is None:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            peak = max(peak, resident_mib(job.pid))
+        time.sleep(0.01)
+    assert job.wait() == 0
+    seen = {f"[{rank}]".encode(): hashlib.sha256() for rank in range(8)}
+    with job.out_path.open("rb") as out:
+        for line in out:
+            seen[line[:3]].update(line[len("[0]<stdout>:") :])
+    said = dict(line.split("<stderr>:") for line in job.err.splitlines())
+    assert {rank.decode(): digest.hexdigest() for rank, digest in seen.items()} == said
+    assert peak < 60
 
 
 @pytest.mark.slow

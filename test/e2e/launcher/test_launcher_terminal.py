@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,8 @@ Open = Callable[..., Terminal]
 def open_terminal() -> Iterator[Open]:
     terminals: list[Terminal] = []
 
-    def open_one(*command: str) -> Terminal:
-        terminals.append(Terminal(command))
+    def open_one(*command: str, env: Mapping[str, str] | None = None) -> Terminal:
+        terminals.append(Terminal(command, env))
         return terminals[-1]
 
     yield open_one
@@ -94,6 +94,48 @@ def test_a_prompt_is_shown_and_answered(open_terminal: Open, horovodrun_path: st
     terminal.type("you\n")
     assert terminal.wait() == 0
     assert "[0]<stdout>:hello you\n" in terminal.text
+
+
+BARS = """
+import os, sys, time
+rank, go = os.environ["HOROVOD_RANK"], sys.argv[1]
+for state in ("10%", "20%"):
+    sys.stderr.write("\\r" + state + "\\x1b[31m of " + rank)
+    sys.stderr.flush()
+while not os.path.exists(go + rank): time.sleep(0.005)
+print("a line of " + rank, flush=True)
+while not os.path.exists(go): time.sleep(0.005)
+sys.stderr.write("\\r100%\\n")
+"""
+
+
+def test_each_ranks_progress_bar_is_one_line_below_the_rest(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    go = str(tmp_path / "go")
+    command = (horovodrun_path, "-np", "2", "--output-filename", str(tmp_path / "logs"), PYTHON, "-c", BARS, go)
+    terminal = open_terminal(*command, env={"TERM": "xterm", "NO_COLOR": ""})
+    first, second = "\x1b[36m[0]<stderr>:\x1b[0m20% of 0", "\x1b[32m[1]<stderr>:\x1b[0m20% of 1"
+    terminal.wait_for(f"{first}\n{second}")  # both at once: in the order of the ranks
+    Path(go + "1").touch()
+    # The bars go away, the line is written, and they are back.
+    terminal.wait_for(f"\r\x1b[F\x1b[J\x1b[32m[1]<stdout>:\x1b[0ma line of 1\n{first}\n{second}")
+    Path(go + "0").touch()
+    terminal.wait_for(f"\x1b[36m[0]<stdout>:\x1b[0ma line of 0\n{first}\n{second}")
+    Path(go).touch()
+    assert terminal.wait() == 0
+    for colour, rank in (("36", 0), ("32", 1)):
+        assert f"\x1b[{colour}m[{rank}]<stderr>:\x1b[0m100%\n" in terminal.text
+    assert "10%" in (tmp_path / "logs" / "rank.1" / "stderr").read_text()  # files are as ever
+
+
+def test_hosts_that_do_not_answer_are_named_while_they_are_waited_for(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    ssh = tmp_path / "silent_ssh"
+    ssh.write_text("#!/bin/sh\nexec sleep 1000\n")
+    ssh.chmod(0o755)
+    hosts = "localhost:1,far-away:1,farther:1"
+    terminal = open_terminal(horovodrun_path, "-np", "3", "--ssh-program", str(ssh), "-H", hosts, "true")
+    terminal.wait_for("horovodrun: 1 of 3 hosts have answered; waiting for far-away, farther")
+    terminal.type("\x03")
+    assert terminal.wait() == 130
 
 
 def test_a_line_that_falls_into_another_begins_a_new_one(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:

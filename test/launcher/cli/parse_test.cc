@@ -41,7 +41,7 @@ TEST_CASE("The simplest command line is a local job with the defaults", "[unit][
   REQUIRE(config.output_filename == std::nullopt);
   REQUIRE(config.start_timeout == std::chrono::seconds(30));
   REQUIRE(config.nics.empty());
-  REQUIRE_FALSE(config.prefix_output_with_timestamp);
+  REQUIRE(config.output.stamp == OutputConfig::Stamp::kNone);
   REQUIRE(config.kill_grace == std::nullopt);
   REQUIRE(config.input_to == InputTo::kRank0);
   REQUIRE_FALSE(config.input_asked_for);
@@ -70,7 +70,7 @@ TEST_CASE("Every launcher flag reaches its field", "[unit][cli]") {
   REQUIRE(config.output_filename == "out");
   REQUIRE(config.start_timeout == std::chrono::seconds(7));
   REQUIRE(config.nics == Words{"eth0", "lo", "ib0"});
-  REQUIRE(config.prefix_output_with_timestamp);
+  REQUIRE(config.output.stamp == OutputConfig::Stamp::kCtime);
   REQUIRE(config.kill_grace == std::chrono::seconds(30));
   REQUIRE(config.timeout == std::chrono::seconds(3600));
   REQUIRE(config.input_to == InputTo::kAll);
@@ -253,7 +253,7 @@ TEST_CASE("Flags that exclude each other are named", "[unit][cli][compat]") {
 
 TEST_CASE("A time before output and a time in log lines go together", "[unit][cli]") {
   const LaunchConfig config = parse_job({"-prefix-timestamp", "--log-without-timestamp"});
-  REQUIRE(config.prefix_output_with_timestamp);
+  REQUIRE(config.output.stamp == OutputConfig::Stamp::kCtime);
   REQUIRE(config.flag_variables.at("HOROVOD_LOG_HIDE_TIME") == "1");
 }
 
@@ -331,6 +331,28 @@ TEST_CASE("The flags of an elastic job", "[unit][cli]") {
   CHECK(most.elastic->cooldown->first == std::chrono::seconds(10));
   CHECK(most.elastic->cooldown->second == std::chrono::seconds(20));
   CHECK(most.hosts.empty());
+}
+
+TEST_CASE("Flags of the output are checked, and NO_COLOR and a dumb terminal are heeded", "[unit][cli]") {
+  using Colour = OutputConfig::Colour;
+  const config::MapEnv::Map terminal{{"TERM", "xterm"}};
+  CHECK(parse_job({}, terminal).output.colour == Colour::kAuto);
+  CHECK(parse_job({}, {{"TERM", "xterm"}, {"NO_COLOR", "1"}}).output.colour == Colour::kNever);
+  CHECK(parse_job({}, {{"TERM", "dumb"}}).output.colour == Colour::kNever);
+  CHECK(parse_job({"--color", "always"}, {{"NO_COLOR", "1"}}).output.colour == Colour::kAlways);
+  CHECK(parse_job({"--timestamp", "iso"}).output.stamp == OutputConfig::Stamp::kIso);
+  CHECK(parse_job({"--progress-bars", "last"}).output.last_states);
+  const OutputConfig shown = parse_job({"--show-ranks", "1, 0-1"}).output;
+  CHECK(shown.shown_ranks == std::vector<std::pair<int, int>>{{1, 1}, {0, 1}});
+  CHECK_FALSE(parse_job({"--show-ranks", "1", "--no-prefix"}).output.with_prefix);
+  for (const char* wrong : {"x", "1-", "-1", "3-2", "1,,2", "1,", "99999999999"}) {
+    INFO(wrong);
+    const std::string error = usage_error_of({"-np", "4", "--show-ranks", wrong, "true"});
+    CHECK(error.find(": expected ranks as in 0,8-15") != std::string::npos);
+  }
+  CHECK(usage_error_of({"-np", "2", "--show-ranks", "2", "true"}) == "--show-ranks: there is no rank 2 among 2");
+  CHECK(usage_error_of({"-np", "2", "--no-prefix", "true"}).starts_with("--no-prefix is for one rank"));
+  CHECK(usage_error_of({"-np", "1", "--timestamp", "iso", "-prefix-timestamp", "true"}) != "");
 }
 
 }  // namespace hvd::launcher

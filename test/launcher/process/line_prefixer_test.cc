@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/process/progress_bars.h"
+
 using namespace hvd;
 using namespace hvd::launcher;
 
@@ -102,9 +104,51 @@ TEST_CASE("LinePrefixer shows a prompt before its line ends, and a line that was
 }
 
 TEST_CASE("rank_prefix names rank and stream, with the time first when asked", "[unit][process]") {
-  CHECK(rank_prefix(3, false, false)() == "[3]<stdout>:");
-  CHECK(rank_prefix(12, true, false)() == "[12]<stderr>:");
+  CHECK(rank_prefix(3, false)() == "[3]<stdout>:");
+  CHECK(rank_prefix(12, true)() == "[12]<stderr>:");
   const std::regex ctime_form(
       "[A-Z][a-z]{2} [A-Z][a-z]{2} [ 0-9][0-9] [0-9]{2}:[0-9]{2}:[0-9]{2} [0-9]{4}\\[0\\]<stdout>:");
-  CHECK(std::regex_match(rank_prefix(0, false, true)(), ctime_form));
+  CHECK(std::regex_match(rank_prefix(0, false, ctime_stamp)(), ctime_form));
+  const std::regex iso_form(R"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d \[0\]<stderr>:)");
+  CHECK(std::regex_match(rank_prefix(0, true, iso_stamp)(), iso_form));
+  CHECK(rank_prefix(0, true, nullptr, colour_of_rank(0))() == "\033[36m[0]<stderr>:\033[0m");
+}
+
+TEST_CASE("LinePrefixer keeps the states of a bar to itself but for the last", "[unit][process]") {
+  const auto feed = [](const std::vector<std::string>& chunks) {
+    LinePrefixer prefixer([] { return std::string("[0]:"); }, 32, LinePrefixer::Bars::kLastState);
+    Texts out;
+    for (const std::string& chunk : chunks) {
+      std::string text;
+      prefixer.feed(as_bytes(chunk), text);
+      out.push_back(text + "|" + std::string(prefixer.bar()));
+    }
+    prefixer.finish(out.emplace_back());
+    return out;
+  };
+  CHECK(feed({"10%\r", "20%\r", "30%\n", "x\n"}) == Texts{"|10%", "|20%", "[0]:30%\n|", "[0]:x\n|", ""});
+  // As tqdm writes: the carriage return first; the last state without an end.
+  CHECK(feed({"\r 0%", "\r", "\r 1", "0%", "\r20%"}) == Texts{"| 0%", "| 0%", "| 1", "| 10%", "|20%", "[0]:20%"});
+  // A line that ends with both is a line, wherever chunks are cut.
+  CHECK(feed({"a\r\nb\r", "\nc"}) == Texts{"[0]:a\n|b", "[0]:b\n|", "[0]:c"});
+  CHECK(feed({"5%\rline\n", "10%\r"}) == Texts{"[0]:line\n|", "|10%", "[0]:10%"});
+  // Not a bar: it grows without end.
+  CHECK(feed({"5%\r", std::string(40, 'x')}) == Texts{"|5%", "[0]:" + std::string(40, 'x') + "|", ""});
+}
+
+TEST_CASE("Bars are cut to the terminal, drawn in order, and taken off the screen", "[unit][process]") {
+  ProgressBars bars;
+  CHECK(bars.set(2, "[1]:", "50%"));
+  CHECK_FALSE(bars.set(2, "[1]:", "50%"));
+  CHECK(bars.set(0, "\033[36m[0]:\033[0m", "gr\xc3\xbcn\033[1;31m ist\t lang"));
+  CHECK(bars.erase().empty());
+  CHECK(bars.draw({.rows = 24, .columns = 13}) == "\033[36m[0]:\033[0mgr\xc3\xbcn ist\n[1]:50%");
+  CHECK(bars.erase() == "\r\033[F\033[J");
+  CHECK(bars.draw({.rows = 3, .columns = 80}).find("[1]") == std::string::npos);
+  CHECK(bars.erase() == "\r\033[J");
+  CHECK(bars.set(0, "", ""));
+  CHECK(bars.set(2, "", ""));
+  CHECK(bars.empty());
+  CHECK(bars.draw({}).empty());
+  CHECK_FALSE(bars.drawn());
 }
