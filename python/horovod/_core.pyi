@@ -157,6 +157,13 @@ def new_output(shape: Sequence[int], dtype: int) -> Any:
     Raises HorovodInternalError before init(), MemoryError.
     """
 
+def new_shared(shape: Sequence[int], dtype: int) -> Any:
+    """A DLPack capsule over zeros in memory that the other ranks of this host reach too; None where they share none.
+
+    An allreduce in place there copies nothing. A forked child does not have it. Raises HorovodInternalError before
+    init().
+    """
+
 @final
 class RepeatedAllreduce:
     """An allreduce in place that is submitted again and again under one name: a parameter's gradient.

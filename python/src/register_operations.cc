@@ -30,6 +30,15 @@ py::capsule new_output(const Shape& shape, int dtype) {
   return to_dlpack(std::move(memory), shape, type);
 }
 
+// The same in memory that other ranks of the host reach; None where they share none.
+py::object new_shared(const Shape& shape, int dtype) {
+  const auto type = checked<DataType>(dtype, kDataTypeCount, "dtype");
+  const auto bytes = static_cast<std::size_t>(num_elements(shape)) * element_size(type);
+  auto memory = session_slot().require_running()->allocate_shared(bytes);
+  if (memory == nullptr) return py::none();
+  return to_dlpack(std::move(memory), shape, type);
+}
+
 using CallTuple = std::tuple<int, std::string, int, std::vector<std::int64_t>>;
 using ReductionTuple = std::tuple<int, double, double, std::int32_t>;
 
@@ -86,6 +95,7 @@ void register_operations(py::module_& module) {
       .def("value", &PyHandle::value);
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));
   module.def("new_output", &new_output, py::arg("shape"), py::arg("dtype"));
+  module.def("new_shared", &new_shared, py::arg("shape"), py::arg("dtype"));
   module.def("enqueue_group", &enqueue_group, py::arg("call"), py::arg("tensors"), py::arg("reduction"),
              py::arg("keep_alive"), py::arg("results") = py::none());
 }

@@ -35,6 +35,8 @@ class Network {
   // Of a process set of several ranks.
   std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set,
                                                           std::shared_ptr<collectives::cuda::Devices> devices);
+  // What the ranks of this host share.
+  const collectives::SharedMemory& shared_memory() const { return memory_; }
   // Tells the agent that started this rank how it ends; nothing to do without one. Blocks for half a second at most.
   void notify_agent(rendezvous::AgentNotice kind);
   // What the launcher has said of hosts since the last call, to rank 0 of an elastic job.

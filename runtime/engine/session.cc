@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/nccl/library.h"
+#include "runtime/collectives/shm/arena.h"
 #include "runtime/crypto/payload_seals.h"
 #include "runtime/engine/backends.h"
 #include "runtime/engine/device_memory.h"
@@ -59,6 +60,7 @@ class SessionImpl final : public Session {
         membership_(network ? network->membership() : engine::membership_alone(config)),
         pages_(make_pages(config)),
         devices_(std::make_shared<collectives::cuda::Devices>(config.cuda_driver)),
+        arena_(network ? network->shared_memory().arena : nullptr),
         network_(std::move(network)),
         seals_(network_ ? network_->object_key() : crypto::Secret::random(), membership_.rank()),
         table_(membership_.rank(), topology::initial_sets(membership_.size()), recorder_),
@@ -155,6 +157,9 @@ class SessionImpl final : public Session {
   std::vector<std::string> pending() const override { return table_.pending(); }
 
   std::shared_ptr<PagePool> pages() const override { return pages_; }
+  std::shared_ptr<void> allocate_shared(std::size_t bytes) override {
+    return arena_ == nullptr ? nullptr : arena_->take(bytes);
+  }
 
   Result<std::shared_ptr<void>> allocate_on_gpu(int device, std::size_t bytes) override {
     HVD_ASSIGN_OR_RETURN(const auto gpu, devices_->get(device));
@@ -255,6 +260,7 @@ class SessionImpl final : public Session {
   const std::shared_ptr<PagePool> pages_;
   const std::shared_ptr<collectives::cuda::Devices> devices_;
   recorder::FlightRecorder recorder_;
+  const std::shared_ptr<collectives::ShmArena> arena_;  // null when the ranks of this host share nothing
   std::unique_ptr<engine::Network> network_;
   crypto::PayloadSeals seals_;
   engine::OperationTable table_;

@@ -17,6 +17,7 @@ from horovod.torch.compression import Compression, Compressor
 
 if TYPE_CHECKING:
     from horovod._core import Handle
+    from horovod.torch._buckets import Bucket
 
 RepeatedAllreduce = core.RepeatedAllreduce
 
@@ -34,6 +35,7 @@ class GradientSettings:
     reduction: Reduction
     compression: type[Compressor]
     sparse_as_dense: bool
+    as_bucket_view: bool = False
 
 
 class SparseWait:
@@ -56,11 +58,12 @@ class Gradient:
     `target` is the parameter's grad when it was submitted, with its `version`; zeros if it has none (`absent`). `sent`
     is the tensor that is reduced, in place: `target` itself unless that is compressed, sparse or not contiguous.
     `dense` submits tensors of type `code`; the hook may use it directly for gradients of type `dtype`, which it copies
-    to the 16-bit buffer `half` if there is one.
+    to the 16-bit buffer `half` if there is one. With a `bucket` it is `view`, a part of that.
     """
 
     __slots__ = (
         "absent",
+        "bucket",
         "code",
         "ctx",
         "dense",
@@ -75,6 +78,7 @@ class Gradient:
         "sent",
         "target",
         "version",
+        "view",
         "wire_name",
     )
 
@@ -85,6 +89,8 @@ class Gradient:
         self.form = UNKNOWN
         self.passes_left = passes
         self.group: Group | None = None
+        self.bucket: Bucket | None = None
+        self.view: torch.Tensor | None = None
         self.dense: RepeatedAllreduce | None = None
         self.code = -1
         self.dtype: torch.dtype | None = None

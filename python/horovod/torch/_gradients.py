@@ -16,6 +16,7 @@ from horovod._common.calls import CPU
 from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
+from horovod.torch._buckets import Buckets
 from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, GradientSettings, Group, Sender
 from horovod.torch._hooks import Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, raise_or_warn
@@ -36,6 +37,7 @@ class GradientReducer:
     def __init__(self, settings: GradientSettings, passes: int, in_backward: bool) -> None:
         self._settings = settings
         self._sender = Sender(settings)
+        self._buckets = Buckets(settings) if settings.as_bucket_view else None
         self._passes = passes
         self._gradients: dict[int, Gradient] = {}
         self._frozen: dict[int, tuple[torch.Tensor, str]] = {}
@@ -55,6 +57,9 @@ class GradientReducer:
         """Forgets the step that was begun in an earlier session; its operations have ended with that."""
         self._reset()
         self.discard_reduced()
+        if self._buckets is not None:
+            self._buckets.drop()
+            self._presence = None  # its memory is of the earlier session, too
 
     @property
     def begun(self) -> bool:
@@ -75,6 +80,8 @@ class GradientReducer:
         self._presence = None
         self._frozen.pop(id(parameter), None)
         self._gradients[id(parameter)] = Gradient(parameter, name, self._passes)
+        if self._buckets is not None:
+            self._buckets.wanted = True
         self._hooks.add(parameter)
 
     def group(self, parameters: Sequence[torch.Tensor]) -> None:
@@ -115,6 +122,8 @@ class GradientReducer:
             gradient.absent = False
             if gradient.group is not None:
                 gradient.group.missing = len(gradient.group.members)
+        if self._buckets is not None:
+            self._buckets.restart()
         if self._presence is not None:
             self._presence.end()
         self._error = None
@@ -181,7 +190,9 @@ class GradientReducer:
 
     def _advance(self, gradient: Gradient) -> None:
         group = gradient.group
-        if group is not None:
+        if gradient.bucket is not None and self._buckets is not None:
+            self._buckets.take_in(gradient)
+        elif group is not None:
             group.missing -= 1
             if group.missing == 0:
                 self._sender.submit_group(group)
@@ -227,6 +238,7 @@ class GradientReducer:
                 raise self._error
             self._compare_parameters()
             self._write_back()
+            self._agree_on_buckets()
         finally:
             self._reset()
 
@@ -272,7 +284,9 @@ class GradientReducer:
         if self._presence is None:
             self._presence = Presence(self._settings, gradients)
         unusual = [gradient for gradient in gradients if not is_usual(gradient)]
-        self._presence.start(unusual, self._check.is_due())
+        buckets = self._buckets
+        wishes = (buckets is not None and buckets.wanted, buckets is not None and buckets.outdated)
+        self._presence.start(unusual, (self._check.is_due(), *wishes))
         return self._presence
 
     def _submit_newly_used(self, presence: Presence, unused: list[Gradient]) -> None:
@@ -282,16 +296,25 @@ class GradientReducer:
         presence.wait()
         used = [gradient for gradient in unused if presence.form(gradient) != UNUSED]
         presence.learn(used)
+        if used and self._buckets is not None:
+            self._buckets.wanted = True
         for gradient in used:
             if gradient.group is None:  # groups are submitted as a whole in any case
                 self._sender.submit(gradient)
 
     def _compare_parameters(self) -> None:
-        if self._presence is None or not self._presence.comparison_wanted():
+        if self._presence is None or not self._presence.requests()[0]:
             return
         attached = [(gradient.name, gradient.parameter) for gradient in self._gradients.values()]
         frozen = [(name, parameter) for parameter, name in self._frozen.values()]
         self._check.compare([*attached, *frozen], self._settings.reduction.process_set)
+
+    def _agree_on_buckets(self) -> None:
+        if self._presence is None or self._buckets is None:
+            return
+        _, wanted, outdated = self._presence.requests()
+        if wanted or outdated:
+            self._buckets.agree(self._gradients.values(), outdated)
 
     def _write_back(self) -> None:
         presence = self._presence

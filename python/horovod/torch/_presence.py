@@ -13,6 +13,7 @@ import torch
 
 from horovod._common.calls import unscaled
 from horovod._common.native import core
+from horovod.torch._buckets import shared_zeros
 from horovod.torch._gradient import DENSE, UNKNOWN, UNUSED, Gradient, GradientSettings, RepeatedAllreduce
 
 _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
@@ -22,9 +23,10 @@ class Presence:
     """One small allreduce a step. Replaced when parameters are added.
 
     Three numbers for each parameter, summed over the ranks: 1 if it has a gradient; 1 if it has one or expects one of
-    others; the number of its sparse dimensions in these cases. Before them a row whose first number requests a
-    comparison of all parameters. A rank that has joined adds zeros. Reduced like most gradients, so that the core fuses
-    it with them. From start() to end() it is `running`, also if wait() was interrupted.
+    others; the number of its sparse dimensions in these cases. Before them a row of requests: a comparison of all
+    parameters, buckets for gradients that have none, new buckets for all. A rank that has joined adds zeros. Reduced
+    like most gradients, so that the core fuses it with them. From start() to end() it is `running`, also if wait() was
+    interrupted.
     """
 
     def __init__(self, settings: GradientSettings, gradients: Iterable[Gradient]) -> None:
@@ -34,7 +36,9 @@ class Presence:
         usual = (_row(gradient.form, True) for gradient in self._gradients)
         self._usual = torch.tensor([(0.0, 0.0, 0.0), *usual])
         self.running = False
-        self._rows = torch.zeros_like(self._usual)
+        rows = tuple(self._usual.shape)
+        # The core may fuse them with buckets, and copies nothing only if all lies in shared memory.
+        self._rows = shared_zeros(rows, torch.float32) if settings.as_bucket_view else torch.zeros(rows)
         self._answer: list[list[float]] | None = None
         reduction = settings.reduction
         self._process_set = reduction.process_set
@@ -48,15 +52,15 @@ class Presence:
             reduction.for_core(),
         )
 
-    def start(self, unusual: Sequence[Gradient], compare: bool) -> None:
+    def start(self, unusual: Sequence[Gradient], requests: tuple[bool, bool, bool]) -> None:
         """Sends the numbers of this step. `unusual`: the gradients for which is_usual() is false.
 
         Requires: it is not running, so that no operation uses the numbers.
         """
         self._answer = None
         self._rows.copy_(self._usual)
-        if compare:
-            self._rows[0, 0] = 1.0
+        if any(requests):
+            self._rows[0] = torch.tensor(requests)
         if unusual:
             positions = [self._positions[id(gradient)] for gradient in unusual]
             self._rows[positions] = torch.tensor([_own_row(gradient) for gradient in unusual])
@@ -74,9 +78,9 @@ class Presence:
         """Ends this step. Requires: wait() has returned or failed."""
         self.running = False
 
-    def comparison_wanted(self) -> bool:
-        """Whether a rank requests a comparison of parameters. Requires: wait() has returned."""
-        return bool(self._rows[0, 0] > 0)
+    def requests(self) -> tuple[bool, ...]:
+        """What any rank requests. Requires: wait() has returned."""
+        return tuple(request > 0 for request in self._answered()[0])
 
     def form(self, gradient: Gradient) -> int:
         """The gradient's form on the ranks that have or expect one; UNUSED if none does. Requires: as is_used()."""
@@ -88,9 +92,12 @@ class Presence:
         return self._row_of(gradient)[0] > 0
 
     def _row_of(self, gradient: Gradient) -> list[float]:
+        return self._answered()[self._positions[id(gradient)]]
+
+    def _answered(self) -> list[list[float]]:
         if self._answer is None:
             self._answer = self._rows.tolist()
-        return self._answer[self._positions[id(gradient)]]
+        return self._answer
 
     def learn(self, gradients: Iterable[Gradient]) -> None:
         """Stores the forms that the ranks sent as those to expect from now on."""

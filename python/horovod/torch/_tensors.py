@@ -36,6 +36,11 @@ _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
 _BOOL_REDUCTIONS = (core.REDUCE_MIN, core.REDUCE_MAX)
 
 
+def code_of(dtype: torch.dtype) -> int:
+    """The core's code of a type; -1 for one that it does not know."""
+    return _CODES.get(dtype, -1)
+
+
 def place_of(tensor: torch.Tensor) -> int | tuple[int, int]:
     """Where a tensor lies, as the core takes it: for a GPU, with its current stream, whose work comes first."""
     if tensor.is_cpu:

@@ -233,6 +233,10 @@ class _DistributedOptimizer(Optimizer):
             self._start(*distributed)
 
 
+def _warn_without_buckets(what: str) -> None:
+    warnings.warn(f"gradient_as_bucket_view has no effect with {what}", stacklevel=3)
+
+
 def DistributedOptimizer(
     optimizer: Optimizer,
     named_parameters: NamedParameters | None = None,
@@ -245,6 +249,7 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
     synchronize_in_backward: bool = False,
+    gradient_as_bucket_view: bool = False,
 ) -> Any:
     """Wraps `optimizer`: gradients are reduced over all ranks of the set before each step.
 
@@ -267,6 +272,8 @@ def DistributedOptimizer(
         synchronize_in_backward: backward() finishes the reduction, so that gradients may be changed right after it.
             Then every rank has to call backward() equally often, on a loss that reaches at least one of the parameters,
             and in the same order as its other collectives.
+        gradient_as_bucket_view: from the second step on gradients are views of flat buckets, which are reduced as they
+            are: on one host no byte is copied in or out. Gradients that can't be in a bucket go as always.
 
     ValueError: arguments that are wrong or exclude each other, an optimizer that is wrapped already, or Horovod is not
     initialised. NotImplementedError: parameters on another device, or Adasum on another set than the global one.
@@ -293,10 +300,15 @@ def DistributedOptimizer(
     if op == Adasum and size() > 1:
         if process_set is not global_process_set:
             raise NotImplementedError("DistributedOptimizer: Adasum works on the global process set only")
+        if gradient_as_bucket_view:
+            _warn_without_buckets("op=Adasum")
         adasum = type(wrapped.__name__, (AdasumOptimizer, wrapped), members)
         return adasum(optimizer, names, compression, backward_passes_per_step)
     reduction = Reduction(op, 1.0 / gradient_predivide_factor, gradient_predivide_factor, process_set)
-    gradients = GradientSettings(reduction, compression, sparse_as_dense)
+    if gradient_as_bucket_view and (compression is not Compression.none or checked_groups is not None):
+        _warn_without_buckets("compression" if checked_groups is None else "groups")
+        gradient_as_bucket_view = False
+    gradients = GradientSettings(reduction, compression, sparse_as_dense, gradient_as_bucket_view)
     distributed = type(wrapped.__name__, (_DistributedOptimizer, wrapped), members)
     settings = _Settings(gradients, backward_passes_per_step, checked_groups, synchronize_in_backward)
     return distributed(optimizer, names, settings)

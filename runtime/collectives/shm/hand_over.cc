@@ -15,6 +15,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/socket_io.h"
+#include "runtime/collectives/shm/arena.h"
 #include "runtime/collectives/shm/hand_over_stream.h"
 #include "runtime/crypto/hash.h"
 
@@ -169,6 +170,10 @@ Result<Fd> connect_to(const std::string& name, const HandOverOptions& options) {
   return fd;
 }
 
+int own_place(const HandOverOptions& options) {
+  return static_cast<int>(std::ranges::find(options.ranks, options.rank) - options.ranks.begin());
+}
+
 // A member's memory, once the leader can see it there.
 Result<std::shared_ptr<ShmSegment>> map_of_leader(const HandOverStream& stream, const HandOverOptions& options) {
   const Nonce nonce = random_nonce();
@@ -183,10 +188,14 @@ Result<std::shared_ptr<ShmSegment>> map_of_leader(const HandOverStream& stream, 
     return Status::precondition("what listens there does not have the job's key");
   }
   HVD_ASSIGN_OR_RETURN(auto segment, ShmSegment::map(memory, static_cast<int>(options.ranks.size())));
-  const auto place = std::ranges::find(options.ranks, options.rank) - options.ranks.begin();
   const crypto::Digest written = proof(options.key, "mapped", options.rank, segment->proof(-1));
-  std::ranges::copy(written, segment->proof(static_cast<int>(place)).begin());
+  std::ranges::copy(written, segment->proof(own_place(options)).begin());
   return segment;
+}
+
+SharedMemory with_arena(std::shared_ptr<ShmSegment> segment, const HandOverOptions& options) {
+  auto arena = ShmArena::make(segment, own_place(options));
+  return {std::move(segment), "", std::move(arena)};
 }
 
 }  // namespace
@@ -207,7 +216,9 @@ Result<HandOverSocket> HandOverSocket::open() {
 }
 
 Result<SharedMemory> hand_over(const HandOverSocket& socket, const HandOverOptions& options) {
-  auto created = ShmSegment::create(static_cast<int>(options.ranks.size()));
+  const auto members = static_cast<int>(options.ranks.size());
+  auto created = ShmSegment::create(members, ShmSegment::usual_arena_bytes(members));
+  if (!created.is_ok()) created = ShmSegment::create(members);  // arenas are much to map
   // Others find that nobody listens any more.
   if (!created.is_ok()) return SharedMemory{nullptr, created.status().message()};
   auto& [segment, memory] = created.value();
@@ -215,7 +226,7 @@ Result<SharedMemory> hand_over(const HandOverSocket& socket, const HandOverOptio
   HVD_ASSIGN_OR_RETURN(std::string why_not, leader.gather());
   leader.conclude(why_not);
   if (!why_not.empty()) return SharedMemory{nullptr, std::move(why_not)};
-  return SharedMemory{std::move(segment), ""};
+  return with_arena(std::move(segment), options);
 }
 
 Result<SharedMemory> take_over(const std::string& leader, const HandOverOptions& options) {
@@ -237,7 +248,7 @@ Result<SharedMemory> take_over(const std::string& leader, const HandOverOptions&
   if (!verdict.is_ok()) {
     return verdict.status().annotate("shared memory: " + who + " did not say whether the ranks of this host share it");
   }
-  return SharedMemory{std::move(segment).value(), ""};
+  return with_arena(std::move(segment).value(), options);
 }
 
 }  // namespace hvd::collectives

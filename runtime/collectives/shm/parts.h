@@ -14,6 +14,8 @@ namespace hvd::collectives::shm {
 
 inline constexpr std::size_t kSlotBytes = ShmRegion::kSlotBytes;
 inline constexpr std::size_t kCacheLine = 64;
+// A reduction of several operands goes over the result again and again: in the first-level cache.
+inline constexpr std::size_t kPieceBytes = 16384;
 
 inline std::size_t bytes_of(DataType dtype, std::int64_t count) {
   return static_cast<std::size_t>(count) * element_size(dtype);

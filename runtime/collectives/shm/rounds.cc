@@ -49,13 +49,14 @@ Result<std::uint64_t> Rounds::begin() {
 }
 
 // The mark is stored before the flag is read, and whoever goes to sleep sets the flag before it reads the mark once
-// more: in the one order of these four, one of the two sees the other's.
+// more: in the one order of these four, one of the two sees the other's. Of several that are awaited, the one whose
+// mark is the last in that order sees all of them: so it rings, and those before need not.
 void Rounds::mark(Mark mark, std::uint64_t round) {
   line(own_).marks[mark].store(round, std::memory_order_seq_cst);
   for (int member = 0; member < size(); ++member) {
-    if (member == own_) continue;
-    std::atomic<std::uint32_t>& is_asleep = line(member).is_asleep;
-    if (is_asleep.load(std::memory_order_seq_cst) != 0 && is_asleep.exchange(0) != 0) ring(line(member).bell);
+    if (member == own_ || line(member).is_asleep.load(std::memory_order_seq_cst) == 0) continue;
+    const auto awaited = Awaited::unpack(line(member).awaited.load(std::memory_order_seq_cst));
+    if (is_there(awaited, member) && line(member).is_asleep.exchange(0) != 0) ring(line(member).bell);
   }
 }
 
@@ -63,38 +64,52 @@ Status Rounds::wait(Mark mark, int member, std::uint64_t round) { return wait_un
 
 Status Rounds::wait_for_all(Mark mark, std::uint64_t round) { return wait_until(mark, kAll, round); }
 
-// Sequentially consistent loads cost nothing more than acquiring ones where it matters.
-bool Rounds::has_marked(Mark mark, int member, std::uint64_t round) const {
-  if (member != kAll) return line(member).marks[mark].load(std::memory_order_seq_cst) >= round;
-  for (int other = 0; other < size(); ++other) {
-    if (other != own_ && !has_marked(mark, other, round)) return false;
+// Never 0: rounds count from 1.
+std::uint64_t Rounds::Awaited::pack() const {
+  static_assert(kAll == -1 && ShmSegment::kMaxMembers < (1 << 12) && ShmLine::kMarks <= 4);
+  return round << 14 | static_cast<std::uint64_t>(mark) << 12 | static_cast<std::uint64_t>(member + 1);
+}
+
+Rounds::Awaited Rounds::Awaited::unpack(std::uint64_t word) {
+  return {static_cast<Mark>(word >> 12 & 3), static_cast<int>(word & 0xfff) - 1, word >> 14};
+}
+
+// Sequentially consistent loads cost nothing more than acquiring ones where it matters. What a line says of its sleeper
+// is used only within bounds, as all that others wrote.
+bool Rounds::is_there(const Awaited& awaited, int waiter) const {
+  if (awaited.mark >= ShmLine::kMarks || awaited.member >= size()) return true;
+  const auto has_marked = [&](int member) {
+    return line(member).marks[awaited.mark].load(std::memory_order_seq_cst) >= awaited.round;
+  };
+  if (awaited.member != kAll) return has_marked(awaited.member);
+  for (int member = 0; member < size(); ++member) {
+    if (member != waiter && !has_marked(member)) return false;
   }
   return true;
 }
 
 Status Rounds::wait_until(Mark mark, int member, std::uint64_t round) {
-  const auto is_over = [&] { return has_marked(mark, member, round) || aborted_.load(std::memory_order_seq_cst); };
+  const Awaited awaited{mark, member, round};
+  const auto is_over = [&] { return is_there(awaited, own_) || aborted_.load(std::memory_order_seq_cst); };
   bool over = is_over();
   for (int i = 0; !over && i < kPolls; ++i) {
     relax();
     over = is_over();
   }
   if (!over) {
-    awaited_mark_.store(mark, std::memory_order_relaxed);
-    awaited_member_.store(member, std::memory_order_relaxed);
-    awaited_round_.store(round, std::memory_order_relaxed);
-    is_waiting_.store(true, std::memory_order_relaxed);
-    while (!thread_spinner().spin(is_over)) sleep_until_rung(is_over);
-    is_waiting_.store(false, std::memory_order_relaxed);
+    awaited_.store(awaited.pack(), std::memory_order_relaxed);
+    while (!thread_spinner().spin(is_over)) sleep_until_rung(awaited, is_over);
+    awaited_.store(0, std::memory_order_relaxed);
   }
   return aborted_.load(std::memory_order_seq_cst) ? failure() : Status::ok();
 }
 
 // The bell is read before anything that is_over() looks at: what changes after that look rings it, and the kernel finds
 // another number. May return early.
-void Rounds::sleep_until_rung(const std::function<bool()>& is_over) {
+void Rounds::sleep_until_rung(const Awaited& awaited, const std::function<bool()>& is_over) {
   ShmLine& own = line(own_);
   const std::uint32_t rung = own.bell.load(std::memory_order_seq_cst);
+  own.awaited.store(awaited.pack(), std::memory_order_seq_cst);  // whoever sees the flag sees this too
   own.is_asleep.store(1, std::memory_order_seq_cst);
   if (!is_over()) ::syscall(SYS_futex, futex_word(own.bell), FUTEX_WAIT, rung, nullptr, nullptr, 0);
   own.is_asleep.store(0, std::memory_order_relaxed);
@@ -120,14 +135,12 @@ PeerProgress Rounds::progress() const {
   for (int member = 0; member < size(); ++member) {
     for (const auto& mark : line(member).marks) now.moved += mark.load(std::memory_order_relaxed);
   }
-  if (!is_waiting_.load(std::memory_order_relaxed)) return now;
-  const auto mark = static_cast<Mark>(awaited_mark_.load(std::memory_order_relaxed));
-  const int awaited = awaited_member_.load(std::memory_order_relaxed);
-  const std::uint64_t round = awaited_round_.load(std::memory_order_relaxed);
+  const std::uint64_t word = awaited_.load(std::memory_order_relaxed);
+  if (word == 0) return now;
+  const Awaited awaited = Awaited::unpack(word);
   for (int member = 0; member < size(); ++member) {
-    const bool is_awaited = member != own_ && (awaited == kAll || awaited == member);
-    if (is_awaited && !has_marked(mark, member, round))
-      now.waits_for.push_back(ranks_[static_cast<std::size_t>(member)]);
+    const bool is_awaited = member != own_ && (awaited.member == kAll || awaited.member == member);
+    if (is_awaited && !is_there({awaited.mark, member, awaited.round}, own_)) now.waits_for.push_back(rank_of(member));
   }
   return now;
 }

@@ -33,12 +33,20 @@ class Rounds {
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int own() const { return own_; }
+  const ShmSegment& segment() const { return *segment_; }
+  int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
 
   // Begins the next round, when its slots are free. Its number is for the calls below.
   Result<std::uint64_t> begin();
   std::byte* slot(int member, std::uint64_t round) const { return region_.slot(member, round); }
   // Publishes what this member wrote before.
   void mark(Mark mark, std::uint64_t round);
+  // Says with the next mark that this member's slot holds where its tensors lie, instead of what is in them.
+  void announce(std::uint64_t round) { line(own_).announced.store(round, std::memory_order_relaxed); }
+  // Whether the member did so. Requires: its mark of the round was waited for.
+  bool has_announced(int member, std::uint64_t round) const {
+    return line(member).announced.load(std::memory_order_relaxed) == round;
+  }
   // What the member wrote before its mark can be read then.
   Status wait(Mark mark, int member, std::uint64_t round);
   Status wait_for_all(Mark mark, std::uint64_t round);
@@ -51,9 +59,20 @@ class Rounds {
  private:
   static constexpr int kAll = -1;
 
-  bool has_marked(Mark mark, int member, std::uint64_t round) const;
+  // What a member sleeps for, in one word of its line.
+  struct Awaited {
+    Mark mark;
+    int member;  // or kAll
+    std::uint64_t round;
+
+    std::uint64_t pack() const;
+    static Awaited unpack(std::uint64_t word);
+  };
+
+  // `waiter`, whose own mark does not count, waits for no more.
+  bool is_there(const Awaited& awaited, int waiter) const;
   Status wait_until(Mark mark, int member, std::uint64_t round);
-  void sleep_until_rung(const std::function<bool()>& is_over);
+  void sleep_until_rung(const Awaited& awaited, const std::function<bool()>& is_over);
   ShmLine& line(int member) const { return region_.lines[member]; }
 
   const std::shared_ptr<const ShmSegment> segment_;  // keeps the region
@@ -62,12 +81,7 @@ class Rounds {
   const int own_;
   std::uint64_t round_ = 0;  // lane's thread
 
-  // What the lane's thread waits for, for progress(). Read one by one: a look that falls between two waits sees other
-  // marks the next time.
-  std::atomic<bool> is_waiting_{false};
-  std::atomic<std::uint8_t> awaited_mark_{0};
-  std::atomic<int> awaited_member_{kAll};
-  std::atomic<std::uint64_t> awaited_round_{0};
+  std::atomic<std::uint64_t> awaited_{0};  // what the lane's thread waits for, packed, for progress(); 0: nothing
 
   std::atomic<bool> aborted_{false};
   mutable Mutex mutex_;

@@ -9,12 +9,14 @@
 
 namespace hvd::collectives {
 
+class ShmArena;
 class ShmCollectives;
 
 // What the ranks of this host share, the same for all of them: memory, or the reason why there is none.
 struct SharedMemory {
   std::shared_ptr<ShmSegment> segment;
   std::string why_not;
+  std::shared_ptr<ShmArena> arena{};  // this rank's; null without a segment
 };
 
 // A process set of several ranks, as far as this backend needs to know it. All but `own` is the same on all members.

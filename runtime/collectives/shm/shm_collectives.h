@@ -35,8 +35,19 @@ class ShmCollectives {
   Status allreduce(const CollectiveCall& call);
   Status allreduce_small(const CollectiveCall& call, const shm::TensorStream& data);
   Status allreduce_large(const CollectiveCall& call, const shm::TensorStream& data);
+  Status allreduce_staged(const CollectiveCall& call, const shm::TensorStream& data, std::uint64_t round);
+  void stage(const shm::TensorStream& data, shm::Part chunk, std::uint64_t round);
   Status reduce_slice(const CollectiveCall& call, const shm::TensorStream& data, shm::Part chunk, std::uint64_t round);
   Status collect(const shm::TensorStream& data, shm::Part chunk, std::uint64_t round);
+  // Where the tensors lie in memory that is shared, if all of them do, in place; else empty.
+  std::vector<std::uint64_t> places_of(const CollectiveCall& call) const;
+  // Tells the others, in this member's slot.
+  void announce(const std::vector<std::uint64_t>& places, std::uint64_t round);
+  int announcements(std::uint64_t round) const;
+  Result<std::vector<std::byte*>> memory_of(std::size_t tensor, std::size_t bytes, std::uint64_t round) const;
+  void reduce_everywhere(const CollectiveCall& call, const std::vector<std::byte*>& memory, shm::Part piece) const;
+  // Reduces this member's slice of tensors that all members have announced, from and to everybody's memory.
+  Status reduce_direct(const CollectiveCall& call, std::uint64_t round);
   Status broadcast(const CollectiveCall& call);
   Status allgather(const CollectiveCall& call);
   Status reducescatter(const CollectiveCall& call);

@@ -8,6 +8,7 @@
 namespace hvd::collectives {
 
 using shm::copy_bytes;
+using shm::kPieceBytes;
 using shm::kSlotBytes;
 using shm::Part;
 using shm::part_of;
@@ -19,9 +20,6 @@ namespace {
 
 // Up to here every member reduces everything: one meeting less, which counts for more than the bytes.
 constexpr std::size_t kSmallBytes = 8192;
-// A reduction of several operands goes over the result again and again: in the first-level cache.
-constexpr std::size_t kPieceBytes = 16384;
-
 }  // namespace
 
 // The operands of others lie in their slots; this member's stays where it is, wherever that is cut.
@@ -68,32 +66,57 @@ Status ShmCollectives::allreduce_small(const CollectiveCall& call, const TensorS
   return Status::ok();
 }
 
+// Whose tensors are in shared memory says so where it would stage the first chunk. If all do, there is nothing to
+// stage; else they begin again, if only some do.
+Status ShmCollectives::allreduce_large(const CollectiveCall& call, const TensorStream& data) {
+  const Part first = part_of(data.size(), kSlotBytes, 0);
+  const std::vector<std::uint64_t> places = places_of(call);
+  HVD_ASSIGN_OR_RETURN(std::uint64_t round, rounds_.begin());
+  places.empty() ? stage(data, first, round) : announce(places, round);
+  HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
+  const int announced = announcements(round);
+  if (announced == size()) return reduce_direct(call, round);
+  if (announced > 0) {
+    rounds_.mark(Rounds::kDone, round);
+    HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
+    stage(data, first, round);
+  }
+  return allreduce_staged(call, data, round);
+}
+
 // Chunk by chunk, and each in slices: a member stages what others reduce, reduces its own slice, which it never stages,
 // and takes the others' results. The chunk after that is staged before: so nobody waits for what was only just begun.
-Status ShmCollectives::allreduce_large(const CollectiveCall& call, const TensorStream& data) {
+// The first one is staged already, in `round`.
+Status ShmCollectives::allreduce_staged(const CollectiveCall& call, const TensorStream& data, std::uint64_t round) {
   const std::uint64_t chunks = pieces(data.size(), kSlotBytes);
-  std::uint64_t before = 0;  // the round of the chunk before
-  for (std::uint64_t c = 0; c <= chunks; ++c) {
-    std::uint64_t round = 0;
+  HVD_RETURN_IF_ERROR(reduce_slice(call, data, part_of(data.size(), kSlotBytes, 0), round));
+  for (std::uint64_t c = 1; c <= chunks; ++c) {
+    const std::uint64_t before = round;  // of the chunk before
     if (c < chunks) {
+      const Part chunk = part_of(data.size(), kSlotBytes, c);
       HVD_ASSIGN_OR_RETURN(round, rounds_.begin());
-      HVD_RETURN_IF_ERROR(reduce_slice(call, data, part_of(data.size(), kSlotBytes, c), round));
+      stage(data, chunk, round);
+      HVD_RETURN_IF_ERROR(reduce_slice(call, data, chunk, round));
     }
-    if (c > 0) HVD_RETURN_IF_ERROR(collect(data, part_of(data.size(), kSlotBytes, c - 1), before));
-    before = round;
+    HVD_RETURN_IF_ERROR(collect(data, part_of(data.size(), kSlotBytes, c - 1), before));
   }
   return Status::ok();
 }
 
-Status ShmCollectives::reduce_slice(const CollectiveCall& call, const TensorStream& data, Part chunk,
-                                    std::uint64_t round) {
+void ShmCollectives::stage(const TensorStream& data, Part chunk, std::uint64_t round) {
   const Part slice = shm::slice_of(chunk.size, size(), own());
   const std::size_t behind = slice.begin + slice.size;
   std::byte* const mine = rounds_.slot(own(), round);
   data.read({chunk.begin, slice.begin}, mine);
   data.read({chunk.begin + behind, chunk.size - behind}, mine + behind);
   rounds_.mark(Rounds::kStaged, round);
+}
+
+Status ShmCollectives::reduce_slice(const CollectiveCall& call, const TensorStream& data, Part chunk,
+                                    std::uint64_t round) {
+  const Part slice = shm::slice_of(chunk.size, size(), own());
   HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kStaged, round));
+  std::byte* const mine = rounds_.slot(own(), round);
   reduce(call, data, {chunk.begin + slice.begin, slice.size}, round, slice.begin, mine + slice.begin);
   rounds_.mark(Rounds::kReduced, round);
   return Status::ok();

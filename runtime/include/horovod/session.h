@@ -158,6 +158,10 @@ class Session {
   // the session.
   virtual std::shared_ptr<PagePool> pages() const = 0;
 
+  // Zeros that the other ranks of this host reach as well, so that an allreduce in place there copies nothing; null
+  // where the ranks share no memory, or it is used up. May outlive the session; a forked child does not have it.
+  virtual std::shared_ptr<void> allocate_shared(std::size_t bytes) = 0;
+
   // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.
   virtual void shutdown() = 0;
 

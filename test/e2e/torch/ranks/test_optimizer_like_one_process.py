@@ -57,7 +57,9 @@ def none_grads(model: nn.Module) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"groups": 2}, {"synchronize_in_backward": True}], ids=["", "groups", "backward"]
+    "options",
+    [{}, {"groups": 2}, {"synchronize_in_backward": True}, {"gradient_as_bucket_view": True}],
+    ids=["", "groups", "backward", "buckets"],
 )
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_optimizer_trains_as_in_one_process(name: str, options: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 // Every operation, type, reduction, size and alignment, against the same made by one thread.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -74,28 +75,32 @@ Bytes random_elements(DataType dtype, std::int64_t n, std::uint64_t seed) {
   return bytes;
 }
 
-// Memory at an offset, with guards that nobody may write.
+// Memory at an offset, of the rank alone or of its arena, with guards that nobody may write.
 class Buffer {
  public:
-  Buffer(const Bytes& content, std::size_t offset) : offset_(offset), size_(content.size()) {
-    bytes_.assign(offset + size_ + kGuard, 0xee);
-    std::copy(content.begin(), content.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
+  Buffer(const Bytes& content, std::size_t offset, ShmArena* arena = nullptr)
+      : offset_(offset),
+        bytes_(offset + content.size() + kGuard),
+        memory_(arena != nullptr ? arena->take(bytes_) : std::shared_ptr<void>(std::malloc(bytes_), std::free)) {
+    std::fill_n(begin(), bytes_, std::uint8_t{0xee});
+    std::copy(content.begin(), content.end(), data());
   }
   Buffer(std::size_t size, std::size_t offset) : Buffer(Bytes(size, 0xdd), offset) {}
-  std::uint8_t* data() { return bytes_.data() + offset_; }
+  Buffer(Buffer&&) = default;
+  std::uint8_t* data() const { return begin() + offset_; }
   bool holds(const Bytes& expected) const {
-    const auto begin = bytes_.begin() + static_cast<std::ptrdiff_t>(offset_);
-    const auto end = begin + static_cast<std::ptrdiff_t>(size_);
+    std::uint8_t* const behind = begin() + bytes_ - kGuard;
     const auto is_guard = [](std::uint8_t byte) { return byte == 0xee; };
-    return std::equal(begin, end, expected.begin(), expected.end()) && std::all_of(bytes_.begin(), begin, is_guard) &&
-           std::all_of(end, bytes_.end(), is_guard);
+    return std::equal(data(), behind, expected.begin(), expected.end()) && std::all_of(begin(), data(), is_guard) &&
+           std::all_of(behind, behind + kGuard, is_guard);
   }
 
  private:
   static constexpr std::size_t kGuard = 64;
+  std::uint8_t* begin() const { return static_cast<std::uint8_t*>(memory_.get()); }
   std::size_t offset_;
-  std::size_t size_;
-  Bytes bytes_;
+  std::size_t bytes_;
+  std::shared_ptr<void> memory_;
 };
 
 Bytes input_of(const Case& c, int rank) {
@@ -140,7 +145,8 @@ class Rank {
 
   // The same tensor three times, each where it lies; one of them beside its input.
   std::string allreduce_list(const Case& c, const Bytes& expected) const {
-    std::vector<Buffer> tensors(3, Buffer(input_of(c, rank_), c.offset));
+    std::vector<Buffer> tensors;
+    for (int i = 0; i < 3; ++i) tensors.emplace_back(input_of(c, rank_), c.offset);
     Buffer beside(expected.size(), c.offset);
     CollectiveCall call = make(OpType::kAllreduce, c);
     for (Buffer& tensor : tensors)
@@ -152,6 +158,21 @@ class Rank {
     if (!tensors[1].holds(input_of(c, rank_))) return "the input in a list was written";
     return tensors[0].holds(expected) && beside.holds(expected) && tensors[2].holds(expected) ? ""
                                                                                               : "other bits in a list";
+  }
+
+  // Three tensors in shared memory; `private_rank` has one of them elsewhere.
+  std::string allreduce_shared(const Case& c, const Bytes& expected, ShmArena& arena, int private_rank) const {
+    std::vector<Buffer> tensors;
+    for (int i = 0; i < 3; ++i) {
+      tensors.emplace_back(input_of(c, rank_), c.offset, i == 1 && rank_ == private_rank ? nullptr : &arena);
+    }
+    CollectiveCall call = make(OpType::kAllreduce, c);
+    for (const Buffer& tensor : tensors) call.segments.push_back({.output = tensor.data(), .count = c.count});
+    call.segments.insert(call.segments.begin() + 1, Segment{});  // nothing
+    const Status status = run_call(backend_, call);
+    if (!status.is_ok()) return status.to_string();
+    const bool right = std::ranges::all_of(tensors, [&](const Buffer& tensor) { return tensor.holds(expected); });
+    return right ? "" : "other bits in shared memory, private: " + std::to_string(private_rank);
   }
 
   // Two tensors that are split in two ways.
@@ -348,17 +369,19 @@ std::vector<Case> reductions() {
 }
 
 // `expected`: of each case, made once.
-std::string run_on_all(int size, const std::function<std::string(const Rank&, const Case&, const Bytes&)>& run,
+std::string run_on_all(int size,
+                       const std::function<std::string(const Rank&, const Case&, const Bytes&, ShmArena&)>& run,
                        const std::vector<Case>& cases) {
   std::vector<std::string> problems(static_cast<std::size_t>(size));
   std::vector<Bytes> expected;
   for (const Case& c : cases) {
     expected.push_back(kernels::can_reduce(c.dtype, c.op) ? reduced(c, size) : Bytes());
   }
-  ShmRanks(size).run([&](int rank, ShmBackend& backend) {
+  const ShmRanks ranks(size, 16U << 20);
+  ranks.run([&](int rank, ShmBackend& backend) {
     const Rank own(rank, size, backend);
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      const std::string found = run(own, cases[i], expected[i]);
+      const std::string found = run(own, cases[i], expected[i], ranks.arena(rank));
       if (!found.empty()) problems[static_cast<std::size_t>(rank)] += cases[i].text() + found + "\n";
     }
   });
@@ -379,10 +402,72 @@ TEST_CASE("Reductions in shared memory have the bits of one thread's, in place a
   const int size = GENERATE(from_range(kSizes));
   CHECK(run_on_all(
             size,
-            [](const Rank& rank, const Case& c, const Bytes& sum) {
+            [](const Rank& rank, const Case& c, const Bytes& sum, ShmArena&) {
               return rank.allreduce(c, sum) + rank.allreduce_list(c, sum);
             },
             reductions()) == "");
+}
+
+TEST_CASE("Tensors that are shared are reduced where they lie, to the same bits", "[multi][collectives]") {
+  const int size = GENERATE(from_range(kSizes));
+  std::vector<Case> cases;
+  for (const Case& c : reductions()) {
+    if (c.op == ReduceOp::kSum || c.dtype == DataType::kFloat32) cases.push_back(c);
+  }
+  const auto run = [](const Rank& rank, const Case& c, const Bytes& sum, ShmArena& arena) {
+    return rank.allreduce_shared(c, sum, arena, -1) + rank.allreduce_shared(c, sum, arena, 1);
+  };
+  CHECK(run_on_all(size, run, cases) == "");
+}
+
+TEST_CASE("Tensors that are shared take one round, however large they are", "[multi][collectives]") {
+  const ShmRanks ranks(3, 8U << 20);
+  std::vector<int> wrong(3);
+  ranks.run([&](int rank, ShmBackend& backend) {
+    const auto memory = ranks.arena(rank).take(4U << 20);
+    auto* const data = static_cast<float*>(memory.get());
+    const std::int64_t count = (4 << 20) / sizeof(float);
+    std::fill_n(data, count, static_cast<float>(rank));
+    const Status status = run_call(backend, {.op = OpType::kAllreduce, .output = data, .count = count});
+    const bool right = status.is_ok() && std::count(data, data + count, 3.0F) == count;
+    if (!right || !run_call(backend, {.op = OpType::kBarrier}).is_ok()) ++wrong[static_cast<std::size_t>(rank)];
+  });
+  CHECK(wrong == std::vector<int>(3));
+  // Staged, reduced and done in the first round, done in the second, on each.
+  CHECK(ranks.backend(ranks.all(), 0)->progress().moved == 3 * (1 + 1 + 2));
+}
+
+TEST_CASE("Memory that a rank names is reduced only inside the arenas", "[unit][collectives]") {
+  const ShmRanks ranks(2, 8192);
+  const ShmSegment& segment = ranks.segment();
+  const auto own = segment.arena(1);
+  CHECK(segment.offset_of(own.data(), own.size()) == 8192);
+  CHECK(segment.at(8192, 8192) == own.data());
+  CHECK(segment.offset_of(own.data(), own.size() + 1) == std::nullopt);
+  CHECK(segment.offset_of(segment.arena(0).data() - 1, 1) == std::nullopt);
+  CHECK(segment.at(16384, 1) == nullptr);
+  CHECK(segment.at(~std::uint64_t{0}, 2) == nullptr);
+}
+
+TEST_CASE("An arena gives zeros, and room again when they are gone", "[unit][collectives]") {
+  const ShmRanks ranks(2, 5 * 4096);
+  ShmArena& arena = ranks.arena(1);
+  auto first = arena.take(1);
+  auto second = arena.take(4097);
+  auto third = arena.take(8192);
+  CHECK(first.get() == ranks.segment().arena(1).data());
+  CHECK(arena.take(1) == nullptr);
+  std::memset(second.get(), 1, 8192);
+  second.reset();
+  CHECK(arena.take(8193) == nullptr);
+  first.reset();
+  first = arena.take(12288);  // both that are free
+  REQUIRE(first != nullptr);
+  CHECK(std::count(static_cast<char*>(first.get()), static_cast<char*>(first.get()) + 12288, 0) == 12288);
+  third.reset();
+  first.reset();
+  CHECK(arena.take(5 * 4096) != nullptr);
+  CHECK(arena.take(5 * 4096 + 1) == nullptr);
 }
 
 TEST_CASE("Reducescatter in shared memory gives each rank its part, however uneven", "[multi][collectives]") {
@@ -392,7 +477,7 @@ TEST_CASE("Reducescatter in shared memory gives each rank its part, however unev
     const bool is_rare = c.dtype == DataType::kInt8 || c.dtype == DataType::kUint16 || c.dtype == DataType::kFloat64;
     if (!is_rare) cases.push_back(c);
   }
-  const auto run = [](const Rank& rank, const Case& c, const Bytes& sum) {
+  const auto run = [](const Rank& rank, const Case& c, const Bytes& sum, ShmArena&) {
     const std::string found = rank.reducescatter(c, sum, false);
     return found.empty() ? rank.reducescatter(c, sum, true) + rank.scatter_list(c, sum) : found;
   };
@@ -408,7 +493,7 @@ TEST_CASE("What is only moved in shared memory arrives as it was", "[multi][coll
     }
   }
   cases.push_back({.dtype = DataType::kFloat32, .count = kManyRounds});
-  const auto run = [](const Rank& rank, const Case& c, const Bytes&) {
+  const auto run = [](const Rank& rank, const Case& c, const Bytes&, ShmArena&) {
     std::string found = rank.broadcast(c) + rank.alltoall(c) + rank.allgather(c, false);
     return found.empty() ? rank.allgather(c, true) + rank.gather_list(c) : found;
   };

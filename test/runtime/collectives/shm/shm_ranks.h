@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/base/thread.h"
+#include "runtime/collectives/shm/arena.h"
 #include "runtime/collectives/shm/shm_backend.h"
 
 namespace hvd::collectives {
@@ -17,7 +18,13 @@ namespace hvd::collectives {
 // N ranks that are threads and share one mapping, so that ThreadSanitizer sees what each of them does to it.
 class ShmRanks {
  public:
-  explicit ShmRanks(int size) : size_(size), memory_{ShmSegment::create(size).value().first, ""} {}
+  explicit ShmRanks(int size, std::size_t arena_bytes = 0)
+      : size_(size), memory_{ShmSegment::create(size, arena_bytes).value().first, ""} {
+    for (int rank = 0; rank < size; ++rank) arenas_.push_back(ShmArena::make(memory_.segment, rank));
+  }
+
+  ShmArena& arena(int rank) const { return *arenas_[static_cast<std::size_t>(rank)]; }
+  const ShmSegment& segment() const { return *memory_.segment; }
 
   // The set of these ranks; context ids tell sets apart.
   std::unique_ptr<ShmBackend> backend(std::vector<int> ranks, int rank, std::uint64_t context_id = 0) const {
@@ -45,6 +52,7 @@ class ShmRanks {
  private:
   int size_;
   SharedMemory memory_;
+  std::vector<std::shared_ptr<ShmArena>> arenas_;
 };
 
 // Runs one call to its end.

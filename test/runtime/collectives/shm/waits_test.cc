@@ -54,7 +54,7 @@ TEST_CASE("A backend aborted before its first call does nothing", "[unit][collec
 
 TEST_CASE("Aborts that come at any moment of running calls end them", "[multi][collectives]") {
   for (int turn = 0; turn < 50; ++turn) {
-    const ShmRanks ranks(2);
+    const ShmRanks ranks(2, 1U << 20);
     std::atomic<int> ended{0};
     std::vector<std::unique_ptr<ShmBackend>> backends;
     for (int rank = 0; rank < 2; ++rank) backends.push_back(ranks.backend(ranks.all(), rank));
@@ -63,7 +63,10 @@ TEST_CASE("Aborts that come at any moment of running calls end them", "[multi][c
       for (int rank = 0; rank < 2; ++rank) {
         threads.push_back(start_thread("rank", [&, rank](const std::stop_token&) {
           std::vector<float> data(static_cast<std::size_t>(turn % 2 == 0 ? 1 : 200000));
-          while (run_call(*backends[static_cast<std::size_t>(rank)], sum_of(data)).is_ok()) continue;
+          CollectiveCall call = sum_of(data);
+          const auto shared = ranks.arena(rank).take(data.size() * sizeof(float));
+          if (turn % 4 == 1) call.output = shared.get();
+          while (run_call(*backends[static_cast<std::size_t>(rank)], call).is_ok()) continue;
           ++ended;
         }));
       }

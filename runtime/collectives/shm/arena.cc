@@ -1,0 +1,52 @@
+#include "runtime/collectives/shm/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace hvd::collectives {
+
+std::shared_ptr<ShmArena> ShmArena::make(std::shared_ptr<const ShmSegment> segment, int member) {
+  return std::shared_ptr<ShmArena>(new ShmArena(std::move(segment), member));
+}
+
+ShmArena::ShmArena(std::shared_ptr<const ShmSegment> segment, int member)
+    : segment_(std::move(segment)), memory_(segment_->arena(member)), free_{{0, memory_.size()}} {}
+
+std::shared_ptr<void> ShmArena::take(std::size_t bytes) {
+  if (bytes > memory_.size()) return nullptr;
+  const std::size_t size = std::max<std::size_t>(ShmSegment::pages(bytes), ShmSegment::kPage);
+  std::size_t begin = 0;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = std::ranges::find_if(free_, [size](const auto& range) { return range.second >= size; });
+    if (found == free_.end()) return nullptr;
+    begin = found->first;
+    const std::size_t rest = found->second - size;
+    free_.erase(found);
+    if (rest > 0) free_.emplace(begin + size, rest);
+  }
+  return {memory_.data() + begin, [arena = shared_from_this(), begin, size](void*) { arena->give_back(begin, size); }};
+}
+
+// A forked child does not have the memory, and perhaps a lock that another thread of its parent held.
+void ShmArena::give_back(std::size_t begin, std::size_t bytes) {
+  if (!segment_->is_here()) return;
+  ::madvise(memory_.data() + begin, bytes, MADV_REMOVE);
+  const MutexLock lock(mutex_);
+  auto range = free_.emplace(begin, bytes).first;
+  const auto after = std::next(range);
+  if (after != free_.end() && range->first + range->second == after->first) {
+    range->second += after->second;
+    free_.erase(after);
+  }
+  if (range == free_.begin()) return;
+  const auto before = std::prev(range);
+  if (before->first + before->second != range->first) return;
+  before->second += range->second;
+  free_.erase(range);
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "runtime/base/mutex.h"
+#include "runtime/collectives/shm/segment.h"
+
+namespace hvd::collectives {
+
+// This rank's arena of a segment, in blocks: memory for tensors that the other ranks of the host read and write where
+// they lie. A block holds the arena and the segment, so it may outlive the session; its pages go back to the system at
+// its end. Thread-safe.
+class ShmArena : public std::enable_shared_from_this<ShmArena> {
+ public:
+  static std::shared_ptr<ShmArena> make(std::shared_ptr<const ShmSegment> segment, int member);
+
+  // Zeros, aligned to pages; null when there is no room.
+  std::shared_ptr<void> take(std::size_t bytes);
+
+ private:
+  ShmArena(std::shared_ptr<const ShmSegment> segment, int member);
+  void give_back(std::size_t begin, std::size_t bytes);
+
+  const std::shared_ptr<const ShmSegment> segment_;
+  const std::span<std::byte> memory_;
+  Mutex mutex_;
+  std::map<std::size_t, std::size_t> free_ HVD_GUARDED_BY(mutex_);  // begin and size of what no block has
+};
+
+}  // namespace hvd::collectives
