@@ -72,8 +72,10 @@ int guard(int agent_pid) {
 
 int agent_main(int argc, char** argv) {
   if (argc != 3 || !is_cookie(argv[2]) || !is_pipe_or_socket(0) || !is_pipe_or_socket(1)) {
-    std::fprintf(stderr,
-                 "horovodrun: --agent is how horovodrun starts itself on each host; it is not for use by hand\n");
+    std::fprintf(
+        stderr,
+        "horovodrun: --agent is how horovodrun starts itself on each host; it is not for use by hand, and what starts "
+        "it (--rsh) has to pass standard input and output on, without a terminal (kubectl exec -i)\n");
     return 2;
   }
   const int guard_pid = ::getpid();

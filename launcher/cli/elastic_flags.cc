@@ -1,4 +1,4 @@
-#include "launcher/cli/elastic_flags.h"
+#include "launcher/cli/job_flags.h"
 
 #include <algorithm>
 #include <string>

@@ -102,6 +102,13 @@ constexpr FlagRow kRows[] = {
      .metavar = "POLICY", .choices = "strict|accept-new|off"},
     {.dest = "ssh_program", .on = "--ssh-program", .kind = K::kText, .section = S::kSsh,
      .help = "the ssh client to run; default: ssh", .metavar = "PROGRAM"},
+    {.dest = "rsh", .on = "--rsh", .kind = K::kText, .section = S::kSsh,
+     .help = "what starts agents in place of ssh: a command that ends with the host, or has {host} in it, and is followed by "
+             "the agent's command, as in 'kubectl exec -i {host} --'; srun; default: srun for Slurm's hosts, else ssh",
+     .metavar = "COMMAND"},
+    {.dest = "container", .on = "--container", .kind = K::kText, .section = S::kSsh,
+     .help = "what starts the agent of each host, and so its ranks, in a container: 'apptainer exec --nv image.sif'; that has "
+             "to have horovodrun of this version, found by its PATH or --agent-path", .metavar = "COMMAND"},
     {.dest = "agent_path", .on = "--agent-path", .kind = K::kText, .section = S::kSsh,
      .help = "horovodrun on remote hosts; default: the path of this program", .metavar = "FILE"},
 

@@ -93,6 +93,13 @@ const FlagValues::Entry* FlagValues::find(std::string_view dest) const {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
+std::string FlagValues::source_of(std::initializer_list<std::string_view> dests) const {
+  for (const std::string_view dest : dests) {
+    if (const Entry* entry = find(dest)) return entry->source;
+  }
+  return "";
+}
+
 std::string FlagValues::source_besides(std::initializer_list<std::string_view> dests) const {
   for (const auto& [dest, entry] : entries_) {
     if (std::ranges::find(dests, dest) == dests.end()) return entry.source;

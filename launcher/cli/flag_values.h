@@ -45,6 +45,8 @@ class FlagValues {
     return std::get<T>(entry->value);
   }
   bool is_true(std::string_view dest) const { return get<bool>(dest).value_or(false); }
+  // Where the first of `dests` was given: its source, or "" when none was.
+  std::string source_of(std::initializer_list<std::string_view> dests) const;
   // Where a flag was given that is none of `dests`: its source, or "" when there is none.
   std::string source_besides(std::initializer_list<std::string_view> dests) const;
 

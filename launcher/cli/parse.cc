@@ -1,19 +1,15 @@
 #include "launcher/cli/parse.h"
 
-#include <sys/utsname.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <utility>
 
-#include "launcher/cli/elastic_flags.h"
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
+#include "launcher/cli/job_flags.h"
 #include "launcher/cli/output_flags.h"
 #include "launcher/cli/texts.h"
-#include "launcher/hosts/allocation.h"
-#include "launcher/hosts/host_list.h"
 #include "runtime/config/describe.h"
 #include "runtime/config/parse_value.h"
 
@@ -125,67 +121,6 @@ Result<std::chrono::seconds> start_timeout_of(const FlagValues& values, const co
   return std::chrono::seconds(std::get<std::int64_t>(value.value()));
 }
 
-Status missing_num_proc() { return Status::invalid_argument("-np is missing: the number of processes to start"); }
-
-std::string host_name() {
-  utsname names{};
-  return ::uname(&names) == 0 ? names.nodename : "localhost";
-}
-
-std::string short_list(const std::vector<HostSpec>& hosts) {
-  constexpr std::size_t kShown = 8;
-  const std::size_t shown = std::min(hosts.size(), kShown);
-  const std::string list = host_list_text({hosts.begin(), hosts.begin() + static_cast<std::ptrdiff_t>(shown)});
-  return hosts.size() > kShown ? list + " and " + std::to_string(hosts.size() - kShown) + " more" : list;
-}
-
-// Where the job may run, as it was said or found, before --include and --exclude; a notice says what was found.
-Result<std::vector<HostSpec>> listed_hosts(const FlagValues& values, const config::EnvReader& env,
-                                           std::optional<std::int64_t> num_proc, std::vector<std::string>& notices) {
-  if (const auto list = values.get<std::string>("hosts")) {
-    Result<std::vector<HostSpec>> hosts = parse_host_list(*list);
-    if (!hosts.is_ok()) return hosts.status().annotate(values.find("hosts")->source);
-    return hosts;
-  }
-  if (const auto file = values.get<std::string>("hostfile")) return read_hostfile(*file);
-  if (values.has("host_discovery_script")) return std::vector<HostSpec>();
-  HVD_ASSIGN_OR_RETURN(auto allocation, find_allocation(env, host_name(), notices));
-  if (allocation) {
-    notices.push_back("hosts from " + allocation->source + ": " + short_list(allocation->hosts) +
-                      " (-H or --hostfile names others)");
-    return std::move(allocation->hosts);
-  }
-  if (!num_proc) return missing_num_proc();
-  HostSpec local;
-  local.name = "localhost";
-  local.slots = static_cast<int>(std::min<std::int64_t>(*num_proc, kMaxSlotsPerHost));
-  return std::vector<HostSpec>{local};
-}
-
-Result<std::vector<HostSpec>> hosts_of(const FlagValues& values, const config::EnvReader& env,
-                                       std::optional<std::int64_t> num_proc, std::vector<std::string>& notices) {
-  HVD_ASSIGN_OR_RETURN(auto hosts, listed_hosts(values, env, num_proc, notices));
-  if (values.has("host_discovery_script")) return hosts;
-  for (const bool keep : {true, false}) {
-    const FlagValues::Entry* const entry = values.find(keep ? "include" : "exclude");
-    if (entry == nullptr) continue;
-    auto filtered = filter_hosts(std::move(hosts), std::get<std::string>(entry->value), keep);
-    if (!filtered.is_ok()) return filtered.status().annotate(entry->source);
-    hosts = std::move(filtered).value();
-  }
-  return hosts;
-}
-
-// As many ranks as there are slots, where the batch system has said how many those are.
-Result<int> num_proc_of(std::optional<std::int64_t> num_proc, const FlagValues& values,
-                        const std::vector<HostSpec>& hosts) {
-  if (num_proc) return static_cast<int>(*num_proc);
-  if (values.has("hosts") || values.has("hostfile") || values.has("host_discovery_script")) return missing_num_proc();
-  std::int64_t slots = 0;
-  for (const HostSpec& host : hosts) slots += host.slots;
-  return static_cast<int>(std::min<std::int64_t>(slots, kMaxRanks));
-}
-
 Result<std::vector<std::string>> nics_of(const FlagValues& values) {
   std::vector<std::string> nics = interfaces_of(values);
   for (const std::string& nic : nics) {
@@ -198,12 +133,6 @@ Result<std::vector<std::string>> nics_of(const FlagValues& values) {
   return nics;
 }
 
-SshHostKeys host_keys_of(const FlagValues& values) {
-  const std::string policy = values.get<std::string>("ssh_host_keys").value_or("accept-new");
-  if (policy == "strict") return SshHostKeys::kStrict;
-  return policy == "off" ? SshHostKeys::kOff : SshHostKeys::kAcceptNew;
-}
-
 InputTo input_to_of(const FlagValues& values) {
   const std::string who = values.get<std::string>("stdin").value_or("rank0");
   if (who == "none") return InputTo::kNobody;
@@ -213,15 +142,11 @@ InputTo input_to_of(const FlagValues& values) {
 Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env) {
   const FlagValues& values = line.values;
   LaunchConfig config;
-  const auto num_proc = values.get<std::int64_t>("num_proc");
-  HVD_ASSIGN_OR_RETURN(config.hosts, hosts_of(values, env, num_proc, line.notices));
-  HVD_ASSIGN_OR_RETURN(config.num_proc, num_proc_of(num_proc, values, config.hosts));
+  HVD_ASSIGN_OR_RETURN(HostsOfJob hosts, hosts_of_job(values, env, line.notices));
+  config.hosts = std::move(hosts.hosts);
+  config.num_proc = hosts.num_proc;
   if (line.command.empty()) return Status::invalid_argument("the command to run is missing");
-  if (const auto port = values.get<std::int64_t>("ssh_port")) config.ssh_port = static_cast<int>(*port);
-  config.ssh_identity_file = values.get<std::string>("ssh_identity_file");
-  config.ssh_host_keys = host_keys_of(values);
-  config.ssh_program = values.get<std::string>("ssh_program").value_or(config.ssh_program);
-  config.agent_path = values.get<std::string>("agent_path");
+  HVD_RETURN_IF_ERROR(read_remote_flags(values, env, hosts.are_slurms, config, line.notices));
   config.verbose = values.is_true("verbose") ? 2 : 0;
   config.output_filename = values.get<std::string>("output_filename");
   config.log_dir = values.get<std::string>("log_dir");

@@ -149,7 +149,8 @@ Result<std::optional<Allocation>> find_allocation(const config::EnvReader& env, 
     if (!hosts.is_ok()) return hosts.status().annotate(name + "; -H names the hosts yourself");
     const bool is_here = hosts.value().size() == 1 && is_own(hosts.value().front().name, own_host, env);
     if (source.is_batch && is_here) return std::optional<Allocation>();
-    return std::optional<Allocation>(Allocation{name, std::move(hosts).value()});
+    return std::optional<Allocation>(
+        Allocation{.source = name, .hosts = std::move(hosts).value(), .is_slurms = source.read == slurm});
   }
   return std::optional<Allocation>();
 }

@@ -15,6 +15,7 @@ namespace hvd::launcher {
 struct Allocation {
   std::string source;           // "SLURM_JOB_NODELIST (Slurm)"
   std::vector<HostSpec> hosts;  // not empty
+  bool is_slurms = false;
 };
 
 // The hosts of the allocation that `env` speaks of, if there is one; reads the files that it names. Of a batch system's

@@ -73,7 +73,7 @@ void AgentLink::maybe_lost(bool at_last) {
   const bool complete = status_ != nullptr && output_ != nullptr && output_->ended();
   // While we do not read, the end of the output cannot be seen.
   if (!complete && (!at_last || paused_)) return last_call_.start(kLastCall);
-  lose(explain_loss(), ssh_failed() && is_transient(ssh_failure()));
+  lose(explain_loss(), start_failed() && is_transient(ssh_failure()));
 }
 
 void AgentLink::lose(const std::string& reason, bool retry_may_help) {
@@ -86,14 +86,15 @@ void AgentLink::lose(const std::string& reason, bool retry_may_help) {
 SshFailure AgentLink::ssh_failure() const {
   return {.host = options_.host,
           .program = options_.argv[0],
+          .is_ssh = options_.over_ssh,
           .agent_path = options_.agent_path,
           .status = *status_,
           .stderr_lines = stderr_tail_.last_lines(kQuotedLines)};
 }
 
 std::string AgentLink::explain_loss() const {
-  if (ssh_failed()) return explain(ssh_failure());
-  const std::string who = options_.over_ssh ? options_.argv[0] : "its agent";
+  if (start_failed()) return explain(ssh_failure());
+  const std::string who = options_.is_remote ? options_.argv[0] : "its agent";
   const std::string how = status_ ? who + " " + describe(*status_) : "its agent is gone";
   return (greeted_ ? "lost host " : "no agent on host ") + options_.host + ": " + how + quoted_stderr();
 }
@@ -118,14 +119,16 @@ void AgentLink::drop() {
   close_lease();
   if (output_) output_->close();
   if (errors_) errors_->close();
-  // ssh is of no more use. A local agent sees its lease end and cleans up in its own time.
-  if (child_ && options_.over_ssh) child_->kill_group(SIGTERM);
+  // ssh, or what we use in its place, is of no more use. A local agent sees its lease end and cleans up in its own
+  // time.
+  if (child_ && options_.is_remote) child_->kill_group(SIGTERM);
 }
 
 std::string AgentLink::quoted_stderr() const {
   const std::vector<std::string> lines = stderr_tail_.last_lines(1);
   if (lines.empty()) return "";
-  return std::string(options_.over_ssh ? " (ssh said: " : " (it said: ") + lines.back() + ")";
+  const std::string who = options_.over_ssh ? "ssh" : options_.is_remote ? options_.argv[0] : "it";
+  return " (" + who + " said: " + lines.back() + ")";
 }
 
 }  // namespace hvd::launcher

@@ -26,7 +26,8 @@ class AgentLinkEvents {
 struct AgentLinkOptions {
   int agent = 0;
   std::string host;
-  bool over_ssh = false;
+  bool is_remote = false;         // what we start is not the agent, but leads to it
+  bool over_ssh = false;          // and is an ssh client
   std::string agent_path;         // for messages
   std::string file;               // what to execute
   std::vector<std::string> argv;  // the local agent's, or ssh's
@@ -50,7 +51,7 @@ class AgentLink {
   void close_lease();
   // Ends the process at our end as well.
   void drop();
-  // " (ssh said: ...)", or "" when it has said nothing.
+  // " (ssh said: ...)", or "" when nothing was said.
   std::string quoted_stderr() const;
 
  private:
@@ -58,7 +59,7 @@ class AgentLink {
   void deliver();
   void maybe_lost(bool at_last);
   void lose(const std::string& reason, bool retry_may_help = false);
-  bool ssh_failed() const { return !greeted_ && options_.over_ssh && status_ != nullptr; }
+  bool start_failed() const { return !greeted_ && options_.is_remote && status_ != nullptr; }
   SshFailure ssh_failure() const;
   std::string explain_loss() const;
 

@@ -41,7 +41,7 @@ ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, Elastic
                  {.script = config.elastic->discovery_script,
                   .fixed = config.hosts,
                   .default_slots = config.elastic->default_slots,
-                  .ssh_program = config.ssh_program,
+                  .ssh_program = ssh_client_of(config),
                   .lookup_patience = Millis(config.start_timeout) / 2},
                  {.on_hosts = [this](const auto& hosts, const auto& addresses) { hosts_found(hosts, addresses); },
                   .on_failure = [this](const std::string& why) { discovery_failed(why); }}) {}

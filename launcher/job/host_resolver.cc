@@ -73,7 +73,7 @@ void HostResolver::look_up(std::size_t index, const std::string& name, bool by_s
 }
 
 void HostResolver::looked_up(std::size_t index, ResolvedHost host) {
-  if (!host.addresses.empty() || host.by_ssh) return finished(index, std::move(host));
+  if (!host.addresses.empty() || host.by_ssh || ssh_program_.empty()) return finished(index, std::move(host));
   to_ask_.push_back(index);
   ask_ssh();
 }

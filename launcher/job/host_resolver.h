@@ -19,7 +19,7 @@ class HostResolver {
  public:
   static constexpr std::size_t kMaxQueries = 8;  // ssh clients at a time
 
-  // In the order of the names.
+  // In the order of the names. Without an `ssh_program`, name look-up alone counts.
   using OnDone = std::function<void(std::vector<ResolvedHost>)>;
 
   HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience,

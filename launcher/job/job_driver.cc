@@ -84,7 +84,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       input_forwarder_(loop, slots_with_input(job_->roster(), launch_),
                        {.send = [this](int slot, ByteSpan bytes) { send_input(slot, bytes); },
                         .on_line_typed = [this] { output_.line_was_typed(); }}),
-      resolver_(loop, host_names(plan_.hosts), plan_.config.ssh_program, lookup_patience(plan_.config),
+      resolver_(loop, host_names(plan_.hosts), ssh_client_of(plan_.config), lookup_patience(plan_.config),
                 [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
       timer_(loop.get(), [this] { timer_fired(); }),
       start_timer_(loop.get(), [this] { show_start(); }),

@@ -61,6 +61,7 @@ Status Launch::listen(std::shared_ptr<rendezvous::Plan> plan) {
 }
 
 Status Launch::add_agent(int agent, const HostSpec& host, const ResolvedHost& resolved) {
+  HVD_RETURN_IF_ERROR(check_reachable(plan_.config, host));
   HVD_ASSIGN_OR_RETURN(NetworkPlan network, plan_network({resolved}, plan_.config.nics, view()));
   PlannedAgent& planned = network.agents.front();
   if (planned.local) {
@@ -87,17 +88,16 @@ AgentLinkOptions Launch::link_options(int agent) const {
   AgentLinkOptions options;
   options.agent = agent;
   options.host = host.name;
-  options.over_ssh = !target.network.local;
+  options.is_remote = !target.network.local;
+  options.over_ssh = options.is_remote && plan_.config.rsh.empty();
+  std::vector<std::string> words = plan_.agent_words();
+  const bool is_plain = !options.is_remote && plan_.config.container.empty();
+  if (is_plain) words = {"horovodrun"};
+  options.agent_path = is_plain ? plan_.self_path : words.back();
   options.cookie = make_cookie();
-  if (options.over_ssh) {
-    options.agent_path = plan_.config.agent_path.value_or(plan_.self_path);
-    options.argv = ssh_argv(plan_.config, host, remote_agent_command(options.agent_path, options.cookie));
-    options.file = options.argv[0];
-  } else {
-    options.agent_path = plan_.self_path;
-    options.argv = {"horovodrun", "--agent", options.cookie};
-    options.file = "/proc/self/exe";  // what runs now, even if a new version was installed meanwhile
-  }
+  words.insert(words.end(), {"--agent", options.cookie});  // not secret: what is travels on stdin
+  options.argv = options.is_remote ? remote_argv(plan_.config, host, words) : words;
+  options.file = is_plain ? "/proc/self/exe" : options.argv[0];  // what runs now, even if it was replaced meanwhile
   return options;
 }
 

@@ -18,7 +18,27 @@ std::string working_directory(const config::EnvReader& env) {
   return logical && std::filesystem::equivalent(*logical, real, error) ? *logical : real;
 }
 
+// Some put their words together again for a shell at the other end (`sh -c "$*"`), some don't: what means the same to
+// both is what no shell would take for more than words.
+Status check_words(const JobPlan& plan) {
+  if (plan.config.rsh.empty()) return Status::ok();
+  for (const std::string& word : plan.agent_words()) {
+    if (shell_quote(word) == word) continue;
+    return Status::invalid_argument(
+        "with --rsh, neither --container nor the path of horovodrun (--agent-path) may have "
+        "letters that a shell treats as special, as " +
+        shell_quote(word) + " has");
+  }
+  return Status::ok();
+}
+
 }  // namespace
+
+std::vector<std::string> JobPlan::agent_words() const {
+  std::vector<std::string> words = config.container;
+  words.push_back(config.agent_path.value_or(config.container.empty() ? self_path : "horovodrun"));
+  return words;
+}
 
 Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env) {
   std::error_code error;
@@ -31,11 +51,13 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
     HVD_ASSIGN_OR_RETURN(hosts, get_host_assignments(config.hosts, config.num_proc, config.elastic->max_num_proc));
   }
   JobEnvironment environment = job_environment(env, config.flag_variables, config.nics);
-  return JobPlan{.config = std::move(config),
-                 .hosts = std::move(hosts),
-                 .environment = std::move(environment),
-                 .cwd = working_directory(env),
-                 .self_path = self.string()};
+  JobPlan plan{.config = std::move(config),
+               .hosts = std::move(hosts),
+               .environment = std::move(environment),
+               .cwd = working_directory(env),
+               .self_path = self.string()};
+  HVD_RETURN_IF_ERROR(check_words(plan));
+  return plan;
 }
 
 }  // namespace hvd::launcher

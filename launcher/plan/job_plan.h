@@ -20,14 +20,21 @@ struct JobPlan {
   JobEnvironment environment;
   std::string cwd;        // where ranks start, on hosts that have it
   std::string self_path;  // of this program
+
+  // What starts the agent of another host, and with --container of each: the container's words, then its horovodrun.
+  std::vector<std::string> agent_words() const;
 };
 
 // Places the ranks and looks at what is around us: our environment, directory and program. Too few slots are an error.
 Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env);
 
+// The first program of that name in PATH; "" without one.
+std::string found_in_path(const std::string& name, const config::EnvReader& env);
+
 // `horovodrun -np 2 train.py`: a command that is a Python file of this host, but nothing that could be executed, gets
 // Python in front of it, and a notice that says so. Python is `python` in `program_directory` (that of horovodrun
-// inside a virtual environment), else the first `python` or `python3` of PATH. Looks at files; changes nothing else.
+// inside a virtual environment), else the first `python` or `python3` of PATH; in a container its `python3`. Looks at
+// files; changes nothing else.
 void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory);
 
 // A plan for people. Values of sensitive names are masked; command lines and values can be pasted into a shell. Pure.

@@ -8,6 +8,7 @@
 
 #include "launcher/environment/environment.h"
 #include "launcher/hosts/host_spec.h"
+#include "runtime/base/status.h"
 
 namespace hvd::launcher {
 
@@ -47,7 +48,10 @@ struct LaunchConfig {
   std::optional<std::string> ssh_identity_file;
   SshHostKeys ssh_host_keys = SshHostKeys::kAcceptNew;
   std::string ssh_program = "ssh";        // --ssh-program: the client to execvp; found on PATH
-  std::optional<std::string> agent_path;  // --agent-path: horovodrun on remote hosts; default: the launcher's real path
+  std::vector<std::string> ssh_args;      // more arguments for it
+  std::vector<std::string> rsh;           // --rsh: what is run in place of ssh, with "{host}" in its words; empty: ssh
+  std::vector<std::string> container;     // --container: words in front of each agent's
+  std::optional<std::string> agent_path;  // --agent-path: see JobPlan::agent_words
   int verbose = 0;                        // 0 or 2
   std::optional<std::string> output_filename;
   std::optional<std::string> log_dir;
@@ -68,6 +72,16 @@ struct LaunchConfig {
 // The ssh port of a host, as the user has it; 0: as ssh has it.
 inline int ssh_port_of(const HostSpec& host, const LaunchConfig& config) {
   return host.port != 0 ? host.port : config.ssh_port.value_or(0);
+}
+
+// The ssh client that may know more names than the name servers do; "" where agents are not started by ssh.
+inline std::string ssh_client_of(const LaunchConfig& config) { return config.rsh.empty() ? config.ssh_program : ""; }
+
+// Not every way to start an agent knows users and ports.
+inline Status check_reachable(const LaunchConfig& config, const HostSpec& host) {
+  if (config.rsh.empty() || (host.user.empty() && host.port == 0)) return Status::ok();
+  return Status::invalid_argument(
+      "host " + host.name + " has a user or a port, which are for ssh; agents are started by " + config.rsh.front());
 }
 
 }  // namespace hvd::launcher

@@ -17,18 +17,6 @@ bool is_file(const std::string& path) {
 
 bool is_program(const std::string& path) { return is_file(path) && ::access(path.c_str(), X_OK) == 0; }
 
-// The first program of that name in PATH; "" without one.
-std::string found_in_path(const std::string& name, const config::EnvReader& env) {
-  const std::string path = env.get("PATH").value_or("");
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t end = std::min(path.find(':', at), path.size());
-    const std::string directory = path.substr(at, end - at);
-    at = end + 1;
-    if (!directory.empty() && is_program(directory + "/" + name)) return directory + "/" + name;
-  }
-  return "";
-}
-
 // Without `#!` execvp would give the file to /bin/sh, which makes nonsense of it.
 bool names_its_interpreter(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -48,10 +36,21 @@ std::string find_python(const config::EnvReader& env, const std::string& program
 
 }  // namespace
 
+std::string found_in_path(const std::string& name, const config::EnvReader& env) {
+  const std::string path = env.get("PATH").value_or("");
+  for (std::size_t at = 0; at <= path.size();) {
+    const std::size_t end = std::min(path.find(':', at), path.size());
+    const std::string directory = path.substr(at, end - at);
+    at = end + 1;
+    if (!directory.empty() && is_program(directory + "/" + name)) return directory + "/" + name;
+  }
+  return "";
+}
+
 void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory) {
   const std::string script = config.command.front();
   if (!script.ends_with(".py") || !is_file(script) || can_be_executed(script, env)) return;
-  const std::string python = find_python(env, program_directory);
+  const std::string python = config.container.empty() ? find_python(env, program_directory) : "python3";
   if (python.empty()) return;  // the start of the ranks will say what is wrong
   config.command.insert(config.command.begin(), python);
   config.notices.push_back(script + " is not an executable program; running it as `" + python + " " + script + "`");

@@ -35,13 +35,14 @@ Status check_header(std::uint32_t size, std::uint8_t version, std::uint8_t type,
 
 Bytes encode_frame(FrameType type, std::uint32_t agent, ByteSpan payload) {
   ByteWriter out;
-  out.reserve(kFrameHeaderBytes + payload.size());
+  out.reserve(kFrameHeaderBytes + payload.size() + sizeof(kFrameEnd));
   out.put(static_cast<std::uint32_t>(payload.size()));
   out.put(kAgentProtocolVersion);
   out.put(static_cast<std::uint8_t>(type));
   out.put(std::uint16_t{0});
   out.put(agent);
   out.put_raw(payload);
+  out.put(kFrameEnd);
   return out.take();
 }
 
@@ -73,11 +74,16 @@ Result<std::optional<Frame>> FrameDecoder::next() {
   const auto agent = header.get<std::uint32_t>();
   error_ = check_header(size, version, type, zero);
   if (!error_.is_ok()) return error_;
-  if (rest.size() < kFrameHeaderBytes + size) return std::optional<Frame>();
+  const std::size_t whole = kFrameHeaderBytes + size + sizeof(kFrameEnd);
+  if (rest.size() < whole) return std::optional<Frame>();
+  if (rest[whole - 1] != kFrameEnd) {
+    error_ = Status::invalid_argument("a frame of type " + std::to_string(type) + " does not end where it says");
+    return error_;
+  }
   const ByteSpan payload = rest.subspan(kFrameHeaderBytes, size);
   Frame frame{static_cast<FrameType>(type), agent, Bytes(payload.begin(), payload.end())};
-  explicit_bzero(buffer_.data() + at_, kFrameHeaderBytes + size);
-  at_ += kFrameHeaderBytes + size;
+  explicit_bzero(buffer_.data() + at_, whole);
+  at_ += whole;
   if (at_ == buffer_.size()) {
     buffer_.clear();
     at_ = 0;

@@ -8,11 +8,11 @@
 
 namespace hvd::launcher {
 
-inline constexpr std::uint8_t kAgentProtocolVersion = 2;
+inline constexpr std::uint8_t kAgentProtocolVersion = 3;
 
 // What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its
 // stdout. docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32
-// agent.
+// agent, the payload, and a newline: what passes output on by lines, as srun does, holds nothing back.
 enum class FrameType : std::uint8_t {
   // launcher -> agent
   kLaunch = 1,
@@ -37,6 +37,7 @@ enum class FrameType : std::uint8_t {
 };
 
 inline constexpr std::size_t kFrameHeaderBytes = 12;
+inline constexpr std::uint8_t kFrameEnd = '\n';
 inline constexpr std::size_t kMaxLaunchBytes =
     std::size_t{16} * 1024 * 1024;  // the environment and the command are in it
 inline constexpr std::size_t kMaxOtherBytes = std::size_t{256} * 1024;

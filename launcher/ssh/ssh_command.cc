@@ -1,6 +1,7 @@
 #include "launcher/ssh/ssh_login.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "launcher/plan/job_plan.h"
 
@@ -40,12 +41,27 @@ std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& ho
   if (port != 0) argv.insert(argv.end(), {"-p", std::to_string(port)});
   if (config.ssh_identity_file) argv.insert(argv.end(), {"-i", *config.ssh_identity_file});
   if (!host.user.empty()) argv.insert(argv.end(), {"-l", host.user});
+  argv.insert(argv.end(), config.ssh_args.begin(), config.ssh_args.end());  // of two that differ, ssh takes the first
   argv.insert(argv.end(), {"--", host.name, remote_command});
   return argv;
 }
 
-std::string remote_agent_command(const std::string& agent_path, const std::string& cookie) {
-  return "exec " + shell_quote(agent_path) + " --agent " + cookie;
+std::vector<std::string> remote_argv(const LaunchConfig& config, const HostSpec& host,
+                                     const std::vector<std::string>& words) {
+  if (config.rsh.empty()) {
+    std::string command = "exec";
+    for (const std::string& word : words) command += " " + shell_quote(word);
+    return ssh_argv(config, host, command);
+  }
+  constexpr std::string_view kHost = "{host}";
+  std::vector<std::string> argv = config.rsh;
+  for (std::string& word : argv) {
+    for (std::size_t at = word.find(kHost); at != std::string::npos; at = word.find(kHost, at + host.name.size())) {
+      word.replace(at, kHost.size(), host.name);
+    }
+  }
+  argv.insert(argv.end(), words.begin(), words.end());
+  return argv;
 }
 
 }  // namespace hvd::launcher

@@ -54,12 +54,13 @@ Finding finding_of(const SshFailure& failure) {
 constexpr std::size_t kMaxQuoted = 15;
 
 std::string quoted(const SshFailure& failure, const std::string& line) {
+  const std::string said = (failure.is_ssh ? "ssh" : failure.program) + " said:";
   std::vector<std::string> lines = failure.stderr_lines;
   std::erase_if(lines, [](const std::string& one) { return one.find("Permanently added") != std::string::npos; });
   if (line.empty() || lines.size() <= 1 || lines.size() > kMaxQuoted) {
-    return line.empty() ? "" : " (ssh said: " + line + ")";
+    return line.empty() ? "" : " (" + said + " " + line + ")";
   }
-  std::string text = "; ssh said:";
+  std::string text = "; " + said;
   for (const std::string& one : lines) text += "\n    " + one;
   return text;
 }
@@ -67,7 +68,7 @@ std::string quoted(const SshFailure& failure, const std::string& line) {
 }  // namespace
 
 bool is_transient(const SshFailure& failure) {
-  if (failure.status.code != 255) return false;
+  if (!failure.is_ssh || failure.status.code != 255) return false;
   for (const std::string& line : failure.stderr_lines) {
     for (const std::string_view text : {"kex_exchange_identification", "Connection reset by", "Exceeded MaxStartups"}) {
       if (line.find(text) != std::string::npos) return true;
@@ -86,7 +87,7 @@ std::string explain(const SshFailure& failure) {
   if (failure.status.signal == 0 && failure.status.code == 126) {
     return where + failure.agent_path + " cannot be executed there" + last;
   }
-  if (failure.status.signal == 0 && failure.status.code == 255) {
+  if (failure.is_ssh && failure.status.signal == 0 && failure.status.code == 255) {
     const Finding found = finding_of(failure);
     if (!found.meaning.empty()) return where + found.meaning + quoted(failure, found.line);
   }

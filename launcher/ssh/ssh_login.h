@@ -14,13 +14,17 @@ namespace hvd::launcher {
 // Pure.
 std::vector<std::string> ssh_argv(const LaunchConfig& config, const HostSpec& host, const std::string& remote_command);
 
-// What ssh runs there: `exec <agent> --agent <cookie>`. The cookie is not secret; everything that is travels on stdin.
-std::string remote_agent_command(const std::string& agent_path, const std::string& cookie);
+// The argument list that starts a program on the host, whose words these are: by ssh, or what --rsh has in its place.
+// Pure.
+std::vector<std::string> remote_argv(const LaunchConfig& config, const HostSpec& host,
+                                     const std::vector<std::string>& words);
 
-// What is known of an ssh client that ended before the agent at the other end had said hello.
+// What is known of an ssh client, or of what --rsh has in its place, that ended before the agent at the other end had
+// said hello.
 struct SshFailure {
   std::string host;
-  std::string program;     // of the ssh client
+  std::string program;  // of the ssh client
+  bool is_ssh = true;
   std::string agent_path;  // what was to be started there
   ExitStatus status;
   std::vector<std::string> stderr_lines;  // the last ones

@@ -95,12 +95,14 @@ def slurm() -> Iterator[None]:
                 until_it_answers(["sh", "-c", f"munge -S {folder}/munge -n >&2 && echo ready"], "ready")
         until_it_answers(["sinfo", "-h", "-o", "%T %D"], "idle 2")
         yield
+        # What still ends a job tells the daemons for as long as they are gone.
+        until_it_answers(["sh", "-c", 'test -z "$(squeue -h)" && echo over'], "over")
     finally:
         for daemon in reversed(daemons):
             daemon.terminate()
         for daemon in daemons:
             try:
-                daemon.wait(timeout=10)
+                daemon.wait(timeout=1)  # its jobs are over; a slurmd may wait for much longer
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
@@ -118,9 +120,13 @@ def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
-def test_horovodrun_uses_the_nodes_of_an_allocation(slurm: None, horovodrun_path: str) -> None:
-    job = run_to_end(["salloc", "-N2", "-n5", horovodrun_path, "--dry-run", "true"], deadline_s=60)
+def test_horovodrun_uses_the_nodes_of_an_allocation(slurm: None, tmp_path: Path, horovodrun_path: str) -> None:
+    (tmp_path / "out").mkdir()
+    rank = [sys.executable, "-c", RANK, str(tmp_path / "out")]
+    # Without stdin, which srun reads for the agent. Nothing that a line holds back may be missing.
+    job = run_to_end(["salloc", "-N2", "-n5", horovodrun_path, "sh", "-c", 'printf "no end"; exec "$@"', "sh", *rank], deadline_s=60)
     assert job.code == 0, job.text
-    assert "note: hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:1" in job.out
-    assert "host n1, 4 of 4 slots" in job.out
-    assert "host n2, 1 of 1 slots" in job.out
+    assert "hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:1" in job.err
+    assert "agents are started by srun; --rsh ssh: by ssh" in job.err
+    assert told(tmp_path / "out") == {n: f"5 {n} 4 15.0 15.0" for n in range(4)} | {4: "5 0 1 15.0 15.0"}
+    assert sorted(job.out.splitlines()) == [f"[{n}]<stdout>:no end" for n in range(5)]

@@ -93,7 +93,7 @@ def test_an_agent_that_has_said_done_ends_when_its_launcher_is_gone(horovodrun_p
     os.close(write_end)
     assert agent.stdin is not None
     try:
-        agent.stdin.write(struct.pack("<IBBHIB", 1, 2, 3, 0, 0, 1))  # shutdown, at once
+        agent.stdin.write(struct.pack("<IBBHIBc", 1, 3, 3, 0, 0, 1, b"\n"))  # shutdown, at once
         agent.stdin.flush()
         agents = Path(f"/proc/{agent.pid}/task/{agent.pid}/children")
         looks: list[str] = []

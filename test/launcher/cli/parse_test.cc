@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
 
 #include <cstdio>
 #include <cstdlib>
@@ -98,6 +100,53 @@ TEST_CASE("The start timeout comes from the flag, then the environment, then the
   REQUIRE(parse_job({}, {{"HOROVOD_START_TIMEOUT", ""}}).start_timeout == std::chrono::seconds(30));
   REQUIRE(usage_error_of({"-np", "1", "true"}, {{"HOROVOD_START_TIMEOUT", "soon"}}) ==
           "HOROVOD_START_TIMEOUT: 'soon' is not an integer from 1 to 31536000");
+}
+
+TEST_CASE("Agents are started by what --rsh or the environment says, else by ssh", "[unit][cli]") {
+  REQUIRE(parse_job({}).rsh.empty());
+  REQUIRE(parse_job({"--rsh", "docker exec -i"}).rsh == Words{"docker", "exec", "-i", "{host}"});
+  REQUIRE(parse_job({"--rsh", "kubectl  exec -i 'pod {host}' -- \"a\\\"b\" c\\ d ''"}).rsh ==
+          Words{"kubectl", "exec", "-i", "pod {host}", "--", "a\"b", "c d", ""});
+  REQUIRE(parse_job({"--container", "apptainer exec --nv image.sif"}).container ==
+          Words{"apptainer", "exec", "--nv", "image.sif"});
+
+  const config::MapEnv::Map operators{{"OMPI_MCA_plm_rsh_agent", "/etc/mpi/kubexec.sh"}};
+  const LaunchConfig by_operator = parse_job({}, operators);
+  REQUIRE(by_operator.rsh == Words{"/etc/mpi/kubexec.sh", "{host}"});
+  REQUIRE(by_operator.notices ==
+          Words{"agents are started by /etc/mpi/kubexec.sh (OMPI_MCA_plm_rsh_agent); --rsh ssh: by ssh"});
+  REQUIRE(parse_job({"--rsh", "ssh"}, operators).rsh.empty());
+  REQUIRE(parse_job({"-p", "2222"}, operators).rsh.empty());
+  REQUIRE(parse_job({}, {{"OMPI_MCA_plm_rsh_agent", "ssh : rsh"}}).rsh.empty());
+  const LaunchConfig by_ssh = parse_job({}, {{"OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"}});
+  REQUIRE(by_ssh.ssh_args == Words{"-o", "ConnectionAttempts=10"});
+
+  const auto error = [](const Words& flags) {
+    Words args{"-np", "1"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    args.emplace_back("true");
+    return usage_error_of(args);
+  };
+  REQUIRE(error({"--rsh", " "}) == "--rsh: no program in it");
+  REQUIRE(error({"--rsh", "a 'b"}) == "--rsh: a ' without its end");
+  REQUIRE(error({"--container", "a\\"}) == "--container: a \\ at the end");
+  REQUIRE(error({"--rsh", "srun", "-p", "22"}) == "-p is for ssh, and --rsh starts agents without it");
+  REQUIRE(error({"--rsh", "x", "-H", "me@a"}) ==
+          "host a has a user or a port, which are for ssh; agents are started by x");
+}
+
+TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one", "[unit][cli]") {
+  char folder[] = "/tmp/hvd-parse-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  config::MapEnv::Map slurm{{"SLURM_JOB_NODELIST", "n[1-2]"}, {"SLURM_TASKS_PER_NODE", "1(x2)"}, {"PATH", folder}};
+  CHECK(parse_job({}, slurm).rsh.empty());
+  std::filesystem::create_symlink("/bin/true", std::string(folder) + "/srun");
+  const LaunchConfig by_srun = parse_job({}, slurm);
+  CHECK(by_srun.rsh == parse_job({"--rsh", "srun"}).rsh);
+  CHECK(by_srun.notices.back() == "agents are started by srun; --rsh ssh: by ssh");
+  CHECK(parse_job({"--rsh", "ssh"}, slurm).rsh.empty());
+  CHECK(parse_job({"-H", "n1,n2"}, slurm).rsh.empty());  // they need not be Slurm's
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("-n is -np", "[unit][cli]") {

@@ -34,6 +34,7 @@ TEST_CASE("AgentFleet reports processes that cannot be started one after another
         AgentLinkOptions options;
         options.agent = agent;
         options.host = "h" + std::to_string(agent);
+        options.is_remote = true;
         options.over_ssh = true;
         options.file = "no-such-ssh";
         options.argv = {"no-such-ssh"};

@@ -49,6 +49,10 @@ TEST_CASE("FrameDecoder refuses what is not a frame, and goes on refusing", "[un
     frame[2] = 0xff;
     expected = "the limit is 262144";
   }
+  SECTION("something else where it ends") {
+    frame.back() = 'x';
+    expected = "does not end where it says";
+  }
   FrameDecoder decoder;
   decoder.feed(frame);
   const auto first = decoder.next();

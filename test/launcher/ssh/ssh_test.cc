@@ -67,8 +67,31 @@ TEST_CASE("ssh_argv carries port, identity, user, program and host key policy", 
   }
 }
 
-TEST_CASE("remote_agent_command replaces the remote shell and quotes the path", "[unit][ssh]") {
-  CHECK(remote_agent_command("/my env/bin/horovodrun", "c0ffee") == "exec '/my env/bin/horovodrun' --agent c0ffee");
+TEST_CASE("remote_argv gives ssh one quoted command, and another program the words as they are", "[unit][ssh]") {
+  const std::vector<std::string> words = {"/my env/horovodrun", "--agent", "c0ffee"};
+  const HostSpec host = {.name = "n7", .user = "", .port = 0, .slots = 1};
+  LaunchConfig config;
+  config.ssh_args = {"-o", "ConnectionAttempts=10"};
+  const auto by_ssh = remote_argv(config, host, words);
+  CHECK(
+      std::vector(by_ssh.end() - 5, by_ssh.end()) ==
+      std::vector<std::string>{"-o", "ConnectionAttempts=10", "--", "n7", "exec '/my env/horovodrun' --agent c0ffee"});
+  config.rsh = {"kubectl", "exec", "-i", "pod/{host}", "-c", "{host}-{host}", "--"};
+  CHECK(remote_argv(config, host, words) == std::vector<std::string>{"kubectl", "exec", "-i", "pod/n7", "-c", "n7-n7",
+                                                                     "--", "/my env/horovodrun", "--agent", "c0ffee"});
+}
+
+TEST_CASE("explain does not read another program's words as ssh's", "[unit][ssh]") {
+  const SshFailure failure{.host = "b",
+                           .program = "/etc/kubexec.sh",
+                           .is_ssh = false,
+                           .agent_path = "/opt/horovodrun",
+                           .status = {.code = 255, .signal = 0},
+                           .stderr_lines = {"Connection refused"}};
+  CHECK(explain(failure) ==
+        "host b: /etc/kubexec.sh exited with code 255 before the agent answered (/etc/kubexec.sh said: Connection "
+        "refused)");
+  CHECK_FALSE(is_transient(failure));
 }
 
 TEST_CASE("explain says what an ssh failure means", "[unit][ssh]") {

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/flag_values.h"
+#include "launcher/plan/launch_config.h"
+#include "runtime/base/status.h"
+#include "runtime/config/env_reader.h"
+
+// What single groups of flags, and the variables around them, come to. What they add to `notices` is for the user.
+namespace hvd::launcher {
+
+// host_flags.cc: where the job may run, and with how many ranks.
+struct HostsOfJob {
+  std::vector<HostSpec> hosts;
+  int num_proc = 0;
+  bool are_slurms = false;  // found in Slurm's variables
+};
+// Reads the files that flags and variables name.
+Result<HostsOfJob> hosts_of_job(const FlagValues& values, const config::EnvReader& env,
+                                std::vector<std::string>& notices);
+
+// remote_flags.cc: how agents are started on other hosts. Fills in ssh_*, rsh, container and agent_path. Requires:
+// config.hosts are there. Looks for srun in PATH.
+Status read_remote_flags(const FlagValues& values, const config::EnvReader& env, bool hosts_are_slurms,
+                         LaunchConfig& config, std::vector<std::string>& notices);
+
+// elastic_flags.cc: what makes the job elastic; nothing for a static one. An error for flags that the job cannot have.
+// `config`: what the other flags came to. Pure.
+Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, const config::EnvReader& env,
+                                                    const LaunchConfig& config);
+
+}  // namespace hvd::launcher
