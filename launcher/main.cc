@@ -15,6 +15,7 @@
 #include "launcher/cli/parse.h"
 #include "launcher/cli/serve.h"
 #include "launcher/job/job_driver.h"
+#include "launcher/job/stack_service.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "runtime/config/env_reader.h"
@@ -41,6 +42,7 @@ int launcher_main(int argc, char** argv) {
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
   if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config, ignored_signals());
+  if (const auto* config = std::get_if<StacksConfig>(&outcome)) return print_stacks(config->job);
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok())
     return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});

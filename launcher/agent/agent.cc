@@ -117,6 +117,7 @@ Status Agent::handle(const Frame& frame) {
       shut_down(message);
       return Status::ok();
     }
+    case FrameType::kAskStacks: ask_stacks(); return Status::ok();
     default:
       return Status::invalid_argument("an agent got a frame of type " + std::to_string(static_cast<int>(frame.type)));
   }
@@ -184,6 +185,16 @@ void Agent::shut_down(const ShutdownMessage& message) {
   // After SIGKILL nothing deserves a grace: what was forked during the kill has only escaped it.
   if (killed_) return sweeper_.kill_now();
   sweeper_.start(message.at_once ? Millis(0) : kLeftoverGrace);
+}
+
+void Agent::ask_stacks() {
+  if (stacks_ && !stacks_->done()) return;  // the launcher gets the answer that is under way
+  stacks_ = std::make_unique<StackDump>(
+      loop_, slots_.running_processes(),
+      [this](Incarnation process, std::string text) {
+        send(FrameType::kStacks, StacksMessage{process, std::move(text)});
+      },
+      [this] { send_frame(FrameType::kStacksEnd, {}); });
 }
 
 Status Agent::give_input(InputMessage message) {

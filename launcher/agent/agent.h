@@ -43,6 +43,7 @@ class Agent : private ProcessEvents {
   void signal(const SignalMessage& message);
   Status give_input(InputMessage message);
   void shut_down(const ShutdownMessage& message);
+  void ask_stacks();
 
   // To the launcher.
   template <typename Message>
@@ -82,6 +83,7 @@ class Agent : private ProcessEvents {
   Slots slots_;
   std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;
+  std::unique_ptr<StackDump> stacks_;  // the one that runs, or the last
   loop::Timer drain_deadline_;
   SignalWatcher signals_;
   bool paused_ = false;

@@ -15,20 +15,6 @@
 namespace hvd::launcher {
 namespace {
 
-// The numeric names in a directory of /proc.
-std::vector<int> numbers_in(const std::string& path) {
-  std::vector<int> numbers;
-  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), &::closedir);
-  if (!dir) return numbers;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    const std::string_view name = entry->d_name;
-    int number = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
-  }
-  return numbers;
-}
-
 // The parent as /proc/<pid>/stat has it: the second field after the last ')', since a name may hold anything.
 int parent_of(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -51,6 +37,19 @@ std::vector<int> children_by_scan(int pid) {
 }
 
 }  // namespace
+
+std::vector<int> numbers_in(const std::string& path) {
+  std::vector<int> numbers;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(path.c_str()), &::closedir);
+  if (!dir) return numbers;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string_view name = entry->d_name;
+    int number = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error == std::errc() && end == name.data() + name.size()) numbers.push_back(number);
+  }
+  return numbers;
+}
 
 std::vector<int> children_of(int pid) {
   const std::string tasks = "/proc/" + std::to_string(pid) + "/task";

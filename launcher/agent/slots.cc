@@ -162,6 +162,14 @@ void Slots::close_output() {
   for_each_process([](SlotProcess& process) { process.close_output(); });
 }
 
+std::vector<StackDump::Target> Slots::running_processes() const {
+  std::vector<StackDump::Target> targets;
+  for (const auto& [number, slot] : slots_) {
+    if (slot.process && slot.process->running()) targets.push_back({{number, slot.number}, slot.process->pid()});
+  }
+  return targets;
+}
+
 std::set<int> Slots::running_pids() const {
   std::set<int> pids;
   for_each_process([&pids](const SlotProcess& process) {

@@ -9,6 +9,7 @@
 
 #include "launcher/agent/secret_socket.h"
 #include "launcher/agent/slot_process.h"
+#include "launcher/agent/stack_dump.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/protocol/messages.h"
@@ -53,6 +54,8 @@ class Slots {
   bool output_ended() const;
   void close_output();
   std::set<int> running_pids() const;
+  // Those that run now, with their pids.
+  std::vector<StackDump::Target> running_processes() const;
 
  private:
   struct Slot {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "launcher/process/main_loop.h"
@@ -10,6 +11,8 @@
 
 namespace hvd::launcher {
 
+// The numeric names in a directory of /proc.
+std::vector<int> numbers_in(const std::string& path);
 // The children of a process, from /proc. Empty when it is gone.
 std::vector<int> children_of(int pid);
 // Its children, theirs, and so on; `pid` itself is not in it. A snapshot: processes come and go while it is taken.

@@ -50,6 +50,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "timeout", .on = "--timeout", .kind = K::kInteger, .section = S::kGeneral,
      .help = "end the job, with exit code 124, when its ranks have run for this long; Python prints where each of them "
              "stands; default: no limit", .metavar = "SECONDS", .min = 1, .max = kYear},
+    {.dest = "stacks", .on = "--stacks", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "print where the Python programs of all ranks of a running job of yours stand; JOB is the process id of its "
+             "horovodrun, on this host", .metavar = "JOB", .min = 1, .max = kIntMax},
     {.dest = "stdin", .on = "--stdin", .kind = K::kChoice, .section = S::kGeneral,
      .help = "which ranks read the launcher's standard input: none, rank0 (default) or all", .metavar = "WHO",
      .choices = "none|rank0|all"},

@@ -189,6 +189,10 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
       return usage_error(Status::invalid_argument(values.find(dest)->source + " is for --serve, which is not given"));
     }
   }
+  if (const auto job = values.get<std::int64_t>("stacks")) {
+    if (line.value().command.empty()) return StacksConfig{static_cast<int>(*job)};
+    return usage_error(Status::invalid_argument("--stacks starts nothing: expected no command"));
+  }
   if (values.is_true("serve")) {
     Result<ServeConfig> config = make_serve_config(line.value().values, line.value().command, env);
     if (!config.is_ok()) return usage_error(config.status());

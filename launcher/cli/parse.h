@@ -18,7 +18,12 @@ struct ExitText {
   bool operator==(const ExitText&) const = default;
 };
 
-using ParseOutcome = std::variant<LaunchConfig, ServeConfig, ExitText>;
+// --stacks: nothing is started.
+struct StacksConfig {
+  int job = 0;
+};
+
+using ParseOutcome = std::variant<LaunchConfig, ServeConfig, StacksConfig, ExitText>;
 
 // Reads argv (argv[0] is the program), the configuration file and hostfile it names, and the launcher's variables of
 // `env`. An explicit flag beats the configuration file, which beats the default, in any order on the command line.

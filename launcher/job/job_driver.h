@@ -15,6 +15,7 @@
 #include "launcher/job/launch.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/result_channel.h"
+#include "launcher/job/stack_service.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
@@ -40,6 +41,7 @@ class JobDriver : private AgentFleetEvents {
   void start(Incarnation process);
 
   void show_start();
+  void open_stack_service();
 
   // What comes from the agents: job_frames.cc.
   void fleet_frame(int agent, const Frame& frame) override;
@@ -49,6 +51,7 @@ class JobDriver : private AgentFleetEvents {
   Status handle_output(int agent, const Frame& frame);
   Status handle_output_end(int agent, const Frame& frame);
   Status handle_process(int agent, const Frame& frame);
+  Status handle_stacks(int agent, const Frame& frame);
   template <typename Message>
   Result<Message> of_its_slot(int agent, Result<Message> message) const;
   bool is_latest(Incarnation process) const { return job_->roster().slot(process.slot).incarnation == process.number; }
@@ -97,6 +100,7 @@ class JobDriver : private AgentFleetEvents {
   Launch launch_;
   std::unique_ptr<Job> job_;
   OutputRouter output_;
+  std::unique_ptr<StackService> stacks_;    // none where there can be no socket
   std::unique_ptr<ResultChannel> results_;  // where --results-fd asks for it
   AgentFleet fleet_;
   InputForwarder input_forwarder_;

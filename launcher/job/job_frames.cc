@@ -11,6 +11,7 @@ void JobDriver::fleet_frame(int agent, const Frame& frame) {
 }
 
 void JobDriver::fleet_lost(int agent, const std::string& reason) {
+  if (stacks_) stacks_->agent_answered(agent);
   apply(job_->agent_lost(agent, reason, SteadyClock::now()));
 }
 
@@ -43,6 +44,8 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kFailing:
     case FrameType::kInputTaken: return handle_process(agent, frame);
     case FrameType::kAlive: return Status::ok();
+    case FrameType::kStacks:
+    case FrameType::kStacksEnd: return handle_stacks(agent, frame);
     case FrameType::kNotice: {
       HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
       output_.message("host " + host_name(agent) + ": " + message.text);
@@ -92,6 +95,18 @@ Status JobDriver::handle_output_end(int agent, const Frame& frame) {
   } else if (results_) {
     results_->result_end(job_->roster().slot(slot).placement.rank);
   }
+  return Status::ok();
+}
+
+Status JobDriver::handle_stacks(int agent, const Frame& frame) {
+  if (!stacks_) return Status::invalid_argument("its agent sent stacks that nobody has asked for");
+  if (frame.type == FrameType::kStacksEnd) {
+    stacks_->agent_answered(agent);
+    return Status::ok();
+  }
+  HVD_ASSIGN_OR_RETURN(const StacksMessage message, of_its_slot(agent, decode_stacks(frame.payload)));
+  const int rank = job_->roster().slot(message.process.slot).placement.rank;
+  stacks_->stacks(rank, "rank " + std::to_string(rank) + " on host " + host_name(agent), message.text);
   return Status::ok();
 }
 

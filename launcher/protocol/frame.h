@@ -21,6 +21,7 @@ enum class FrameType : std::uint8_t {
   kInput = 4,
   kStart = 5,
   kStop = 6,
+  kAskStacks = 7,
   // agent -> launcher
   kHello = 64,
   kStarted = 65,
@@ -33,6 +34,8 @@ enum class FrameType : std::uint8_t {
   kDone = 72,
   kFailing = 73,
   kInputTaken = 74,
+  kStacks = 76,
+  kStacksEnd = 77,
   kAlive = 75,  // nothing has happened: something to acknowledge
 };
 

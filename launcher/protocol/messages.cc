@@ -124,6 +124,10 @@ void fields(auto& io, Is<FailingMessage> auto& message) {
   io.process(message.process);
   io.flag(message.is_leaving);
 }
+void fields(auto& io, Is<StacksMessage> auto& message) {
+  io.process(message.process);
+  io.text(message.text);
+}
 void fields(auto& io, Is<TextMessage> auto& message) { io.text(message.text); }
 
 template <typename Message>
@@ -156,6 +160,7 @@ Bytes encode(const OutputMessage& message) { return encode_fields(message); }
 Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
 Bytes encode(const EndedMessage& message) { return encode_fields(message); }
 Bytes encode(const FailingMessage& message) { return encode_fields(message); }
+Bytes encode(const StacksMessage& message) { return encode_fields(message); }
 Bytes encode(const TextMessage& message) { return encode_fields(message); }
 
 Result<SignalMessage> decode_signal(ByteSpan payload) { return decode_fields<SignalMessage>(payload, "signal frame"); }
@@ -182,6 +187,7 @@ Result<EndedMessage> decode_ended(ByteSpan payload) { return decode_fields<Ended
 Result<FailingMessage> decode_failing(ByteSpan payload) {
   return decode_fields<FailingMessage>(payload, "failing frame");
 }
+Result<StacksMessage> decode_stacks(ByteSpan payload) { return decode_fields<StacksMessage>(payload, "stacks frame"); }
 Result<TextMessage> decode_text(ByteSpan payload) { return decode_fields<TextMessage>(payload, "text frame"); }
 
 }  // namespace hvd::launcher

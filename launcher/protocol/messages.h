@@ -129,6 +129,12 @@ struct FailingMessage {
   bool is_leaving = false;
 };
 
+// Where a process stands, in words and Python's stacks.
+struct StacksMessage {
+  Incarnation process;
+  std::string text;
+};
+
 // kNotice and kError.
 struct TextMessage {
   std::string text;
@@ -148,6 +154,7 @@ Bytes encode(const OutputMessage& message);
 Bytes encode(const OutputEndMessage& message);
 Bytes encode(const EndedMessage& message);
 Bytes encode(const FailingMessage& message);
+Bytes encode(const StacksMessage& message);
 Bytes encode(const TextMessage& message);
 
 Result<LaunchMessage> decode_launch(ByteSpan payload);
@@ -164,6 +171,7 @@ Result<OutputMessage> decode_output(ByteSpan payload);
 Result<OutputEndMessage> decode_output_end(ByteSpan payload);
 Result<EndedMessage> decode_ended(ByteSpan payload);
 Result<FailingMessage> decode_failing(ByteSpan payload);
+Result<StacksMessage> decode_stacks(ByteSpan payload);
 Result<TextMessage> decode_text(ByteSpan payload);
 
 }  // namespace hvd::launcher

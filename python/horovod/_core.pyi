@@ -220,6 +220,9 @@ def add_process_set(ranks: Sequence[int]) -> int:
 def remove_process_set(process_set: int) -> None:
     """Removes a process set. Blocks and raises as add_process_set(); ValueError for an unknown id."""
 
+def install_end_of_stacks(signum: int, fd: int) -> None:
+    """Makes the signal write a form feed to the file: what faulthandler calls after it has written the stacks."""
+
 def interrupt_waits() -> None:
     """Ends the waits of TensorFlow's kernels with an error, also those that begin before the main thread answers.
 

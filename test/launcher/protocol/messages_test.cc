@@ -126,6 +126,7 @@ TEST_CASE("The agents' messages survive the round trip", "[unit][launch_protocol
   CHECK(decode_failing(encode(FailingMessage{kProcess})).value().process == kProcess);
   CHECK_FALSE(decode_failing(encode(FailingMessage{kProcess})).value().is_leaving);
   CHECK(decode_failing(encode(FailingMessage{kProcess, true})).value().is_leaving);
+  CHECK(decode_stacks(encode(StacksMessage{kProcess, "File x"})).value().text == "File x");
   const auto ended = decode_ended(encode(EndedMessage{kProcess, 0, 9}));
   REQUIRE(ended.is_ok());
   CHECK(ended.value().process == kProcess);
@@ -173,6 +174,7 @@ TEST_CASE("Messages with values out of range are refused", "[unit][launch_protoc
   CHECK(decode_started(encode(StartedMessage{kNoNumber, 1})).status().message() ==
         "started frame: incarnation 0, expected 1 or more");
   CHECK_FALSE(decode_failing(encode(FailingMessage{kNoSlot})).is_ok());
+  CHECK_FALSE(decode_stacks(encode(StacksMessage{kNoSlot, ""})).is_ok());
   CHECK_FALSE(decode_signal(encode(SignalMessage{.signal = 0})).is_ok());
   CHECK_FALSE(decode_signal(encode(SignalMessage{.signal = 65})).is_ok());
   CHECK_FALSE(decode_signal(encode(SignalMessage{.slot = -2, .signal = 1})).is_ok());
