@@ -1,0 +1,85 @@
+"""The example for Kubernetes: its schema, and its pods' start, with hosts made of namespaces for pods."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from hosts_job import ROOT
+from netns import Network
+
+sys.path.append(str(Path(__file__).parent.parent))
+
+from test_other_starters import RANK, told
+
+MANIFEST = ROOT / "examples" / "kubernetes" / "job.yaml"
+VERSION = "1.32"
+
+# With its first process all of it ends.
+CONTAINER = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+# What a kubelet does before the container's command: volumes, and the names of a cluster's name server.
+POD = """
+mount -t tmpfs none /run
+mkdir -p /run/secrets/horovod /run/horovod
+cp "$1" /run/secrets/horovod/token
+chmod 444 /run/secrets/horovod/token
+mount --bind "$2" /etc/hosts
+exec sh -ec "$3"
+"""
+
+
+def test_the_manifest_is_what_kubernetes_takes() -> None:
+    kubernetes_validate = pytest.importorskip(
+        "kubernetes_validate", reason="kubernetes-validate (PyPI) is not installed: the manifest's schema is not checked"
+    )
+    import yaml
+
+    documents = list(yaml.safe_load_all(MANIFEST.read_text()))
+    assert [one["kind"] for one in documents] == ["Service", "Job"]
+    for one in documents:
+        kubernetes_validate.validate(one, VERSION, strict=True)
+    service, job = documents
+    pod = job["spec"]["template"]["spec"]
+    assert pod["subdomain"] == service["metadata"]["name"]
+    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
+    mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["volumes"]}
+
+
+def pods_script_and_variables() -> tuple[str, dict[str, str]]:
+    """Read without a parser of YAML, which not every machine has."""
+    text = MANIFEST.read_text()
+    script = re.search(r"args:\n +- \|\n(.*?)\n +env:\n", text, re.DOTALL)
+    assert script is not None
+    return textwrap.dedent(script[1]), dict(re.findall(r'- \{name: (HOROVOD_\w+), value: "?([^"}]*)"?\}', text))
+
+
+def test_the_ranks_of_the_pods_find_rank_0_by_its_name(network: Network, tmp_path: Path, horovodrun_path: str) -> None:
+    script, variables = pods_script_and_variables()
+    assert variables["HOROVOD_SIZE"] == "2"
+    a, b = network.hosts["a"], network.hosts["b"]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "train.py").write_text("import sys; sys.argv.append('out')\n" + RANK)
+    (tmp_path / "token").write_text(os.urandom(32).hex() + "\n")
+    (tmp_path / "hosts").write_text(f"127.0.0.1 localhost\n{a.address} train-0.train\n{b.address} train-1.train\n")
+    path = f"{Path(horovodrun_path).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    volumes = [str(tmp_path / "token"), str(tmp_path / "hosts")]
+    # The last rank's pod is first, and looks for a rank 0 that is not there yet.
+    pods = [
+        subprocess.Popen(
+            host.enter(*CONTAINER, "env", "-C", str(tmp_path), "sh", "-ec", POD, "sh", *volumes, script),
+            env={**os.environ, **variables, "PATH": path, "JOB_COMPLETION_INDEX": index, "HOROVOD_START_TIMEOUT": "60"},
+            stderr=subprocess.PIPE, text=True,
+        )
+        for index, host in (("1", b), ("0", a))
+    ]
+    for pod in pods:
+        _, err = pod.communicate(timeout=90)
+        assert pod.returncode == 0, err
+    assert told(tmp_path / "out") == {rank: "2 0 1 3.0 3.0" for rank in (0, 1)}
