@@ -82,4 +82,4 @@ def test_the_ranks_of_the_pods_find_rank_0_by_its_name(network: Network, tmp_pat
     for pod in pods:
         _, err = pod.communicate(timeout=90)
         assert pod.returncode == 0, err
-    assert told(tmp_path / "out") == {rank: "2 0 1 3.0 3.0" for rank in (0, 1)}
+    assert told(tmp_path / "out") == dict.fromkeys((0, 1), "2 0 1 3.0 3.0")
