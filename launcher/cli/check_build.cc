@@ -26,6 +26,17 @@ constexpr Item kItems[] = {
     {"Tensor Operations", "Gloo", true, ""},
 };
 
+constexpr std::string_view kKernelTargets = HVD_KERNEL_TARGETS;
+
+// What nvcc made when this was built.
+std::string kernels_text() {
+  if (kKernelTargets.empty()) {
+    return "Kernels for GPUs: left out, because nvcc was not there when this was built. Tensors of a list on a GPU are "
+           "copied one by one, and what NCCL does not scale goes through host memory.\n";
+  }
+  return "Kernels for GPUs: for " + std::string(kKernelTargets) + " and later ones.\n";
+}
+
 }  // namespace
 
 std::string check_build_text(bool verbose) {
@@ -42,7 +53,7 @@ std::string check_build_text(bool verbose) {
     if (!item.available)
       out += std::string(item.section) + ", " + std::string(item.name) + ": " + std::string(item.reason) + "\n";
   }
-  return out +
+  return out + kernels_text() +
          "NCCL and the CUDA driver are found when a rank needs them: horovod.torch.nccl_built() tells the version.\n"
          "A framework must also be installed: python -c \"import horovod.torch\" or \"import horovod.tensorflow\" "
          "tells.\n";

@@ -55,6 +55,7 @@ struct RuntimeConfig {
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
   bool disable_group_fusion = false;
   bool deterministic = false;
+  bool batch_copies = true;  // on GPUs
   bool shared_memory = true;
   bool hierarchical_allreduce = false;
 

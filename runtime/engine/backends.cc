@@ -67,8 +67,8 @@ void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                         int set_rank) {
   std::vector<collectives::CollectiveBackend*> hosts;
   for (const auto& backend : backends) hosts.push_back(backend.get());
-  collectives::nccl::DeviceOptions options{config.nccl_library, config.gloo_timeout, ranks, set_rank,
-                                           config.deterministic};
+  collectives::nccl::DeviceOptions options{config.nccl_library,  config.gloo_timeout, ranks, set_rank,
+                                           config.deterministic, config.batch_copies};
   backends.push_back(
       std::make_unique<collectives::nccl::DeviceBackend>(std::move(devices), std::move(hosts), std::move(options)));
 }

@@ -45,6 +45,7 @@ Status Device::retain() {
 Device::~Device() {
   if (context_ == nullptr) return;
   const DriverCalls& calls = driver_->calls();
+  kernels_.reset();
   {
     const Scope scope(*this);
     for (void* const event : idle_events_) calls.destroy_event(event);
@@ -99,6 +100,13 @@ void Device::give_back(void* event) {
   }
   const Scope scope(*this);
   driver_->calls().destroy_event(event);
+}
+
+Result<const Kernels*> Device::kernels() {
+  const MutexLock lock(mutex_);
+  if (!kernels_) kernels_ = Kernels::load(*this);
+  HVD_RETURN_IF_ERROR(kernels_->status());
+  return kernels_->value().get();
 }
 
 Result<bool> Device::is_capturing(void* stream) const {

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/collectives/cuda/driver.h"
+#include "runtime/collectives/cuda/kernels.h"
 
 namespace hvd::collectives::cuda {
 
@@ -37,6 +39,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // An event that comes when all has run that is in `stream` now.
   Result<EventPtr> record(void* stream);
+  // Our kernels, loaded when first asked for; or why there are none.
+  Result<const Kernels*> kernels() HVD_EXCLUDES(mutex_);
   // Whether a CUDA graph is being captured from `stream`.
   Result<bool> is_capturing(void* stream) const;
   // OK unless `memory` is no memory of this GPU, or was given back.
@@ -67,6 +71,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Uuid uuid_{};
   void* context_ = nullptr;
   Mutex mutex_;
+  std::optional<Result<std::unique_ptr<const Kernels>>> kernels_ HVD_GUARDED_BY(mutex_);
   std::vector<void*> idle_events_ HVD_GUARDED_BY(mutex_);
 };
 

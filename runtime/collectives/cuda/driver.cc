@@ -43,6 +43,10 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
   table.take(calls.free_host, "cuMemFreeHost", 2000);
   table.take(calls.copy, "cuMemcpyAsync", 4000);
   table.take(calls.fill, "cuMemsetD8Async", 3020);
+  table.take(calls.load_module, "cuModuleLoadData", 2000);
+  table.take(calls.unload_module, "cuModuleUnload", 2000);
+  table.take(calls.module_function, "cuModuleGetFunction", 2000);
+  table.take(calls.launch, "cuLaunchKernel", 4000);
   table.take(calls.pointer_attribute, "cuPointerGetAttribute", 4000);
   return table.missing();
 }

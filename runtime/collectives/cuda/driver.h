@@ -54,6 +54,12 @@ struct DriverCalls {
   int (*free_host)(void* memory) = nullptr;
   int (*copy)(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) = nullptr;
   int (*fill)(std::uint64_t memory, unsigned char value, std::size_t bytes, void* stream) = nullptr;
+  int (*load_module)(void** module, const void* image) = nullptr;
+  int (*unload_module)(void* module) = nullptr;
+  int (*module_function)(void** function, void* module, const char* name) = nullptr;
+  int (*launch)(void* function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,
+                unsigned threads_y, unsigned threads_z, unsigned shared_bytes, void* stream, void** arguments,
+                void** extra) = nullptr;
   int (*pointer_attribute)(void* data, int attribute, std::uint64_t memory) = nullptr;
 };
 

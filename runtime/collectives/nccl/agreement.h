@@ -16,6 +16,7 @@ struct MemberFacts {
   static constexpr std::size_t kMostText = 220;
   std::int32_t version = 0;  // of its NCCL
   std::uint8_t can = 0;      // else `why_not`
+  std::uint8_t has_kernels = 0;
   cuda::Uuid gpu{};
   std::array<char, kMostText> why_not{};
 

@@ -69,14 +69,19 @@ std::array<std::byte, 8> scalar_of(DataType dtype, double factor) {
 
 }  // namespace
 
-std::string why_not(const CollectiveCall& call) {
+bool scales(const CollectiveCall& call) {
+  return !is_scaled(call.scaling) || (call.reduce_op == ReduceOp::kSum && is_float(call.dtype));
+}
+
+std::string why_not(const CollectiveCall& call, bool can_scale) {
   const bool reduces = call.op == OpType::kAllreduce || call.op == OpType::kReducescatter;
   if (call.op == OpType::kAdasum) return "NCCL has no Adasum";
   if (!reduces) return "";
   if (!type_of(call.dtype)) return "NCCL does not reduce " + std::string(data_type_name(call.dtype));
-  if (!is_scaled(call.scaling)) return "";
-  if (call.reduce_op != ReduceOp::kSum) return "NCCL scales sums only";
-  return is_float(call.dtype) ? "" : "NCCL does not scale " + std::string(data_type_name(call.dtype));
+  if (can_scale || scales(call)) return "";
+  const std::string kernels = ", and a rank has no kernels for that";
+  if (call.reduce_op != ReduceOp::kSum) return "NCCL scales sums only" + kernels;
+  return "NCCL does not scale " + std::string(data_type_name(call.dtype)) + kernels;
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::open(std::shared_ptr<const Library> library,

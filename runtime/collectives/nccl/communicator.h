@@ -12,8 +12,11 @@
 
 namespace hvd::collectives::nccl {
 
-// What a communicator does with calls of these traits: empty, or why it does not, in words. Pure.
-std::string why_not(const CollectiveCall& call);
+// What a communicator does with calls of these traits: empty, or why it does not, in words. Pure. `can_scale`: what
+// NCCL does not scale, the caller does.
+std::string why_not(const CollectiveCall& call, bool can_scale);
+// Whether NCCL scales what the call scales.
+bool scales(const CollectiveCall& call);
 
 // A non-blocking communicator of the members of a set on one combination of GPUs, working in the set's stream there.
 // Calls come from the set's lane, in the order of all members; abort() and trouble() from any thread. Every wait ends

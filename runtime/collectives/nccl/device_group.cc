@@ -1,5 +1,6 @@
 #include "runtime/collectives/nccl/device_group.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -31,6 +32,10 @@ MemberFacts DeviceGroup::own_facts(cuda::StagedCalls& host, int device) {
   }
   stream_ = std::move(opened).value();
   library_ = std::move(library).value();
+  const auto kernels = stream_->device()->kernels();
+  if (kernels.is_ok()) kernels_ = kernels.value();
+  if (!kernels.is_ok()) HVD_LOG(kDebug, "no kernels of our own on GPUs: ", kernels.status().message());
+  facts.has_kernels = kernels.is_ok() ? 1 : 0;
   facts.can = 1;
   facts.version = library_->version();
   facts.gpu = stream_->device()->uuid();
@@ -48,6 +53,7 @@ Result<std::string> DeviceGroup::exchange(cuda::StagedCalls& host, const MemberF
   call.count = sizeof(MemberFacts);
   call.rank_counts.assign(options_.ranks.size(), sizeof(MemberFacts));
   HVD_RETURN_IF_ERROR(host.run_on_host(call));
+  all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
   return why_no_communicator(all, options_.ranks);
 }
 
@@ -87,7 +93,7 @@ std::string DeviceGroup::why_not(const CollectiveCall& call) const {
   const bool reduces = call.op == OpType::kAllreduce || call.op == OpType::kReducescatter;
   if (options_.deterministic && reduces && options_.set_size() > 2)
     return "HOROVOD_DETERMINISTIC with more than 2 ranks";
-  return nccl::why_not(call);
+  return nccl::why_not(call, all_have_kernels_);
 }
 
 void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done,
@@ -113,20 +119,51 @@ void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completio
 Result<cuda::EventPtr> DeviceGroup::enqueue(const CollectiveCall& call) {
   for (const cuda::EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(stream_->wait_for(*ready));
   HVD_ASSIGN_OR_RETURN(cuda::EventPtr begin, stream_->record());
-  HVD_RETURN_IF_ERROR(call.segments.empty() ? communicator_->start(call) : enqueue_packed(call));
+  const bool as_it_is = call.segments.empty() && scales(call);
+  const bool in_place = call.segments.empty() && call.op == OpType::kAllreduce;
+  HVD_RETURN_IF_ERROR(as_it_is ? communicator_->start(call) : in_place ? enqueue_in_place(call) : enqueue_packed(call));
   return begin;
 }
 
+// Scaled by our kernels before and after, where NCCL does not scale.
 Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   const cuda::PackPlan plan = cuda::plan_packing(call, options_.set_size(), options_.set_rank);
   HVD_ASSIGN_OR_RETURN(std::byte* const base, stream_->scratch(plan.bytes));
-  for (const cuda::PackPlan::Copy& copy : plan.in) {
-    HVD_RETURN_IF_ERROR(copy.tensor != nullptr ? stream_->copy(base + copy.offset, copy.tensor, copy.bytes)
-                                               : stream_->zero(base + copy.offset, copy.bytes));
+  CollectiveCall packed = plan.at(base);
+  kernels::Scaling scaling;
+  if (!scales(call)) scaling = std::exchange(packed.scaling, {});
+  std::vector<cuda::Copy> copies;
+  for (const cuda::PackPlan::Copy& copy : plan.in) copies.push_back({copy.tensor, base + copy.offset, copy.bytes});
+  HVD_RETURN_IF_ERROR(copy(copies, {call.dtype, scaling.before}));
+  HVD_RETURN_IF_ERROR(communicator_->start(packed));
+  copies.clear();
+  for (const cuda::PackPlan::Copy& copy : plan.out) copies.push_back({base + copy.offset, copy.tensor, copy.bytes});
+  return copy(copies, {call.dtype, scaling.after, scaling.divisor});
+}
+
+// An allreduce of one tensor that NCCL does not scale.
+Status DeviceGroup::enqueue_in_place(const CollectiveCall& call) {
+  CollectiveCall plain = call;
+  plain.scaling = {};
+  const std::uint64_t bytes = static_cast<std::uint64_t>(call.count) * element_size(call.dtype);
+  const cuda::Copy result{call.output, call.output, bytes};
+  if (call.scaling.before != 1.0) {
+    const cuda::Copy input{call.input != nullptr ? call.input : call.output, call.output, bytes};
+    HVD_RETURN_IF_ERROR(kernels_->scaled_copy(stream_->handle(), {&input, 1}, {call.dtype, call.scaling.before}));
+    plain.input = nullptr;
   }
-  HVD_RETURN_IF_ERROR(communicator_->start(plan.at(base)));
-  for (const cuda::PackPlan::Copy& copy : plan.out) {
-    HVD_RETURN_IF_ERROR(stream_->copy(copy.tensor, base + copy.offset, copy.bytes));
+  HVD_RETURN_IF_ERROR(communicator_->start(plain));
+  if (!call.scaling.changes_result()) return Status::ok();
+  return kernels_->scaled_copy(stream_->handle(), {&result, 1}, {call.dtype, call.scaling.after, call.scaling.divisor});
+}
+
+Status DeviceGroup::copy(std::span<const cuda::Copy> copies, const cuda::ElementScaling& scaling) {
+  if (scaling.factor != 1.0 || scaling.divisor != 1) return kernels_->scaled_copy(stream_->handle(), copies, scaling);
+  if (kernels_ != nullptr && options_.batch_copies && copies.size() > 1)
+    return kernels_->copy(stream_->handle(), copies);
+  for (const cuda::Copy& one : copies) {
+    HVD_RETURN_IF_ERROR(one.from != nullptr ? stream_->copy(one.to, one.from, one.bytes)
+                                            : stream_->zero(one.to, one.bytes));
   }
   return Status::ok();
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct DeviceOptions {
   std::vector<int> ranks;
   int set_rank = 0;
   bool deterministic = false;  // the same bits in every run
+  bool batch_copies = true;    // the tensors of a list with one kernel
   int set_size() const { return static_cast<int>(ranks.size()); }
 };
 
@@ -46,6 +48,8 @@ class DeviceGroup {
   // The event comes when the tensors are ready.
   Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
   Status enqueue_packed(const CollectiveCall& call);
+  Status enqueue_in_place(const CollectiveCall& call);
+  Status copy(std::span<const cuda::Copy> copies, const cuda::ElementScaling& scaling);
 
   const DeviceOptions& options_;
   cuda::Devices& devices_;
@@ -53,6 +57,8 @@ class DeviceGroup {
   std::shared_ptr<cuda::Stream> stream_;
   std::shared_ptr<Communicator> communicator_;
   std::string why_not_;
+  const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them
+  bool all_have_kernels_ = false;
 };
 
 }  // namespace hvd::collectives::nccl

@@ -47,6 +47,7 @@ TEST_CASE("--check-build lists frameworks, controllers and operations", "[unit][
   const std::string verbose = text_of({"--check-build", "--verbose"}).text;
   REQUIRE(verbose.starts_with("\n" + kExpected));
   REQUIRE(verbose.find("MXNet: horovod.mxnet is not built yet") != std::string::npos);
+  REQUIRE(verbose.find("Kernels for GPUs: ") != std::string::npos);
 }
 
 TEST_CASE("--print-config shows flags above the environment above the defaults", "[unit][cli]") {

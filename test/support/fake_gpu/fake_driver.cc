@@ -16,13 +16,17 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/collectives/cuda/batched_copy.h"
+
 namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
 constexpr int kNoDevice = 100;
 constexpr int kInvalidContext = 201;
+constexpr int kInvalidImage = 200;
 constexpr int kInvalidHandle = 400;
+constexpr int kNotFound = 500;
 constexpr int kNotReady = 600;
 constexpr int kMostDevices = 4;
 
@@ -103,6 +107,18 @@ struct Block {
   int device;  // -1: pinned
 };
 
+// A kernel of the product: thread `thread` of the `threads` of a copy.
+using hvd::collectives::cuda::Copy;
+using hvd::collectives::cuda::CopyBatch;
+struct Kernel {
+  const char* name;
+  void (*run)(const CopyBatch& batch, const Copy& copy, std::uint64_t thread, std::uint64_t threads);
+};
+constexpr Kernel kKernels[] = {
+    {"hvd_copy", [](const CopyBatch&, const Copy& copy, std::uint64_t thread,
+                    std::uint64_t threads) { hvd::collectives::cuda::copy_part(copy, thread, threads); }},
+    {"hvd_scaled_copy", hvd::collectives::cuda::scale_part}};
+
 struct World {
   std::mutex mutex;
   int version = 13000;
@@ -113,6 +129,7 @@ struct World {
   std::map<int, std::shared_ptr<Stream>> default_streams;  // by device; null stands for them
   std::map<void*, std::shared_ptr<Event>> events;
   std::map<std::uint64_t, Block> memory;
+  std::map<void*, std::unique_ptr<std::vector<Kernel>>> modules;
   std::map<std::string, int> calls;
   std::map<std::string, std::pair<int, int>> failures;  // after how many calls, with what
   std::string breaches;
@@ -430,6 +447,51 @@ HVD_FAKE int cuMemsetD8Async(std::uint64_t memory, unsigned char value, std::siz
   });
   return kSuccess;
 }
+// What a module holds is known by name, and runs on the host.
+HVD_FAKE int cuModuleLoadData(void** module, const void* image) {
+  HVD_ENTER("cuModuleLoadData");
+  std::uint32_t magic = 0;
+  std::memcpy(&magic, image, sizeof magic);
+  if (magic != 0xBA55ED50) return kInvalidImage;
+  auto made = std::make_unique<std::vector<Kernel>>(std::begin(kKernels), std::end(kKernels));
+  const std::lock_guard lock(world().mutex);
+  *module = made.get();
+  world().modules[*module] = std::move(made);
+  return kSuccess;
+}
+HVD_FAKE int cuModuleUnload(void* module) {
+  HVD_ENTER("cuModuleUnload");
+  const std::lock_guard lock(world().mutex);
+  if (world().modules.erase(module) == 0) world().breaches += "a module is unloaded twice\n";
+  return kSuccess;
+}
+HVD_FAKE int cuModuleGetFunction(void** function, void* module, const char* name) {
+  HVD_ENTER("cuModuleGetFunction");
+  const std::lock_guard lock(world().mutex);
+  for (Kernel& kernel : *world().modules.at(module)) {
+    if (std::strcmp(kernel.name, name) == 0) *function = &kernel;
+  }
+  return *function != nullptr ? kSuccess : kNotFound;
+}
+HVD_FAKE int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned threads_y,
+                            unsigned threads_z, unsigned, void* stream, void** arguments, void**) {
+  HVD_ENTER("cuLaunchKernel");
+  const auto in = stream_of(stream, "cuLaunchKernel");
+  if (in == nullptr) return kInvalidHandle;
+  const CopyBatch batch = *static_cast<const CopyBatch*>(arguments[0]);  // the driver copies arguments
+  if (x == 0 || y == 0 || z != 1 || threads > 1024 || threads_y * threads_z != 1) return kInvalidValue;
+  if (y > CopyBatch::kMost) breach("a launch for more copies than there are");
+  in->push([batch, x, y, threads, kernel = *static_cast<const Kernel*>(function)] {
+    for (unsigned i = 0; i < y; ++i) {
+      const Copy& copy = batch.copies[i];
+      if (copy.from != nullptr) check_range(reinterpret_cast<std::uintptr_t>(copy.from), copy.bytes, "a kernel reads");
+      check_range(reinterpret_cast<std::uintptr_t>(copy.to), copy.bytes, "a kernel writes");
+      const std::uint64_t all = std::uint64_t{x} * threads;
+      for (std::uint64_t thread = 0; thread < all; ++thread) kernel.run(batch, copy, thread, all);
+    }
+  });
+  return kSuccess;
+}
 HVD_FAKE int cuPointerGetAttribute(void* data, int attribute, std::uint64_t memory) {
   HVD_ENTER("cuPointerGetAttribute");
   if (attribute != 9) return kInvalidValue;
@@ -453,6 +515,7 @@ HVD_FAKE int fake_cuda_alive(const char* kind) {
   if (what == "context") return std::accumulate(std::begin(w.retained), std::end(w.retained), 0);
   if (what == "stream") return static_cast<int>(w.streams.size());
   if (what == "event") return static_cast<int>(w.events.size());
+  if (what == "module") return static_cast<int>(w.modules.size());
   int blocks = 0;
   for (const auto& [address, block] : w.memory) blocks += (block.device < 0) == (what == "pinned") ? 1 : 0;
   return blocks;

@@ -11,7 +11,7 @@
 HVD_FAKE void fake_cuda_fail(const char* name, int after, int code);
 HVD_FAKE void fake_cuda_set_version(int version);
 HVD_FAKE void fake_cuda_set_devices(int count);
-// Objects that live: "context" (times retained), "stream", "event", "memory", "pinned".
+// Objects that live: "context" (times retained), "stream", "event", "memory", "pinned", "module".
 HVD_FAKE int fake_cuda_alive(const char* kind);
 // Calls of a function of the driver so far.
 HVD_FAKE int fake_cuda_calls(const char* name);

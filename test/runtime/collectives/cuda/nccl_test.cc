@@ -18,13 +18,14 @@ MemberFacts member(int version, std::uint8_t gpu) {
   return facts;
 }
 
-std::string of_call(OpType op, DataType dtype, ReduceOp reduction, kernels::Scaling scaling = {}) {
+std::string of_call(OpType op, DataType dtype, ReduceOp reduction, kernels::Scaling scaling = {},
+                    bool can_scale = false) {
   CollectiveCall call;
   call.op = op;
   call.dtype = dtype;
   call.reduce_op = reduction;
   call.scaling = scaling;
-  return why_not(call);
+  return why_not(call, can_scale);
 }
 
 }  // namespace
@@ -60,8 +61,13 @@ TEST_CASE("What NCCL does not do as the host does it, it does not get", "[unit][
   CHECK(of_call(OpType::kAllreduce, DataType::kFloat16, ReduceOp::kSum, {2.0, 0.25}).empty());
   CHECK(of_call(OpType::kAllreduce, DataType::kInt64, ReduceOp::kMax).empty());
   CHECK(of_call(OpType::kAllgather, DataType::kBool, ReduceOp::kSum).empty());
-  CHECK(of_call(OpType::kAllreduce, DataType::kInt32, ReduceOp::kSum, {1.0, 1.0, 2}) == "NCCL does not scale int32");
-  CHECK(of_call(OpType::kAllreduce, DataType::kFloat32, ReduceOp::kMax, {2.0, 1.0}) == "NCCL scales sums only");
+  CHECK(of_call(OpType::kAllreduce, DataType::kInt32, ReduceOp::kSum, {1.0, 1.0, 2}) ==
+        "NCCL does not scale int32, and a rank has no kernels for that");
+  CHECK(of_call(OpType::kAllreduce, DataType::kInt32, ReduceOp::kSum, {1.0, 1.0, 2}, true).empty());
+  CHECK(of_call(OpType::kAllreduce, DataType::kFloat32, ReduceOp::kMax, {2.0, 1.0}, true).empty());
+  CHECK(of_call(OpType::kAllreduce, DataType::kBool, ReduceOp::kMax, {}, true) == "NCCL does not reduce bool");
+  CHECK(of_call(OpType::kAllreduce, DataType::kFloat32, ReduceOp::kMax, {2.0, 1.0}) ==
+        "NCCL scales sums only, and a rank has no kernels for that");
   CHECK(of_call(OpType::kReducescatter, DataType::kInt16, ReduceOp::kSum) == "NCCL does not reduce int16");
   CHECK(of_call(OpType::kAdasum, DataType::kFloat32, ReduceOp::kAdasum) == "NCCL has no Adasum");
 }

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+
+#include "horovod/types.h"
+
+#ifdef __CUDACC__
+#define HVD_ON_GPU __host__ __device__
+#define HVD_ROLLED _Pragma("unroll 1")  // eight types, each a loop: code that hardly ever runs stays small
+#else
+#define HVD_ROLLED
+#endif
+
+// What our kernels do, thread by thread: compiled by nvcc for GPUs (kernels.cu), and for the host by the tests' driver.
+namespace hvd::collectives::cuda {
+
+// From tensors into staging memory or back: what lies apart on one side lies side by side on the other.
+struct Copy {
+  const void* from = nullptr;  // null: zeros
+  void* to = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+// The argument of a launch, which may have 4 KiB.
+struct CopyBatch {
+  static constexpr unsigned kMost = 160;
+  Copy copies[kMost];
+  // For hvd_scaled_copy: each element times `factor`, then divided by `divisor` as integers are, as kernels::Scaling.
+  double factor = 1.0;
+  std::int32_t divisor = 1;
+  DataType dtype = DataType::kFloat32;
+  std::uint32_t count = 0;
+};
+static_assert(sizeof(CopyBatch) <= 4096);
+
+namespace {
+
+#include "runtime/collectives/kernels/element_math.inc"
+
+struct alignas(16) SixteenBytes {
+  std::uint64_t low;
+  std::uint64_t high;
+};
+
+// Thread `thread` of `threads` of a copy. Four words are under way at a time.
+template <typename Word>
+HVD_ON_GPU inline void copy_words(const Copy& copy, std::uint64_t thread, std::uint64_t threads) {
+  const std::uint64_t words = copy.bytes / sizeof(Word);
+  const auto* const from = static_cast<const Word*>(copy.from);
+  auto* const to = static_cast<Word*>(copy.to);
+  std::uint64_t i = thread;
+  for (; from != nullptr && i + 3 * threads < words; i += 4 * threads) {
+    const Word a = from[i];
+    const Word b = from[i + threads];
+    const Word c = from[i + 2 * threads];
+    const Word d = from[i + 3 * threads];
+    to[i] = a;
+    to[i + threads] = b;
+    to[i + 2 * threads] = c;
+    to[i + 3 * threads] = d;
+  }
+  for (; i < words; i += threads) to[i] = from != nullptr ? from[i] : Word{};
+  const auto* const last_from = static_cast<const std::uint8_t*>(copy.from);
+  auto* const last_to = static_cast<std::uint8_t*>(copy.to);
+  for (i = words * sizeof(Word) + thread; i < copy.bytes; i += threads) {
+    last_to[i] = last_from != nullptr ? last_from[i] : std::uint8_t{0};
+  }
+}
+
+HVD_ON_GPU inline void copy_part(const Copy& copy, std::uint64_t thread, std::uint64_t threads) {
+  const std::uint64_t places = reinterpret_cast<std::uintptr_t>(copy.from) | reinterpret_cast<std::uintptr_t>(copy.to);
+  if (places % 16 == 0) return copy_words<SixteenBytes>(copy, thread, threads);
+  if (places % 4 == 0) return copy_words<std::uint32_t>(copy, thread, threads);
+  copy_words<std::uint8_t>(copy, thread, threads);
+}
+
+template <typename T>
+struct ScaledInteger {
+  using Bits = T;
+  HVD_ON_GPU static T of(T value, const CopyBatch& batch) {
+    if (batch.factor != 1.0) {  // which copies exactly
+      value = static_cast<T>(static_cast<std::uint64_t>(truncate(static_cast<double>(value) * batch.factor)));
+    }
+    return static_cast<T>(static_cast<std::int64_t>(value) / batch.divisor);
+  }
+};
+template <typename T>
+struct ScaledFloat {
+  using Bits = T;
+  HVD_ON_GPU static T of(T value, const CopyBatch& batch) { return value * static_cast<T>(batch.factor); }
+};
+struct ScaledFloat16 {
+  using Bits = std::uint16_t;
+  HVD_ON_GPU static Bits of(Bits value, const CopyBatch& batch) {
+    return narrow_float16(widen_float16(value) * static_cast<float>(batch.factor));
+  }
+};
+struct ScaledBfloat16 {
+  using Bits = std::uint16_t;
+  HVD_ON_GPU static Bits of(Bits value, const CopyBatch& batch) {
+    return narrow_bfloat16(widen_bfloat16(value) * static_cast<float>(batch.factor));
+  }
+};
+
+template <typename Scaled>
+HVD_ON_GPU inline void scale_elements(const CopyBatch& batch, const Copy& copy, std::uint64_t thread,
+                                      std::uint64_t threads) {
+  using Bits = typename Scaled::Bits;
+  const auto* const from = static_cast<const Bits*>(copy.from);
+  auto* const to = static_cast<Bits*>(copy.to);
+  const std::uint64_t n = copy.bytes / sizeof(Bits);
+  HVD_ROLLED
+  for (std::uint64_t i = thread; i < n; i += threads) to[i] = from != nullptr ? Scaled::of(from[i], batch) : Bits{};
+}
+
+// Requires: kernels::can_scale() and NCCL knows the type. `from` may be `to`.
+HVD_ON_GPU inline void scale_part(const CopyBatch& batch, const Copy& copy, std::uint64_t thread,
+                                  std::uint64_t threads) {
+  switch (batch.dtype) {
+    case DataType::kUint8: return scale_elements<ScaledInteger<std::uint8_t>>(batch, copy, thread, threads);
+    case DataType::kInt8: return scale_elements<ScaledInteger<std::int8_t>>(batch, copy, thread, threads);
+    case DataType::kInt32: return scale_elements<ScaledInteger<std::int32_t>>(batch, copy, thread, threads);
+    case DataType::kInt64: return scale_elements<ScaledInteger<std::int64_t>>(batch, copy, thread, threads);
+    case DataType::kFloat16: return scale_elements<ScaledFloat16>(batch, copy, thread, threads);
+    case DataType::kBfloat16: return scale_elements<ScaledBfloat16>(batch, copy, thread, threads);
+    case DataType::kFloat64: return scale_elements<ScaledFloat<double>>(batch, copy, thread, threads);
+    default: return scale_elements<ScaledFloat<float>>(batch, copy, thread, threads);
+  }
+}
+
+}  // namespace
+
+}  // namespace hvd::collectives::cuda
