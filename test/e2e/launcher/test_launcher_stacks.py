@@ -7,9 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from launcher_job import StartJob
+from launcher_job import StartJob, eventually
 
 PYTHON = sys.executable
 WAITS = """
@@ -29,6 +30,11 @@ with socket.socket(socket.AF_UNIX) as door:
     door.connect("\\0hvd-job-" + sys.argv[1])
     print(repr(door.recv(100)))
 """
+
+
+def is_stopped(pid: int) -> bool:
+    status = (Path("/proc") / str(pid) / "status").read_text()
+    return re.search(r"(?m)^State:\s+T", status) is not None
 
 
 def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(start_job: StartJob, horovodrun_path: str) -> None:
@@ -56,6 +62,7 @@ def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(start_job
     # One that is stopped is said to be, and is asked again when it goes on.
     stopped = int(re.findall(r"rank 1 on host localhost: pid (\d+)", done.stdout)[0])
     os.kill(stopped, signal.SIGSTOP)
+    eventually(lambda: is_stopped(stopped), "the rank is stopped")
     done = subprocess.run(ask, capture_output=True, text=True, timeout=30)
     assert re.search(r"rank 1 on host localhost: pid \d+ \(.*\), state T.*\nno stacks: it does not answer", done.stdout)
     os.kill(stopped, signal.SIGCONT)
