@@ -72,6 +72,9 @@ constexpr FlagRow kRows[] = {
      .help = "a variable for ranks: NAME=VALUE, or NAME of horovodrun's own environment (all of which they get, but for "
              "CUDA_VISIBLE_DEVICES and functions of the shell, unless they are named here), with * and ? for several; repeatable",
      .metavar = "NAME[=VALUE]"},
+    {.dest = "no_env", .on = "--no-env", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "ranks get what their host gives a login (here: HOME, LOGNAME, PATH, SHELL, USER) in place of horovodrun's own "
+             "environment, and what -x, --env-file and other flags say"},
     {.dest = "env_file", .on = "--env-file", .kind = K::kText, .section = S::kGeneral,
      .help = "file with such variables, one a line; -x goes before", .metavar = "FILE"},
     {.dest = "verbose", .on = "--verbose", .kind = K::kSwitch, .section = S::kGeneral,

@@ -91,7 +91,9 @@ Result<Variables> variables_of(const FlagValues& values, const config::EnvReader
 
 Result<std::string> config_listing(const FlagValues& values, const config::EnvReader& env) {
   HVD_ASSIGN_OR_RETURN(const Variables chosen, variables_of(values, env));
-  Variables variables = job_environment(env, chosen, interfaces_of(values)).all();
+  JobEnvironment job = job_environment(env, chosen, interfaces_of(values));
+  if (values.is_true("no_env")) job.inherited.clear();
+  Variables variables = job.all();
   for (auto& [name, value] : variables) {
     if (auto choice = choice_of_host(name, value)) value = *std::move(choice);
   }
@@ -160,6 +162,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, config.num_proc));
   config.dry_run = values.is_true("dry_run");
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
+  config.no_env = values.is_true("no_env");
   HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));
   if (config.elastic) {
     config.input_to = InputTo::kNobody;

@@ -113,6 +113,11 @@ Status read_remote_flags(const FlagValues& values, const config::EnvReader& env,
   config.ssh_program = values.get<std::string>("ssh_program").value_or(config.ssh_program);
   config.agent_path = values.get<std::string>("agent_path");
   HVD_RETURN_IF_ERROR(choose_rsh(values, env, hosts_are_slurms, config, notices));
+  if (values.is_true("no_env") && !config.rsh.empty() && config.rsh.front() == "srun") {
+    std::string names;
+    for (const std::string_view name : login_variables()) names += (names.empty() ? "" : ",") + std::string(name);
+    config.rsh.insert(config.rsh.begin() + 1, "--export=" + names);  // or it would take all along
+  }
   if (const std::string args = env.get(kRshArgs).value_or(""); !args.empty() && config.rsh.empty()) {
     auto words = words_of(args);
     if (!words.is_ok()) return words.status().annotate(kRshArgs);

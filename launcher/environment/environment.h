@@ -42,6 +42,9 @@ Status add_chosen_variable(const std::string& text, const config::EnvReader& lau
 Status add_variables_of_file(std::string_view text, std::string_view file, const config::EnvReader& launcher,
                              Variables& chosen);
 
+// What a login gives: all that is left of the launcher's own environment where that is not to reach ranks beside it.
+std::span<const std::string_view> login_variables();
+
 // Whether a variable of the launcher's own environment travels to the ranks. It does not when its name begins with
 // BASH_FUNC_ or OLDPWD, contains CUDA_VISIBLE_DEVICES (a remote host has GPUs of its own; local ranks inherit it from
 // their agent), or when it is one job's own.

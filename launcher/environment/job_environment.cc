@@ -21,6 +21,11 @@ std::string joined(const std::vector<std::string>& words) {
 
 }  // namespace
 
+std::span<const std::string_view> login_variables() {
+  static constexpr std::string_view kNames[] = {"HOME", "LOGNAME", "PATH", "SHELL", "USER"};
+  return kNames;
+}
+
 bool is_exportable(std::string_view name) {
   return !name.starts_with("BASH_FUNC_") && !name.starts_with("OLDPWD") &&
          name.find("CUDA_VISIBLE_DEVICES") == std::string_view::npos && !is_of_one_job(name);

@@ -26,6 +26,7 @@ Status AgentLink::start() {
   ChildOptions options;
   options.file = options_.file;
   options.argv = options_.argv;
+  options.env = options_.env;
   options.stdin_fd = in.read_end.get();
   options.stdout_fd = out.write_end.get();
   options.stderr_fd = err.write_end.get();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,11 +27,12 @@ class AgentLinkEvents {
 struct AgentLinkOptions {
   int agent = 0;
   std::string host;
-  bool is_remote = false;         // what we start is not the agent, but leads to it
-  bool over_ssh = false;          // and is an ssh client
-  std::string agent_path;         // for messages
-  std::string file;               // what to execute
-  std::vector<std::string> argv;  // the local agent's, or ssh's
+  bool is_remote = false;                            // what we start is not the agent, but leads to it
+  bool over_ssh = false;                             // and is an ssh client
+  std::string agent_path;                            // for messages
+  std::string file;                                  // what to execute
+  std::vector<std::string> argv;                     // the local agent's, or ssh's
+  std::optional<std::vector<std::string>> env = {};  // "NAME=value"; absent: our own
   std::string cookie;
 };
 

@@ -51,11 +51,18 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
     HVD_ASSIGN_OR_RETURN(hosts, get_host_assignments(config.hosts, config.num_proc, config.elastic->max_num_proc));
   }
   JobEnvironment environment = job_environment(env, config.flag_variables, config.nics);
+  if (config.no_env) environment.inherited.clear();
   JobPlan plan{.config = std::move(config),
                .hosts = std::move(hosts),
                .environment = std::move(environment),
+               .login_environment = {},
                .cwd = working_directory(env),
                .self_path = self.string()};
+  for (const std::string_view name : login_variables()) {
+    if (const auto value = env.get(std::string(name))) {
+      plan.login_environment.push_back(std::string(name) + "=" + *value);
+    }
+  }
   HVD_RETURN_IF_ERROR(check_words(plan));
   return plan;
 }

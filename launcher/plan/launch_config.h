@@ -65,6 +65,7 @@ struct LaunchConfig {
   OutputConfig output;
   bool dry_run = false;
   std::vector<std::string> command;  // argv of every rank; not empty
+  bool no_env = false;               // our own environment stays here
   Variables flag_variables;          // that flags and the configuration file set for every rank
   std::vector<std::string> notices;  // to print once to stderr: accepted flags without effect, deprecations
 };

@@ -39,8 +39,8 @@ std::string host_text(const HostAssignment& assigned, const LaunchConfig& config
 }
 
 std::string plan_text(const JobPlan& plan, const std::string& inherited) {
-  std::string out = "command:" + as_command_line(plan.config.command) + "\n\n" +
-                    "variables of every rank, besides the launcher's own environment:\n";
+  std::string out = "command:" + as_command_line(plan.config.command) + "\n\n" + "variables of every rank, besides " +
+                    (plan.config.no_env ? "those of a login on its host" : "the launcher's own environment") + ":\n";
   for (const auto& [name, value] : plan.environment.set) out += set_text(name, value);
   for (const auto& [name, value] : start_variables({})) out += "  " + name + " is chosen at start\n";
   out += inherited;

@@ -123,10 +123,12 @@ def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
 def test_horovodrun_uses_the_nodes_of_an_allocation(slurm: None, tmp_path: Path, horovodrun_path: str) -> None:
     (tmp_path / "out").mkdir()
     rank = [sys.executable, "-c", RANK, str(tmp_path / "out")]
-    # Without stdin, which srun reads for the agent. Nothing that a line holds back may be missing.
-    job = run_to_end(["salloc", "-N2", "-n5", horovodrun_path, "sh", "-c", 'printf "no end"; exec "$@"', "sh", *rank], deadline_s=60)
+    # Nothing that has no end of line may be held back. Then the same hosts without the launcher's environment.
+    both = '"$0" sh -c \'printf "no end"; exec "$@"\' sh "$@" && "$0" --no-env sh -c \'echo "${FROM_HERE-nothing}"\' >&2'
+    job = run_to_end(["salloc", "-N2", "-n5", "sh", "-c", both, horovodrun_path, *rank], {"FROM_HERE": "x"}, deadline_s=60)
     assert job.code == 0, job.text
     assert "hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:1" in job.err
     assert "agents are started by srun; --rsh ssh: by ssh" in job.err
     assert told(tmp_path / "out") == {n: f"5 {n} 4 15.0 15.0" for n in range(4)} | {4: "5 0 1 15.0 15.0"}
     assert sorted(job.out.splitlines()) == [f"[{n}]<stdout>:no end" for n in range(5)]
+    assert sorted(job.err.splitlines())[:5] == [f"[{n}]<stdout>:nothing" for n in range(5)]

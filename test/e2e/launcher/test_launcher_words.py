@@ -100,3 +100,26 @@ def test_a_rank_that_the_kernel_killed_for_want_of_memory_is_told_from_others(ho
     assert done.returncode == 137, done.stderr
     wanted = "\nProbable cause: memory ran out on host localhost: since the job began, the kernel has killed 1 process of"
     assert wanted in done.stderr
+
+
+# The variables of one prefix, and what else there is of names that the test knows.
+TELL = """
+import json, os
+names = sorted(n for n in os.environ if n.startswith(("hvd.", "HVD_BIG", "BASH_FUNC_hvd")))
+print(json.dumps([{n: len(os.environ[n]) if "BIG" in n else os.environ[n] for n in names}, "HOME" in os.environ]))
+"""
+
+
+def test_ranks_get_the_environment_or_only_what_is_named(start_job: StartJob, fake_ssh: str) -> None:
+    big = {f"HVD_BIG{i}": "x" * 120_000 for i in range(15)}  # as much as exec takes
+    given = {"hvd.dot": "two\nlines and a ' quote", "BASH_FUNC_hvd%%": "() { echo hi; }", **big}
+    remote = ("-np", "2", "-H", "localhost:1,no-such-host.invalid:1", "--ssh-program", fake_ssh)
+    job = start_job(*remote, "-x", "BASH_FUNC_hvd*", PYTHON, "-c", TELL, env=given)
+    assert job.wait() == 0, job
+    all_of_them = {**dict.fromkeys(big, 120000), **{name: given[name] for name in given if name not in big}}
+    for rank in (0, 1):
+        assert [json.loads(line) for line in job.lines(f"[{rank}]<stdout>:")] == [[all_of_them, True]]
+    job = start_job(*remote, "--no-env", "-x", "hvd.*", PYTHON, "-c", TELL, env=given)
+    assert job.wait() == 0, job
+    for rank in (0, 1):
+        assert [json.loads(line) for line in job.lines(f"[{rank}]<stdout>:")] == [[{"hvd.dot": given["hvd.dot"]}, True]]

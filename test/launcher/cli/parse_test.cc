@@ -144,6 +144,7 @@ TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one"
   const LaunchConfig by_srun = parse_job({}, slurm);
   CHECK(by_srun.rsh == parse_job({"--rsh", "srun"}).rsh);
   CHECK(by_srun.notices.back() == "agents are started by srun; --rsh ssh: by ssh");
+  CHECK(parse_job({"--no-env"}, slurm).rsh[1] == "--export=HOME,LOGNAME,PATH,SHELL,USER");
   CHECK(parse_job({"--rsh", "ssh"}, slurm).rsh.empty());
   CHECK(parse_job({"-H", "n1,n2"}, slurm).rsh.empty());  // they need not be Slurm's
   std::filesystem::remove_all(folder);
