@@ -16,7 +16,7 @@ help:
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
 	@echo "make test-gpu    what needs a GPU, with the Python PYTHON=... that has the wheel and torch"
-	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/"
+	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/, PYTHON=..."
 	@echo "make lint        types, style, includes      make install     build and install into .venv"
 	@echo "make format      clang-format over all C++"
 	@echo "make tidy        clang-tidy, a long build    make coverage    lines that the C++ tests run, per folder"
@@ -74,7 +74,7 @@ fuzz: setup-test
 	scripts/fuzz.sh
 
 wheel: setup-demo
-	scripts/wheel.sh
+	PYTHON=$(PYTHON) scripts/wheel.sh
 
 install: setup-demo $(INSTALLED)
 

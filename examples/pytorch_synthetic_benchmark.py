@@ -2,8 +2,8 @@
 
     horovodrun -np 2 python examples/pytorch_synthetic_benchmark.py --batch-size 8 --num-iters 3
 
-The default model has the shape of ResNet-50 (25.6 million parameters in 161 tensors), written here so that nothing is
-downloaded.
+Each rank trains on the GPU of its local rank if it sees one, else on the CPU. The default model has the shape of ResNet-50
+(25.6 million parameters in 161 tensors), written here so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -102,9 +102,19 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--num-warmup-batches", type=int, default=10, help="steps before measuring")
     parser.add_argument("--num-batches-per-iter", type=int, default=10, help="steps per measurement")
     parser.add_argument("--num-iters", type=int, default=10, help="measurements")
-    parser.add_argument("--no-cuda", action="store_true", help="accepted for old command lines: runs on the CPU anyway")
+    parser.add_argument("--no-cuda", action="store_true", help="on the CPU, also where there is a GPU")
+    parser.add_argument("--fp16", action="store_true", help="compute in float16 (on the CPU: bfloat16) where that is safe")
     parser.add_argument("--use-adasum", action="store_true", help="reduce gradients with Adasum")
     return parser.parse_args()
+
+
+def device_of_this_rank(no_cuda: bool) -> torch.device:
+    """A GPU for each rank. Where ranks see a GPU of their own only (CUDA_VISIBLE_DEVICES), that is number 0 for each."""
+    if no_cuda or not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
+    torch.cuda.set_device(device)  # before anything else touches a GPU
+    return device
 
 
 def log(text: str) -> None:
@@ -116,8 +126,10 @@ def main() -> None:
     arguments = parse_arguments()
     hvd.init()
     torch.manual_seed(42)
+    device = device_of_this_rank(arguments.no_cuda)
+    kind = "GPU" if device.type == "cuda" else "CPU"
 
-    model = MODELS[arguments.model]()
+    model = MODELS[arguments.model]().to(device)
     compression = hvd.Compression.fp16 if arguments.fp16_allreduce else hvd.Compression.none
     # Averaged gradients allow a learning rate that grows with the number of ranks; Adasum scales by itself.
     lr_scaler = 1 if arguments.use_adasum else hvd.size()
@@ -130,34 +142,52 @@ def main() -> None:
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
-    images = torch.randn(arguments.batch_size, 3, arguments.image_size, arguments.image_size)
-    labels = torch.randint(CLASSES, (arguments.batch_size,))
+    images = torch.randn(arguments.batch_size, 3, arguments.image_size, arguments.image_size, device=device)
+    labels = torch.randint(CLASSES, (arguments.batch_size,), device=device)
+    half = torch.float16 if device.type == "cuda" else torch.bfloat16
+    # float16 has too few exponents for gradients: they are scaled up until the step.
+    scaler = torch.amp.GradScaler(device.type, enabled=True) if arguments.fp16 and device.type == "cuda" else None
 
     def step() -> None:
         optimizer.zero_grad()
-        loss = functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
+        with torch.autocast(device.type, dtype=half, enabled=arguments.fp16):
+            loss = functional.cross_entropy(model(images), labels)
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+            return
+        scaler.scale(loss).backward()
+        optimizer.synchronize()  # the scaler looks at the gradients of all ranks
+        with optimizer.skip_synchronize():
+            scaler.step(optimizer)
+        scaler.update()
+
+    def steps(number: int) -> float:
+        """Seconds. On a GPU a step has only been submitted when step() returns."""
+        seconds = timeit.timeit(step, number=number)
+        if device.type != "cuda":
+            return seconds
+        return seconds + timeit.timeit(lambda: torch.cuda.synchronize(device), number=1)
 
     log(f"Model: {arguments.model}, {sum(p.numel() for p in model.parameters()):,} parameters")
     log(f"Batch size: {arguments.batch_size}")
-    log(f"Number of CPU ranks: {hvd.size()}")
+    log(f"Number of {kind} ranks: {hvd.size()}")
     log("Running warmup...")
-    timeit.timeit(step, number=arguments.num_warmup_batches)
+    steps(arguments.num_warmup_batches)
 
     log("Running benchmark...")
     speeds = []
     for iteration in range(arguments.num_iters):
-        seconds = timeit.timeit(step, number=arguments.num_batches_per_iter)
+        seconds = steps(arguments.num_batches_per_iter)
         speeds.append(arguments.batch_size * arguments.num_batches_per_iter / seconds)
-        log(f"Iter #{iteration}: {speeds[-1]:.1f} img/sec per CPU rank")
+        log(f"Iter #{iteration}: {speeds[-1]:.1f} img/sec per {kind} rank")
 
     mean = statistics.fmean(speeds)
     spread = 1.96 * statistics.pstdev(speeds)
     everybodys = hvd.allgather(torch.tensor([[mean, spread]], dtype=torch.float64), name="speeds")
     total_spread = everybodys[:, 1].square().sum().sqrt()  # ranks vary independently
-    log(f"Img/sec per CPU rank: {mean:.1f} +-{spread:.1f}")
-    log(f"Total img/sec on {hvd.size()} CPU rank(s): {everybodys[:, 0].sum():.1f} +-{total_spread:.1f}")
+    log(f"Img/sec per {kind} rank: {mean:.1f} +-{spread:.1f}")
+    log(f"Total img/sec on {hvd.size()} {kind} rank(s): {everybodys[:, 0].sum():.1f} +-{total_spread:.1f}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Makes a self-contained wheel for this Python in dist/: auditwheel puts libgloo and libuv inside, under private names.
+# Makes a self-contained wheel in dist/ for $PYTHON, by default the one of .venv: auditwheel puts libgloo and libuv inside,
+# under private names. Another Python gets what the build needs from pip, for the build alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 raw=build/wheel-raw
+python=${PYTHON:-.venv/bin/python}
+options=(-v --disable-pip-version-check --no-deps -w "$raw")
+if [ "$python" = .venv/bin/python ]; then options+=(--no-build-isolation); fi
 rm -rf "$raw"
-scripts/progress.sh "The wheel" .venv/bin/pip wheel -v --disable-pip-version-check --no-build-isolation --no-deps -w "$raw" .
+scripts/progress.sh "The wheel" "$python" -m pip wheel "${options[@]}" .
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/auditwheel repair -w dist "$raw"/horovod_gloo-*.whl
 ls -1t dist/*.whl | head -1

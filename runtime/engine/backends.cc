@@ -64,11 +64,12 @@ using Backends = std::vector<std::unique_ptr<collectives::CollectiveBackend>>;
 // What is in device memory and NCCL cannot do goes through the backends that are there already.
 void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                         std::shared_ptr<collectives::cuda::Devices> devices, const std::vector<int>& ranks,
-                        int set_rank) {
+                        std::vector<int> hosts_of_ranks, int set_rank) {
   std::vector<collectives::CollectiveBackend*> hosts;
   for (const auto& backend : backends) hosts.push_back(backend.get());
-  collectives::nccl::DeviceOptions options{config.nccl_library,  config.gloo_timeout, ranks, set_rank,
-                                           config.deterministic, config.batch_copies};
+  collectives::nccl::DeviceOptions options{
+      config.nccl_library,  config.gloo_timeout, ranks, std::move(hosts_of_ranks), set_rank,
+      config.deterministic, config.batch_copies};
   backends.push_back(
       std::make_unique<collectives::nccl::DeviceBackend>(std::move(devices), std::move(hosts), std::move(options)));
 }
@@ -85,7 +86,9 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
   backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, set, membership, memory)));
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
-  add_device_backend(backends, config, std::move(devices), set.ranks,
+  std::vector<int> hosts_of_ranks;
+  for (const int rank : set.ranks) hosts_of_ranks.push_back(membership.hosts().host_of(rank));
+  add_device_backend(backends, config, std::move(devices), set.ranks, std::move(hosts_of_ranks),
                      topology::index(set.set_rank(membership.rank()).value()));
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
@@ -95,7 +98,7 @@ std::shared_ptr<collectives::BackendList> make_local_backends(const config::Runt
                                                               std::shared_ptr<collectives::cuda::Devices> devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::LocalBackend>());
-  add_device_backend(backends, config, std::move(devices), set.ranks, 0);
+  add_device_backend(backends, config, std::move(devices), set.ranks, {0}, 0);
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 

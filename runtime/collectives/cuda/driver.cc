@@ -23,7 +23,9 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
   table.take(calls.device_count, "cuDeviceGetCount", 2000);
   table.take(calls.device, "cuDeviceGet", 2000);
   table.take(calls.device_name, "cuDeviceGetName", 2000);
-  table.take(calls.device_uuid, "cuDeviceGetUuid", 9020);
+  // Of a slice of a GPU (MIG), where the driver knows how: two ranks on two slices share none.
+  calls.device_uuid = library.function<int(Uuid*, int)>("cuDeviceGetUuid_v2");
+  if (calls.device_uuid == nullptr) table.take(calls.device_uuid, "cuDeviceGetUuid", 9020);
   table.take(calls.retain_context, "cuDevicePrimaryCtxRetain", 7000);
   table.take(calls.release_context, "cuDevicePrimaryCtxRelease_v2", 11000);
   table.take(calls.push_context, "cuCtxPushCurrent_v2", 4000);
@@ -55,6 +57,16 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
 
 std::string of_bytes(const char* what, std::size_t bytes) {
   return std::string(what) + " of " + std::to_string(bytes) + " bytes";
+}
+
+std::string uuid_text(const Uuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < uuid.size(); ++i) {
+    constexpr std::string_view kDigits = "0123456789abcdef";
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += {kDigits[uuid[i] / 16], kDigits[uuid[i] % 16]};
+  }
+  return text;
 }
 
 Result<std::shared_ptr<const Driver>> Driver::load(const std::string& file) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <vector>
 
 namespace hvd::collectives::nccl {
 
@@ -27,6 +28,39 @@ std::string why_no_communicator(std::span<const MemberFacts> members, std::span<
     if (!is_alone) return "rank " + std::to_string(other->second) + " and " + rank + " share a GPU";
   }
   return "";
+}
+
+std::string shared_gpus(std::span<const MemberFacts> members, std::span<const int> ranks, std::span<const int> hosts) {
+  struct Sharing {
+    std::vector<std::string> ranks;
+    int sees = 0;
+    int host = 0;
+  };
+  std::map<cuda::Uuid, Sharing> gpus;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (members[i].sees == 0) continue;
+    Sharing& one = gpus[members[i].gpu];
+    one.ranks.push_back(std::to_string(ranks[i]));
+    one.sees = std::max(one.sees, members[i].sees);
+    one.host = hosts[i];
+  }
+  std::string text;
+  for (const auto& [uuid, one] : gpus) {
+    if (one.ranks.size() < 2) continue;
+    const auto on_host = std::ranges::count(hosts, one.host);
+    std::string list = one.ranks.front();
+    for (std::size_t i = 1; i < one.ranks.size(); ++i)
+      list += (i + 1 < one.ranks.size() ? ", " : " and ") + one.ranks[i];
+    text += (text.empty() ? "" : "; ") + ("ranks " + list) + " share GPU " + cuda::uuid_text(uuid);
+    if (on_host > one.sees) {
+      text += ", because their host has " + std::to_string(on_host) + " ranks and they see " +
+              std::to_string(one.sees) + (one.sees == 1 ? " GPU" : " GPUs") + " (CUDA_VISIBLE_DEVICES says which)";
+    } else {
+      text += " and see " + std::to_string(one.sees) +
+              ": is torch.cuda.set_device(hvd.local_rank()) missing, or not the first use of a GPU?";
+    }
+  }
+  return text;
 }
 
 }  // namespace hvd::collectives::nccl

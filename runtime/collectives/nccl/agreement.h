@@ -18,6 +18,7 @@ struct MemberFacts {
   std::uint8_t can = 0;      // else `why_not`
   std::uint8_t has_kernels = 0;
   cuda::Uuid gpu{};
+  std::int32_t sees = 0;  // so many GPUs; 0: none was opened, so that `gpu` says nothing
   std::array<char, kMostText> why_not{};
 
   void refuse(const std::string& why);
@@ -26,5 +27,9 @@ struct MemberFacts {
 // Empty when all members can use NCCL together; else why not, the same text on all of them. `ranks`: global, by set
 // rank. Pure.
 std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks);
+
+// Which members share a GPU, and why that may be, with the numbers; empty when none do. `hosts`: by set rank, equal for
+// members on one host. Pure.
+std::string shared_gpus(std::span<const MemberFacts> members, std::span<const int> ranks, std::span<const int> hosts);
 
 }  // namespace hvd::collectives::nccl

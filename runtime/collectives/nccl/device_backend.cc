@@ -25,7 +25,7 @@ void DeviceBackend::start(const CollectiveCall& call, Completion done) {
   if (!group.is_ok()) return done(group.status());
   const std::string why_not = group.value()->why_not(call);
   if (!why_not.empty()) {
-    say_once(why_not);
+    say_once("tensors on GPUs go through host memory: ", why_not);
     return staged_.start(call, std::move(done));
   }
   underway->stage = Underway::Stage::kComputes;
@@ -63,6 +63,7 @@ Result<DeviceGroup*> DeviceBackend::group_for(const DeviceUse& use) {
   auto& group = groups_[use.devices_key];
   if (group == nullptr) {
     HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, is_aborted_));
+    if (!group->shared_gpus_text().empty()) say_once("GPUs are shared: ", group->shared_gpus_text());
     if (group->communicator() != nullptr) {
       const MutexLock lock(mutex_);
       communicators_.push_back(group->communicator());
@@ -72,9 +73,9 @@ Result<DeviceGroup*> DeviceBackend::group_for(const DeviceUse& use) {
   return group.get();
 }
 
-void DeviceBackend::say_once(const std::string& why_not) {
+void DeviceBackend::say_once(const char* what, const std::string& why_not) {
   if (!said_.insert(why_not).second || options_.set_rank != 0) return;
-  HVD_LOG(kWarning, "tensors on GPUs go through host memory: ", why_not);
+  HVD_LOG(kWarning, what, why_not);
 }
 
 void DeviceBackend::abort(const Status& why) {

@@ -46,7 +46,7 @@ class DeviceBackend final : public CollectiveBackend {
   };
   std::shared_ptr<Underway> begin_call(Completion& done) HVD_EXCLUDES(mutex_);
   Result<DeviceGroup*> group_for(const DeviceUse& use) HVD_EXCLUDES(mutex_);
-  void say_once(const std::string& why_not);
+  void say_once(const char* what, const std::string& why_not);
 
   const std::shared_ptr<cuda::Devices> devices_;
   const DeviceOptions options_;

@@ -26,6 +26,10 @@ MemberFacts DeviceGroup::own_facts(cuda::StagedCalls& host, int device) {
   }
   auto opened = host.stream_on(device);
   auto library = Library::load(options_.library);
+  if (opened.is_ok()) {
+    facts.gpu = opened.value()->device()->uuid();
+    facts.sees = opened.value()->device()->driver().devices();
+  }
   if (!opened.is_ok() || !library.is_ok()) {
     facts.refuse(opened.is_ok() ? library.status().message() : opened.status().message());
     return facts;
@@ -38,7 +42,6 @@ MemberFacts DeviceGroup::own_facts(cuda::StagedCalls& host, int device) {
   facts.has_kernels = kernels.is_ok() ? 1 : 0;
   facts.can = 1;
   facts.version = library_->version();
-  facts.gpu = stream_->device()->uuid();
   return facts;
 }
 
@@ -53,6 +56,7 @@ Result<std::string> DeviceGroup::exchange(cuda::StagedCalls& host, const MemberF
   call.count = sizeof(MemberFacts);
   call.rank_counts.assign(options_.ranks.size(), sizeof(MemberFacts));
   HVD_RETURN_IF_ERROR(host.run_on_host(call));
+  if (const std::string shared = shared_gpus(all, options_.ranks, options_.hosts); !shared.empty()) shared_ = shared;
   all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
   return why_no_communicator(all, options_.ranks);
 }

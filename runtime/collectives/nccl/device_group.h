@@ -19,6 +19,7 @@ struct DeviceOptions {
   std::string library;  // file of NCCL; empty: searched for
   Millis limit{30000};  // until all members have come to a new communicator
   std::vector<int> ranks;
+  std::vector<int> hosts;  // of the ranks
   int set_rank = 0;
   bool deterministic = false;  // the same bits in every run
   bool batch_copies = true;    // the tensors of a list with one kernel
@@ -33,6 +34,8 @@ class DeviceGroup {
   static Result<std::unique_ptr<DeviceGroup>> agree(const DeviceOptions& options, cuda::Devices& devices, int device,
                                                     cuda::StagedCalls& host, const std::atomic<bool>& cancelled);
 
+  // The members that share a GPU, as shared_gpus() says it.
+  const std::string& shared_gpus_text() const { return shared_; }
   // Empty when the call runs on NCCL; else why not. The same on all members.
   std::string why_not(const CollectiveCall& call) const;
   // `owner`: of what is watched. `has_begun`: called on hvd-gpu, soon after the tensors were ready, if the collective
@@ -57,6 +60,7 @@ class DeviceGroup {
   std::shared_ptr<cuda::Stream> stream_;
   std::shared_ptr<Communicator> communicator_;
   std::string why_not_;
+  std::string shared_;
   const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them
   bool all_have_kernels_ = false;
 };

@@ -75,7 +75,7 @@ def test_adasum_converges_where_others_do_not(horovodrun: Any, ranks: int) -> No
     assert verdicts == {"Average": others, "Sum": others, "Adasum": "converged"}, job.text
 
 
-@pytest.mark.parametrize("flags", [pytest.param([], marks=pytest.mark.slow), ["--fp16-allreduce"]])
+@pytest.mark.parametrize("flags", [pytest.param([], marks=pytest.mark.slow), ["--fp16-allreduce", "--fp16"]])
 def test_the_benchmark_prints_speeds(horovodrun: Any, flags: list[str]) -> None:
     small = ["--model", "small", "--batch-size", "2", "--image-size", "32", "--num-warmup-batches", "1"]
     job = horovodrun(
@@ -89,7 +89,7 @@ def test_the_benchmark_prints_speeds(horovodrun: Any, flags: list[str]) -> None:
         *flags,
     )
     assert job.code == 0, job.text
-    assert re.search(r"Total img/sec on 2 CPU rank\(s\): [\d.]+ \+-[\d.]+", job.out), job.text
+    assert re.search(r"Total img/sec on 2 [CG]PU rank\(s\): [\d.]+ \+-[\d.]+", job.out), job.text
 
 
 def test_the_benchmark_model_has_the_shape_of_resnet50() -> None:

@@ -13,9 +13,10 @@ def build_fake_driver(folder: Path) -> Path:
     library = folder / "libfake_cuda.so"
     source = ROOT / "test/support/fake_gpu/fake_driver.cc"
     subprocess.run(
-        ["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}", "-o", library, source],
+        ["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}",
+         f"-I{ROOT}/runtime/include", "-o", library, source],
         check=True, timeout=120,
-    )
+    )  # fmt: skip
     return library
 
 

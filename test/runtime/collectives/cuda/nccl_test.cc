@@ -57,6 +57,23 @@ TEST_CASE("Members agree on NCCL only where all have the same one and GPUs of th
   CHECK(why_no_communicator(members, ranks).substr(0, 26) == "rank 0: there is no NCCL: ");
 }
 
+TEST_CASE("Members that share a GPU are named, with what may be the reason", "[unit][gpu]") {
+  const std::vector<int> ranks = {0, 2, 5, 7};
+  const std::vector<int> hosts = {0, 0, 0, 1};
+  std::vector<MemberFacts> members = {member(23203, 1), member(23203, 2), member(23203, 3), member(23203, 4)};
+  for (MemberFacts& one : members) one.sees = 4;
+  CHECK(shared_gpus(members, ranks, hosts).empty());
+  members[1].gpu = members[2].gpu = members[0].gpu;
+  CHECK(shared_gpus(members, ranks, hosts) ==
+        "ranks 0, 2 and 5 share GPU GPU-01010101-0101-0101-0101-010101010101 and see 4: is "
+        "torch.cuda.set_device(hvd.local_rank()) missing, or not the first use of a GPU?");
+  for (MemberFacts& one : members) one.sees = 1;
+  members[2].sees = 0;  // it has no GPU
+  CHECK(shared_gpus(members, ranks, hosts) ==
+        "ranks 0 and 2 share GPU GPU-01010101-0101-0101-0101-010101010101, because their host has 3 ranks and they see "
+        "1 GPU (CUDA_VISIBLE_DEVICES says which)");
+}
+
 TEST_CASE("What NCCL does not do as the host does it, it does not get", "[unit][gpu]") {
   CHECK(of_call(OpType::kAllreduce, DataType::kFloat16, ReduceOp::kSum, {2.0, 0.25}).empty());
   CHECK(of_call(OpType::kAllreduce, DataType::kInt64, ReduceOp::kMax).empty());
