@@ -2,8 +2,8 @@
 
     horovodrun -np 2 python examples/pytorch_synthetic_benchmark.py --batch-size 8 --num-iters 3
 
-Each rank trains on the GPU of its local rank if it sees one, else on the CPU. The default model has the shape of ResNet-50
-(25.6 million parameters in 161 tensors), written here so that nothing is downloaded.
+Each rank trains on the GPU of its local rank if it sees one, else on the CPU. The default model has the shape of
+ResNet-50 (25.6 million parameters in 161 tensors), written here so that nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -103,13 +103,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--num-batches-per-iter", type=int, default=10, help="steps per measurement")
     parser.add_argument("--num-iters", type=int, default=10, help="measurements")
     parser.add_argument("--no-cuda", action="store_true", help="on the CPU, also where there is a GPU")
-    parser.add_argument("--fp16", action="store_true", help="compute in float16 (on the CPU: bfloat16) where that is safe")
+    parser.add_argument("--fp16", action="store_true", help="compute in float16 (CPU: bfloat16) where that is safe")
     parser.add_argument("--use-adasum", action="store_true", help="reduce gradients with Adasum")
     return parser.parse_args()
 
 
 def device_of_this_rank(no_cuda: bool) -> torch.device:
-    """A GPU for each rank. Where ranks see a GPU of their own only (CUDA_VISIBLE_DEVICES), that is number 0 for each."""
+    """A GPU for each rank. Where each sees its own alone (CUDA_VISIBLE_DEVICES), that is number 0 for all."""
     if no_cuda or not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
