@@ -52,6 +52,23 @@ def operations(device: torch.device) -> dict[str, float]:
     return {"operations": count}
 
 
+def lists(device: torch.device) -> dict[str, float]:
+    """Lists of many tensors, whose sizes and places fit no word, plain and scaled as NCCL cannot: our own kernels."""
+    count, n = 400, hvd.size()
+    sizes = [1 + 37 * i % 1009 for i in range(count)] + [3_000_001]
+    factors = {"prescale_factor": 2.0, "postscale_factor": 0.5}
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8):
+        for op, scales in ((hvd.Sum, {}), (hvd.Average, {}), (hvd.Max, factors)):
+            whole = [(torch.arange(size + 1) % 7 + hvd.rank()).to(dtype) for size in sizes]
+            parts = [tensor.to(device)[1:] for tensor in whole]  # beside a place of 16 bytes
+            for at, result in enumerate(hvd.grouped_allreduce(parts, op=op, name="list", **scales)):
+                lowest = torch.arange(1, sizes[at] + 1) % 7
+                total = lowest * n + n * (n - 1) // 2
+                expected = {hvd.Sum: total, hvd.Average: total / n, hvd.Max: lowest + n - 1}[op]
+                check(result, expected.to(dtype), f"tensor {at} of {dtype} with {op}")
+    return {"tensors": len(sizes) * 18}
+
+
 def streams(device: torch.device) -> dict[str, float]:
     """Inputs that are still being computed when they are submitted, on the default and on a side stream."""
     rounds = 200
