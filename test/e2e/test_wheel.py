@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
+import sys
 import venv
 import zipfile
 from importlib import metadata
@@ -69,6 +71,16 @@ def test_wheel_holds_its_libraries_under_private_names(wheel: Path) -> None:
     programs = [n for n in names if n.endswith(".data/scripts/horovodrun")]
     assert len(programs) == 1
     assert zipfile.ZipFile(wheel).read(programs[0])[:4] == b"\x7fELF", "horovodrun must be a native program"
+
+
+def test_a_wheel_in_a_folder_of_its_own_finds_its_launcher(wheel: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", tmp_path, wheel)
+    link_installed(tmp_path, ["cloudpickle"])
+    python = Path(sys.base_prefix) / "bin" / "python3"  # not beside a horovodrun
+    code = "from horovod.runner.launch import run_commandline; run_commandline()"
+    output = run(python, "-c", code, "--check-build", "--verbose", env={"PATH": "", "PYTHONPATH": str(tmp_path)})
+    assert "[X] PyTorch" in output
+    assert ("Kernels for GPUs: for sm_75 " in output) == (shutil.which("nvcc") is not None), output
 
 
 def test_wheel_trains_the_demo_in_a_clean_venv(clean_venv: Path, tmp_path: Path) -> None:

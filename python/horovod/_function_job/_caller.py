@@ -74,6 +74,7 @@ def _candidates() -> Iterator[Path]:
         for entry in importlib.metadata.files("horovod-gloo") or ():
             if entry.name == "horovodrun":
                 yield Path(str(entry.locate()))
+    yield Path(__file__).resolve().parents[2] / "bin" / "horovodrun"  # pip install --target
     on_path = shutil.which("horovodrun")
     if on_path is not None:
         yield Path(on_path)
