@@ -46,7 +46,7 @@ using OptionField =
     std::variant<std::monostate, bool RuntimeConfig::*, int RuntimeConfig::*, std::int64_t RuntimeConfig::*,
                  double RuntimeConfig::*, std::string RuntimeConfig::*, std::chrono::seconds RuntimeConfig::*,
                  std::optional<std::chrono::duration<double, std::milli>> RuntimeConfig::*,
-                 std::vector<int> RuntimeConfig::*, LogLevel RuntimeConfig::*>;
+                 std::optional<bool> RuntimeConfig::*, std::vector<int> RuntimeConfig::*, LogLevel RuntimeConfig::*>;
 
 // One variable. The one table drives parsing, docs/env.md, `horovodrun --print-config` and the warning about unknown
 // names.

@@ -35,6 +35,8 @@ void assign(Target& target, const T& value) {
     target = static_cast<Target>(value);
   } else if constexpr (std::is_same_v<Target, std::optional<Milliseconds>> && std::is_same_v<T, double>) {
     target = Milliseconds(value);
+  } else if constexpr (std::is_same_v<Target, std::optional<bool>> && std::is_same_v<T, bool>) {
+    target = value;
   } else if constexpr (std::is_same_v<Target, std::chrono::seconds> && std::is_same_v<T, std::int64_t>) {
     target = std::chrono::seconds(value);
   } else if constexpr (std::is_same_v<Target, int> && std::is_same_v<T, std::int64_t>) {

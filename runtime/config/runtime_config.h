@@ -57,7 +57,7 @@ struct RuntimeConfig {
   bool deterministic = false;
   bool batch_copies = true;  // on GPUs
   bool shared_memory = true;
-  bool hierarchical_allreduce = false;
+  std::optional<bool> hierarchical_allreduce;  // unset: where it pays
 
   // What the user sees.
   bool stall_check_disable = false;

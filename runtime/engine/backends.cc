@@ -1,9 +1,11 @@
 #include "runtime/engine/backends.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/hierarchical_backend.h"
 #include "runtime/collectives/local_backend.h"
 #include "runtime/collectives/nccl/device_backend.h"
 #include "runtime/transport/data/message_context.h"
@@ -12,8 +14,16 @@ namespace hvd::engine {
 
 namespace {
 
+// Below, the two meetings inside a host cost more than what is not sent between hosts.
+constexpr std::uint64_t kHierarchicalBytes = 64U << 10;
+// Added to a set's context id for the contexts of its parts. Sets count from 0, one for each that an epoch has.
+constexpr std::uint64_t kLocalContexts = std::uint64_t{1} << 62;
+constexpr std::uint64_t kAcrossContexts = std::uint64_t{1} << 63;
+
+// Adasum's.
 bool has_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
-  return config.hierarchical_allreduce && hosts.hosts() > 1 && hosts.is_homogeneous() && hosts.ranks_on(0).size() > 1;
+  return config.hierarchical_allreduce.value_or(false) && hosts.hosts() > 1 && hosts.is_homogeneous() &&
+         hosts.ranks_on(0).size() > 1;
 }
 
 collectives::GlooBackendOptions gloo_options(const config::RuntimeConfig& config, const topology::ProcessSet& set,
@@ -61,6 +71,64 @@ collectives::ShmSet shm_set(const config::RuntimeConfig& config, const topology:
 
 using Backends = std::vector<std::unique_ptr<collectives::CollectiveBackend>>;
 
+// The members of the set by host, in the order of the hosts.
+std::vector<std::vector<int>> members_by_host(const topology::ProcessSet& set, const topology::HostMap& hosts) {
+  std::vector<std::vector<int>> members(static_cast<std::size_t>(hosts.hosts()));
+  for (const int rank : set.ranks) members[static_cast<std::size_t>(hosts.host_of(rank))].push_back(rank);
+  std::erase_if(members, [](const std::vector<int>& host) { return host.empty(); });
+  return members;
+}
+
+std::string why_not_hierarchical(const config::RuntimeConfig& config, const std::vector<std::vector<int>>& members) {
+  if (config.hierarchical_allreduce == false) return "HOROVOD_HIERARCHICAL_ALLREDUCE=0";
+  if (config.deterministic) return "HOROVOD_DETERMINISTIC: its sums would depend on who shares a host";
+  if (members.size() == 1) return "all ranks are on one host";
+  if (std::ranges::max(members, {}, &std::vector<int>::size).size() == 1) return "no host has two of its ranks";
+  return "";
+}
+
+// A set's members on one host, or those with one slice. Its shared memory is the set's: sets on one host alone use it
+// otherwise.
+std::shared_ptr<collectives::BackendList> make_part(const config::RuntimeConfig& config,
+                                                    const topology::ProcessSet& set, std::uint64_t contexts,
+                                                    std::vector<int> ranks, const topology::Membership& membership,
+                                                    const collectives::SharedMemory& memory,
+                                                    transport::Fabric& fabric) {
+  constexpr std::int32_t kNoSet = -1;  // it has no id of its own
+  topology::ProcessSet part{kNoSet, set.context_id, std::move(ranks)};
+  Backends backends;
+  backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, part, membership, memory)));
+  part.context_id |= contexts;
+  backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(part, fabric)));
+  return std::make_shared<collectives::BackendList>(std::move(backends));
+}
+
+collectives::HostGroups host_groups(const config::RuntimeConfig& config, const topology::ProcessSet& set,
+                                    const topology::Membership& membership, const collectives::SharedMemory& memory,
+                                    transport::Fabric& fabric) {
+  const std::vector<std::vector<int>> members = members_by_host(set, membership.hosts());
+  collectives::HostGroups groups;
+  groups.why_not = why_not_hierarchical(config, members);
+  if (!groups.why_not.empty()) return groups;
+  groups.smallest = config.hierarchical_allreduce ? 0 : kHierarchicalBytes;
+  groups.slices = static_cast<int>(std::ranges::min(members, {}, &std::vector<int>::size).size());
+  std::vector<int> local;
+  for (const auto& host : members) {
+    if (std::ranges::find(host, membership.rank()) != host.end()) local = host;
+  }
+  groups.local_size = static_cast<int>(local.size());
+  groups.local_rank = static_cast<int>(std::ranges::find(local, membership.rank()) - local.begin());
+  if (groups.local_size > 1) {
+    groups.local = make_part(config, set, kLocalContexts, std::move(local), membership, memory, fabric);
+  }
+  if (groups.local_rank >= groups.slices) return groups;
+  std::vector<int> across;
+  for (const auto& host : members) across.push_back(host[static_cast<std::size_t>(groups.local_rank)]);
+  std::ranges::sort(across);
+  groups.across = make_part(config, set, kAcrossContexts, std::move(across), membership, memory, fabric);
+  return groups;
+}
+
 // What is in device memory and NCCL cannot do goes through the backends that are there already.
 void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                         std::shared_ptr<collectives::cuda::Devices> devices, const std::vector<int>& ranks,
@@ -84,6 +152,8 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
                                                         std::shared_ptr<collectives::cuda::Devices> devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, set, membership, memory)));
+  backends.push_back(
+      std::make_unique<collectives::HierarchicalBackend>(host_groups(config, set, membership, memory, fabric)));
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
   std::vector<int> hosts_of_ranks;

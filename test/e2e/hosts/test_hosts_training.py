@@ -33,7 +33,8 @@ def test_the_example_trains_on_two_hosts(network: Network, start_on: StartOn, la
 @pytest.mark.parametrize("launch_host", ["a", "c"])
 def test_every_rank_runs_on_its_host_and_knows_its_place(network: Network, start_on: StartOn, launch_host: str) -> None:
     a, b = network.hosts["a"], network.hosts["b"]
-    job = start_on(network.hosts[launch_host], "-np", "4", "-H", "a:3,b:2", *REDUCE)
+    said = ("--log-level", "debug") if launch_host == "a" else ()
+    job = start_on(network.hosts[launch_host], "-np", "4", "-H", "a:3,b:2", *said, *REDUCE, "--elements", "300001")
     wait_ready(job, 4)
     ranks = {**a.ranks(), **b.ranks()}
     assert set(ranks) == {0, 1, 2, 3}
@@ -50,4 +51,6 @@ def test_every_rank_runs_on_its_host_and_knows_its_place(network: Network, start
     assert len(network.hosts[launch_host].named("ssh")) == (1 if launch_host == "a" else 2)
     job.process.terminate()
     assert job.wait() == 143
+    # Hosts of unequal numbers of ranks go together.
+    assert job.err.count("op=allreduce backend=hierarchical") == (4 if said else 0), job
     assert_nothing_left(network, job, 5)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <utility>
 
@@ -69,6 +70,113 @@ TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[
   CHECK(problems.text() == "");
 }
 
+TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and only where that is wanted",
+          "[multi][engine]") {
+  struct Variant {
+    std::optional<bool> option;
+    bool deterministic;
+    std::size_t count;
+    bool is_hierarchical;
+  };
+  const Variant variants[] = {{std::nullopt, false, 70001, true},
+                              {std::nullopt, false, 1000, false},
+                              {std::nullopt, true, 70001, false},
+                              {false, false, 70001, false}};
+  for (const Variant& variant : variants) {
+    JobFixture job(4);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          // Inside each host the sum is exact; between ranks of two hosts the ones get lost.
+          constexpr float kOwn[] = {1e8F, 1.0F, -1e8F, 1.0F};
+          std::vector<float> data(variant.count, kOwn[session.topology().rank]);
+          problems.expect_ok(wait(session.enqueue(allreduce("a", data))), "allreduce");
+          const bool inside_first = std::count(data.begin(), data.end(), 2.0F) == std::ssize(data);
+          problems.expect(inside_first == variant.is_hierarchical, "another order of " + std::to_string(variant.count));
+        },
+        [&](config::RuntimeConfig& config) {
+          config.hostname = config.rank % 2 == 0 ? "a" : "b";
+          config.hierarchical_allreduce = variant.option;
+          config.deterministic = variant.deterministic;
+        });
+    for (const std::string& error : job.errors()) CHECK(error == "");
+    CHECK(problems.text() == "");
+  }
+}
+
+// Of all ranks, of some, in another type, in other memory, fused, of nothing; with shared memory on no host, on some,
+// on all.
+TEST_CASE("Allreduces of unequal hosts are right, with shared memory or without", "[multi][engine]") {
+  const int without = GENERATE(0, 4, 8);
+  JobFixture job(8);
+  Problems problems;
+  const std::vector<int> some = {1, 2, 3, 5, 7};  // 3, 1 and 1 on the hosts
+  job.run(
+      [&](Session& session) {
+        const int rank = session.topology().rank;
+        const auto check = [&](const Result<HandlePtr>& handle, const std::vector<float>& data, float expected,
+                               const std::string& what) {
+          problems.expect_ok(wait(handle), what);
+          problems.expect(std::count(data.begin(), data.end(), expected) == std::ssize(data), "wrong " + what);
+        };
+        for (const std::size_t count : {1U, 5U, 20U, 1000U, 70001U}) {
+          std::vector<float> data(count, static_cast<float>(rank + 1));
+          check(session.enqueue(allreduce("sum", data)), data, 36, "sum of " + std::to_string(count));
+          data.assign(count, static_cast<float>(rank + 1));
+          check(session.enqueue(allreduce("max", data, ReduceOp::kMax)), data, 8, "max");
+          std::vector<float> beside(count);
+          Operation average = allreduce("average", data, ReduceOp::kAverage);
+          average.prescale = 2.0;
+          average.postscale = 3.0;
+          average.output = beside.data();
+          data.assign(count, static_cast<float>(rank + 1));
+          check(session.enqueue(std::move(average)), beside, 27, "average");
+          problems.expect(data.front() == static_cast<float>(rank + 1), "the input was written");
+          if (std::find(some.begin(), some.end(), rank) == some.end()) continue;
+          data.assign(count, static_cast<float>(rank));
+          check(session.enqueue(allreduce("some", data, ReduceOp::kSum, 1)), data, 18, "sum of some ranks");
+        }
+        std::vector<std::vector<float>> many(20, std::vector<float>(5003, static_cast<float>(rank)));
+        std::vector<Operation> group;
+        for (std::size_t i = 0; i < many.size(); ++i) group.push_back(allreduce("g" + std::to_string(i), many[i]));
+        const auto handles = session.enqueue_group(std::move(group));
+        problems.expect_ok(handles.status(), "group");
+        for (std::size_t i = 0; i < many.size(); ++i) check(handles.value()[i], many[i], 28, "group");
+        if (rank == 0) {  // with zeros, and Average divides by all
+          std::vector<float> data(30000, 8.0F);
+          check(session.enqueue(allreduce("joined", data, ReduceOp::kAverage)), data, 1, "average while others joined");
+        }
+        problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
+      },
+      [&](config::RuntimeConfig& config) {
+        config.hostname = "host" + std::to_string(expected(config.rank).second);
+        config.hierarchical_allreduce = true;
+        config.shared_memory = config.rank >= without;
+      },
+      [&](int) { return JobFixture::RankLists{some}; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+}
+
+TEST_CASE("A rank that goes ends the steps of a hierarchical allreduce on all others", "[multi][engine]") {
+  const int gone = GENERATE(0, 3, 7);  // of a host of four, two of which own slices; the only one of its host
+  JobFixture job(8);
+  Problems problems;
+  job.run(
+      [&](Session& session) {
+        std::vector<float> data(300001, 1.0F);
+        Status status;
+        for (int call = 0; status.is_ok(); ++call) {
+          if (session.topology().rank == gone && call == 2) return session.announce_failure("it has had enough");
+          status = wait(session.enqueue(allreduce("on", data, ReduceOp::kMax)));
+        }
+        problems.expect(status.message().find("it has had enough") != std::string::npos, status.to_string());
+      },
+      [](config::RuntimeConfig& config) { config.hostname = "host" + std::to_string(expected(config.rank).second); });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+}
+
 TEST_CASE("Options that ranks must agree on are refused on all ranks where they differ", "[multi][engine]") {
   struct Difference {
     void (*change)(config::RuntimeConfig& config);
@@ -77,7 +185,7 @@ TEST_CASE("Options that ranks must agree on are refused on all ranks where they 
   using Seconds = std::chrono::seconds;
   const Difference differences[] = {
       {[](config::RuntimeConfig& config) { config.hierarchical_allreduce = true; },
-       "HOROVOD_HIERARCHICAL_ALLREDUCE must be the same on all ranks: rank 0 has 0, rank 2 has 1"},
+       "HOROVOD_HIERARCHICAL_ALLREDUCE must be the same on all ranks: rank 0 has unset, rank 2 has 1"},
       {[](config::RuntimeConfig& config) { config.stall_check_time = Seconds(5); },
        "HOROVOD_STALL_CHECK_TIME_SECONDS must be the same on all ranks: rank 0 has 60, rank 2 has 5"},
       {[](config::RuntimeConfig& config) { config.stall_check_disable = true; },
