@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,10 +11,12 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "launcher/agent/agent.h"
 #include "launcher/cli/parse.h"
 #include "launcher/cli/serve.h"
+#include "launcher/job/doctor.h"
 #include "launcher/job/job_driver.h"
 #include "launcher/job/stack_service.h"
 #include "launcher/plan/job_plan.h"
@@ -37,12 +40,24 @@ int print(const ExitText& exit) {
   return exit.code;
 }
 
+// Returns when that is not possible.
+int become(const std::vector<std::string>& command) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  std::fprintf(stderr, "horovodrun: cannot execute %s: %s\n", argv[0], std::strerror(errno));
+  return 127;
+}
+
 int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
   if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config, ignored_signals());
   if (const auto* config = std::get_if<StacksConfig>(&outcome)) return print_stacks(config->job);
+  if (auto* config = std::get_if<CheckConfig>(&outcome)) return run_check(std::move(*config));
+  if (const auto* config = std::get_if<ReportConfig>(&outcome)) return become(config->command);
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok())
     return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});

@@ -9,12 +9,7 @@ namespace {
 constexpr std::size_t kIndent = 28;
 constexpr std::size_t kWidth = 100;
 
-struct Heading {
-  HelpSection section;
-  std::string_view title;
-};
-
-constexpr Heading kHeadings[] = {
+constexpr HelpHeading kHeadings[] = {
     {HelpSection::kGeneral, "General"},
     {HelpSection::kOutput, "Output"},
     {HelpSection::kHosts, "Hosts (one of these)"},
@@ -60,6 +55,8 @@ std::string row_text(const FlagRow& row) {
 
 }  // namespace
 
+std::span<const HelpHeading> help_headings() { return kHeadings; }
+
 std::string help_text() {
   std::string out =
       "Usage: horovodrun -np N [flags] command [arguments]\n"
@@ -68,7 +65,7 @@ std::string help_text() {
       "Flags come before the command; everything after its first word belongs to the command.\n"
       "  horovodrun -np 2 python train.py\n"
       "  horovodrun -np 8 -H host1:4,host2:4 python train.py\n";
-  for (const Heading& heading : kHeadings) {
+  for (const HelpHeading& heading : kHeadings) {
     out += "\n" + std::string(heading.title) + ":\n";
     for (const FlagRow& row : flag_table()) {
       if (row.section == heading.section) out += row_text(row);

@@ -5,11 +5,13 @@
 #include <fstream>
 #include <utility>
 
+#include "launcher/cli/check_flags.h"
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/job_flags.h"
 #include "launcher/cli/output_flags.h"
 #include "launcher/cli/texts.h"
+#include "launcher/plan/job_plan.h"
 #include "runtime/config/describe.h"
 #include "runtime/config/parse_value.h"
 
@@ -22,6 +24,7 @@ constexpr std::size_t kMaxInterfaceName = 15;  // IFNAMSIZ - 1
 // Everything known about the command line before it becomes a LaunchConfig.
 struct CommandLine {
   FlagValues values;
+  std::vector<GivenFlag> given;
   std::vector<std::string> command;
   std::vector<std::string> notices;
 };
@@ -53,11 +56,20 @@ Result<CommandLine> read_command_line(int argc, const char* const* argv) {
   }
   const std::vector<std::string> more = notices_of(cut.flags, line.values);
   line.notices.insert(line.notices.end(), more.begin(), more.end());
+  line.given = std::move(cut.flags);
   return line;
 }
 
 std::vector<std::string> interfaces_of(const FlagValues& values) {
   return values.get<std::vector<std::string>>("network_interfaces").value_or(std::vector<std::string>{});
+}
+
+// Of a variable that a flag or the configuration file sets: "--cycle-time-ms", "job.yaml:3: params.cycle_time_ms".
+std::string source_of(const std::string& variable, const FlagValues& values) {
+  for (const FlagRow& row : flag_table()) {
+    if (variable_of(row) == variable && values.has(row.dest)) return values.find(row.dest)->source;
+  }
+  return "";
 }
 
 constexpr std::size_t kMaxEnvFileBytes = 4u << 20;
@@ -73,35 +85,59 @@ Result<std::string> read_env_file(const std::string& path) {
   return text;
 }
 
-// What ranks get by -x and --env-file, and by the flags that set variables, which win.
-Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env) {
+// What ranks get by -x and --env-file, and by the flags that set variables, which win. `origins`, if any, gets where
+// each comes from.
+Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env, Variables* origins = nullptr) {
   Variables chosen;
+  const auto note = [origins](const Variables& variables, const std::string& origin) {
+    if (origins == nullptr) return;
+    for (const auto& [name, value] : variables) (*origins)[name] = origin;
+  };
   if (const auto path = values.get<std::string>("env_file")) {
     const auto text = read_env_file(*path);
     const Status added = text.is_ok() ? add_variables_of_file(text.value(), *path, env, chosen) : text.status();
     HVD_RETURN_IF_ERROR(added.annotate("--env-file"));
+    note(chosen, *path);
   }
   for (const std::string& word :
        values.get<std::vector<std::string>>("chosen_variables").value_or(std::vector<std::string>{})) {
-    HVD_RETURN_IF_ERROR(add_chosen_variable(word, env, chosen).annotate("-x"));
+    Variables one;
+    HVD_RETURN_IF_ERROR(add_chosen_variable(word, env, one).annotate("-x"));
+    note(one, "-x");
+    for (auto& [name, value] : one) chosen[name] = std::move(value);
   }
-  for (auto& [name, value] : flag_variables_of(values)) chosen[name] = value;
+  for (auto& [name, value] : flag_variables_of(values)) {
+    note({{name, value}}, source_of(name, values));
+    chosen[name] = value;
+  }
   return chosen;
 }
 
 Result<std::string> config_listing(const FlagValues& values, const config::EnvReader& env) {
-  HVD_ASSIGN_OR_RETURN(const Variables chosen, variables_of(values, env));
+  Variables origins;
+  HVD_ASSIGN_OR_RETURN(const Variables chosen, variables_of(values, env, &origins));
   JobEnvironment job = job_environment(env, chosen, interfaces_of(values));
   if (values.is_true("no_env")) job.inherited.clear();
   Variables variables = job.all();
   for (auto& [name, value] : variables) {
     if (auto choice = choice_of_host(name, value)) value = *std::move(choice);
   }
-  return config::config_text(config::MapEnv({variables.begin(), variables.end()}));
+  const auto origin = [&](std::string_view name) -> std::string {
+    const auto found = origins.find(std::string(name));
+    if (found != origins.end()) return found->second;
+    if (name == name_of(config::Option::kGlooIface) && values.has("network_interfaces")) {
+      return values.find("network_interfaces")->source;
+    }
+    const auto value = variables.find(std::string(name));
+    return value != variables.end() && env.get(name) == value->second ? "environment" : "horovodrun";
+  };
+  return config::config_text(config::MapEnv({variables.begin(), variables.end()}), origin);
 }
 
 std::optional<ExitText> requested_text(const FlagValues& values, const config::EnvReader& env) {
   if (values.is_true("help")) return ExitText{help_text(), 0, false};
+  if (values.is_true("man")) return ExitText{man_page(), 0, false};
+  if (const auto shell = values.get<std::string>("completion")) return ExitText{completion_script(*shell), 0, false};
   if (values.is_true("version")) return ExitText{HVD_VERSION "\n", 0, false};
   if (values.is_true("check_build")) return ExitText{check_build_text(values.is_true("verbose")), 0, false};
   if (values.is_true("print_config")) {
@@ -191,6 +227,15 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     if (!values.is_true("serve") && values.has(dest)) {
       return usage_error(Status::invalid_argument(values.find(dest)->source + " is for --serve, which is not given"));
     }
+  }
+  if (values.is_true("json") && !values.is_true("check")) {
+    return usage_error(Status::invalid_argument("--json is for --check, which is not given"));
+  }
+  if (values.is_true("report")) return ReportConfig{{python_beside(program_directory(), env), "-m", "horovod"}};
+  if (values.is_true("check")) {
+    Result<CheckConfig> config = make_check_config(values, line.value().given, line.value().command, env);
+    if (!config.is_ok()) return usage_error(config.status());
+    return std::move(config).value();
   }
   if (const auto job = values.get<std::int64_t>("stacks")) {
     if (line.value().command.empty()) return StacksConfig{static_cast<int>(*job)};

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "launcher/cli/serve.h"
 #include "launcher/plan/launch_config.h"
@@ -23,7 +24,12 @@ struct StacksConfig {
   int job = 0;
 };
 
-using ParseOutcome = std::variant<LaunchConfig, ServeConfig, StacksConfig, ExitText>;
+// --report: the command to become.
+struct ReportConfig {
+  std::vector<std::string> command;
+};
+
+using ParseOutcome = std::variant<LaunchConfig, ServeConfig, StacksConfig, CheckConfig, ReportConfig, ExitText>;
 
 // Reads argv (argv[0] is the program), the configuration file and hostfile it names, and the launcher's variables of
 // `env`. An explicit flag beats the configuration file, which beats the default, in any order on the command line.

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/cli/flag_parser.h"
@@ -10,8 +12,19 @@
 // What the command line makes us print.
 namespace hvd::launcher {
 
-// The text of --help, generated from the flag table.
+// The headings under which flags stand, in order.
+struct HelpHeading {
+  HelpSection section;
+  std::string_view title;
+};
+std::span<const HelpHeading> help_headings();
+
+// The text of --help, generated from the flag table; and so is what follows.
 std::string help_text();
+// For man(1).
+std::string man_page();
+// For "bash", "zsh" or "fish".
+std::string completion_script(std::string_view shell);
 
 // The text of --check-build: which framework adapters, controllers and operations this build has. It
 // does not start a Python to see whether a framework is installed beside it: adapters have no compiled part of their

@@ -40,10 +40,15 @@ std::vector<std::string> JobPlan::agent_words() const {
   return words;
 }
 
+std::string program_directory() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
 Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  use_python_for_script(config, env, self.parent_path().string());
+  use_python_for_script(config, env, program_directory());
   std::vector<HostAssignment> hosts;
   if (!config.elastic) {
     HVD_ASSIGN_OR_RETURN(hosts, allocate(config.hosts, config.num_proc));

@@ -32,10 +32,14 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
 // The first program of that name in PATH; "" without one.
 std::string found_in_path(const std::string& name, const config::EnvReader& env);
 
+// The directory of this program.
+std::string program_directory();
+// Where scripts run that name no interpreter: `python` in that directory (that of horovodrun inside a virtual
+// environment), else the first `python` or `python3` of PATH; "" without one.
+std::string python_beside(const std::string& program_directory, const config::EnvReader& env);
+
 // `horovodrun -np 2 train.py`: a command that is a Python file of this host, but nothing that could be executed, gets
-// Python in front of it, and a notice that says so. Python is `python` in `program_directory` (that of horovodrun
-// inside a virtual environment), else the first `python` or `python3` of PATH; in a container its `python3`. Looks at
-// files; changes nothing else.
+// Python in front of it, in a container its `python3`, and a notice that says so. Looks at files; changes nothing else.
 void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory);
 
 // A plan for people. Values of sensitive names are masked; command lines and values can be pasted into a shell. Pure.

@@ -70,6 +70,15 @@ struct LaunchConfig {
   std::vector<std::string> notices;  // to print once to stderr: accepted flags without effect, deprecations
 };
 
+// See Doctor.
+struct CheckConfig {
+  std::vector<HostSpec> hosts;
+  std::vector<std::string> flags;    // for each host's job
+  std::vector<std::string> command;  // that tells what is there
+  bool json = false;
+  std::vector<std::string> notices;  // to print once to stderr
+};
+
 // The ssh port of a host, as the user has it; 0: as ssh has it.
 inline int ssh_port_of(const HostSpec& host, const LaunchConfig& config) {
   return host.port != 0 ? host.port : config.ssh_port.value_or(0);

@@ -28,13 +28,13 @@ bool can_be_executed(const std::string& word, const config::EnvReader& env) {
   return is_program(word) && names_its_interpreter(word);
 }
 
-std::string find_python(const config::EnvReader& env, const std::string& program_directory) {
+}  // namespace
+
+std::string python_beside(const std::string& program_directory, const config::EnvReader& env) {
   if (is_program(program_directory + "/python")) return program_directory + "/python";
   const std::string python = found_in_path("python", env);
   return python.empty() ? found_in_path("python3", env) : python;
 }
-
-}  // namespace
 
 std::string found_in_path(const std::string& name, const config::EnvReader& env) {
   const std::string path = env.get("PATH").value_or("");
@@ -50,7 +50,7 @@ std::string found_in_path(const std::string& name, const config::EnvReader& env)
 void use_python_for_script(LaunchConfig& config, const config::EnvReader& env, const std::string& program_directory) {
   const std::string script = config.command.front();
   if (!script.ends_with(".py") || !is_file(script) || can_be_executed(script, env)) return;
-  const std::string python = config.container.empty() ? find_python(env, program_directory) : "python3";
+  const std::string python = config.container.empty() ? python_beside(program_directory, env) : "python3";
   if (python.empty()) return;  // the start of the ranks will say what is wrong
   config.command.insert(config.command.begin(), python);
   config.notices.push_back(script + " is not an executable program; running it as `" + python + " " + script + "`");

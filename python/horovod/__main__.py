@@ -10,10 +10,11 @@ import os
 import platform
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import horovod
-from horovod import _env
+from horovod import _env, _facts
 from horovod._function_job._caller import find_launcher
 from horovod._load import load_core
 
@@ -85,4 +86,4 @@ def report() -> str:
 
 
 if __name__ == "__main__":
-    print(report(), end="")
+    print(_facts.facts() + "\n" if sys.argv[1:] == ["--facts"] else report(), end="")

@@ -78,7 +78,7 @@ std::string env_markdown() {
   return out + line + "\n";
 }
 
-std::string config_text(const EnvReader& env) {
+std::string config_text(const EnvReader& env, const std::function<std::string(std::string_view)>& origin_of) {
   std::size_t width = 0;
   for (const OptionRow& row : option_table()) width = std::max(width, row.name.size());
   std::string out;
@@ -87,7 +87,8 @@ std::string config_text(const EnvReader& env) {
     out += std::string(row.name) + std::string(width + 2 - row.name.size(), ' ');
     if (value && !value->empty()) {
       const std::string_view fallback = row.default_text.empty() ? "unset" : row.default_text;
-      out += printable_value(row.name, *value) + "  (default " + std::string(fallback) + ")\n";
+      out += printable_value(row.name, *value) + "  (" + origin_of(row.name) + "; default " + std::string(fallback) +
+             ")\n";
     } else {
       out += row.default_text.empty() ? "-\n" : std::string(row.default_text) + "\n";
     }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 
 #include "runtime/config/env_reader.h"
 
@@ -9,8 +11,8 @@ namespace hvd::config {
 // The text of docs/env.md, generated from the option table.
 std::string env_markdown();
 
-// `horovodrun --print-config`: one line per variable with its present value, its default and whether `env` sets it.
-// Values of sensitive names are masked.
-std::string config_text(const EnvReader& env);
+// `horovodrun --print-config`: one line per variable with its present value, where that comes from, and its default.
+// Values of sensitive names are masked. `origin_of` is asked for variables that `env` sets.
+std::string config_text(const EnvReader& env, const std::function<std::string(std::string_view)>& origin_of);
 
 }  // namespace hvd::config

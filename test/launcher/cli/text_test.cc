@@ -54,11 +54,35 @@ TEST_CASE("--print-config shows flags above the environment above the defaults",
   const config::MapEnv::Map env{{"HOROVOD_CACHE_CAPACITY", "5"}, {"HOROVOD_CYCLE_TIME", "9"}};
   const ExitText listing = text_of({"--print-config", "--cycle-time-ms", "3"}, env);
   REQUIRE(listing.code == 0);
-  REQUIRE(listing.text.find("5  (default 1024)\n") != std::string::npos);
-  REQUIRE(listing.text.find("3.0  (default unset)\n") != std::string::npos);
+  REQUIRE(listing.text.find("5  (environment; default 1024)\n") != std::string::npos);
+  REQUIRE(listing.text.find("3.0  (--cycle-time-ms; default unset)\n") != std::string::npos);
   REQUIRE(listing.text.find("134217728\n") != std::string::npos);
   const std::string choice = text_of({"--print-config", "--network-interfaces", "eth1, eth0,eth1"}).text;
-  REQUIRE(choice.find("the first of eth1,eth0 that the host has") != std::string::npos);
+  REQUIRE(choice.find("the first of eth1,eth0 that the host has  (--network-interfaces; default") != std::string::npos);
+  const std::string chosen = text_of({"--print-config", "-x", "HOROVOD_CACHE_CAPACITY=7"}, env).text;
+  REQUIRE(chosen.find("7  (-x; default 1024)\n") != std::string::npos);
+  REQUIRE(chosen.find("gloo  (horovodrun; default gloo)\n") != std::string::npos);
+}
+
+TEST_CASE("The manual page and the completions know every flag", "[unit][cli]") {
+  const std::string man = text_of({"--man"}).text;
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const ExitText script = text_of({"--completion", shell});
+    REQUIRE(script.code == 0);
+    for (const FlagSpelling& spelling : flag_spellings()) {
+      INFO(shell << " " << spelling.text);
+      REQUIRE(script.text.find(spelling.text.substr(spelling.text.find_first_not_of('-'))) != std::string::npos);
+    }
+  }
+  for (const FlagRow& row : flag_table()) {
+    for (const std::string_view name : split_bars(row.on)) {
+      std::string escaped;
+      for (const char c : name) escaped += c == '-' ? "\\-" : std::string(1, c);
+      INFO(escaped);
+      REQUIRE(man.find("\\fB" + escaped + "\\fR") != std::string::npos);
+    }
+  }
+  REQUIRE(usage_error_of({"--completion", "tcsh"}).find("tcsh") != std::string::npos);
 }
 
 TEST_CASE("Texts need neither -np nor a command, but a right command line", "[unit][cli]") {

@@ -1,0 +1,54 @@
+#include "launcher/cli/check_flags.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "launcher/cli/job_flags.h"
+#include "launcher/plan/job_plan.h"
+#include "runtime/config/parse_value.h"
+
+namespace hvd::launcher {
+namespace {
+
+// Besides those of remote hosts.
+constexpr auto kPassedOn =
+    std::to_array<std::string_view>({"network_interfaces", "network_interface", "chosen_variables", "env_file",
+                                     "config_file", "start_timeout", "no_env"});
+
+bool is_passed_on(const FlagRow& row) {
+  return row.section == HelpSection::kSsh || std::ranges::find(kPassedOn, row.dest) != kPassedOn.end();
+}
+
+}  // namespace
+
+Result<CheckConfig> make_check_config(FlagValues values, const std::vector<GivenFlag>& given,
+                                      const std::vector<std::string>& command, const config::EnvReader& env) {
+  if (values.has("host_discovery_script")) {
+    return Status::invalid_argument("--check does not run --host-discovery-script: -H names the hosts to look at");
+  }
+  if (command.size() > 1) {
+    return Status::invalid_argument("--check takes a Python and nothing more as its command, found " +
+                                    config::quoted(command[1]));
+  }
+  CheckConfig config;
+  // So many ranks as there are slots are asked for on no host: one looks around.
+  if (!values.has("num_proc")) values.set(flag_row("num_proc"), FlagValue(std::int64_t{1}), "--check");
+  HVD_ASSIGN_OR_RETURN(HostsOfJob hosts, hosts_of_job(values, env, config.notices));
+  config.hosts = std::move(hosts.hosts);
+  config.json = values.is_true("json");
+  for (const GivenFlag& flag : given) {
+    if (!is_passed_on(*flag.spelling->row)) continue;
+    config.flags.emplace_back(flag.spelling->text);
+    config.flags.insert(config.flags.end(), flag.values.begin(), flag.values.end());
+  }
+  config.command = command;
+  if (command.empty()) {
+    config.command = {values.has("container") ? "python3" : python_beside(program_directory(), env)};
+    if (config.command.front().empty()) return Status::invalid_argument("--check: there is no Python in PATH");
+  }
+  config.command.insert(config.command.end(), {"-m", "horovod", "--facts"});
+  return config;
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,106 @@
+"""`horovodrun --check`, the doctor, and `--report`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import horovod
+
+
+def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_path: str, fake_ssh: str, tmp_path: Path) -> None:
+    # far-away is this machine behind a stand-in for ssh that does not know the other.
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *nowhere*) echo "ssh: Could not resolve hostname nowhere: Name or service not known" >&2; exit 255;; esac\n'
+        f'exec {fake_ssh} "$@"\n'
+    )
+    ssh.chmod(0o755)
+    hosts = "localhost:1,far-away:4096,nowhere:1"
+    command = [horovodrun_path, "--check", "--json", "-H", hosts, "--ssh-program", str(ssh), sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stderr  # nowhere
+    seen = json.loads(done.stdout)
+    assert (seen["format"], seen["version"]) == (1, horovod.__version__)
+    checks = {host["host"]: {check["check"]: check for check in host["checks"]} for host in seen["hosts"]}
+    assert list(checks) == ["localhost", "far-away", "nowhere"]
+    names = ["answer", "horovod", "python", "frameworks", "clock", "cores", "memory", "shared memory", "limits", "gpu"]
+    for name in ("localhost", "far-away"):
+        assert list(checks[name]) == names
+        for wanted in ("answer", "horovod", "python", "clock"):
+            assert checks[name][wanted]["level"] == "OK", checks[name][wanted]
+    assert checks["far-away"]["cores"]["level"] == "WARN"
+    assert "for 4096 ranks" in checks["far-away"]["cores"]["found"]
+    assert checks["far-away"]["cores"]["remedy"]
+    assert list(checks["nowhere"]) == ["answer"]
+    assert checks["nowhere"]["answer"]["level"] == "FAIL"
+    assert "nowhere" in checks["nowhere"]["answer"]["found"]
+    assert seen["hosts"][0]["facts"]["cores"] == len(os.sched_getaffinity(0))
+    assert seen["hosts"][2]["facts"] is None
+
+    # For people; and a Python without Horovod.
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    done = subprocess.run([horovodrun_path, "--check", str(bare)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout.startswith("host localhost\n  FAIL  answer ")
+    assert "No module named" in done.stdout
+    assert "-> install Horovod for the Python that is named, on that host\n1 host: 1 FAIL, 0 WARN\n" in done.stdout
+
+
+def test_what_the_doctor_does_not_do_is_refused(horovodrun_path: str) -> None:
+    for arguments, says in (
+        (["--json", "-np", "1", "true"], "--json is for --check"),
+        (["--check", "python", "train.py"], "--check takes a Python and nothing more as its command, found 'train.py'"),
+        (["--check", "--host-discovery-script", "x"], "--check does not run --host-discovery-script"),
+    ):
+        done = subprocess.run([horovodrun_path, *arguments], capture_output=True, text=True, timeout=30)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert says in done.stderr
+
+
+def test_the_report_is_that_of_the_python_beside(horovodrun_path: str) -> None:
+    done = subprocess.run([horovodrun_path, "--report"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"horovod: {horovod.__version__}, ")
+
+
+COMPLETIONS = {
+    "bash": (
+        'eval "$("$0" --completion bash)"\n'
+        "COMP_WORDS=(horovodrun -np 2 --color a); COMP_CWORD=4; _horovodrun; echo ${COMPREPLY[@]}\n"
+        "COMP_WORDS=(horovodrun -np 2 --check-b); COMP_CWORD=3; _horovodrun; echo ${COMPREPLY[@]}\n"
+        "COMP_WORDS=(horovodrun -np 2 python --check-b); COMP_CWORD=4; _horovodrun; echo ${COMPREPLY[@]}\n"
+    ),
+    "fish": (
+        "$argv[1] --completion fish | source\n"
+        'complete -C "horovodrun -np 2 --color a" | string split -f1 \\t | string join " "\n'
+        'complete -C "horovodrun -np 2 --check-b" | string split -f1 \\t\n'
+        'echo (complete -C "horovodrun -np 2 python --check-b")\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETIONS)
+def test_completions_know_flags_and_their_values_before_the_command_alone(horovodrun_path: str, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed: its completions are not run")
+    done = subprocess.run([shell, "-c", COMPLETIONS[shell], horovodrun_path], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["always auto" if shell == "fish" else "auto always", "--check-build", ""], done.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh"])
+def test_completions_are_right_to_the_shell(horovodrun_path: str, shell: str, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed: its completions are not looked at")
+    script = subprocess.run([horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=30, check=True)
+    (tmp_path / "script").write_text(script.stdout)
+    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)
