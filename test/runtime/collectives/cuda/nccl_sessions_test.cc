@@ -189,6 +189,7 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
   {
     JobFixture job(2);
     Problems problems;
+    hvd::Event failed_on_rank_0;
     job.run(
         [&](Session& session) {
           const int rank = session.topology().rank;
@@ -212,7 +213,13 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
                 status.message().find("NCCL says unhandled system error (the last line") != std::string::npos,
                 status.message());
           }
-          if (rank == 1) fake_cuda_release(stream.get());
+          // Not before: whichever rank meets the error, what it has put into its stream would let the other one end
+          // well.
+          if (rank == 0) failed_on_rank_0.set();
+          if (rank == 1) {
+            failed_on_rank_0.wait_for(kLimit);
+            fake_cuda_release(stream.get());
+          }
         },
         use_fake_nccl);
     JobFixture next(2);
