@@ -40,11 +40,13 @@ Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
                         slots_.close_output();
                         finish_when_drained();
                       }),
+      grace_(loop.get(), [this] { lease_lost(); }),
+      parent_(::getppid()),
       signals_(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD}, [this](int signal) {
         if (signal == SIGCHLD)
           child_ended();
         else
-          lease_lost();
+          told_to_end(signal);
       }) {
   auto output = PipeWriter::open(loop, std::move(to_launcher),
                                  {.on_progress =
@@ -226,6 +228,12 @@ void Agent::process_output_end(Incarnation process, OutputStream stream) {
 
 void Agent::process_failing(Incarnation process, bool is_leaving) {
   send(FrameType::kFailing, FailingMessage{process, is_leaving});
+}
+
+bool Agent::process_draining(Incarnation process) {
+  if (!may_drain()) return false;
+  send(FrameType::kDraining, DrainingMessage{process.slot});
+  return true;
 }
 
 void Agent::process_ended(Incarnation process, ExitStatus status) {

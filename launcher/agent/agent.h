@@ -56,6 +56,7 @@ class Agent : private ProcessEvents {
   void process_output(Incarnation process, OutputStream stream, ByteSpan bytes) override;
   void process_output_end(Incarnation process, OutputStream stream) override;
   void process_failing(Incarnation process, bool is_leaving) override;
+  bool process_draining(Incarnation process) override;
   void process_ended(Incarnation process, ExitStatus status) override;
   void process_took_input(Incarnation process, std::size_t size) override;
   void apply_backpressure();
@@ -65,6 +66,8 @@ class Agent : private ProcessEvents {
   void watch_lease();
   void fail(const Status& status);
   void lease_lost();
+  void told_to_end(int signal);
+  bool may_drain() const { return launch_ && launch_->grace_ms > 0 && leased_ && !sweeper_.active(); }
   void child_ended();
   void swept();
   void finish_when_drained();
@@ -85,6 +88,8 @@ class Agent : private ProcessEvents {
   Sweeper sweeper_;
   std::unique_ptr<StackDump> stacks_;  // the one that runs, or the last
   loop::Timer drain_deadline_;
+  loop::Timer grace_;  // from the SIGTERM of whoever owns this machine
+  const int parent_;
   SignalWatcher signals_;
   bool paused_ = false;
   bool leased_ = true;

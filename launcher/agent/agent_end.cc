@@ -2,6 +2,9 @@
 // it has started is ended first, and what that prints is sent before the `done` frame, as long as the launcher reads.
 #include "launcher/agent/agent.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include "launcher/agent/sweeper.h"
 #include "runtime/config/env_reader.h"
 
@@ -40,6 +43,14 @@ void Agent::lease_lost() {
   leased_ = false;
   apply_backpressure();
   sweeper_.start(Millis(0));
+}
+
+// Whoever owns the machine takes it back: the job is told, and has the grace to do without it. A second time, or when
+// it is our guard that has died, there is none.
+void Agent::told_to_end(int signal) {
+  if (signal != SIGTERM || !may_drain() || grace_.active() || ::getppid() != parent_) return lease_lost();
+  send(FrameType::kDraining, DrainingMessage{});
+  grace_.start(Millis(launch_->grace_ms));
 }
 
 void Agent::child_ended() {

@@ -81,13 +81,18 @@ class SecretSocket::Client {
     ByteWriter out;
     out.reserve(rendezvous::kAgentAnswerBytes);  // bytes that grow leave a copy behind
     out.put_raw(as_bytes(magic));
-    out.put(rendezvous::kAgentAnswerOk);
     switch (const std::uint8_t kind = request_.back()) {
-      case rendezvous::kAgentRequestCredentials: owner_.put_credentials(out); break;
+      case rendezvous::kAgentRequestCredentials:
+        out.put(rendezvous::kAgentAnswerOk);
+        owner_.put_credentials(out);
+        break;
       case static_cast<std::uint8_t>(rendezvous::AgentNotice::kFailing):
       case static_cast<std::uint8_t>(rendezvous::AgentNotice::kLeaving):
-        owner_.on_notice_(static_cast<rendezvous::AgentNotice>(kind));
+      case static_cast<std::uint8_t>(rendezvous::AgentNotice::kDraining): {
+        const bool yes = owner_.on_notice_(static_cast<rendezvous::AgentNotice>(kind));
+        out.put(yes ? rendezvous::kAgentAnswerOk : rendezvous::kAgentAnswerNo);
         break;
+      }
       default: return;
     }
     Bytes bytes = out.take();

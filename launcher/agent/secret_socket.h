@@ -26,8 +26,8 @@ class SecretSocket {
   // A crowd at the door must not keep the loop from everything else.
   static constexpr int kAcceptsPerTurn = 16;
 
-  // Runs before the process is answered.
-  using OnNotice = std::function<void(rendezvous::AgentNotice)>;
+  // Runs before the process is answered, with that.
+  using OnNotice = std::function<bool(rendezvous::AgentNotice)>;
   static Result<std::unique_ptr<SecretSocket>> open(MainLoop& loop, const crypto::Secret& job_secret,
                                                     rendezvous::Incarnation process, OnNotice on_notice);
   ~SecretSocket();

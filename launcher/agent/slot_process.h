@@ -27,6 +27,8 @@ class ProcessEvents {
   virtual void process_output_end(Incarnation process, OutputStream stream) = 0;
   // See FailingMessage.
   virtual void process_failing(Incarnation process, bool is_leaving) = 0;
+  // It got SIGTERM, not from us. Whether it may leave in its own time.
+  virtual bool process_draining(Incarnation process) = 0;
   virtual void process_ended(Incarnation process, ExitStatus status) = 0;
   // So much of its input has been written to it, or will never be.
   virtual void process_took_input(Incarnation process, std::size_t size) = 0;

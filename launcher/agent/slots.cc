@@ -60,10 +60,9 @@ Status Slots::start(StartMessage start) {
 
 void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   vacate(slot);
-  auto socket = SecretSocket::open(loop_, shared_->job_secret, start.process,
-                                   [this, process = start.process](rendezvous::AgentNotice kind) {
-                                     events_.process_failing(process, kind == rendezvous::AgentNotice::kLeaving);
-                                   });
+  auto socket = SecretSocket::open(
+      loop_, shared_->job_secret, start.process,
+      [this, process = start.process](rendezvous::AgentNotice kind) { return noticed(process, kind); });
   if (!socket.is_ok()) {
     return events_.process_not_started(
         start.process, 126, "cannot start slot " + std::to_string(number) + ": " + socket.status().message());
@@ -83,10 +82,19 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   if (output_paused_) slot.process->pause_output(true);
 }
 
+bool Slots::noticed(Incarnation process, rendezvous::AgentNotice kind) {
+  if (kind == rendezvous::AgentNotice::kDraining) {
+    return !slots_[process.slot].was_told_to_end && events_.process_draining(process);
+  }
+  events_.process_failing(process, kind == rendezvous::AgentNotice::kLeaving);
+  return true;
+}
+
 void Slots::vacate(Slot& slot) {
   // Not earlier: its last event may have come from inside one of these.
   std::erase_if(slot.former, [](const auto& process) { return process->output_ended(); });
   slot.grace.reset();
+  slot.was_told_to_end = false;
   slot.socket.reset();
   if (!slot.process) return;
   kill_all_of(slot);
@@ -108,6 +116,7 @@ void Slots::signal_one(int number, Slot& slot, int signal) {
     slot.waiting.reset();  // it was about to start; now it never will
     return events_.process_ended({number, slot.number}, {.code = 0, .signal = signal});
   }
+  if (ends_who_waits(signal)) slot.was_told_to_end = true;
   if (!slot.process) return;
   if (is_for_the_program_alone(signal)) return slot.process->kill(signal);
   slot.process->kill_group(signal);

@@ -65,10 +65,12 @@ class Slots {
     std::unique_ptr<SlotProcess> process;
     std::vector<std::unique_ptr<SlotProcess>> former;  // whose output some process may still hold open
     std::unique_ptr<loop::Timer> grace;                // between stop() and SIGKILL
+    bool was_told_to_end = false;                      // by us
   };
 
   void start_now(int number, Slot& slot, const StartMessage& start);
   void vacate(Slot& slot);
+  bool noticed(Incarnation process, rendezvous::AgentNotice kind);
   void signal_one(int number, Slot& slot, int signal);
   void kill_all_of(const Slot& slot) const;
   template <typename F>

@@ -26,7 +26,7 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
     return Status::invalid_argument(values.find(dest)->source + why);
   };
   if (!is_elastic) {
-    for (const char* dest : {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range"}) {
+    for (const char* dest : {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range", "grace"}) {
       if (values.has(dest))
         return refuse(dest, " is for elastic jobs: give --min-np or --host-discovery-script as well");
     }
@@ -60,6 +60,7 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
   elastic.default_slots = static_cast<int>(number("slots").value_or(1));
   HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(values, env));
   if (const auto limit = number("reset_limit")) elastic.reset_limit = static_cast<int>(*limit);
+  elastic.grace = std::chrono::seconds(number("grace").value_or(0));
   if (const auto range = values.get<std::vector<std::string>>("cooldown_range")) {
     const std::chrono::seconds shortest(std::stoll(range->at(0)));
     const std::chrono::seconds longest(std::stoll(range->at(1)));

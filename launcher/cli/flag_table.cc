@@ -192,6 +192,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "cooldown_range", .on = "--blacklist-cooldown-range", .kind = K::kPair, .section = S::kElastic,
      .help = "shortest and longest time in seconds before a failed host is tried again; default: never",
      .metavar = "MIN MAX", .min = 1, .max = 3600},
+    {.dest = "grace", .on = "--grace", .kind = K::kInteger, .section = S::kElastic,
+     .help = "on SIGTERM an agent or a rank of an elastic job leaves after the next commit, without counting as failed, and "
+             "at the latest after this time; default: 0, at once", .metavar = "SECONDS", .min = 0, .max = 86400},
 
     {.dest = "timeline_filename", .on = "--timeline-filename", .kind = K::kText, .section = S::kTimeline,
      .help = "write a timeline of the operations to FILE", .metavar = "FILE", .option = O::kTimeline,

@@ -203,6 +203,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   if (config.elastic) {
     config.input_to = InputTo::kNobody;
     config.flag_variables["HOROVOD_ELASTIC"] = "1";
+    if (const auto grace = config.elastic->grace.count(); grace > 0) {
+      config.flag_variables["HOROVOD_ELASTIC_GRACE"] = std::to_string(grace);
+    }
     config.flag_variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(config.elastic->timeout.count());
   }
   config.command = std::move(line.command);

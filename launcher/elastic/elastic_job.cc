@@ -13,6 +13,7 @@ ElasticDecisions ElasticJob::hosts_found(const std::vector<HostSpec>& hosts, Tim
   ElasticDecisions out;
   const bool is_first = !std::exchange(is_listed_, true);
   const int change = hosts_.update(hosts);
+  std::erase_if(drained_, [this](const Place& place) { return !hosts_.is_listed(place.first); });
   if (change != kNoHostChange || is_first) hosts_changed(change, now, out);
   return out;
 }
@@ -24,7 +25,7 @@ void ElasticJob::hosts_changed(int change, TimePoint now, ElasticDecisions& out)
     case Phase::kForming:
       // An offer may have been taken already: the ranks hear of the change once they run. And a failure is looked at
       // when the others have settled.
-      if (!is_offered_ && !has_outcome(Outcome::kFailed) && !has_outcome(Outcome::kSucceeded)) assign(now, out);
+      if (!is_offered_ && !has_ended_members()) assign(now, out);
       return;
     case Phase::kRunning: return notify_if_different(change, out);
   }
@@ -52,7 +53,7 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
     Slot& slot = slots_.at(number);
     slot.has_process = slot.is_waiting = slot.is_told_to_stop = false;
     slot.leaves_until.reset();
-    slot.outcome = Outcome::kFailed;
+    slot.outcome = slot.is_draining ? Outcome::kDrained : Outcome::kFailed;
   }
   if (is_offered_) {
     out.push_back({.kind = Kind::kWithdraw});
@@ -74,16 +75,47 @@ ElasticDecisions ElasticJob::process_ended(Incarnation process, bool is_well, Ti
     start_missing(now, out);  // its slot may be wanted again
     return out;
   }
-  slot->outcome = is_well ? Outcome::kSucceeded : Outcome::kFailed;
+  slot->outcome = is_well ? Outcome::kSucceeded : slot->is_draining ? Outcome::kDrained : Outcome::kFailed;
   if (is_offered_) {
     out.push_back({.kind = Kind::kWithdraw});
   } else if (phase_ == Phase::kWaitingForSlots) {
-    if (!is_well) count_failure(*slot, now, out);
+    if (slot->outcome == Outcome::kFailed) count_failure(*slot, now, out);
     assign(now, out);
   } else {
     settle(now, out);
   }
   return out;
+}
+
+ElasticDecisions ElasticJob::host_draining(int agent, TimePoint now) {
+  ElasticDecisions out;
+  const auto found = agents_.find(agent);
+  if (found == agents_.end() || found->second.is_lost || phase_ == Phase::kEnded) return out;
+  hosts_.set_aside_until_relisted(found->second.host);
+  for (const auto& [index, number] : found->second.slots) drain(number, now);
+  hosts_changed(kHostRemoved, now, out);
+  return out;
+}
+
+ElasticDecisions ElasticJob::process_draining(Incarnation process, TimePoint now) {
+  ElasticDecisions out;
+  const Slot* slot = slot_of(process);
+  if (slot == nullptr || !slot->has_process || phase_ == Phase::kEnded) return out;
+  drained_.insert({host_of(*slot), slot->index});
+  drain(process.slot, now);
+  hosts_changed(kHostRemoved, now, out);
+  return out;
+}
+
+void ElasticJob::drain(int number, TimePoint now) {
+  Slot& slot = slots_.at(number);
+  if (!slot.has_process || std::exchange(slot.is_draining, true)) return;
+  slot.drains_until = now + limits_.grace;
+}
+
+std::optional<TimePoint> ElasticJob::must_end_by(const Slot& slot) {
+  if (!slot.has_process || slot.is_told_to_stop) return std::nullopt;
+  return slot.is_draining ? slot.drains_until : slot.leaves_until;
 }
 
 ElasticDecisions ElasticJob::timer_fired(TimePoint now) {
@@ -98,7 +130,8 @@ ElasticDecisions ElasticJob::timer_fired(TimePoint now) {
     return out;
   }
   for (auto& [number, slot] : slots_) {
-    if (!slot.leaves_until || slot.is_told_to_stop || now < *slot.leaves_until) continue;
+    const std::optional<TimePoint> until = must_end_by(slot);
+    if (!until || now < *until) continue;
     slot.is_told_to_stop = true;
     out.push_back({.kind = Kind::kStop, .agent = slot.agent, .process = {number, slot.incarnation}});
   }
@@ -125,7 +158,7 @@ std::optional<TimePoint> ElasticJob::deadline() const {
   };
   consider(hosts_.next_return());
   for (const auto& [number, slot] : slots_) {
-    if (!slot.is_told_to_stop) consider(slot.leaves_until);
+    consider(must_end_by(slot));
   }
   for (const auto& [number, agent] : agents_) {
     if (!agent.is_ready && !agent.is_lost) consider(agent.opens_until);
@@ -137,6 +170,7 @@ void ElasticJob::was_stopped(SteadyClock::duration span) {
   if (wait_until_) *wait_until_ += span;
   for (auto& [number, slot] : slots_) {
     if (slot.leaves_until) *slot.leaves_until += span;
+    slot.drains_until += span;
   }
   for (auto& [number, agent] : agents_) agent.opens_until += span;
 }
@@ -158,7 +192,7 @@ bool ElasticJob::is_member(int slot) const {
 
 bool ElasticJob::is_member(Incarnation process) const {
   const Slot* slot = slot_of(process);
-  return slot != nullptr && !slot->leaves_until && is_member(process.slot);
+  return slot != nullptr && !slot->leaves_until && !slot->is_draining && is_member(process.slot);
 }
 
 std::string ElasticJob::describe() const {

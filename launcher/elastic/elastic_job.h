@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,7 @@ struct ElasticLimits {
   Millis slots_timeout{600'000};   // to wait for enough slots
   Millis host_timeout{30'000};     // for a host to answer
   Millis leave_timeout{5'000};     // for a process whose slot is gone to leave by itself
+  Millis grace{0};                 // for a process that was told that its host goes
   Millis restart_memory{60'000};   // a process that lived longer does not count among its slot's failed ones
   std::optional<CooldownRange> cooldown;
 };
@@ -86,6 +88,10 @@ class ElasticJob {
   // It waits at the rendezvous for a round. `progress`: how far its training has come, see rendezvous::JoinRequest.
   ElasticDecisions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);
   ElasticDecisions process_ended(Incarnation process, bool is_well, TimePoint now);
+  // The whole host, or the process, was told to go by whoever owns the machine: it leaves after the next commit, and
+  // has the grace for that. Its place is not used again before the host has left the list and come back.
+  ElasticDecisions host_draining(int agent, TimePoint now);
+  ElasticDecisions process_draining(Incarnation process, TimePoint now);
   // The offer was taken: the round has begun, with these ranks by slot. Or it was withdrawn.
   ElasticDecisions round_began(const std::map<int, Placement>& ranks, TimePoint now);
   ElasticDecisions offer_withdrawn(TimePoint now);
@@ -95,14 +101,14 @@ class ElasticJob {
   // Deadlines move by this.
   void was_stopped(SteadyClock::duration span);
   bool has_ended() const { return phase_ == Phase::kEnded; }
-  // Whether the process' end counts: it belongs to the round, or was to belong to it.
+  // Whether the process' end counts: it belongs to the round, or was to belong to it, and was not told to go.
   bool is_member(Incarnation process) const;
   // "waiting for slots: 2 of at least 3": for tests and people.
   std::string describe() const;
 
  private:
   enum class Phase { kWaitingForSlots, kForming, kRunning, kEnded };
-  enum class Outcome { kNone, kSucceeded, kFailed };
+  enum class Outcome { kNone, kSucceeded, kFailed, kDrained };
   struct Slot {
     int agent = -1;
     int index = 0;                  // on its host
@@ -112,8 +118,10 @@ class ElasticJob {
         false;  // the process has the job's state: it was there from the start, or says it has come further
     bool is_waiting = false;                // the process, at the rendezvous
     std::optional<TimePoint> leaves_until;  // the slot is gone, and the process has to leave
-    bool is_told_to_stop = false;           // since it did not
-    Outcome outcome = Outcome::kNone;       // of its process in this round
+    bool is_draining = false;               // its end is no failure; by `drains_until` it is made to end
+    TimePoint drains_until;
+    bool is_told_to_stop = false;      // since it did not
+    Outcome outcome = Outcome::kNone;  // of its process in this round
     TimePoint started;
     std::uint64_t progress_at_start = 0;  // of the job
   };
@@ -138,6 +146,8 @@ class ElasticJob {
   void start_missing(TimePoint now, ElasticDecisions& out);
   void hosts_changed(int change, TimePoint now, ElasticDecisions& out);
   void notify_if_different(int change, ElasticDecisions& out);
+  void drain(int number, TimePoint now);
+  static std::optional<TimePoint> must_end_by(const Slot& slot);
   Slot* slot_of(Incarnation process);
   const Slot* slot_of(Incarnation process) const;
   std::string host_of(const Slot& slot) const { return agents_.at(slot.agent).host; }
@@ -147,6 +157,7 @@ class ElasticJob {
   void settle(TimePoint now, ElasticDecisions& out);
   bool is_settled() const;
   bool has_outcome(Outcome outcome) const;
+  bool has_ended_members() const;
   bool any_waiting() const;
   void after_failures(TimePoint now, ElasticDecisions& out);
   bool can_do_without(const std::vector<std::string>& hosts) const;
@@ -161,6 +172,7 @@ class ElasticJob {
   std::map<int, Agent> agents_;     // those that are open, by number
   std::map<int, Slot> slots_;       // of these agents
   std::map<Place, int> failures_;   // one after the other
+  std::set<Place> drained_;         // until their host is not listed
   std::uint64_t progress_ = 0;      // the most that a process of the job has said
   std::vector<HostSlots> members_;  // of the round that is, or is to be
   bool is_offered_ = false;

@@ -32,7 +32,7 @@ ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, 
     out.push_back(ElasticDecision::print("round " + std::to_string(rounds_) + ": the job goes on with " +
                                          std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank" : " ranks")));
   }
-  if (has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded)) {
+  if (has_ended_members()) {
     settle(now, out);  // or the others will
     return out;
   }
@@ -48,7 +48,7 @@ ElasticDecisions ElasticJob::offer_withdrawn(TimePoint now) {
 }
 
 void ElasticJob::notify_if_different(int change, ElasticDecisions& out) {
-  if (has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded)) return;  // the round ends anyhow
+  if (has_ended_members()) return;  // the round ends anyhow
   std::vector<HostSlots> now = members_;
   for (HostSlots& host : now) {
     for (int& slot : host.slots) slot = slots_.at(slot).index;
@@ -69,6 +69,10 @@ bool ElasticJob::has_outcome(Outcome outcome) const {
   return std::ranges::any_of(members_, [&](const HostSlots& host) {
     return std::ranges::any_of(host.slots, [&](int slot) { return slots_.at(slot).outcome == outcome; });
   });
+}
+
+bool ElasticJob::has_ended_members() const {
+  return has_outcome(Outcome::kFailed) || has_outcome(Outcome::kSucceeded) || has_outcome(Outcome::kDrained);
 }
 
 bool ElasticJob::any_waiting() const {
@@ -100,7 +104,7 @@ void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
     after_failures(now, out);
     return next_round(now, out);
   }
-  if (phase_ == Phase::kRunning) return next_round(now, out);
+  if (phase_ == Phase::kRunning || has_outcome(Outcome::kDrained)) return next_round(now, out);
   is_offered_ = true;
   out.push_back({.kind = Kind::kOffer, .hosts = members_});
 }

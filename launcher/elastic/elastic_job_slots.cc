@@ -15,6 +15,7 @@ std::vector<HostSlots> ElasticJob::wanted() const {
     for (int index = 0; index < spec.slots && left > 0; ++index) {
       const auto failed = failures_.find({spec.name, index});
       if (failed != failures_.end() && failed->second >= kMaxFailures) continue;
+      if (drained_.contains({spec.name, index})) continue;
       host.slots.push_back(index);
       --left;
     }
@@ -85,7 +86,9 @@ int ElasticJob::slot_at(const HostSpec& host, int index, TimePoint now, ElasticD
     out.push_back({.kind = Kind::kOpenHost, .agent = last_agent_, .host = host});
   }
   const auto [found, is_new] = agent->second.slots.emplace(index, last_slot_ + 1);
-  if (is_new) slots_[++last_slot_] = Slot{.agent = agent->first, .index = index, .leaves_until = {}, .started = {}};
+  if (is_new)
+    slots_[++last_slot_] =
+        Slot{.agent = agent->first, .index = index, .leaves_until = {}, .drains_until = {}, .started = {}};
   return found->second;
 }
 
@@ -98,8 +101,10 @@ void ElasticJob::remove_others(TimePoint now, ElasticDecisions& out) {
     out.push_back({.kind = Kind::kRemove,
                    .agent = slot.agent,
                    .process = {number, slot.incarnation},
-                   .text = "its slot was removed: host " + host_of(slot) + " has " +
-                           (hosts_.is_listed(host_of(slot)) ? "failed or has fewer slots now" : "left the job")});
+                   .text = "its slot was removed: host " + host_of(slot) +
+                           (slot.is_draining                  ? " or this process was told to go"
+                            : hosts_.is_listed(host_of(slot)) ? " has failed or has fewer slots now"
+                                                              : " has left the job")});
   }
   close_idle_hosts(out);
 }
@@ -126,7 +131,7 @@ void ElasticJob::start_missing(TimePoint now, ElasticDecisions& out) {
     Slot& slot = slots_.at(number);
     if (slot.has_process || slot.outcome != Outcome::kNone || !agents_.at(slot.agent).is_ready) continue;
     slot.has_process = true;
-    slot.has_state = false;
+    slot.has_state = slot.is_draining = false;
     slot.started = now;
     slot.progress_at_start = progress_;
     out.push_back(

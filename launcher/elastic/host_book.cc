@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace hvd::launcher {
 namespace {
@@ -22,6 +23,7 @@ int HostBook::update(const std::vector<HostSpec>& listed) {
     host.spec.reset();
     std::erase(order_, name);
     if (!host.is_aside) change |= kHostRemoved;
+    if (std::exchange(host.is_drained, false)) host.is_aside = false;
   }
   for (const HostSpec& spec : listed) {
     Host& host = hosts_[spec.name];
@@ -43,6 +45,13 @@ void HostBook::set_aside(const std::string& name, TimePoint now) {
   const auto [lo, hi] = *cooldown_;
   const double delay = static_cast<double>(lo.count()) * (std::exp2(host.times_aside) + random_());
   host.until = now + std::clamp(Millis(static_cast<std::int64_t>(std::min(delay, 1e15))), lo, hi);
+}
+
+void HostBook::set_aside_until_relisted(const std::string& name) {
+  Host& host = hosts_[name];
+  if (!host.spec) return;  // it has left the list already
+  host.is_aside = host.is_drained = true;
+  host.until.reset();
 }
 
 int HostBook::end_cooldowns(TimePoint now) {
@@ -86,6 +95,7 @@ std::optional<TimePoint> HostBook::next_return() const {
 
 std::string HostBook::how_long(const std::string& name, TimePoint now) const {
   const Host& host = hosts_.at(name);
+  if (host.is_drained) return "until it is listed anew";
   if (!host.until) return "for good";
   return "for " + std::to_string(std::chrono::ceil<std::chrono::seconds>(*host.until - now).count()) + " s";
 }

@@ -29,6 +29,8 @@ class HostBook {
   int update(const std::vector<HostSpec>& listed);
   // It has failed: for lo x 2^n + (0..1) x lo the n-th time, within the range. Nothing happens while it is aside.
   void set_aside(const std::string& name, TimePoint now);
+  // It was told to go, and comes back no sooner than it has left the list and returned to it.
+  void set_aside_until_relisted(const std::string& name);
   // Hosts whose time has come may be used again. HostChange bits.
   int end_cooldowns(TimePoint now);
 
@@ -45,6 +47,7 @@ class HostBook {
   struct Host {
     std::optional<HostSpec> spec;  // as listed; nothing: not listed now
     bool is_aside = false;
+    bool is_drained = false;         // and aside until it is not listed
     std::optional<TimePoint> until;  // while it is aside; nothing: for good
     int times_aside = 0;
   };

@@ -26,6 +26,7 @@ ElasticLimits elastic_limits(const LaunchConfig& config) {
   limits.slots_timeout = elastic.timeout;
   limits.host_timeout = config.start_timeout;
   if (config.kill_grace) limits.leave_timeout = *config.kill_grace;
+  limits.grace = elastic.grace;
   limits.cooldown = elastic.cooldown;
   return limits;
 }
@@ -95,6 +96,22 @@ const ResolvedHost& ElasticDriver::addresses_of(const std::string& host) const {
   return found == addresses_.end() ? kUnknown : found->second;
 }
 
+Status ElasticDriver::draining(int agent, const DrainingMessage& message) {
+  const TimePoint now = SteadyClock::now();
+  if (message.slot == SignalMessage::kAllSlots) {
+    callbacks_.apply(job_.host_draining(agent, now));
+    return Status::ok();
+  }
+  const auto& slots = job_.roster().slots();
+  const auto slot = slots.find(message.slot);
+  if (slot == slots.end() || slot->second.agent != agent) {
+    return Status::invalid_argument("its agent speaks of slot " + std::to_string(message.slot) +
+                                    ", which is not there");
+  }
+  callbacks_.apply(job_.process_draining({message.slot, slot->second.incarnation}, now));
+  return Status::ok();
+}
+
 bool ElasticDriver::apply(const JobAction& action) {
   switch (action.kind) {
     case JobAction::Kind::kRemoveSeat:
@@ -109,6 +126,11 @@ bool ElasticDriver::apply(const JobAction& action) {
       if (plan_->withdraw()) callbacks_.apply(job_.offer_withdrawn(SteadyClock::now()));
       return true;
     case JobAction::Kind::kNotify: notify(action.code); return true;
+    case JobAction::Kind::kTellLoss:
+      // To the epoch that is, whether or not its beginning has been reported; of several losses the first counts.
+      launch_.server().publish(rendezvous::kLossScope, rendezvous::kLossKey,
+                               Bytes(action.text.begin(), action.text.end()));
+      return true;
     default: return false;
   }
 }

@@ -12,6 +12,7 @@
 #include "launcher/job/launch.h"
 #include "launcher/plan/launch_config.h"
 #include "launcher/process/mailbox.h"
+#include "launcher/protocol/messages.h"
 
 namespace hvd::launcher {
 
@@ -31,6 +32,8 @@ class ElasticDriver {
   void start() { discovery_.start(); }
   void stop() { discovery_.stop(); }
 
+  // What the agent says of itself, or of one of its slots.
+  Status draining(int agent, const DrainingMessage& message);
   // Whether the action was one of these.
   bool apply(const JobAction& action);
   // Where a host is that the job wants to open.

@@ -1,5 +1,6 @@
 #include "launcher/job/elastic_run.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::launcher {
@@ -80,6 +81,9 @@ JobActions ElasticRun::agent_lost(int agent, const std::string& reason, TimePoin
   Roster::Agent& record = roster_.agent(agent);
   if (record.state == AgentState::kGone || state_ == State::kDone) return out;
   record.state = AgentState::kGone;
+  const bool had_members = std::ranges::any_of(record.slots, [this](int slot) {
+    return elastic_.is_member(Incarnation{.slot = slot, .number = roster_.slot(slot).incarnation});
+  });
   for (const int slot : record.slots) roster_.slot(slot).state = SlotState::kEnded;
   if (state_ == State::kFinishing) {
     maybe_done(out);
@@ -87,6 +91,7 @@ JobActions ElasticRun::agent_lost(int agent, const std::string& reason, TimePoin
     if (!any_process_left()) finish_agents(now, out);
   } else if (closing_.erase(agent) == 0) {
     note_failure({.who = {}, .host = record.host, .pid = 0, .exit_code = 1, .what = reason}, out);
+    if (had_members) out.push_back({.kind = Kind::kTellLoss, .text = reason});
     carry(elastic_.host_lost(agent, reason, now), now, out);
   }
   return out;
@@ -144,9 +149,10 @@ void ElasticRun::process_over(Incarnation process, bool is_well, TimePoint now, 
 
 void ElasticRun::note_failure(JobFailure failure, JobActions& out) {
   if (failure.who) {
-    out.push_back({.kind = Kind::kPrint,
-                   .text = "rank " + std::to_string(failure.who->rank) + " on host " + failure.host + " (pid " +
-                           std::to_string(failure.pid) + ") " + failure.what});
+    const std::string text = "rank " + std::to_string(failure.who->rank) + " on host " + failure.host + " (pid " +
+                             std::to_string(failure.pid) + ") " + failure.what;
+    out.push_back({.kind = Kind::kPrint, .text = text});
+    out.push_back({.kind = Kind::kTellLoss, .text = text});
   }
   const bool is_first = !failures_.first();
   if (is_first) {
@@ -195,6 +201,28 @@ JobActions ElasticRun::round_began(const std::map<int, Placement>& ranks, TimePo
 
 JobActions ElasticRun::offer_withdrawn(TimePoint now) {
   return is_undisturbed() ? carried(elastic_.offer_withdrawn(now), now) : JobActions();
+}
+
+JobActions ElasticRun::host_draining(int agent, TimePoint now) {
+  if (!is_undisturbed()) return {};
+  JobActions out;
+  out.push_back({.kind = Kind::kPrint,
+                 .text = "host " + roster_.agent(agent).host +
+                         " was told to go (SIGTERM): its ranks leave after the next commit, or after --grace"});
+  carry(elastic_.host_draining(agent, now), now, out);
+  return out;
+}
+
+JobActions ElasticRun::process_draining(Incarnation process, TimePoint now) {
+  if (!is_undisturbed()) return {};
+  JobActions out;
+  const Roster::Slot& slot = roster_.slot(process.slot);
+  out.push_back({.kind = Kind::kPrint,
+                 .text = "rank " + std::to_string(slot.placement.rank) + " on host " + roster_.host_of(process.slot) +
+                         " (pid " + std::to_string(slot.pid) +
+                         ") was told to go (SIGTERM): it leaves after the next commit, or after --grace"});
+  carry(elastic_.process_draining(process, now), now, out);
+  return out;
 }
 
 }  // namespace hvd::launcher

@@ -33,6 +33,8 @@ class ElasticRun final : public Job {
   JobActions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);
   JobActions round_began(const std::map<int, Placement>& ranks, TimePoint now);
   JobActions offer_withdrawn(TimePoint now);
+  JobActions host_draining(int agent, TimePoint now);
+  JobActions process_draining(Incarnation process, TimePoint now);
 
  private:
   JobActions carried(ElasticDecisions decisions, TimePoint now);

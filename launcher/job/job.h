@@ -42,6 +42,7 @@ struct JobAction {
     kOffer,       // the next round is `members`
     kWithdraw,    // the offer, unless it was taken
     kNotify,      // the ranks: hosts have changed, as the bits of `code` say
+    kTellLoss,    // those ranks that still begin the round: another is gone, as `text` says
   };
   Kind kind;
   int agent = -1;

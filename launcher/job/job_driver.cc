@@ -256,7 +256,8 @@ void JobDriver::apply(const JobAction& action) {
     case JobAction::Kind::kRemoveSeat:
     case JobAction::Kind::kOffer:
     case JobAction::Kind::kWithdraw:
-    case JobAction::Kind::kNotify: HVD_CHECK(false, "these are the elastic driver's");
+    case JobAction::Kind::kNotify:
+    case JobAction::Kind::kTellLoss: HVD_CHECK(false, "these are the elastic driver's");
   }
 }
 

@@ -46,6 +46,11 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kAlive: return Status::ok();
     case FrameType::kStacks:
     case FrameType::kStacksEnd: return handle_stacks(agent, frame);
+    case FrameType::kDraining: {
+      if (!elastic_) return Status::invalid_argument("its agent wants to leave a job that is not elastic");
+      HVD_ASSIGN_OR_RETURN(const DrainingMessage message, decode_draining(frame.payload));
+      return elastic_->draining(agent, message);
+    }
     case FrameType::kNotice: {
       HVD_ASSIGN_OR_RETURN(const TextMessage message, decode_text(frame.payload));
       output_.message("host " + host_name(agent) + ": " + message.text);

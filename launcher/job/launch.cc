@@ -22,6 +22,8 @@ std::vector<rendezvous::RankNumbers> seats_of(const Roster& roster) {
   return seats;
 }
 
+std::uint32_t milliseconds(Millis span) { return static_cast<std::uint32_t>(span.count()); }
+
 }  // namespace
 
 Launch::Launch(const JobPlan& plan, std::uint64_t ignored_signals)
@@ -113,7 +115,8 @@ Bytes Launch::launch_frame(int agent) const {
                               .rendezvous_addresses = target.network.rendezvous_addresses,
                               .ignored_signals = ignored_signals_,
                               .slots = target.slots,
-                              .announces_threads = agent == 0});  // one for all: hosts are alike, as a rule
+                              .announces_threads = agent == 0,  // one for all: hosts are alike, as a rule
+                              .grace_ms = plan_.config.elastic ? milliseconds(plan_.config.elastic->grace) : 0});
 }
 
 Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot) {

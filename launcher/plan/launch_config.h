@@ -23,6 +23,7 @@ struct ElasticConfig {
   int default_slots = 1;         // of hosts that it prints without a number
   std::chrono::seconds timeout{600};
   std::optional<int> reset_limit;
+  std::chrono::seconds grace{0};  // --grace: for who is told to go by SIGTERM
   std::optional<std::pair<std::chrono::milliseconds, std::chrono::milliseconds>> cooldown;
 };
 

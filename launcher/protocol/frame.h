@@ -36,6 +36,7 @@ enum class FrameType : std::uint8_t {
   kInputTaken = 74,
   kStacks = 76,
   kStacksEnd = 77,
+  kDraining = 78,
   kAlive = 75,  // nothing has happened: something to acknowledge
 };
 

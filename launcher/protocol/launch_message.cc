@@ -67,6 +67,7 @@ Bytes encode_rest(const LaunchMessage& message) {
   out.put(message.ignored_signals);
   out.put(message.slots);
   out.put(static_cast<std::uint8_t>(message.announces_threads ? 1 : 0));
+  out.put(message.grace_ms);
   return out.take();
 }
 
@@ -96,6 +97,7 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   message.ignored_signals = in.get<std::uint64_t>();
   message.slots = in.get<std::uint32_t>();
   message.announces_threads = get_flag(in);
+  message.grace_ms = in.get<std::uint32_t>();
   if (!in.failed()) check_launch(message, in);
   HVD_RETURN_IF_ERROR(in.finish("launch frame"));
   return message;

@@ -128,6 +128,9 @@ void fields(auto& io, Is<StacksMessage> auto& message) {
   io.process(message.process);
   io.text(message.text);
 }
+void fields(auto& io, Is<DrainingMessage> auto& message) {
+  io.number_in("slot", message.slot, SignalMessage::kAllSlots, std::numeric_limits<std::int32_t>::max());
+}
 void fields(auto& io, Is<TextMessage> auto& message) { io.text(message.text); }
 
 template <typename Message>
@@ -161,6 +164,7 @@ Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
 Bytes encode(const EndedMessage& message) { return encode_fields(message); }
 Bytes encode(const FailingMessage& message) { return encode_fields(message); }
 Bytes encode(const StacksMessage& message) { return encode_fields(message); }
+Bytes encode(const DrainingMessage& message) { return encode_fields(message); }
 Bytes encode(const TextMessage& message) { return encode_fields(message); }
 
 Result<SignalMessage> decode_signal(ByteSpan payload) { return decode_fields<SignalMessage>(payload, "signal frame"); }
@@ -188,6 +192,9 @@ Result<FailingMessage> decode_failing(ByteSpan payload) {
   return decode_fields<FailingMessage>(payload, "failing frame");
 }
 Result<StacksMessage> decode_stacks(ByteSpan payload) { return decode_fields<StacksMessage>(payload, "stacks frame"); }
+Result<DrainingMessage> decode_draining(ByteSpan payload) {
+  return decode_fields<DrainingMessage>(payload, "draining frame");
+}
 Result<TextMessage> decode_text(ByteSpan payload) { return decode_fields<TextMessage>(payload, "text frame"); }
 
 }  // namespace hvd::launcher

@@ -40,6 +40,7 @@ struct LaunchMessage {
   std::uint64_t ignored_signals = 0;              // bits (1 << number): the processes ignore them from the start
   std::uint32_t slots = 1;                        // of this agent: so many processes share its host
   bool announces_threads = false;                 // if it chooses OMP_NUM_THREADS, it says so
+  std::uint32_t grace_ms = 0;                     // from SIGTERM to the end; 0: it ends at once
 };
 
 // A process, and what it alone has. Requires that none runs in its slot, and that its number is the slot's highest so
@@ -135,6 +136,11 @@ struct StacksMessage {
   std::string text;
 };
 
+// Somebody who owns the machine has told the agent to go, or a process of the slot; it will be gone after the grace.
+struct DrainingMessage {
+  std::int32_t slot = SignalMessage::kAllSlots;
+};
+
 // kNotice and kError.
 struct TextMessage {
   std::string text;
@@ -155,6 +161,7 @@ Bytes encode(const OutputEndMessage& message);
 Bytes encode(const EndedMessage& message);
 Bytes encode(const FailingMessage& message);
 Bytes encode(const StacksMessage& message);
+Bytes encode(const DrainingMessage& message);
 Bytes encode(const TextMessage& message);
 
 Result<LaunchMessage> decode_launch(ByteSpan payload);
@@ -172,6 +179,7 @@ Result<OutputEndMessage> decode_output_end(ByteSpan payload);
 Result<EndedMessage> decode_ended(ByteSpan payload);
 Result<FailingMessage> decode_failing(ByteSpan payload);
 Result<StacksMessage> decode_stacks(ByteSpan payload);
+Result<DrainingMessage> decode_draining(ByteSpan payload);
 Result<TextMessage> decode_text(ByteSpan payload);
 
 }  // namespace hvd::launcher

@@ -108,6 +108,12 @@ def announce_failure(why: str) -> None:
 def announce_exit() -> None:
     """Reports to the launcher that this process ends while the job goes on. shutdown() has to follow."""
 
+def may_leave_later() -> bool:
+    """Asks the launcher's agent, after a SIGTERM, whether this process may leave its elastic job after the next commit.
+
+    Not when the job itself ends the process, and not without --grace.
+    """
+
 def leave_job() -> None:
     """The process ends, after its last session: says goodbye to the starter that began it, if that was not horovodrun.
 

@@ -29,6 +29,11 @@ def elastic() -> bool:
     return is_true("HOROVOD_ELASTIC")
 
 
+def has_grace() -> bool:
+    """Whether a rank that gets SIGTERM may leave its elastic job later."""
+    return elastic() and is_true("HOROVOD_ELASTIC_GRACE")
+
+
 def dynamic_process_sets() -> bool:
     """Whether process sets may be added and removed while the job runs."""
     return is_true(_DYNAMIC_PROCESS_SETS)

@@ -186,6 +186,11 @@ void register_session(pybind11::module_& module) {
   module.def("announce_failure", &announce_failure, pybind11::arg("why"));
   module.def("announce_exit", &announce_exit);
   module.def("leave_job", &leave_job);
+  module.def("may_leave_later", [] {
+    const auto config = read_config({});
+    const pybind11::gil_scoped_release release;
+    return config.is_ok() && may_leave_later(config.value());
+  });
   module.def("is_initialized", [] { return session_slot().get() != nullptr; });
   def_topology(module, "rank", &JobTopology::rank);
   def_topology(module, "size", &JobTopology::size);

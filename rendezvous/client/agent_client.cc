@@ -107,7 +107,9 @@ Status notify_agent(const std::string& agent_name, AgentNotice kind, Deadline de
   }
   HVD_ASSIGN_OR_RETURN(const Fd fd, connect_to_agent(agent_name, deadline));
   std::array<std::uint8_t, kAgentOutcomeBytes> answer{};
-  return exchange(fd, static_cast<std::uint8_t>(kind), answer, deadline);
+  HVD_RETURN_IF_ERROR(exchange(fd, static_cast<std::uint8_t>(kind), answer, deadline));
+  if (answer.back() == kAgentAnswerOk) return Status::ok();
+  return Status::precondition("the agent says no, outcome " + std::to_string(answer.back()));
 }
 
 }  // namespace hvd::rendezvous

@@ -20,9 +20,11 @@ inline constexpr std::size_t kAgentSocketNameBytes = kAgentSocketPrefix.size() +
 
 inline constexpr std::string_view kAgentMagic = "HVDAGNT2";
 inline constexpr std::uint8_t kAgentRequestCredentials = 1;
-// The process goes down by its own fault, or ends while the job runs.
-enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3 };
+// The process goes down by its own fault, or ends while the job runs, or got SIGTERM and asks whether it may leave
+// the job in its own time: not when it was the agent who sent that.
+enum class AgentNotice : std::uint8_t { kFailing = 2, kLeaving = 3, kDraining = 4 };
 inline constexpr std::uint8_t kAgentAnswerOk = 0;
+inline constexpr std::uint8_t kAgentAnswerNo = 1;
 inline constexpr std::size_t kAgentRequestBytes = kAgentMagic.size() + 1;
 // Of the answer without and with credentials.
 inline constexpr std::size_t kAgentOutcomeBytes = kAgentMagic.size() + 1;

@@ -82,6 +82,10 @@ struct HostNewsBody {
 Bytes encode_host_news(const HostNewsBody& body);
 Result<HostNewsBody> decode_host_news(ByteSpan bytes);
 
+// A rank of this epoch is gone, as the value says in words: for those that still begin it.
+inline constexpr const char* kLossScope = "loss";
+inline constexpr const char* kLossKey = "first";
+
 // The body of a signed error: the Status that the caller of the client gets.
 Bytes encode_error(const Status& status);
 // Never OK: bytes that are no error are kInternal.

@@ -131,6 +131,8 @@ constexpr OptionRow kRows[] = {
     {O::kMpiThreadsDisable, "HOROVOD_MPI_THREADS_DISABLE", "", K::kText, kNoField, "MPI only; no effect"},
     {O::kElasticTimeout, "HOROVOD_ELASTIC_TIMEOUT", "600", K::kInteger, &C::elastic_timeout,
      "seconds that an elastic job waits for enough slots, and its ranks in init() so much longer", 1, kMaxSeconds},
+    {O::kElasticGrace, "HOROVOD_ELASTIC_GRACE", "0", K::kInteger, kNoField,
+     "seconds that a rank of an elastic job has to leave after SIGTERM (--grace); set by the launcher", 0, 86400},
     {O::kSparkStartTimeout, "HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField,
      "seconds to wait for Spark tasks", 0, kMaxSeconds, "", OptionReader::kSpark},
     {O::kSparkPythonpath, "HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField,

@@ -10,6 +10,7 @@ namespace hvd::engine {
 namespace {
 
 constexpr std::chrono::hours kPatience{1};  // of one wait; then the next begins
+constexpr Millis kUsualBeginning{200};      // a session has begun by then, as a rule
 
 }  // namespace
 
@@ -48,6 +49,29 @@ void HostNews::listen(std::uint64_t epoch) {
 std::vector<HostUpdate> HostNews::take() {
   const MutexLock lock(mutex_);
   return std::exchange(updates_, {});
+}
+
+LossWatch::LossWatch(const rendezvous::ClientOptions& server, std::uint64_t epoch,
+                     std::function<void(const Status&)> on_loss)
+    : client_(server),
+      on_loss_(std::move(on_loss)),
+      thread_(start_thread("hvd-loss-watch", [this, epoch](const std::stop_token&) {
+        listen(rendezvous::scope_of_epoch(epoch, rendezvous::kLossScope));
+      })) {}
+
+LossWatch::~LossWatch() {
+  over_.set();
+  client_.cancel();
+  thread_.join();
+}
+
+void LossWatch::listen(const std::string& scope) {
+  for (const Deadline usual = Deadline::after(kUsualBeginning); !usual.expired();) {
+    if (over_.wait_for(usual.remaining())) return;
+  }
+  // An error is no news: the session begins without, and how it fails then is its own affair.
+  const auto loss = client_.wait(scope, rendezvous::kLossKey, Deadline::after(kPatience));
+  if (loss.is_ok()) on_loss_(Status::peer_lost(std::string(as_text(loss.value()))));
 }
 
 }  // namespace hvd::engine

@@ -43,16 +43,18 @@ transport::ListenOptions listen_options(const config::RuntimeConfig& config, con
           .rendezvous_addr = is_loopback(server) ? "" : server};
 }
 
+rendezvous::ClientOptions client_options(const config::RuntimeConfig& config, const crypto::Secret& secret,
+                                         bool server_is_rank_0) {
+  return {.host = config.rendezvous_addr,
+          .port = static_cast<std::uint16_t>(config.rendezvous_port),
+          .secret = secret,
+          .patience_with_lost_server = server_is_rank_0 ? std::optional<Millis>(kRank0Patience) : std::nullopt};
+}
+
 }  // namespace
 
 Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secret, bool server_is_rank_0)
-    : config_(config),
-      secret_(secret),
-      client_({.host = config.rendezvous_addr,
-               .port = static_cast<std::uint16_t>(config.rendezvous_port),
-               .secret = secret,
-               .patience_with_lost_server = server_is_rank_0 ? std::optional<Millis>(kRank0Patience) : std::nullopt}),
-      rows_(client_) {}
+    : config_(config), secret_(secret), client_(client_options(config, secret, server_is_rank_0)), rows_(client_) {}
 
 Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, const std::stop_token& stop,
                                                const crypto::Secret* job_secret) {
@@ -88,16 +90,28 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   return network;
 }
 
+void Network::watch_losses() {
+  loss_watch_ =
+      std::make_unique<LossWatch>(client_options(config_, secret_, false), epoch_, [this](const Status& loss) {
+        lost_.request_stop();
+        abort(loss);
+      });
+}
+
 Status Network::reach(const std::stop_token& stop) {
-  const std::stop_callback cancel(stop, [this] { client_.cancel(); });
+  const std::stop_callback cancel(stop, [this] {
+    lost_.request_stop();
+    client_.cancel();
+  });
   const transport::FabricOptions options{.rank = numbers_.rank, .size = numbers_.size, .timeout = config_.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
+  if (config_.elastic) watch_losses();
   HVD_RETURN_IF_ERROR(fabric_->open(epoch_, secret_, rows_));
   HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, agree(numbers_, Deadline::after(config_.gloo_timeout)));
   HVD_RETURN_IF_ERROR(check_hierarchy(config_, agreed.hosts));
   membership_ = make_membership(config_, {.epoch = epoch_, .numbers = numbers_}, std::move(agreed));
-  HVD_ASSIGN_OR_RETURN(
-      memory_, host_memory_->share(*membership_, secret_, rows_, Deadline::after(config_.gloo_timeout / 2), stop));
+  HVD_ASSIGN_OR_RETURN(memory_, host_memory_->share(*membership_, secret_, rows_,
+                                                    Deadline::after(config_.gloo_timeout / 2), lost_.get_token()));
   host_memory_.reset();
   if (config_.elastic && numbers_.rank == 0) news_ = std::make_unique<HostNews>(client_, epoch_);
   return Status::ok();
@@ -120,9 +134,13 @@ std::shared_ptr<collectives::BackendList> Network::make_backends(const topology:
   return engine::make_backends(config_, set, *membership_, memory_, *fabric_, std::move(devices));
 }
 
+Status notify_agent(const config::RuntimeConfig& config, rendezvous::AgentNotice kind) {
+  return rendezvous::notify_agent(config.agent_socket, kind, Deadline::after(kAgentPatience));
+}
+
 void Network::notify_agent(rendezvous::AgentNotice kind) {
   if (config_.agent_socket.empty()) return;
-  const Status told = rendezvous::notify_agent(config_.agent_socket, kind, Deadline::after(kAgentPatience));
+  const Status told = engine::notify_agent(config_, kind);
   if (!told.is_ok()) HVD_LOG(kInfo, "the agent was not told how this rank ends", log_field("why", told.message()));
 }
 

@@ -17,6 +17,10 @@
 
 namespace hvd::engine {
 
+// Tells the agent that started this rank how it ends, or asks it; an error without one. Blocks for half a second at
+// most.
+Status notify_agent(const config::RuntimeConfig& config, rendezvous::AgentNotice kind);
+
 // How one rank reaches the others in one epoch: the store's client and the fabric. Made by join(); owned by the
 // session, which destroys it after the engine.
 class Network {
@@ -25,8 +29,11 @@ class Network {
   // interrupts it. When they take long, the lowest rank that waits logs who is missing. `secret`: as in Session::start.
   static Result<std::unique_ptr<Network>> join(const config::RuntimeConfig& config, const std::stop_token& stop,
                                                const crypto::Secret* secret = nullptr);
-  // Connects to the others, once, after which this is usable.
+  // Connects to the others, once, after which this is usable. In an elastic job it ends early, and what uses the
+  // network fails, when the launcher says that a rank is gone; until begun().
   Status reach(const std::stop_token& stop);
+
+  void begun() { loss_watch_.reset(); }
 
   const topology::Membership& membership() const { return *membership_; }
   // The key for the seals of objects in this epoch.
@@ -46,6 +53,7 @@ class Network {
 
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret, bool server_is_rank_0);
+  void watch_losses();
   // Who shares a host and who is able to do what, the same on every rank.
   Result<topology::Agreement> agree(const rendezvous::RankNumbers& own, Deadline deadline);
 
@@ -60,7 +68,9 @@ class Network {
   std::optional<topology::Membership> membership_;        // since reach() knows
   collectives::SharedMemory memory_;                      // of this host's ranks
   std::unique_ptr<transport::Fabric> fabric_;             // it uses rows_
-  std::unique_ptr<HostNews> news_;                        // last: it uses client_, and its end cancels that
+  std::stop_source lost_;                                 // a rank is gone, or nobody wants the session any more
+  std::unique_ptr<HostNews> news_;                        // it uses client_, and its end cancels that
+  std::unique_ptr<LossWatch> loss_watch_;                 // last: it calls abort()
 };
 
 }  // namespace hvd::engine

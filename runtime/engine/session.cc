@@ -90,6 +90,10 @@ class SessionImpl final : public Session {
     return Status::ok();
   }
 
+  void begun() {
+    if (network_ != nullptr) network_->begun();
+  }
+
   const JobTopology& topology() const override { return membership_.numbers(); }
 
   // Registers the lists given to start(). Every rank does this first of all, also without lists: that is how ranks find
@@ -290,6 +294,7 @@ Result<std::unique_ptr<Session>> begin(const config::RuntimeConfig& config, std:
   configure_log({config.log_level, config.log_hide_time, own.size > 1 ? own.rank : -1});
   HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
+  session->begun();
   HVD_LOG(kInfo, "session started", log_field("rank", own.rank), log_field("size", own.size),
           log_field("local_rank", own.local_rank), log_field("host", config.hostname));
   return std::unique_ptr<Session>(std::move(session));
@@ -312,6 +317,10 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
     if (session.is_ok() || starts == kMaxStarts || !may_begin_anew(config, session.status(), stop)) return session;
     HVD_LOG(kWarning, "init() begins anew: ", session.status().message());
   }
+}
+
+bool may_leave_later(const config::RuntimeConfig& config) {
+  return engine::notify_agent(config, rendezvous::AgentNotice::kDraining).is_ok();
 }
 
 std::string gloo_library() { return collectives::gloo_library(); }

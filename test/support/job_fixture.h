@@ -60,6 +60,7 @@ class JobFixture {
     }
     ranks.clear();
   }
+  rendezvous::Server& server() { return *server_; }
   // Per rank: why it could not start; "" when it did.
   const std::vector<std::string>& errors() const { return errors_; }
 

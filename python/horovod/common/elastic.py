@@ -15,6 +15,7 @@ from typing import Any
 from horovod import _env
 from horovod._common.session import basics
 from horovod.common import _elastic_sets
+from horovod.common._elastic_signals import leaving_later
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from horovod.runner.elastic.discovery import HostUpdateResult
 from horovod.runner.elastic.worker import WorkerNotificationManager
@@ -144,27 +145,31 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     def wrapper(state: State, *args: Any, **kwargs: Any) -> Any:
         notification_manager.init()
         notification_manager.register_listener(state)
-        checks, in_place, skip_sync = _checks_of(state), 0, False
         try:
-            while True:
-                try:
-                    _synchronise(state, skip_sync)
-                    return func(state, *args, **kwargs)
-                except HorovodInternalError as error:
-                    in_place = in_place + 1 if checks == _checks_of(state) else 1
-                    checks = _checks_of(state)
-                    if checks is not None and in_place > _MAX_RESETS_IN_PLACE and not _env.elastic():
-                        raise HorovodInternalError(
-                            f"training failed {in_place} times without a commit between; the last time: {error}"
-                        ) from error
-                    state.restore()
-                    skip_sync = False
-                except HostsUpdatedInterrupt as interrupt:
-                    skip_sync = interrupt.skip_sync
-                reset()
-                state.on_reset()
+            with leaving_later():
+                return train(state, *args, **kwargs)
         finally:
             notification_manager.remove_listener(state)
+
+    def train(state: State, *args: Any, **kwargs: Any) -> Any:
+        checks, in_place, skip_sync = _checks_of(state), 0, False
+        while True:
+            try:
+                _synchronise(state, skip_sync)
+                return func(state, *args, **kwargs)
+            except HorovodInternalError as error:
+                in_place = in_place + 1 if checks == _checks_of(state) else 1
+                checks = _checks_of(state)
+                if checks is not None and in_place > _MAX_RESETS_IN_PLACE and not _env.elastic():
+                    raise HorovodInternalError(
+                        f"training failed {in_place} times without a commit between; the last time: {error}"
+                    ) from error
+                state.restore()
+                skip_sync = False
+            except HostsUpdatedInterrupt as interrupt:
+                skip_sync = interrupt.skip_sync
+            reset()
+            state.on_reset()
 
     return wrapper
 

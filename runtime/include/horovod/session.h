@@ -169,6 +169,10 @@ class Session {
   virtual void abandon_after_fork() = 0;
 };
 
+// This process got SIGTERM: asks the agent that started it whether it may leave its elastic job in its own time, after
+// the next commit. Not when the job itself ends it, nor without an agent. Blocks for half a second at most.
+bool may_leave_later(const config::RuntimeConfig& config);
+
 // The file that the Gloo symbols used by this library come from; for the check that no other copy was bound.
 std::string gloo_library();
 // The version code of the NCCL that a session would use, and loads it; 0 when there is none. `file`:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from pathlib import Path
+
 from elastic_job import ElasticJob, StartElastic
+from launcher_job import eventually
 
 DISCOVER = ("--host-discovery-script", "cat hosts")
 
@@ -67,4 +73,43 @@ def test_a_host_where_a_process_failed_is_left_aside(start_elastic: StartElastic
     back = job.wait_for_size(3)  # it comes back, behind the others
     assert [back[0], back[1]] == [old[1], old[2]]
     assert back[2] != old[0]
+    finish(job)
+
+
+def parent_of(pid: int) -> int:
+    return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_who_gets_sigterm_leaves_without_counting_as_failed(start_elastic: StartElastic) -> None:
+    """--grace: an agent, then ranks. Below --min-np the others wait."""
+    flags = ("-np", "3", "--min-np", "2", "--grace", "60", "--host-discovery-script", "cat hosts; echo >> runs")
+    job = start_elastic(*flags, hosts="localhost:2\n127.0.0.1:1\n")
+    old = job.wait_for_size(3)
+    os.kill(parent_of(old[2]), signal.SIGTERM)
+    job.wait_for("host 127.0.0.1 was told to go (SIGTERM)")
+    assert job.wait_for_size(2) == {0: old[0], 1: old[1]}
+    batches = [one.batch for one in job.begins()]
+    assert batches == sorted(batches), "nobody has gone back to a commit"
+
+    # Its host is used again when the list has been without it.
+    job.set_hosts("localhost:2\n")
+    runs = job.hosts_path.with_name("runs")
+    seen = runs.stat().st_size
+    eventually(lambda: runs.stat().st_size > seen + 1, "another run of the script has begun and ended")
+    job.set_hosts("localhost:2\n127.0.0.1:1\n")
+    three = job.wait_for_size(3)
+
+    os.kill(three[1], signal.SIGTERM)
+    job.wait_for(f"rank 1 on host localhost (pid {three[1]}) was told to go (SIGTERM)")
+    two = job.wait_for_size(2)
+    assert two == {0: three[0], 1: three[2]}
+    os.kill(two[0], signal.SIGTERM)
+    job.wait_for("the hosts have 1 slot, the job needs at least 2: waiting for hosts")
+    since = time.time()
+    job.set_hosts("localhost:2\n127.0.0.1:1\n127.0.0.2:1\n")
+    job.wait_for_restart([two[1]], since)
+    last = job.wait_for_size(2)
+    assert last[0] == two[1]
+    assert "left aside" not in job.err, job
+    assert "exited with" not in job.err, job
     finish(job)

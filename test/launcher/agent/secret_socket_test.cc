@@ -117,7 +117,7 @@ const std::string kRequest = std::string(rendezvous::kAgentMagic) + '\x01';
 const rendezvous::Incarnation kProcess{.slot = 5, .number = 3};
 
 Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
-  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto) {});
+  return SecretSocket::open(loop, crypto::Secret::random(), kProcess, [](auto) { return true; });
 }
 
 }  // namespace
@@ -125,7 +125,7 @@ Result<std::unique_ptr<SecretSocket>> open_socket(MainLoop& loop) {
 TEST_CASE("SecretSocket tells its process who it is, with the secret, as often as it is asked", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
-  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto) {}).value();
+  auto socket = SecretSocket::open(loop, secret, kProcess, [](auto) { return true; }).value();
   REQUIRE(rendezvous::is_agent_socket_name(socket->name()));
   const auto token = rendezvous::seat_token(secret, kProcess);
   const std::string expected = std::string(rendezvous::kAgentMagic) + '\0' + std::string("\5\0\0\0\3\0\0\0", 8) +
@@ -144,7 +144,7 @@ TEST_CASE("SecretSocket tells its process who it is, with the secret, as often a
 TEST_CASE("SecretSocket answers nothing to anything else", "[agent]") {
   MainLoop loop;
   auto socket = open_socket(loop).value();
-  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT2\x04"); }).empty());
+  CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT2\x05"); }).empty());
   CHECK(serve(loop, [&] { return ask(socket->name(), "HVDAGNT1\x01"); }).empty());
   CHECK(serve(loop, [&] { return ask(socket->name(), "GET / HTTP"); }).empty());
 }
@@ -214,15 +214,19 @@ TEST_CASE("SecretSocket names are random", "[agent]") {
   MainLoop loop;
   const crypto::Secret secret = crypto::Secret::random();
   std::set<std::string> names;
-  for (int i = 0; i < 10; ++i) names.insert(SecretSocket::open(loop, secret, kProcess, [](auto) {}).value()->name());
+  for (int i = 0; i < 10; ++i)
+    names.insert(SecretSocket::open(loop, secret, kProcess, [](auto) { return true; }).value()->name());
   CHECK(names.size() == 10);
 }
 
-TEST_CASE("SecretSocket hears that its process fails or leaves, and answers without the secret", "[agent]") {
+TEST_CASE("SecretSocket hears that its process fails or leaves, and answers yes or no without the secret", "[agent]") {
   MainLoop loop;
   using rendezvous::AgentNotice;
   std::vector<AgentNotice> heard;
-  const auto hear = [&](AgentNotice kind) { heard.push_back(kind); };
+  const auto hear = [&](AgentNotice kind) {
+    heard.push_back(kind);
+    return kind != AgentNotice::kDraining;
+  };
   auto socket = SecretSocket::open(loop, crypto::Secret::random(), kProcess, hear).value();
   const std::string notice = std::string(rendezvous::kAgentMagic) + '\x02';
   CHECK(serve(loop, [&] { return ask(socket->name(), notice); }) == std::string(rendezvous::kAgentMagic) + '\0');
@@ -232,4 +236,8 @@ TEST_CASE("SecretSocket hears that its process fails or leaves, and answers with
   });
   CHECK(told.is_ok());
   CHECK(heard.back() == AgentNotice::kLeaving);
+  const auto refused = serve(loop, [&] {
+    return rendezvous::notify_agent(socket->name(), AgentNotice::kDraining, Deadline::after(std::chrono::seconds(5)));
+  });
+  CHECK(refused.message() == "the agent says no, outcome 1");
 }

@@ -28,6 +28,9 @@ class Script {
     if (command.name == "waiting")
       return text(job_->process_waiting(process, static_cast<std::uint64_t>(command.number("progress", 0)), now_));
     if (command.name == "exited") return text(job_->process_ended(process, command.number("code", 0) == 0, now_));
+    if (command.name == "draining") {
+      return text(agent >= 0 ? job_->host_draining(agent, now_) : job_->process_draining(process, now_));
+    }
     if (command.name == "began") return text(job_->round_began(ranks(command), now_));
     if (command.name == "withdrawn") return text(job_->offer_withdrawn(now_));
     if (command.name == "timer") return text(job_->timer_fired(now_));
@@ -49,6 +52,7 @@ class Script {
     limits.min_num_proc = static_cast<int>(command.number("min", limits.num_proc));
     limits.max_num_proc = static_cast<int>(command.number("max", 100));
     limits.hosts_are_fixed = command.number("fixed", 0) != 0;
+    limits.grace = std::chrono::seconds(command.number("grace", 0));
     if (command.args.contains("limit")) limits.reset_limit = static_cast<int>(command.number("limit", 0));
     if (const long long cooldown = command.number("cooldown", 0); cooldown > 0) {
       limits.cooldown = CooldownRange(std::chrono::seconds(cooldown), std::chrono::seconds(3600));

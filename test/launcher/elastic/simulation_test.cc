@@ -47,13 +47,14 @@ class World {
 
   void step() {
     now_ += Millis(pick(2000));
-    switch (pick(12)) {
+    switch (pick(13)) {
       case 0: return pick(3) == 0 ? change_hosts() : work();
       case 1: return pick(2) == 0 ? kill_some(1) : work();
       case 2: return answer_host(pick(4) != 0);
       case 3: return answer_host(true);
       case 4: return pick(20) == 0 ? lose_host() : work();
       case 5: return apply(job_.timer_fired(now_));
+      case 6: return pick(6) == 0 ? drain() : work();
       default: return work();
     }
   }
@@ -146,6 +147,20 @@ class World {
     apply(job_.host_ready(agent, now_));
   }
 
+  // Whoever owns the machine tells an agent or a process to go.
+  void drain() {
+    if (pick(2) == 0 && !ready_.empty()) {
+      log_ += "d" + std::to_string(*ready_.begin()) + " ";
+      return apply(job_.host_draining(*ready_.begin(), now_));
+    }
+    if (processes_.empty()) return;
+    auto at = processes_.begin();
+    std::advance(at, pick(static_cast<int>(processes_.size())));
+    if (at->second.life == Life::kEnded) return;
+    log_ += "dp" + std::to_string(at->first) + " ";
+    apply(job_.process_draining({at->first, at->second.number}, now_));
+  }
+
   void lose_host() {
     if (!ready_.empty()) lose(*ready_.begin());
   }
@@ -226,8 +241,8 @@ class World {
         process = {.number = decision.process.number, .agent = decision.agent, .life = Life::kStarting};
         return;
       }
-      case Kind::kRemove: processes_[slot].has_to_leave = true; return;
-      case Kind::kStop: return end(slot, false);
+      case Kind::kRemove:
+      case Kind::kStop: processes_[slot].has_to_leave = true; return;
       case Kind::kOffer:
         if (!offer_.empty()) fail("two offers");
         offer_ = decision.hosts;
