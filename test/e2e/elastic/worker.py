@@ -9,29 +9,13 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from worker_support import broadcast_object, collectives
 
-from horovod._common import objects
-from horovod._common.arrays import ArrayCollectives
 from horovod._common.session import basics, init, local_rank, rank, size
 from horovod.common.elastic import ObjectState, restart_session, run_fn
 from horovod.common.process_sets import ProcessSet
-
-collectives = ArrayCollectives("test")
-
-
-def broadcast_object(obj: Any) -> Any:
-    """Rank 0's object."""
-    purpose = objects.purpose("broadcast_object", "test", 0)
-    data = np.frombuffer(objects.dump(obj, purpose), np.uint8).copy() if rank() == 0 else np.zeros(0, np.uint8)
-    length = np.array([len(data)], np.int64)
-    collectives.broadcast_([length], ["size"], 0)
-    if rank() != 0:
-        data = np.zeros(int(length[0]), np.uint8)
-    collectives.broadcast_([data], ["object"], 0)
-    return obj if rank() == 0 else objects.load(data.data, 0, purpose)
 
 
 def step(state: ObjectState, stop: Path) -> bool:

@@ -1,0 +1,109 @@
+"""Elastic training keeps its word: no sample is lost or counted twice, and all ranks hold the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launcher_job import RunningJob
+from oracle import Chaos, OracleJob
+
+DISCOVER = ("--host-discovery-script", "cat hosts")
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[OracleJob]]:
+    started: list[OracleJob] = []
+    yield started
+    for job in started:
+        RunningJob.kill_everything(job)
+
+
+def finish(job: OracleJob) -> None:
+    job.stop()
+    assert job.wait(60) == 0, job
+    job.check()
+    job.wait_all_gone()
+
+
+def test_a_rank_may_die_at_any_moment(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
+    """Inside a collective, at a commit, in a reset, in the synchronisation; also twice in a row, and holding a child."""
+    job = OracleJob(horovodrun_path, tmp_path, ("-np", "3", "--min-np", "3"), more="with-child")
+    jobs.append(job)
+    job.wait_for_round(3)
+    for moments in (
+        ("1 step",),
+        ("0 commit",),
+        ("1 step", "0 sync"),
+        ("2 step", "0 reset"),
+        ("0 step", "1 reset", "1 sync", "2 sync", "0 step"),
+    ):
+        job.wait_for_round(3, job.break_at(moments))
+    finish(job)
+
+
+def resets(jobs: list[OracleJob], horovodrun: str, folder: Path, count: int) -> None:
+    job = OracleJob(horovodrun, folder, ("-np", "2", "--min-np", "2"))
+    jobs.append(job)
+    job.wait_for_round(2)
+    start = time.monotonic()
+    (folder / "resets").write_text(str(count))
+    job.wait_for(f"resources {count} ", 10 + count)
+    print(f"{count} resets in {time.monotonic() - start:.1f} s")
+    finish(job)
+    seen = re.findall(r"\[(\d)\]<stdout>:resources (\d+) (\{.*\})", job.out)
+    for rank in ("0", "1"):
+        early, late = (next(what for r, n, what in seen if r == rank and n == number) for number in ("10", str(count)))
+        assert early == late, job
+    print(seen[-1])
+
+
+def test_resets_leave_nothing_behind(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
+    resets(jobs, horovodrun_path, tmp_path, 40)
+
+
+@pytest.mark.slow
+def test_a_thousand_resets_leave_nothing_behind(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
+    resets(jobs, horovodrun_path, tmp_path, 1000)
+
+
+def start_chaos(jobs: list[OracleJob], horovodrun: str, folder: Path) -> OracleJob:
+    job = OracleJob(horovodrun, folder, (*Chaos.FLAGS, *DISCOVER), Chaos.HOSTS + Chaos.OTHER)
+    jobs.append(job)
+    job.wait_for_round(5)
+    return job
+
+
+def test_chaos(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
+    job = start_chaos(jobs, horovodrun_path, tmp_path)
+    chaos = Chaos(job, seed=time.time_ns(), mean_s=0.7)
+    print(f"seed {chaos.seed}")
+    chaos.run(6)
+    finish(job)
+    print(f"{chaos.faults} faults: {chaos.counts}, {job.said('end')[0].commits} commits")
+
+
+@pytest.mark.slow
+def test_chaos_for_minutes(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
+    """Jobs of a minute, each with a seed of its own. HVD_CHAOS_SECONDS: for how long. HVD_CHAOS_LOG: a file that gets a
+    line for each job, and that the next run goes on with."""
+    seconds = float(os.environ.get("HVD_CHAOS_SECONDS", "120"))
+    log = Path(os.environ.get("HVD_CHAOS_LOG", str(tmp_path / "chaos.jsonl")))
+    done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    seed = max((one["seed"] for one in done), default=0)
+    while (spent := sum(one["seconds"] for one in done)) < seconds:
+        seed += 1
+        length = min(60.0, seconds - spent)
+        job = start_chaos(jobs, horovodrun_path, tmp_path / str(seed))
+        chaos = Chaos(job, seed, mean_s=2.0)
+        chaos.run(length)
+        finish(job)
+        done.append({"seed": seed, "seconds": length, "faults": chaos.faults, **chaos.counts})
+        with log.open("a") as file:
+            file.write(json.dumps(done[-1]) + "\n")
+    print(f"{sum(one['faults'] for one in done)} faults in {len(done)} jobs")
