@@ -16,9 +16,10 @@
 #include "launcher/agent/agent.h"
 #include "launcher/cli/parse.h"
 #include "launcher/cli/serve.h"
+#include "launcher/job/discovery_runner.h"
 #include "launcher/job/doctor.h"
 #include "launcher/job/job_driver.h"
-#include "launcher/job/stack_service.h"
+#include "launcher/job/job_socket.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "runtime/config/env_reader.h"
@@ -55,7 +56,7 @@ int launcher_main(int argc, char** argv) {
   ParseOutcome outcome = parse_command_line(argc, argv, env);
   if (const auto* exit = std::get_if<ExitText>(&outcome)) return print(*exit);
   if (const auto* config = std::get_if<ServeConfig>(&outcome)) return serve(*config, ignored_signals());
-  if (const auto* config = std::get_if<StacksConfig>(&outcome)) return print_stacks(config->job);
+  if (const auto* config = std::get_if<AskConfig>(&outcome)) return ask_job(config->job, config->word);
   if (auto* config = std::get_if<CheckConfig>(&outcome)) return run_check(std::move(*config));
   if (const auto* config = std::get_if<ReportConfig>(&outcome)) return become(config->command);
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
@@ -69,6 +70,7 @@ int run(int argc, char** argv) {
   fill_standard_descriptors();
   if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
   if (argc > 1 && std::strcmp(argv[1], kAgentFlag) == 0) return agent_main(argc, argv);
+  if (argc > 1 && std::strcmp(argv[1], kGuardScriptFlag) == 0) guard_script_main(argc, argv);
   return launcher_main(argc, argv);
 }
 

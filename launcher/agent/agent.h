@@ -104,8 +104,9 @@ MemoryKills memory_kills_of_this_host();
 
 inline constexpr const char* kAgentFlag = "--agent";
 
-// `horovodrun --agent <cookie>`: two processes. The first is the guard: it does nothing but wait, and if the second,
-// the agent proper, is killed, it ends what the agent had started and left to it. Returns the exit code.
+// `horovodrun --agent <cookie> [<limit of descriptors>]`: two processes. The first is the guard: it does nothing but
+// wait, and if the second, the agent proper, is killed, it ends what the agent had started and left to it. Returns the
+// exit code.
 int agent_main(int argc, char** argv);
 
 }  // namespace hvd::launcher

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "launcher/agent/agent.h"
@@ -71,7 +72,9 @@ int guard(int agent_pid) {
 }  // namespace
 
 int agent_main(int argc, char** argv) {
-  if (argc != 3 || !is_cookie(argv[2]) || !is_pipe_or_socket(0) || !is_pipe_or_socket(1)) {
+  // A local agent gets the limit of descriptors that its launcher was started with, for its ranks.
+  if (argc == 4) set_descriptor_limit(std::strtoul(argv[3], nullptr, 10));
+  if (argc < 3 || argc > 4 || !is_cookie(argv[2]) || !is_pipe_or_socket(0) || !is_pipe_or_socket(1)) {
     std::fprintf(
         stderr,
         "horovodrun: --agent is how horovodrun starts itself on each host; it is not for use by hand, and what starts "

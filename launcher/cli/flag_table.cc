@@ -65,6 +65,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "stacks", .on = "--stacks", .kind = K::kInteger, .section = S::kGeneral,
      .help = "print where the Python programs of all ranks of a running job of yours stand; JOB is the process id of its "
              "horovodrun, on this host", .metavar = "JOB", .min = 1, .max = kIntMax},
+    {.dest = "status", .on = "--status", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "print as JSON the hosts, ranks and rounds of a running job of yours; JOB as for --stacks",
+     .metavar = "JOB", .min = 1, .max = kIntMax},
     {.dest = "stdin", .on = "--stdin", .kind = K::kChoice, .section = S::kGeneral,
      .help = "which ranks read the launcher's standard input: none, rank0 (default) or all", .metavar = "WHO",
      .choices = "none|rank0|all"},

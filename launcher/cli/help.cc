@@ -60,7 +60,8 @@ std::span<const HelpHeading> help_headings() { return kHeadings; }
 std::string help_text() {
   std::string out =
       "Usage: horovodrun -np N [flags] command [arguments]\n"
-      "       horovodrun --serve -np N [--listen ADDRESS] [--secret-file FILE]\n\n"
+      "       horovodrun --serve -np N [--listen ADDRESS] [--secret-file FILE]\n"
+      "       horovodrun --status JOB\n\n"
       "Starts N processes of the command on the given hosts and joins them into one Horovod job.\n"
       "Flags come before the command; everything after its first word belongs to the command.\n"
       "  horovodrun -np 2 python train.py\n"

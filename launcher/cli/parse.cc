@@ -240,9 +240,11 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
     if (!config.is_ok()) return usage_error(config.status());
     return std::move(config).value();
   }
-  if (const auto job = values.get<std::int64_t>("stacks")) {
-    if (line.value().command.empty()) return StacksConfig{static_cast<int>(*job)};
-    return usage_error(Status::invalid_argument("--stacks starts nothing: expected no command"));
+  for (const char* dest : {"stacks", "status"}) {
+    const auto job = values.get<std::int64_t>(dest);
+    if (!job) continue;
+    if (line.value().command.empty()) return AskConfig{.job = static_cast<int>(*job), .word = dest};
+    return usage_error(Status::invalid_argument(values.find(dest)->source + " starts nothing: expected no command"));
   }
   if (values.is_true("serve")) {
     Result<ServeConfig> config = make_serve_config(line.value().values, line.value().command, env);

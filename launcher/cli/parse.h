@@ -19,9 +19,10 @@ struct ExitText {
   bool operator==(const ExitText&) const = default;
 };
 
-// --stacks: nothing is started.
-struct StacksConfig {
+// --stacks, --status: a running job is asked, and nothing is started.
+struct AskConfig {
   int job = 0;
+  std::string word;
 };
 
 // --report: the command to become.
@@ -29,7 +30,7 @@ struct ReportConfig {
   std::vector<std::string> command;
 };
 
-using ParseOutcome = std::variant<LaunchConfig, ServeConfig, StacksConfig, CheckConfig, ReportConfig, ExitText>;
+using ParseOutcome = std::variant<LaunchConfig, ServeConfig, AskConfig, CheckConfig, ReportConfig, ExitText>;
 
 // Reads argv (argv[0] is the program), the configuration file and hostfile it names, and the launcher's variables of
 // `env`. An explicit flag beats the configuration file, which beats the default, in any order on the command line.

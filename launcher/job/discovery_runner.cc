@@ -38,8 +38,8 @@ void DiscoveryRunner::run_script() {
 Status DiscoveryRunner::spawn() {
   HVD_ASSIGN_OR_RETURN(Pipe pipe, make_pipe());
   ChildOptions options;
-  options.file = "/bin/sh";
-  options.argv = {"sh", "-c", options_.script};
+  options.file = "/proc/self/exe";  // what runs now, even if a new version was installed meanwhile
+  options.argv = {"horovodrun", kGuardScriptFlag, std::to_string(::getpid()), options_.script};
   options.stdout_fd = pipe.write_end.get();
   options.stderr_fd = STDERR_FILENO;
   HVD_ASSIGN_OR_RETURN(reader_, PipeReader::open(loop_, std::move(pipe.read_end),

@@ -69,4 +69,10 @@ class DiscoveryRunner {
   bool stopped_ = false;
 };
 
+inline constexpr const char* kGuardScriptFlag = "--guard-script";
+
+// `horovodrun --guard-script <launcher pid> <script>`: runs the script in a shell and ends as that does. When the
+// launcher has died, however that was, it kills the script and what that has started, and itself.
+[[noreturn]] void guard_script_main(int argc, char** argv);
+
 }  // namespace hvd::launcher

@@ -56,6 +56,13 @@ void ElasticDriver::hosts_found(const std::vector<HostSpec>& hosts,
   if (!plan_ && !hosts.empty()) {
     if (const Status status = prepare(hosts); !status.is_ok()) return callbacks_.give_up(status);
   }
+  if (plan_) {
+    // Before anybody hears of the hosts: ranks that join from then on listen for them.
+    const Status status = launch_.listen_for(resolved(hosts));
+    if (std::exchange(last_refusal_, status.message()) != status.message() && !status.is_ok()) {
+      callbacks_.print(status.message());
+    }
+  }
   callbacks_.apply(job_.hosts_found(hosts, SteadyClock::now()));
 }
 
@@ -66,10 +73,14 @@ void ElasticDriver::discovery_failed(const std::string& why) {
     callbacks_.print(why + "; the job goes on with the hosts that it knows");
 }
 
-Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
+std::vector<ResolvedHost> ElasticDriver::resolved(const std::vector<HostSpec>& hosts) const {
   std::vector<ResolvedHost> resolved;
   for (const HostSpec& host : hosts) resolved.push_back(addresses_.at(host.name));
-  return launch_.prepare_elastic(resolved, [this](std::shared_ptr<const CurrentSeats> seats) {
+  return resolved;
+}
+
+Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
+  return launch_.prepare_elastic(resolved(hosts), [this](std::shared_ptr<const CurrentSeats> seats) {
     const auto now = [] { return SteadyClock::now(); };
     plan_ = std::make_shared<ElasticPlan>(
         config_.elastic->max_num_proc, std::move(seats),

@@ -42,6 +42,7 @@ class ElasticDriver {
  private:
   void hosts_found(const std::vector<HostSpec>& hosts, const std::map<std::string, ResolvedHost>& addresses);
   void discovery_failed(const std::string& why);
+  std::vector<ResolvedHost> resolved(const std::vector<HostSpec>& hosts) const;
   Status prepare(const std::vector<HostSpec>& hosts);
   void notify(int change);
 
@@ -54,7 +55,8 @@ class ElasticDriver {
   std::map<std::string, ResolvedHost> addresses_;
   bool has_listed_ = false;  // discovery has succeeded once
   std::string last_failure_;
-  int news_ = 0;  // of this epoch
+  std::string last_refusal_;  // to listen for hosts
+  int news_ = 0;              // of this epoch
   std::int64_t last_news_ms_ = 0;
   DiscoveryRunner discovery_;
 };

@@ -7,6 +7,18 @@ namespace hvd::launcher {
 
 using Kind = JobAction::Kind;
 
+namespace {
+
+constexpr std::size_t kRoundsKept = 1000;
+constexpr std::size_t kLongReason = 500;  // nothing is added to it
+
+std::string change_text(int change) {
+  if (change == kHostAdded) return "slots were added";
+  return change == kHostRemoved ? "slots were removed" : "slots were added and removed";
+}
+
+}  // namespace
+
 JobActions ElasticRun::carried(ElasticDecisions decisions, TimePoint now) {
   JobActions out;
   carry(std::move(decisions), now, out);
@@ -46,6 +58,7 @@ void ElasticRun::carry(ElasticDecision& decision, TimePoint now, JobActions& out
     case ElasticDecision::Kind::kWithdraw: action.kind = Kind::kWithdraw; break;
     case ElasticDecision::Kind::kNotify:
       action.kind = Kind::kNotify;
+      note_reason(change_text(decision.change));
       action.code = decision.change;
       break;
     case ElasticDecision::Kind::kEnd: decision.text = std::move(action.text); return end(decision, now, out);
@@ -147,12 +160,18 @@ void ElasticRun::process_over(Incarnation process, bool is_well, TimePoint now, 
   }
 }
 
+void ElasticRun::note_reason(const std::string& reason) {
+  if (why_.size() < kLongReason) why_ += (why_.empty() ? "" : "; ") + reason;
+}
+
 void ElasticRun::note_failure(JobFailure failure, JobActions& out) {
+  if (!failure.who) note_reason(failure.what);
   if (failure.who) {
     const std::string text = "rank " + std::to_string(failure.who->rank) + " on host " + failure.host + " (pid " +
                              std::to_string(failure.pid) + ") " + failure.what;
     out.push_back({.kind = Kind::kPrint, .text = text});
     out.push_back({.kind = Kind::kTellLoss, .text = text});
+    note_reason(text);
   }
   const bool is_first = !failures_.first();
   if (is_first) {
@@ -196,6 +215,12 @@ JobActions ElasticRun::round_began(const std::map<int, Placement>& ranks, TimePo
     return true;
   }();
   if (is_whole) failures_ = Failures();
+  if (why_.empty()) why_ = rounds_begun_ == 0 ? "the job began" : "a session failed while all processes lived";
+  if (rounds_.size() == kRoundsKept) rounds_.pop_front();
+  rounds_.push_back({.number = ++rounds_begun_,
+                     .ranks = static_cast<int>(ranks.size()),
+                     .began = now,
+                     .why = std::exchange(why_, "")});
   return carried(elastic_.round_began(ranks, now), now);
 }
 
@@ -209,6 +234,7 @@ JobActions ElasticRun::host_draining(int agent, TimePoint now) {
   out.push_back({.kind = Kind::kPrint,
                  .text = "host " + roster_.agent(agent).host +
                          " was told to go (SIGTERM): its ranks leave after the next commit, or after --grace"});
+  note_reason("host " + roster_.agent(agent).host + " was told to go");
   carry(elastic_.host_draining(agent, now), now, out);
   return out;
 }
@@ -221,6 +247,7 @@ JobActions ElasticRun::process_draining(Incarnation process, TimePoint now) {
                  .text = "rank " + std::to_string(slot.placement.rank) + " on host " + roster_.host_of(process.slot) +
                          " (pid " + std::to_string(slot.pid) +
                          ") was told to go (SIGTERM): it leaves after the next commit, or after --grace"});
+  note_reason("rank " + std::to_string(slot.placement.rank) + " was told to go");
   carry(elastic_.process_draining(process, now), now, out);
   return out;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -29,6 +30,9 @@ class ElasticRun final : public Job {
   std::optional<TimePoint> deadline() const override;
   void was_stopped(SteadyClock::duration span) override;
 
+  std::string state_text() const override { return is_undisturbed() ? elastic_.describe() : Job::state_text(); }
+  const std::deque<RoundRecord>& rounds() const override { return rounds_; }
+
   JobActions hosts_found(const std::vector<HostSpec>& hosts, TimePoint now);
   JobActions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);
   JobActions round_began(const std::map<int, Placement>& ranks, TimePoint now);
@@ -40,12 +44,16 @@ class ElasticRun final : public Job {
   JobActions carried(ElasticDecisions decisions, TimePoint now);
   void carry(ElasticDecisions decisions, TimePoint now, JobActions& out);
   void carry(ElasticDecision& decision, TimePoint now, JobActions& out);
+  void note_reason(const std::string& reason);
   void note_failure(JobFailure failure, JobActions& out);
   void process_over(Incarnation process, bool is_well, TimePoint now, JobActions& out);
   void end(const ElasticDecision& decision, TimePoint now, JobActions& out);
 
   ElasticJob elastic_;
   std::set<int> closing_;  // agents that were told to end while the job goes on
+  std::deque<RoundRecord> rounds_;
+  int rounds_begun_ = 0;
+  std::string why_;  // the next one will begin, as far as is known
 };
 
 }  // namespace hvd::launcher

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "launcher/elastic/ranking.h"
 #include "launcher/hosts/host_spec.h"
 #include "launcher/job/failures.h"
+#include "launcher/job/job_status.h"
 #include "launcher/job/roster.h"
 #include "launcher/process/child.h"
 #include "runtime/base/deadline.h"
@@ -86,6 +88,10 @@ class Job {
 
   // When to call timer_fired.
   virtual std::optional<TimePoint> deadline() const { return deadline_; }
+  // "running", or what an elastic job waits for: for people.
+  virtual std::string state_text() const;
+  // The latest rounds of an elastic job, oldest first.
+  virtual const std::deque<RoundRecord>& rounds() const;
   // How often signals have asked for the end of the job.
   int end_requests() const { return end_requests_; }
   const Failures& failures() const { return failures_; }

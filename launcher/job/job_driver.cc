@@ -68,15 +68,16 @@ Millis lookup_patience(const LaunchConfig& config) { return std::min(kMaxLookup,
 
 }  // namespace
 
-JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals)
+JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start)
     : loop_(loop),
       plan_(std::move(plan)),
-      launch_(plan_, ignored_signals),
+      launch_(plan_, start),
       job_(make_job(plan_)),
       output_(loop,
               {.ranks = ranks_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
               {.on_progress = [this] { output_progress(); },
                .on_broken = [this](const Status& status) { output_broken(status); }}),
+      stacks_(loop, [this] { return ask_for_stacks(); }),
       fleet_(
           loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
       input_forwarder_(loop, slots_with_input(job_->roster(), launch_),
@@ -89,7 +90,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals
       flush_timer_(loop.get(), [this] { give_up_flushing(); }),
       suspend_timer_(loop.get(), [this] { suspend(); }),
       broken_timer_(loop.get(), [this] { end_for_output(); }),
-      signals_(loop, watched_signals(ignored_signals), [this](int signal) { signal_received(signal); }) {
+      signals_(loop, watched_signals(start.ignored_signals), [this](int signal) { signal_received(signal); }) {
   if (!plan_.config.elastic) return;
   elastic_.emplace(loop, plan_.config, static_cast<ElasticRun&>(*job_), launch_,
                    ElasticDriver::Callbacks{.apply = [this](const JobActions& actions) { apply(actions); },
@@ -106,7 +107,7 @@ int JobDriver::run() {
   if (open_outputs()) {
     if (elastic_ && plan_.config.verbose > 0) output_.message(launch_text(plan_));
     elastic_ ? elastic_->start() : resolver_.start();
-    open_stack_service();
+    open_socket();
     if (!elastic_) start_timer_.start(output_.has_terminal() ? kStartLine : kStartMessage);
     arm_timer();
   }
@@ -117,7 +118,7 @@ int JobDriver::run() {
 
 bool JobDriver::open_outputs() {
   Status status;
-  if (plan_.config.output_filename) status = output_.open_files(*plan_.config.output_filename);
+  if (plan_.config.output_filename) status = output_.open_files(*plan_.config.output_filename, plan_.config.num_proc);
   if (status.is_ok() && plan_.config.log_dir) {
     auto file = open_summary_file(*plan_.config.log_dir);
     status = file.status();
@@ -149,20 +150,41 @@ void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   for (const auto& [agent, record] : job_->roster().agents()) fleet_.start(agent);
 }
 
-void JobDriver::open_stack_service() {
-  auto service = StackService::open(loop_, [this] {
-    std::set<int> asked;
-    for (const auto& [agent, record] : job_->roster().agents()) {
-      if (record.state == Roster::AgentState::kReady) asked.insert(agent);
-    }
-    for (const int agent : asked) fleet_.send(agent, FrameType::kAskStacks, {});
-    return asked;
-  });
-  if (service.is_ok()) {
-    stacks_ = std::move(service).value();
+// A job runs as well without anybody who can ask it.
+void JobDriver::open_socket() {
+  auto socket = JobSocket::open(
+      loop_, [this](const std::string& word, const JobSocket::Reply& reply) { return answer(word, reply); });
+  if (socket.is_ok()) {
+    socket_ = std::move(socket).value();
   } else if (plan_.config.verbose > 0) {
-    output_.message(service.status().message());
+    output_.message(socket.status().message());
   }
+}
+
+std::set<int> JobDriver::ask_for_stacks() {
+  std::set<int> asked;
+  for (const auto& [agent, record] : job_->roster().agents()) {
+    if (record.state == Roster::AgentState::kReady) asked.insert(agent);
+  }
+  for (const int agent : asked) fleet_.send(agent, FrameType::kAskStacks, {});
+  return asked;
+}
+
+bool JobDriver::answer(const std::string& word, const JobSocket::Reply& reply) {
+  if (word == "stacks") {
+    stacks_.ask(reply);
+  } else if (word == "status") {
+    reply(status_json({.pid = ::getpid(),
+                       .command = plan_.config.command,
+                       .state = job_->state_text(),
+                       .is_elastic = plan_.config.elastic.has_value(),
+                       .roster = job_->roster(),
+                       .rounds = job_->rounds(),
+                       .now = SteadyClock::now()}));
+  } else {
+    return false;
+  }
+  return true;
 }
 
 void JobDriver::show_start() {
@@ -274,13 +296,15 @@ void JobDriver::timer_fired() {
 int run_job(JobPlan plan) {
   const std::uint64_t ignored_from_the_start = ignored_signals();
   ignore_io_signals();
-  // Three pipes for each agent, and two files for each rank when asked for. Not more: the ranks of this host see it.
-  const std::size_t files = plan.config.output_filename ? 2 * static_cast<std::size_t>(plan.config.num_proc) : 0;
+  // Three pipes for each agent, two files for each rank when asked for, and its connections to the rendezvous.
   const auto& elastic = plan.config.elastic;
-  const std::size_t agents = elastic ? static_cast<std::size_t>(elastic->max_num_proc) : plan.hosts.size();
-  raise_descriptor_limit(3 * agents + files);
+  const auto ranks = static_cast<std::size_t>(elastic ? elastic->max_num_proc : plan.config.num_proc);
+  const std::size_t agents = elastic ? ranks : plan.hosts.size();
+  const std::size_t files = plan.config.output_filename ? 2 * ranks : 0;
+  const std::size_t before =
+      raise_descriptor_limit(3 * agents + files + rendezvous::max_connections(static_cast<int>(ranks)));
   MainLoop loop;
-  JobDriver driver(loop, std::move(plan), ignored_from_the_start);
+  JobDriver driver(loop, std::move(plan), {.ignored_signals = ignored_from_the_start, .descriptor_limit = before});
   return driver.run();
 }
 

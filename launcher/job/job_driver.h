@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "launcher/job/host_resolver.h"
 #include "launcher/job/input_forwarder.h"
 #include "launcher/job/job.h"
+#include "launcher/job/job_socket.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/output_router.h"
 #include "launcher/job/result_channel.h"
@@ -29,8 +31,7 @@ namespace hvd::launcher {
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:
-  // `ignored_signals`: see ignored_signals(), as it was at the start.
-  JobDriver(MainLoop& loop, JobPlan plan, std::uint64_t ignored_signals);
+  JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start);
   // Until the job is over and its output has been taken; the exit code of the program.
   int run();
 
@@ -41,7 +42,9 @@ class JobDriver : private AgentFleetEvents {
   void start(Incarnation process);
 
   void show_start();
-  void open_stack_service();
+  void open_socket();
+  std::set<int> ask_for_stacks();
+  bool answer(const std::string& word, const JobSocket::Reply& reply);
 
   // What comes from the agents: job_frames.cc.
   void fleet_frame(int agent, const Frame& frame) override;
@@ -100,7 +103,7 @@ class JobDriver : private AgentFleetEvents {
   Launch launch_;
   std::unique_ptr<Job> job_;
   OutputRouter output_;
-  std::unique_ptr<StackService> stacks_;    // none where there can be no socket
+  StackService stacks_;
   std::unique_ptr<ResultChannel> results_;  // where --results-fd asks for it
   AgentFleet fleet_;
   InputForwarder input_forwarder_;
@@ -111,7 +114,8 @@ class JobDriver : private AgentFleetEvents {
   loop::Timer suspend_timer_;  // between the ranks' stop and ours
   loop::Timer broken_timer_;   // between the loss of our reader and what follows from it
   SignalWatcher signals_;
-  std::deque<JobAction> actions_;  // to be applied
+  std::unique_ptr<JobSocket> socket_;  // none where there can be none
+  std::deque<JobAction> actions_;      // to be applied
   bool applying_ = false;
   std::string output_error_;
   OutputFile summary_;  // where --log-dir asks for it

@@ -92,6 +92,20 @@ JobActions Job::signal_received(int signal, TimePoint now) {
   return end_job("got " + signal_name(signal), 128 + signal, is_gentle ? signal : SIGTERM, now);
 }
 
+std::string Job::state_text() const {
+  switch (state_) {
+    case State::kStarting: return "starting";
+    case State::kRunning: return "running";
+    case State::kGrace: return "a rank or a host has failed, the job ends";
+    default: return "ending";
+  }
+}
+
+const std::deque<RoundRecord>& Job::rounds() const {
+  static const std::deque<RoundRecord> kNone;
+  return kNone;
+}
+
 JobActions Job::stop(const std::string& reason, int code, TimePoint now) { return end_job(reason, code, SIGTERM, now); }
 
 void Job::was_stopped(SteadyClock::duration span) {

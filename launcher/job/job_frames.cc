@@ -11,7 +11,7 @@ void JobDriver::fleet_frame(int agent, const Frame& frame) {
 }
 
 void JobDriver::fleet_lost(int agent, const std::string& reason) {
-  if (stacks_) stacks_->agent_answered(agent);
+  stacks_.agent_answered(agent);
   apply(job_->agent_lost(agent, reason, SteadyClock::now()));
 }
 
@@ -104,14 +104,13 @@ Status JobDriver::handle_output_end(int agent, const Frame& frame) {
 }
 
 Status JobDriver::handle_stacks(int agent, const Frame& frame) {
-  if (!stacks_) return Status::invalid_argument("its agent sent stacks that nobody has asked for");
   if (frame.type == FrameType::kStacksEnd) {
-    stacks_->agent_answered(agent);
+    stacks_.agent_answered(agent);
     return Status::ok();
   }
   HVD_ASSIGN_OR_RETURN(const StacksMessage message, of_its_slot(agent, decode_stacks(frame.payload)));
   const int rank = job_->roster().slot(message.process.slot).placement.rank;
-  stacks_->stacks(rank, "rank " + std::to_string(rank) + " on host " + host_name(agent), message.text);
+  stacks_.stacks(rank, "rank " + std::to_string(rank) + " on host " + host_name(agent), message.text);
   return Status::ok();
 }
 

@@ -7,6 +7,7 @@
 #include "launcher/process/input_reader.h"
 #include "launcher/protocol/cookie.h"
 #include "launcher/ssh/ssh_login.h"
+#include "rendezvous/protocol/bodies.h"
 
 namespace hvd::launcher {
 
@@ -26,9 +27,9 @@ std::uint32_t milliseconds(Millis span) { return static_cast<std::uint32_t>(span
 
 }  // namespace
 
-Launch::Launch(const JobPlan& plan, std::uint64_t ignored_signals)
+Launch::Launch(const JobPlan& plan, const OwnStart& start)
     : plan_(plan),
-      ignored_signals_(ignored_signals),
+      start_(start),
       input_to_(is_empty_input(STDIN_FILENO) ? InputTo::kNobody : plan.config.input_to),
       secret_(crypto::Secret::random()) {}
 
@@ -62,6 +63,18 @@ Status Launch::listen(std::shared_ptr<rendezvous::Plan> plan) {
   return Status::ok();
 }
 
+Status Launch::listen_for(const std::vector<ResolvedHost>& hosts) {
+  HVD_ASSIGN_OR_RETURN(const NetworkPlan network, plan_network(hosts, plan_.config.nics, view()));
+  for (const std::string& address : network.listen_addresses) {
+    const bool is_known = std::ranges::find(listen_addresses_, address) != listen_addresses_.end();
+    if (is_known || is_loopback(address)) continue;
+    HVD_RETURN_IF_ERROR(server_->listen_also({address}));
+    listen_addresses_.push_back(address);
+    server_->announce(rendezvous::kOutsideKey, Bytes(address.begin(), address.end()));
+  }
+  return Status::ok();
+}
+
 Status Launch::add_agent(int agent, const HostSpec& host, const ResolvedHost& resolved) {
   HVD_RETURN_IF_ERROR(check_reachable(plan_.config, host));
   HVD_ASSIGN_OR_RETURN(NetworkPlan network, plan_network({resolved}, plan_.config.nics, view()));
@@ -74,11 +87,8 @@ Status Launch::add_agent(int agent, const HostSpec& host, const ResolvedHost& re
     });
   }
   if (planned.rendezvous_addresses.empty()) {
-    return Status::precondition("host " + host.name +
-                                " came later and cannot reach the job, whose rendezvous listens on " +
-                                listen_addresses_.front() +
-                                " for the hosts that it began with; --network-interfaces "
-                                "chooses where it listens");
+    return Status::precondition("host " + host.name + " cannot reach the job, whose rendezvous listens on " +
+                                listen_addresses_.front() + "; --network-interfaces chooses where it listens");
   }
   targets_[agent] = {.host = host, .slots = static_cast<std::uint32_t>(host.slots), .network = planned};
   return Status::ok();
@@ -99,6 +109,7 @@ AgentLinkOptions Launch::link_options(int agent) const {
   options.cookie = make_cookie();
   words.insert(words.end(), {"--agent", options.cookie});  // not secret: what is travels on stdin
   if (!options.is_remote && plan_.config.no_env) options.env = plan_.login_environment;
+  if (is_plain) words.push_back(std::to_string(start_.descriptor_limit));
   options.argv = options.is_remote ? remote_argv(plan_.config, host, words) : words;
   options.file = is_plain ? "/proc/self/exe" : options.argv[0];  // what runs now, even if it was replaced meanwhile
   return options;
@@ -113,7 +124,7 @@ Bytes Launch::launch_frame(int agent) const {
                               .command = plan_.config.command,
                               .rendezvous_port = server_->port(),
                               .rendezvous_addresses = target.network.rendezvous_addresses,
-                              .ignored_signals = ignored_signals_,
+                              .ignored_signals = start_.ignored_signals,
                               .slots = target.slots,
                               .announces_threads = agent == 0,  // one for all: hosts are alike, as a rule
                               .grace_ms = plan_.config.elastic ? milliseconds(plan_.config.elastic->grace) : 0});

@@ -20,13 +20,19 @@
 
 namespace hvd::launcher {
 
+// What this process was started with, before it made itself at home; ranks get the same.
+struct OwnStart {
+  std::uint64_t ignored_signals = 0;  // see ignored_signals()
+  std::size_t descriptor_limit = 0;
+};
+
 // How the agents of a job are started and what each gets: the plan, the job's secret, and what turns out once the
 // hosts have been looked up. Owned by the JobDriver, loop-confined; the rendezvous server, which it starts, has a
 // thread of its own.
 class Launch {
  public:
-  // `plan` outlives this. `ignored_signals`: see ignored_signals(), as it was at the start.
-  Launch(const JobPlan& plan, std::uint64_t ignored_signals);
+  // `plan` outlives this.
+  Launch(const JobPlan& plan, const OwnStart& start);
 
   // Whether the rank gets our stdin.
   bool has_input(int rank) const;
@@ -38,6 +44,8 @@ class Launch {
   // with the seats given to it.
   using MakePlan = std::function<std::shared_ptr<rendezvous::Plan>(std::shared_ptr<const CurrentSeats>)>;
   Status prepare_elastic(const std::vector<ResolvedHost>& hosts, const MakePlan& make_plan);
+  // Listens where these hosts reach us as well, and says so to the ranks of this one.
+  Status listen_for(const std::vector<ResolvedHost>& hosts);
   // An error for a host that does not reach us where we listen.
   Status add_agent(int agent, const HostSpec& host, const ResolvedHost& resolved);
 
@@ -66,7 +74,7 @@ class Launch {
   NetworkView view() const;
 
   const JobPlan& plan_;
-  std::uint64_t ignored_signals_;
+  const OwnStart start_;
   InputTo input_to_;
   crypto::Secret secret_;
   std::vector<std::string> listen_addresses_;

@@ -34,8 +34,6 @@ Result<std::vector<std::string>> addresses_of(const std::vector<std::string>& ni
                                   "' with an address; it has " + (names.empty() ? "none" : listed(names, ", ")));
 }
 
-bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
-
 std::string loopback_address(const std::vector<InterfaceAddress>& own) {
   for (const InterfaceAddress& one : own) {
     if (one.is_ipv4 && is_loopback(one.address)) return one.address;
@@ -61,6 +59,8 @@ bool is_local(const ResolvedHost& host, const NetworkView& network) {
 }
 
 }  // namespace
+
+bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
 
 Result<NetworkPlan> plan_network(const std::vector<ResolvedHost>& resolved, const std::vector<std::string>& nics,
                                  const NetworkView& network) {

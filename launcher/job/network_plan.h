@@ -25,6 +25,7 @@ struct ResolvedHost {
 std::vector<InterfaceAddress> interface_addresses();
 // Whether a numeric address is this machine's: of an interface, or anything in 127.0.0.0/8.
 bool is_own_address(const std::vector<InterfaceAddress>& own, std::string_view address);
+bool is_loopback(std::string_view address);
 // The address that packets from here to `address` would carry; empty when there is no route. Sends nothing.
 std::string source_address_towards(const std::string& address);
 

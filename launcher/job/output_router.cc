@@ -72,18 +72,25 @@ void OutputRouter::set_rank(int slot, int rank) {
     }
     slots_.erase(found);
   }
-  slots_.emplace(slot, streams_of_rank(rank));
+  SlotStreams& record = slots_.emplace(slot, streams_of_rank(rank)).first->second;
+  const Status opened = files_ ? open_files_of(record) : Status::ok();
+  if (!opened.is_ok()) message(opened.message());
 }
 
-Status OutputRouter::open_files(const std::string& directory) {
-  for (auto& [number, slot] : slots_) {
-    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(directory, slot.rank, static_cast<int>(slots_.size())));
-    for (const bool is_stderr : {false, true}) {
-      Stream& stream = slot.streams[is_stderr ? 1 : 0];
-      stream.file = std::move(files[is_stderr ? 1 : 0]);
-      stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, stamp()),
-                                                            LinePrefixer::kMaxPending, file_bars());
-    }
+Status OutputRouter::open_files(const std::string& directory, int num_proc) {
+  files_.emplace(directory, num_proc);
+  for (auto& [number, slot] : slots_) HVD_RETURN_IF_ERROR(open_files_of(slot));
+  return Status::ok();
+}
+
+Status OutputRouter::open_files_of(SlotStreams& slot) {
+  const bool is_again = !ranks_with_files_.insert(slot.rank).second;
+  HVD_ASSIGN_OR_RETURN(auto files, open_output_files(files_->first, slot.rank, files_->second, is_again));
+  for (const bool is_stderr : {false, true}) {
+    Stream& stream = slot.streams[is_stderr ? 1 : 0];
+    stream.file = std::move(files[is_stderr ? 1 : 0]);
+    stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, stamp()),
+                                                          LinePrefixer::kMaxPending, file_bars());
   }
   return Status::ok();
 }

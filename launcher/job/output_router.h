@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,10 +27,12 @@ struct OutputFile {
   std::string name;
 };
 
-// Opens <directory>/rank.<rank>/stdout and stderr for writing, emptied; the number has as many digits as the largest.
+// Opens <directory>/rank.<rank>/stdout and stderr to be added to, emptied unless `is_again`; the number has as many
+// digits as that of the last of num_proc.
 // New directories are for the user alone. What another user may have put there is refused: a folder or a file that is
 // not the user's own, or a link.
-Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc);
+Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc,
+                                                    bool is_again = false);
 
 // <directory>/summary.json, emptied, under the same conditions.
 Result<OutputFile> open_summary_file(const std::string& directory);
@@ -56,10 +59,12 @@ class OutputRouter {
 
   OutputRouter(MainLoop& loop, const Options& options, const Callbacks& callbacks);
 
-  // Makes <directory>/rank.<rank>/stdout and stderr for every rank; new directories are for the user alone.
-  Status open_files(const std::string& directory);
+  // Makes <directory>/rank.<rank>/stdout and stderr for every rank, also for those that set_rank() brings; new
+  // directories are for the user alone.
+  Status open_files(const std::string& directory, int num_proc);
 
-  // The slot is there from now on, or has a process of another rank: its lines have that prefix.
+  // The slot is there from now on, or has a process of another rank: its lines have that prefix, and go to that rank's
+  // files, after what these have. If they cannot be opened, a message says so.
   void set_rank(int slot, int rank);
   void output(int slot, bool is_stderr, ByteSpan bytes);
   void output_end(int slot, bool is_stderr);
@@ -102,6 +107,7 @@ class OutputRouter {
   bool over_high_water() const {
     return stdout_.console().queued() > kHighWater || stderr_.console().queued() > kHighWater;
   }
+  Status open_files_of(SlotStreams& slot);
   Stream make_stream(int rank, bool is_stderr);
   SlotStreams streams_of_rank(int rank);
   LinePrefixer::Bars file_bars() const {
@@ -124,6 +130,8 @@ class OutputRouter {
   Screen stderr_;
   std::size_t lines_ = 0;  // of output that was written so far
   std::map<int, SlotStreams> slots_;
+  std::optional<std::pair<std::string, int>> files_;  // see open_files()
+  std::set<int> ranks_with_files_;
   loop::Timer prompt_timer_;
 };
 

@@ -82,6 +82,11 @@ struct HostNewsBody {
 Bytes encode_host_news(const HostNewsBody& body);
 Result<HostNewsBody> decode_host_news(ByteSpan bytes);
 
+// What the starter says to processes that have not joined: where other hosts reach this one, the numeric address, since
+// ranks that were told a loopback address would listen for those of their own host alone.
+inline constexpr const char* kJobScope = "job";
+inline constexpr const char* kOutsideKey = "outside";
+
 // A rank of this epoch is gone, as the value says in words: for those that still begin it.
 inline constexpr const char* kLossScope = "loss";
 inline constexpr const char* kLossKey = "first";

@@ -127,9 +127,18 @@ std::vector<std::pair<ConnectionId, Reply>> Handler::reconsider() { return repli
 
 std::vector<std::pair<ConnectionId, Reply>> Handler::publish(std::string_view name, std::string_view key,
                                                              ByteSpan value) {
+  if (joins_.epoch() == 0) return {};
+  return put_for_ranks(scope_of_epoch(joins_.epoch(), name), key, value);
+}
+
+std::vector<std::pair<ConnectionId, Reply>> Handler::announce(std::string_view key, ByteSpan value) {
+  return put_for_ranks(kJobScope, key, value);
+}
+
+std::vector<std::pair<ConnectionId, Reply>> Handler::put_for_ranks(const std::string& scope, std::string_view key,
+                                                                   ByteSpan value) {
   std::vector<std::pair<ConnectionId, Reply>> replies;
-  if (joins_.epoch() == 0) return replies;
-  const auto waiters = store_.put(scope_of_epoch(joins_.epoch(), name), std::string(key), value);
+  const auto waiters = store_.put(scope, std::string(key), value);
   if (!waiters.is_ok()) return replies;
   for (const WaiterId waiter : waiters.value())
     replies.emplace_back(waiter, Reply{kOk, Bytes(value.begin(), value.end())});

@@ -49,6 +49,9 @@ class Handler {
   // when the key has a value. Gives the answers to those who waited for it.
   std::vector<std::pair<ConnectionId, Reply>> publish(std::string_view name, std::string_view key, ByteSpan value);
 
+  // Puts a value into kJobScope, unless the key has one. The same answers.
+  std::vector<std::pair<ConnectionId, Reply>> announce(std::string_view key, ByteSpan value);
+
   // The time of a waiting request has run out; the reply says what is missing. Requires: it waits.
   Reply expire(ConnectionId connection);
   // The connection is gone.
@@ -64,6 +67,8 @@ class Handler {
   void put(const Route& route, ByteSpan body, Outcome& outcome);
   std::vector<std::pair<ConnectionId, Reply>> replies_to(const JoinOutcome& joined);
   Status store_rows(const JoinOutcome& joined);
+  std::vector<std::pair<ConnectionId, Reply>> put_for_ranks(const std::string& scope, std::string_view key,
+                                                            ByteSpan value);
   Status check_epoch(std::string_view scope) const;
 
   const crypto::Secret seat_key_;

@@ -87,13 +87,26 @@ class Server::Impl final : public ConnectionOwner {
     HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, port));
     address_ = is_wildcard(addresses.front()) ? host_name() : addresses.front();
     port_ = sockets.port;
+    return add(sockets, [](Listener&) {});
+  }
+
+  Status listen_also(const std::vector<std::string>& addresses) {
+    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, port_));
+    asio::post(io_, [this, sockets = std::make_shared<ListenSockets>(std::move(sockets))] {
+      std::ignore = add(*sockets, [this](Listener& listener) { wait_for_connection(listener); });
+    });
+    return Status::ok();
+  }
+
+  template <typename F>
+  Status add(ListenSockets& sockets, F&& ready) {
     for (auto& [fd, is_v6] : sockets.sockets) {
       auto listener = std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
       error_code error;
       listener->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
       if (error) return Status::internal("listening socket: " + error.message());
       std::ignore = fd.release();
-      listeners_.push_back(std::move(listener));
+      ready(*listeners_.emplace_back(std::move(listener)));
     }
     return Status::ok();
   }
@@ -110,6 +123,9 @@ class Server::Impl final : public ConnectionOwner {
   }
   void publish(const std::string& name, const std::string& key, const Bytes& value) {
     asio::post(io_, [this, name, key, value] { release(handler_.publish(name, key, value)); });
+  }
+  void announce(const std::string& key, const Bytes& value) {
+    asio::post(io_, [this, key, value] { release(handler_.announce(key, value)); });
   }
   ServerStats stats() const {
     const MutexLock lock(mutex_);
@@ -262,6 +278,8 @@ bool Server::wait_until_deserted(const Deadline& deadline) { return impl_->wait_
 void Server::publish(const std::string& name, const std::string& key, const Bytes& value) {
   impl_->publish(name, key, value);
 }
+Status Server::listen_also(const std::vector<std::string>& addresses) { return impl_->listen_also(addresses); }
+void Server::announce(const std::string& key, const Bytes& value) { impl_->announce(key, value); }
 ServerStats Server::stats() const { return impl_->stats(); }
 
 std::string ServerStats::limits_hit() const {

@@ -61,11 +61,15 @@ class Server {
   std::uint16_t port() const;
   // What a process on another host may be told to connect to: the first address, or this host's name for a wildcard.
   std::string address() const;
+  // On these addresses too, with the same port; an error, and then on none of them.
+  Status listen_also(const std::vector<std::string>& addresses);
   // Has the plan decide again; for plans whose mind another thread changes.
   void reconsider();
   // A value for the ranks of the current epoch, in their scope `name` (scope_of_epoch()): news from the starter, which
   // nobody hears who comes later. Nothing happens before the first epoch.
   void publish(const std::string& name, const std::string& key, const Bytes& value);
+  // A value in scope kJobScope, which lives as long as the server: news for processes that have not joined yet.
+  void announce(const std::string& key, const Bytes& value);
   ServerStats stats() const;
   // Waits until no client that has shown the key has a connection. Clients keep theirs for as long as they live, if
   // `idle_deadline` is long enough, and a client's end closes them. False at the deadline.

@@ -36,11 +36,12 @@ bool is_loopback(const std::string& address) { return address == "::1" || addres
 // Where to listen for other ranks. A loopback address of the rendezvous means that all ranks are on this host. A name
 // may stand for one on the server's own host and for another address everywhere else, so it says nothing but
 // "localhost".
-transport::ListenOptions listen_options(const config::RuntimeConfig& config, const std::string& server) {
+transport::ListenOptions listen_options(const config::RuntimeConfig& config, const std::string& server,
+                                        const std::string& outside) {
   const bool is_here = is_loopback(config.rendezvous_addr) || config.rendezvous_addr == "localhost";
-  return {.loopback_only = is_here && !config.is_on_several_hosts,
+  return {.loopback_only = is_here && !config.is_on_several_hosts && outside.empty(),
           .interfaces = split_commas(config.iface),
-          .rendezvous_addr = is_loopback(server) ? "" : server};
+          .rendezvous_addr = is_loopback(server) ? outside : server};
 }
 
 rendezvous::ClientOptions client_options(const config::RuntimeConfig& config, const crypto::Secret& secret,
@@ -67,7 +68,8 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
 
   // First of all, because where to listen follows from the way to the server.
   HVD_ASSIGN_OR_RETURN(const std::string server, network->client_.connect(deadline));
-  HVD_ASSIGN_OR_RETURN(network->sockets_, transport::listen_for_ranks(listen_options(config, server)));
+  HVD_ASSIGN_OR_RETURN(const std::string outside, network->outside_address(server, deadline));
+  HVD_ASSIGN_OR_RETURN(network->sockets_, transport::listen_for_ranks(listen_options(config, server, outside)));
   network->host_memory_.emplace(config);
   const topology::RankRow row =
       make_row(config, secret, network->host_memory_->socket_name(), transport::address_row(*network->sockets_));
@@ -96,6 +98,13 @@ void Network::watch_losses() {
         lost_.request_stop();
         abort(loss);
       });
+}
+
+// Of an elastic job that began on this host alone, and may not have stayed there; else "".
+Result<std::string> Network::outside_address(const std::string& server, Deadline deadline) {
+  if (!config_.elastic || !is_loopback(server)) return std::string();
+  HVD_ASSIGN_OR_RETURN(const auto found, client_.get_many(rendezvous::kJobScope, {rendezvous::kOutsideKey}, deadline));
+  return found.front() ? std::string(as_text(*found.front())) : std::string();
 }
 
 Status Network::reach(const std::stop_token& stop) {

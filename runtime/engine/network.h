@@ -54,6 +54,7 @@ class Network {
  private:
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret, bool server_is_rank_0);
   void watch_losses();
+  Result<std::string> outside_address(const std::string& server, Deadline deadline);
   // Who shares a host and who is able to do what, the same on every rank.
   Result<topology::Agreement> agree(const rendezvous::RankNumbers& own, Deadline deadline);
 

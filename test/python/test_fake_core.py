@@ -121,6 +121,7 @@ def test_before_init() -> None:
             lambda: repeated.start(POINTER, (4,), DATA),
             lambda: core.announce_failure("nobody hears it"),
             core.announce_exit,
+            core.may_leave_later,
             core.shutdown,
             *((lambda ranks=ranks: core.init({}, [ranks])) for ranks in ([3], [0, 0], [])),
             core.is_initialized,

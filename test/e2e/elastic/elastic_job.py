@@ -41,6 +41,7 @@ class ElasticJob(RunningJob):
         wrapper: str = "",
         env: Mapping[str, str] | None = None,
     ) -> None:
+        self.horovodrun = horovodrun[-1]
         self.hosts_path = folder / "hosts"
         self.stop_path = folder / "stop"
         self.set_hosts(hosts)

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 from elastic_job import StartElastic
+from launcher_job import eventually
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,10 @@ def test_resets_are_limited_and_a_signal_ends_a_job_that_waits(start_elastic: St
     waiting.signal(signal.SIGTERM)
     assert waiting.wait() == 143, waiting
     waiting.wait_all_gone()
+
+
+def test_a_discovery_script_does_not_outlive_a_killed_launcher(start_elastic: StartElastic) -> None:
+    job = start_elastic("-np", "1", "--host-discovery-script", "sleep 1000 & sleep 1001; true", command=("true",))
+    eventually(lambda: len(job.named("sleep")) == 2, f"the script runs\n{job}")
+    job.signal(signal.SIGKILL)
+    job.wait_all_gone()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -80,9 +82,28 @@ def parent_of(pid: int) -> int:
     return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_who_gets_sigterm_leaves_without_counting_as_failed(start_elastic: StartElastic) -> None:
+def assert_status(job: ElasticJob, ranks: dict[int, int]) -> None:
+    """--status says who is there, and which rounds there were and why each began."""
+    asked = [job.horovodrun, "--status"]
+    ran = subprocess.run([*asked, str(job.pid)], check=True, capture_output=True, text=True, timeout=30)
+    status = json.loads(ran.stdout)
+    assert status["pid"] == job.pid
+    slots = [slot for host in status["hosts"] for slot in host["slots"] if slot["state"] == "running"]
+    assert {slot["pid"] for slot in slots} >= set(ranks.values()), status
+    rounds = status["rounds"]
+    assert [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
+    assert rounds[0]["why"] == "the job began"
+    assert any("host 127.0.0.1 was told to go" in one["why"] for one in rounds), rounds
+    assert rounds[-1]["ranks"] == len(ranks)
+    nobody = subprocess.run([*asked, "1"], check=False, capture_output=True, text=True, timeout=30)
+    assert (nobody.returncode, nobody.stdout) == (1, "")
+    assert "process 1 is no horovodrun with a job" in nobody.stderr
+
+
+def test_who_gets_sigterm_leaves_without_counting_as_failed(start_elastic: StartElastic, tmp_path: Path) -> None:
     """--grace: an agent, then ranks. Below --min-np the others wait."""
-    flags = ("-np", "3", "--min-np", "2", "--grace", "60", "--host-discovery-script", "cat hosts; echo >> runs")
+    files = ("--output-filename", str(tmp_path / "out"))
+    flags = ("-np", "3", "--min-np", "2", "--grace", "60", *files, "--host-discovery-script", "cat hosts; echo >> runs")
     job = start_elastic(*flags, hosts="localhost:2\n127.0.0.1:1\n")
     old = job.wait_for_size(3)
     os.kill(parent_of(old[2]), signal.SIGTERM)
@@ -110,6 +131,9 @@ def test_who_gets_sigterm_leaves_without_counting_as_failed(start_elastic: Start
     job.wait_for_restart([two[1]], since)
     last = job.wait_for_size(2)
     assert last[0] == two[1]
+    assert_status(job, last)
     assert "left aside" not in job.err, job
     assert "exited with" not in job.err, job
     finish(job)
+    written = "".join((tmp_path / "out" / f"rank.{rank}" / "stdout").read_text() for rank in range(3))
+    assert sorted(written.splitlines()) == sorted(job.out.splitlines())

@@ -22,10 +22,14 @@ def finish(network: Network, job: ElasticJob) -> None:
 def test_hosts_come_flap_are_lost_and_return(network: Network, start_elastic_on: StartElastic) -> None:
     a, b, _ = network.hosts.values()
     flags = ("-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "1", "2")
-    job = start_elastic_on(a, *flags, hosts="b:1\nc:1\n")
+    # It begins on this machine alone, and listens for nobody else; then others come.
+    job = start_elastic_on(a, *flags, hosts="a:2\n")
+    job.wait_for_size(2, PATIENCE_S)
+    assert {socket.address for socket in a.listeners() if socket.port != 22} == {"127.0.0.1"}
+    job.set_hosts("a:1\nb:1\nc:1\n")
+    job.wait_for_size(3, PATIENCE_S)
+    job.set_hosts("b:1\nc:1\n")
     old = job.wait_for_size(2, PATIENCE_S)
-
-    # One comes that nobody knew, on the launcher's own machine.
     job.set_hosts("b:1\nc:1\na:1\n")
     now = job.wait_for_size(3, PATIENCE_S)
     assert [now[0], now[1]] == [old[0], old[1]]
