@@ -14,8 +14,8 @@ namespace hvd::collectives {
 struct HostGroups {
   int local_rank = 0;
   int local_size = 1;
-  int slices = 1;                      // as many as the host with the fewest members has
-  std::shared_ptr<BackendList> local;  // of the members on this host; null when there is one
+  int slices = 1;                       // as many as the host with the fewest members has
+  std::shared_ptr<BackendList> local;   // of the members on this host; null when there is one
   std::shared_ptr<BackendList> across;  // of the members with this one's slice; null when it has none
   // The same on all members. Not empty: they have no such groups, and nothing else counts.
   std::string why_not;
