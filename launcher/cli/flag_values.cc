@@ -68,6 +68,10 @@ Result<FlagValue> parse_flag_value(const FlagRow& row, const std::vector<std::st
   if (text.empty() || text.find('\0') != std::string::npos) {
     return Status::invalid_argument(source + ": " + config::quoted(text) + " is not a text");
   }
+  if (row.option && option_row(*row.option).kind == config::OptionKind::kCores) {
+    const Result<std::vector<int>> cores = config::parse_cores(text);
+    if (!cores.is_ok()) return cores.status().annotate(source);
+  }
   return row.kind == FlagKind::kWords ? FlagValue(std::vector<std::string>{text}) : FlagValue(text);
 }
 

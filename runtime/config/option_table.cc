@@ -107,7 +107,8 @@ constexpr OptionRow kRows[] = {
      "age at which a stalled tensor ends the job; 0: never; not below HOROVOD_STALL_CHECK_TIME_SECONDS", 0,
      kMaxSeconds},
     {O::kThreadAffinity, "HOROVOD_THREAD_AFFINITY", "", K::kCores, &C::thread_affinity,
-     "cores for the runtime's threads: a list with one core per local rank"},
+     "cores for the threads that negotiate and reduce: a list with one core per local rank; a shorter list, or a core that "
+     "is not the process', pins nothing and is logged"},
     {O::kLogLevel, "HOROVOD_LOG_LEVEL", "warning", K::kLogLevel, &C::log_level,
      "least severe message that is printed", -kInf, kInf, "trace|debug|info|warning|error|fatal"},
     {O::kLogHideTime, "HOROVOD_LOG_HIDE_TIME", "0", K::kBool, &C::log_hide_time, "no date and time in log lines"},
@@ -164,7 +165,6 @@ constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kAutotuneGaussianProcessNoise, "autotuning"},
     {O::kTimeline, "timeline"},
     {O::kTimelineMarkCycles, "timeline"},
-    {O::kThreadAffinity, "pinning of threads to cores"},
     {O::kNumNcclStreams, "several streams"},
     {O::kEnableAsyncCompletion, "asynchronous completion"},
     {O::kDisableNvtxRanges, "NVTX ranges"},

@@ -3,7 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/check.h"
 #include "runtime/base/log.h"
@@ -19,6 +22,16 @@ constexpr Millis kIdlePagesPause{20};
 
 // Submissions that follow each other faster than this are a burst.
 constexpr std::chrono::microseconds kBurstGap{20};
+
+// The threads that this one starts from then on get the same core.
+void pin_this_thread(int core) {
+  std::vector<cpu_set_t> sets(static_cast<std::size_t>(core) / CPU_SETSIZE + 1);  // all zero
+  const std::size_t size = sets.size() * sizeof(cpu_set_t);
+  CPU_SET_S(static_cast<std::size_t>(core), size, sets.data());
+  if (::sched_setaffinity(0, size, sets.data()) == 0) return;
+  HVD_LOG(kError, "HOROVOD_THREAD_AFFINITY: cannot pin threads to core ", std::to_string(core), ": ",
+          std::strerror(errno), "; they are not pinned");
+}
 
 }  // namespace
 
@@ -41,6 +54,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
   } else {
     relay_.emplace(plan_, own_rank(), *worker_.sets());
   }
+  if (options_.core) loop_.post([core = *options_.core] { pin_this_thread(core); });
   loop_.post([this] {
     timer_.emplace(loop_.uv(), [this] { pump(); });
     watch_timer_.emplace(loop_.uv(), [this] { watch(); });

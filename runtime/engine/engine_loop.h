@@ -27,6 +27,7 @@ struct EngineOptions {
   negotiation::CoordinatorOptions coordinator;  // rank 0; the others use its size and limits of time
   negotiation::WorkerOptions worker;
   std::shared_ptr<PagePool> pages;  // its idle memory is given up in time
+  std::optional<int> core;          // for the engine's thread, and so for its lanes, which it starts
 };
 
 // The thread hvd-engine: moves operations from the table through negotiation to the executor. It alone touches the

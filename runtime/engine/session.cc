@@ -47,6 +47,8 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
   }
   options.coordinator.stall = {!config.stall_check_disable, config.stall_check_time, config.stall_shutdown_time,
                                config.no_progress_limit};
+  const auto place = static_cast<std::size_t>(membership.numbers().local_rank);
+  if (place < config.thread_affinity.size()) options.core = config.thread_affinity[place];
   options.worker.rank = membership.rank();
   options.worker.cached_wait_limit =
       config.stall_check_disable ? std::nullopt : std::optional<Millis>(config.stall_check_time);

@@ -384,6 +384,15 @@ TEST_CASE("The flags of an elastic job", "[unit][cli]") {
   CHECK(most.hosts.empty());
 }
 
+TEST_CASE("--thread-affinity is a list of cores", "[unit][cli][compat]") {
+  CHECK(parse_job({"--thread-affinity", "3"}).flag_variables.at("HOROVOD_THREAD_AFFINITY") == "3");
+  CHECK(parse_job({"--thread-affinity", "0,8"}).flag_variables.at("HOROVOD_THREAD_AFFINITY") == "0,8");
+  for (const char* wrong : {"x", "-1", "0,", "4096"}) {
+    INFO(wrong);
+    CHECK(usage_error_of({"-np", "2", "--thread-affinity", wrong, "true"}).starts_with("--thread-affinity: "));
+  }
+}
+
 TEST_CASE("Flags of the output are checked, and NO_COLOR and a dumb terminal are heeded", "[unit][cli]") {
   using Colour = OutputConfig::Colour;
   const config::MapEnv::Map terminal{{"TERM", "xterm"}};

@@ -1,10 +1,16 @@
 #include "horovod/session.h"
 
+#include <sched.h>
+
 #include <array>
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
 
 #include "runtime/base/page_pool.h"
 #include "test/runtime/engine/session_support.h"
+#include "test/support/captured_log.h"
 #include "test/support/job_fixture.h"
 
 using namespace hvd;
@@ -26,6 +32,41 @@ TEST_CASE("A session of one rank runs every operation without a launcher", "[mul
   session.value()->shutdown();
   CHECK(pages->idle_bytes() == 0);
   CHECK(session.value()->enqueue(allreduce("x", data)).status().code() == StatusCode::kAborted);
+}
+
+// Of the threads of this process that have the name: the cores that they may use, as the kernel writes them.
+std::set<std::string> cores_of_threads(const std::string& name) {
+  std::set<std::string> cores;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream status(thread.path() / "status");
+    std::string line;
+    bool is_it = false;
+    while (std::getline(status, line)) {
+      if (line == "Name:\t" + name) is_it = true;
+      if (is_it && line.starts_with("Cpus_allowed_list:\t")) cores.insert(line.substr(line.find('\t') + 1));
+    }
+  }
+  return cores;
+}
+
+TEST_CASE("HOROVOD_THREAD_AFFINITY pins the engine's thread, or is logged", "[multi][engine]") {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  REQUIRE(::sched_getaffinity(0, sizeof mine, &mine) == 0);
+  int core = 0;
+  while (!CPU_ISSET(core, &mine)) ++core;
+  std::vector<float> data = {1};
+  const auto run = [&](const std::vector<int>& cores) {
+    config::RuntimeConfig config;
+    config.thread_affinity = cores;
+    auto session = Session::start(config);
+    REQUIRE(wait(session.value()->enqueue(allreduce("x", data))).is_ok());
+    return cores_of_threads("hvd-engine");
+  };
+  CHECK(run({core}) == std::set<std::string>{std::to_string(core)});
+  CapturedLog log;
+  CHECK(run({4095}) == run({}));
+  CHECK(log.text().find("cannot pin threads to core 4095") != std::string::npos);
 }
 
 TEST_CASE("Sessions sum and average over all ranks", "[multi][engine]") {
