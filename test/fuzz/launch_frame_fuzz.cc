@@ -50,8 +50,12 @@ void check_message(const Frame& frame) {
     case FrameType::kOutputEnd: return check_round_trip(decode_output_end(payload), payload);
     case FrameType::kEnded: return check_round_trip(decode_ended(payload), payload);
     case FrameType::kFailing: return check_round_trip(decode_failing(payload), payload);
+    case FrameType::kStacks: return check_round_trip(decode_stacks(payload), payload);
+    case FrameType::kDraining: return check_round_trip(decode_draining(payload), payload);
     case FrameType::kNotice:
     case FrameType::kError: return check_round_trip(decode_text(payload), payload);
+    case FrameType::kAskStacks:
+    case FrameType::kStacksEnd:
     case FrameType::kAlive:
     case FrameType::kDone: return;
   }

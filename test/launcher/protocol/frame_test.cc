@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -93,6 +97,22 @@ TEST_CASE("FrameDecoder gives out frames whole when more comes than it has room 
       }
     }
     CHECK(received == sent);
+    CHECK(decoder.at_boundary());
+  }
+}
+
+TEST_CASE("The fuzz target's seeds are frames of this version", "[unit][launch_protocol]") {
+  const std::map<std::string, int> frames = {{"a_job", 11}, {"input", 3},  {"launch", 1},
+                                             {"orders", 4}, {"stacks", 4}, {"start", 1}};
+  for (const auto& [name, expected] : frames) {
+    INFO(name);
+    std::ifstream file(std::string(HVD_TEST_SOURCE_DIR "/../../fuzz/corpus/launch_frame/") + name, std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+    FrameDecoder decoder;
+    decoder.feed(as_bytes(bytes));
+    int found = 0;
+    while (decoder.next().value().has_value()) ++found;
+    CHECK(found == expected);
     CHECK(decoder.at_boundary());
   }
 }
