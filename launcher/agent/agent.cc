@@ -83,7 +83,7 @@ void Agent::received(ByteSpan bytes) {
     if (status.is_ok()) {
       Frame frame = std::move(*std::move(next).value());
       status = handle(frame);
-      explicit_bzero(frame.payload.data(), frame.payload.size());
+      if (!frame.payload.empty()) explicit_bzero(frame.payload.data(), frame.payload.size());
     }
     if (!status.is_ok()) return fail(status);
   }
