@@ -166,6 +166,7 @@ Result<std::unique_ptr<Meeting>> Meeting::host(const config::RuntimeConfig& conf
                        rendezvous::Server::start({.secret = meeting->secret_,
                                                   .plan = rendezvous::StaticPlan::of_size(config.size),
                                                   .listen_addresses = listen,
+                                                  .ports = config.ports,
                                                   .idle_deadline = kNeverIdle}));
   meeting->port_ = meeting->server_->port();
   AddressRow row{.host = HostIdentity::of_this_process(), .endpoints = {}};

@@ -79,6 +79,9 @@ constexpr FlagRow kRows[] = {
              "chosen by route", .metavar = "A,B"},
     {.dest = "network_interface", .on = "--network-interface", .kind = K::kList, .section = S::kGeneral,
      .help = "one network interface that may be used; repeatable", .metavar = "A"},
+    {.dest = "port_range", .on = "--port-range", .kind = K::kText, .section = S::kGeneral,
+     .help = "ports to listen on, on this host for the rendezvous and on each for its ranks, one for each; default: "
+             "HOROVOD_PORT_RANGE, else any", .metavar = "FIRST-LAST", .option = O::kPortRange, .export_as = E::kPlain},
     {.dest = "output_filename", .on = "--output-filename", .kind = K::kText, .section = S::kOutput,
      .help = "also write output to DIR/rank.<rank>/stdout and stderr", .metavar = "DIR"},
     {.dest = "log_dir", .on = "--log-dir", .kind = K::kText, .section = S::kOutput,

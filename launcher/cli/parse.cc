@@ -171,6 +171,16 @@ Result<std::vector<std::string>> nics_of(const FlagValues& values) {
   return nics;
 }
 
+Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& env) {
+  const FlagValues::Entry* const flag = values.find("port_range");
+  const std::string name(variable_of(flag_row("port_range")));
+  const std::string text = flag != nullptr ? std::get<std::string>(flag->value) : env.get(name).value_or("");
+  if (flag == nullptr && text.empty()) return PortRange{};
+  auto ports = config::parse_ports(text);
+  if (!ports.is_ok()) return ports.status().annotate(flag != nullptr ? flag->source : name);
+  return ports;
+}
+
 InputTo input_to_of(const FlagValues& values) {
   const std::string who = values.get<std::string>("stdin").value_or("rank0");
   if (who == "none") return InputTo::kNobody;
@@ -190,6 +200,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.log_dir = values.get<std::string>("log_dir");
   HVD_ASSIGN_OR_RETURN(config.start_timeout, start_timeout_of(values, env));
   HVD_ASSIGN_OR_RETURN(config.nics, nics_of(values));
+  HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, env));
   if (const auto limit = values.get<std::int64_t>("timeout")) config.timeout = std::chrono::seconds(*limit);
   if (const auto grace = values.get<std::int64_t>("kill_grace")) config.kill_grace = std::chrono::seconds(*grace);
   config.input_to = input_to_of(values);

@@ -40,7 +40,7 @@ Status serve_until(const ServeConfig& config, const sigset_t& signals) {
                        rendezvous::Server::start({.secret = file.secret(),
                                                   .plan = rendezvous::StaticPlan::of_size(config.num_proc),
                                                   .listen_addresses = {config.listen_address},
-                                                  .port = config.port}));
+                                                  .ports = {config.port, config.port}}));
   const std::string ranks = std::to_string(config.num_proc);
   std::fprintf(stderr,
                "horovodrun: rendezvous for %s ranks at %s port %u; start each with the variables below and its own "

@@ -57,9 +57,10 @@ Status Launch::prepare_elastic(const std::vector<ResolvedHost>& hosts, const Mak
 }
 
 Status Launch::listen(std::shared_ptr<rendezvous::Plan> plan) {
-  HVD_ASSIGN_OR_RETURN(
-      server_,
-      rendezvous::Server::start({.secret = secret_, .plan = std::move(plan), .listen_addresses = listen_addresses_}));
+  HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
+                                                           .plan = std::move(plan),
+                                                           .listen_addresses = listen_addresses_,
+                                                           .ports = plan_.config.ports}));
   return Status::ok();
 }
 

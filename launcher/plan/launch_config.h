@@ -8,6 +8,7 @@
 
 #include "launcher/environment/environment.h"
 #include "launcher/hosts/host_spec.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 
 namespace hvd::launcher {
@@ -57,6 +58,7 @@ struct LaunchConfig {
   std::optional<std::string> output_filename;
   std::optional<std::string> log_dir;
   std::chrono::seconds start_timeout{30};
+  PortRange ports;                                 // for the rendezvous, and for ranks to listen on
   std::vector<std::string> nics;                   // --network-interface(s), in the order given, no duplicates
   std::optional<std::chrono::seconds> timeout;     // --timeout: for the job, once all ranks run
   std::optional<std::chrono::seconds> kill_grace;  // absent: short after a failure, longer after the user's signal

@@ -27,7 +27,7 @@ class RendezvousServer {
     auto server = rendezvous::Server::start({.secret = file.value().secret(),
                                              .plan = rendezvous::StaticPlan::of_size(num_proc),
                                              .listen_addresses = std::move(listen),
-                                             .port = port});
+                                             .ports = {port, port}});
     if (!server.is_ok()) raise_value_error(server.status());
     return std::unique_ptr<RendezvousServer>(new RendezvousServer(std::move(server).value(), std::move(file).value()));
   }

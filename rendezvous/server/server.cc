@@ -83,15 +83,15 @@ class Server::Impl final : public ConnectionOwner {
     for (const auto& [id, connection] : connections_) connection->shut_down();
   }
 
-  Status listen(const std::vector<std::string>& addresses, std::uint16_t port) {
-    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, port));
+  Status listen(const std::vector<std::string>& addresses, const PortRange& ports) {
+    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, ports));
     address_ = is_wildcard(addresses.front()) ? host_name() : addresses.front();
     port_ = sockets.port;
     return add(sockets, [](Listener&) {});
   }
 
   Status listen_also(const std::vector<std::string>& addresses) {
-    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, port_));
+    HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, PortRange{port_, port_}));
     asio::post(io_, [this, sockets = std::make_shared<ListenSockets>(std::move(sockets))] {
       std::ignore = add(*sockets, [this](Listener& listener) { wait_for_connection(listener); });
     });
@@ -260,7 +260,7 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   }
   try {  // Asio throws where the system has no epoll or no descriptor for it
     auto impl = std::make_unique<Impl>(options);
-    HVD_RETURN_IF_ERROR(impl->listen(options.listen_addresses, options.port).annotate("rendezvous server"));
+    HVD_RETURN_IF_ERROR(impl->listen(options.listen_addresses, options.ports).annotate("rendezvous server"));
     impl->run();
     return std::unique_ptr<Server>(new Server(std::move(impl)));
   } catch (const std::exception& error) {

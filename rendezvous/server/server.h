@@ -9,6 +9,7 @@
 #include "rendezvous/protocol/limits.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
 
@@ -19,7 +20,7 @@ struct ServerOptions {
   std::shared_ptr<Plan> plan;
   // Numeric IPv4 or IPv6 addresses of this host, or a wildcard; at least one.
   std::vector<std::string> listen_addresses;
-  std::uint16_t port = 0;  // 0: the kernel picks one, the same on all addresses
+  PortRange ports = {};  // one of them, the same on all addresses
   // How long an authenticated connection may be silent between requests.
   Millis idle_deadline = kIdleDeadline;
 };

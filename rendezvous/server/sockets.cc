@@ -97,16 +97,18 @@ bool is_wildcard(const std::string& address) {
   return IN6_IS_ADDR_UNSPECIFIED(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
 }
 
-Result<ListenSockets> listen_on(const std::vector<std::string>& addresses, std::uint16_t port) {
+Result<ListenSockets> listen_on(const std::vector<std::string>& addresses, const PortRange& ports) {
   if (addresses.empty()) return Status::invalid_argument("no address to listen on");
-  const int attempts = port == 0 ? kPortAttempts : 1;
-  for (int attempt = 0; attempt < attempts; ++attempt) {
+  for (const std::uint16_t port : ports.candidates(kPortAttempts)) {
     HVD_ASSIGN_OR_RETURN(ListenSockets all, try_all(addresses, port));
     if (!all.sockets.empty()) return all;
   }
-  if (port != 0) return Status::invalid_argument("port " + std::to_string(port) + " is taken");
-  return Status::internal("no port is free on all of " + std::to_string(addresses.size()) + " addresses after " +
-                          std::to_string(attempts) + " attempts");
+  if (ports.is_any()) {
+    return Status::internal("no port is free on all of " + std::to_string(addresses.size()) + " addresses after " +
+                            std::to_string(kPortAttempts) + " attempts");
+  }
+  const std::string what = ports.first == ports.last ? "port " : "each of the ports ";
+  return Status::invalid_argument(what + ports.to_string() + " is taken");
 }
 
 }  // namespace hvd::rendezvous

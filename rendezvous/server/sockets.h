@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/base/fd.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 
 namespace hvd::rendezvous {
@@ -28,10 +29,9 @@ struct ListenSockets {
   std::vector<One> sockets;  // in the order of the addresses
 };
 
-// One listening socket for each numeric address, all on `port` (0: one that the kernel picks); non-blocking and
-// CLOEXEC. An address given twice is listened on once. kInvalidArgument names an address that is not numeric or not of
-// this host.
-Result<ListenSockets> listen_on(const std::vector<std::string>& addresses, std::uint16_t port);
+// One listening socket for each numeric address, all on the same one of `ports`; non-blocking and CLOEXEC. An address
+// given twice is listened on once. kInvalidArgument names an address that is not numeric or not of this host.
+Result<ListenSockets> listen_on(const std::vector<std::string>& addresses, const PortRange& ports);
 
 // Whether a numeric address stands for all of this host's.
 bool is_wildcard(const std::string& address);

@@ -1,6 +1,7 @@
 #include "runtime/base/socket_io.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -96,6 +97,19 @@ Status receive_exactly(int fd, std::span<std::uint8_t> into, const Deadline& dea
     into = into.subspan(size);
   }
   return Status::ok();
+}
+
+std::string PortRange::to_string() const {
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+}
+
+std::vector<std::uint16_t> PortRange::candidates(int attempts) const {
+  if (is_any()) return std::vector<std::uint16_t>(static_cast<std::size_t>(attempts), 0);
+  const std::uint32_t count = std::uint32_t{last} - first + 1;
+  const std::uint32_t start = static_cast<std::uint32_t>(getpid()) * 2'654'435'761U % count;  // neighbours lie apart
+  std::vector<std::uint16_t> ports;
+  for (std::uint32_t i = 0; i < count; ++i) ports.push_back(static_cast<std::uint16_t>(first + (start + i) % count));
+  return ports;
 }
 
 }  // namespace hvd

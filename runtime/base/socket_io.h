@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
@@ -22,6 +24,19 @@ Status send_all(int fd, ByteSpan bytes, const Deadline& deadline, int wake_fd);
 // At least one byte; an end of file is kPeerLost.
 Result<std::size_t> receive_some(int fd, std::span<std::uint8_t> into, const Deadline& deadline, int wake_fd);
 Status receive_exactly(int fd, std::span<std::uint8_t> into, const Deadline& deadline, int wake_fd);
+
+// The ports that may be listened on: `first` to `last`. {0, 0}: whichever the kernel picks.
+struct PortRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+
+  bool is_any() const { return first == 0; }
+  std::string to_string() const;
+  // In which order to try them: all, from one on that differs between processes, so that those of a host, which start
+  // together, do not go for the same. Of any: `attempts` times 0, for a port must be free on several addresses.
+  std::vector<std::uint16_t> candidates(int attempts) const;
+  bool operator==(const PortRange&) const = default;
+};
 
 // What a failed call on a socket means.
 Status socket_error(std::string_view call, int error);

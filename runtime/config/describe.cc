@@ -28,6 +28,7 @@ std::string syntax(const OptionRow& row) {
     case OptionKind::kReal: return "number" + range(row);
     case OptionKind::kBytes: return "bytes" + range(row);
     case OptionKind::kBool: return "bool";
+    case OptionKind::kPorts: return "range of ports";
     case OptionKind::kCores: return "list of cores";
     case OptionKind::kChoice:
     case OptionKind::kLogLevel: break;

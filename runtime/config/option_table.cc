@@ -39,6 +39,9 @@ constexpr OptionRow kRows[] = {
      "port of the rendezvous store", 1, 65535},
     {O::kGlooIface, "HOROVOD_GLOO_IFACE", "", K::kText, &C::iface,
      "network interface for connections; unset: chosen by route"},
+    {O::kPortRange, "HOROVOD_PORT_RANGE", "", K::kPorts, &C::ports,
+     "ports that a rank may listen on for the others, `40000-40099`: one for each rank of a host, and one for the rendezvous "
+     "where horovodrun or rank 0 opens it; unset: any"},
     {O::kGlooTimeoutSeconds, "HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 600 s), how long a running collective may "
      "make no progress; 0 stands for the default", 0, kMaxSeconds},

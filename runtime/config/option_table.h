@@ -15,7 +15,7 @@ namespace hvd::config {
 // clang-format off
 enum class Option {
   kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize, kHostname, kGlooRendezvousAddr, kGlooRendezvousPort,
-  kGlooIface, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kSharedDir, kJobId, kController, kCpuOperations, kIgnoreStarter,
+  kGlooIface, kPortRange, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kSharedDir, kJobId, kController, kCpuOperations, kIgnoreStarter,
   kElastic, kFusionThreshold, kIdleOutputBytes, kCycleTime, kCacheCapacity, kDisableGroupFusion, kDynamicProcessSets,
   kDeterministic, kShm, kHierarchicalAllreduce, kHierarchicalAllgather, kTorusAllreduce, kAutotune, kAutotuneLog,
   kAutotuneWarmupSamples, kAutotuneStepsPerSample, kAutotuneBayesOptMaxSamples, kAutotuneGaussianProcessNoise,
@@ -35,6 +35,7 @@ enum class OptionKind {
   kBool,      // an integer (> 0 is true), or true/false, yes/no, on/off
   kChoice,    // one of `choices`, any case
   kLogLevel,  // one of `choices`, any case; another word is a warning, not an error
+  kPorts,     // 40000-40099
   kCores,     // comma-separated core ids; a bad list is a warning, not an error
 };
 
@@ -46,7 +47,8 @@ using OptionField =
     std::variant<std::monostate, bool RuntimeConfig::*, int RuntimeConfig::*, std::int64_t RuntimeConfig::*,
                  double RuntimeConfig::*, std::string RuntimeConfig::*, std::chrono::seconds RuntimeConfig::*,
                  std::optional<std::chrono::duration<double, std::milli>> RuntimeConfig::*,
-                 std::optional<bool> RuntimeConfig::*, std::vector<int> RuntimeConfig::*, LogLevel RuntimeConfig::*>;
+                 std::optional<bool> RuntimeConfig::*, std::vector<int> RuntimeConfig::*, PortRange RuntimeConfig::*,
+                 LogLevel RuntimeConfig::*>;
 
 // One variable. The one table drives parsing, docs/env.md, `horovodrun --print-config` and the warning about unknown
 // names.

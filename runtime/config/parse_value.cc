@@ -137,6 +137,16 @@ Result<int> parse_choice(std::string_view text, std::string_view choices) {
   return unexpected(text, "one of: " + expected);
 }
 
+Result<PortRange> parse_ports(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  const auto first = parse_integer(text.substr(0, dash), 1, 65535);
+  const auto last = dash == std::string_view::npos ? first : parse_integer(text.substr(dash + 1), 1, 65535);
+  if (!first.is_ok() || !last.is_ok() || first.value() > last.value()) {
+    return unexpected(text, "a range of ports, as 40000-40099");
+  }
+  return PortRange{static_cast<std::uint16_t>(first.value()), static_cast<std::uint16_t>(last.value())};
+}
+
 Result<std::vector<int>> parse_cores(std::string_view text) {
   std::vector<int> cores;
   for (std::size_t at = 0; at <= text.size();) {

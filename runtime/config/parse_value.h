@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 
 namespace hvd::config {
@@ -21,6 +22,8 @@ Result<std::int64_t> parse_bytes(std::string_view text, std::int64_t min, std::i
 Result<bool> parse_bool(std::string_view text);
 // The index of `text` in `choices` ("a|b|c"), any case.
 Result<int> parse_choice(std::string_view text, std::string_view choices);
+// "40000-40099", or one port.
+Result<PortRange> parse_ports(std::string_view text);
 // Comma-separated ids, each 0..4095.
 Result<std::vector<int>> parse_cores(std::string_view text);
 

@@ -101,6 +101,7 @@ Status parse_row(const OptionRow& row, const std::string& text, RuntimeConfig& c
       return store_or_fail(row, config, parse_bytes(text, integer_bound(row.min), integer_bound(row.max)));
     case OptionKind::kBool: return store_or_fail(row, config, parse_bool(text));
     case OptionKind::kChoice: return parse_choice_row(row, text, config);
+    case OptionKind::kPorts: return store_or_fail(row, config, parse_ports(text));
     case OptionKind::kLogLevel:
     case OptionKind::kCores: parse_lenient_row(row, text, config); return Status::ok();
   }

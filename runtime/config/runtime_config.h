@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/log.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 #include "runtime/config/env_reader.h"
 #include "runtime/config/starters.h"
@@ -31,6 +32,7 @@ struct RuntimeConfig {
   std::string rendezvous_addr;
   int rendezvous_port = 0;
   std::string iface;  // "": the transport chooses
+  PortRange ports;    // to listen on
   std::string agent_socket;
   std::string secret_file;
   // One of several processes that something else than horovodrun started, and that must find each other themselves.

@@ -39,7 +39,8 @@ bool is_loopback(const std::string& address) { return address == "::1" || addres
 transport::ListenOptions listen_options(const config::RuntimeConfig& config, const std::string& server,
                                         const std::string& outside) {
   const bool is_here = is_loopback(config.rendezvous_addr) || config.rendezvous_addr == "localhost";
-  return {.loopback_only = is_here && !config.is_on_several_hosts && outside.empty(),
+  return {.ports = config.ports,
+          .loopback_only = is_here && !config.is_on_several_hosts && outside.empty(),
           .interfaces = split_commas(config.iface),
           .rendezvous_addr = is_loopback(server) ? outside : server};
 }

@@ -100,7 +100,7 @@ struct ListeningSockets {
 Result<std::shared_ptr<ListeningSockets>> listen_for_ranks(const ListenOptions& options) {
   HVD_ASSIGN_OR_RETURN(auto addresses, addresses_to_listen_on(options));
   if (addresses.size() > AddressRow::kMaxEndpoints) addresses.resize(AddressRow::kMaxEndpoints);
-  HVD_ASSIGN_OR_RETURN(BoundSockets bound, bind_listeners(addresses));
+  HVD_ASSIGN_OR_RETURN(BoundSockets bound, bind_listeners(addresses, options.ports));
   auto sockets = std::make_shared<ListeningSockets>();
   sockets->row = AddressRow{HostIdentity::of_this_process(), std::move(bound.endpoints)};
   sockets->fds = std::move(bound.fds);

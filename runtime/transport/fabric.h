@@ -9,6 +9,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
 
@@ -27,6 +28,7 @@ struct ContextProgress;  // data/message_context.h
 
 // Where a rank listens for others.
 struct ListenOptions {
+  PortRange ports;
   bool loopback_only = true;            // all ranks are on this host: listen on 127.0.0.1 and nowhere else
   std::vector<std::string> interfaces;  // else: listen on these interfaces
   std::string

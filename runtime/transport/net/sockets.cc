@@ -66,18 +66,23 @@ namespace {
 
 constexpr int kPortAttempts = 20;
 
-// On failure `err` has the error number.
-Result<ForkFd> bind_one(const SocketAddress& address, int& err) {
+// On failure `err` has the error number. `reuse`: connections of an earlier listener may linger on the port.
+Result<ForkFd> bind_one(const SocketAddress& address, bool reuse, int& err) {
   ForkFd fd =
       ForkFd::make([&] { return socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
   if (!fd.valid()) return Status::from_errno("socket", errno);
+  const int on = 1;
+  if (reuse) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   sockaddr_storage raw{};
   const socklen_t size = address.to_sockaddr(raw);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&raw), size) != 0) {
     err = errno;
     return Status::from_errno("cannot listen on " + address.to_string(), err);
   }
-  if (listen(fd.get(), SOMAXCONN) != 0) return Status::from_errno("listen on " + address.to_string(), errno);
+  if (listen(fd.get(), SOMAXCONN) != 0) {  // another may have bound it, too, and be the first to listen
+    err = errno;
+    return Status::from_errno("listen on " + address.to_string(), err);
+  }
   return fd;
 }
 
@@ -91,16 +96,15 @@ Result<std::uint16_t> bound_port(int fd) {
 
 }  // namespace
 
-Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses) {
+Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses, const PortRange& ports) {
   if (addresses.empty()) return Status::precondition("there is no network address to listen on");
-  for (int attempt = 0; attempt < kPortAttempts; ++attempt) {
+  for (std::uint16_t port : ports.candidates(kPortAttempts)) {
     BoundSockets bound;
-    std::uint16_t port = 0;
     for (const InterfaceAddress& wanted : addresses) {
       SocketAddress address = wanted.address;
       address.set_port(port);
       int err = 0;
-      auto fd = bind_one(address, err);
+      auto fd = bind_one(address, !ports.is_any(), err);
       if (err == EADDRNOTAVAIL && addresses.size() > 1) continue;  // gone meanwhile, or an IPv6 address still tentative
       if (err == EADDRINUSE && port != 0) {                        // another program has this port there
         bound.fds.clear();
@@ -116,8 +120,8 @@ Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& address
     }
     if (!bound.fds.empty()) return bound;
   }
-  return Status::precondition("found no port that is free on all " + std::to_string(addresses.size()) +
-                              " addresses to listen on");
+  return Status::precondition("found no port" + (ports.is_any() ? "" : " of " + ports.to_string()) +
+                              " that is free on all " + std::to_string(addresses.size()) + " addresses to listen on");
 }
 
 }  // namespace hvd::transport

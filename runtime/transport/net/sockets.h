@@ -4,6 +4,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/fd.h"
+#include "runtime/base/socket_io.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/net/address_row.h"
 #include "runtime/transport/net/fork_guard.h"
@@ -37,13 +38,13 @@ class Cancel {
 // A connected non-blocking stream. Fails with kTimeout, kAborted, or kPeerLost and the reason.
 Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel);
 
-// Binds one port on each of `addresses` (their ports are ignored): the kernel picks it for the first address, and the
-// others must have it free too, else another port is tried. Yields listening, non-blocking sockets and where they
+// Binds one of `ports` on each of `addresses` (their ports are ignored): it must be free on all of them, else another
+// is tried. Yields listening, non-blocking sockets and where they
 // listen.
 struct BoundSockets {
   std::vector<ForkFd> fds;
   std::vector<Endpoint> endpoints;
 };
-Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses);
+Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses, const PortRange& ports);
 
 }  // namespace hvd::transport

@@ -30,6 +30,7 @@ const Case kCases[] = {
     {{"--no-hierarchical-allgather"}, {{"HOROVOD_HIERARCHICAL_ALLGATHER", "0"}}},
     {{"--torus-allreduce"}, {{"HOROVOD_TORUS_ALLREDUCE", "1"}}},
     {{"--no-torus-allreduce"}, {{"HOROVOD_TORUS_ALLREDUCE", "0"}}},
+    {{"--port-range", "40000-40099"}, {{"HOROVOD_PORT_RANGE", "40000-40099"}}},
     {{"--autotune"}, {{"HOROVOD_AUTOTUNE", "1"}}},
     {{"--autotune", "--autotune-log-file", "/tmp/a.csv"},
      {{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_AUTOTUNE_LOG", "/tmp/a.csv"}}},

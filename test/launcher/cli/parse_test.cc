@@ -150,6 +150,17 @@ TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one"
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("The ports come from the flag, which ranks get, or from the environment", "[unit][cli]") {
+  const config::MapEnv::Map env{{"HOROVOD_PORT_RANGE", "7-9"}};
+  REQUIRE(parse_job({}).ports.is_any());
+  REQUIRE(parse_job({}, env).ports == PortRange{7, 9});
+  const LaunchConfig config = parse_job({"--port-range", "40000-40099"}, env);
+  REQUIRE(config.ports == PortRange{40000, 40099});
+  REQUIRE(config.flag_variables.at("HOROVOD_PORT_RANGE") == "40000-40099");
+  REQUIRE(usage_error_of({"-np", "1", "--port-range", "9-7", "true"}) ==
+          "--port-range: '9-7' is not a range of ports, as 40000-40099");
+}
+
 TEST_CASE("-n is -np", "[unit][cli]") {
   for (const Words& flags : {Words{"-n", "3"}, Words{"-n3"}, Words{"-n=3"}}) {
     Words args = flags;

@@ -89,7 +89,7 @@ TEST_CASE("A server that listens everywhere is known by its host's name", "[mult
   const std::uint16_t port = server->port();
   const auto again = [&] {
     return Server::start(
-        {.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"0.0.0.0"}, .port = port});
+        {.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"0.0.0.0"}, .ports = {port, port}});
   };
   CHECK_THAT(again().status().message(), Catch::Contains("port " + std::to_string(port) + " is taken"));
 }

@@ -1,5 +1,6 @@
 #include "runtime/config/parse_value.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include <limits>
@@ -71,6 +72,20 @@ TEST_CASE("parse_choice returns the place of the word in any case", "[unit][conf
   REQUIRE(parse_choice("d", "a|b|c").status().message() == "'d' is not one of: a, b, c");
   REQUIRE_FALSE(parse_choice("a|b", "a|b|c").is_ok());
   REQUIRE_FALSE(parse_choice("", "a|b|c").is_ok());
+}
+
+TEST_CASE("parse_ports reads a range or one port", "[unit][config]") {
+  REQUIRE(parse_ports("40000-40099").value() == PortRange{40000, 40099});
+  REQUIRE(parse_ports(" 7 ").value() == PortRange{7, 7});
+  REQUIRE(PortRange{7, 9}.to_string() == "7-9");
+  auto all = PortRange{65533, 65535}.candidates(1);
+  std::ranges::sort(all);
+  REQUIRE(all == std::vector<std::uint16_t>{65533, 65534, 65535});
+  REQUIRE(PortRange{}.candidates(2) == std::vector<std::uint16_t>{0, 0});
+  for (const char* bad : {"", "-", "0", "1-", "-1", "9-8", "1-65536", "1-2-3", "a"}) {
+    INFO(bad);
+    REQUIRE_FALSE(parse_ports(bad).is_ok());
+  }
 }
 
 TEST_CASE("parse_cores reads a comma list of core numbers", "[unit][config]") {
