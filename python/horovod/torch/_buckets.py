@@ -1,4 +1,4 @@
-"""Flat buckets of which gradients are views: each is reduced as one tensor, in memory that ranks of a host share.
+"""The buckets of an optimizer, of which gradients are views: how ranks agree on them and fill them.
 
 The first step goes without. At its end ranks know which gradients there are, agree on how they lie in buckets, and go
 on with these; later for gradients that are new. A gradient that backward() did not write into its bucket, as after
@@ -9,49 +9,37 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from torch.utils.dlpack import from_dlpack
 
-from horovod._common.calls import unscaled
+from horovod._common.calls import Call, unscaled
 from horovod._common.native import core
-from horovod.torch._allreduce import reduce_now
-from horovod.torch._gradient import DENSE, Gradient, GradientSettings, RepeatedAllreduce
+from horovod.torch._bucket import Bucket, padded, strides_of
+from horovod.torch._gradient import DENSE, Gradient, GradientSettings
+from horovod.torch._session import submit
 from horovod.torch._tensors import code_of
 
+if TYPE_CHECKING:
+    from horovod._core import Handle
+
 _LARGEST = 25 << 20  # bytes; a parameter that is larger has one for itself
-_ALIGNMENT = 64  # bytes, of each gradient
+_COMPARISON = Call(core.OP_ALLREDUCE, "allreduce")
 
 
-class Bucket:
-    """Memory for the gradients of `members`, at these offsets. `missing`: how many are not ready in this step."""
+@dataclass(frozen=True)
+class _Agreement:
+    """A comparison of plans that is running. `anew`: the plan is for all gradients. `outside`: how many it leaves out
+    of `total`.
+    """
 
-    __slots__ = ("allreduce", "members", "memory", "missing", "offsets")
-
-    def __init__(self, members: Sequence[Gradient], settings: GradientSettings) -> None:
-        self.members = members
-        self.missing = len(members)
-        sizes = [_padded(gradient.parameter) for gradient in members]
-        self.offsets = {id(gradient): sum(sizes[:i]) for i, gradient in enumerate(members)}
-        dtype = members[0].parameter.dtype
-        self.memory = shared_zeros((sum(sizes),), dtype)
-        name = f"allreduce.{members[0].name}.bucket"
-        self.allreduce = RepeatedAllreduce(name, (sum(sizes),), code_of(dtype), settings.reduction.for_core())
-        for gradient in members:
-            gradient.bucket, gradient.dense, gradient.half = self, None, None
-            gradient.view = self.view_of(gradient)
-
-    def view_of(self, gradient: Gradient) -> torch.Tensor:
-        """The gradient's part, laid out like its parameter. Versions of views are counted apart."""
-        shape = gradient.parameter.shape
-        strides = _strides(gradient.parameter)
-        return self.memory.as_strided(shape, strides, self.offsets[id(gradient)]).data
-
-    def holds(self, gradient: Gradient, tensor: torch.Tensor) -> bool:
-        """Whether a tensor that was its view still is: `tensor.data = ...` and model.double() give it other memory."""
-        place = self.memory.data_ptr() + self.offsets[id(gradient)] * self.memory.element_size()
-        return tensor.data_ptr() == place and tensor.dtype is self.memory.dtype
+    plan: list[list[Gradient]]
+    anew: bool
+    outside: int
+    total: int
+    comparison: Handle | None  # None: nobody to compare with
 
 
 class Buckets:
@@ -65,6 +53,7 @@ class Buckets:
         self._settings = settings
         self._buckets: list[Bucket] = []
         self._warned = False
+        self._agreement: _Agreement | None = None
         self.wanted = True
         self.outdated = False
 
@@ -101,78 +90,73 @@ class Buckets:
             parameter.grad = view
         else:  # the result is copied back
             gradient.target = parameter.grad
-            self.outdated = grad.layout is torch.strided
+            self.outdated |= grad.layout is torch.strided
 
     def restart(self) -> None:
         """Before a step: no gradient is ready."""
+        self._agreement = None
         for bucket in self._buckets:
             bucket.missing = len(bucket.members)
+
+    def refuse_incomplete(self) -> None:
+        """At the end of a step, when all gradients should have been taken in. RuntimeError if one was not."""
+        incomplete = [bucket for bucket in self._buckets if bucket.missing > 0]
+        for bucket in incomplete:
+            bucket.refuse(self._settings)
+        if incomplete:
+            name = incomplete[0].members[0].name
+            raise RuntimeError(f"gradient_as_bucket_view: backward() failed within the bucket of {name}")
 
     def drop(self) -> None:
         """Gives the parameters gradients of their own, as in an earlier session others may still know the memory."""
         for bucket in self._buckets:
-            for gradient in bucket.members:
-                if gradient.parameter.grad is gradient.view and gradient.view is not None:
-                    gradient.parameter.grad = gradient.view.clone()
-                gradient.bucket = gradient.view = None
+            bucket.release()
         self._buckets.clear()
+        self._agreement = None
         self.wanted, self.outdated = True, False
 
-    def agree(self, gradients: Iterable[Gradient], anew: bool) -> None:
-        """Makes buckets for dense gradients that have none, if all ranks would make the same. All of them must call it.
+    def ask(self, gradients: Iterable[Gradient], anew: bool) -> None:
+        """Compares between ranks which buckets they would make for dense gradients that have none. Waits for it, after
+        KeyboardInterrupt again. All ranks must call it, with none joined, as the buckets would differ from that one's.
 
         `anew`: for all gradients. The order is against that of the parameters, because backward() goes that way.
         """
-        if anew:
-            self.drop()
-        gradients = list(gradients)
-        waiting = [gradient for gradient in reversed(gradients) if gradient.bucket is None]
+        if self._agreement is None:
+            self._agreement = self._start_agreement(list(gradients), anew)
+        if self._agreement.comparison is not None:
+            self._agreement.comparison.wait()
+
+    def _start_agreement(self, gradients: list[Gradient], anew: bool) -> _Agreement:
+        waiting = [gradient for gradient in reversed(gradients) if anew or gradient.bucket is None]
         plan = _plan([gradient for gradient in waiting if gradient.form == DENSE and _fits(gradient.parameter)])
-        text = repr([[_describe(gradient) for gradient in members] for members in plan])
-        same = _is_same_everywhere(text, min(gradient.name for gradient in gradients), self._settings)
-        self.wanted = same is None  # a rank has joined: the next step may find it back
-        if same:
-            self._buckets.extend(Bucket(members, self._settings) for members in plan)
         outside = sum(1 for gradient in waiting if gradient.form > DENSE or not _fits(gradient.parameter))
-        if same is False:
+        text = repr([[_describe(gradient) for gradient in members] for members in plan])
+        comparison = _compare(text, min(gradient.name for gradient in gradients), self._settings)
+        return _Agreement(plan, anew, outside, len(gradients), comparison)
+
+    def make(self) -> None:
+        """Makes the buckets that ranks were asked about, if all would make the same; nothing without ask()."""
+        agreement, self._agreement = self._agreement, None
+        if agreement is None:
+            return
+        if agreement.anew:
+            self.drop()
+        self.wanted = False
+        comparison = agreement.comparison
+        if comparison is not None and not _is_same(comparison.wait()):
             self._warn("parameters differ between ranks, or their order does: gradients stay outside of the buckets")
-        elif outside:
+            return
+        self._buckets.extend(Bucket(members, self._settings) for members in agreement.plan)
+        if agreement.outside:
             self._warn(
-                f"{outside} of {len(gradients)} gradients are sparse, of an unusual type or not on the CPU: they stay "
-                "outside of the buckets"
+                f"{agreement.outside} of {agreement.total} gradients are sparse, of an unusual type or not on the CPU: "
+                "they stay outside of the buckets"
             )
 
     def _warn(self, what: str) -> None:
         if not self._warned:
             self._warned = True
             warnings.warn(f"gradient_as_bucket_view: {what}", stacklevel=7)
-
-
-def shared_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros in memory that the ranks of this host share, where they do: an allreduce in place copies nothing there."""
-    capsule = core.new_shared(tuple(shape), code_of(dtype))
-    if capsule is None:
-        return torch.zeros(tuple(shape), dtype=dtype)
-    zeros: torch.Tensor = from_dlpack(capsule)
-    return zeros
-
-
-def _padded(parameter: torch.Tensor) -> int:
-    """Elements that a gradient has in a bucket."""
-    unit = max(1, _ALIGNMENT // parameter.element_size())
-    return -(-parameter.numel() // unit) * unit
-
-
-def _strides(parameter: torch.Tensor) -> tuple[int, ...]:
-    """Those of the parameter, if it fills its memory in some order of dimensions; else those of that of its shape."""
-    expected = 1
-    for stride, size in sorted(zip(parameter.stride(), parameter.shape, strict=True)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return torch.empty(parameter.shape, device="meta").stride()
-        expected *= size
-    return parameter.stride()
 
 
 def _fits(parameter: torch.Tensor) -> bool:
@@ -182,7 +166,7 @@ def _fits(parameter: torch.Tensor) -> bool:
 
 def _describe(gradient: Gradient) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
     parameter = gradient.parameter
-    return gradient.name, str(parameter.dtype), tuple(parameter.shape), _strides(parameter)
+    return gradient.name, str(parameter.dtype), tuple(parameter.shape), strides_of(parameter)
 
 
 def _plan(gradients: Iterable[Gradient]) -> list[list[Gradient]]:
@@ -191,7 +175,7 @@ def _plan(gradients: Iterable[Gradient]) -> list[list[Gradient]]:
     open_ones: dict[torch.dtype, tuple[int, list[Gradient]]] = {}
     for gradient in gradients:
         dtype = gradient.parameter.dtype
-        size = _padded(gradient.parameter) * gradient.parameter.element_size()
+        size = padded(gradient.parameter) * gradient.parameter.element_size()
         filled, members = open_ones.get(dtype, (0, []))
         if members and filled + size > _LARGEST:
             filled, members = 0, []
@@ -202,14 +186,16 @@ def _plan(gradients: Iterable[Gradient]) -> list[list[Gradient]]:
     return done
 
 
-def _is_same_everywhere(text: str, name: str, settings: GradientSettings) -> bool | None:
-    """Whether all ranks have the same text. None if one has joined."""
+def _compare(text: str, name: str, settings: GradientSettings) -> Handle | None:
+    """Starts the comparison of a text between ranks; None if there is but one."""
     process_set = settings.reduction.process_set
     if process_set.size() == 1:
-        return True
+        return None
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
-    # The maxima of x and of ~x are the greatest and, inverted, the least. The first x is 1 on ranks that take part.
-    own = torch.tensor([1, digest])
-    greatest = reduce_now(torch.cat([own, ~own]), f"{name}.buckets", unscaled(core.REDUCE_MAX, process_set))
-    most, least = greatest[:2], ~greatest[2:]
-    return None if least[0] != 1 else bool(most[1] == least[1])
+    # The maxima of x and of ~x are the greatest and, inverted, the least.
+    own = torch.tensor([digest, ~digest])
+    return submit(_COMPARISON, f"{name}.buckets", unscaled(core.REDUCE_MAX, process_set), own)[1]
+
+
+def _is_same(maxima: torch.Tensor) -> bool:
+    return bool(maxima[0] == ~maxima[1])

@@ -17,7 +17,7 @@ from horovod.torch.compression import Compression, Compressor
 
 if TYPE_CHECKING:
     from horovod._core import Handle
-    from horovod.torch._buckets import Bucket
+    from horovod.torch._bucket import Bucket
 
 RepeatedAllreduce = core.RepeatedAllreduce
 

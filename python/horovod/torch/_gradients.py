@@ -191,7 +191,11 @@ class GradientReducer:
     def _advance(self, gradient: Gradient) -> None:
         group = gradient.group
         if gradient.bucket is not None and self._buckets is not None:
-            self._buckets.take_in(gradient)
+            try:
+                self._buckets.take_in(gradient)
+            except Exception as raised:  # a script may catch it and go on: finish() is to raise it too
+                self._error = self._error or raised
+                raise
         elif group is not None:
             group.missing -= 1
             if group.missing == 0:
@@ -232,13 +236,16 @@ class GradientReducer:
             self._submit_missing()
         except Exception as raised:
             self._error = self._error or raised
+        self._refuse_incomplete()
         self._wait()
+        self._ask_for_buckets()
         try:
             if self._error is not None:
                 raise self._error
             self._compare_parameters()
             self._write_back()
-            self._agree_on_buckets()
+            if self._buckets is not None:
+                self._buckets.make()
         finally:
             self._reset()
 
@@ -309,12 +316,24 @@ class GradientReducer:
         frozen = [(name, parameter) for parameter, name in self._frozen.values()]
         self._check.compare([*attached, *frozen], self._settings.reduction.process_set)
 
-    def _agree_on_buckets(self) -> None:
-        if self._presence is None or self._buckets is None:
+    def _refuse_incomplete(self) -> None:
+        if self._buckets is None:
             return
-        _, wanted, outdated = self._presence.requests()
-        if wanted or outdated:
-            self._buckets.agree(self._gradients.values(), outdated)
+        try:
+            self._buckets.refuse_incomplete()
+        except Exception as raised:
+            self._error = self._error or raised
+
+    def _ask_for_buckets(self) -> None:
+        presence, buckets = self._presence, self._buckets
+        if self._error is not None or presence is None or buckets is None or not presence.is_everyone_here():
+            return
+        _, wanted, outdated = presence.requests()
+        try:
+            if wanted or outdated:
+                buckets.ask(self._gradients.values(), outdated)
+        except Exception as raised:
+            self._error = raised
 
     def _write_back(self) -> None:
         presence = self._presence

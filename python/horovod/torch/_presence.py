@@ -13,7 +13,7 @@ import torch
 
 from horovod._common.calls import unscaled
 from horovod._common.native import core
-from horovod.torch._buckets import shared_zeros
+from horovod.torch._bucket import shared_zeros
 from horovod.torch._gradient import DENSE, UNKNOWN, UNUSED, Gradient, GradientSettings, RepeatedAllreduce
 
 _SUMS = (core.REDUCE_AVERAGE, core.REDUCE_SUM)
@@ -24,17 +24,17 @@ class Presence:
 
     Three numbers for each parameter, summed over the ranks: 1 if it has a gradient; 1 if it has one or expects one of
     others; the number of its sparse dimensions in these cases. Before them a row of requests: a comparison of all
-    parameters, buckets for gradients that have none, new buckets for all. A rank that has joined adds zeros. Reduced
-    like most gradients, so that the core fuses it with them. From start() to end() it is `running`, also if wait() was
-    interrupted.
+    parameters, buckets for gradients that have none, new buckets for all; and one that counts the ranks. A rank that
+    has joined adds zeros. Reduced like most gradients, so that the core fuses it with them. From start() to end() it is
+    `running`, also if wait() was interrupted.
     """
 
     def __init__(self, settings: GradientSettings, gradients: Iterable[Gradient]) -> None:
         # Ranks may hold their parameters in another order.
         self._gradients: Sequence[Gradient] = sorted(gradients, key=lambda gradient: gradient.name)
-        self._positions = {id(gradient): position for position, gradient in enumerate(self._gradients, 1)}
+        self._positions = {id(gradient): position for position, gradient in enumerate(self._gradients, 2)}
         usual = (_row(gradient.form, True) for gradient in self._gradients)
-        self._usual = torch.tensor([(0.0, 0.0, 0.0), *usual])
+        self._usual = torch.tensor([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), *usual])
         self.running = False
         rows = tuple(self._usual.shape)
         # The core may fuse them with buckets, and copies nothing only if all lies in shared memory.
@@ -43,6 +43,7 @@ class Presence:
         reduction = settings.reduction
         self._process_set = reduction.process_set
         self._alone = True
+        self._averages = reduction.op == core.REDUCE_AVERAGE
         if reduction.op not in _SUMS:
             reduction = unscaled(core.REDUCE_SUM, self._process_set)
         self._allreduce = RepeatedAllreduce(
@@ -81,6 +82,14 @@ class Presence:
     def requests(self) -> tuple[bool, ...]:
         """What any rank requests. Requires: wait() has returned."""
         return tuple(request > 0 for request in self._answered()[0])
+
+    def is_everyone_here(self) -> bool:
+        """Whether no rank of the set has joined. Requires: wait() has returned."""
+        if self._alone:
+            return True
+        size = self._process_set.size() or 0
+        here = self._answered()[1][0]
+        return here * size > size - 0.5 if self._averages else here > size - 0.5
 
     def form(self, gradient: Gradient) -> int:
         """The gradient's form on the ranks that have or expect one; UNUSED if none does. Requires: as is_used()."""

@@ -273,7 +273,9 @@ def DistributedOptimizer(
             Then every rank has to call backward() equally often, on a loss that reaches at least one of the parameters,
             and in the same order as its other collectives.
         gradient_as_bucket_view: from the second step on gradients are views of flat buckets, which are reduced as they
-            are: on one host no byte is copied in or out. Gradients that can't be in a bucket go as always.
+            are: on one host no byte is copied in or out of buckets above 8 KiB, while the shared memory has room for
+            them. zero_grad(set_to_none=True), the default, costs a copy into the bucket. Gradients that can't be in a
+            bucket go as always.
 
     ValueError: arguments that are wrong or exclude each other, an optimizer that is wrapped already, or Horovod is not
     initialised. NotImplementedError: parameters on another device, or Adasum on another set than the global one.

@@ -89,7 +89,7 @@ def test_ranks_tell_each_other_in_each_step_what_they_have(fake_pair: Any, as_de
         model["head"](model["words"](torch.tensor([1]))).sum().backward()
         optimizer.step()
     told = [call for call in fake_pair.core.calls if call.name.endswith(".presence")]
-    assert [(call.name, call.shape) for call in told] == [("allreduce.head.bias.presence", (4, 3))] * 3
+    assert [(call.name, call.shape) for call in told] == [("allreduce.head.bias.presence", (5, 3))] * 3
 
 
 def test_a_parameter_that_nobody_has_used_yet_waits_for_the_step(fake_pair: Any) -> None:
