@@ -56,7 +56,7 @@ Result<Fd> open_folder(const std::string& name) {
 }
 
 // Not emptied before it is known whose it is. O_NONBLOCK: a FIFO without a reader is an error, not a wait.
-Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name, bool is_again = false) {
+Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name) {
   Fd file(::openat(folder.get(), base, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
   if (!file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
   if (!file.valid()) return Status::from_errno("cannot open " + name, errno);
@@ -66,11 +66,11 @@ Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name
     return Status::precondition(name + " is not a plain file with one name");
   }
   HVD_RETURN_IF_ERROR(check_owner(info, name));
-  if (!is_again && ::ftruncate(file.get(), 0) != 0) return Status::from_errno("cannot empty " + name, errno);
+  if (::ftruncate(file.get(), 0) != 0) return Status::from_errno("cannot empty " + name, errno);
   return file;
 }
 
-Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int rank, int num_proc, bool is_again) {
+Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int rank, int num_proc) {
   const std::string folder_name = (std::filesystem::path(directory) / ("rank." + padded(rank, num_proc))).string();
   HVD_RETURN_IF_ERROR(check_place(directory));
   HVD_RETURN_IF_ERROR(make_directories(folder_name));
@@ -79,16 +79,15 @@ Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int ra
   for (std::size_t i = 0; i < files.size(); ++i) {
     const char* base = i == 0 ? "stdout" : "stderr";
     files[i].name = folder_name + "/" + base;
-    HVD_ASSIGN_OR_RETURN(files[i].fd, open_file(folder, base, files[i].name, is_again));
+    HVD_ASSIGN_OR_RETURN(files[i].fd, open_file(folder, base, files[i].name));
   }
   return files;
 }
 
 }  // namespace
 
-Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc,
-                                                    bool is_again) {
-  Result<std::array<OutputFile, 2>> files = open_pair(directory, rank, num_proc, is_again);
+Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc) {
+  Result<std::array<OutputFile, 2>> files = open_pair(directory, rank, num_proc);
   if (!files.is_ok()) return files.status().annotate("--output-filename");
   return files;
 }

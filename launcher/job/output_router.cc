@@ -84,11 +84,14 @@ Status OutputRouter::open_files(const std::string& directory, int num_proc) {
 }
 
 Status OutputRouter::open_files_of(SlotStreams& slot) {
-  const bool is_again = !ranks_with_files_.insert(slot.rank).second;
-  HVD_ASSIGN_OR_RETURN(auto files, open_output_files(files_->first, slot.rank, files_->second, is_again));
+  auto found = files_of_ranks_.find(slot.rank);
+  if (found == files_of_ranks_.end()) {
+    HVD_ASSIGN_OR_RETURN(auto files, open_output_files(files_->first, slot.rank, files_->second));
+    found = files_of_ranks_.emplace(slot.rank, std::move(files)).first;
+  }
   for (const bool is_stderr : {false, true}) {
     Stream& stream = slot.streams[is_stderr ? 1 : 0];
-    stream.file = std::move(files[is_stderr ? 1 : 0]);
+    stream.file = &found->second[is_stderr ? 1 : 0];
     stream.file_prefixer = std::make_unique<LinePrefixer>(rank_prefix(slot.rank, is_stderr, stamp()),
                                                           LinePrefixer::kMaxPending, file_bars());
   }
@@ -195,11 +198,11 @@ void OutputRouter::line_was_typed() {
 }
 
 void OutputRouter::write_file(Stream& stream, const std::string& text) {
-  if (text.empty() || !stream.file.fd.valid()) return;
-  const Status status = write_all(stream.file.fd.get(), text.data(), text.size());
+  if (text.empty() || !stream.file->fd.valid()) return;
+  const Status status = write_all(stream.file->fd.get(), text.data(), text.size());
   if (status.is_ok()) return;
-  stream.file.fd.reset();  // say it once; the job and the console go on
-  message("cannot write to " + stream.file.name + " any more: " + status.message());
+  stream.file->fd.reset();  // say it once; the job and the console go on
+  message("cannot write to " + stream.file->name + " any more: " + status.message());
 }
 
 void OutputRouter::message(std::string_view text) {

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,12 +26,10 @@ struct OutputFile {
   std::string name;
 };
 
-// Opens <directory>/rank.<rank>/stdout and stderr to be added to, emptied unless `is_again`; the number has as many
-// digits as that of the last of num_proc.
-// New directories are for the user alone. What another user may have put there is refused: a folder or a file that is
-// not the user's own, or a link.
-Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc,
-                                                    bool is_again = false);
+// Opens <directory>/rank.<rank>/stdout and stderr, emptied, to be added to; the number has as many digits as that of
+// the last of num_proc. New directories are for the user alone. What another user may have put there is refused: a
+// folder or a file that is not the user's own, or a link.
+Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc);
 
 // <directory>/summary.json, emptied, under the same conditions.
 Result<OutputFile> open_summary_file(const std::string& directory);
@@ -92,7 +89,7 @@ class OutputRouter {
     LinePrefixer::Prefix prefix;
     LinePrefixer prefixer;
     std::unique_ptr<LinePrefixer> file_prefixer = {};  // in the file nobody falls into a line
-    OutputFile file = {};
+    OutputFile* file = nullptr;                        // of its rank, in files_of_ranks_
     std::optional<TimePoint> pending_since = {};
   };
   struct SlotStreams {
@@ -130,8 +127,8 @@ class OutputRouter {
   Screen stderr_;
   std::size_t lines_ = 0;  // of output that was written so far
   std::map<int, SlotStreams> slots_;
-  std::optional<std::pair<std::string, int>> files_;  // see open_files()
-  std::set<int> ranks_with_files_;
+  std::optional<std::pair<std::string, int>> files_;         // see open_files()
+  std::map<int, std::array<OutputFile, 2>> files_of_ranks_;  // slots come and go, and share what is their rank's
   loop::Timer prompt_timer_;
 };
 
