@@ -33,4 +33,7 @@ Status read_remote_flags(const FlagValues& values, const config::EnvReader& env,
 Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, const config::EnvReader& env,
                                                     const LaunchConfig& config);
 
+// output_flags.cc: how output looks. `most_ranks`: that the job can have. Pure.
+Result<OutputConfig> output_config(const FlagValues& values, const config::EnvReader& env, int most_ranks);
+
 }  // namespace hvd::launcher

@@ -1,5 +1,3 @@
-#include "launcher/cli/output_flags.h"
-
 #include <algorithm>
 #include <charconv>
 #include <string>
@@ -7,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/cli/job_flags.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
@@ -57,7 +56,7 @@ OutputConfig::Colour colour_of(const FlagValues& values, const config::EnvReader
 
 }  // namespace
 
-Result<OutputConfig> output_config(const FlagValues& values, const config::EnvReader& env, int num_proc) {
+Result<OutputConfig> output_config(const FlagValues& values, const config::EnvReader& env, int most_ranks) {
   OutputConfig output;
   output.colour = colour_of(values, env);
   output.stamp = stamp_of(values);
@@ -67,15 +66,14 @@ Result<OutputConfig> output_config(const FlagValues& values, const config::EnvRe
     Result<Ranges> ranges = parse_ranks(std::get<std::string>(shown->value));
     if (!ranges.is_ok()) return ranges.status().annotate(shown->source);
     output.shown_ranks = std::move(ranges).value();
-    const bool is_elastic = values.has("min_num_proc") || values.has("host_discovery_script");
-    if (output.shown_ranks.front().first >= num_proc && !is_elastic) {
+    if (output.shown_ranks.front().first >= most_ranks) {
       return Status::invalid_argument(shown->source + ": there is no rank " +
                                       std::to_string(output.shown_ranks.front().first) + " among " +
-                                      std::to_string(num_proc));
+                                      std::to_string(most_ranks));
     }
   }
   const auto& shown = output.shown_ranks;
-  const bool one_rank = shown.empty() ? num_proc == 1 : shown.size() == 1 && shown[0].first == shown[0].second;
+  const bool one_rank = shown.empty() ? most_ranks == 1 : shown.size() == 1 && shown[0].first == shown[0].second;
   if (!output.with_prefix && !one_rank) {
     return Status::invalid_argument("--no-prefix is for one rank: nothing would tell the lines of several apart " +
                                     std::string("(--show-ranks 0 shows rank 0 alone)"));

@@ -9,7 +9,6 @@
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/job_flags.h"
-#include "launcher/cli/output_flags.h"
 #include "launcher/cli/texts.h"
 #include "launcher/plan/job_plan.h"
 #include "runtime/config/describe.h"
@@ -206,11 +205,12 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.input_to = input_to_of(values);
   config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;
   if (const auto fd = values.get<std::int64_t>("results_fd")) config.results_fd = static_cast<int>(*fd);
-  HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, config.num_proc));
   config.dry_run = values.is_true("dry_run");
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
   config.no_env = values.is_true("no_env");
   HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));
+  const int most_ranks = config.elastic ? config.elastic->max_num_proc : config.num_proc;
+  HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, most_ranks));
   if (config.elastic) {
     config.input_to = InputTo::kNobody;
     config.flag_variables["HOROVOD_ELASTIC"] = "1";

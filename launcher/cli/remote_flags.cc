@@ -57,18 +57,28 @@ std::string_view program_of(const std::vector<std::string>& words) {
 Result<std::vector<std::string>> rsh_words(std::string_view text) {
   HVD_ASSIGN_OR_RETURN(auto words, words_of(text));
   if (words.size() == 1 && (words.front() == "ssh" || words.front() == "rsh")) return std::vector<std::string>();
-  if (words.size() == 1 && words.front() == "srun") return words_of(kSrun);
+  if (words.size() == 1 && program_of(words) == "srun") {
+    HVD_ASSIGN_OR_RETURN(auto all, words_of(kSrun));
+    all.front() = words.front();
+    return all;
+  }
   const auto names_host = [](const std::string& word) { return word.find(kHost) != std::string::npos; };
   if (std::ranges::none_of(words, names_host)) words.emplace_back(kHost);
   return words;
 }
 
-// Open MPI's list of alternatives: "ssh : rsh". What is an ssh is called as ssh always is.
-Result<std::vector<std::string>> words_of_open_mpi(const std::string& list) {
+// Open MPI's list of alternatives: "ssh : rsh". What is an ssh is called as ssh always is, with further words of its
+// own.
+Status read_open_mpi(const std::string& list, LaunchConfig& config) {
   const std::string_view first = config::trim(std::string_view(list).substr(0, list.find(" : ")));
   HVD_ASSIGN_OR_RETURN(const auto words, words_of(first));
-  if (program_of(words) == "ssh" || program_of(words) == "rsh") return std::vector<std::string>();
-  return rsh_words(first);
+  if (program_of(words) == "ssh") {
+    config.ssh_program = words.front();
+    config.ssh_args.assign(words.begin() + 1, words.end());
+    return Status::ok();
+  }
+  HVD_ASSIGN_OR_RETURN(config.rsh, rsh_words(first));
+  return Status::ok();
 }
 
 // --rsh; else what whoever made this environment says; else, where the hosts are Slurm's, srun, which reaches all of
@@ -85,10 +95,9 @@ Status choose_rsh(const FlagValues& values, const config::EnvReader& env, bool h
   }
   if (!ssh_flag.empty()) return Status::ok();
   if (const std::string agent = env.get(kRshAgent).value_or(""); !agent.empty()) {
-    auto words = words_of_open_mpi(agent);
-    if (!words.is_ok()) return words.status().annotate(kRshAgent);
-    config.rsh = std::move(words).value();
-    if (!config.rsh.empty())
+    const Status status = read_open_mpi(agent, config);
+    if (!status.is_ok()) return status.annotate(kRshAgent);
+    if (!config.rsh.empty() || config.ssh_program != "ssh" || !config.ssh_args.empty())
       notices.push_back("agents are started by " + agent + " (" + kRshAgent + "); --rsh ssh: by ssh");
   } else if (hosts_are_slurms && !found_in_path("srun", env).empty()) {
     HVD_ASSIGN_OR_RETURN(config.rsh, rsh_words("srun"));
@@ -113,15 +122,10 @@ Status read_remote_flags(const FlagValues& values, const config::EnvReader& env,
   config.ssh_program = values.get<std::string>("ssh_program").value_or(config.ssh_program);
   config.agent_path = values.get<std::string>("agent_path");
   HVD_RETURN_IF_ERROR(choose_rsh(values, env, hosts_are_slurms, config, notices));
-  if (values.is_true("no_env") && !config.rsh.empty() && config.rsh.front() == "srun") {
-    std::string names;
-    for (const std::string_view name : login_variables()) names += (names.empty() ? "" : ",") + std::string(name);
-    config.rsh.insert(config.rsh.begin() + 1, "--export=" + names);  // or it would take all along
-  }
   if (const std::string args = env.get(kRshArgs).value_or(""); !args.empty() && config.rsh.empty()) {
     auto words = words_of(args);
     if (!words.is_ok()) return words.status().annotate(kRshArgs);
-    config.ssh_args = std::move(words).value();
+    config.ssh_args.insert(config.ssh_args.end(), words.value().begin(), words.value().end());
   }
   if (const auto* entry = values.find("container")) {
     auto words = words_of(std::get<std::string>(entry->value));

@@ -120,6 +120,12 @@ TEST_CASE("Agents are started by what --rsh or the environment says, else by ssh
   REQUIRE(parse_job({}, {{"OMPI_MCA_plm_rsh_agent", "ssh : rsh"}}).rsh.empty());
   const LaunchConfig by_ssh = parse_job({}, {{"OMPI_MCA_plm_rsh_args", "-o ConnectionAttempts=10"}});
   REQUIRE(by_ssh.ssh_args == Words{"-o", "ConnectionAttempts=10"});
+  const LaunchConfig by_its_ssh = parse_job(
+      {}, {{"OMPI_MCA_plm_rsh_agent", "/opt/bin/ssh -p 2222 -i 'a key' : rsh"}, {"OMPI_MCA_plm_rsh_args", "-4"}});
+  REQUIRE(by_its_ssh.rsh.empty());
+  REQUIRE(by_its_ssh.ssh_program == "/opt/bin/ssh");
+  REQUIRE(by_its_ssh.ssh_args == Words{"-p", "2222", "-i", "a key", "-4"});
+  REQUIRE(by_its_ssh.notices.size() == 1);
 
   const auto error = [](const Words& flags) {
     Words args{"-np", "1"};
@@ -144,7 +150,8 @@ TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one"
   const LaunchConfig by_srun = parse_job({}, slurm);
   CHECK(by_srun.rsh == parse_job({"--rsh", "srun"}).rsh);
   CHECK(by_srun.notices.back() == "agents are started by srun; --rsh ssh: by ssh");
-  CHECK(parse_job({"--no-env"}, slurm).rsh[1] == "--export=HOME,LOGNAME,PATH,SHELL,USER");
+  CHECK(parse_job({"--rsh", "/opt/bin/srun"}).rsh.front() == "/opt/bin/srun");
+  CHECK(parse_job({"--rsh", "/opt/bin/srun"}).rsh.size() == by_srun.rsh.size());
   CHECK(parse_job({"--rsh", "ssh"}, slurm).rsh.empty());
   CHECK(parse_job({"-H", "n1,n2"}, slurm).rsh.empty());  // they need not be Slurm's
   std::filesystem::remove_all(folder);
@@ -423,6 +430,10 @@ TEST_CASE("Flags of the output are checked, and NO_COLOR and a dumb terminal are
   }
   CHECK(usage_error_of({"-np", "2", "--show-ranks", "2", "true"}) == "--show-ranks: there is no rank 2 among 2");
   CHECK(usage_error_of({"-np", "2", "--no-prefix", "true"}).starts_with("--no-prefix is for one rank"));
+  // Of an elastic job the most ranks count that it can grow to.
+  const std::string grows = usage_error_of({"-np", "1", "--min-np", "1", "--max-np", "2", "--no-prefix", "true"});
+  CHECK(grows.starts_with("--no-prefix is for one rank"));
+  CHECK_FALSE(parse_job({"--min-np", "1", "--max-np", "2", "--no-prefix", "--show-ranks", "1"}).output.with_prefix);
   CHECK(usage_error_of({"-np", "1", "--timestamp", "iso", "-prefix-timestamp", "true"}) != "");
 }
 
