@@ -45,6 +45,11 @@ Status add_variables_of_file(std::string_view text, std::string_view file, const
 // What a login gives: all that is left of the launcher's own environment where that is not to reach ranks beside it.
 std::span<const std::string_view> login_variables();
 
+// "NAME=value" of all that an srun has which starts agents, for it takes its environment along to them: what of the
+// launcher's travels to ranks, with `no_env` a login's and Slurm's alone. Without the variables by which srun would
+// change our stream (labels, buffers, other files), or give the agent one task's share of a node.
+std::vector<std::string> srun_environment(const config::EnvReader& launcher, bool no_env);
+
 // Whether a variable of the launcher's own environment travels to the ranks. It does not when its name begins with
 // BASH_FUNC_ or OLDPWD, contains CUDA_VISIBLE_DEVICES (a remote host has GPUs of its own; local ranks inherit it from
 // their agent), or when it is one job's own.

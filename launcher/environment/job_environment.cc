@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "launcher/environment/environment.h"
 #include "runtime/config/option_table.h"
@@ -24,6 +25,21 @@ std::string joined(const std::vector<std::string>& words) {
 std::span<const std::string_view> login_variables() {
   static constexpr std::string_view kNames[] = {"HOME", "LOGNAME", "PATH", "SHELL", "USER"};
   return kNames;
+}
+
+std::vector<std::string> srun_environment(const config::EnvReader& launcher, bool no_env) {
+  static constexpr std::string_view kOfStreams[] = {"SLURM_LABELIO", "SLURM_STDERRMODE", "SLURM_STDINMODE",
+                                                    "SLURM_STDOUTMODE", "SLURM_UNBUFFEREDIO"};
+  std::vector<std::string> variables;
+  for (const std::string& name : launcher.names()) {
+    const bool is_slurms = name.starts_with("SLURM_");
+    const bool is_of_task = (is_slurms || name.starts_with("SRUN_")) && name.ends_with("_PER_TASK");
+    const bool is_wanted = no_env ? is_slurms || std::ranges::find(login_variables(), name) != login_variables().end()
+                                  : !name.empty() && is_exportable(name);
+    if (!is_wanted || is_of_task || std::ranges::find(kOfStreams, name) != std::end(kOfStreams)) continue;
+    if (const auto value = launcher.get(name)) variables.push_back(name + "=" + *value);
+  }
+  return variables;
 }
 
 bool is_exportable(std::string_view name) {

@@ -109,7 +109,11 @@ AgentLinkOptions Launch::link_options(int agent) const {
   options.agent_path = is_plain ? plan_.self_path : words.back();
   options.cookie = make_cookie();
   words.insert(words.end(), {"--agent", options.cookie});  // not secret: what is travels on stdin
-  if (!options.is_remote && plan_.config.no_env) options.env = plan_.login_environment;
+  if (options.is_remote) {
+    options.env = plan_.starter_environment;
+  } else if (plan_.config.no_env) {
+    options.env = plan_.login_environment;
+  }
   if (is_plain) words.push_back(std::to_string(start_.descriptor_limit));
   options.argv = options.is_remote ? remote_argv(plan_.config, host, words) : words;
   options.file = is_plain ? "/proc/self/exe" : options.argv[0];  // what runs now, even if it was replaced meanwhile

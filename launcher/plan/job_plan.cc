@@ -61,12 +61,17 @@ Result<JobPlan> make_job_plan(LaunchConfig config, const config::EnvReader& env)
                .hosts = std::move(hosts),
                .environment = std::move(environment),
                .login_environment = {},
+               .starter_environment = {},
                .cwd = working_directory(env),
                .self_path = self.string()};
   for (const std::string_view name : login_variables()) {
     if (const auto value = env.get(std::string(name))) {
       plan.login_environment.push_back(std::string(name) + "=" + *value);
     }
+  }
+  const std::vector<std::string>& rsh = plan.config.rsh;
+  if (!rsh.empty() && std::filesystem::path(rsh.front()).filename() == "srun") {
+    plan.starter_environment = srun_environment(env, plan.config.no_env);
   }
   HVD_RETURN_IF_ERROR(check_words(plan));
   return plan;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,9 +19,10 @@ struct JobPlan {
   LaunchConfig config;
   std::vector<HostAssignment> hosts;  // those that get ranks; of an elastic job at the start, as far as they are known
   JobEnvironment environment;
-  std::vector<std::string> login_environment;  // "NAME=value": of our own, what a login has
-  std::string cwd;                             // where ranks start, on hosts that have it
-  std::string self_path;                       // of this program
+  std::vector<std::string> login_environment;                   // "NAME=value": of our own, what a login has
+  std::optional<std::vector<std::string>> starter_environment;  // of what starts the other hosts' agents; else our own
+  std::string cwd;                                              // where ranks start, on hosts that have it
+  std::string self_path;                                        // of this program
 
   // What starts the agent of another host, and with --container of each: the container's words, then its horovodrun.
   std::vector<std::string> agent_words() const;

@@ -1,5 +1,6 @@
 #include "launcher/environment/environment.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 namespace hvd::launcher {
@@ -33,6 +34,24 @@ TEST_CASE("Flags win over the launcher's environment, which reaches the ranks ot
   all["EMPTY"] = "";
   all["HOROVOD_FUSION_THRESHOLD"] = "1";
   REQUIRE(job.all() == all);
+}
+
+TEST_CASE("An srun that starts agents has what may travel, and nothing that changes the stream",
+          "[unit][environment]") {
+  config::MapEnv::Map all{{"HOME", "/h"},      {"MINE", "1"},         {"HOROVOD_RANK", "3"}, {"BASH_FUNC_f%%", "x"},
+                          {"SLURM_CONF", "c"}, {"SLURM_JOB_ID", "7"}, {"OF_PER_TASK", "y"}};
+  for (const char* name : {"SLURM_UNBUFFEREDIO", "SLURM_LABELIO", "SLURM_STDINMODE", "SLURM_STDOUTMODE",
+                           "SLURM_STDERRMODE", "SRUN_CPUS_PER_TASK", "SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK"}) {
+    all[name] = "1";
+  }
+  using Words = std::vector<std::string>;
+  const auto sorted = [&all](bool no_env) {
+    Words words = srun_environment(config::MapEnv(all), no_env);
+    std::ranges::sort(words);
+    return words;
+  };
+  CHECK(sorted(false) == Words{"HOME=/h", "MINE=1", "OF_PER_TASK=y", "SLURM_CONF=c", "SLURM_JOB_ID=7"});
+  CHECK(sorted(true) == Words{"HOME=/h", "SLURM_CONF=c", "SLURM_JOB_ID=7"});
 }
 
 TEST_CASE("Patterns choose variables of the launcher, and none of one job", "[unit][environment]") {
