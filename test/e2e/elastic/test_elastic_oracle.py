@@ -81,8 +81,7 @@ def start_chaos(jobs: list[OracleJob], horovodrun: str, folder: Path) -> OracleJ
 
 def test_chaos(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
     job = start_chaos(jobs, horovodrun_path, tmp_path)
-    chaos = Chaos(job, seed=time.time_ns(), mean_s=0.7)
-    print(f"seed {chaos.seed}")
+    chaos = Chaos(job, seed=1, mean_s=0.7)
     chaos.run(6)
     finish(job)
     print(f"{chaos.faults} faults: {chaos.counts}, {job.said('end')[0].commits} commits")
