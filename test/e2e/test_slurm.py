@@ -120,12 +120,17 @@ def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
     assert list((tmp_path / "jobs").iterdir()) == []
 
 
+# What is not to reach ranks; and what srun obeys, to the harm of what agents send and get.
+TROUBLE = {"FROM_HERE": "x", "CUDA_VISIBLE_DEVICES": "5", "SLURM_LABELIO": "1", "SLURM_STDOUTMODE": "none"}
+
+
 def test_horovodrun_uses_the_nodes_of_an_allocation(slurm: None, tmp_path: Path, horovodrun_path: str) -> None:
     (tmp_path / "out").mkdir()
     rank = [sys.executable, "-c", RANK, str(tmp_path / "out")]
     # Nothing that has no end of line may be held back. Then the same hosts without the launcher's environment.
-    both = '"$0" sh -c \'printf "no end"; exec "$@"\' sh "$@" && "$0" --no-env sh -c \'echo "${FROM_HERE-nothing}"\' >&2'
-    job = run_to_end(["salloc", "-N2", "-n5", "sh", "-c", both, horovodrun_path, *rank], {"FROM_HERE": "x"}, deadline_s=60)
+    with_env = '"$0" sh -c \'printf "no end${CUDA_VISIBLE_DEVICES-}"; exec "$@"\' sh "$@"'
+    both = with_env + ' && "$0" --rsh "$(command -v srun)" --no-env sh -c \'echo "${FROM_HERE-nothing}"\' >&2'
+    job = run_to_end(["salloc", "-N2", "-n5", "sh", "-c", both, horovodrun_path, *rank], TROUBLE, deadline_s=60)
     assert job.code == 0, job.text
     assert "hosts from SLURM_JOB_NODELIST (Slurm): n1:4,n2:1" in job.err
     assert "agents are started by srun; --rsh ssh: by ssh" in job.err
