@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -17,7 +18,7 @@ ShmArena::ShmArena(std::shared_ptr<const ShmSegment> segment, int member)
 
 std::shared_ptr<void> ShmArena::take(std::size_t bytes) {
   if (bytes > memory_.size()) return nullptr;
-  const std::size_t size = std::max<std::size_t>(ShmSegment::pages(bytes), ShmSegment::kPage);
+  const std::size_t size = std::max<std::size_t>(ShmSegment::pages(bytes), ShmSegment::page());
   std::size_t begin = 0;
   {
     const MutexLock lock(mutex_);
@@ -34,7 +35,8 @@ std::shared_ptr<void> ShmArena::take(std::size_t bytes) {
 // A forked child does not have the memory, and perhaps a lock that another thread of its parent held.
 void ShmArena::give_back(std::size_t begin, std::size_t bytes) {
   if (!segment_->is_here()) return;
-  ::madvise(memory_.data() + begin, bytes, MADV_REMOVE);
+  std::byte* const memory = memory_.data() + begin;
+  if (::madvise(memory, bytes, MADV_REMOVE) != 0) std::memset(memory, 0, bytes);  // take() promises zeros
   const MutexLock lock(mutex_);
   auto range = free_.emplace(begin, bytes).first;
   const auto after = std::next(range);

@@ -15,7 +15,6 @@
 namespace hvd::collectives {
 namespace {
 
-constexpr std::size_t kPage = ShmSegment::kPage;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::size_t proof_bytes(int members) {
@@ -47,14 +46,19 @@ Result<Fd> make_memory(std::size_t bytes) {
 
 }  // namespace
 
+std::size_t ShmSegment::page() {
+  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return size;
+}
+
 std::size_t ShmSegment::usual_arena_bytes(int members) {
   rlimit addresses = {};
   if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur != RLIM_INFINITY) return 0;
-  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * kPage / static_cast<std::size_t>(members);
+  return static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page() / static_cast<std::size_t>(members);
 }
 
 Result<std::pair<std::shared_ptr<ShmSegment>, Fd>> ShmSegment::create(int members, std::size_t arena_bytes) {
-  const std::size_t arenas = arena_bytes / kPage * kPage * static_cast<std::size_t>(members);
+  const std::size_t arenas = arena_bytes / page() * page() * static_cast<std::size_t>(members);
   HVD_ASSIGN_OR_RETURN(Fd fd, make_memory(fixed_bytes(members) + arenas));
   HVD_ASSIGN_OR_RETURN(auto segment, map(fd, members));
   return std::pair{std::move(segment), std::move(fd)};
@@ -66,7 +70,7 @@ Result<std::shared_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int members) {
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);
   const auto bytes = static_cast<std::size_t>(found.st_size);
   const std::size_t arenas = bytes - std::min(bytes, fixed_bytes(members));
-  if (bytes < fixed_bytes(members) || arenas % (kPage * static_cast<std::size_t>(members)) != 0 ||
+  if (bytes < fixed_bytes(members) || arenas % (page() * static_cast<std::size_t>(members)) != 0 ||
       (seals & kSeals) != kSeals) {
     return Status::internal("shared memory of " + std::to_string(bytes) + " bytes with seals " + std::to_string(seals) +
                             ", expected " + std::to_string(fixed_bytes(members)) +
@@ -85,7 +89,7 @@ Result<std::shared_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int members) {
   return segment;
 }
 
-Status ShmSegment::probe() { return make_memory(kPage).status(); }
+Status ShmSegment::probe() { return make_memory(page()).status(); }
 
 // A child has something else at these addresses, or nothing.
 ShmSegment::~ShmSegment() {

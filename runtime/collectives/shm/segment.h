@@ -52,9 +52,10 @@ class ShmSegment {
   static constexpr std::uint64_t kRegions = 64;
   static constexpr int kMaxMembers = 1024;
   static constexpr std::size_t kNonceSize = 32;
-  static constexpr std::size_t kPage = 4096;
+  // The kernel's: 4 KiB, or up to 64 KiB on other machines than x86.
+  static std::size_t page();
   // Rounded up to whole pages.
-  static constexpr std::size_t pages(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+  static std::size_t pages(std::size_t bytes) { return (bytes + page() - 1) / page() * page(); }
   using Nonce = std::array<std::uint8_t, kNonceSize>;
 
   // For so many ranks, 2 <= members <= kMaxMembers, with so many bytes of arena for each, rounded down to whole pages.
