@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/hierarchical_backend.h"
 #include "runtime/collectives/local_backend.h"
@@ -20,8 +21,8 @@ constexpr std::uint64_t kHierarchicalBytes = 64U << 10;
 constexpr std::uint64_t kLocalContexts = std::uint64_t{1} << 62;
 constexpr std::uint64_t kAcrossContexts = std::uint64_t{1} << 63;
 
-// Adasum's.
-bool has_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
+// Adasum's, but for the numbers of the ranks.
+bool wants_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
   return config.hierarchical_allreduce.value_or(false) && hosts.hosts() > 1 && hosts.is_homogeneous() &&
          hosts.ranks_on(0).size() > 1;
 }
@@ -29,7 +30,7 @@ bool has_hierarchy(const config::RuntimeConfig& config, const topology::HostMap&
 collectives::GlooBackendOptions gloo_options(const config::RuntimeConfig& config, const topology::ProcessSet& set,
                                              const topology::HostMap& hosts) {
   collectives::GlooBackendOptions options;
-  if (set.id == kGlobalProcessSet && has_hierarchy(config, hosts)) {
+  if (set.id == kGlobalProcessSet && wants_hierarchy(config, hosts) && hosts.is_host_by_host()) {
     options.adasum_local_size = static_cast<int>(hosts.ranks_on(0).size());
   }
   options.deterministic = config.deterministic;
@@ -172,14 +173,14 @@ std::shared_ptr<collectives::BackendList> make_local_backends(const config::Runt
   return std::make_shared<collectives::BackendList>(std::move(backends));
 }
 
-Status check_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
-  if (!has_hierarchy(config, hosts) || hosts.is_host_by_host()) return Status::ok();
+void warn_of_flat_adasum(const config::RuntimeConfig& config, const topology::HostMap& hosts) {
+  if (!wants_hierarchy(config, hosts) || hosts.is_host_by_host()) return;
   int rank = 1;
   while (hosts.host_of(rank) >= hosts.host_of(rank - 1)) ++rank;
-  return Status::invalid_argument("HOROVOD_HIERARCHICAL_ALLREDUCE needs ranks that are numbered host by host: rank " +
-                                  std::to_string(rank) + " is on the host of rank " +
-                                  std::to_string(hosts.ranks_on(hosts.host_of(rank)).front()) + ", rank " +
-                                  std::to_string(rank - 1) + " between them is on another");
+  HVD_LOG(kWarning,
+          "HOROVOD_HIERARCHICAL_ALLREDUCE: Adasum combines all ranks, as they are not numbered host by host: rank ",
+          std::to_string(rank), " is on the host of rank ", std::to_string(hosts.ranks_on(hosts.host_of(rank)).front()),
+          ", rank ", std::to_string(rank - 1), " between them is on another");
 }
 
 }  // namespace hvd::engine

@@ -28,8 +28,8 @@ std::shared_ptr<collectives::BackendList> make_local_backends(const config::Runt
                                                               const topology::ProcessSet& set,
                                                               std::shared_ptr<collectives::cuda::Devices> devices);
 
-// kInvalidArgument, on all ranks, when HOROVOD_HIERARCHICAL_ALLREDUCE is set and ranks are not numbered host by host.
-// Without equal numbers of ranks on several hosts there is no hierarchy.
-Status check_hierarchy(const config::RuntimeConfig& config, const topology::HostMap& hosts);
+// Logs when HOROVOD_HIERARCHICAL_ALLREDUCE is set and does nothing for Adasum, as ranks are not numbered host by host.
+// Other allreduces do not mind.
+void warn_of_flat_adasum(const config::RuntimeConfig& config, const topology::HostMap& hosts);
 
 }  // namespace hvd::engine

@@ -25,12 +25,19 @@ constexpr std::chrono::microseconds kBurstGap{20};
 
 // The threads that this one starts from then on get the same core.
 void pin_this_thread(int core) {
-  std::vector<cpu_set_t> sets(static_cast<std::size_t>(core) / CPU_SETSIZE + 1);  // all zero
-  const std::size_t size = sets.size() * sizeof(cpu_set_t);
-  CPU_SET_S(static_cast<std::size_t>(core), size, sets.data());
-  if (::sched_setaffinity(0, size, sets.data()) == 0) return;
-  HVD_LOG(kError, "HOROVOD_THREAD_AFFINITY: cannot pin threads to core ", std::to_string(core), ": ",
-          std::strerror(errno), "; they are not pinned");
+  constexpr std::size_t kSets = 16;  // for 16384 cores: the kernel wants room for all that it knows
+  std::vector<cpu_set_t> allowed(kSets);
+  std::vector<cpu_set_t> wanted(kSets);  // all zero
+  const std::size_t size = kSets * sizeof(cpu_set_t);
+  CPU_SET_S(static_cast<std::size_t>(core), size, wanted.data());
+  std::string why = "it is not among those that this process may use";  // taskset's; the kernel would allow it
+  const bool is_known = ::sched_getaffinity(0, size, allowed.data()) == 0;
+  if (!is_known || CPU_ISSET_S(static_cast<std::size_t>(core), size, allowed.data())) {
+    if (::sched_setaffinity(0, size, wanted.data()) == 0) return;
+    why = std::strerror(errno);
+  }
+  HVD_LOG(kError, "HOROVOD_THREAD_AFFINITY: cannot pin threads to core ", std::to_string(core), ": ", why,
+          "; they are not pinned");
 }
 
 }  // namespace

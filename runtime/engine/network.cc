@@ -118,7 +118,7 @@ Status Network::reach(const std::stop_token& stop) {
   if (config_.elastic) watch_losses();
   HVD_RETURN_IF_ERROR(fabric_->open(epoch_, secret_, rows_));
   HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, agree(numbers_, Deadline::after(config_.gloo_timeout)));
-  HVD_RETURN_IF_ERROR(check_hierarchy(config_, agreed.hosts));
+  if (numbers_.rank == 0) warn_of_flat_adasum(config_, agreed.hosts);
   membership_ = make_membership(config_, {.epoch = epoch_, .numbers = numbers_}, std::move(agreed));
   HVD_ASSIGN_OR_RETURN(memory_, host_memory_->share(*membership_, secret_, rows_,
                                                     Deadline::after(config_.gloo_timeout / 2), lost_.get_token()));

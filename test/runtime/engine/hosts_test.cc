@@ -80,6 +80,7 @@ TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and on
   };
   const Variant variants[] = {{std::nullopt, false, 70001, true},
                               {std::nullopt, false, 1000, false},
+                              {true, false, 1000, true},
                               {std::nullopt, true, 70001, false},
                               {false, false, 70001, false}};
   for (const Variant& variant : variants) {

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "test/runtime/engine/session_support.h"
+#include "test/support/captured_log.h"
 #include "test/support/job_fixture.h"
 
 using namespace hvd;
@@ -347,13 +348,21 @@ TEST_CASE("Hierarchical Adasum averages the ranks of a host", "[multi][engine]")
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
 
-  // Ranks dealt out to the hosts in turn.
-  job.run([](Session&) {},
-          [](config::RuntimeConfig& config) {
-            config.hierarchical_allreduce = true;
-            config.hostname = config.rank % 2 == 0 ? "a" : "b";
-          });
-  for (const std::string& error : job.errors()) {
-    CHECK_THAT(error, Catch::Contains("numbered host by host: rank 2 is on the host of rank 0"));
-  }
+  // Ranks dealt out to the hosts in turn: all are combined.
+  CapturedLog log;
+  job.run(
+      [&](Session& session) {
+        Values data(4, 0.0F);
+        data[static_cast<std::size_t>(session.topology().rank)] = 2.0F;
+        problems.expect_ok(wait(session.enqueue(allreduce("a", data, ReduceOp::kAdasum))), "adasum");
+        problems.expect(data == Values(4, 2.0F), "the sum of all");
+      },
+      [](config::RuntimeConfig& config) {
+        config.log_level = LogLevel::kWarning;
+        config.hierarchical_allreduce = true;
+        config.hostname = config.rank % 2 == 0 ? "a" : "b";
+      });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  CHECK_THAT(log.text(), Catch::Contains("numbered host by host: rank 2 is on the host of rank 0"));
 }

@@ -34,11 +34,18 @@ TEST_CASE("A session of one rank runs every operation without a launcher", "[mul
   CHECK(session.value()->enqueue(allreduce("x", data)).status().code() == StatusCode::kAborted);
 }
 
-// Of the threads of this process that have the name: the cores that they may use, as the kernel writes them.
-std::set<std::string> cores_of_threads(const std::string& name) {
+std::set<std::filesystem::path> threads_now() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return {begin(tasks), end(tasks)};
+}
+
+// Of the threads of this process that have the name, but for `others`, as joined ones stay visible for a moment: the
+// cores that they may use, as the kernel writes them.
+std::set<std::string> cores_of_threads(const std::string& name, const std::set<std::filesystem::path>& others) {
   std::set<std::string> cores;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::ifstream status(thread.path() / "status");
+  for (const auto& thread : threads_now()) {
+    if (others.contains(thread)) continue;
+    std::ifstream status(thread / "status");
     std::string line;
     bool is_it = false;
     while (std::getline(status, line)) {
@@ -59,14 +66,26 @@ TEST_CASE("HOROVOD_THREAD_AFFINITY pins the engine's thread, or is logged", "[mu
   const auto run = [&](const std::vector<int>& cores) {
     config::RuntimeConfig config;
     config.thread_affinity = cores;
+    const auto others = threads_now();
     auto session = Session::start(config);
     REQUIRE(wait(session.value()->enqueue(allreduce("x", data))).is_ok());
-    return cores_of_threads("hvd-engine");
+    return cores_of_threads("hvd-engine", others);
   };
   CHECK(run({core}) == std::set<std::string>{std::to_string(core)});
   CapturedLog log;
   CHECK(run({4095}) == run({}));
   CHECK(log.text().find("cannot pin threads to core 4095") != std::string::npos);
+  if (CPU_COUNT(&mine) == 1) return;
+  // As under taskset: a core that the machine has and this process may not use.
+  int other = core + 1;
+  while (!CPU_ISSET(other, &mine)) ++other;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(core, &one);
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  const std::set<std::string> found = run({other});
+  REQUIRE(::sched_setaffinity(0, sizeof mine, &mine) == 0);
+  CHECK(found == std::set<std::string>{std::to_string(core)});
 }
 
 TEST_CASE("Sessions sum and average over all ranks", "[multi][engine]") {
