@@ -15,12 +15,12 @@
 #include <utility>
 
 #include "runtime/base/deadline.h"
-#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t kMaxWord = 64;
+constexpr Millis kPauseAfterFailure{100};
 
 // An abstract name: nothing is left behind, and nothing of another user can be in its place, for that one is seen.
 struct JobAddress {
@@ -119,7 +119,8 @@ class JobSocket::Client {
   std::size_t sent_ = 0;
 };
 
-JobSocket::JobSocket(MainLoop& loop, Answer answer) : loop_(loop), answer_(std::move(answer)) {}
+JobSocket::JobSocket(MainLoop& loop, Answer answer)
+    : loop_(loop), answer_(std::move(answer)), pause_(loop.get(), [this] { poll_->watch(true, false); }) {}
 JobSocket::~JobSocket() = default;
 
 Result<std::unique_ptr<JobSocket>> JobSocket::open(MainLoop& loop, Answer answer) {
@@ -137,7 +138,10 @@ Result<std::unique_ptr<JobSocket>> JobSocket::open(MainLoop& loop, Answer answer
 
 void JobSocket::accept_one() {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd.valid()) return;
+  if (!fd.valid()) {  // as without descriptors: who waits still waits, so looking again at once would spin
+    poll_->watch(false, false);
+    return pause_.start(kPauseAfterFailure);
+  }
   const uid_t user = peer_of(fd.get()).uid;
   if ((user != ::geteuid() && user != 0) || clients_.size() >= kMaxClients) return;
   clients_.push_back(std::make_unique<Client>(*this, ++last_client_, std::move(fd)));

@@ -11,6 +11,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/loop/poll.h"
+#include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
 
@@ -40,6 +41,7 @@ class JobSocket {
   const Answer answer_;
   Fd listener_;
   std::unique_ptr<loop::Poll> poll_;
+  loop::Timer pause_;  // after an accept that failed
   std::vector<std::unique_ptr<Client>> clients_;
   std::uint64_t last_client_ = 0;
 };
