@@ -12,6 +12,11 @@ void JobDriver::fleet_frame(int agent, const Frame& frame) {
 
 void JobDriver::fleet_lost(int agent, const std::string& reason) {
   stacks_.agent_answered(agent);
+  for (const auto& [number, slot] : job_->roster().slots()) {
+    if (slot.agent != agent) continue;
+    output_.output_end(number, false);  // nothing more is printed there: no bar stays
+    output_.output_end(number, true);
+  }
   apply(job_->agent_lost(agent, reason, SteadyClock::now()));
 }
 

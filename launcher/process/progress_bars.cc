@@ -17,28 +17,84 @@ std::size_t after_escape(std::string_view text, std::size_t at) {
   return std::min(at + 1, text.size());
 }
 
-// Its first `columns` letters, as far as every letter of UTF-8 has one column, and none that control the terminal.
-std::string shown_part(std::string_view text, std::size_t columns) {
-  std::string shown;
+struct Letter {
+  char32_t code;
+  std::size_t size;  // in bytes
+};
+
+constexpr char32_t kNoLetter = 0xfffd;
+
+// The one that begins at `at`; a byte that begins none in UTF-8 is kNoLetter.
+Letter letter_at(std::string_view text, std::size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  if (first < 0x80) return {.code = first, .size = 1};
+  const std::size_t size = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() - at < size) return {.code = kNoLetter, .size = 1};
+  char32_t code = first & (0x7fU >> size);
+  for (const char next : text.substr(at + 1, size - 1)) {
+    const auto byte = static_cast<unsigned char>(next);
+    if ((byte & 0xc0) != 0x80) return {.code = kNoLetter, .size = 1};
+    code = code << 6 | (byte & 0x3f);
+  }
+  return {.code = code, .size = size};
+}
+
+// Columns that terminals give it, by Unicode's blocks: our locale need not be theirs, so wcwidth() does not know.
+std::size_t columns_of(char32_t code) {
+  struct Block {
+    char32_t first;
+    char32_t last;
+    std::size_t columns;
+  };
+  constexpr auto kBlocks = std::to_array<Block>({
+      {0x0300, 0x036f, 0},    // accents of the letter before
+      {0x1100, 0x115f, 2},    // Hangul's parts
+      {0x200b, 0x200f, 0},    // marks
+      {0x2e80, 0x303e, 2},    // Chinese and Japanese
+      {0x3041, 0xa4cf, 2},    // the same
+      {0xac00, 0xd7a3, 2},    // Hangul
+      {0xf900, 0xfaff, 2},    // Chinese
+      {0xfe00, 0xfe0f, 0},    // variants of the letter before
+      {0xfe30, 0xfe6f, 2},    // forms for columns
+      {0xff00, 0xff60, 2},    // wide ASCII
+      {0xffe0, 0xffe6, 2},    // and its currencies
+      {0x1f300, 0x1f64f, 2},  // pictures
+      {0x1f680, 0x1f6ff, 2},  // and vehicles
+      {0x1f900, 0x1f9ff, 2},  // and more of them
+      {0x20000, 0x3fffd, 2},  // Chinese
+  });
+  const auto found =
+      std::ranges::find_if(kBlocks, [code](const Block& block) { return block.first <= code && code <= block.last; });
+  return found == kBlocks.end() ? 1 : found->columns;
+}
+
+struct Shown {
+  std::string text;
+  std::size_t columns = 0;
+};
+
+// As much of it as fits in so many columns, without what controls the terminal.
+Shown shown_part(std::string_view text, std::size_t columns) {
+  Shown shown;
   for (std::size_t at = 0; at < text.size();) {
-    const auto byte = static_cast<unsigned char>(text[at]);
-    if (byte == 0x1b) {
+    if (text[at] == '\033') {
       at = after_escape(text, at);
       continue;
     }
-    const bool begins_letter = (byte & 0xc0) != 0x80;
-    if (begins_letter && columns-- == 0) break;
-    shown += byte < 0x20 || byte == 0x7f ? ' ' : text[at];
-    ++at;
+    const Letter letter = letter_at(text, at);
+    const std::string_view bytes = text.substr(at, letter.size);
+    at += letter.size;
+    if (letter.code >= 0x80 && letter.code < 0xa0) continue;  // the controls of ISO 6429
+    const std::size_t width = columns_of(letter.code);
+    if (shown.columns + width > columns) break;
+    shown.columns += width;
+    if (letter.code < 0x20 || letter.code == 0x7f) {
+      shown.text += ' ';
+    } else {
+      shown.text += letter.code == kNoLetter && letter.size == 1 ? "?" : bytes;
+    }
   }
   return shown;
-}
-
-// How many columns a prefix takes.
-std::size_t width_of(std::string_view prefix) {
-  const std::string plain = shown_part(prefix, prefix.size());
-  return static_cast<std::size_t>(
-      std::count_if(plain.begin(), plain.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -67,10 +123,10 @@ std::string ProgressBars::draw(Size size) {
   std::string text;
   for (const auto& [key, bar] : bars_) {
     if (drawn_ == room) break;
-    const std::size_t width = width_of(bar.prefix);
+    const std::size_t width = shown_part(bar.prefix, 2 * bar.prefix.size()).columns;
     if (drawn_++ > 0) text += "\n";
     if (width < columns) text += bar.prefix;
-    text += shown_part(bar.text, width < columns ? columns - width : columns);
+    text += shown_part(bar.text, width < columns ? columns - width : columns).text;
   }
   return text;
 }

@@ -151,4 +151,12 @@ TEST_CASE("Bars are cut to the terminal, drawn in order, and taken off the scree
   CHECK(bars.empty());
   CHECK(bars.draw({}).empty());
   CHECK_FALSE(bars.drawn());
+  // Wide letters take two columns, accents none; neither the controls of two bytes nor stray bytes reach the terminal.
+  bars.set(0, "[\xe5\xb1\xb1]",
+           "\xc2\x9b"
+           "31m"
+           "e\xcc\x81"
+           "\x9b"
+           "\xe5\xb1\xb1\xe5\xb1\xb1");
+  CHECK(bars.draw({.rows = 24, .columns = 13}) == "[\xe5\xb1\xb1]31me\xcc\x81?\xe5\xb1\xb1");
 }
