@@ -20,6 +20,20 @@ bool is_passed_on(const FlagRow& row) {
   return row.section == HelpSection::kSsh || std::ranges::find(kPassedOn, row.dest) != kPassedOn.end();
 }
 
+// A host's job is told its host by us, and would not know that it is Slurm's: so it is told how the whole job would
+// reach it, unless flags that are passed on say that.
+Result<std::vector<std::string>> way_to_hosts(const FlagValues& values, const config::EnvReader& env,
+                                              const std::vector<HostSpec>& hosts, bool are_slurms,
+                                              std::vector<std::string>& notices) {
+  LaunchConfig job;
+  job.hosts = hosts;
+  HVD_RETURN_IF_ERROR(read_remote_flags(values, env, are_slurms, job, notices));
+  if (job.rsh.empty() || values.has("rsh")) return std::vector<std::string>();
+  std::string line;
+  for (const std::string& word : job.rsh) line += (line.empty() ? "" : " ") + shell_quote(word);
+  return std::vector<std::string>{"--rsh", line};
+}
+
 }  // namespace
 
 Result<CheckConfig> make_check_config(FlagValues values, const std::vector<GivenFlag>& given,
@@ -36,6 +50,7 @@ Result<CheckConfig> make_check_config(FlagValues values, const std::vector<Given
   if (!values.has("num_proc")) values.set(flag_row("num_proc"), FlagValue(std::int64_t{1}), "--check");
   HVD_ASSIGN_OR_RETURN(HostsOfJob hosts, hosts_of_job(values, env, config.notices));
   config.hosts = std::move(hosts.hosts);
+  HVD_ASSIGN_OR_RETURN(config.flags, way_to_hosts(values, env, config.hosts, hosts.are_slurms, config.notices));
   config.json = values.is_true("json");
   for (const GivenFlag& flag : given) {
     if (!is_passed_on(*flag.spelling->row)) continue;

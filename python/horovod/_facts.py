@@ -12,7 +12,9 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -67,6 +69,21 @@ def _memory_limit() -> int | None:
     return None
 
 
+def _run(command: list[str]) -> tuple[int, str]:
+    """Its exit code, and what it has printed. One that is too late is killed, not waited for: a driver may hold it."""
+    with tempfile.TemporaryFile("w+", errors="replace") as said:
+        tool = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = tool.wait(_TOOL_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(tool.pid, signal.SIGKILL)
+            raise
+        said.seek(0)
+        return code, said.read()
+
+
 def _gpus() -> tuple[list[str], str | None, str | None]:
     """Names, version of the driver, and why that cannot be told although there are GPUs."""
     if not any(Path("/dev").glob("nvidia[0-9]*")):
@@ -76,12 +93,12 @@ def _gpus() -> tuple[list[str], str | None, str | None]:
         return [], None, "/dev/nvidia* is there, but no nvidia-smi"
     query = [tool, "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=_TOOL_DEADLINE_S, check=False)
+        code, said = _run(query)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], None, str(error)
-    if done.returncode != 0:
-        return [], None, (done.stdout + done.stderr).strip()[:300]
-    rows = [line.rsplit(",", 1) for line in done.stdout.splitlines() if "," in line]
+    if code != 0:
+        return [], None, said.strip()[:300]
+    rows = [line.rsplit(",", 1) for line in said.splitlines() if "," in line]
     return [name.strip() for name, _ in rows], rows[0][1].strip() if rows else None, None
 
 

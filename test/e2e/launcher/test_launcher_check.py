@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+from launcher_job import StartJob, eventually
 
 import horovod
+from horovod import _facts
 
 
 def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_path: str, fake_ssh: str, tmp_path: Path) -> None:
@@ -54,6 +58,34 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_pa
     assert done.stdout.startswith("host localhost\n  FAIL  answer ")
     assert "No module named" in done.stdout
     assert "-> install Horovod for the Python that is named, on that host\n1 host: 1 FAIL, 0 WARN\n" in done.stdout
+
+
+def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
+    ill = tmp_path / "python"
+    ill.write_text(f'#!/bin/sh\n[ "$HOROVOD_HOSTNAME" = far-away ] && exec sleep 1000\nexec {sys.executable} "$@"\n')
+    ill.chmod(0o755)
+    job = start_job("--check", "-H", "localhost:1,far-away:1", "--ssh-program", fake_ssh, str(ill))
+
+    def look_at(host: str) -> bool:
+        return any(f"-H {host}:1 " in command for command in job.processes().values())
+
+    eventually(lambda: bool(job.named("sleep")), "the look at far-away has begun")
+    assert any("--timeout 60 --kill-grace 5 " in command for command in job.processes().values())
+    eventually(lambda: look_at("far-away") and not look_at("localhost"), "the look at localhost is over")
+    job.signal(signal.SIGINT)
+    assert job.wait() == 130
+    assert "host localhost\n  OK    answer" in job.out
+    assert "host far-away\n  FAIL  answer         ended by SIGINT" in job.out
+    job.wait_all_gone()
+
+
+def test_a_tool_that_hangs_and_its_children_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_facts, "_TOOL_DEADLINE_S", 0.1)
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        _facts._run(["sh", "-c", "sleep 20 & wait"])
+    assert time.monotonic() - began < 15
+    assert _facts._run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == (3, "out\nerr\n")
 
 
 def test_what_the_doctor_does_not_do_is_refused(horovodrun_path: str) -> None:

@@ -154,6 +154,17 @@ TEST_CASE("srun starts the agents on hosts that are Slurm's, where there is one"
   CHECK(parse_job({"--rsh", "/opt/bin/srun"}).rsh.size() == by_srun.rsh.size());
   CHECK(parse_job({"--rsh", "ssh"}, slurm).rsh.empty());
   CHECK(parse_job({"-H", "n1,n2"}, slurm).rsh.empty());  // they need not be Slurm's
+  // --check reaches them as the job would.
+  const auto flags_of_check = [&slurm](Words args) {
+    args.insert(args.begin(), "--check");
+    args.emplace_back("python");
+    return std::get<CheckConfig>(parse(args, slurm)).flags;
+  };
+  const Words flags = flags_of_check({});
+  REQUIRE(flags.size() == 2);
+  CHECK(parse_job(flags).rsh == by_srun.rsh);
+  CHECK(flags_of_check({"--rsh", "a 'b c'"}) == Words{"--rsh", "a 'b c'"});
+  CHECK(flags_of_check({"--rsh", "ssh", "--container", "c d"}) == Words{"--rsh", "ssh", "--container", "c d"});
   std::filesystem::remove_all(folder);
 }
 
