@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -93,11 +94,13 @@ void StackDump::look() {
   for (Asked& asked : std::exchange(asked_, {})) {
     if (asked.file.valid()) {
       asked.text = content_of_stack_file(asked.file);
-      if (!late && asked.text.size() < kMaxText / 2 && !asked.text.ends_with(kEnd)) {
+      // More than one answer is there when it was stopped at an earlier question.
+      const std::size_t end = asked.text.find(kEnd);
+      if (!late && asked.text.size() < kMaxText / 2 && end == std::string::npos) {
         rest.push_back(std::move(asked));
         continue;
       }
-      if (asked.text.ends_with(kEnd)) asked.text.pop_back();
+      asked.text.resize(std::min(end, asked.text.size()));
       if (asked.text.empty()) asked.text = "no stacks: it does not answer; it is stopped, or waits in the kernel\n";
     }
     on_text_(asked.process, asked.who + "\n" + asked.text);

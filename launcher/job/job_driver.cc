@@ -13,6 +13,8 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Millis kMaxLookup{10000};
+constexpr std::string_view kUnread =
+    "nobody reads the output of horovodrun: until somebody does, its agents are not heard\n";
 
 std::vector<std::string> host_names(const std::vector<HostAssignment>& hosts) {
   std::vector<std::string> names;
@@ -156,7 +158,7 @@ void JobDriver::open_socket() {
       loop_, [this](const std::string& word, const JobSocket::Reply& reply) { return answer(word, reply); });
   if (socket.is_ok()) {
     socket_ = std::move(socket).value();
-  } else if (plan_.config.verbose > 0) {
+  } else {
     output_.message(socket.status().message());
   }
 }
@@ -171,16 +173,22 @@ std::set<int> JobDriver::ask_for_stacks() {
 }
 
 bool JobDriver::answer(const std::string& word, const JobSocket::Reply& reply) {
-  if (word == "stacks") {
-    stacks_.ask(reply);
+  if (word == "stacks" && congested()) {
+    reply(std::string(kUnread), false);
+  } else if (word == "stacks") {
+    stacks_.ask([this, reply](const std::string& text, bool complete) {
+      reply(!complete && congested() ? text + std::string(kUnread) : text, complete);
+    });
   } else if (word == "status") {
     reply(status_json({.pid = ::getpid(),
                        .command = plan_.config.command,
                        .state = job_->state_text(),
                        .is_elastic = plan_.config.elastic.has_value(),
+                       .output_waits = congested(),
                        .roster = job_->roster(),
                        .rounds = job_->rounds(),
-                       .now = SteadyClock::now()}));
+                       .now = SteadyClock::now()}),
+          true);
   } else {
     return false;
   }
@@ -239,8 +247,7 @@ void JobDriver::send_input(int slot, ByteSpan bytes) {
 }
 
 void JobDriver::output_progress() {
-  const bool congested = output_.congested() || (results_ && results_->congested());
-  fleet_.pause(congested);
+  fleet_.pause(congested());
   stop_when_flushed();
 }
 

@@ -86,6 +86,8 @@ class JobDriver : private AgentFleetEvents {
   void write_summary(int code);
   void report_limits_hit(int code);
   void stop_when_flushed();
+  // Nobody reads what is there, so no more is taken from the agents.
+  bool congested() const { return output_.congested() || (results_ && results_->congested()); }
   bool flushed() const { return output_.flushed() && (!results_ || results_->flushed()); }
   bool over() const { return exit_code_ && (flushed() || flush_given_up_); }
   // Before the ranks run: what may fail. False when the job has ended with that.

@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "runtime/base/deadline.h"
@@ -48,15 +50,21 @@ int fail(const std::string& word, const std::string& text) {
   return 1;
 }
 
-// What comes until the other end closes goes to stdout; false when that is nothing, or takes too long.
-bool copy_to_stdout(int fd, Deadline deadline) {
+// What comes until the other end closes goes to stdout, but for its first letter, which is returned as a number;
+// nothing when nothing comes, or it takes too long.
+std::optional<int> copy_to_stdout(int fd, Deadline deadline) {
   std::array<char, 65536> chunk{};
-  for (bool any = false;; any = true) {
+  for (std::optional<int> code;;) {
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, static_cast<int>(deadline.remaining().count())) != 1) return false;
+    if (::poll(&ready, 1, static_cast<int>(deadline.remaining().count())) != 1) return std::nullopt;
     const ssize_t size = ::read(fd, chunk.data(), chunk.size());
-    if (size <= 0) return any && size == 0;
-    std::fwrite(chunk.data(), 1, static_cast<std::size_t>(size), stdout);
+    if (size <= 0) return size == 0 ? code : std::nullopt;
+    std::string_view text(chunk.data(), static_cast<std::size_t>(size));
+    if (!code) {
+      code = text.front() == '0' ? 0 : 1;
+      text.remove_prefix(1);
+    }
+    std::fwrite(text.data(), 1, text.size(), stdout);
   }
 }
 
@@ -77,8 +85,8 @@ class JobSocket::Client {
   }
 
   std::uint64_t number() const { return number_; }
-  void answer(const std::string& text) {
-    answer_ = text;
+  void answer(const std::string& whole) {
+    answer_ = whole;
     poll_.watch(false, true);
   }
 
@@ -97,8 +105,10 @@ class JobSocket::Client {
     if (end == std::string::npos) return n > 0 && word_.size() < kMaxWord;
     is_asking_ = false;
     poll_.watch(false, false);
-    return owner_.answer_(word_.substr(0, end),
-                          [&owner = owner_, number = number_](const std::string& text) { owner.reply(number, text); });
+    const auto reply = [&owner = owner_, number = number_](const std::string& text, bool complete) {
+      owner.reply(number, (complete ? "0" : "1") + text);
+    };
+    return owner_.answer_(word_.substr(0, end), reply);
   }
 
   bool write() {
@@ -129,7 +139,7 @@ Result<std::unique_ptr<JobSocket>> JobSocket::open(MainLoop& loop, Answer answer
   const JobAddress name(::geteuid(), ::getpid());
   const int fd = self->listener_.get();
   if (fd < 0 || ::bind(fd, name.get(), name.size) != 0 || ::listen(fd, kMaxClients) != 0) {
-    return Status::from_errno("the socket for --stacks and --status", errno);
+    return Status::from_errno("--stacks and --status cannot ask this job: its socket", errno);
   }
   self->poll_ = std::make_unique<loop::Poll>(loop.get(), fd, [raw = self.get()](bool, bool) { raw->accept_one(); });
   self->poll_->watch(true, false);
@@ -147,9 +157,9 @@ void JobSocket::accept_one() {
   clients_.push_back(std::make_unique<Client>(*this, ++last_client_, std::move(fd)));
 }
 
-void JobSocket::reply(std::uint64_t client, const std::string& text) {
+void JobSocket::reply(std::uint64_t client, const std::string& answer) {
   const auto found = std::ranges::find_if(clients_, [client](const auto& one) { return one->number() == client; });
-  if (found != clients_.end()) (*found)->answer(text);
+  if (found != clients_.end()) (*found)->answer(answer);
 }
 
 void JobSocket::forget(const Client* client) {
@@ -173,10 +183,8 @@ int ask_job(int job, const std::string& word) {
   }
   const std::string line = word + "\n";
   const bool is_asked = ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
-  if (!is_asked || !copy_to_stdout(fd.get(), Deadline::after(JobSocket::kDeadline))) {
-    return fail(word, "process " + std::to_string(job) + " does not answer");
-  }
-  return 0;
+  const auto code = is_asked ? copy_to_stdout(fd.get(), Deadline::after(JobSocket::kDeadline)) : std::nullopt;
+  return code ? *code : fail(word, "process " + std::to_string(job) + " does not answer");
 }
 
 }  // namespace hvd::launcher

@@ -17,14 +17,15 @@ namespace hvd::launcher {
 
 // Where a running job answers `horovodrun --stacks JOB` and `--status JOB`: a socket of this host that takes its own
 // user's connections alone, and root's. Who connects sends a word and a newline, gets the answer, and is hung up on.
+// The first letter of the answer is the exit code of who asks, 0 or 1.
 // Owned by the JobDriver, loop-confined. At most kMaxClients at a time, each with a deadline.
 class JobSocket {
  public:
   static constexpr std::size_t kMaxClients = 16;
   static constexpr Millis kDeadline{16000};  // for question and answer
 
-  // Once, at once or later: the whole answer.
-  using Reply = std::function<void(const std::string& text)>;
+  // Once, at once or later: the whole answer, or all that there is of it.
+  using Reply = std::function<void(const std::string& text, bool complete)>;
   // False for a word that means nothing.
   using Answer = std::function<bool(const std::string& word, Reply reply)>;
   static Result<std::unique_ptr<JobSocket>> open(MainLoop& loop, Answer answer);
@@ -34,7 +35,7 @@ class JobSocket {
   class Client;
   JobSocket(MainLoop& loop, Answer answer);
   void accept_one();
-  void reply(std::uint64_t client, const std::string& text);
+  void reply(std::uint64_t client, const std::string& answer);
   void forget(const Client* client);
 
   MainLoop& loop_;

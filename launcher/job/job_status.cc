@@ -55,6 +55,7 @@ std::string status_json(const JobStatus& status) {
   json["command"] = status.command;
   json["state"] = status.state;
   json["elastic"] = status.is_elastic;
+  json["output_waits"] = status.output_waits;
   json["hosts"] = Json::array();
   for (const auto& [number, agent] : status.roster.agents()) {
     if (agent.state != Roster::AgentState::kGone) json["hosts"].push_back(host_json(status.roster, agent));

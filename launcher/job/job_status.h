@@ -24,6 +24,7 @@ struct JobStatus {
   const std::vector<std::string>& command;
   std::string state;  // in words
   bool is_elastic;
+  bool output_waits;  // nobody reads our output, so our agents are not heard, and the rest may be old
   const Roster& roster;
   const std::deque<RoundRecord>& rounds;  // the latest ones, oldest first
   TimePoint now;

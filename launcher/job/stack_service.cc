@@ -31,7 +31,7 @@ void StackService::answer() {
   for (const auto& [rank, one] : texts_) text += one;
   if (!asked_.empty()) text += std::to_string(asked_.size()) + " hosts have not answered\n";
   if (text.empty()) text = "no rank runs\n";
-  for (const JobSocket::Reply& reply : std::exchange(waiting_, {})) reply(text);
+  for (const JobSocket::Reply& reply : std::exchange(waiting_, {})) reply(text, asked_.empty());
   asked_.clear();
   texts_.clear();
   size_ = 0;

@@ -226,8 +226,11 @@ def add_process_set(ranks: Sequence[int]) -> int:
 def remove_process_set(process_set: int) -> None:
     """Removes a process set. Blocks and raises as add_process_set(); ValueError for an unknown id."""
 
-def install_end_of_stacks(signum: int, fd: int) -> None:
-    """Makes the signal write a form feed to the file: what faulthandler calls after it has written the stacks."""
+def install_stacks(signum: int, fd: int, register_writer: Callable[[], None]) -> bool:
+    """Makes the signal do what register_writer() registers for it, and then write a form feed to the file.
+
+    False, and nothing is done, where the signal has another action than the default one.
+    """
 
 def interrupt_waits() -> None:
     """Ends the waits of TensorFlow's kernels with an error, also those that begin before the main thread answers.

@@ -31,5 +31,9 @@ def install(core: ModuleType) -> None:
     except OSError:  # descriptors or memory have run out: the program has other worries
         return
     fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)  # the agent empties the file
-    core.install_end_of_stacks(_SIGNAL, fd)
-    faulthandler.register(_SIGNAL, file=fd, all_threads=True, chain=True)
+
+    def register() -> None:  # without a chain: with one, system calls would end with EINTR
+        faulthandler.register(_SIGNAL, file=fd, all_threads=True, chain=False)
+
+    if not core.install_stacks(_SIGNAL, fd, register):  # a handler that Python does not know of
+        os.close(fd)

@@ -31,7 +31,7 @@ Fd connect_to_own_job() {
 TEST_CASE("JobSocket waits for descriptors without spinning, and then answers", "[job]") {
   MainLoop loop;
   auto opened = JobSocket::open(loop, [&loop](const std::string& word, const JobSocket::Reply& reply) {
-    reply("answer to " + word);
+    reply("answer to " + word, true);
     loop.stop();
     return true;
   });
