@@ -33,7 +33,7 @@ test-quick: setup-test $(INSTALLED)
 test-slow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py slow
 
-test-sanitizers: setup-test
+test-sanitizers: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py sanitizers
 
 test-torch: setup-test $(INSTALLED)
