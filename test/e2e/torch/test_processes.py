@@ -207,10 +207,14 @@ def test_an_exit_in_the_middle_of_an_epoch(horovodrun: Any, tmp_path: Path) -> N
     script = write(
         tmp_path,
         """
-        for step in range(1000):
-            if step == 20 and hvd.rank() == 1:
-                sys.exit(0)
+        for step in range(20):
             hvd.allreduce(torch.ones(10), name="gradient")
+        if hvd.rank() == 0:
+            handle = hvd.allreduce_async(torch.ones(10), name="gradient")
+        hvd.barrier()  # the other has its next gradient under way
+        if hvd.rank() == 1:
+            sys.exit(0)
+        hvd.synchronize(handle)
         """,
     )
     job = horovodrun(2, script, deadline_s=60)

@@ -38,6 +38,13 @@ def twin_backward(twin: nn.Module, step: int) -> None:
     (sum(loss(twin, batch(rank, step)) for rank in range(hvd.size())) / hvd.size()).backward()
 
 
+def take_steps(model: nn.Module, optimizer: Any, count: int, first: int = 0) -> None:
+    for step in range(first, first + count):
+        optimizer.zero_grad()
+        loss(model, batch(hvd.rank(), step)).backward()
+        optimizer.step()
+
+
 @pytest.mark.usefixtures("several_ranks")
 @pytest.mark.parametrize("to_none", [True, False])
 def test_gradients_are_views_of_shared_memory_from_the_second_step(to_none: bool) -> None:
@@ -276,10 +283,7 @@ def test_a_gradient_that_does_not_fit_fails_the_step_on_all_ranks() -> None:
     """Also if the script catches the error of backward() and goes on."""
     model = net()
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), **VIEWS)
-    for step in range(2):
-        optimizer.zero_grad()
-        loss(model, batch(hvd.rank(), step)).backward()
-        optimizer.step()
+    take_steps(model, optimizer, 2)
     before = copy.deepcopy(model.state_dict())
     optimizer.zero_grad()
     if hvd.rank() == 0:
@@ -298,9 +302,7 @@ def test_a_gradient_that_does_not_fit_fails_the_step_on_all_ranks() -> None:
             optimizer.step()
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name])
-    optimizer.zero_grad()
-    loss(model, batch(hvd.rank(), 3)).backward()
-    optimizer.step()
+    take_steps(model, optimizer, 1, first=3)
     assert all(are_views(optimizer))
     assert_all_ranks_hold(model)
 
@@ -329,9 +331,7 @@ def test_an_interrupt_while_buckets_are_agreed_on(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(KeyboardInterrupt):
             optimizer.step()
     optimizer.step()
-    optimizer.zero_grad()
-    loss(model, batch(hvd.rank(), 1)).backward()
-    optimizer.step()
+    take_steps(model, optimizer, 1, first=1)
     assert all(are_views(optimizer))
     assert_all_ranks_hold(model)
 
@@ -341,10 +341,7 @@ def test_a_forked_child_has_no_gradients_in_buckets() -> None:
     """It does not have their memory: what init() does there must not read it."""
     model = net()
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), **VIEWS)
-    for step in range(2):
-        optimizer.zero_grad()
-        loss(model, batch(hvd.rank(), step)).backward()
-        optimizer.step()
+    take_steps(model, optimizer, 2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of forks with threads
         child = os.fork()
@@ -363,8 +360,5 @@ def test_options_that_exclude_buckets_say_so() -> None:
         model = net()
         with pytest.warns(UserWarning, match=f"gradient_as_bucket_view has no effect with {what}"):
             optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), **VIEWS, **options)
-        for step in range(2):
-            optimizer.zero_grad()
-            loss(model, batch(hvd.rank(), step)).backward()
-            optimizer.step()
+        take_steps(model, optimizer, 2)
         assert_all_ranks_hold(model)
