@@ -1,4 +1,3 @@
-#include "launcher/cli/check_flags.h"
 
 #include <algorithm>
 #include <array>

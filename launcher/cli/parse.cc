@@ -5,7 +5,6 @@
 #include <fstream>
 #include <utility>
 
-#include "launcher/cli/check_flags.h"
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/cli/job_flags.h"
