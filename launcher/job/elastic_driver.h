@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/discovery_runner.h"
+#include "launcher/discovery/discovery_runner.h"
 #include "launcher/job/elastic_plan.h"
 #include "launcher/job/elastic_run.h"
 #include "launcher/job/launch.h"

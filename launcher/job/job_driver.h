@@ -8,16 +8,16 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/agent_fleet.h"
+#include "launcher/fleet/agent_fleet.h"
 #include "launcher/job/elastic_driver.h"
-#include "launcher/job/host_resolver.h"
-#include "launcher/job/input_forwarder.h"
+#include "launcher/network/host_resolver.h"
+#include "launcher/streams/input_forwarder.h"
 #include "launcher/job/job.h"
-#include "launcher/job/job_socket.h"
+#include "launcher/inspect/job_socket.h"
 #include "launcher/job/launch.h"
-#include "launcher/job/output_router.h"
+#include "launcher/streams/output_router.h"
 #include "launcher/job/result_channel.h"
-#include "launcher/job/stack_service.h"
+#include "launcher/inspect/stack_service.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/job/agent_link.h"
-#include "launcher/job/network_plan.h"
+#include "launcher/fleet/agent_link.h"
+#include "launcher/network/network_plan.h"
 #include "launcher/job/roster.h"
 #include "launcher/job/seat_plan.h"
 #include "launcher/plan/job_plan.h"

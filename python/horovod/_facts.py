@@ -1,6 +1,6 @@
 """What `horovodrun --check` wants to know of a host, as one line of JSON: `python -m horovod --facts`.
 
-Facts only: whether they are good is decided by the launcher, who sees all hosts (launcher/job/host_checks.cc). No
+Facts only: whether they are good is decided by the launcher, who sees all hosts (launcher/doctor/host_checks.cc). No
 framework is imported: versions are those of the installed packages.
 """
 

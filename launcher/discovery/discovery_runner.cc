@@ -1,0 +1,114 @@
+#include "launcher/discovery/discovery_runner.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "launcher/elastic/discovery.h"
+
+namespace hvd::launcher {
+
+DiscoveryRunner::DiscoveryRunner(MainLoop& loop, Options options, Callbacks callbacks)
+    : loop_(loop),
+      options_(std::move(options)),
+      callbacks_(std::move(callbacks)),
+      next_(loop.get(), [this] { run_script(); }),
+      limit_(loop.get(), [this] { limit_reached(); }) {}
+
+DiscoveryRunner::~DiscoveryRunner() { stop(); }
+
+void DiscoveryRunner::start() { options_.script.empty() ? listed(options_.fixed) : run_script(); }
+
+void DiscoveryRunner::stop() {
+  stopped_ = true;
+  next_.stop();
+  limit_.stop();
+  if (child_) child_->kill_group(SIGKILL);
+}
+
+void DiscoveryRunner::run_script() {
+  output_.clear();
+  status_.reset();
+  const Status status = spawn();
+  if (!status.is_ok()) return failed(status.message());
+  limit_.start(kScriptLimit);
+}
+
+Status DiscoveryRunner::spawn() {
+  HVD_ASSIGN_OR_RETURN(Pipe pipe, make_pipe());
+  ChildOptions options;
+  options.file = "/proc/self/exe";  // what runs now, even if a new version was installed meanwhile
+  options.argv = {"horovodrun", kGuardScriptFlag, std::to_string(::getpid()), options_.script};
+  options.stdout_fd = pipe.write_end.get();
+  options.stderr_fd = STDERR_FILENO;
+  HVD_ASSIGN_OR_RETURN(reader_, PipeReader::open(loop_, std::move(pipe.read_end),
+                                                 {.on_data =
+                                                      [this](ByteSpan bytes) {
+                                                        if (output_.size() <= kMaxDiscoveryBytes) {
+                                                          output_ += as_text(bytes);
+                                                        }
+                                                      },
+                                                  .on_end = [this] { maybe_ended(); }}));
+  HVD_ASSIGN_OR_RETURN(child_, Child::spawn(loop_, options, [this](ExitStatus status) {
+                         status_ = status;
+                         maybe_ended();
+                       }));
+  return Status::ok();
+}
+
+// What it has left behind may hold its stdout for as long as it likes.
+void DiscoveryRunner::limit_reached() {
+  if (child_) child_->kill_group(SIGKILL);
+  if (!status_) return;
+  reader_->close();
+  ended();
+}
+
+void DiscoveryRunner::maybe_ended() {
+  if (stopped_ || !status_) return;
+  if (!reader_->ended()) return limit_.start(kOutputGrace);
+  ended();
+}
+
+void DiscoveryRunner::ended() {
+  limit_.stop();
+  if (!status_->ok()) return failed("it " + describe(*status_));
+  Result<std::vector<HostSpec>> hosts = parse_discovered_hosts(output_, options_.default_slots);
+  if (!hosts.is_ok()) return failed(hosts.status().message());
+  listed(std::move(hosts).value());
+}
+
+void DiscoveryRunner::failed(const std::string& what) {
+  next_.start(kPause);
+  callbacks_.on_failure("--host-discovery-script " + options_.script + ": " + what);
+}
+
+void DiscoveryRunner::listed(std::vector<HostSpec> hosts) {
+  hosts_ = std::move(hosts);
+  std::map<std::string, ResolvedHost> known;
+  std::vector<std::string> unknown;
+  for (const HostSpec& host : hosts_) {
+    const auto found = addresses_.find(host.name);
+    found != addresses_.end() ? void(known.insert(*found)) : unknown.push_back(host.name);
+  }
+  addresses_ = std::move(known);  // who comes back later may have another address
+  if (unknown.empty()) return deliver();
+  resolver_ = std::make_unique<HostResolver>(
+      loop_, unknown, options_.ssh_program, options_.lookup_patience,
+      [this, unknown](const std::vector<ResolvedHost>& found) { resolved(unknown, found); });
+  resolver_->start();
+}
+
+void DiscoveryRunner::resolved(const std::vector<std::string>& names, const std::vector<ResolvedHost>& found) {
+  for (std::size_t i = 0; i < names.size(); ++i) addresses_[names[i]] = found[i];
+  deliver();
+}
+
+void DiscoveryRunner::deliver() {
+  if (stopped_) return;
+  if (!options_.script.empty()) next_.start(kPause);
+  callbacks_.on_hosts(hosts_, addresses_);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,190 @@
+#include "launcher/inspect/job_socket.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "runtime/base/deadline.h"
+
+namespace hvd::launcher {
+namespace {
+
+constexpr std::size_t kMaxWord = 64;
+constexpr Millis kPauseAfterFailure{100};
+
+// An abstract name: nothing is left behind, and nothing of another user can be in its place, for that one is seen.
+struct JobAddress {
+  sockaddr_un address = {};
+  socklen_t size = 0;
+
+  JobAddress(uid_t owner, int job) {
+    const std::string name = "hvd-job-" + std::to_string(owner) + "-" + std::to_string(job);
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path + 1, name.data(), name.size());
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+ucred peer_of(int fd) {
+  ucred peer = {.pid = -1, .uid = static_cast<uid_t>(-1), .gid = static_cast<gid_t>(-1)};
+  socklen_t size = sizeof(peer);
+  ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer;
+}
+
+int fail(const std::string& word, const std::string& text) {
+  std::fprintf(stderr, "horovodrun: --%s: %s\n", word.c_str(), text.c_str());
+  return 1;
+}
+
+// What comes until the other end closes goes to stdout, but for its first letter, which is returned as a number;
+// nothing when nothing comes, or it takes too long.
+std::optional<int> copy_to_stdout(int fd, Deadline deadline) {
+  std::array<char, 65536> chunk{};
+  for (std::optional<int> code;;) {
+    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, static_cast<int>(deadline.remaining().count())) != 1) return std::nullopt;
+    const ssize_t size = ::read(fd, chunk.data(), chunk.size());
+    if (size <= 0) return size == 0 ? code : std::nullopt;
+    std::string_view text(chunk.data(), static_cast<std::size_t>(size));
+    if (!code) {
+      code = text.front() == '0' ? 0 : 1;
+      text.remove_prefix(1);
+    }
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  }
+}
+
+}  // namespace
+
+// One question: first its word is read, then the answer written. A client that goes away is forgotten at the deadline,
+// or when the answer cannot be written.
+class JobSocket::Client {
+ public:
+  Client(JobSocket& owner, std::uint64_t number, Fd fd)
+      : owner_(owner),
+        number_(number),
+        fd_(std::move(fd)),
+        poll_(owner.loop_.get(), fd_.get(), [this](bool, bool) { progress(); }),
+        deadline_(owner.loop_.get(), [this] { owner_.forget(this); }) {
+    deadline_.start(kDeadline);
+    poll_.watch(true, false);
+  }
+
+  std::uint64_t number() const { return number_; }
+  void answer(const std::string& whole) {
+    answer_ = whole;
+    poll_.watch(false, true);
+  }
+
+ private:
+  void progress() {
+    if (is_asking_ ? !read() : !write()) owner_.forget(this);
+  }
+
+  // False when nothing more is to be done.
+  bool read() {
+    std::array<char, kMaxWord> part{};
+    const ssize_t n = ::recv(fd_.get(), part.data(), part.size(), MSG_DONTWAIT);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    word_.append(part.data(), static_cast<std::size_t>(n));
+    const std::size_t end = word_.find('\n');
+    if (end == std::string::npos) return n > 0 && word_.size() < kMaxWord;
+    is_asking_ = false;
+    poll_.watch(false, false);
+    const auto reply = [&owner = owner_, number = number_](const std::string& text, bool complete) {
+      owner.reply(number, (complete ? "0" : "1") + text);
+    };
+    return owner_.answer_(word_.substr(0, end), reply);
+  }
+
+  bool write() {
+    const ssize_t n = ::send(fd_.get(), answer_.data() + sent_, answer_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0) return errno == EAGAIN || errno == EINTR;
+    sent_ += static_cast<std::size_t>(n);
+    return sent_ < answer_.size();
+  }
+
+  JobSocket& owner_;
+  const std::uint64_t number_;
+  const Fd fd_;
+  loop::Poll poll_;
+  loop::Timer deadline_;
+  bool is_asking_ = true;
+  std::string word_;
+  std::string answer_;
+  std::size_t sent_ = 0;
+};
+
+JobSocket::JobSocket(MainLoop& loop, Answer answer)
+    : loop_(loop), answer_(std::move(answer)), pause_(loop.get(), [this] { poll_->watch(true, false); }) {}
+JobSocket::~JobSocket() = default;
+
+Result<std::unique_ptr<JobSocket>> JobSocket::open(MainLoop& loop, Answer answer) {
+  std::unique_ptr<JobSocket> self(new JobSocket(loop, std::move(answer)));
+  self->listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const JobAddress name(::geteuid(), ::getpid());
+  const int fd = self->listener_.get();
+  if (fd < 0 || ::bind(fd, name.get(), name.size) != 0 || ::listen(fd, kMaxClients) != 0) {
+    return Status::from_errno("--stacks and --status cannot ask this job: its socket", errno);
+  }
+  self->poll_ = std::make_unique<loop::Poll>(loop.get(), fd, [raw = self.get()](bool, bool) { raw->accept_one(); });
+  self->poll_->watch(true, false);
+  return self;
+}
+
+void JobSocket::accept_one() {
+  Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!fd.valid()) {  // as without descriptors: who waits still waits, so looking again at once would spin
+    poll_->watch(false, false);
+    return pause_.start(kPauseAfterFailure);
+  }
+  const uid_t user = peer_of(fd.get()).uid;
+  if ((user != ::geteuid() && user != 0) || clients_.size() >= kMaxClients) return;
+  clients_.push_back(std::make_unique<Client>(*this, ++last_client_, std::move(fd)));
+}
+
+void JobSocket::reply(std::uint64_t client, const std::string& answer) {
+  const auto found = std::ranges::find_if(clients_, [client](const auto& one) { return one->number() == client; });
+  if (found != clients_.end()) (*found)->answer(answer);
+}
+
+void JobSocket::forget(const Client* client) {
+  std::erase_if(clients_, [client](const auto& one) { return one.get() == client; });
+}
+
+int ask_job(int job, const std::string& word) {
+  struct stat info = {};
+  if (::stat(("/proc/" + std::to_string(job)).c_str(), &info) != 0) {
+    return fail(word, "there is no process " + std::to_string(job) + " on this host; expected that of a horovodrun");
+  }
+  const Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const JobAddress name(info.st_uid, job);
+  if (::connect(fd.get(), name.get(), name.size) != 0) {
+    return fail(word, "process " + std::to_string(job) + " is no horovodrun with a job (" + std::strerror(errno) + ")");
+  }
+  const ucred peer = peer_of(fd.get());
+  if (peer.uid != info.st_uid || peer.pid != job) {
+    return fail(
+        word, "the socket of job " + std::to_string(job) + " belongs to another process, " + std::to_string(peer.pid));
+  }
+  const std::string line = word + "\n";
+  const bool is_asked = ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
+  const auto code = is_asked ? copy_to_stdout(fd.get(), Deadline::after(JobSocket::kDeadline)) : std::nullopt;
+  return code ? *code : fail(word, "process " + std::to_string(job) + " does not answer");
+}
+
+}  // namespace hvd::launcher

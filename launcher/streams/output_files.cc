@@ -1,0 +1,109 @@
+#include "launcher/streams/output_router.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <utility>
+
+namespace hvd::launcher {
+namespace {
+
+std::string padded(int rank, int num_proc) {
+  std::string digits = std::to_string(rank);
+  const std::size_t width = std::to_string(num_proc - 1).size();
+  return std::string(width - std::min(width, digits.size()), '0') + digits;
+}
+
+// mkdir -p, with mode 0700 for what is new.
+Status make_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error)) return Status::ok();
+  HVD_RETURN_IF_ERROR(make_directories(path.parent_path()));
+  if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return Status::ok();
+  return Status::from_errno("cannot make the directory " + path.string(), errno);
+}
+
+Status refuse_link(const std::string& name, int error) {
+  if (error == ELOOP || error == ENOTDIR) return Status::precondition(name + " is a link or not a directory");
+  return Status::from_errno("cannot open " + name, error);
+}
+
+Status check_owner(const struct stat& info, const std::string& name) {
+  if (info.st_uid == ::geteuid()) return Status::ok();
+  return Status::precondition(name + " belongs to user " + std::to_string(info.st_uid) + ", not to you (" +
+                              std::to_string(::geteuid()) + ")");
+}
+
+// Who owns the directory, or the link that stands for it, decides what is in it.
+Status check_place(const std::string& directory) {
+  struct stat info = {};
+  for (const auto look : {&::lstat, &::stat}) {
+    if (look(directory.c_str(), &info) == 0 && info.st_uid != 0) HVD_RETURN_IF_ERROR(check_owner(info, directory));
+  }
+  return Status::ok();
+}
+
+Result<Fd> open_folder(const std::string& name) {
+  Fd folder(::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.valid()) return refuse_link(name, errno);
+  struct stat info = {};
+  if (::fstat(folder.get(), &info) != 0) return Status::from_errno("cannot look at " + name, errno);
+  HVD_RETURN_IF_ERROR(check_owner(info, name));
+  return folder;
+}
+
+// Not emptied before it is known whose it is. O_NONBLOCK: a FIFO without a reader is an error, not a wait.
+Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name) {
+  Fd file(::openat(folder.get(), base, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
+  if (!file.valid() && errno == ELOOP) return Status::precondition(name + " is a symbolic link");
+  if (!file.valid()) return Status::from_errno("cannot open " + name, errno);
+  struct stat info = {};
+  if (::fstat(file.get(), &info) != 0) return Status::from_errno("cannot look at " + name, errno);
+  if (!S_ISREG(info.st_mode) || info.st_nlink != 1) {
+    return Status::precondition(name + " is not a plain file with one name");
+  }
+  HVD_RETURN_IF_ERROR(check_owner(info, name));
+  if (::ftruncate(file.get(), 0) != 0) return Status::from_errno("cannot empty " + name, errno);
+  return file;
+}
+
+Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int rank, int num_proc) {
+  const std::string folder_name = (std::filesystem::path(directory) / ("rank." + padded(rank, num_proc))).string();
+  HVD_RETURN_IF_ERROR(check_place(directory));
+  HVD_RETURN_IF_ERROR(make_directories(folder_name));
+  HVD_ASSIGN_OR_RETURN(const Fd folder, open_folder(folder_name));
+  std::array<OutputFile, 2> files;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const char* base = i == 0 ? "stdout" : "stderr";
+    files[i].name = folder_name + "/" + base;
+    HVD_ASSIGN_OR_RETURN(files[i].fd, open_file(folder, base, files[i].name));
+  }
+  return files;
+}
+
+}  // namespace
+
+Result<std::array<OutputFile, 2>> open_output_files(const std::string& directory, int rank, int num_proc) {
+  Result<std::array<OutputFile, 2>> files = open_pair(directory, rank, num_proc);
+  if (!files.is_ok()) return files.status().annotate("--output-filename");
+  return files;
+}
+
+Result<OutputFile> open_summary_file(const std::string& directory) {
+  OutputFile file{.fd = {}, .name = (std::filesystem::path(directory) / "summary.json").string()};
+  const Status status = [&]() -> Status {
+    HVD_RETURN_IF_ERROR(check_place(directory));
+    HVD_RETURN_IF_ERROR(make_directories(directory));
+    const Fd folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder.valid()) return refuse_link(directory, errno);
+    HVD_ASSIGN_OR_RETURN(file.fd, open_file(folder, "summary.json", file.name));
+    return Status::ok();
+  }();
+  if (!status.is_ok()) return status.annotate("--log-dir");
+  return file;
+}
+
+}  // namespace hvd::launcher

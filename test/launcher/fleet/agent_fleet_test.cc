@@ -1,0 +1,51 @@
+#include "launcher/fleet/agent_fleet.h"
+
+#include <catch2/catch.hpp>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+struct Events : AgentFleetEvents {
+  explicit Events(MainLoop& main) : loop(main) {}
+  void fleet_frame(int, const Frame&) override { FAIL("nobody is there to send a frame"); }
+  void fleet_lost(int agent, const std::string& reason) override {
+    CHECK_FALSE(inside_start);
+    CHECK(agent == lost++);
+    CHECK(reason == "host h" + std::to_string(agent) + ": cannot start no-such-ssh: No such file or directory");
+    if (lost == count) loop.stop();
+  }
+  MainLoop& loop;
+  bool inside_start = true;
+  int lost = 0;
+  int count = 0;
+};
+
+}  // namespace
+
+TEST_CASE("AgentFleet reports processes that cannot be started one after another, not one inside another", "[job]") {
+  MainLoop loop;
+  Events events(loop);
+  events.count = static_cast<int>(AgentFleet::kMaxConnecting) + 20;
+  AgentFleet fleet(
+      loop,
+      [](int agent) {
+        AgentLinkOptions options;
+        options.agent = agent;
+        options.host = "h" + std::to_string(agent);
+        options.is_remote = true;
+        options.over_ssh = true;
+        options.file = "no-such-ssh";
+        options.argv = {"no-such-ssh"};
+        options.cookie = std::string(32, '0');
+        return options;
+      },
+      events);
+  for (int agent = 0; agent < events.count; ++agent) fleet.start(agent);
+  events.inside_start = false;
+  loop::Timer deadline(loop.get(), [&] { loop.stop(); });
+  deadline.start(Millis(20000));
+  loop.run();
+  CHECK(events.lost == events.count);
+}

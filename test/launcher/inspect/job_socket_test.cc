@@ -1,0 +1,61 @@
+#include "launcher/inspect/job_socket.h"
+
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstring>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+Fd connect_to_own_job() {
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string name = "hvd-job-" + std::to_string(::geteuid()) + "-" + std::to_string(::getpid());
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  return fd;
+}
+
+}  // namespace
+
+TEST_CASE("JobSocket waits for descriptors without spinning, and then answers", "[job]") {
+  MainLoop loop;
+  auto opened = JobSocket::open(loop, [&loop](const std::string& word, const JobSocket::Reply& reply) {
+    reply("answer to " + word, true);
+    loop.stop();
+    return true;
+  });
+  REQUIRE(opened.is_ok());
+  const Fd client = connect_to_own_job();
+  REQUIRE(::send(client.get(), "word\n", 5, 0) == 5);
+
+  rlimit former = {};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &former) == 0);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = former.rlim_max};
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  int turns = 0;
+  loop::Timer relief(loop.get(), [&] { ::setrlimit(RLIMIT_NOFILE, &former); });
+  relief.start(Millis(30));
+  loop::Timer deadline(loop.get(), [&loop] { loop.stop(); });
+  deadline.start(Millis(20000));
+  uv_prepare_t prepare = {};
+  uv_prepare_init(loop.get(), &prepare);
+  prepare.data = &turns;
+  uv_prepare_start(&prepare, [](uv_prepare_t* handle) { ++*static_cast<int*>(handle->data); });
+  loop.run();
+  ::setrlimit(RLIMIT_NOFILE, &former);
+  uv_close(reinterpret_cast<uv_handle_t*>(&prepare), nullptr);
+  uv_run(loop.get(), UV_RUN_NOWAIT);
+  CHECK(deadline.active());
+  CHECK(turns < 20);
+}

@@ -1,0 +1,45 @@
+#include "launcher/streams/output_router.h"
+
+#include <stdlib.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+std::ptrdiff_t open_descriptors() {
+  using Entries = std::filesystem::directory_iterator;
+  return std::distance(Entries("/proc/self/fd"), Entries());
+}
+
+}  // namespace
+
+TEST_CASE("A rank that comes back in new slots keeps its files, and no more descriptors", "[job]") {
+  char folder[] = "/tmp/hvd-output-XXXXXX";
+  REQUIRE(::mkdtemp(folder) != nullptr);
+  const std::string directory = std::string(folder) + "/out";
+  MainLoop loop;
+  OutputConfig look;
+  look.shown_ranks = {{1, 1}};  // nothing of rank 0 in this test's own output
+  OutputRouter router(loop, {.ranks = {{0, 0}}, .look = look}, {});
+  REQUIRE(router.open_files(directory, 2).is_ok());
+  const auto before = open_descriptors();
+  std::string expected;
+  for (int slot = 0; slot <= 20; ++slot) {
+    router.set_rank(slot, 0);
+    const std::string line = "slot " + std::to_string(slot) + "\n";
+    router.output(slot, false, as_bytes(line));
+    expected += "[0]<stdout>:" + line;
+    if (slot % 2 == 0) continue;  // its host is lost: no end is told
+    for (const bool is_stderr : {false, true}) router.output_end(slot, is_stderr);
+  }
+  CHECK(open_descriptors() == before);
+  std::ifstream file(directory + "/rank.0/stdout");
+  CHECK(std::string(std::istreambuf_iterator<char>(file), {}) == expected);
+  std::filesystem::remove_all(folder);
+}
