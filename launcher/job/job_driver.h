@@ -9,19 +9,19 @@
 #include <vector>
 
 #include "launcher/fleet/agent_fleet.h"
-#include "launcher/job/elastic_driver.h"
-#include "launcher/network/host_resolver.h"
-#include "launcher/streams/input_forwarder.h"
-#include "launcher/job/job.h"
 #include "launcher/inspect/job_socket.h"
-#include "launcher/job/launch.h"
-#include "launcher/streams/output_router.h"
-#include "launcher/job/result_channel.h"
 #include "launcher/inspect/stack_service.h"
+#include "launcher/job/elastic_driver.h"
+#include "launcher/job/job.h"
+#include "launcher/job/launch.h"
+#include "launcher/job/result_channel.h"
+#include "launcher/network/host_resolver.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 #include "launcher/protocol/messages.h"
+#include "launcher/streams/input_forwarder.h"
+#include "launcher/streams/output_router.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "launcher/fleet/agent_link.h"
-#include "launcher/network/network_plan.h"
 #include "launcher/job/roster.h"
 #include "launcher/job/seat_plan.h"
+#include "launcher/network/network_plan.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/protocol/messages.h"
 #include "rendezvous/server/server.h"

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/streams/screen.h"
 #include "launcher/plan/launch_config.h"
 #include "launcher/process/line_prefixer.h"
 #include "launcher/process/tail_buffer.h"
+#include "launcher/streams/screen.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
