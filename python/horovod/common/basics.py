@@ -14,18 +14,19 @@ from horovod import _env
 from horovod._common import uncaught
 from horovod._common.native import core
 from horovod.common import _elastic_sets
+from horovod.common._build_information import BuildInformation
+from horovod.common._init_arguments import listed_process_sets, ranks_of_comm
 from horovod.common.process_sets import (
     ProcessSet,
     _forget_process_sets,
     _init_process_sets,
     _setup,
-    global_process_set,
 )
 
 __all__ = ["HorovodBasics"]
 
 
-class HorovodBasics:
+class HorovodBasics(BuildInformation):
     """The functions that do not depend on a framework, for the one session of this process.
 
     horovod._common.session has the instance whose bound methods the framework modules re-export: the first init()
@@ -73,8 +74,8 @@ class HorovodBasics:
         then, and init() with a corrected list only looks the sets up. In an elastic job a set that has all ranks, or
         ranks beyond size(), is left out with a warning: another round may have it. KeyboardInterrupt on Ctrl-C.
         """
-        ranks = _ranks_of_comm(comm)
-        sets = _listed_process_sets(process_sets)
+        ranks = ranks_of_comm(comm)
+        sets = listed_process_sets(process_sets)
         started = not core.is_initialized()
         if started and _env.elastic():
             _elastic_sets.start(sets, self.progress)
@@ -150,52 +151,6 @@ class HorovodBasics:
         """Whether every host has the same number of ranks. ValueError before init() and after shutdown()."""
         return core.is_homogeneous()
 
-    # What the build has
-
-    def mpi_threads_supported(self) -> bool:
-        """ValueError, always: this build has no MPI."""
-        raise ValueError("mpi_threads_supported: this build of Horovod has no MPI")
-
-    def mpi_enabled(self) -> bool:
-        """False: this build has no MPI."""
-        return False
-
-    def mpi_built(self) -> bool:
-        """False: this build has no MPI."""
-        return bool(core.built_with().get("mpi", 0))
-
-    def gloo_enabled(self) -> bool:
-        """True: collectives run on Gloo's algorithms."""
-        return self.gloo_built()
-
-    def gloo_built(self) -> bool:
-        """True: collectives run on Gloo's algorithms."""
-        return bool(core.built_with().get("gloo", 1))
-
-    def nccl_built(self) -> int:
-        """The version code of the NCCL that this process finds, an int, such as 23203 for 2.32.3; 0 if there is none.
-
-        It is HOROVOD_NCCL_LIBRARY, else the one that the framework has loaded, else the package nvidia-nccl's, else the
-        system's.
-        """
-        return int(core.nccl_version())
-
-    def ddl_built(self) -> bool:
-        """False: DDL is not supported."""
-        return bool(core.built_with().get("ddl", 0))
-
-    def ccl_built(self) -> bool:
-        """False: oneCCL is not supported."""
-        return bool(core.built_with().get("ccl", 0))
-
-    def cuda_built(self) -> bool:
-        """True: tensors on CUDA GPUs are taken where there is a driver for them."""
-        return bool(core.built_with().get("cuda", 0))
-
-    def rocm_built(self) -> bool:
-        """Whether GPU collectives for ROCm are in the build."""
-        return bool(core.built_with().get("rocm", 0))
-
     # Timeline
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
@@ -267,40 +222,3 @@ def _call_all(hooks: Iterable[Callable[[], None]]) -> None:
             error = error or raised
     if error is not None:
         raise error
-
-
-def _ranks_of_comm(comm: Any) -> Sequence[int]:
-    """The ranks that init's `comm` names; empty for all. ValueError for what an MPI-free build cannot take."""
-    if comm is None:
-        return ()
-    if not isinstance(comm, Iterable):
-        raise ValueError(
-            f"init(comm={comm!r}): a communicator object needs MPI, which this build does not have; "
-            "leave comm out or give a list of ranks"
-        )
-    ranks = list(comm)
-    for rank in ranks:
-        if not isinstance(rank, int):
-            raise ValueError(f"init(comm=...): ranks must be ints, found {rank!r} of type {type(rank).__name__}")
-    return ranks
-
-
-def _listed_process_sets(process_sets: Sequence[ProcessSet] | str | None) -> Sequence[ProcessSet]:
-    """The process sets that init() is to register; for "dynamic" none, and sets may change from now on."""
-    if isinstance(process_sets, str):
-        if process_sets.lower() != "dynamic":
-            raise ValueError(
-                f"init(process_sets={process_sets!r}): expected a list of ProcessSet objects or the string 'dynamic'"
-            )
-        _env.allow_dynamic_process_sets()
-        return ()
-    sets = list(process_sets or ())
-    for index, process_set in enumerate(sets):
-        if not isinstance(process_set, ProcessSet):
-            raise ValueError(
-                f"init(process_sets=...): entry {index} is {process_set!r} of type {type(process_set).__name__}; "
-                "expected a ProcessSet"
-            )
-        if process_set is global_process_set:
-            raise ValueError(f"init(process_sets=...): entry {index} is global_process_set, which always exists")
-    return sets
