@@ -1,7 +1,8 @@
 """One rank of the comparison with torch's DistributedDataParallel: what a training step costs beyond a local one.
 
 The gradients are those of a ResNet-50 in number and size (161 tensors, 102 MB), ready at once: nothing hides the
-communication. Three models take turns step by step: a local one, one with our DistributedOptimizer, one in DDP on gloo.
+communication. Models take turns step by step: a local one, one with our DistributedOptimizer, one in DDP on gloo; then
+the same with gradients that are kept from step to step and, but for the local one, are views of buckets.
 Started by bench/run.py through horovodrun. Arguments: a directory (for torch's rendezvous file and the results of
 rank 0), and the seconds per part.
 """
@@ -14,6 +15,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,41 +54,57 @@ class Model(nn.Module):
         return Give.apply(self.gradients, *self.weights)
 
 
-def make_steps(shapes: list[torch.Size]) -> dict[str, Callable[[], float]]:
-    """A training step for each contender; it gives the seconds that backward took."""
-    local, ours, theirs = Model(shapes), Model(shapes), Model(shapes)
-    wrapped = nn.parallel.DistributedDataParallel(theirs)
-    optimizers = {name: torch.optim.SGD(m.parameters(), lr=1e-9) for name, m in (("local", local), ("ddp", theirs))}
-    optimizers["ours"] = hvd.DistributedOptimizer(
-        torch.optim.SGD(ours.parameters(), lr=1e-9), named_parameters=ours.named_parameters()
-    )
-    models: dict[str, nn.Module] = {"local": local, "ours": ours, "ddp": wrapped}
+@dataclass(frozen=True)
+class Contender:
+    """One way to train. `keeps`: gradients are set to zero before a step, not to None, as views of buckets want it."""
 
-    def make(name: str) -> Callable[[], float]:
-        model, optimizer = models[name], optimizers[name]
+    name: str
+    keeps: bool
+    views: bool = False
 
-        def step() -> float:
-            optimizer.zero_grad()
-            loss = model()
-            begin = time.perf_counter()
-            loss.backward()
-            seconds = time.perf_counter() - begin
-            optimizer.step()
-            return seconds
 
-        return step
+# The first of those that keep their gradients, and of those that do not, is the local one.
+CONTENDERS = (
+    Contender("local", keeps=False),
+    Contender("ours", keeps=False),
+    Contender("ddp", keeps=False),
+    Contender("local_kept", keeps=True),
+    Contender("ours_views", keeps=True, views=True),
+    Contender("ddp_views", keeps=True, views=True),
+)
 
-    steps = {name: make(name) for name in models}
+
+def make_step(contender: Contender, shapes: list[torch.Size]) -> Callable[[], float]:
+    """A training step; it gives the seconds that backward took. SystemExit if the gradients' average is wrong."""
+    plain = Model(shapes)
+    model: nn.Module = plain
+    optimizer: Any = torch.optim.SGD(plain.parameters(), lr=1e-9)
+    if contender.name.startswith("ours"):
+        names = plain.named_parameters()
+        optimizer = hvd.DistributedOptimizer(optimizer, names, gradient_as_bucket_view=contender.views)
+    elif contender.name.startswith("ddp"):
+        model = nn.parallel.DistributedDataParallel(plain, gradient_as_bucket_view=contender.views)
+
+    def step() -> float:
+        optimizer.zero_grad(set_to_none=not contender.keeps)
+        loss = model()
+        begin = time.perf_counter()
+        loss.backward()
+        seconds = time.perf_counter() - begin
+        optimizer.step()
+        return seconds
+
     expected = (hvd.size() + 1) / 2
-    for name, step in steps.items():
+    for _ in range(2):  # buckets are made at the end of the first step
         step()
-        if name != "local" and any(bool((p.grad != expected).any()) for p in models[name].parameters()):
-            raise SystemExit(f"{name}: wrong average of the gradients")
-    return steps
+        if not contender.name.startswith("local") and any(bool((p.grad != expected).any()) for p in plain.parameters()):
+            raise SystemExit(f"{contender.name}: wrong average of the gradients")
+    return step
 
 
-def in_turns(steps: dict[str, Callable[[], float]], seconds: float) -> dict[str, dict[str, float]]:
+def in_turns(shapes: list[torch.Size], seconds: float) -> dict[str, dict[str, float]]:
     """Median milliseconds of a step, and of its backward alone. Rank 0's clock decides how many turns there are."""
+    steps = {contender.name: make_step(contender, shapes) for contender in CONTENDERS}
     whole: dict[str, list[float]] = {name: [] for name in steps}
     backward: dict[str, list[float]] = {name: [] for name in steps}
     deadline = time.perf_counter() + seconds
@@ -143,8 +161,8 @@ def main() -> None:
     results = {
         "tensors": len(shapes),
         "bytes": sum(shape.numel() for shape in shapes) * 4,
-        "resnet50": in_turns(make_steps(shapes), seconds),
-        "small": in_turns(make_steps([torch.Size([1])] * SMALL), seconds),
+        "resnet50": in_turns(shapes, seconds),
+        "small": in_turns([torch.Size([1])] * SMALL, seconds),
         "hook_us": hook_us(),
     }
     if hvd.rank() == 0:
