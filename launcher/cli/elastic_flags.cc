@@ -35,8 +35,6 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
   if (values.has("slots") && !values.has("host_discovery_script")) {
     return refuse("slots", " is for hosts that --host-discovery-script prints, which is not given");
   }
-  if (config.input_asked_for) return refuse("stdin", " is not built for elastic jobs yet: their ranks have no stdin");
-  if (values.has("results_fd")) return refuse("results_fd", " is not built for elastic jobs yet");
   if (!values.has("host_discovery_script")) return Status::ok();
   if (config.dry_run) return refuse("dry_run", " can't show the hosts that --host-discovery-script will print");
   for (const char* dest : {"include", "exclude"}) {

@@ -211,7 +211,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   const int most_ranks = config.elastic ? config.elastic->max_num_proc : config.num_proc;
   HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, most_ranks));
   if (config.elastic) {
-    config.input_to = InputTo::kNobody;
+    if (!config.input_asked_for) config.input_to = InputTo::kNobody;
     config.flag_variables["HOROVOD_ELASTIC"] = "1";
     if (const auto grace = config.elastic->grace.count(); grace > 0) {
       config.flag_variables["HOROVOD_ELASTIC_GRACE"] = std::to_string(grace);

@@ -195,6 +195,11 @@ bool ElasticJob::is_member(Incarnation process) const {
   return slot != nullptr && !slot->leaves_until && !slot->is_draining && is_member(process.slot);
 }
 
+bool ElasticJob::has_finished(Incarnation process) const {
+  const Slot* slot = slot_of(process);
+  return slot != nullptr && is_member(process.slot) && slot->outcome == Outcome::kSucceeded;
+}
+
 std::string ElasticJob::describe() const {
   const std::string members = count_text(size_of(members_), "member");
   switch (phase_) {

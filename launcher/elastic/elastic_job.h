@@ -103,6 +103,8 @@ class ElasticJob {
   bool has_ended() const { return phase_ == Phase::kEnded; }
   // Whether the process' end counts: it belongs to the round, or was to belong to it, and was not told to go.
   bool is_member(Incarnation process) const;
+  // It belonged to the last round, and ended well.
+  bool has_finished(Incarnation process) const;
   // "waiting for slots: 2 of at least 3": for tests and people.
   std::string describe() const;
 

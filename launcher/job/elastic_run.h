@@ -42,6 +42,7 @@ class ElasticRun final : public Job {
 
  private:
   JobActions carried(ElasticDecisions decisions, TimePoint now);
+  bool has_finished(Incarnation process) const override { return elastic_.has_finished(process); }
   void carry(ElasticDecisions decisions, TimePoint now, JobActions& out);
   void carry(ElasticDecision& decision, TimePoint now, JobActions& out);
   void note_reason(const std::string& reason);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@ namespace hvd::launcher {
 struct Member {
   int slot = -1;
   int rank = -1;
+  std::uint32_t incarnation = 0;
 };
 
 // A process or a host that went wrong.

@@ -97,6 +97,8 @@ class Job {
   const Failures& failures() const { return failures_; }
   // Which slots there are, on which agents, and which ranks they have.
   const Roster& roster() const { return roster_; }
+  // Requires: the job has ended well. Those that took part to the end, in rank order.
+  std::vector<Incarnation> finished() const;
 
  protected:
   using SlotState = Roster::SlotState;
@@ -108,7 +110,12 @@ class Job {
   // No failure so far, and no request to end the job.
   bool is_undisturbed() const { return state_ == State::kStarting || state_ == State::kRunning; }
   bool any_process_left() const { return launched_ && !roster_.all_ended(); }
-  Member member(int slot) const { return {.slot = slot, .rank = roster_.slot(slot).placement.rank}; }
+  Member member(int slot) const {
+    const Roster::Slot& record = roster_.slot(slot);
+    return {.slot = slot, .rank = record.placement.rank, .incarnation = record.incarnation};
+  }
+  // In a job that ended well: whether the process took part to the end.
+  virtual bool has_finished(Incarnation) const { return true; }
   JobFailure failure_of(Member who, const ExitStatus& status, std::string what) const;
   void slot_ended(int slot, TimePoint now, JobActions& out);
 

@@ -44,14 +44,6 @@ std::map<int, int> ranks_of(const Roster& roster) {
   return ranks;
 }
 
-std::vector<int> slots_with_input(const Roster& roster, const Launch& launch) {
-  std::vector<int> slots;
-  for (const auto& [number, slot] : roster.slots()) {
-    if (launch.has_input(slot.placement.rank)) slots.push_back(number);
-  }
-  return slots;
-}
-
 double random_part() {
   std::array<std::uint8_t, 1> random{};
   crypto::random_bytes(random);
@@ -82,9 +74,10 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start)
       stacks_(loop, [this] { return ask_for_stacks(); }),
       fleet_(
           loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
-      input_forwarder_(loop, slots_with_input(job_->roster(), launch_),
+      input_forwarder_(loop, plan_.config.elastic && plan_.config.input_to == InputTo::kAll,
                        {.send = [this](int slot, ByteSpan bytes) { send_input(slot, bytes); },
-                        .on_line_typed = [this] { output_.line_was_typed(); }}),
+                        .on_line_typed = [this] { output_.line_was_typed(); },
+                        .on_too_much = [this] { input_too_large(); }}),
       resolver_(loop, host_names(plan_.hosts), ssh_client_of(plan_.config), lookup_patience(plan_.config),
                 [this](const std::vector<ResolvedHost>& hosts) { resolved(hosts); }),
       timer_(loop.get(), [this] { timer_fired(); }),
@@ -233,7 +226,9 @@ void JobDriver::close_agent(int agent) {
 void JobDriver::start(Incarnation process) {
   const Roster::Slot& slot = job_->roster().slot(process.slot);
   output_.set_rank(process.slot, slot.placement.rank);
-  fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(process, slot));
+  const bool has_input = launch_.give_input(slot.placement.rank);
+  if (has_input) input_forwarder_.add(process.slot);
+  fleet_.send(slot.agent, FrameType::kStart, launch_.start_frame(process, slot, has_input));
 }
 
 const std::string& JobDriver::host_name(int agent) const { return job_->roster().agent(agent).host; }

@@ -67,6 +67,7 @@ class JobDriver : private AgentFleetEvents {
   void output_broken(const Status& status);
   void end_for_output();
   void results_gone();
+  void input_too_large();
   void give_up_flushing();
 
   void send_input(int slot, ByteSpan bytes);

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace hvd::launcher {
@@ -38,6 +39,17 @@ JobFailure Job::failure_of(Member who, const ExitStatus& status, std::string wha
           .exit_code = status.shell_code(),
           .what = std::move(what),
           .status = status};
+}
+
+std::vector<Incarnation> Job::finished() const {
+  std::map<int, Incarnation> by_rank;
+  for (const auto& [number, slot] : roster_.slots()) {
+    const Incarnation process{.slot = number, .number = slot.incarnation};
+    if (has_finished(process)) by_rank[slot.placement.rank] = process;
+  }
+  std::vector<Incarnation> processes;
+  for (const auto& [rank, process] : by_rank) processes.push_back(process);
+  return processes;
 }
 
 void Job::slot_ended(int slot, TimePoint now, JobActions& out) {

@@ -17,6 +17,7 @@ void JobDriver::finish(int code) {
   start_timer_.stop();
   output_.end_all();  // what was left of unfinished lines comes before the summary, which is to be the last
   if (const auto& failure = job_->failures().first()) report_failure(*failure);
+  if (results_ && code == 0) results_->job_finished(job_->finished());
   write_summary(code);
   report_limits_hit(code);
   if (output_.lost_bytes() > 0) {

@@ -14,6 +14,7 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
   stacks_.agent_answered(agent);
   for (const auto& [number, slot] : job_->roster().slots()) {
     if (slot.agent != agent) continue;
+    input_forwarder_.process_ended(number);
     output_.output_end(number, false);  // nothing more is printed there: no bar stays
     output_.output_end(number, true);
   }
@@ -87,11 +88,10 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
 // What an earlier process of a slot still prints is its slot's output like any other.
 Status JobDriver::handle_output(int agent, const Frame& frame) {
   HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_slot(agent, decode_output(frame.payload)));
-  const int slot = message.process.slot;
   if (message.stream != OutputStream::kResult) {
-    output_.output(slot, message.stream == OutputStream::kStderr, message.bytes);
+    output_.output(message.process.slot, message.stream == OutputStream::kStderr, message.bytes);
   } else if (results_) {
-    results_->result(job_->roster().slot(slot).placement.rank, message.bytes);
+    results_->result(message.process, message.bytes);
   }
   output_progress();
   return Status::ok();
@@ -99,11 +99,8 @@ Status JobDriver::handle_output(int agent, const Frame& frame) {
 
 Status JobDriver::handle_output_end(int agent, const Frame& frame) {
   HVD_ASSIGN_OR_RETURN(const OutputEndMessage message, of_its_slot(agent, decode_output_end(frame.payload)));
-  const int slot = message.process.slot;
   if (message.stream != OutputStream::kResult) {
-    output_.output_end(slot, message.stream == OutputStream::kStderr);
-  } else if (results_) {
-    results_->result_end(job_->roster().slot(slot).placement.rank);
+    output_.output_end(message.process.slot, message.stream == OutputStream::kStderr);
   }
   return Status::ok();
 }

@@ -77,6 +77,15 @@ void JobDriver::results_gone() {
                            SteadyClock::now()));
 }
 
+void JobDriver::input_too_large() {
+  if (job_->end_requests() > 0 || exit_code_) return;
+  end_requested(
+      job_->stop("--stdin all: an elastic job keeps its input for processes that start later, and this is "
+                 "more than " +
+                     std::to_string(InputForwarder::kMostKept >> 20) + " MiB",
+                 1, SteadyClock::now()));
+}
+
 void JobDriver::give_up_flushing() {
   flush_given_up_ = true;
   loop_.stop();

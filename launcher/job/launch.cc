@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/process/input_reader.h"
 #include "launcher/protocol/cookie.h"
@@ -33,8 +34,9 @@ Launch::Launch(const JobPlan& plan, const OwnStart& start)
       input_to_(is_empty_input(STDIN_FILENO) ? InputTo::kNobody : plan.config.input_to),
       secret_(crypto::Secret::random()) {}
 
-bool Launch::has_input(int rank) const {
-  return input_to_ == InputTo::kAll || (input_to_ == InputTo::kRank0 && rank == 0);
+bool Launch::give_input(int rank) {
+  if (input_to_ == InputTo::kAll) return true;
+  return input_to_ == InputTo::kRank0 && rank == 0 && !std::exchange(has_given_input_, true);
 }
 
 NetworkView Launch::view() const { return {.own = interface_addresses(), .source_towards = source_address_towards}; }
@@ -135,12 +137,12 @@ Bytes Launch::launch_frame(int agent) const {
                               .grace_ms = plan_.config.elastic ? milliseconds(plan_.config.elastic->grace) : 0});
 }
 
-Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot) {
+Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot, bool has_input) {
   seats_->set_current(process);
   const HostSpec& host = targets_.at(slot.agent).host;
   const Variables variables = rank_variables(host.name, slot.placement);
   return encode(StartMessage{.process = process,
-                             .has_input = has_input(slot.placement.rank),
+                             .has_input = has_input,
                              .gives_result = plan_.config.results_fd.has_value(),
                              .env = {variables.begin(), variables.end()}});
 }

@@ -34,8 +34,8 @@ class Launch {
   // `plan` outlives this.
   Launch(const JobPlan& plan, const OwnStart& start);
 
-  // Whether the rank gets our stdin.
-  bool has_input(int rank) const;
+  // Whether the process that is to be started as this rank gets our stdin: of an elastic job's ranks 0 the first alone.
+  bool give_input(int rank);
 
   // Decides where everybody meets, and listens there. `hosts` are in the order of the plan's; agents have their
   // numbers.
@@ -57,7 +57,7 @@ class Launch {
   // The payload of the agent's launch frame. It holds the secret and the user's environment: the caller wipes it.
   Bytes launch_frame(int agent) const;
   // And of the start frame of the process, which from now on is the slot's: no other may join in its place.
-  Bytes start_frame(Incarnation process, const Roster::Slot& slot);
+  Bytes start_frame(Incarnation process, const Roster::Slot& slot, bool has_input);
   // For --verbose: the plan, then each host.
   std::vector<std::string> description() const;
 
@@ -76,6 +76,7 @@ class Launch {
   const JobPlan& plan_;
   const OwnStart start_;
   InputTo input_to_;
+  bool has_given_input_ = false;  // to a rank 0
   crypto::Secret secret_;
   std::vector<std::string> listen_addresses_;
   std::map<int, Target> targets_;  // by agent

@@ -29,25 +29,35 @@ Result<std::unique_ptr<ResultChannel>> ResultChannel::open(MainLoop& loop, int f
   return channel;
 }
 
-void ResultChannel::write(std::uint32_t rank, ByteSpan bytes) {
+void ResultChannel::write(Incarnation process, ByteSpan bytes) {
   ByteWriter piece;
-  piece.put(rank);
+  piece.put(process.slot);
+  piece.put(process.number);
   piece.put_bytes(bytes);  // with its size before it
   writer_->write(piece.take());
 }
 
-void ResultChannel::result(int rank, ByteSpan bytes) {
-  if (!bytes.empty()) write(static_cast<std::uint32_t>(rank), bytes);
+void ResultChannel::result(Incarnation process, ByteSpan bytes) {
+  if (!bytes.empty()) write(process, bytes);
 }
 
-void ResultChannel::result_end(int rank) { write(static_cast<std::uint32_t>(rank), {}); }
+void ResultChannel::job_finished(const std::vector<Incarnation>& by_rank) {
+  ByteWriter processes;
+  for (const Incarnation process : by_rank) {
+    processes.put(process.slot);
+    processes.put(process.number);
+  }
+  write({.slot = kFinished}, processes.take());
+}
 
 void ResultChannel::job_failed(const JobFailure& failure) {
   ByteWriter why;
   why.put(static_cast<std::int32_t>(failure.who ? failure.who->rank : -1));
+  why.put(static_cast<std::int32_t>(failure.who ? failure.who->slot : -1));
+  why.put(failure.who ? failure.who->incarnation : std::uint32_t{0});
   why.put(static_cast<std::int32_t>(failure.exit_code));
   why.put_raw(as_bytes(failure.what));
-  write(kOfJob, why.take());
+  write({.slot = kFailed}, why.take());
 }
 
 }  // namespace hvd::launcher

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "launcher/job/failures.h"
 #include "launcher/process/byte_pipe.h"
@@ -14,11 +15,12 @@
 
 namespace hvd::launcher {
 
-// Carries what ranks write to their kResultFd to the stream socket that --results-fd names, in pieces: u32 rank, u32
-// size, bytes, little-endian; a size of 0 is the end of that rank's. A piece of rank kOfJob says why the job failed:
-// i32 rank or -1, i32 exit code, and words. Whoever has the other end started the job, and the job is to end when it
-// closes. Owned by the JobDriver, loop-confined. It queues without a bound of its own: the owner looks at congested()
-// and stops what feeds it.
+// Carries what processes write to their kResultFd to the stream socket that --results-fd names, in pieces: i32 slot,
+// u32 incarnation, u32 size, bytes, little-endian. The last piece is the job's: of slot kFinished, when it ended well,
+// it has slot and incarnation of each process whose result counts, in rank order; of slot kFailed it says why: i32
+// rank or -1, slot and incarnation of that process, i32 exit code, and words. Whoever has the other end started the
+// job, and the job is to end when it closes. Owned by the JobDriver, loop-confined. It queues without a bound of its
+// own: the owner looks at congested() and stops what feeds it.
 class ResultChannel {
  public:
   struct Callbacks {
@@ -29,8 +31,8 @@ class ResultChannel {
   // Takes the descriptor.
   static Result<std::unique_ptr<ResultChannel>> open(MainLoop& loop, int fd, Callbacks callbacks);
 
-  void result(int rank, ByteSpan bytes);
-  void result_end(int rank);
+  void result(Incarnation process, ByteSpan bytes);
+  void job_finished(const std::vector<Incarnation>& by_rank);
   void job_failed(const JobFailure& failure);
   bool congested() const { return writer_->queued() > kHighWater; }
   bool flushed() const { return writer_->broken() || writer_->queued() == 0; }
@@ -38,10 +40,11 @@ class ResultChannel {
  private:
   static constexpr std::size_t kHighWater = std::size_t{4} * 1024 * 1024;
 
-  static constexpr std::uint32_t kOfJob = 0xffffffff;
+  static constexpr std::int32_t kFailed = -1;
+  static constexpr std::int32_t kFinished = -2;
 
   ResultChannel() = default;
-  void write(std::uint32_t rank, ByteSpan bytes);
+  void write(Incarnation process, ByteSpan bytes);
 
   std::unique_ptr<PipeWriter> writer_;
   std::unique_ptr<PipeReader> reader_;  // nothing comes but the end

@@ -57,15 +57,19 @@ def run(
 
     Of horovodrun's flags `hosts` is -H, `verbose` from 2 on --verbose, and `hostfile`, `start_timeout` (seconds),
     `ssh_port`, `ssh_identity_file`, `output_filename` (a folder) and `network_interfaces` have the same names.
-    `disable_cache` and `use_gloo` have nothing to decide. `min_num_proc`, `max_num_proc`, `slots`, `reset_limit`,
-    `cooldown_range` and `host_discovery_script` are for elastic jobs. `np`, `min_np`, `max_np` and `network_interface`
+    `disable_cache` and `use_gloo` have nothing to decide. `np`, `min_np`, `max_np` and `network_interface`
     (a text with commas) are old names of `num_proc`, `min_num_proc`, `max_num_proc` and `network_interfaces`.
+
+    With `min_num_proc` or `host_discovery_script` the job is elastic: ranks may come and go, `func` trains by
+    `hvd.elastic.run`, and a process that is started later gets the same arguments. The results are those of the ranks
+    of the last round, as many as there were. `max_num_proc`, `slots` (--slots-per-host), `reset_limit` and
+    `cooldown_range` (two numbers, --blacklist-cooldown-range) are for such jobs alone.
 
     RuntimeError when the job fails: it has "Process name: <rank>" and "Exit code: <code>" of the rank that failed
     first, and that rank's exception as its `__cause__`, with its traceback. Ctrl-C is passed on to the ranks, and
     raised once they have ended. TypeError, ValueError: `func` is no function, or cannot be pickled, `hosts` with
-    `hostfile`, `use_gloo` with `use_mpi`, or `use_mpi` or `mpi_args` at all. NotImplementedError: arguments of elastic
-    jobs.
+    `hostfile`, `use_gloo` with `use_mpi`, `use_mpi` or `mpi_args` at all, or an argument of elastic jobs alone in one
+    that is not.
     """
     deprecated = {"np": np, "min_np": min_np, "max_np": max_np, "network_interface": network_interface}
     for name, value in deprecated.items():
@@ -81,9 +85,7 @@ def run(
         "cooldown_range": cooldown_range,
         "host_discovery_script": host_discovery_script,
     }
-    for name, given in elastic.items():
-        if given is not None:
-            raise NotImplementedError(f"horovod.run: {name} is of elastic jobs, which horovod.run() cannot start yet")
+    _check_elastic_arguments(elastic)
     interfaces = network_interface.split(",") if network_interface is not None else network_interfaces
     flags = {
         "--num-proc": num_proc,
@@ -94,12 +96,32 @@ def run(
         "--ssh-identity-file": ssh_identity_file,
         "--output-filename": output_filename,
         "--network-interfaces": ",".join(interfaces) if interfaces else None,
+        "--min-np": elastic["min_num_proc"],
+        "--max-np": elastic["max_num_proc"],
+        "--slots-per-host": slots,
+        "--reset-limit": reset_limit,
+        "--host-discovery-script": host_discovery_script,
     }
     argv = [word for flag, value in flags.items() if value is not None for word in (flag, str(value))]
     if verbose is not None and verbose >= _VERBOSE:
         argv.append("--verbose")
+    if cooldown_range is not None:
+        argv += ["--blacklist-cooldown-range", *(str(seconds) for seconds in cooldown_range)]
     payload = dump_task(func, args, kwargs or {})
-    return run_function_job(argv, executable or sys.executable, payload, num_proc)
+    return run_function_job(argv, executable or sys.executable, payload)
+
+
+def _check_elastic_arguments(elastic: Mapping[str, Any]) -> None:
+    if elastic["min_num_proc"] is not None or elastic["host_discovery_script"] is not None:
+        cooldown = elastic["cooldown_range"]
+        if cooldown is not None and len(cooldown) != 2:
+            raise ValueError(f"horovod.run: cooldown_range={cooldown!r}, expected two numbers of seconds")
+        return
+    for name, given in elastic.items():
+        if given is not None:
+            raise ValueError(
+                f"horovod.run: {name}={given!r} is of elastic jobs: give min_num_proc or host_discovery_script as well"
+            )
 
 
 def _refuse_contradictions(

@@ -21,9 +21,10 @@ from typing import IO, Any, BinaryIO, TextIO
 
 from horovod._function_job import _message
 
-_PIECE = struct.Struct("<II")  # rank, size: launcher/job/result_channel.h
-_OF_JOB = 0xFFFFFFFF
-_FAILURE = struct.Struct("<ii")  # rank or -1, exit code
+_PIECE = struct.Struct("<iII")  # slot, incarnation, size: launcher/job/result_channel.h
+_FAILED, _FINISHED = -1, -2  # slots of the job's own pieces
+_FAILURE = struct.Struct("<iiIi")  # rank or -1, slot, incarnation, exit code
+_PROCESS = struct.Struct("<iI")  # slot, incarnation
 # As `python -m horovod.runner.run_task`, which would put the current folder before all others: a file of the name of a
 # module that this imports would run in its stead.
 _RANK = "import sys; sys.path[:] = [p for p in sys.path if p]; from horovod.runner.run_task import main; main()"
@@ -54,13 +55,15 @@ os.register_at_fork(after_in_child=_close_in_child)
 @dataclass
 class _JobFailure:
     rank: int  # -1: a host
+    process: tuple[int, int]
     exit_code: int
     what: str
 
 
 @dataclass
 class _Received:
-    reports: dict[int, bytearray] = field(default_factory=dict)  # by rank, with the size before each
+    reports: dict[tuple[int, int], bytearray] = field(default_factory=dict)  # by process, with the size before each
+    finished: list[tuple[int, int]] = field(default_factory=list)  # in rank order
     failure: _JobFailure | None = None
 
 
@@ -95,13 +98,16 @@ def _receive(results: socket.socket) -> _Received:
     received = _Received()
     with results.makefile("rb") as stream:
         while len(head := stream.read(_PIECE.size)) == _PIECE.size:
-            rank, size = _PIECE.unpack(head)
+            slot, incarnation, size = _PIECE.unpack(head)
             payload = stream.read(size)
-            if rank == _OF_JOB:
-                who, exit_code = _FAILURE.unpack_from(payload)
-                received.failure = _JobFailure(who, exit_code, payload[_FAILURE.size :].decode(errors="replace"))
-            elif payload:
-                received.reports.setdefault(rank, bytearray()).extend(payload)
+            if slot == _FAILED:
+                rank, *process, code = _FAILURE.unpack_from(payload)
+                what = payload[_FAILURE.size :].decode(errors="replace")
+                received.failure = _JobFailure(rank, (process[0], process[1]), code, what)
+            elif slot == _FINISHED:
+                received.finished = list(_PROCESS.iter_unpack(payload))
+            else:
+                received.reports.setdefault((slot, incarnation), bytearray()).extend(payload)
     return received
 
 
@@ -147,9 +153,9 @@ def _wait(job: subprocess.Popen[bytes]) -> int:
     return code
 
 
-def _report_of(received: _Received, rank: int) -> _message.Report | None:
-    """What the rank reports of its function; None if it has not, or not to the end."""
-    payload = bytes(received.reports.get(rank, b""))
+def _report_of(received: _Received, process: tuple[int, int]) -> _message.Report | None:
+    """What the process reports of its function; None if it has not, or not to the end."""
+    payload = bytes(received.reports.get(process, b""))
     size = int.from_bytes(payload[: _message.SIZE_BYTES], "little")
     if not payload or len(payload) != _message.SIZE_BYTES + size:
         return None
@@ -162,7 +168,7 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     if first is None or first.rank < 0:
         reason = "see the messages of horovodrun" if first is None else first.what
         return RuntimeError(f"horovod.run: the job failed with exit code {exit_code}: {reason}")
-    report = _report_of(received, first.rank)
+    report = _report_of(received, first.process)
     failure = report.failure if report is not None else None
     what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
     error = RuntimeError(
@@ -174,8 +180,11 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     return error
 
 
-def run_function_job(launcher_args: Sequence[str], executable: str, payload: bytes, num_proc: int) -> list[Any]:
-    """The results of all ranks, in rank order; `payload`: see _message.dump_task. RuntimeError if the job fails."""
+def run_function_job(launcher_args: Sequence[str], executable: str, payload: bytes) -> list[Any]:
+    """The results of all ranks, of an elastic job's last round, in rank order; `payload`: see _message.dump_task.
+
+    RuntimeError if the job fails.
+    """
     ours, theirs = socket.socketpair()
     _open_results.update((ours, theirs))
     # A notebook shows what is written to sys.stdout, and not what a child writes to descriptor 1.
@@ -207,13 +216,13 @@ def run_function_job(launcher_args: Sequence[str], executable: str, payload: byt
         finally:
             for thread in work:
                 thread.join()
-    return _results(received[0], code, num_proc)
+    return _results(received[0], code)
 
 
-def _results(received: _Received, code: int, num_proc: int) -> list[Any]:
+def _results(received: _Received, code: int) -> list[Any]:
     if code != 0:
         raise _error_of(received, code)
-    reports = [_report_of(received, rank) for rank in range(num_proc)]
+    reports = [_report_of(received, process) for process in received.finished]
     missing = [str(rank) for rank, report in enumerate(reports) if report is None]
     if missing:
         raise RuntimeError(

@@ -294,8 +294,6 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "--grace", "1", "true"},
        "--grace is for elastic jobs: give --min-np or --host-discovery-script as well"},
       {{"-np", "2", "--status", "7", "true"}, "--status starts nothing: expected no command"},
-      {{"-np", "2", "--min-np", "1", "--stdin", "all", "true"},
-       "--stdin is not built for elastic jobs yet: their ranks have no stdin"},
       {{"-np", "2", "--host-discovery-script", "x", "--include", "a", "true"},
        "--include is not built for what --host-discovery-script prints"},
       {{"--host-discovery-script", "x", "true"}, "-np is missing: the number of processes to start"},

@@ -50,7 +50,8 @@ def test_the_package_exports_version_and_run_only() -> None:
         ({"use_gloo": True, "use_mpi": True}, ValueError, "either use_gloo or use_mpi"),
         ({"use_mpi": True}, ValueError, "use_mpi=True, but this build has no MPI"),
         ({"mpi_args": "--tcp"}, ValueError, "mpi_args='--tcp', but this build has no MPI"),
-        ({"min_num_proc": 1}, NotImplementedError, "min_num_proc is of elastic jobs"),
+        ({"max_num_proc": 2}, ValueError, "max_num_proc=2 is of elastic jobs"),
+        ({"min_num_proc": 1, "cooldown_range": (1, 2, 3)}, ValueError, r"cooldown_range=\(1, 2, 3\), expected"),
         ({"func": 3}, TypeError, "func is 3, expected a function"),
         ({"func": threading.Lock().acquire}, TypeError, "cannot pickle"),
     ],
@@ -61,7 +62,7 @@ def test_run_refuses_what_it_cannot_do(arguments: dict[str, Any], error: type[Ex
 
 
 def test_old_names_of_runs_arguments_warn() -> None:
-    with pytest.warns(DeprecationWarning, match="max_np is called max_num_proc"), pytest.raises(NotImplementedError):
+    with pytest.warns(DeprecationWarning, match="max_np is called max_num_proc"), pytest.raises(ValueError, match="max_num_proc=2"):
         horovod.run(print, max_np=2)
 
 
