@@ -37,3 +37,23 @@ hvd_import_static(gloo gloo/context.h gloo)
 hvd_import_headers(boost boost/asio.hpp)
 hvd_import_headers(spdlog spdlog/spdlog.h)
 hvd_import_headers(json nlohmann/json.hpp)
+
+# The processors of a host, for the launcher alone. A copy of the archive that asks nothing of libudev and loads no plugins.
+find_path(HVD_hwloc_INCLUDE hwloc.h REQUIRED)
+find_library(HVD_hwloc_LIBRARY NAMES libhwloc.a REQUIRED)
+set(hvd_hwloc_copy "${CMAKE_BINARY_DIR}/hwloc/libhwloc.a")
+if(NOT EXISTS "${hvd_hwloc_copy}")
+  file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/hwloc")
+  set(hvd_hwloc_renames "")
+  foreach(name dlopen dlerror udev_new udev_unref udev_device_new_from_subsystem_sysname udev_device_get_property_value
+               udev_device_unref)
+    list(APPEND hvd_hwloc_renames "--redefine-sym" "${name}=hvd_hwloc_${name}")
+  endforeach()
+  execute_process(COMMAND "${CMAKE_OBJCOPY}" ${hvd_hwloc_renames} "${HVD_hwloc_LIBRARY}" "${hvd_hwloc_copy}"
+                  COMMAND_ERROR_IS_FATAL ANY)
+endif()
+add_library(hvd_hwloc_alone STATIC "${CMAKE_CURRENT_LIST_DIR}/hwloc_alone.cc")
+add_library(hvd_third_party_hwloc INTERFACE)
+target_include_directories(hvd_third_party_hwloc SYSTEM INTERFACE "${HVD_hwloc_INCLUDE}")
+target_link_libraries(hvd_third_party_hwloc INTERFACE "${hvd_hwloc_copy}" hvd_hwloc_alone dl m pthread)
+add_library(third_party::hwloc ALIAS hvd_third_party_hwloc)

@@ -1,6 +1,7 @@
 // horovodrun: the composition root. The same binary is the launcher, the agent that it starts on each host, and the
 // first step of every rank.
 #include <sys/random.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "launcher/agent/agent.h"
+#include "launcher/agent/host_topology.h"
 #include "launcher/cli/parse.h"
 #include "launcher/cli/serve.h"
 #include "launcher/discovery/discovery_runner.h"
@@ -51,6 +53,25 @@ int become(const std::vector<std::string>& command) {
   return 127;
 }
 
+// What ranks of this very host will get, as far as its name says that it is this one. What can't be is said at the
+// start.
+void add_own_bindings(JobPlan& plan, const config::EnvReader& env) {
+  utsname names{};
+  ::uname(&names);
+  Variables variables = plan.environment.all();
+  const auto visible = env.get("CUDA_VISIBLE_DEVICES");  // agents of this host have it
+  if (visible && !plan.config.no_env) variables.try_emplace("CUDA_VISIBLE_DEVICES", *visible);
+  for (const HostAssignment& assigned : plan.hosts) {
+    const std::string& host = assigned.host.name;
+    if (host != "localhost" && host != names.nodename) continue;
+    auto bindings = bind_slots(plan.config.binding, assigned.ranks.size(), variables);
+    if (bindings.is_ok())
+      plan.bindings[host] = std::move(bindings).value();
+    else
+      plan.config.notices.push_back("host " + host + ": " + bindings.status().message());
+  }
+}
+
 int launcher_main(int argc, char** argv) {
   const config::ProcessEnv env;
   ParseOutcome outcome = parse_command_line(argc, argv, env);
@@ -62,6 +83,7 @@ int launcher_main(int argc, char** argv) {
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok())
     return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});
+  if (plan.value().config.dry_run && plan.value().config.binding.any()) add_own_bindings(plan.value(), env);
   if (plan.value().config.dry_run) return print({.text = dry_run_text(plan.value()), .code = 0, .to_stderr = false});
   return run_job(std::move(plan).value());
 }

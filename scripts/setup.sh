@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build_packages=(g++ cmake ninja-build ccache libgloo-dev libuv1-dev libboost-dev libssl-dev libyaml-cpp-dev
+build_packages=(g++ cmake ninja-build ccache libgloo-dev libuv1-dev libboost-dev libssl-dev libyaml-cpp-dev libhwloc-dev
   libspdlog-dev nlohmann-json3-dev)
 test_packages=(catch2 openssh-server openssh-client iproute2 procps openmpi-bin mpich)
 

@@ -1,12 +1,10 @@
 #include "launcher/agent/agent.h"
 
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -18,11 +16,6 @@ namespace hvd::launcher {
 namespace {
 
 constexpr Millis kLeftoverGrace{1000};  // after a normal end, for what ranks left behind (a resource tracker, say)
-
-bool is_usable_directory(const std::string& path) {
-  struct stat info = {};
-  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && ::access(path.c_str(), X_OK) == 0;
-}
 
 std::string node_name() {
   utsname names = {};
@@ -123,50 +116,6 @@ Status Agent::handle(const Frame& frame) {
     default:
       return Status::invalid_argument("an agent got a frame of type " + std::to_string(static_cast<int>(frame.type)));
   }
-}
-
-Status Agent::launch(LaunchMessage message) {
-  if (launch_) return Status::precondition("an agent got a second launch frame");
-  std::error_code ignored;
-  if (!is_usable_directory(message.cwd)) {
-    send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +
-                                         std::filesystem::current_path(ignored).string()});
-    message.cwd.clear();
-  }
-  facts_ = facts_of_this_host();
-  kills_before_ = memory_kills_of_this_host();
-  HVD_ASSIGN_OR_RETURN(environment_, host_environment(config::ProcessEnv(), message.env, message.slots, facts_));
-  launch_ = std::move(message);
-  watch_lease();
-  launch_->env.clear();  // they are in environment_
-  probe_ = std::make_unique<RendezvousProbe>(loop_, launch_->rendezvous_addresses, launch_->rendezvous_port,
-                                             [this](const Result<std::string>& address) { probed(address); });
-  probe_->start();
-  return Status::ok();
-}
-
-void Agent::probed(const Result<std::string>& address) {
-  if (!leased_ || sweeper_.active()) return;  // nothing is to start any more
-  if (!address.is_ok()) return fail(address.status());
-  open_slots(address.value());
-}
-
-void Agent::open_slots(const std::string& address) {
-  if (environment_.threads && launch_->announces_threads) {
-    send(FrameType::kNotice,
-         TextMessage{"OMP_NUM_THREADS=" + std::to_string(*environment_.threads) + " for each of its " +
-                     std::to_string(launch_->slots) + " ranks, their share of " + std::to_string(facts_.cores) +
-                     (facts_.cores == 1 ? " core" : " cores") + "; set OMP_NUM_THREADS to choose another number"});
-  }
-  // The variables, which may hold the user's tokens, stay in memory as long as a slot may be started.
-  slots_.open({.job_secret = launch_->secret,
-               .command = std::move(launch_->command),
-               .cwd = launch_->cwd,
-               .ignored_signals = launch_->ignored_signals,
-               .environment = std::move(environment_),
-               .rendezvous_address = address,
-               .rendezvous_port = launch_->rendezvous_port},
-              launch_->slots);
 }
 
 Status Agent::start(StartMessage message) {

@@ -32,6 +32,7 @@ HostFacts facts_of_this_host() {
   // More processors than the set has room for: too many to share badly.
   const int cores = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : CPU_SETSIZE;
   facts.cores = cores_within(cores, cpu_quota(content_of));
+  facts.has_quota = facts.cores < cores;
   return facts;
 }
 

@@ -91,7 +91,8 @@ Status SlotProcess::try_start(const ProcessCommand& command) {
   }
   ChildOptions options;
   options.file = "/proc/self/exe";  // this very program, wherever it is and even if it was replaced meanwhile
-  options.argv = exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals, command.argv);
+  options.argv =
+      exec_rank_argv(::getpid(), command.descriptor_limit, command.ignored_signals, command.cpus, command.argv);
   options.env.emplace();
   for (const auto& [name, value] : command.env) options.env->push_back(name + "=" + value);
   options.cwd = command.cwd;

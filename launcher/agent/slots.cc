@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/agent/host_topology.h"
 #include "launcher/agent/sweeper.h"
 
 namespace hvd::launcher {
@@ -41,7 +42,9 @@ void Slots::open(SharedStart shared, std::size_t most) {
 
 Status Slots::start(StartMessage start) {
   const auto [number, incarnation] = start.process;
-  Slot& slot = slots_[number];
+  const auto [entry, is_new] = slots_.try_emplace(number);
+  Slot& slot = entry->second;
+  if (is_new) slot.place = slots_.size() - 1;
   const std::string what = "slot " + std::to_string(number) + ", incarnation " + std::to_string(incarnation) + ": ";
   if (slot.waiting || (slot.process && !slot.process->over())) {
     return Status::precondition(what + "incarnation " + std::to_string(slot.number) + " has not ended");
@@ -69,17 +72,27 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   }
   slot.socket = std::move(socket).value();
   slot.process = std::make_unique<SlotProcess>(loop_, start.process, events_);
+  const SlotBinding binding = binding_of(slot);
+  const HostEnvironment& host = shared_->environment;
+  Variables own = binding_variables(binding, host.variables, host.threads.has_value());
+  own.insert(start.env.begin(), start.env.end());
   slot.process->start({.argv = shared_->command,
-                       .env = process_environment(shared_->environment, {start.env.begin(), start.env.end()},
+                       .env = process_environment(host, std::move(own),
                                                   {.agent_socket = slot.socket->name(),
                                                    .rendezvous_address = shared_->rendezvous_address,
                                                    .rendezvous_port = shared_->rendezvous_port}),
                        .cwd = shared_->cwd,
+                       .cpus = binding.cpus,
                        .descriptor_limit = descriptor_limit_,
                        .ignored_signals = shared_->ignored_signals,
                        .has_input = start.has_input,
                        .gives_result = start.gives_result});
   if (output_paused_) slot.process->pause_output(true);
+}
+
+SlotBinding Slots::binding_of(const Slot& slot) const {
+  const auto& bindings = shared_->bindings;
+  return bindings.empty() ? SlotBinding{} : bindings[slot.place % bindings.size()];
 }
 
 bool Slots::noticed(Incarnation process, rendezvous::AgentNotice kind) {

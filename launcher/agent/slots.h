@@ -10,6 +10,7 @@
 #include "launcher/agent/secret_socket.h"
 #include "launcher/agent/slot_process.h"
 #include "launcher/agent/stack_dump.h"
+#include "launcher/binding/binding.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/protocol/messages.h"
@@ -25,6 +26,7 @@ struct SharedStart {
   std::string cwd;
   std::uint64_t ignored_signals = 0;
   HostEnvironment environment;
+  std::vector<SlotBinding> bindings = {};  // of slots, in the order in which they come; none: nothing is bound
   std::string rendezvous_address;
   std::uint16_t rendezvous_port = 0;
 };
@@ -60,6 +62,7 @@ class Slots {
  private:
   struct Slot {
     std::uint32_t number = 0;               // of its latest incarnation
+    std::size_t place = 0;                  // among the slots of this agent
     std::unique_ptr<StartMessage> waiting;  // for open()
     std::unique_ptr<SecretSocket> socket;
     std::unique_ptr<SlotProcess> process;
@@ -69,6 +72,7 @@ class Slots {
   };
 
   void start_now(int number, Slot& slot, const StartMessage& start);
+  SlotBinding binding_of(const Slot& slot) const;
   void vacate(Slot& slot);
   bool noticed(Incarnation process, rendezvous::AgentNotice kind);
   void signal_one(int number, Slot& slot, int signal);

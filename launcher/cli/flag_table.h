@@ -37,7 +37,7 @@ enum class Feature { kBuilt, kAutotune, kTimeline, kHierarchical, kGpu, kMpi };
 
 // clang-format off
 enum class HelpSection {
-  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kOutput, kController, kServe,
+  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kBinding, kOutput, kController, kServe,
 };
 // clang-format on
 

@@ -13,6 +13,7 @@ constexpr HelpHeading kHeadings[] = {
     {HelpSection::kGeneral, "General"},
     {HelpSection::kOutput, "Output"},
     {HelpSection::kHosts, "Hosts (one of these)"},
+    {HelpSection::kBinding, "Processors and GPUs"},
     {HelpSection::kSsh, "Remote hosts"},
     {HelpSection::kTuning, "Performance"},
     {HelpSection::kAutotune, "Autotuning"},

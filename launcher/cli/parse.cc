@@ -185,6 +185,15 @@ InputTo input_to_of(const FlagValues& values) {
   return who == "all" ? InputTo::kAll : InputTo::kRank0;
 }
 
+BindingConfig binding_of(const FlagValues& values) {
+  const std::string to = values.get<std::string>("bind").value_or("none");
+  BindingConfig binding{.bind = Bind::kNone, .one_gpu = values.is_true("bind_gpu")};
+  if (to == "core") binding.bind = Bind::kCore;
+  if (to == "numa") binding.bind = Bind::kNuma;
+  if (to == "gpu") binding.bind = Bind::kGpu;
+  return binding;
+}
+
 Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env) {
   const FlagValues& values = line.values;
   LaunchConfig config;
@@ -204,6 +213,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.input_to = input_to_of(values);
   config.input_asked_for = values.find("stdin") != nullptr && config.input_to != InputTo::kNobody;
   if (const auto fd = values.get<std::int64_t>("results_fd")) config.results_fd = static_cast<int>(*fd);
+  config.binding = binding_of(values);
   config.dry_run = values.is_true("dry_run");
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
   config.no_env = values.is_true("no_env");

@@ -61,6 +61,7 @@ bool is_of_one_job(std::string_view name);
 struct HostFacts {
   std::vector<std::string> interfaces;  // the names of its network interfaces
   int cores = 1;                        // that the agent may keep busy: its affinity, its control groups
+  bool has_quota = false;               // these allow less than the affinity does
 };
 
 // The content of a file; nothing when it cannot be read.

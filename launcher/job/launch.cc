@@ -134,7 +134,9 @@ Bytes Launch::launch_frame(int agent) const {
                               .ignored_signals = start_.ignored_signals,
                               .slots = target.slots,
                               .announces_threads = agent == 0,  // one for all: hosts are alike, as a rule
-                              .grace_ms = plan_.config.elastic ? milliseconds(plan_.config.elastic->grace) : 0});
+                              .grace_ms = plan_.config.elastic ? milliseconds(plan_.config.elastic->grace) : 0,
+                              .binding = plan_.config.binding,
+                              .tells_binding = plan_.config.verbose > 0});
 }
 
 Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot, bool has_input) {

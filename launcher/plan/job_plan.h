@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ struct JobPlan {
   std::optional<std::vector<std::string>> starter_environment;  // of what starts the other hosts' agents; else our own
   std::string cwd;                                              // where ranks start, on hosts that have it
   std::string self_path;                                        // of this program
+  std::map<std::string, std::vector<SlotBinding>> bindings =
+      {};  // by host, of those that can be known before the start
 
   // What starts the agent of another host, and with --container of each: the container's words, then its horovodrun.
   std::vector<std::string> agent_words() const;

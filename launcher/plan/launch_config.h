@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/binding/binding.h"
 #include "launcher/environment/environment.h"
 #include "launcher/hosts/host_spec.h"
 #include "runtime/base/socket_io.h"
@@ -66,6 +67,7 @@ struct LaunchConfig {
   bool input_asked_for = false;   // by --stdin: somebody may wait for a prompt, wherever our output goes
   std::optional<int> results_fd;  // --results-fd: see ResultChannel
   OutputConfig output;
+  BindingConfig binding;  // --bind, --bind-gpu
   bool dry_run = false;
   std::vector<std::string> command;  // argv of every rank; not empty
   bool no_env = false;               // our own environment stays here

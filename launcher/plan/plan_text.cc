@@ -22,7 +22,21 @@ std::string set_text(const std::string& name, const std::string& value) {
   return "  " + (choice ? name + " is " + *choice : assignment(name, value)) + "\n";
 }
 
-std::string host_text(const HostAssignment& assigned, const LaunchConfig& config) {
+std::string bindings_text(const HostAssignment& assigned,
+                          const std::map<std::string, std::vector<SlotBinding>>& bindings) {
+  const auto known = bindings.find(assigned.host.name);
+  std::string out;
+  for (std::size_t i = 0; i < assigned.ranks.size(); ++i) {
+    const Placement& placement = assigned.ranks[i];
+    out += "  rank " + std::to_string(placement.rank) + ", local rank " + std::to_string(placement.local_rank) + ": " +
+           (known == bindings.end() ? "its cpus and GPU are chosen on that host" : binding_text(known->second.at(i))) +
+           "\n";
+  }
+  return out;
+}
+
+std::string host_text(const HostAssignment& assigned, const LaunchConfig& config,
+                      const std::map<std::string, std::vector<SlotBinding>>& bindings) {
   const HostSpec& host = assigned.host;
   std::string out = "host " + host.name + ", " + std::to_string(assigned.ranks.size()) + " of " +
                     std::to_string(host.slots) + " slots";
@@ -30,6 +44,7 @@ std::string host_text(const HostAssignment& assigned, const LaunchConfig& config
   const int port = ssh_port_of(host, config);
   if (port != 0) out += ", ssh port " + std::to_string(port);
   out += ":\n";
+  if (config.binding.any()) out += bindings_text(assigned, bindings);
   for (const Placement& placement : assigned.ranks) {
     out += "  rank " + std::to_string(placement.rank) + ":";
     for (const auto& [name, value] : rank_variables(host.name, placement)) out += " " + assignment(name, value);
@@ -44,7 +59,7 @@ std::string plan_text(const JobPlan& plan, const std::string& inherited) {
   for (const auto& [name, value] : plan.environment.set) out += set_text(name, value);
   for (const auto& [name, value] : start_variables({})) out += "  " + name + " is chosen at start\n";
   out += inherited;
-  for (const HostAssignment& host : plan.hosts) out += "\n" + host_text(host, plan.config);
+  for (const HostAssignment& host : plan.hosts) out += "\n" + host_text(host, plan.config, plan.bindings);
   return out;
 }
 

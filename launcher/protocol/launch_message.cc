@@ -48,6 +48,13 @@ bool get_flag(ByteReader& in) {
   return byte == 1;
 }
 
+BindingConfig get_binding(ByteReader& in) {
+  const auto bind = in.get<std::uint8_t>();
+  if (bind > static_cast<std::uint8_t>(Bind::kGpu))
+    in.fail("a binding is " + std::to_string(bind) + ", expected 0 to 3");
+  return {.bind = static_cast<Bind>(bind), .one_gpu = get_flag(in)};
+}
+
 void check_launch(const LaunchMessage& message, ByteReader& in) {
   if (message.command.empty() || message.command[0].empty()) in.fail("there is no command");
   if (message.rendezvous_addresses.empty()) in.fail("there is no rendezvous address");
@@ -68,6 +75,9 @@ Bytes encode_rest(const LaunchMessage& message) {
   out.put(message.slots);
   out.put(static_cast<std::uint8_t>(message.announces_threads ? 1 : 0));
   out.put(message.grace_ms);
+  out.put(static_cast<std::uint8_t>(message.binding.bind));
+  out.put(static_cast<std::uint8_t>(message.binding.one_gpu ? 1 : 0));
+  out.put(static_cast<std::uint8_t>(message.tells_binding ? 1 : 0));
   return out.take();
 }
 
@@ -98,6 +108,8 @@ Result<LaunchMessage> decode_launch(ByteSpan payload) {
   message.slots = in.get<std::uint32_t>();
   message.announces_threads = get_flag(in);
   message.grace_ms = in.get<std::uint32_t>();
+  message.binding = get_binding(in);
+  message.tells_binding = get_flag(in);
   if (!in.failed()) check_launch(message, in);
   HVD_RETURN_IF_ERROR(in.finish("launch frame"));
   return message;

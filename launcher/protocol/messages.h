@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/binding/binding.h"
 #include "rendezvous/protocol/seat.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/status.h"
@@ -41,6 +42,8 @@ struct LaunchMessage {
   std::uint32_t slots = 1;                        // of this agent: so many processes share its host
   bool announces_threads = false;                 // if it chooses OMP_NUM_THREADS, it says so
   std::uint32_t grace_ms = 0;                     // from SIGTERM to the end; 0: it ends at once
+  BindingConfig binding = {};                     // of its processes to processors and GPUs
+  bool tells_binding = false;                     // which that has come to
 };
 
 // A process, and what it alone has. Requires that none runs in its slot, and that its number is the slot's highest so

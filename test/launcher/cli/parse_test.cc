@@ -297,8 +297,7 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "--host-discovery-script", "x", "--include", "a", "true"},
        "--include is not built for what --host-discovery-script prints"},
       {{"--host-discovery-script", "x", "true"}, "-np is missing: the number of processes to start"},
-      {{"-np", "2", "-bind-to", "none", "true"},
-       "-bind-to is a flag of mpirun; processes are not bound to cores: leave it and its value out"},
+      {{"-np", "2", "-bind-to", "none", "true"}, "-bind-to is a flag of mpirun; --bind core binds ranks to cores"},
   };
   for (const auto& entry : kCases) {
     INFO(Catch::Detail::stringify(entry.args));

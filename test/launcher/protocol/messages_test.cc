@@ -18,7 +18,10 @@ LaunchMessage sample() {
           .rendezvous_addresses = {"10.0.0.1", "::1"},
           .ignored_signals = std::uint64_t{1} << 63 | 2,
           .slots = 2,
-          .announces_threads = true};
+          .announces_threads = true,
+          .grace_ms = 7,
+          .binding = {.bind = Bind::kNuma, .one_gpu = true},
+          .tells_binding = true};
 }
 
 StartMessage sample_start() {
@@ -53,10 +56,18 @@ TEST_CASE("The launch message survives the round trip", "[unit][launch_protocol]
   CHECK(got.ignored_signals == sent.ignored_signals);
   CHECK(got.slots == sent.slots);
   CHECK(got.announces_threads);
+  CHECK(got.grace_ms == sent.grace_ms);
+  CHECK(got.binding.bind == Bind::kNuma);
+  CHECK(got.binding.one_gpu);
+  CHECK(got.tells_binding);
 }
 
 TEST_CASE("The launch message is refused when it makes no sense", "[unit][launch_protocol]") {
   LaunchMessage message = sample();
+  SECTION("a binding that there is not") {
+    message.binding.bind = static_cast<Bind>(4);
+    CHECK(error_of(message) == "launch frame: a binding is 4, expected 0 to 3");
+  }
   SECTION("no command") {
     message.command.clear();
     CHECK(error_of(message) == "launch frame: there is no command");

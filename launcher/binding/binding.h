@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+// Which processors, and which GPU, each rank of a host gets. What the host has is read at the edge (launcher/agent) and
+// set there; what is decided here is pure.
+namespace hvd::launcher {
+
+// The values of --bind, as the launch frame has them.
+enum class Bind : std::uint8_t { kNone = 0, kCore = 1, kNuma = 2, kGpu = 3 };
+
+struct BindingConfig {
+  Bind bind = Bind::kNone;
+  bool one_gpu = false;  // --bind-gpu: each rank sees one GPU of its own
+
+  bool any() const { return bind != Bind::kNone || one_gpu; }
+  bool needs_gpus() const { return bind == Bind::kGpu || one_gpu; }
+};
+
+// Numbers of logical processors, as the kernel has them, in ascending order.
+using Cpus = std::vector<int>;
+
+// What of a host the agent may use: its affinity and its control groups have taken the rest away.
+struct HostTopology {
+  struct Core {
+    Cpus cpus;  // more than one with hyper-threads
+    int numa = 0;
+  };
+  struct Gpu {
+    std::string name;  // as CUDA_VISIBLE_DEVICES names it
+    Cpus near;         // of its NUMA node; none: not known
+  };
+  std::vector<Core> cores;  // NUMA node by NUMA node
+  std::vector<Gpu> gpus;
+};
+
+// One slot's share.
+struct SlotBinding {
+  Cpus cpus;                       // none: not bound
+  int threads = 0;                 // cores that are its own, or its part of those it shares; 0: not bound
+  std::optional<std::string> gpu;  // the only one that it sees
+};
+
+// For each of `slots` slots, in order. Cores go to slots in equal blocks that leave no NUMA node where they need not.
+// An error when there is less than one core, or GPU, for each.
+Result<std::vector<SlotBinding>> plan_binding(const BindingConfig& config, std::size_t slots, const HostTopology& host);
+
+// "cpus 0-3,8, GPU 1": for people.
+std::string binding_text(const SlotBinding& binding);
+
+// "0-3,8" and back, as the kernel writes them.
+std::string cpu_list_text(const Cpus& cpus);
+Result<Cpus> parse_cpu_list(std::string_view text);
+
+}  // namespace hvd::launcher

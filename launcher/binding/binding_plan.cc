@@ -1,0 +1,144 @@
+#include <algorithm>
+#include <map>
+
+#include "launcher/binding/binding.h"
+
+namespace hvd::launcher {
+namespace {
+
+using Cores = std::vector<const HostTopology::Core*>;
+
+// Where part `i` of `parts` begins, of `count` things that are shared as evenly as possible.
+std::size_t begin_of(std::size_t i, std::size_t parts, std::size_t count) { return i * count / parts; }
+
+std::vector<Cores> cores_by_node(const HostTopology& host) {
+  std::vector<Cores> nodes;
+  for (const HostTopology::Core& core : host.cores) {
+    if (nodes.empty() || nodes.back().front()->numa != core.numa) nodes.emplace_back();
+    nodes.back().push_back(&core);
+  }
+  return nodes;
+}
+
+Cpus cpus_of(const Cores& cores) {
+  Cpus cpus;
+  for (const auto* core : cores) cpus.insert(cpus.end(), core->cpus.begin(), core->cpus.end());
+  std::ranges::sort(cpus);
+  return cpus;
+}
+
+// A block of its own for each of `slots`, from one pool of cores.
+void share_out(const Cores& pool, std::size_t slots, std::vector<SlotBinding>& out) {
+  for (std::size_t i = 0; i < slots; ++i) {
+    const auto first = static_cast<std::ptrdiff_t>(begin_of(i, slots, pool.size()));
+    const auto last = static_cast<std::ptrdiff_t>(begin_of(i + 1, slots, pool.size()));
+    const Cores own(pool.begin() + first, pool.begin() + last);
+    out.push_back({.cpus = cpus_of(own), .threads = static_cast<int>(own.size()), .gpu = {}});
+  }
+}
+
+// How many slots each node gets: by its part of the cores, and never more than it has. Requires: at least a slot for
+// each node, at most one for each core.
+std::vector<std::size_t> slots_of_nodes(const std::vector<Cores>& nodes, std::size_t slots) {
+  std::vector<std::size_t> counts(nodes.size(), 1);
+  for (std::size_t left = slots - nodes.size(); left > 0; --left) {
+    // To the node with the most cores for each of its slots, were it to get one more.
+    std::size_t best = 0;
+    for (std::size_t i = 1; i < nodes.size(); ++i) {
+      if (nodes[i].size() * (counts[best] + 1) > nodes[best].size() * (counts[i] + 1)) best = i;
+    }
+    ++counts[best];
+  }
+  return counts;
+}
+
+std::vector<SlotBinding> bind_to_cores(const std::vector<Cores>& nodes, std::size_t slots) {
+  std::vector<SlotBinding> out;
+  if (slots >= nodes.size()) {
+    const std::vector<std::size_t> counts = slots_of_nodes(nodes, slots);
+    for (std::size_t i = 0; i < nodes.size(); ++i) share_out(nodes[i], counts[i], out);
+    return out;
+  }
+  for (std::size_t i = 0; i < slots; ++i) {  // whole nodes
+    Cores own;
+    for (std::size_t n = begin_of(i, slots, nodes.size()); n < begin_of(i + 1, slots, nodes.size()); ++n) {
+      own.insert(own.end(), nodes[n].begin(), nodes[n].end());
+    }
+    share_out(own, 1, out);
+  }
+  return out;
+}
+
+// One node for each, which several may share.
+std::vector<SlotBinding> bind_to_nodes(const std::vector<Cores>& nodes, std::size_t slots) {
+  std::vector<std::size_t> counts(nodes.size(), 0);
+  if (slots >= nodes.size()) {
+    counts = slots_of_nodes(nodes, slots);
+  } else {
+    for (std::size_t i = 0; i < slots; ++i) counts[begin_of(i, slots, nodes.size())] = 1;
+  }
+  std::vector<SlotBinding> out;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    const int threads = counts[n] == 0 ? 0 : std::max<int>(1, static_cast<int>(nodes[n].size() / counts[n]));
+    out.insert(out.end(), counts[n], {.cpus = cpus_of(nodes[n]), .threads = threads, .gpu = {}});
+  }
+  return out;
+}
+
+// Slots whose GPUs are near the same cores share those out.
+Result<std::vector<SlotBinding>> bind_near_gpus(const HostTopology& host, std::size_t slots) {
+  std::map<Cpus, std::vector<std::size_t>> by_place;
+  for (std::size_t i = 0; i < slots; ++i) by_place[host.gpus[i].near].push_back(i);
+  std::vector<SlotBinding> out(slots);
+  for (const auto& [near, members] : by_place) {
+    Cores pool;
+    for (const HostTopology::Core& core : host.cores) {
+      const bool is_near = near.empty() || std::ranges::binary_search(near, core.cpus.front());
+      if (is_near) pool.push_back(&core);
+    }
+    if (pool.size() < members.size()) {
+      return Status::precondition("--bind gpu: " + std::to_string(pool.size()) + " of its cores are near GPU " +
+                                  host.gpus[members.front()].name + ", for " + std::to_string(members.size()) +
+                                  " ranks whose GPUs are there; --bind core leaves their place aside");
+    }
+    std::vector<SlotBinding> shares;
+    share_out(pool, members.size(), shares);
+    for (std::size_t i = 0; i < members.size(); ++i) out[members[i]] = std::move(shares[i]);
+  }
+  return out;
+}
+
+Status too_few(const std::string& flag, std::size_t count, const std::string& what, std::size_t slots) {
+  return Status::precondition(flag + ": it has " + std::to_string(count) + " " + what + (count == 1 ? "" : "s") +
+                              " that this job may use, for " + std::to_string(slots) + " ranks, expected one for each");
+}
+
+}  // namespace
+
+Result<std::vector<SlotBinding>> plan_binding(const BindingConfig& config, std::size_t slots,
+                                              const HostTopology& host) {
+  if (config.needs_gpus() && host.gpus.size() < slots) {
+    return too_few(config.one_gpu ? "--bind-gpu" : "--bind gpu", host.gpus.size(), "GPU", slots);
+  }
+  if (config.bind == Bind::kCore && host.cores.size() < slots) {
+    return too_few("--bind core", host.cores.size(), "core", slots);
+  }
+  const std::vector<Cores> nodes = cores_by_node(host);
+  std::vector<SlotBinding> out(slots);
+  if (config.bind != Bind::kNone && nodes.empty()) return Status::internal("the host has no cores");
+  if (config.bind == Bind::kCore) out = bind_to_cores(nodes, slots);
+  if (config.bind == Bind::kNuma) out = bind_to_nodes(nodes, slots);
+  if (config.bind == Bind::kGpu) {
+    HVD_ASSIGN_OR_RETURN(out, bind_near_gpus(host, slots));
+  }
+  for (std::size_t i = 0; config.one_gpu && i < slots; ++i) out[i].gpu = host.gpus[i].name;
+  return out;
+}
+
+std::string binding_text(const SlotBinding& binding) {
+  std::string text = binding.cpus.empty() ? "all cpus" : "cpus " + cpu_list_text(binding.cpus);
+  if (binding.gpu) text += ", GPU " + *binding.gpu;
+  return text;
+}
+
+}  // namespace hvd::launcher
