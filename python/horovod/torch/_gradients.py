@@ -7,7 +7,7 @@ thread; autograd never runs both at once. The cycle of a parameter: `passes_left
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import torch
@@ -17,11 +17,10 @@ from horovod._common.session import follow_sessions, is_initialized
 from horovod.common.exceptions import HorovodInternalError
 from horovod.torch._backward_end import BackwardEnd
 from horovod.torch._buckets import Buckets
-from horovod.torch._gradient import UNKNOWN, UNUSED, Gradient, GradientSettings, Group, Sender
+from horovod.torch._exchange import Exchange
+from horovod.torch._gradient import UNUSED, Gradient, GradientSettings, Group, Sender
 from horovod.torch._hooks import Hooks
 from horovod.torch._in_flight import CHANGED, SCALER, Reduced, first_changed, raise_or_warn
-from horovod.torch._parameter_check import ParameterCheck
-from horovod.torch._presence import Presence, is_usual
 from horovod.torch._session import session_number
 from horovod.torch._tensors import place_of
 
@@ -35,14 +34,12 @@ class GradientReducer:
     """Submits each gradient when backward has computed it, and writes the reduced ones back."""
 
     def __init__(self, settings: GradientSettings, passes: int, in_backward: bool) -> None:
-        self._settings = settings
         self._sender = Sender(settings)
         self._buckets = Buckets(settings) if settings.as_bucket_view else None
         self._passes = passes
         self._gradients: dict[int, Gradient] = {}
         self._frozen: dict[int, tuple[torch.Tensor, str]] = {}
-        self._presence: Presence | None = None
-        self._check = ParameterCheck()
+        self._exchange = Exchange(settings, self._buckets)
         self._hooks = Hooks(self, GradientReducer.ready_in_backward if in_backward else GradientReducer.ready)
         self._end = BackwardEnd()
         self._ended_passes = 0
@@ -59,7 +56,7 @@ class GradientReducer:
         self.discard_reduced()
         if self._buckets is not None:
             self._buckets.drop()
-            self._presence = None  # its memory is of the earlier session, too
+            self._exchange.forget()  # its memory is of the earlier session, too
 
     @property
     def begun(self) -> bool:
@@ -75,9 +72,9 @@ class GradientReducer:
         if not parameter.requires_grad:
             self._frozen[id(parameter)] = (parameter, name)
             return
-        if self._presence is not None and self._presence.running:  # of an interrupted step(), without this parameter
+        if self._exchange.running:  # of an interrupted step(), without this parameter
             self.drain()
-        self._presence = None
+        self._exchange.forget()
         self._frozen.pop(id(parameter), None)
         self._gradients[id(parameter)] = Gradient(parameter, name, self._passes)
         if self._buckets is not None:
@@ -124,8 +121,7 @@ class GradientReducer:
                 gradient.group.missing = len(gradient.group.members)
         if self._buckets is not None:
             self._buckets.restart()
-        if self._presence is not None:
-            self._presence.end()
+        self._exchange.end()
         self._error = None
         self._begun = False
         self._ended_passes = 0
@@ -232,114 +228,54 @@ class GradientReducer:
             raise_or_warn(SCALER)
 
     def _finish(self) -> None:
-        try:
-            self._submit_missing()
-        except Exception as raised:
-            self._error = self._error or raised
-        self._refuse_incomplete()
-        self._wait()
-        self._ask_for_buckets()
+        gradients, buckets = self._gradients.values(), self._buckets
+        self._attempt(self._submit_missing)
+        if buckets is not None:
+            self._attempt(buckets.refuse_incomplete)
+        for wait in (*self._sender.waits(gradients), self._exchange.wait):
+            self._attempt(wait)
+        if self._error is None:
+            self._attempt(lambda: self._exchange.ask_for_buckets(gradients))
         try:
             if self._error is not None:
                 raise self._error
-            self._compare_parameters()
+            self._exchange.compare_parameters(gradients, self._frozen.values())
             self._write_back()
-            if self._buckets is not None:
-                self._buckets.make()
+            if buckets is not None:
+                buckets.make()
         finally:
             self._reset()
 
-    def _wait(self) -> None:
-        """Waits for all submitted operations; keeps the first error."""
-        waits = self._sender.waits(self._gradients.values())
-        if self._presence is not None:
-            waits.append(self._presence.wait)
-        for wait in waits:
-            try:
-                wait()
-            except Exception as raised:
-                self._error = self._error or raised
+    def _attempt(self, do: Callable[[], object]) -> None:
+        """Calls it, and keeps the first error of a step until all that is in flight has ended."""
+        try:
+            do()
+        except Exception as raised:
+            self._error = self._error or raised
 
     def _submit_missing(self) -> None:
         if not self._begun:
             self._begin()
-        presence = self._start_presence()
-        if presence is None:
-            return
+        if not self._exchange.running:
+            for parameter, name in list(self._frozen.values()):
+                if parameter.requires_grad:
+                    self.attach(parameter, name)
         gradients = list(self._gradients.values())
-        fresh = [gradient for gradient in gradients if gradient.form == UNKNOWN]
-        if fresh:  # for a parameter without a gradient this rank has to send the form of the others' gradients
-            presence.wait()
-            presence.learn(fresh)
+        if not gradients:
+            return
+        self._exchange.start(gradients)
         for gradient in gradients:
             if gradient.passes_left > 0:
                 gradient.passes_left = 0
                 self._advance(gradient)
-        self._submit_newly_used(presence, [gradient for gradient in gradients if gradient.form == UNUSED])
-
-    def _start_presence(self) -> Presence | None:
-        """Starts the exchange, unless an interrupted step() has left one running. None without parameters."""
-        presence = self._presence
-        if presence is not None and presence.running:
-            return presence
-        for parameter, name in list(self._frozen.values()):
-            if parameter.requires_grad:
-                self.attach(parameter, name)
-        gradients = list(self._gradients.values())
-        if not gradients:
-            return None
-        if self._presence is None:
-            self._presence = Presence(self._settings, gradients)
-        unusual = [gradient for gradient in gradients if not is_usual(gradient)]
-        buckets = self._buckets
-        wishes = (buckets is not None and buckets.wanted, buckets is not None and buckets.outdated)
-        self._presence.start(unusual, (self._check.is_due(), *wishes))
-        return self._presence
-
-    def _submit_newly_used(self, presence: Presence, unused: list[Gradient]) -> None:
-        """Submits the gradients of parameters that no rank had used before, if a rank has or expects them now."""
-        if not unused:
-            return
-        presence.wait()
-        used = [gradient for gradient in unused if presence.form(gradient) != UNUSED]
-        presence.learn(used)
-        if used and self._buckets is not None:
-            self._buckets.wanted = True
-        for gradient in used:
+        for gradient in self._exchange.newly_used(gradients):
             if gradient.group is None:  # groups are submitted as a whole in any case
                 self._sender.submit(gradient)
 
-    def _compare_parameters(self) -> None:
-        if self._presence is None or not self._presence.requests()[0]:
-            return
-        attached = [(gradient.name, gradient.parameter) for gradient in self._gradients.values()]
-        frozen = [(name, parameter) for parameter, name in self._frozen.values()]
-        self._check.compare([*attached, *frozen], self._settings.reduction.process_set)
-
-    def _refuse_incomplete(self) -> None:
-        if self._buckets is None:
-            return
-        try:
-            self._buckets.refuse_incomplete()
-        except Exception as raised:
-            self._error = self._error or raised
-
-    def _ask_for_buckets(self) -> None:
-        presence, buckets = self._presence, self._buckets
-        if self._error is not None or presence is None or buckets is None or not presence.is_everyone_here():
-            return
-        _, wanted, outdated = presence.requests()
-        try:
-            if wanted or outdated:
-                buckets.ask(self._gradients.values(), outdated)
-        except Exception as raised:
-            self._error = raised
-
     def _write_back(self) -> None:
-        presence = self._presence
         for gradient in self._gradients.values():
             target = gradient.target
             if target is None or (gradient.sent is target and gradient.parameter.grad is target):
                 continue
-            if not gradient.absent or (presence is not None and presence.is_used(gradient)):
+            if not gradient.absent or self._exchange.is_used(gradient):
                 self._sender.write_back(gradient)

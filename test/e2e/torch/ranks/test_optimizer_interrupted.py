@@ -104,7 +104,7 @@ def test_an_interrupted_step_goes_on_when_it_is_called_again(
     at: int, number: int, then: Callable[[Any], None], op: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 0 is interrupted at each place where a step waits; the others wait for it meanwhile."""
-    from horovod.torch import _gradients
+    from horovod.torch import _exchange
 
     model, twin = Layers(), Layers()
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), op=op)
@@ -118,7 +118,7 @@ def test_an_interrupted_step_goes_on_when_it_is_called_again(
         if step == number and hvd.rank() == 0:
             with monkeypatch.context() as patch:
                 calls: list[int] = []
-                for owner, name in ((core, "wait_all"), (HandleTable, "synchronize"), (_gradients.Presence, "wait")):
+                for owner, name in ((core, "wait_all"), (HandleTable, "synchronize"), (_exchange.Presence, "wait")):
                     patch.setattr(owner, name, interrupting(getattr(owner, name), at, calls))
                 try:
                     optimizer.step()
@@ -137,14 +137,14 @@ def test_an_interrupted_step_goes_on_when_it_is_called_again(
 @pytest.mark.usefixtures("several_ranks")
 def test_a_parameter_may_be_added_after_an_interrupted_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The step is given up on the rank that was interrupted; the others have it."""
-    from horovod.torch import _gradients
+    from horovod.torch import _exchange
 
     model = Layers()
     optimizer = wrap(model, torch.optim.SGD(model.ways[:2].parameters(), lr=0.1))
     model.loss([0, 1]).backward()
     if hvd.rank() == 0:
         with monkeypatch.context() as patch:
-            patch.setattr(_gradients.Presence, "wait", interrupting(_gradients.Presence.wait, 0, []))
+            patch.setattr(_exchange.Presence, "wait", interrupting(_exchange.Presence.wait, 0, []))
             with pytest.raises(KeyboardInterrupt):
                 optimizer.step()
     else:
