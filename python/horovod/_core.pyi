@@ -141,11 +141,12 @@ def joins() -> int:
 
 # The values of a submission. Call: kind (OP_...), name with its prefix (`allreduce.<name>`), global root rank (broadcast, else
 # -1), number of rows for each set rank (alltoall; equal shares if empty). Tensor: contiguous memory (data_ptr, output_ptr,
-# shape, dtype, place), where the place is -1 for the CPU or (GPU, stream) with the address of the stream in which the
-# tensor is made; output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
+# shape, dtype, place), where the place is -1 for the CPU or (GPU, stream, current_stream) with the address of the stream
+# in which the tensor is made and what gives, for a GPU, the address of the stream that is current: wait() lets that one
+# wait for the result, and the GPU may not have made it yet; None: wait() returns when it has. output_ptr is data_ptr for in-place forms, and 0 if the core shall allocate (allgather, alltoall,
 # reducescatter). Reduction: (REDUCE_..., prescale, postscale, id of the process set).
 _Call = tuple[int, str, int, Sequence[int]]
-_Place = int | tuple[int, int]
+_Place = int | tuple[int, int, Callable[[int], int] | None]
 _Tensor = tuple[int, int, Sequence[int], int, _Place]
 _Reduction = tuple[int, float, float, int]
 

@@ -83,9 +83,11 @@ py::object enqueue_from(PyObject* const* args, PyObject* result) {
   CallArgs call = call_from(args[0]);
   TensorArgs tensor = tensor_from(args[1]);
   const auto slot = slot_for(call, tensor);
+  py::object current_stream = tensor.place.current_stream;
   Operation operation = make_operation(std::move(call), std::move(tensor), reduction_from(args[2]), slot);
   operation.keep_alive = keep_alive(py::reinterpret_borrow<py::object>(args[3]));
-  return py::cast(submit(std::move(operation), slot, py::reinterpret_borrow<py::object>(result)));
+  return py::cast(
+      submit(std::move(operation), slot, py::reinterpret_borrow<py::object>(result), std::move(current_stream)));
 }
 
 PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {
@@ -108,11 +110,11 @@ PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }  // namespace
 
 Place place_of(PyObject* object) {
-  if (!PyTuple_Check(object)) return {int_of(object), 0};
-  PyObject* const* const items = items_of(object, 2, "place");
+  if (!PyTuple_Check(object)) return {int_of(object)};
+  PyObject* const* const items = items_of(object, 3, "place");
   void* const stream = PyLong_AsVoidPtr(items[1]);
   if (stream == nullptr) throw_if_set();
-  return {int_of(items[0]), reinterpret_cast<std::uintptr_t>(stream)};
+  return {int_of(items[0]), reinterpret_cast<std::uintptr_t>(stream), py::reinterpret_borrow<py::object>(items[2])};
 }
 
 TensorArgs tensor_from(PyObject* object) {
@@ -123,13 +125,13 @@ TensorArgs tensor_from(PyObject* object) {
 PyMethodDef kEnqueueMethod = {"enqueue", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enqueue)),
                               METH_FASTCALL, "Submits one operation; never blocks on the network."};
 
-PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, py::object result) {
+PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, py::object result, py::object current_stream) {
   release_dropped_objects();
   const auto session = session_slot().require_running();
   const DataType dtype = operation.input.dtype;
   auto handle = session->enqueue(std::move(operation));
   raise_if_error(handle.status());
-  return {std::move(handle).value(), std::move(slot), dtype, std::move(result)};
+  return {std::move(handle).value(), std::move(slot), dtype, std::move(result), std::move(current_stream)};
 }
 
 }  // namespace hvd::python

@@ -7,7 +7,8 @@ namespace hvd::python {
 
 // Submits one operation. Keeps the GIL: the core's only lock on this way is held for moments, while giving the GIL up
 // could cost a switching interval for every tensor of a burst. Raises what the core refuses.
-PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, pybind11::object result = pybind11::none());
+PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, pybind11::object result,
+                pybind11::object current_stream);
 
 // enqueue() of _core.pyi, made for every tensor of every step: with the plain C API because converting its
 // arguments through pybind11 costs more than the submission.

@@ -58,7 +58,21 @@ std::vector<py::object> PyHandle::wait_all(const std::vector<PyHandle>& handles)
     raise_if_error(each.handle_->status());
     results.push_back(each.result_);
   }
+  const Handle* before = nullptr;
+  for (const PyHandle& each : handles) {
+    if (before == nullptr || !each.handle_->ends_with(*before)) each.order();
+    before = each.handle_.get();
+  }
   return results;
+}
+
+void PyHandle::order() const {
+  const int device = handle_->unfinished_on();
+  if (device == kCpuDevice) return;
+  const py::object stream = current_stream_(device);
+  void* const address = PyLong_AsVoidPtr(stream.ptr());
+  if (address == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  raise_if_error(handle_->order(address));
 }
 
 bool PyHandle::done() const {

@@ -29,13 +29,20 @@ void wait_for_handle_in_callback(const HandlePtr& handle, const ForkMark& submit
 // What Python calls a Handle: the core's handle, and the memory the core allocated for it. Used under the GIL.
 class PyHandle {
  public:
-  // `result` is what wait() gives: the tensor whose memory the operation writes, or None.
-  PyHandle(HandlePtr handle, std::shared_ptr<OutputSlot> output, DataType dtype, pybind11::object result)
-      : handle_(std::move(handle)), output_(std::move(output)), dtype_(dtype), result_(std::move(result)) {}
+  // `result` is what wait() gives: the tensor whose memory the operation writes, or None. `current_stream`: as
+  // Place::current_stream.
+  PyHandle(HandlePtr handle, std::shared_ptr<OutputSlot> output, DataType dtype, pybind11::object result,
+           pybind11::object current_stream)
+      : handle_(std::move(handle)),
+        output_(std::move(output)),
+        dtype_(dtype),
+        result_(std::move(result)),
+        current_stream_(std::move(current_stream)) {}
 
   bool done() const;
   pybind11::object wait() const {
     wait_for_handle(handle_, submitted_);
+    order();
     return result_;
   }
   pybind11::object wait_in_callback() const {
@@ -51,11 +58,14 @@ class PyHandle {
 
  private:
   void require_done() const;
+  // The stream that is current waits for the GPU's result.
+  void order() const;
 
   HandlePtr handle_;
   std::shared_ptr<OutputSlot> output_;
   DataType dtype_;
   pybind11::object result_;
+  pybind11::object current_stream_;
   ForkMark submitted_;
 };
 

@@ -40,6 +40,7 @@ Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& 
   operation.input = {reinterpret_cast<void*>(tensor.data), std::move(tensor.shape),
                      checked<DataType>(tensor.dtype, kDataTypeCount, "dtype"), tensor.place.device};
   operation.stream = reinterpret_cast<void*>(tensor.place.stream);
+  operation.may_precede_gpu = !tensor.place.current_stream.is_none();
   operation.output = reinterpret_cast<void*>(tensor.output);
   operation.reduce_op = checked<ReduceOp>(reduction.op, kReduceOpCount, "op");
   operation.prescale = reduction.prescale;

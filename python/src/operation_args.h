@@ -35,8 +35,11 @@ struct CallArgs {
 struct Place {
   int device = kCpuDevice;
   std::uintptr_t stream = 0;  // of a GPU, as the driver calls it; 0 is the default one
+  // Given a GPU, the stream that is current on the calling thread: who waits for the result lets that stream wait.
+  // None: who waits does so until the GPU has made it.
+  pybind11::object current_stream = pybind11::none();
 };
-// -1 for the CPU, or the tuple (ordinal of the GPU, stream).
+// -1 for the CPU, or the tuple (ordinal of the GPU, stream, current_stream).
 Place place_of(PyObject* object);
 
 // One tensor of a submission.

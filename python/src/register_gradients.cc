@@ -30,15 +30,16 @@ class RepeatedAllreduce {
   }
 
   void start(std::uintptr_t data, const py::tuple& shape, py::object keep, const py::object& where) {
-    const Place place = place_of(where.ptr());
+    Place place = place_of(where.ptr());
     if (!has_shape(shape)) operation_.input.shape = shape.cast<Shape>();
     Operation operation = operation_;
     operation.input.data = reinterpret_cast<void*>(data);
     operation.output = operation.input.data;
     operation.input.device = place.device;
     operation.stream = reinterpret_cast<void*>(place.stream);
+    operation.may_precede_gpu = !place.current_stream.is_none();
     operation.keep_alive = keep_alive(std::move(keep));
-    submitted_.emplace(submit(std::move(operation), nullptr));
+    submitted_.emplace(submit(std::move(operation), nullptr, py::none(), std::move(place.current_stream)));
   }
 
   // A copy: start() may replace it while somebody waits without the GIL.

@@ -61,11 +61,13 @@ std::vector<PyHandle> enqueue_group(const CallTuple& call, const std::vector<py:
   std::vector<Operation> operations;
   std::vector<std::shared_ptr<OutputSlot>> slots;
   std::vector<DataType> types;
+  std::vector<py::object> streams;
   for (const py::object& each : tensors) {
     auto member = from_tuple<CallArgs>(call);
     member.name += "_" + std::to_string(operations.size() + 1) + "of" + std::to_string(count);
     auto tensor = tensor_from(each.ptr());
     slots.push_back(slot_for(member, tensor));
+    streams.push_back(tensor.place.current_stream);
     operations.push_back(
         make_operation(std::move(member), std::move(tensor), from_tuple<ReductionArgs>(reduction), slots.back()));
     operations.back().keep_alive = kept;
@@ -78,7 +80,7 @@ std::vector<PyHandle> enqueue_group(const CallTuple& call, const std::vector<py:
   raise_if_error(handles.status());
   std::vector<PyHandle> out;
   for (std::size_t i = 0; i < count; ++i) {
-    out.emplace_back(handles.value()[i], slots[i], types[i], results ? (*results)[i] : py::none());
+    out.emplace_back(handles.value()[i], slots[i], types[i], results ? (*results)[i] : py::none(), streams[i]);
   }
   return out;
 }

@@ -34,6 +34,9 @@ struct DeviceUse {
   std::uint64_t devices_key = 0;  // equal in calls for which every member's device is the same; agreed
   // Come when the tensors hold what they are to give and may be written.
   std::vector<std::shared_ptr<cuda::Event>> ready{};
+  // May be empty. Called inside start(), at most once, when all that the call does is in streams of the GPU: the
+  // results are there when the event has come. The call completes then, as others do.
+  std::function<void(const std::shared_ptr<cuda::Event>& end)> enqueued{};
 };
 
 // One tensor of a call that is a list of tensors.

@@ -57,7 +57,8 @@ struct RuntimeConfig {
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
   bool disable_group_fusion = false;
   bool deterministic = false;
-  bool batch_copies = true;  // on GPUs
+  bool batch_copies = true;              // on GPUs
+  std::optional<bool> async_completion;  // on GPUs; unset: except in elastic jobs
   bool shared_memory = true;
   std::optional<bool> hierarchical_allreduce;  // unset: where it pays
 

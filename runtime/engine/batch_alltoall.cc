@@ -12,7 +12,7 @@ namespace {
 class AlltoallRun final : public BatchRun {
  public:
   AlltoallRun(const Batch& batch, const BatchContext& context)
-      : batch_(batch), ranks_(static_cast<std::size_t>(context.set.size())) {}
+      : batch_(batch), context_(context), ranks_(static_cast<std::size_t>(context.set.size())) {}
 
   Result<const collectives::CollectiveCall*> next() override {
     if (batch_.items.front().pending == nullptr) return Status::internal("alltoall with a joined rank");
@@ -48,7 +48,7 @@ class AlltoallRun final : public BatchRun {
     const collectives::CallTraits traits = traits_of(batch_);
     call_.dtype = traits.dtype;
     call_.memory = traits.memory;
-    if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch_);
+    if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch_, context_);
     call_.input = operation().input.data;
     for (std::size_t r = 0; r < ranks_; ++r) {
       call_.rank_counts[r] = operation().splits[r] * row;
@@ -59,6 +59,7 @@ class AlltoallRun final : public BatchRun {
   }
 
   const Batch& batch_;
+  const BatchContext context_;
   const std::size_t ranks_;
   collectives::CollectiveCall call_;
   int stage_ = 0;  // collectives prepared so far

@@ -52,8 +52,9 @@ collectives::CallTraits traits_of(const Batch& batch) {
   return {first.op, first.dtype, op, memory, batch.bytes};
 }
 
-collectives::DeviceUse device_use(const Batch& batch) {
+collectives::DeviceUse device_use(const Batch& batch, const BatchContext& context) {
   collectives::DeviceUse use;
+  use.enqueued = context.enqueued;
   use.devices_key = batch.items.front().response->devices_key;
   for (const BatchItem& item : batch.items) {
     if (item.pending == nullptr || item.pending->operation.ready == nullptr) continue;
@@ -83,7 +84,7 @@ SingleCollective::SingleCollective(const Batch& batch, const BatchContext& conte
   call_.dtype = traits.dtype;
   call_.reduce_op = traits.reduce_op;
   call_.memory = traits.memory;
-  if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch);
+  if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch, context);
 }
 
 Result<const collectives::CollectiveCall*> SingleCollective::next() {

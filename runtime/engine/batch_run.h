@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -29,16 +30,18 @@ struct Batch {
 // What all members of the set know of the batch's collectives.
 collectives::CallTraits traits_of(const Batch& batch);
 
-// Where its tensors lie when they are in device memory, and when they are ready.
-collectives::DeviceUse device_use(const Batch& batch);
-
 // What a lane gives a batch to run with; outlives the run.
 struct BatchContext {
   const topology::ProcessSet& set;
   int set_rank;
   collectives::CollectiveBackend& backend;  // chosen for the batch
   fusion::FusionBuffer& staging;            // of no other batch that is under way
+  // For tensors on a GPU: nothing is left to be started; DeviceUse::enqueued.
+  std::function<void(const std::shared_ptr<collectives::cuda::Event>& end)> enqueued;
 };
+
+// Where its tensors lie when they are in device memory, and when they are ready.
+collectives::DeviceUse device_use(const Batch& batch, const BatchContext& context);
 
 // A batch on its way through a lane: the collectives that it consists of, and the work on tensors before, between and
 // after them. A single tensor is reduced where it lies, and scaled by the collective. Several are a list where the

@@ -24,19 +24,14 @@ Status mark_one(cuda::Devices& devices, const Operation* before, Operation& oper
     operation.ready = before->ready;
     return Status::ok();
   }
-  HVD_ASSIGN_OR_RETURN(const bool is_captured, device->is_capturing(operation.stream));
-  if (is_captured) {
-    return Status::invalid_argument(
-        "a CUDA graph is being captured from its stream, and collectives cannot be part of a graph; call them outside "
-        "of the capture");
-  }
+  HVD_RETURN_IF_ERROR(device->check_not_captured(operation.stream));
   HVD_ASSIGN_OR_RETURN(operation.ready, device->record(operation.stream));
   return Status::ok();
 }
 
 }  // namespace
 
-Status mark_ready(cuda::Devices& devices, std::span<Operation> operations) {
+Status mark_ready(cuda::Devices& devices, std::span<Operation> operations, bool may_precede_gpu) {
   const Operation* before = nullptr;
   for (Operation& operation : operations) {
     if (operation.input.device == kCpuDevice) continue;
@@ -44,6 +39,7 @@ Status mark_ready(cuda::Devices& devices, std::span<Operation> operations) {
       return Status::invalid_argument("tensor '" + operation.name + "' on GPU " +
                                       std::to_string(operation.input.device) + ": " + status.message());
     }
+    operation.may_precede_gpu = operation.may_precede_gpu && may_precede_gpu;
     before = &operation;
   }
   return Status::ok();

@@ -1,3 +1,4 @@
+#include "runtime/collectives/cuda/device.h"
 #include "runtime/engine/pending_operation.h"
 
 namespace hvd {
@@ -18,5 +19,12 @@ const Status& Handle::status() const { return state_->status; }
 const Shape& Handle::output_shape() const { return state_->output_shape; }
 const std::vector<std::int64_t>& Handle::received_splits() const { return state_->received_splits; }
 std::int64_t Handle::value() const { return state_->value; }
+
+int Handle::unfinished_on() const { return state_->end == nullptr ? kCpuDevice : state_->end->device().ordinal(); }
+Status Handle::order(void* stream) const {
+  if (state_->failed_later.load(std::memory_order_acquire)) return state_->late_failure;
+  return state_->end == nullptr ? Status::ok() : state_->end->hold_up(stream);
+}
+bool Handle::ends_with(const Handle& other) const { return state_->end == other.state_->end; }
 
 }  // namespace hvd

@@ -116,7 +116,8 @@ void Lane::start_next() {
   if (!task.result) {
     // Turns of started batches are consecutive, so no two of them share a buffer.
     fusion::FusionBuffer& staging = task.route->staging[task.turn % task.route->staging.size()];
-    task.run = make_run(task.batch, {*set_, set_rank_, *task.route->backend, staging});
+    task.run = make_run(task.batch, {*set_, set_rank_, *task.route->backend, staging,
+                                     [this, &task](const auto& end) { hand_over(task, end); }});
     advance(task);
   }
   finish_ready();
@@ -129,6 +130,17 @@ void Lane::advance(Task& task) {
   task.route->backend->start(*call.value(), [inbox = inbox_, turn = task.turn](Status status) {
     inbox->push(CollectiveEnd{turn, std::move(status)});
   });
+}
+
+// Inside the backend's start(). What a GPU still has to do holds nobody up who waits for it in a stream; for the lane
+// the batch is under way until it has ended.
+void Lane::hand_over(Task& task, const std::shared_ptr<collectives::cuda::Event>& end) {
+  check_thread();
+  std::vector<PendingOperationPtr> operations;
+  for (const BatchItem& item : task.batch.items) {
+    if (item.pending != nullptr && item.pending->operation.may_precede_gpu) operations.push_back(item.pending);
+  }
+  if (!operations.empty()) table_.hand_over(operations, end);
 }
 
 void Lane::settle(Task& task, const Status& result) {

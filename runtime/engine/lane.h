@@ -109,6 +109,7 @@ class Lane {
   bool can_start() const;
   void start_next();
   void advance(Task& task);
+  void hand_over(Task& task, const std::shared_ptr<collectives::cuda::Event>& end);
   void settle(Task& task, const Status& result);
   void finish_ready();
   void complete(Task& task);

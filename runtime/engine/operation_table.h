@@ -56,6 +56,10 @@ class OperationTable {
   // The same, and from now on the operation is on a lane: close() leaves it to that lane.
   PendingOperationPtr start(negotiation::OperationId id) HVD_EXCLUDES(mutex_);
 
+  // Their handles are done, and they have left the table; what they use they keep until they are completed as well.
+  // That may be with an error, which Handle::order() tells. `end` is when the GPU has made the results.
+  void hand_over(const std::vector<PendingOperationPtr>& operations,
+                 const std::shared_ptr<collectives::cuda::Event>& end) HVD_EXCLUDES(mutex_);
   void complete(const std::vector<PendingOperationPtr>& operations, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::OperationId id, const Status& status) HVD_EXCLUDES(mutex_);
   // The oldest operation that a thread waits for, that no lane runs, and that was added before `then`.
@@ -90,6 +94,7 @@ class OperationTable {
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);
   void finish(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
+  void finish_later(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
 
   void check_engine() const { HVD_DCHECK(engine_.is_current(), "only hvd-engine drains the table of operations"); }
 

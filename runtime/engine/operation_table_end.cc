@@ -21,7 +21,7 @@ void OperationTable::finish(PendingOperation& pending, const Status& status) {
                    operation.process_set, operation.name);
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
-  operation.keep_alive.reset();
+  if (pending.handle.state().end == nullptr) operation.keep_alive.reset();
   operation.ready.reset();
   if (operation.op == OpType::kJoin && operation.process_set == kGlobalProcessSet && status.is_ok()) ++joins_;
   const auto on_done = std::exchange(operation.on_done, nullptr);
@@ -29,16 +29,50 @@ void OperationTable::finish(PendingOperation& pending, const Status& status) {
   if (on_done) on_done(pending.handle);
 }
 
+// After hand_over().
+void OperationTable::finish_later(PendingOperation& pending, const Status& status) {
+  Operation& operation = pending.operation;
+  operation.keep_alive.reset();
+  if (status.is_ok()) return;
+  recorder_.record(recorder::Phase::kFailed, operation.op, operation.process_set, operation.name);
+  Handle::State& state = pending.handle.state();
+  state.late_failure = status;
+  state.failed_later.store(true, std::memory_order_release);
+}
+
+void OperationTable::hand_over(const std::vector<PendingOperationPtr>& operations,
+                               const std::shared_ptr<collectives::cuda::Event>& end) {
+  std::vector<PendingOperation*> mine;
+  {
+    const MutexLock lock(mutex_);
+    for (const PendingOperationPtr& pending : operations) {
+      if (!forget(*pending)) continue;
+      pending->handed_over = true;
+      mine.push_back(pending.get());
+    }
+  }
+  for (PendingOperation* pending : mine) {
+    pending->handle.state().end = end;
+    finish(*pending, Status::ok());
+  }
+}
+
 void OperationTable::complete(const std::vector<PendingOperationPtr>& operations, const Status& status) {
   std::vector<PendingOperation*> mine;
+  std::vector<PendingOperation*> handed_over;
   mine.reserve(operations.size());
   {
     const MutexLock lock(mutex_);
     for (const PendingOperationPtr& pending : operations) {
-      if (forget(*pending)) mine.push_back(pending.get());
+      if (forget(*pending)) {
+        mine.push_back(pending.get());
+      } else if (std::exchange(pending->handed_over, false)) {
+        handed_over.push_back(pending.get());
+      }
     }
   }
   for (PendingOperation* pending : mine) finish(*pending, status);
+  for (PendingOperation* pending : handed_over) finish_later(*pending, status);
 }
 
 void OperationTable::complete(negotiation::OperationId id, const Status& status) {

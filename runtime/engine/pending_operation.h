@@ -23,6 +23,9 @@ struct Handle::State {
   Shape output_shape;
   std::vector<std::int64_t> received_splits;
   std::int64_t value = 0;
+  std::shared_ptr<collectives::cuda::Event> end;  // of what the GPU was still to do at the hand-over
+  std::atomic<bool> failed_later{false};          // after it, with `late_failure`
+  Status late_failure;
 
   // The last thing the core does with an operation. Requires: called once.
   void finish(Status result) {
@@ -44,6 +47,7 @@ struct PendingOperation {
   TimePoint submitted;
   topology::ProcessSetPtr set;  // its id may belong to another set when this completes
   bool running = false;         // on a lane; OperationTable's, under its mutex
+  bool handed_over = false;     // its handle is done, its memory in use; as `running`
 };
 using PendingOperationPtr = std::shared_ptr<PendingOperation>;
 

@@ -147,14 +147,14 @@ class SessionImpl final : public Session {
   }
 
   Result<HandlePtr> enqueue(Operation operation) override {
-    HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, {&operation, 1}));
+    HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, {&operation, 1}, may_precede_gpu_));
     HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation)));
     engine_.notify();
     return handle;
   }
 
   Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) override {
-    HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, operations));
+    HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, operations, may_precede_gpu_));
     HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations)));
     engine_.notify();
     return handles;
@@ -265,6 +265,8 @@ class SessionImpl final : public Session {
   const topology::Membership membership_;
   const std::shared_ptr<PagePool> pages_;
   const std::shared_ptr<collectives::cuda::Devices> devices_;
+  // In an elastic job a peer's loss is an everyday thing, and no step may be made with what is left of its collective.
+  const bool may_precede_gpu_ = config_.async_completion.value_or(!config_.elastic);
   recorder::FlightRecorder recorder_;
   const std::shared_ptr<collectives::ShmArena> arena_;  // null when the ranks of this host share nothing
   std::unique_ptr<engine::Network> network_;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -41,12 +41,20 @@ def code_of(dtype: torch.dtype) -> int:
     return _CODES.get(dtype, -1)
 
 
-def place_of(tensor: torch.Tensor) -> int | tuple[int, int]:
-    """Where a tensor lies, as the core takes it: for a GPU, with its current stream, whose work comes first."""
+def current_stream(device: int) -> int:
+    """The address of the stream that is current on a GPU."""
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+def place_of(tensor: torch.Tensor) -> int | tuple[int, int, Callable[[int], int]]:
+    """Where a tensor lies, as the core takes it: for a GPU, with its current stream, whose work comes first.
+
+    The stream that is current when somebody waits for the result waits for it, not the caller.
+    """
     if tensor.is_cpu:
         return CPU
     device = tensor.get_device()
-    return device, torch.cuda.current_stream(device).cuda_stream
+    return device, current_stream(device), current_stream
 
 
 def _is_on_gpu(tensor: torch.Tensor) -> bool:

@@ -14,10 +14,12 @@ constexpr std::size_t kNameSize = 256;
 
 Device::Scope::Scope(const Device& device) : device_(device) {
   device_.driver_->calls().push_context(device_.context_);
+  device_.driver_->calls().exchange_capture_mode(&capture_mode_);
 }
 
 Device::Scope::~Scope() {
   void* own = nullptr;
+  device_.driver_->calls().exchange_capture_mode(&capture_mode_);
   device_.driver_->calls().pop_context(&own);
 }
 
@@ -109,11 +111,14 @@ Result<const Kernels*> Device::kernels() {
   return kernels_->value().get();
 }
 
-Result<bool> Device::is_capturing(void* stream) const {
+Status Device::check_not_captured(void* stream) const {
   const Scope scope(*this);
   int status = 0;
   HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().stream_is_capturing(stream, &status), "cuStreamIsCapturing"));
-  return status != 0;
+  if (status == 0) return Status::ok();
+  return Status::invalid_argument(
+      "a CUDA graph is being captured from its stream, and collectives cannot be part of a graph; call them outside of "
+      "the capture");
 }
 
 Status Device::check_memory(const void* memory) const {
@@ -137,6 +142,12 @@ Result<bool> Event::has_come() const {
   if (code == kNotReady) return false;
   HVD_RETURN_IF_ERROR(device_->driver().check(code, "GPU " + std::to_string(device_->ordinal()) + " reports"));
   return true;
+}
+
+Status Event::hold_up(void* stream) const {
+  HVD_RETURN_IF_ERROR(device_->check_not_captured(stream));
+  const Device::Scope scope(*device_);
+  return device_->driver().check(device_->driver().calls().stream_waits(stream, event_, 0), "cuStreamWaitEvent");
 }
 
 }  // namespace hvd::collectives::cuda

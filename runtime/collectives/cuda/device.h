@@ -41,12 +41,13 @@ class Device : public std::enable_shared_from_this<Device> {
   Result<EventPtr> record(void* stream);
   // Our kernels, loaded when first asked for; or why there are none.
   Result<const Kernels*> kernels() HVD_EXCLUDES(mutex_);
-  // Whether a CUDA graph is being captured from `stream`.
-  Result<bool> is_capturing(void* stream) const;
+  // OK unless a CUDA graph is being captured from `stream`.
+  Status check_not_captured(void* stream) const;
   // OK unless `memory` is no memory of this GPU, or was given back.
   Status check_memory(const void* memory) const;
 
-  // Makes the context current on the calling thread while it lives.
+  // Makes the context current on the calling thread while it lives. What it does then has no part in graphs that the
+  // user captures elsewhere, and does not spoil them.
   class Scope {
    public:
     explicit Scope(const Device& device);
@@ -56,6 +57,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
    private:
     const Device& device_;
+    int capture_mode_ = kRelaxedCapture;  // the thread's own, while this lives
   };
 
  private:
@@ -85,6 +87,8 @@ class Event {
 
   // Whether the GPU has come there; an error when it reports one, which may be of anybody's kernel before.
   Result<bool> has_come() const;
+  // What is put into `stream` from now on runs after this. For a stream of the user's.
+  Status hold_up(void* stream) const;
   const Device& device() const { return *device_; }
   void* handle() const { return event_; }
 

@@ -35,6 +35,7 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
   table.take(calls.destroy_stream, "cuStreamDestroy_v2", 4000);
   table.take(calls.stream_waits, "cuStreamWaitEvent", 3020);
   table.take(calls.stream_is_capturing, "cuStreamIsCapturing", 10000);
+  table.take(calls.exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", 10010);
   table.take(calls.create_event, "cuEventCreate", 2000);
   table.take(calls.destroy_event, "cuEventDestroy_v2", 4000);
   table.take(calls.record_event, "cuEventRecord", 2000);

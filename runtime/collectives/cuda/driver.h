@@ -20,6 +20,7 @@ inline constexpr unsigned kNonBlockingStream = 1;
 inline constexpr unsigned kEventWithoutTiming = 2;
 inline constexpr unsigned kPortableHostMemory = 1;
 inline constexpr int kDeviceOrdinalOfPointer = 9;
+inline constexpr int kRelaxedCapture = 2;
 using Uuid = std::array<std::uint8_t, 16>;
 
 inline std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
@@ -46,6 +47,7 @@ struct DriverCalls {
   int (*destroy_stream)(void* stream) = nullptr;
   int (*stream_waits)(void* stream, void* event, unsigned flags) = nullptr;
   int (*stream_is_capturing)(void* stream, int* status) = nullptr;
+  int (*exchange_capture_mode)(int* mode) = nullptr;
   int (*create_event)(void** event, unsigned flags) = nullptr;
   int (*destroy_event)(void* event) = nullptr;
   int (*record_event)(void* event, void* stream) = nullptr;

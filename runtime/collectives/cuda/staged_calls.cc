@@ -75,6 +75,7 @@ Status StagedCalls::run(Stream* stream, const CollectiveCall& call, Completion& 
     HVD_RETURN_IF_ERROR(stream->copy(copy.tensor, base + copy.offset, copy.bytes));
   }
   HVD_ASSIGN_OR_RETURN(EventPtr end, stream->record());
+  if (call.use.enqueued) call.use.enqueued(end);
   devices_.watch().watch(this, std::move(end), std::exchange(done, nullptr));
   if (const auto failed = failure()) devices_.watch().fail(this, *failed);
   return Status::ok();

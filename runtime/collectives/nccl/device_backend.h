@@ -28,8 +28,9 @@ class DeviceBackend final : public CollectiveBackend {
   std::string why_not(const CallTraits& call) const override {
     return call.memory == MemoryKind::kDevice ? "" : "it takes device memory only";
   }
-  // Calls follow each other in a stream; some in advance keep it busy.
-  BackendTraits traits() const override { return {.queue_depth = 4, .takes_segments = true}; }
+  // Calls follow each other in a stream. So many that what was handed over does not hold up a program that is a step
+  // ahead of its GPU.
+  BackendTraits traits() const override { return {.queue_depth = 32, .takes_segments = true}; }
   void start(const CollectiveCall& call, Completion done) override;
   const Memory& memory(MemoryKind) const override { return host_memory(); }
   std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t) override { return nullptr; }

@@ -106,6 +106,7 @@ void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completio
   if (!begin.is_ok()) return done(begin.status());
   auto end = stream_->record();
   if (!end.is_ok()) return done(end.status());
+  if (call.use.enqueued) call.use.enqueued(end.value());
   const auto look = [comm = communicator_, begin = std::move(begin).value(),
                      has_begun = std::move(has_begun)]() mutable {
     if (begin != nullptr) {

@@ -30,8 +30,8 @@ class Secret;
 class Handle;
 class PagePool;
 
-// What a framework thread asks for. Data first: the memory of `input` and `output` must stay valid until the handle is
-// done; `keep_alive` is released after that, on any thread.
+// What a framework thread asks for. Data first: the memory of `input` and `output` must stay valid until `keep_alive`
+// is released, which is when nothing uses it any more, on any thread.
 struct Operation {
   OpType op = OpType::kAllreduce;
   std::string name;  // matched across ranks within the process set; includes the op's prefix ("allreduce.grad")
@@ -51,6 +51,9 @@ struct Operation {
   // the default stream. The operation runs after what is in the stream at enqueue().
   void* stream = nullptr;
   std::shared_ptr<collectives::cuda::Event> ready{};  // the session's
+  // Of a tensor on a GPU: the handle may be done before the GPU has made the result, because whoever waits for it calls
+  // Handle::order() before the result is used.
+  bool may_precede_gpu = false;
   // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor
   // take the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
   std::function<void(const Handle&)> on_done{};
@@ -72,6 +75,14 @@ class Handle {
   const Shape& output_shape() const;                         // shape of the result
   const std::vector<std::int64_t>& received_splits() const;  // allgather, alltoall: rows that came from each set rank
   std::int64_t value() const;                                // join: the last rank; a new process set: its id
+
+  // Requires: done(). The GPU that is still to make the result when order() has to be called; else kCpuDevice.
+  int unfinished_on() const;
+  // What is put into `stream` of that GPU from now on finds the result; nobody else waits. An error that came up since
+  // the handle was done; kInvalidArgument while a CUDA graph is captured from the stream.
+  Status order(void* stream) const;
+  // The GPU makes both results in one go: to order one of them is to order both.
+  bool ends_with(const Handle& other) const;
 
   struct State;
   State& state() { return *state_; }

@@ -10,18 +10,21 @@ import torch
 
 import horovod.torch as hvd
 from horovod._common.native import core
-from horovod.torch._tensors import place_of, transferable
+from horovod.torch._tensors import current_stream, place_of, transferable
 
 fake = ctypes.CDLL(sys.argv[1])
 for name in ("fake_cuda_memory", "fake_cuda_stream"):
     getattr(fake, name).restype = ctypes.c_void_p
 fake.fake_cuda_memory.argtypes = [ctypes.c_int, ctypes.c_size_t]
 fake.fake_cuda_breaches.restype = ctypes.c_char_p
+for name in ("fake_cuda_synchronize", "fake_cuda_end_stream"):
+    getattr(fake, name).argtypes = [ctypes.c_void_p]
+fake.fake_cuda_set_capturing.argtypes = [ctypes.c_void_p, ctypes.c_int]
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 gpu = hvd.local_rank()
-stream = fake.fake_cuda_stream(gpu)
+stream, side = fake.fake_cuda_stream(gpu), fake.fake_cuda_stream(gpu)
 
 
 def on_gpu(values: list[float]) -> int:
@@ -35,10 +38,13 @@ def values_at(address: int, count: int) -> list[float]:
 
 
 # What stands for a CUDA tensor on a torch that knows none: the stream that is current goes along.
-tensor = SimpleNamespace(is_cpu=False, is_cuda=True, dtype=torch.float32, get_device=lambda: gpu, is_contiguous=lambda: True)
+tensor = SimpleNamespace(
+    is_cpu=False, is_cuda=True, dtype=torch.float32, get_device=lambda: gpu, is_contiguous=lambda: True
+)
 with mock.patch.object(torch.cuda, "current_stream", return_value=SimpleNamespace(cuda_stream=stream)):
     place = place_of(tensor)  # type: ignore[arg-type]
-assert place == (gpu, stream)
+assert place == (gpu, stream, current_stream)
+place = (gpu, stream, None)  # whoever waits does so until the GPU is done
 assert transferable(tensor, "allreduce") == core.DTYPE_FLOAT32  # type: ignore[arg-type]
 
 SUM = (core.REDUCE_SUM, 1.0, 1.0, 0)
@@ -74,8 +80,31 @@ for handle in handles:
     del capsule, result
 
 with pytest.raises(ValueError, match="there is no GPU 7"):
-    core.enqueue((core.OP_ALLREDUCE, "bad", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, (7, 0)), SUM, None)
-del handles
+    core.enqueue((core.OP_ALLREDUCE, "bad", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, (7, 0, None)), SUM, None)
+
+# Without a wait for the GPU: the stream that is current waits, once for those of a group, also for a step's gradients.
+asked: list[int] = []
+place = (gpu, stream, lambda device: asked.append(device) or side)
+for step in range(1, 4):
+    ctypes.memmove(data, (ctypes.c_float * 3)(1.0, 2.0, step), 12)
+    ctypes.memmove(rows[0], (ctypes.c_float * 1)(step), 4)
+    entries = [(address, address, (1,), core.DTYPE_FLOAT32, place) for address in (data, rows[0])]
+    group = core.enqueue_group((core.OP_ALLREDUCE, "group", -1, ()), entries, SUM, None, ["a", "b"])
+    repeated.start(rows[1], (1,), None, place)
+    assert core.wait_all([*group, repeated])[:2] == ["a", "b"]
+    fake.fake_cuda_synchronize(side)
+    assert values_at(data, 3) == [2.0, 2.0, step]
+    assert values_at(rows[0], 1) == [2.0 * step]
+assert set(asked) == {gpu}
+assert 3 <= len(asked) <= 6  # a group is one batch, and the third may be in it
+fake.fake_cuda_set_capturing(side, 1)
+handle = core.enqueue((core.OP_ALLREDUCE, "one", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, place), SUM, None)
+with pytest.raises(ValueError, match="a CUDA graph is being captured"):
+    handle.wait()
+fake.fake_cuda_set_capturing(side, 0)
+handle.wait()
+del handles, handle, group, repeated
+fake.fake_cuda_end_stream(side)
 hvd.shutdown()
 assert fake.fake_cuda_alive(b"event") == 0
 assert fake.fake_cuda_alive(b"pinned") == 0

@@ -132,6 +132,7 @@ struct World {
   std::map<void*, std::unique_ptr<std::vector<Kernel>>> modules;
   std::map<std::string, int> calls;
   std::map<std::string, std::pair<int, int>> failures;  // after how many calls, with what
+  int captures = 0;                                     // going on
   std::string breaches;
   std::string breaches_text;
 };
@@ -145,6 +146,11 @@ World& world() {
 std::vector<int>& contexts() {
   thread_local std::vector<int> stack;
   return stack;
+}
+
+int& capture_mode() {
+  thread_local int mode = 0;  // global
+  return mode;
 }
 
 void breach(const std::string& what) {
@@ -165,6 +171,11 @@ int enter(const char* name, bool needs_context = true) {
   }
   if (!w.started && std::strcmp(name, "cuInit") != 0 && std::strcmp(name, "cuDriverGetVersion") != 0) {
     w.breaches += std::string(name) + " before cuInit\n";
+  }
+  // What a driver forbids while anybody captures a graph, unless the thread says that it knows: the capture is spoilt.
+  const std::string unsafe = " cuMemAlloc_v2 cuMemFree_v2 cuMemHostAlloc cuMemFreeHost cuEventQuery cuModuleLoadData ";
+  if (w.captures > 0 && capture_mode() != 2 && unsafe.find(" " + std::string(name) + " ") != std::string::npos) {
+    w.breaches += std::string(name) + " during the capture of a graph\n";
   }
   if (needs_context && contexts().empty()) {
     w.breaches += std::string(name) + " without a context\n";
@@ -370,6 +381,12 @@ HVD_FAKE int cuStreamIsCapturing(void* stream, int* status) {
   *status = of->capturing;
   return kSuccess;
 }
+HVD_FAKE int cuThreadExchangeStreamCaptureMode(int* mode) {
+  HVD_ENTER_ALONE("cuThreadExchangeStreamCaptureMode");
+  if (*mode < 0 || *mode > 2) return kInvalidValue;
+  std::swap(*mode, capture_mode());
+  return kSuccess;
+}
 HVD_FAKE int cuEventCreate(void** event, unsigned flags) {
   HVD_ENTER("cuEventCreate");
   if ((flags & 2U) == 0) breach("an event with timing, which is slow");
@@ -540,7 +557,9 @@ HVD_FAKE void fake_cuda_free(int device, void* memory) { remove_block(device, me
 HVD_FAKE void fake_cuda_hold(void* stream) { stream_of(stream, "hold")->hold(true); }
 HVD_FAKE void fake_cuda_release(void* stream) { stream_of(stream, "release")->hold(false); }
 HVD_FAKE void fake_cuda_set_capturing(void* stream, int capturing) {
-  stream_of(stream, "capture")->capturing = capturing;
+  const int before = stream_of(stream, "capture")->capturing.exchange(capturing);
+  const std::lock_guard lock(world().mutex);
+  world().captures += capturing - before;
 }
 HVD_FAKE int fake_cuda_enqueue(void* stream, void (*run)(void*), void* argument) {
   const auto in = stream_of(stream, "work");
