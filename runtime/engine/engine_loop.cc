@@ -155,8 +155,17 @@ void EngineLoop::move_reports() {
   while (worker_.has_report(now)) {
     if (!add_own_report(worker_.take_report(now), now)) return;
   }
-  while (relay_ && relay_->has_report(now))
-    links_->send(plan_.parent(own_rank()), wire::encode(relay_->take_report(now)));
+  while (relay_ && relay_->has_report(now)) send(plan_.parent(own_rank()), wire::encode(relay_->take_report(now)));
+}
+
+void EngineLoop::send(int to_rank, Bytes message) {
+  traffic_.messages_sent.fetch_add(1, std::memory_order_relaxed);
+  traffic_.bytes_sent.fetch_add(message.size(), std::memory_order_relaxed);
+  links_->send(to_rank, std::move(message));
+}
+
+ControlTraffic EngineLoop::traffic() const {
+  return {traffic_.messages_sent, traffic_.bytes_sent, traffic_.messages_received, traffic_.bytes_received};
 }
 
 bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
@@ -193,7 +202,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   check_thread();
   if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
   for (const auto& outgoing : router_.route(decision)) {
-    for (const int child : outgoing.children) links_->send(child, outgoing.message);
+    for (const int child : outgoing.children) send(child, outgoing.message);
   }
   if (relay_) {
     if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
@@ -214,6 +223,8 @@ void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
     early_.push_back({from_rank, Bytes(message.begin(), message.end()), std::nullopt});
     return;
   }
+  traffic_.messages_received.fetch_add(1, std::memory_order_relaxed);
+  traffic_.bytes_received.fetch_add(message.size(), std::memory_order_relaxed);
   if (stop_reason_) return;
   if (from_rank == plan_.parent(own_rank())) {
     handle_decision(message);

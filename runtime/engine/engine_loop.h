@@ -1,11 +1,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "horovod/session.h"
 #include "runtime/base/check.h"
 #include "runtime/base/event.h"
 #include "runtime/base/page_pool.h"
@@ -51,6 +53,8 @@ class EngineLoop final : public transport::ControlHandler {
   // Asks all ranks to stop. `stopped()` is set when they have agreed, or when the session failed.
   void request_shutdown();
   Event& stopped() { return stopped_; }
+  // Counted before anything follows from a message.
+  ControlTraffic traffic() const;
   // Set before anything fails because of the stop, so that who sees a failure sees this too.
   const Event& stopping() const { return stopping_; }
 
@@ -80,6 +84,7 @@ class EngineLoop final : public transport::ControlHandler {
   void pump();
   void submit_fresh();
   void move_reports();
+  void send(int to_rank, Bytes message);
   // To the coordinator or up the tree. False when the session ends because of it.
   bool add_own_report(wire::Report report, TimePoint now);
   void take_decisions();
@@ -118,6 +123,12 @@ class EngineLoop final : public transport::ControlHandler {
   ProgressWatch watch_;
   RunClock clock_;
   std::unique_ptr<transport::ControlLinks> links_;
+  struct {
+    std::atomic<std::uint64_t> messages_sent{0};
+    std::atomic<std::uint64_t> bytes_sent{0};
+    std::atomic<std::uint64_t> messages_received{0};
+    std::atomic<std::uint64_t> bytes_received{0};
+  } traffic_;
   std::vector<Early> early_;
   bool attached_ = false;
   std::optional<wire::Stop> stop_reason_;

@@ -161,6 +161,7 @@ class SessionImpl final : public Session {
   }
 
   std::vector<std::string> pending() const override { return table_.pending(); }
+  ControlTraffic control_traffic() const override { return engine_.traffic(); }
 
   std::shared_ptr<PagePool> pages() const override { return pages_; }
   std::shared_ptr<void> allocate_shared(std::size_t bytes) override {
@@ -201,7 +202,9 @@ class SessionImpl final : public Session {
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (std::exchange(shut_down_, true)) return;
-    HVD_LOG(kInfo, "session ends");
+    const ControlTraffic traffic = engine_.traffic();
+    HVD_LOG(kInfo, "session ends", log_field("control_messages", traffic.messages_sent + traffic.messages_received),
+            log_field("control_bytes", traffic.bytes_sent + traffic.bytes_received));
     const Deadline deadline = Deadline::after(shutdown_limit_);
     const wire::Stop local{wire::Stop::Kind::kShutdown, membership_.rank(), "shut down"};
     if (connected_) {

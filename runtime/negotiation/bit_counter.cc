@@ -26,8 +26,10 @@ void BitCounter::add_set(std::int32_t id, const std::vector<int>& ranks) {
   SetState state;
   state.members.resize(children_.size() + 1);
   state.joined.resize(children_.size() + 1);
-  for (const int rank : ranks) {
-    if (const std::optional<int> unit = unit_of(rank)) {
+  // Nobody below this rank has a lower number, and below most ranks there is nobody.
+  for (auto rank = std::lower_bound(ranks.begin(), ranks.end(), rank_); rank != ranks.end(); ++rank) {
+    if (children_.empty() && *rank != rank_) break;
+    if (const std::optional<int> unit = unit_of(*rank)) {
       ++state.members[static_cast<std::size_t>(*unit)];
       state.needed |= Mask{1} << *unit;
     }
@@ -149,6 +151,11 @@ bool BitCounter::any_joined(std::int32_t process_set) const {
   const auto at = sets_.find(process_set);
   return at != sets_.end() &&
          std::any_of(at->second.joined.begin(), at->second.joined.end(), [](int n) { return n > 0; });
+}
+
+bool BitCounter::all_joined(std::int32_t process_set) const {
+  const auto at = sets_.find(process_set);
+  return at != sets_.end() && at->second.fully_joined == at->second.needed;
 }
 
 void BitCounter::clear_joins(std::int32_t process_set) {

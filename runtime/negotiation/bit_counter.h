@@ -39,9 +39,10 @@ class BitCounter {
   // `rank` of this subtree has joined. Returns the bits of the set that are complete now, ascending.
   std::vector<wire::CacheBit> join(std::int32_t process_set, int rank);
 
-  // Members of the set in this subtree; 0 when the set is unknown. Whether one of them has joined.
+  // Members of the set in this subtree; 0 when the set is unknown. Whether one of them, or each, has joined.
   int members(std::int32_t process_set) const;
   bool any_joined(std::int32_t process_set) const;
+  bool all_joined(std::int32_t process_set) const;
 
  private:
   using Mask = std::uint32_t;

@@ -42,7 +42,8 @@ Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
     requests_.flush(join.process_set);
     append(out_.ready_bits, bits_.join(join.process_set, join.rank));
   }
-  append(out_.joins, std::move(report.joins));
+  if (joins_.empty()) joins_since_ = now;
+  append(joins_, std::move(report.joins));
   for (wire::MergedChange& merged : report.set_changes) HVD_RETURN_IF_ERROR(add_change(std::move(merged), now));
   append(out_.shutdown_ranks, std::move(report.shutdown_ranks));
   for (wire::LostRank& lost : report.lost_ranks) add_lost(lost.rank, std::move(lost.message));
@@ -68,6 +69,13 @@ bool Relay::may_leave(const HeldChange& held, TimePoint now) const {
   return wire::count_ranks(held.merged.ranks) >= subtree_size_ || held.since + RequestMerger::kHold <= now;
 }
 
+bool Relay::joins_may_leave(TimePoint now) const {
+  if (joins_.empty()) return false;
+  return joins_since_ + kJoinHold <= now || std::any_of(joins_.begin(), joins_.end(), [&](const auto& join) {
+           return bits_.all_joined(join.process_set);
+         });
+}
+
 void Relay::add_lost(int rank, std::string message) {
   if (out_.lost_ranks.size() >= wire::kMaxLostRanks) return;
   message.resize(std::min(message.size(), wire::kMaxTextBytes));
@@ -86,6 +94,7 @@ void Relay::add_wait(wire::Wait wait, TimePoint now) {
 
 bool Relay::has_report(TimePoint now) const {
   if (!requests_.ready().empty() || !out_.empty()) return true;
+  if (joins_may_leave(now)) return true;
   if (!changes_.empty() && may_leave(changes_.front(), now)) return true;
   if (!moving_.empty() && moving_since_ + RequestMerger::kHold <= now) return true;
   const auto due = requests_.next_deadline();
@@ -94,12 +103,12 @@ bool Relay::has_report(TimePoint now) const {
 
 std::optional<TimePoint> Relay::next_deadline() const {
   std::optional<TimePoint> next = requests_.next_deadline();
-  const auto consider = [&next](TimePoint since) {
-    const TimePoint due = since + RequestMerger::kHold;
+  const auto consider = [&next](TimePoint due) {
     if (!next || due < *next) next = due;
   };
-  if (!changes_.empty()) consider(changes_.front().since);
-  if (!moving_.empty()) consider(moving_since_);
+  if (!joins_.empty()) consider(joins_since_ + kJoinHold);
+  if (!changes_.empty()) consider(changes_.front().since + RequestMerger::kHold);
+  if (!moving_.empty()) consider(moving_since_ + RequestMerger::kHold);
   return next;
 }
 
@@ -126,6 +135,7 @@ wire::Report Relay::take_report(TimePoint now) {
   std::vector<wire::MergedRequest> requests = std::move(report.requests);
   report = std::exchange(out_, {});
   report.requests = std::move(requests);
+  report.joins = std::exchange(joins_, {});
   while (!moving_.empty() && report.waits.size() < wire::kMaxWaits) {
     report.waits.push_back(std::move(moving_.back()));
     moving_.pop_back();

@@ -17,6 +17,10 @@ namespace hvd::negotiation {
 // parent. A leaf is a relay without children. Owned by the engine, confined to its thread; no I/O, no clock.
 class Relay {
  public:
+  // So long a join waits for others below this node: ranks often join together, and each would be a message at the
+  // root. It is not held where the whole subtree has joined, and leaves with whatever leaves.
+  static constexpr std::chrono::milliseconds kJoinHold{2};
+
   // Requires: rank > 0.
   Relay(topology::TreePlan plan, int rank, const topology::ProcessSetTable& sets);
   Relay(const Relay&) = delete;
@@ -46,13 +50,16 @@ class Relay {
   };
   Status add_change(wire::MergedChange merged, TimePoint now);
   bool may_leave(const HeldChange& held, TimePoint now) const;
+  bool joins_may_leave(TimePoint now) const;
   bool take_requests(wire::Report& report, std::size_t& room);
 
   int subtree_size_;
   BitCounter bits_;
   RequestMerger requests_;
   wire::Report out_;
-  std::list<HeldChange> changes_;  // they leave in this order
+  std::list<HeldChange> changes_;          // they leave in this order
+  std::vector<wire::Report::Join> joins_;  // and when the first came
+  TimePoint joins_since_{};
   // Waits of kind moving, and when the first came. They are routine: held like requests, so that many leave as one.
   std::vector<wire::Wait> moving_;
   TimePoint moving_since_{};

@@ -98,6 +98,15 @@ struct HostUpdate {
   int change = 0;            // bits: 1 removed, 2 added
 };
 
+// What a rank and its neighbours in the control tree have told each other to agree on what runs.
+struct ControlTraffic {
+  std::uint64_t messages_sent = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t messages_received = 0;
+  std::uint64_t bytes_received = 0;
+  bool operator==(const ControlTraffic&) const = default;
+};
+
 // One epoch of this process's membership in a job: listener, loops, threads, pending operations. start() joins the job;
 // shutdown() (or the destructor) leaves it and joins every thread, after which nothing of it is left and a new session
 // can be started in the same process. All methods are thread-safe. After a failure it is sticky: every later enqueue
@@ -141,6 +150,8 @@ class Session {
 
   // Names of what was submitted here and has not ended; for tests and for explaining a hang.
   virtual std::vector<std::string> pending() const = 0;
+  // So far. Whoever has waited for an operation finds in it what that has cost this rank.
+  virtual ControlTraffic control_traffic() const = 0;
 
   // For bytes that their receiver will do more with than compute, because they become objects: the transport
   // authenticates connections, not what passes later. A seal to be sent behind `payload`; it holds for `purpose` and

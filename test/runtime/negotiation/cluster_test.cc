@@ -205,6 +205,32 @@ TEST_CASE("Cluster: equal requests of many ranks travel as one", "[unit][negotia
   CHECK(cluster.bytes_up() <= kLinks * (40 + kCount * 150));
 }
 
+TEST_CASE("Cluster: joins of many ranks travel together, one alone waits for a moment", "[unit][negotiation]") {
+  Cluster cluster(job_of(40, 3));
+  run_step(cluster, 1);
+  std::size_t before = cluster.messages();
+  const auto join = [&](int rank) {
+    REQUIRE(cluster.node(rank).queue.add_join(kGlobalProcessSet, OperationId{next_entry++}).is_ok());
+  };
+  for (int rank = 0; rank < 40; ++rank) join(rank);
+  cluster.settle();
+  CHECK(cluster.messages() - before == 2 * 39);  // up and down each link
+  for (int rank = 0; rank < 40; ++rank) CHECK(cluster.take_log(rank).size() == 1);
+
+  before = cluster.messages();
+  join(39);  // three levels down
+  cluster.settle();
+  CHECK(cluster.messages() - before == 1);  // what it heads, which is itself alone, has joined
+  for (const std::size_t messages : {2, 3, 3}) {
+    cluster.advance(Relay::kJoinHold);
+    cluster.settle();
+    CHECK(cluster.messages() - before == messages);
+  }
+  for (int rank = 0; rank < 39; ++rank) submit(cluster, rank, "layer.with.a.long.name.0");
+  cluster.settle();
+  for (int rank = 0; rank < 40; ++rank) CHECK(cluster.take_log(rank).size() == 1);
+}
+
 TEST_CASE("Cluster: a tensor that one rank deep in the tree never submits is known to the root",
           "[unit][negotiation]") {
   CoordinatorOptions options = job_of(15);

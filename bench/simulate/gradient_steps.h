@@ -1,0 +1,34 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+namespace hvd::simulate {
+
+using Seconds = std::chrono::duration<double>;
+
+// A training step on many hosts as arithmetic; nothing of it is measured but what a decision takes, which the caller
+// gives.
+struct Step {
+  Seconds compute{0.1};  // of one device, forward and backward
+  int hosts = 1;
+  int ranks_per_host = 1;
+  double bytes_per_second = 1e9;  // of a host's network, each way
+  double local_bytes_per_second = 1e9;
+  Seconds hop{50e-6};                // what a message between hosts takes beside its bytes
+  Seconds decision{0};               // from "ready on the last rank" to "runs on every rank"
+  bool in_logarithmic_hops = false;  // between hosts by halving and doubling; else in a ring
+};
+
+// Bytes of the gradients of a ResNet-50, float32, in the order in which backward makes them: 161 of 102 MB.
+std::vector<std::uint64_t> resnet50_gradients();
+
+// What an allreduce of so many bytes takes: inside the hosts to slices, between hosts slice by slice, and back.
+Seconds allreduce_time(const Step& step, double bytes);
+
+// compute over the step's whole time. Backward is two thirds of `compute` and makes its gradients at even intervals.
+// What is ready and decided when the wire gets free goes as one batch.
+double scaling_efficiency(const Step& step, const std::vector<std::uint64_t>& gradients);
+
+}  // namespace hvd::simulate
