@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import zlib
+from typing import Any
 
 import torch
+from torch import nn
 
 import horovod.torch as hvd
 
@@ -40,3 +44,48 @@ def assert_same(actual: torch.Tensor, expected: torch.Tensor) -> None:
 def assert_usable() -> None:
     """The session works: a small allreduce gives the right answer."""
     assert hvd.allreduce(torch.tensor([1.0]), op=hvd.Sum).item() == hvd.size()
+
+
+def small_model(seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+    model.register_parameter("counter", nn.Parameter(torch.tensor([seed, 2]), requires_grad=False))
+    return model
+
+
+def assert_equal_on_all_ranks(value: Any) -> None:
+    """Compares a nest of dicts, lists and tensors with rank 0's, types included."""
+    everybodys = hvd.allgather_object(value)
+    for other in everybodys[1:]:
+        assert_same_nest(other, everybodys[0])
+
+
+def assert_same_nest(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    elif isinstance(one, dict):
+        assert list(one) == list(other)
+        for key, value in one.items():
+            assert_same_nest(value, other[key])
+    elif isinstance(one, (list, tuple)):
+        assert len(one) == len(other)
+        for a, b in zip(one, other, strict=True):
+            assert_same_nest(a, b)
+    else:
+        assert one == other
+
+
+def total(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """The sum in the type of the tensors, with the wrap-around of integers."""
+    return functools.reduce(operator.add, tensors)
+
+
+def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """One scaling by its definition."""
+    if not tensor.dtype.is_floating_point:
+        return (tensor.double() * factor).trunc().to(tensor.dtype)
+    if tensor.dtype is torch.float64:
+        return tensor * factor
+    return (tensor.float() * torch.tensor(factor, dtype=torch.float32)).to(tensor.dtype)
