@@ -26,7 +26,8 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
     return Status::invalid_argument(values.find(dest)->source + why);
   };
   if (!is_elastic) {
-    for (const char* dest : {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range", "grace"}) {
+    for (const char* dest : {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range", "blacklist",
+                             "spares", "grace"}) {
       if (values.has(dest))
         return refuse(dest, " is for elastic jobs: give --min-np or --host-discovery-script as well");
     }
@@ -58,6 +59,13 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
   HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(values, env));
   if (const auto limit = number("reset_limit")) elastic.reset_limit = static_cast<int>(*limit);
   elastic.grace = std::chrono::seconds(number("grace").value_or(0));
+  elastic.num_spares = static_cast<int>(number("spares").value_or(0));
+  elastic.sets_aside =
+      values.get<std::string>("blacklist").value_or(elastic.num_spares > 0 ? "none" : "host") == "host";
+  if (!elastic.sets_aside && values.has("cooldown_range")) {
+    return Status::invalid_argument(values.find("cooldown_range")->source +
+                                    " is for hosts that are left aside: give --blacklist host as well");
+  }
   if (const auto range = values.get<std::vector<std::string>>("cooldown_range")) {
     const std::chrono::seconds shortest(std::stoll(range->at(0)));
     const std::chrono::seconds longest(std::stoll(range->at(1)));

@@ -198,6 +198,12 @@ constexpr FlagRow kRows[] = {
     {.dest = "cooldown_range", .on = "--blacklist-cooldown-range", .kind = K::kPair, .section = S::kElastic,
      .help = "shortest and longest time in seconds before a failed host is tried again; default: never",
      .metavar = "MIN MAX", .min = 1, .max = 3600},
+    {.dest = "blacklist", .on = "--blacklist", .kind = K::kChoice, .section = S::kElastic,
+     .help = "what an elastic job leaves aside when a process has failed: its host, if the others suffice (default), or none: "
+             "the process is started anew in its slot (default with --spares)", .metavar = "WHAT", .choices = "host|none"},
+    {.dest = "spares", .on = "--spares", .kind = K::kInteger, .section = S::kElastic,
+     .help = "of the slots beyond -np, keep N for processes that wait in init() and take the place of a lost rank at once; "
+             "default: 0", .metavar = "N", .min = 0, .max = 4096},
     {.dest = "grace", .on = "--grace", .kind = K::kInteger, .section = S::kElastic,
      .help = "on SIGTERM an agent or a rank of an elastic job leaves after the next commit, without counting as failed, and "
              "at the latest after this time; default: 0, at once", .metavar = "SECONDS", .min = 0, .max = 86400},

@@ -179,6 +179,8 @@ Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& en
   return ports;
 }
 
+constexpr std::int64_t kLongestElasticTimeout = 31'536'000;  // see the option table
+
 InputTo input_to_of(const FlagValues& values) {
   const std::string who = values.get<std::string>("stdin").value_or("rank0");
   if (who == "none") return InputTo::kNobody;
@@ -226,7 +228,10 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
     if (const auto grace = config.elastic->grace.count(); grace > 0) {
       config.flag_variables["HOROVOD_ELASTIC_GRACE"] = std::to_string(grace);
     }
-    config.flag_variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(config.elastic->timeout.count());
+    // A spare waits in init() for as long as the job runs; the launcher keeps the time for the others.
+    const std::int64_t timeout =
+        config.elastic->num_spares > 0 ? kLongestElasticTimeout : config.elastic->timeout.count();
+    config.flag_variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(timeout);
   }
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);

@@ -27,7 +27,7 @@ void ElasticJob::hosts_changed(int change, TimePoint now, ElasticDecisions& out)
       // when the others have settled.
       if (!is_offered_ && !has_ended_members()) assign(now, out);
       return;
-    case Phase::kRunning: return notify_if_different(change, out);
+    case Phase::kRunning: notify_if_different(change, out); return keep_spares(now, out);
   }
 }
 
@@ -37,6 +37,7 @@ ElasticDecisions ElasticJob::host_ready(int agent, TimePoint now) {
   if (found == agents_.end() || phase_ == Phase::kEnded) return out;
   found->second.is_ready = true;
   start_missing(now, out);
+  start_spares(now, out);
   return out;
 }
 
@@ -61,6 +62,7 @@ ElasticDecisions ElasticJob::host_lost(int agent, const std::string& reason, Tim
     assign(now, out);
   } else {
     settle(now, out);
+    keep_spares(now, out);
   }
   return out;
 }
@@ -70,16 +72,19 @@ ElasticDecisions ElasticJob::process_ended(Incarnation process, bool is_well, Ti
   Slot* slot = slot_of(process);
   if (slot == nullptr || !slot->has_process || phase_ == Phase::kEnded) return out;
   slot->has_process = slot->is_waiting = slot->is_told_to_stop = false;
-  if (std::exchange(slot->leaves_until, std::nullopt) || !is_member(process.slot)) {
+  const bool had_to_leave = std::exchange(slot->leaves_until, std::nullopt).has_value();
+  if (had_to_leave || !is_member(process.slot)) {
+    if (!had_to_leave && !slot->is_draining && spares_.contains(process.slot)) spare_ended(*slot, now, out);
     close_idle_hosts(out);
     start_missing(now, out);  // its slot may be wanted again
+    phase_ == Phase::kRunning ? keep_spares(now, out) : start_spares(now, out);
     return out;
   }
   slot->outcome = is_well ? Outcome::kSucceeded : slot->is_draining ? Outcome::kDrained : Outcome::kFailed;
   if (is_offered_) {
     out.push_back({.kind = Kind::kWithdraw});
   } else if (phase_ == Phase::kWaitingForSlots) {
-    if (slot->outcome == Outcome::kFailed) count_failure(*slot, now, out);
+    if (slot->outcome == Outcome::kFailed) count_failure(*slot, true, now, out);
     assign(now, out);
   } else {
     settle(now, out);

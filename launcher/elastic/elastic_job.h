@@ -23,6 +23,8 @@ struct ElasticLimits {
   int num_proc = 1;                // so many slots there must be at the start
   int min_num_proc = 1;            // and so many later
   int max_num_proc = 1;            // more are not used
+  int num_spares = 0;              // slots that are kept for processes that wait to take a lost one's place
+  bool sets_aside = true;          // the host of a failed process, if the job can do without; else never
   std::optional<int> reset_limit;  // so often a round may end and the next begin
   bool hosts_are_fixed = false;    // none comes that has not been listed at first
   Millis slots_timeout{600'000};   // to wait for enough slots
@@ -105,6 +107,8 @@ class ElasticJob {
   bool is_member(Incarnation process) const;
   // It belonged to the last round, and ended well.
   bool has_finished(Incarnation process) const;
+  // The slots whose processes wait in case another is lost.
+  const std::set<int>& spares() const { return spares_; }
   // "waiting for slots: 2 of at least 3": for tests and people.
   std::string describe() const;
 
@@ -137,15 +141,33 @@ class ElasticJob {
   using Place = std::pair<std::string, int>;  // host and index
   using Kind = ElasticDecision::Kind;
 
-  // Which slots there are to be, and how they come to be: elastic_job_slots.cc.
-  std::vector<HostSlots> wanted() const;  // with indexes for slots
+  // Which slots there are to be: elastic_job_choice.cc. With indexes for slots, and hosts in order.
+  struct Choice {
+    std::vector<HostSlots> ranks;
+    std::vector<HostSlots> spares;
+  };
+  Choice choose() const;
+  std::vector<HostSlots> wanted() const { return choose().ranks; }
+  std::vector<HostSlots> usable_places() const;
+  int rank_count(const std::vector<HostSlots>& places) const;
+  bool is_given_up(const Place& place) const;
+  int reluctance(const std::string& host, int index) const;
+  std::vector<HostSlots> in_order(const std::set<Place>& places) const;
+  const Slot* slot_in(const Place& place) const;
+
+  // How they come to be: elastic_job_slots.cc.
   void assign(TimePoint now, ElasticDecisions& out);
+  void open_slots(std::vector<HostSlots>& places, TimePoint now, ElasticDecisions& out);
+  void keep_spares(TimePoint now, ElasticDecisions& out);
+  void spare_ended(const Slot& slot, TimePoint now, ElasticDecisions& out);
   bool has_state_left(const std::vector<HostSlots>& places) const;
   void wait_for_slots(int have, int needed, TimePoint now, ElasticDecisions& out);
   int slot_at(const HostSpec& host, int index, TimePoint now, ElasticDecisions& out);
   void remove_others(TimePoint now, ElasticDecisions& out);
   void close_idle_hosts(ElasticDecisions& out);
   void start_missing(TimePoint now, ElasticDecisions& out);
+  void start_spares(TimePoint now, ElasticDecisions& out);
+  void start(int number, const Placement& placement, TimePoint now, ElasticDecisions& out);
   void hosts_changed(int change, TimePoint now, ElasticDecisions& out);
   void notify_if_different(int change, ElasticDecisions& out);
   void drain(int number, TimePoint now);
@@ -163,7 +185,7 @@ class ElasticJob {
   bool any_waiting() const;
   void after_failures(TimePoint now, ElasticDecisions& out);
   bool can_do_without(const std::vector<std::string>& hosts) const;
-  void count_failure(const Slot& slot, TimePoint now, ElasticDecisions& out);
+  void count_failure(const Slot& slot, bool took_part, TimePoint now, ElasticDecisions& out);
   void next_round(TimePoint now, ElasticDecisions& out);
   void end(bool is_well, const std::string& text, ElasticDecisions& out);
   int needed() const { return rounds_ == 0 ? limits_.num_proc : limits_.min_num_proc; }
@@ -177,6 +199,7 @@ class ElasticJob {
   std::set<Place> drained_;         // until their host is not listed
   std::uint64_t progress_ = 0;      // the most that a process of the job has said
   std::vector<HostSlots> members_;  // of the round that is, or is to be
+  std::set<int> spares_;            // slots
   bool is_offered_ = false;
   bool is_listed_ = false;  // hosts have been listed
   std::optional<TimePoint> wait_until_;

@@ -37,6 +37,7 @@ ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, 
     return out;
   }
   notify_if_different(kNoHostChange, out);
+  keep_spares(now, out);
   return out;
 }
 
@@ -110,7 +111,7 @@ void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
 }
 
 // A host where a process failed is set aside, if the job can do without it: what has failed may fail again there. If
-// it cannot, the process alone is started anew.
+// it cannot, or is not to, the process alone is started anew, and its place may go to a spare meanwhile.
 void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
   std::vector<std::string> failed;
   for (const HostSlots& host : members_) {
@@ -118,7 +119,7 @@ void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
         std::ranges::any_of(host.slots, [this](int slot) { return slots_.at(slot).outcome == Outcome::kFailed; });
     if (has_failed && hosts_.is_usable(host.host)) failed.push_back(host.host);
   }
-  if (!failed.empty() && can_do_without(failed)) {
+  if (limits_.sets_aside && !failed.empty() && can_do_without(failed)) {
     for (const std::string& host : failed) {
       hosts_.set_aside(host, now);
       out.push_back(ElasticDecision::print("host " + host + " is left aside " + hosts_.how_long(host, now) +
@@ -129,7 +130,7 @@ void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
   for (const HostSlots& host : members_) {
     for (const int number : host.slots) {
       const Slot& slot = slots_.at(number);
-      if (slot.outcome == Outcome::kFailed && hosts_.is_usable(host.host)) count_failure(slot, now, out);
+      if (slot.outcome == Outcome::kFailed && hosts_.is_usable(host.host)) count_failure(slot, true, now, out);
     }
   }
 }
@@ -147,15 +148,17 @@ bool ElasticJob::can_do_without(const std::vector<std::string>& hosts) const {
   return left >= limits_.min_num_proc && state_is_left;
 }
 
-void ElasticJob::count_failure(const Slot& slot, TimePoint now, ElasticDecisions& out) {
+// `took_part`: in the job's progress; a spare has not.
+void ElasticJob::count_failure(const Slot& slot, bool took_part, TimePoint now, ElasticDecisions& out) {
   int& count = failures_[{host_of(slot), slot.index}];
   // Where the training gets on, whatever ends its processes has not won: it may go on like that.
-  const bool has_got_on = progress_ > slot.progress_at_start || now - slot.started > limits_.restart_memory;
+  const bool has_progress = took_part && progress_ > slot.progress_at_start;
+  const bool has_got_on = has_progress || now - slot.started > limits_.restart_memory;
   count = has_got_on ? 1 : count + 1;
   if (count < kMaxFailures) return;
   out.push_back(ElasticDecision::print(
       "slot " + std::to_string(slot.index) + " of host " + host_of(slot) + " is given up: " + std::to_string(count) +
-      " processes failed there one after the other, and the training does not get on"));
+      " processes failed there one after the other" + (took_part ? ", and the training does not get on" : "")));
 }
 
 void ElasticJob::next_round(TimePoint now, ElasticDecisions& out) {

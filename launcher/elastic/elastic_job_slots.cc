@@ -1,4 +1,4 @@
-// Which slots there are to be, and how they come to have hosts and processes.
+// How the slots that are chosen come to have hosts and processes.
 #include <algorithm>
 #include <utility>
 
@@ -6,26 +6,8 @@
 
 namespace hvd::launcher {
 
-// The hosts in order, each with the indexes of its slots, as far as there may be processes.
-std::vector<HostSlots> ElasticJob::wanted() const {
-  std::vector<HostSlots> places;
-  int left = limits_.max_num_proc;
-  for (const HostSpec& spec : hosts_.usable()) {
-    HostSlots host{.host = spec.name, .slots = {}};
-    for (int index = 0; index < spec.slots && left > 0; ++index) {
-      const auto failed = failures_.find({spec.name, index});
-      if (failed != failures_.end() && failed->second >= kMaxFailures) continue;
-      if (drained_.contains({spec.name, index})) continue;
-      host.slots.push_back(index);
-      --left;
-    }
-    if (!host.slots.empty()) places.push_back(std::move(host));
-  }
-  return places;
-}
-
 void ElasticJob::assign(TimePoint now, ElasticDecisions& out) {
-  std::vector<HostSlots> places = wanted();
+  auto [places, spares] = choose();
   const int have = size_of(places);
   const bool is_enough = have >= needed();
   if (rounds_ > 0 && !has_state_left(is_enough ? places : std::vector<HostSlots>())) {
@@ -34,16 +16,48 @@ void ElasticJob::assign(TimePoint now, ElasticDecisions& out) {
   if (!is_enough) return wait_for_slots(have, needed(), now, out);
   wait_until_.reset();
   phase_ = Phase::kForming;
+  open_slots(places, now, out);
+  open_slots(spares, now, out);
+  members_ = std::move(places);
+  spares_.clear();
+  for (const HostSlots& host : spares) spares_.insert(host.slots.begin(), host.slots.end());
+  for (auto& [number, slot] : slots_) slot.outcome = Outcome::kNone;
+  remove_others(now, out);
+  start_missing(now, out);
+  start_spares(now, out);
+  settle(now, out);
+}
+
+// Indexes become slots.
+void ElasticJob::open_slots(std::vector<HostSlots>& places, TimePoint now, ElasticDecisions& out) {
   std::map<std::string, HostSpec> specs;
   for (const HostSpec& spec : hosts_.usable()) specs[spec.name] = spec;
   for (HostSlots& host : places) {
     for (int& index : host.slots) index = slot_at(specs.at(host.host), index, now, out);
   }
-  members_ = std::move(places);
-  for (auto& [number, slot] : slots_) slot.outcome = Outcome::kNone;
+}
+
+// While a round runs its ranks stay, whatever becomes of spares.
+void ElasticJob::keep_spares(TimePoint now, ElasticDecisions& out) {
+  if (limits_.num_spares == 0 || phase_ != Phase::kRunning || has_ended_members()) return;
+  auto [ranks, spares] = choose();
+  std::set<int> kept;
+  for (const HostSlots& host : ranks) {
+    for (const int index : host.slots) {
+      const Slot* slot = slot_in({host.host, index});  // one that waits may be a rank of the next round
+      if (slot != nullptr) kept.insert(agents_.at(slot->agent).slots.at(index));
+    }
+  }
+  std::erase_if(spares_, [&kept](int number) { return !kept.contains(number); });
+  open_slots(spares, now, out);
+  for (const HostSlots& host : spares) spares_.insert(host.slots.begin(), host.slots.end());
   remove_others(now, out);
-  start_missing(now, out);
-  settle(now, out);
+  start_spares(now, out);
+}
+
+void ElasticJob::spare_ended(const Slot& slot, TimePoint now, ElasticDecisions& out) {
+  out.push_back(ElasticDecision::print("a spare process on host " + host_of(slot) + " has ended"));
+  count_failure(slot, false, now, out);
 }
 
 // Somebody who has the job's state lives, and keeps its slot among these (none: wherever it is).
@@ -95,7 +109,7 @@ int ElasticJob::slot_at(const HostSpec& host, int index, TimePoint now, ElasticD
 // Processes whose slots are not wanted are told so when they ask for the next round, and have to leave.
 void ElasticJob::remove_others(TimePoint now, ElasticDecisions& out) {
   for (auto& [number, slot] : slots_) {
-    if (!slot.has_process || slot.leaves_until || is_member(number)) continue;
+    if (!slot.has_process || slot.leaves_until || is_member(number) || spares_.contains(number)) continue;
     slot.leaves_until = now + limits_.leave_timeout;
     slot.is_waiting = false;
     out.push_back({.kind = Kind::kRemove,
@@ -111,15 +125,19 @@ void ElasticJob::remove_others(TimePoint now, ElasticDecisions& out) {
 
 void ElasticJob::close_idle_hosts(ElasticDecisions& out) {
   for (auto agent = agents_.begin(); agent != agents_.end();) {
-    const bool is_idle = std::ranges::none_of(agent->second.slots, [this](const auto& entry) {
-      return slots_.at(entry.second).has_process || is_member(entry.second);
+    const bool is_idle = std::ranges::none_of(agent->second.slots, [&](const auto& entry) {
+      const bool is_spare = spares_.contains(entry.second) && !agent->second.is_lost;
+      return slots_.at(entry.second).has_process || is_member(entry.second) || is_spare;
     });
     if (!is_idle || (hosts_.is_usable(agent->second.host) && !agent->second.is_lost)) {
       ++agent;
       continue;
     }
     if (!agent->second.is_lost) out.push_back({.kind = Kind::kCloseHost, .agent = agent->first});
-    for (const auto& [index, slot] : agent->second.slots) slots_.erase(slot);
+    for (const auto& [index, slot] : agent->second.slots) {
+      slots_.erase(slot);
+      spares_.erase(slot);
+    }
     agent = agents_.erase(agent);
   }
 }
@@ -128,15 +146,43 @@ void ElasticJob::start_missing(TimePoint now, ElasticDecisions& out) {
   if (phase_ != Phase::kForming) return;
   const std::map<int, Placement> ranks = rank_slots(members_, members_.front().slots.front());
   for (const auto& [number, placement] : ranks) {
-    Slot& slot = slots_.at(number);
+    const Slot& slot = slots_.at(number);
     if (slot.has_process || slot.outcome != Outcome::kNone || !agents_.at(slot.agent).is_ready) continue;
-    slot.has_process = true;
-    slot.has_state = slot.is_draining = false;
-    slot.started = now;
-    slot.progress_at_start = progress_;
-    out.push_back(
-        {.kind = Kind::kStart, .agent = slot.agent, .process = {number, ++slot.incarnation}, .placement = placement});
+    start(number, placement, now, out);
   }
+}
+
+// Until it takes a place, a spare is a rank behind the others: its host's other processes have lower local ranks.
+void ElasticJob::start_spares(TimePoint now, ElasticDecisions& out) {
+  if (phase_ != Phase::kForming && phase_ != Phase::kRunning) return;
+  const int ranks = size_of(members_);
+  int before = 0;
+  std::map<std::string, int> locals;
+  for (const HostSlots& host : members_) locals[host.host] = static_cast<int>(host.slots.size());
+  for (const int number : spares_) ++locals[host_of(slots_.at(number))];
+  std::map<std::string, int> local_ranks;
+  for (const int number : spares_) {
+    const Slot& slot = slots_.at(number);
+    const std::string& host = host_of(slot);
+    const Placement placement{.rank = ranks + before++,
+                              .size = ranks + static_cast<int>(spares_.size()),
+                              .local_rank = locals[host] - 1 - local_ranks[host]++,
+                              .local_size = locals[host],
+                              .cross_rank = 0,
+                              .cross_size = 1};
+    const bool may_start = agents_.at(slot.agent).is_ready && !is_given_up({host, slot.index});
+    if (!slot.has_process && may_start) start(number, placement, now, out);
+  }
+}
+
+void ElasticJob::start(int number, const Placement& placement, TimePoint now, ElasticDecisions& out) {
+  Slot& slot = slots_.at(number);
+  slot.has_process = true;
+  slot.has_state = slot.is_draining = false;
+  slot.started = now;
+  slot.progress_at_start = progress_;
+  out.push_back(
+      {.kind = Kind::kStart, .agent = slot.agent, .process = {number, ++slot.incarnation}, .placement = placement});
 }
 
 }  // namespace hvd::launcher

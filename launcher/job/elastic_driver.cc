@@ -21,6 +21,8 @@ ElasticLimits elastic_limits(const LaunchConfig& config) {
   limits.num_proc = config.num_proc;
   limits.min_num_proc = elastic.min_num_proc;
   limits.max_num_proc = elastic.max_num_proc;
+  limits.num_spares = elastic.num_spares;
+  limits.sets_aside = elastic.sets_aside;
   limits.reset_limit = elastic.reset_limit;
   limits.hosts_are_fixed = elastic.discovery_script.empty();
   limits.slots_timeout = elastic.timeout;
@@ -83,7 +85,7 @@ Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
   return launch_.prepare_elastic(resolved(hosts), [this](std::shared_ptr<const CurrentSeats> seats) {
     const auto now = [] { return SteadyClock::now(); };
     plan_ = std::make_shared<ElasticPlan>(
-        config_.elastic->max_num_proc, std::move(seats),
+        config_.elastic->max_num_proc, config_.elastic->num_spares, std::move(seats),
         ElasticPlan::Events{.on_waiting =
                                 [this, now](rendezvous::Incarnation process, std::uint64_t progress) {
                                   mailbox_.post([this, now, process, progress] {

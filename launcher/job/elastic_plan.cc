@@ -59,6 +59,7 @@ std::map<int, Placement> ElasticPlan::take_offer(const rendezvous::Waiting& wait
 }
 
 std::string ElasticPlan::describe_missing(const rendezvous::Waiting& waiting, const std::set<int>&) const {
+  if (waiting.size() <= static_cast<std::size_t>(spares_)) return "";  // nobody is: these are spares, which wait
   return std::to_string(waiting.size()) + (waiting.size() == 1 ? " process waits" : " processes wait") +
          " for the launcher to begin the next round of the elastic job";
 }

@@ -27,15 +27,15 @@ class ElasticPlan final : public rendezvous::Plan {
     std::function<void(rendezvous::Incarnation, std::uint64_t progress)> on_waiting;
     std::function<void(const std::map<int, Placement>&)> on_began;  // the offer was taken
   };
-  ElasticPlan(int max_slots, std::shared_ptr<const CurrentSeats> seats, Events events)
-      : max_slots_(max_slots), seats_(std::move(seats)), events_(std::move(events)) {}
+  ElasticPlan(int max_ranks, int spares, std::shared_ptr<const CurrentSeats> seats, Events events)
+      : max_ranks_(max_ranks), spares_(spares), seats_(std::move(seats)), events_(std::move(events)) {}
 
   // The next round. The server has to be asked to reconsider after that.
   void offer(std::vector<HostSlots> hosts);
   // False: it was taken.
   bool withdraw();
 
-  int max_slots() const override { return max_slots_; }
+  int max_slots() const override { return max_ranks_ + spares_; }
   Status admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const override;
   Result<rendezvous::Round> decide(const rendezvous::Waiting& waiting) override;
   std::string describe_missing(const rendezvous::Waiting& waiting, const std::set<int>& seen) const override;
@@ -43,7 +43,8 @@ class ElasticPlan final : public rendezvous::Plan {
  private:
   std::map<int, Placement> take_offer(const rendezvous::Waiting& waiting);
 
-  const int max_slots_;
+  const int max_ranks_;
+  const int spares_;
   const std::shared_ptr<const CurrentSeats> seats_;
   const Events events_;
   mutable std::mutex mutex_;

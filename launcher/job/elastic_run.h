@@ -32,6 +32,7 @@ class ElasticRun final : public Job {
 
   std::string state_text() const override { return is_undisturbed() ? elastic_.describe() : Job::state_text(); }
   const std::deque<RoundRecord>& rounds() const override { return rounds_; }
+  const std::set<int>& spares() const override { return elastic_.spares(); }
 
   JobActions hosts_found(const std::vector<HostSpec>& hosts, TimePoint now);
   JobActions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);

@@ -3,6 +3,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,8 @@ class Job {
   virtual std::string state_text() const;
   // The latest rounds of an elastic job, oldest first.
   virtual const std::deque<RoundRecord>& rounds() const;
+  // Of an elastic job: slots whose processes wait in case another is lost.
+  virtual const std::set<int>& spares() const;
   // How often signals have asked for the end of the job.
   int end_requests() const { return end_requests_; }
   const Failures& failures() const { return failures_; }

@@ -179,6 +179,7 @@ bool JobDriver::answer(const std::string& word, const JobSocket::Reply& reply) {
                        .is_elastic = plan_.config.elastic.has_value(),
                        .output_waits = congested(),
                        .roster = job_->roster(),
+                       .spares = job_->spares(),
                        .rounds = job_->rounds(),
                        .now = SteadyClock::now()}),
           true);
@@ -300,7 +301,8 @@ int run_job(JobPlan plan) {
   ignore_io_signals();
   // Three pipes for each agent, two files for each rank when asked for, and its connections to the rendezvous.
   const auto& elastic = plan.config.elastic;
-  const auto ranks = static_cast<std::size_t>(elastic ? elastic->max_num_proc : plan.config.num_proc);
+  const auto ranks =
+      static_cast<std::size_t>(elastic ? elastic->max_num_proc + elastic->num_spares : plan.config.num_proc);
   const std::size_t agents = elastic ? ranks : plan.hosts.size();
   const std::size_t files = plan.config.output_filename ? 2 * ranks : 0;
   const std::size_t before =

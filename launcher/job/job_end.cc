@@ -118,6 +118,11 @@ const std::deque<RoundRecord>& Job::rounds() const {
   return kNone;
 }
 
+const std::set<int>& Job::spares() const {
+  static const std::set<int> kNone;
+  return kNone;
+}
+
 JobActions Job::stop(const std::string& reason, int code, TimePoint now) { return end_job(reason, code, SIGTERM, now); }
 
 void Job::was_stopped(SteadyClock::duration span) {

@@ -16,23 +16,25 @@ const char* name_of(Roster::SlotState state) {
   return "";
 }
 
-Json slot_json(int number, const Roster::Slot& slot) {
+Json slot_json(int number, const Roster::Slot& slot, bool is_spare) {
   Json json;
   json["slot"] = number;
-  json["rank"] = slot.placement.rank;
+  json["rank"] = is_spare ? Json() : Json(slot.placement.rank);
   json["local_rank"] = slot.placement.local_rank;
   json["pid"] = slot.pid > 0 ? Json(slot.pid) : Json();
   json["incarnation"] = slot.incarnation;
-  json["state"] = name_of(slot.state);
+  json["state"] = is_spare && slot.state == Roster::SlotState::kRunning ? "spare" : name_of(slot.state);
   return json;
 }
 
-Json host_json(const Roster& roster, const Roster::Agent& agent) {
+Json host_json(const JobStatus& status, const Roster::Agent& agent) {
   Json json;
   json["name"] = agent.host;
   json["state"] = agent.state == Roster::AgentState::kReady ? "ready" : "connecting";
   json["slots"] = Json::array();
-  for (const int slot : agent.slots) json["slots"].push_back(slot_json(slot, roster.slot(slot)));
+  for (const int slot : agent.slots) {
+    json["slots"].push_back(slot_json(slot, status.roster.slot(slot), status.spares.contains(slot)));
+  }
   return json;
 }
 
@@ -58,7 +60,7 @@ std::string status_json(const JobStatus& status) {
   json["output_waits"] = status.output_waits;
   json["hosts"] = Json::array();
   for (const auto& [number, agent] : status.roster.agents()) {
-    if (agent.state != Roster::AgentState::kGone) json["hosts"].push_back(host_json(status.roster, agent));
+    if (agent.state != Roster::AgentState::kGone) json["hosts"].push_back(host_json(status, agent));
   }
   json["rounds"] = Json::array();
   for (const RoundRecord& round : status.rounds) json["rounds"].push_back(round_json(round, status.now));

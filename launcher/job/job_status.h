@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <deque>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct JobStatus {
   bool is_elastic;
   bool output_waits;  // nobody reads our output, so our agents are not heard, and the rest may be old
   const Roster& roster;
+  const std::set<int>& spares;            // slots
   const std::deque<RoundRecord>& rounds;  // the latest ones, oldest first
   TimePoint now;
 };

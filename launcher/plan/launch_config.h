@@ -23,6 +23,8 @@ struct ElasticConfig {
   int max_num_proc = 1;
   std::string discovery_script;  // a shell command; "": the hosts are those of -H
   int default_slots = 1;         // of hosts that it prints without a number
+  int num_spares = 0;
+  bool sets_aside = true;  // hosts of failed processes
   std::chrono::seconds timeout{600};
   std::optional<int> reset_limit;
   std::chrono::seconds grace{0};  // --grace: for who is told to go by SIGTERM

@@ -78,6 +78,7 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   const auto answer = network->client_.join(
       own.seat, numbers_in_environment(config), row.encode(), deadline,
       [&](const std::string& missing) {
+        if (missing.empty()) return;  // this process is a spare
         HVD_LOG(kWarning, "init() waits for other ranks: ", missing, "; it gives up after ", until);
       },
       config.progress);

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from launcher_job import RunningJob, eventually
 
@@ -88,6 +91,17 @@ class ElasticJob(RunningJob):
         eventually(is_there, f"a round of {size} runs\n{self}", deadline_s)
         assert self.process.poll() is None, self
         return self.ranks()
+
+    def status(self) -> dict[str, Any]:
+        """What `horovodrun --status` says."""
+        ran = subprocess.run(
+            [self.horovodrun, "--status", str(self.pid)], capture_output=True, text=True, timeout=60, check=True
+        )
+        return json.loads(ran.stdout)
+
+    def slots(self, state: str) -> list[dict[str, Any]]:
+        """Those in this state, as the status has them."""
+        return [slot for host in self.status()["hosts"] for slot in host["slots"] if slot["state"] == state]
 
     def kill(self, rank: int) -> float:
         """Kills the process that is this rank now; gives the time."""

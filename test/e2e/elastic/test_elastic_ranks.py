@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -84,9 +83,7 @@ def parent_of(pid: int) -> int:
 
 def assert_status(job: ElasticJob, ranks: dict[int, int]) -> None:
     """--status says who is there, and which rounds there were and why each began."""
-    asked = [job.horovodrun, "--status"]
-    ran = subprocess.run([*asked, str(job.pid)], check=True, capture_output=True, text=True, timeout=30)
-    status = json.loads(ran.stdout)
+    status = job.status()
     assert status["pid"] == job.pid
     slots = [slot for host in status["hosts"] for slot in host["slots"] if slot["state"] == "running"]
     assert {slot["pid"] for slot in slots} >= set(ranks.values()), status
@@ -95,7 +92,7 @@ def assert_status(job: ElasticJob, ranks: dict[int, int]) -> None:
     assert rounds[0]["why"] == "the job began"
     assert any("host 127.0.0.1 was told to go" in one["why"] for one in rounds), rounds
     assert rounds[-1]["ranks"] == len(ranks)
-    nobody = subprocess.run([*asked, "1"], check=False, capture_output=True, text=True, timeout=30)
+    nobody = subprocess.run([job.horovodrun, "--status", "1"], check=False, capture_output=True, text=True, timeout=30)
     assert (nobody.returncode, nobody.stdout) == (1, "")
     assert "process 1 is no horovodrun with a job" in nobody.stderr
 
@@ -137,3 +134,21 @@ def test_who_gets_sigterm_leaves_without_counting_as_failed(start_elastic: Start
     finish(job)
     written = "".join((tmp_path / "out" / f"rank.{rank}" / "stdout").read_text() for rank in range(3))
     assert sorted(written.splitlines()) == sorted(job.out.splitlines())
+
+
+def test_a_spare_takes_the_place_of_a_lost_rank(start_elastic: StartElastic) -> None:
+    job = start_elastic("-np", "3", "--min-np", "2", "--spares", "1", "-H", "localhost:4")
+    before = job.wait_for_size(3)
+    eventually(lambda: len(job.slots("spare")) == 1, f"a spare runs\n{job}")
+    spare = job.slots("spare")[0]
+    assert spare["rank"] is None
+    job.kill(1)
+    after = job.wait_for_size(3)
+    assert after == {**before, 1: spare["pid"]}, job  # it has the lost one's rank, and everybody else its own
+    assert [job.latest()[pid].local_rank for _, pid in sorted(after.items())] == [0, 1, 2], job
+    eventually(lambda: [one["incarnation"] for one in job.slots("spare")] == [2], f"the next spare runs\n{job}")
+    job.stop()
+    assert job.wait() == 0, job
+    job.assert_consistent()
+    assert "waits for other ranks" not in job.err, job
+    job.wait_all_gone()

@@ -51,6 +51,8 @@ class Script {
     limits.num_proc = static_cast<int>(command.number("np", 1));
     limits.min_num_proc = static_cast<int>(command.number("min", limits.num_proc));
     limits.max_num_proc = static_cast<int>(command.number("max", 100));
+    limits.num_spares = static_cast<int>(command.number("spares", 0));
+    limits.sets_aside = limits.num_spares == 0;
     limits.hosts_are_fixed = command.number("fixed", 0) != 0;
     limits.grace = std::chrono::seconds(command.number("grace", 0));
     if (command.args.contains("limit")) limits.reset_limit = static_cast<int>(command.number("limit", 0));

@@ -76,6 +76,9 @@ class World {
     int running = 0;
     for (const auto& [slot, process] : processes_) running += process.life == Life::kRunning ? 1 : 0;
     if (running < limits_.min_num_proc || is_disturbed_ || !offer_.empty()) fail("no round runs in the end");
+    int spares = 0;
+    for (const auto& [slot, process] : processes_) spares += process.life == Life::kWaiting ? 1 : 0;
+    if (spares != limits_.num_spares) fail("there are not as many spares as there are to be");
   }
 
   static HostSpec host(const char* name, int slots) {
@@ -289,6 +292,8 @@ TEST_CASE("Elastic jobs keep their rules through whatever happens to hosts and p
     limits.min_num_proc = 1 + static_cast<int>(seed % 3);
     limits.num_proc = limits.min_num_proc + static_cast<int>(seed % 2);
     limits.max_num_proc = limits.num_proc + static_cast<int>(seed % 5);
+    limits.num_spares = static_cast<int>(seed / 7 % 3);
+    limits.sets_aside = seed % 9 < 6;
     if (seed % 4 != 0) limits.cooldown = CooldownRange(std::chrono::seconds(1), std::chrono::seconds(5 + seed % 20));
     World world(seed, limits);
     const std::string wrong = world.live(200);

@@ -69,7 +69,7 @@ TEST_CASE("An elastic job's round begins when it is offered and all of it waits,
                                          const std::lock_guard lock(mutex);
                                          began = ranks;
                                        }};
-  const auto plan = std::make_shared<ElasticPlan>(4, seats, events);
+  const auto plan = std::make_shared<ElasticPlan>(4, 0, seats, events);
   const auto server =
       rendezvous::Server::start({.secret = secret, .plan = plan, .listen_addresses = {"127.0.0.1"}}).value();
   std::vector<std::unique_ptr<rendezvous::Client>> clients;
