@@ -21,7 +21,7 @@ enum class Option {
   kAutotuneWarmupSamples, kAutotuneStepsPerSample, kAutotuneBayesOptMaxSamples, kAutotuneGaussianProcessNoise,
   kTimeline, kTimelineMarkCycles, kStallCheckDisable, kStallCheckTimeSeconds, kStallShutdownTimeSeconds,
   kThreadAffinity, kLogLevel, kLogHideTime, kNumNcclStreams, kBatchD2dMemcopies, kEnableAsyncCompletion,
-  kCudaDriver, kNcclLibrary, kDisableNvtxRanges, kCheckParameters, kAllowChangedGradients, kEnableXlaOps, kCclCache, kAdasumMpiChunkSize,
+  kCudaDriver, kNcclLibrary, kNcclRegister, kDisableNvtxRanges, kCheckParameters, kAllowChangedGradients, kEnableXlaOps, kCclCache, kAdasumMpiChunkSize,
   kMpiThreadsDisable, kElasticTimeout, kElasticGrace, kSparkStartTimeout, kSparkPythonpath, kSparkWorkDir, kSparkUseLocalRankGpuIndex,
 };
 // clang-format on

@@ -69,7 +69,10 @@ struct RuntimeConfig {
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
 
-  std::string nccl_library;                  // "": searched for
+  std::string nccl_library;  // "": searched for
+  bool nccl_register = true;
+  bool nccl_shares_gpu = false;              // NCCL_MULTI_RANK_GPU_ENABLE
+  int nccl_ranks_per_id = 256;               // no option: less is for tests
   std::string cuda_driver = "libcuda.so.1";  // as dlopen(3) finds it
 
   std::vector<int> thread_affinity;  // core ids, one per local rank; empty: no pinning

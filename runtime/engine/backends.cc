@@ -136,9 +136,16 @@ void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                         std::vector<int> hosts_of_ranks, int set_rank) {
   std::vector<collectives::CollectiveBackend*> hosts;
   for (const auto& backend : backends) hosts.push_back(backend.get());
-  collectives::nccl::DeviceOptions options{
-      config.nccl_library,  config.gloo_timeout, ranks, std::move(hosts_of_ranks), set_rank,
-      config.deterministic, config.batch_copies};
+  collectives::nccl::DeviceOptions options{config.nccl_library,
+                                           config.gloo_timeout,
+                                           ranks,
+                                           std::move(hosts_of_ranks),
+                                           set_rank,
+                                           config.deterministic,
+                                           config.batch_copies,
+                                           config.nccl_register,
+                                           config.nccl_shares_gpu,
+                                           config.nccl_ranks_per_id};
   backends.push_back(
       std::make_unique<collectives::nccl::DeviceBackend>(std::move(devices), std::move(hosts), std::move(options)));
 }

@@ -15,6 +15,7 @@ void MemberFacts::refuse(const std::string& why) {
 
 std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks) {
   std::map<cuda::Uuid, int> rank_on;
+  const bool all_share = std::ranges::all_of(members, [](const MemberFacts& member) { return member.shares_gpu != 0; });
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::string rank = "rank " + std::to_string(ranks[i]);
     const MemberFacts& member = members[i];
@@ -25,7 +26,10 @@ std::string why_no_communicator(std::span<const MemberFacts> members, std::span<
              version_text(members[0].version);
     }
     const auto [other, is_alone] = rank_on.emplace(member.gpu, ranks[i]);
-    if (!is_alone) return "rank " + std::to_string(other->second) + " and " + rank + " share a GPU";
+    if (is_alone) continue;
+    const std::string pair = "rank " + std::to_string(other->second) + " and " + rank + " share a GPU";
+    if (member.version < kTakesRanksOnOneGpu) return pair;
+    if (!all_share) return pair + ", and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1";
   }
   return "";
 }

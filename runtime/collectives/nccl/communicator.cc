@@ -85,14 +85,17 @@ std::string why_not(const CollectiveCall& call, bool can_scale) {
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::open(std::shared_ptr<const Library> library,
-                                                         std::shared_ptr<cuda::Stream> stream, const UniqueId& id,
-                                                         const Place& place, Millis limit,
+                                                         std::shared_ptr<cuda::Stream> stream,
+                                                         std::vector<UniqueId> ids, const Place& place, Millis limit,
                                                          const std::atomic<bool>& cancelled) {
   std::shared_ptr<Communicator> made(new Communicator(std::move(library), std::move(stream), place));
   Config config;
   {
     const cuda::Device::Scope scope(*made->stream_->device());
-    const int result = made->library_->calls().init(&made->comm_, place.size, id, place.rank, &config);
+    const Calls& nccl = made->library_->calls();
+    const int result = ids.size() == 1 ? nccl.init(&made->comm_, place.size, ids.front(), place.rank, &config)
+                                       : nccl.init_scalable(&made->comm_, place.size, place.rank,
+                                                            static_cast<int>(ids.size()), ids.data(), &config);
     HVD_RETURN_IF_ERROR(made->library_->check(result, "ncclCommInitRankConfig", nullptr));
   }
   const Status status =
@@ -119,7 +122,13 @@ Status Communicator::settle(const std::string& what, Deadline deadline, const st
 }
 
 Communicator::~Communicator() {
-  if (aborted_ || comm_ == nullptr) return;
+  const bool has_ended = aborted_ || comm_ == nullptr;
+  end_registrations(!has_ended);
+  if (!has_ended) end();
+  free_all(!has_ended);
+}
+
+void Communicator::end() {
   int result = kSuccess;
   {
     const cuda::Device::Scope scope(*stream_->device());

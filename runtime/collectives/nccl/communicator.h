@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
@@ -27,9 +28,11 @@ class Communicator {
     int size;
     int rank;
   };
-  // Waits until all members have come, for `limit` at most.
+  // Waits until all members have come, for `limit` at most. `ids`: the same on all members; several of them, made by
+  // members on several hosts, share out the work of bringing all together. Requires: several only where NCCL has
+  // Calls::init_scalable.
   static Result<std::shared_ptr<Communicator>> open(std::shared_ptr<const Library> library,
-                                                    std::shared_ptr<cuda::Stream> stream, const UniqueId& id,
+                                                    std::shared_ptr<cuda::Stream> stream, std::vector<UniqueId> ids,
                                                     const Place& place, Millis limit,
                                                     const std::atomic<bool>& cancelled);
   // Ends with the others, or alone after an abort.
@@ -39,6 +42,14 @@ class Communicator {
 
   // Puts a call on one piece of device memory into the stream. Requires: why_not() is empty; no list.
   Status start(const CollectiveCall& call);
+  // communicator_memory.cc. Memory of NCCL's own, for what all members reduce: null where it has none, or is told to
+  // leave it. Freed with this object, or given back by free_memory() while nothing uses it.
+  void* allocate(std::size_t bytes);
+  void free_memory(void* memory);
+  // Lets NCCL reach it directly, also that of other members where it can. All members do so at the same place in the
+  // order of calls, with the same size, and use the same offsets.
+  Status register_memory(void* memory, std::size_t bytes);
+
   // An error that came up since, such as the loss of a peer.
   Status trouble() HVD_EXCLUDES(mutex_);
   // What is in the stream ends soon, with anything as its result. May take a moment.
@@ -55,6 +66,9 @@ class Communicator {
   int reduction_of(const CollectiveCall& call, int& reduction);
   int gather(const CollectiveCall& call);
   int exchange(const CollectiveCall& call);
+  void end();
+  void end_registrations(bool has_communicator);
+  void free_all(bool is_idle);
 
   const std::shared_ptr<const Library> library_;
   const std::shared_ptr<cuda::Stream> stream_;
@@ -62,6 +76,13 @@ class Communicator {
   std::atomic<bool> aborted_{false};
   Mutex mutex_;           // NCCL is not called while it aborts
   void* comm_ = nullptr;  // null since the abort
+  // A piece of NCCL's memory; null: not registered so.
+  struct Piece {
+    void* memory;
+    void* registration = nullptr;
+    void* window = nullptr;
+  };
+  std::vector<Piece> pieces_;
   static constexpr int kNone = -1;
   int own_reduction_ = kNone;  // made for the call that is being started
 };

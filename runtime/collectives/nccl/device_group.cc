@@ -11,20 +11,20 @@ namespace hvd::collectives::nccl {
 Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& options, cuda::Devices& devices,
                                                         int device, cuda::StagedCalls& host,
                                                         const std::atomic<bool>& cancelled) {
-  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices));
-  const MemberFacts own = group->own_facts(host, device);
-  HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(host, own));
-  if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect(host, own, cancelled));
+  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices, host));
+  const MemberFacts own = group->own_facts(device);
+  HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(own));
+  if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect(own, cancelled));
   return group;
 }
 
-MemberFacts DeviceGroup::own_facts(cuda::StagedCalls& host, int device) {
+MemberFacts DeviceGroup::own_facts(int device) {
   MemberFacts facts;
   if (device == kCpuDevice) {
     facts.refuse("it has joined, and gives zeros from the host");
     return facts;
   }
-  auto opened = host.stream_on(device);
+  auto opened = host_.stream_on(device);
   auto library = Library::load(options_.library);
   if (opened.is_ok()) {
     facts.gpu = opened.value()->device()->uuid();
@@ -42,51 +42,63 @@ MemberFacts DeviceGroup::own_facts(cuda::StagedCalls& host, int device) {
   facts.has_kernels = kernels.is_ok() ? 1 : 0;
   facts.can = 1;
   facts.version = library_->version();
+  facts.shares_gpu = options_.shares_gpu ? 1 : 0;
   return facts;
 }
 
-// What all say, judged alike by all.
-Result<std::string> DeviceGroup::exchange(cuda::StagedCalls& host, const MemberFacts& own) {
-  std::vector<MemberFacts> all(options_.ranks.size());
+template <typename T>
+Result<std::vector<T>> DeviceGroup::gather(const T& own) {
+  std::vector<T> all(options_.ranks.size());
   CollectiveCall call;
   call.op = OpType::kAllgather;
   call.dtype = DataType::kUint8;
   call.input = &own;
   call.output = all.data();
-  call.count = sizeof(MemberFacts);
-  call.rank_counts.assign(options_.ranks.size(), sizeof(MemberFacts));
-  HVD_RETURN_IF_ERROR(host.run_on_host(call));
-  if (const std::string shared = shared_gpus(all, options_.ranks, options_.hosts); !shared.empty()) shared_ = shared;
-  all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
-  return why_no_communicator(all, options_.ranks);
+  call.count = sizeof(T);
+  call.rank_counts.assign(options_.ranks.size(), sizeof(T));
+  HVD_RETURN_IF_ERROR(host_.run_on_host(call));
+  return all;
 }
 
-// The first member makes the id, which travels on the ranks' own connections. Whether everybody's communicator came
-// about is agreed on as well: nobody is left with one alone.
-Status DeviceGroup::connect(cuda::StagedCalls& host, const MemberFacts& own, const std::atomic<bool>& cancelled) {
-  MemberFacts facts = own;
-  UniqueId id{};
-  if (options_.set_rank == 0) {
+// What all say, judged alike by all.
+Result<std::string> DeviceGroup::exchange(const MemberFacts& own) {
+  HVD_ASSIGN_OR_RETURN(const std::vector<MemberFacts> all, gather(own));
+  all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
+  std::string why_not = why_no_communicator(all, options_.ranks);
+  // Where NCCL takes them together, they mean it.
+  shared_ = why_not.empty() ? "" : shared_gpus(all, options_.ranks, options_.hosts);
+  return why_not;
+}
+
+// Some members make ids, which travel on the ranks' own connections.
+Result<std::vector<UniqueId>> DeviceGroup::exchange_ids(MemberFacts& facts) {
+  const int apart = library_->calls().init_scalable != nullptr ? options_.ranks_per_id : options_.set_size();
+  UniqueId own{};
+  if (options_.set_rank % apart == 0) {
     const cuda::Device::Scope scope(*stream_->device());
-    const Status made = library_->check(library_->calls().unique_id(&id), "ncclGetUniqueId", nullptr);
+    const Status made = library_->check(library_->calls().unique_id(&own), "ncclGetUniqueId", nullptr);
     if (!made.is_ok()) facts.refuse(made.message());
   }
-  CollectiveCall call;
-  call.op = OpType::kBroadcast;
-  call.dtype = DataType::kUint8;
-  call.output = id.bytes.data();
-  call.count = static_cast<std::int64_t>(id.bytes.size());
-  HVD_RETURN_IF_ERROR(host.run_on_host(call));
-  HVD_ASSIGN_OR_RETURN(why_not_, exchange(host, facts));
+  HVD_ASSIGN_OR_RETURN(const std::vector<UniqueId> all, gather(own));
+  std::vector<UniqueId> ids;
+  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(apart)) ids.push_back(all[i]);
+  return ids;
+}
+
+// Whether everybody's communicator came about is agreed on as well: nobody is left with one alone.
+Status DeviceGroup::connect(const MemberFacts& own, const std::atomic<bool>& cancelled) {
+  MemberFacts facts = own;
+  HVD_ASSIGN_OR_RETURN(std::vector<UniqueId> ids, exchange_ids(facts));
+  HVD_ASSIGN_OR_RETURN(why_not_, exchange(facts));
   if (!why_not_.empty()) return Status::ok();
-  auto opened =
-      Communicator::open(library_, stream_, id, {options_.set_size(), options_.set_rank}, options_.limit, cancelled);
+  auto opened = Communicator::open(library_, stream_, std::move(ids), {options_.set_size(), options_.set_rank},
+                                   options_.limit, cancelled);
   if (opened.is_ok()) {
     communicator_ = std::move(opened).value();
   } else {
     facts.refuse(opened.status().message());
   }
-  HVD_ASSIGN_OR_RETURN(why_not_, exchange(host, facts));
+  HVD_ASSIGN_OR_RETURN(why_not_, exchange(facts));
   if (!why_not_.empty() && communicator_ != nullptr) communicator_->abort();
   return Status::ok();
 }
@@ -133,7 +145,7 @@ Result<cuda::EventPtr> DeviceGroup::enqueue(const CollectiveCall& call) {
 // Scaled by our kernels before and after, where NCCL does not scale.
 Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   const cuda::PackPlan plan = cuda::plan_packing(call, options_.set_size(), options_.set_rank);
-  HVD_ASSIGN_OR_RETURN(std::byte* const base, stream_->scratch(plan.bytes));
+  HVD_ASSIGN_OR_RETURN(std::byte* const base, staging(call, plan.bytes));
   CollectiveCall packed = plan.at(base);
   kernels::Scaling scaling;
   if (!scales(call)) scaling = std::exchange(packed.scaling, {});
@@ -144,6 +156,33 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   copies.clear();
   for (const cuda::PackPlan::Copy& copy : plan.out) copies.push_back({base + copy.offset, copy.tensor, copy.bytes});
   return copy(copies, {call.dtype, scaling.after, scaling.divisor});
+}
+
+// In an allreduce all members need the same size, and find what they reduce at the same offset: NCCL may reach it
+// directly.
+Result<std::byte*> DeviceGroup::staging(const CollectiveCall& call, std::size_t bytes) {
+  if (registers_ && call.op == OpType::kAllreduce && options_.set_size() > 1) {
+    if (bytes > registered_bytes_) HVD_RETURN_IF_ERROR(grow_registered(bytes));
+    if (registers_) return static_cast<std::byte*>(registered_);
+  }
+  return stream_->scratch(bytes);
+}
+
+// What it outgrew stays until the end, as other memory does (cuda::Stream). Everybody has to have the memory before
+// anybody registers it: that needs all of them.
+Status DeviceGroup::grow_registered(std::size_t bytes) {
+  constexpr std::size_t kPage = std::size_t{2} << 20;
+  const std::size_t size = (std::max(bytes, 2 * registered_bytes_) + kPage - 1) / kPage * kPage;
+  void* const memory = communicator_->allocate(size);
+  HVD_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> all, gather(std::uint8_t{memory != nullptr}));
+  if (std::ranges::find(all, 0) != all.end()) {
+    registers_ = false;
+    communicator_->free_memory(memory);
+    return Status::ok();
+  }
+  registered_ = memory;
+  registered_bytes_ = size;
+  return communicator_->register_memory(memory, size);
 }
 
 // An allreduce of one tensor that NCCL does not scale.

@@ -23,6 +23,9 @@ struct DeviceOptions {
   int set_rank = 0;
   bool deterministic = false;  // the same bits in every run
   bool batch_copies = true;    // the tensors of a list with one kernel
+  bool registers = true;       // lists are packed in memory that NCCL reaches directly
+  bool shares_gpu = false;     // NCCL may take several ranks on a GPU
+  int ranks_per_id = 256;      // of NCCL; each is served by one rank
   int set_size() const { return static_cast<int>(ranks.size()); }
 };
 
@@ -44,10 +47,18 @@ class DeviceGroup {
   std::shared_ptr<Communicator> communicator() const { return communicator_; }
 
  private:
-  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices) : options_(options), devices_(devices) {}
-  MemberFacts own_facts(cuda::StagedCalls& host, int device);
-  Status connect(cuda::StagedCalls& host, const MemberFacts& own, const std::atomic<bool>& cancelled);
-  Result<std::string> exchange(cuda::StagedCalls& host, const MemberFacts& own);
+  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host)
+      : options_(options), devices_(devices), host_(host), registers_(options.registers) {}
+  MemberFacts own_facts(int device);
+  Status connect(const MemberFacts& own, const std::atomic<bool>& cancelled);
+  Result<std::vector<UniqueId>> exchange_ids(MemberFacts& facts);
+  Result<std::string> exchange(const MemberFacts& own);
+  // What `own` is on each member, by set rank.
+  template <typename T>
+  Result<std::vector<T>> gather(const T& own);
+  // Memory for the packed tensors of `call`.
+  Result<std::byte*> staging(const CollectiveCall& call, std::size_t bytes);
+  Status grow_registered(std::size_t bytes);
   // The event comes when the tensors are ready.
   Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
   Status enqueue_packed(const CollectiveCall& call);
@@ -56,6 +67,7 @@ class DeviceGroup {
 
   const DeviceOptions& options_;
   cuda::Devices& devices_;
+  cuda::StagedCalls& host_;
   std::shared_ptr<const Library> library_;
   std::shared_ptr<cuda::Stream> stream_;
   std::shared_ptr<Communicator> communicator_;
@@ -63,6 +75,9 @@ class DeviceGroup {
   std::string shared_;
   const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them
   bool all_have_kernels_ = false;
+  bool registers_;              // as far as all members could
+  void* registered_ = nullptr;  // the communicator's; the last piece
+  std::size_t registered_bytes_ = 0;
 };
 
 }  // namespace hvd::collectives::nccl

@@ -38,6 +38,20 @@ std::string fill(Calls& calls, const DynamicLibrary& library) {
   return table.missing();
 }
 
+// What is used where it is there. By the version too, so that all members decide alike.
+void fill_newer(Calls& calls, const DynamicLibrary& library, int version) {
+  const auto take = [&]<typename F>(F*& function, const char* name, int since) {
+    if (version >= since) function = library.function<F>(name);
+  };
+  take(calls.allocate, "ncclMemAlloc", 21900);
+  take(calls.free, "ncclMemFree", 21900);
+  take(calls.register_memory, "ncclCommRegister", 21900);
+  take(calls.deregister_memory, "ncclCommDeregister", 21900);
+  take(calls.init_scalable, "ncclCommInitRankScalable", 22300);
+  take(calls.register_window, "ncclCommWindowRegister", 22700);
+  take(calls.deregister_window, "ncclCommWindowDeregister", 22700);
+}
+
 // Where the package nvidia-nccl lies when it is installed beside this one: <site-packages>/horovod/<this library>.
 std::string file_beside() {
   Dl_info info{};
@@ -78,6 +92,7 @@ Result<std::shared_ptr<const Library>> Library::load(const std::string& file) {
   if (!missing.empty()) {
     return Status::precondition("NCCL in " + (file.empty() ? kSoname : file) + " has no function " + missing);
   }
+  fill_newer(library->calls_, found.value(), library->version_);
   return std::shared_ptr<const Library>(std::move(library));
 }
 

@@ -14,7 +14,8 @@ namespace hvd::collectives::nccl {
 // https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api.html
 inline constexpr int kSuccess = 0;
 inline constexpr int kInProgress = 7;
-inline constexpr int kScalarOnHost = 1;  // ncclScalarHostImmediate
+inline constexpr int kScalarOnHost = 1;     // ncclScalarHostImmediate
+inline constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC
 inline constexpr int kUndefined = -2147483647 - 1;
 struct UniqueId {
   std::array<char, 128> bytes;
@@ -68,6 +69,14 @@ struct Calls {
   int (*receive)(void* out, std::size_t n, Type, int peer, void* comm, void* stream) = nullptr;
   int (*make_pre_mul_sum)(int* reduction, void* scalar, Type, int residence, void* comm) = nullptr;
   int (*end_reduction)(int reduction, void* comm) = nullptr;
+  // Null where NCCL is older.
+  int (*allocate)(void** memory, std::size_t bytes) = nullptr;
+  int (*free)(void* memory) = nullptr;
+  int (*register_memory)(void* comm, void* memory, std::size_t bytes, void** registration) = nullptr;
+  int (*deregister_memory)(void* comm, void* registration) = nullptr;
+  int (*init_scalable)(void** comm, int size, int rank, int ids, UniqueId* id, Config* config) = nullptr;
+  int (*register_window)(void* comm, void* memory, std::size_t bytes, void** window, int flags) = nullptr;
+  int (*deregister_window)(void* comm, void* window) = nullptr;
 };
 
 // NCCL as this process finds it. Immutable and thread-safe; never unloaded.
@@ -92,5 +101,7 @@ class Library {
 };
 
 std::string version_text(int version);  // "2.32.3"
+
+inline constexpr int kTakesRanksOnOneGpu = 23003;  // with NCCL_MULTI_RANK_GPU_ENABLE=1
 
 }  // namespace hvd::collectives::nccl

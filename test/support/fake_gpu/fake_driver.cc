@@ -222,8 +222,8 @@ void check_range(std::uint64_t address, std::size_t bytes, const char* caller) {
   if (block_of(address, bytes) == nullptr) w.breaches += std::string(caller) + " beyond memory that is there\n";
 }
 
-int add_block(std::size_t bytes, int device, void** out) {
-  void* const memory = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+int add_block(std::size_t bytes, int device, void** out, std::size_t alignment = 512) {
+  void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   std::memset(memory, 0xA5, bytes);
   const std::lock_guard lock(world().mutex);
   world().memory[reinterpret_cast<std::uintptr_t>(memory)] = {bytes, device};
@@ -552,6 +552,19 @@ HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes) {
   void* memory = nullptr;
   add_block(bytes, device, &memory);
   return memory;
+}
+HVD_FAKE void* fake_cuda_pages(int device, std::size_t bytes) {
+  void* memory = nullptr;
+  add_block(bytes, device, &memory, 4096);
+  return memory;
+}
+HVD_FAKE int fake_cuda_unmap(void* memory) {
+  {
+    const std::lock_guard lock(world().mutex);
+    if (world().memory.erase(reinterpret_cast<std::uintptr_t>(memory)) == 0) return kInvalidValue;
+  }
+  std::free(memory);
+  return kSuccess;
 }
 HVD_FAKE void fake_cuda_free(int device, void* memory) { remove_block(device, memory, "the test's end"); }
 HVD_FAKE void fake_cuda_hold(void* stream) { stream_of(stream, "hold")->hold(true); }

@@ -22,6 +22,9 @@ HVD_FAKE const char* fake_cuda_breaches();
 HVD_FAKE void* fake_cuda_stream(int device);
 HVD_FAKE void fake_cuda_end_stream(void* stream);
 HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes);
+// Memory in pages, as NCCL takes it, and its end, which waits for nothing.
+HVD_FAKE void* fake_cuda_pages(int device, std::size_t bytes);
+HVD_FAKE int fake_cuda_unmap(void* memory);
 HVD_FAKE void fake_cuda_free(int device, void* memory);
 // The stream runs nothing from its next piece of work on, until it is released.
 HVD_FAKE void fake_cuda_hold(void* stream);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -52,6 +53,11 @@ struct Group {
   std::condition_variable changed;
   int size = 0;
   int arrived = 0;
+  std::vector<int> devices;
+  std::vector<std::string> ids;
+  // Windows are made by all members together: how many each has asked for, and of which sizes.
+  std::map<int, int> windows;
+  std::vector<std::size_t> window_bytes;
   std::set<int> aborted;  // ranks; it is over for the others only when they abort, too
   std::uint64_t round = 0;
   std::map<int, Call> calls;  // of this round, by rank
@@ -67,6 +73,14 @@ struct Comm {
   bool finalized = false;
   bool polled = false;  // since it was made: the first look finds it in progress
   std::map<int, double> reductions;
+  struct Registered {
+    const void* memory;
+    std::size_t bytes;
+    bool is_window;
+  };
+  std::map<void*, Registered> registered;
+  void** window = nullptr;  // where the one goes that is being made
+  const void* window_memory = nullptr;
   int next_reduction = kFirstOwnReduction;
 };
 
@@ -74,7 +88,10 @@ struct World {
   std::mutex mutex;
   int version = 23203;
   int async_error = 0;
+  bool windows = true;
   int ids = 0;
+  std::uintptr_t handles = 0;
+  std::set<void*> memory;
   std::map<std::string, std::shared_ptr<Group>> groups;
   std::map<void*, std::shared_ptr<Comm>> comms;
   std::map<std::string, int> calls;
@@ -93,10 +110,11 @@ void breach(const std::string& what) {
   world().breaches += what + "\n";
 }
 
-int enter(const char* name) {
+int enter(const char* name, int since = 0) {
   World& w = world();
   const std::lock_guard lock(w.mutex);
   ++w.calls[name];
+  if (w.version < since) w.breaches += std::string(name) + " in an NCCL that has no such function\n";
   const auto failure = w.failures.find(name);
   if (failure == w.failures.end() || failure->second.first-- > 0) return kSuccess;
   const int code = failure->second.second;
@@ -260,9 +278,22 @@ int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
   return kInProgress;  // as a non-blocking communicator may
 }
 
+// Whether two members are on one GPU, which NCCL refuses unless it is told not to.
+bool shares_gpu(const Group& group) {
+  const std::set<int> distinct(group.devices.begin(), group.devices.end());
+  const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  const bool may = world().version >= 23003 && allowed != nullptr && std::strcmp(allowed, "1") == 0;
+  return distinct.size() != group.devices.size() && !may;
+}
+
 bool is_ready(const Comm& comm) {
   const std::lock_guard lock(comm.group->mutex);
-  return comm.group->arrived == comm.group->size || !comm.group->aborted.empty();
+  if (!comm.group->aborted.empty()) return true;
+  const int mine = comm.group->windows.contains(comm.rank) ? comm.group->windows.at(comm.rank) : 0;
+  for (int rank = 0; rank < comm.group->size && mine > 0; ++rank) {
+    if (!comm.group->windows.contains(rank) || comm.group->windows.at(rank) < mine) return false;
+  }
+  return comm.group->arrived == comm.group->size;
 }
 
 int issue(const char* name, Work work, void* handle, void* stream) {
@@ -302,6 +333,7 @@ int end_comm(void* handle, const char* caller) {
   if (comm == nullptr) return kInvalidArgument;
   const std::lock_guard lock(world().mutex);
   if (!comm->reductions.empty()) world().breaches += std::string(caller) + " of a communicator with reductions\n";
+  if (!comm->registered.empty()) world().breaches += std::string(caller) + " of a communicator with registrations\n";
   world().comms.erase(handle);
   return kSuccess;
 }
@@ -328,8 +360,9 @@ HVD_FAKE int ncclGetUniqueId(Id* id) {
   std::memcpy(id->bytes, text.data(), text.size());
   return kSuccess;
 }
-HVD_FAKE int ncclCommInitRankConfig(void** handle, int size, Id id, int rank, const void* config) {
-  HVD_ENTER("ncclCommInitRankConfig");
+namespace {
+
+int join(void** handle, int size, const std::vector<std::string>& ids, int rank, const void* config) {
   struct Head {
     std::size_t size;
     unsigned magic;
@@ -344,8 +377,10 @@ HVD_FAKE int ncclCommInitRankConfig(void** handle, int size, Id id, int rank, co
   {
     World& w = world();
     const std::lock_guard lock(w.mutex);
-    auto& group = w.groups[id.bytes];
+    auto& group = w.groups[ids.front()];
     if (group == nullptr) group = std::make_shared<Group>();
+    if (group->ids.empty()) group->ids = ids;
+    if (group->ids != ids) w.breaches += "members bring different ids\n";
     comm->group = group;
     *handle = comm.get();
     w.comms[*handle] = comm;
@@ -355,8 +390,96 @@ HVD_FAKE int ncclCommInitRankConfig(void** handle, int size, Id id, int rank, co
   const std::lock_guard lock(comm->group->mutex);
   if (comm->group->size != 0 && comm->group->size != size) breach("members name different sizes");
   comm->group->size = size;
+  comm->group->devices.push_back(comm->device);
   ++comm->group->arrived;
   return kInProgress;
+}
+
+}  // namespace
+
+HVD_FAKE int ncclCommInitRankConfig(void** handle, int size, Id id, int rank, const void* config) {
+  HVD_ENTER("ncclCommInitRankConfig");
+  return join(handle, size, {id.bytes}, rank, config);
+}
+HVD_FAKE int ncclCommInitRankScalable(void** handle, int size, int rank, int count, const Id* ids, const void* config) {
+  if (const int code = enter("ncclCommInitRankScalable", 22300); code != kSuccess) return code;
+  std::vector<std::string> all;
+  for (int i = 0; i < count; ++i) all.emplace_back(ids[i].bytes);
+  if (count < 1 || count > size || std::set<std::string>(all.begin(), all.end()).size() != all.size())
+    breach("ids that cannot be those of a communicator");
+  return join(handle, size, all, rank, config);
+}
+HVD_FAKE int ncclMemAlloc(void** memory, std::size_t bytes) {
+  if (const int code = enter("ncclMemAlloc", 21900); code != kSuccess) return code;
+  if (fake_cuda_current() < 0) breach("ncclMemAlloc without a current GPU");
+  *memory = fake_cuda_pages(fake_cuda_current(), bytes);
+  const std::lock_guard lock(world().mutex);
+  world().memory.insert(*memory);
+  return kSuccess;
+}
+HVD_FAKE int ncclMemFree(void* memory) {
+  if (const int code = enter("ncclMemFree", 21900); code != kSuccess) return code;
+  {
+    World& w = world();
+    const std::lock_guard lock(w.mutex);
+    if (w.memory.erase(memory) == 0) w.breaches += "ncclMemFree of memory that is not NCCL's\n";
+    for (const auto& [handle, comm] : w.comms) {
+      for (const auto& [key, one] : comm->registered) {
+        if (one.memory == memory) w.breaches += "ncclMemFree of memory that is registered\n";
+      }
+    }
+  }
+  if (fake_cuda_unmap(memory) != kSuccess) breach("ncclMemFree of memory that is not there");
+  return kSuccess;
+}
+HVD_FAKE int ncclCommRegister(void* handle, void* memory, std::size_t bytes, void** registration) {
+  if (const int code = enter("ncclCommRegister", 21900); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommRegister");
+  if (comm == nullptr) return kInvalidArgument;
+  if (!is_ready(*comm) || !comm->polled) breach("ncclCommRegister on a communicator that is in progress");
+  if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("ncclCommRegister of memory that is not its GPU's");
+  const std::lock_guard lock(world().mutex);
+  *registration = reinterpret_cast<void*>(++world().handles);
+  comm->registered[*registration] = {memory, bytes, false};
+  return kSuccess;
+}
+HVD_FAKE int ncclCommDeregister(void* handle, void* registration) {
+  if (const int code = enter("ncclCommDeregister", 21900); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommDeregister");
+  if (comm == nullptr) return kInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (comm->finalized || comm->registered.erase(registration) == 0)
+    world().breaches += "ncclCommDeregister of what is not registered\n";
+  return kSuccess;
+}
+// Made when all members have come; the place for it is written by then.
+HVD_FAKE int ncclCommWindowRegister(void* handle, void* memory, std::size_t bytes, void** window, int flags) {
+  if (const int code = enter("ncclCommWindowRegister", 22700); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommWindowRegister");
+  if (comm == nullptr) return kInvalidArgument;
+  *window = nullptr;
+  if (!world().windows) return kSuccess;
+  if (!is_ready(*comm) || !comm->polled) breach("ncclCommWindowRegister on a communicator that is in progress");
+  if (flags != 1 || reinterpret_cast<std::uintptr_t>(memory) % 4096 != 0 || !world().memory.contains(memory))
+    breach("a window that NCCL refuses");
+  if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("a window of memory that is not its GPU's");
+  const std::lock_guard lock(comm->group->mutex);
+  const auto number = static_cast<std::size_t>(comm->group->windows[comm->rank]++);
+  auto& sizes = comm->group->window_bytes;
+  if (sizes.size() <= number) sizes.push_back(bytes);
+  if (sizes[number] != bytes) breach("members make windows of different sizes");
+  comm->window = window;
+  comm->window_memory = memory;
+  return kInProgress;
+}
+HVD_FAKE int ncclCommWindowDeregister(void* handle, void* window) {
+  if (const int code = enter("ncclCommWindowDeregister", 22700); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommWindowDeregister");
+  if (comm == nullptr) return kInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (comm->finalized || comm->registered.erase(window) == 0)
+    world().breaches += "ncclCommWindowDeregister of no window\n";
+  return kSuccess;
 }
 HVD_FAKE int ncclCommFinalize(void* handle) {
   HVD_ENTER("ncclCommFinalize");
@@ -380,6 +503,7 @@ HVD_FAKE int ncclCommAbort(void* handle) {
     const std::lock_guard lock(comm->group->mutex);
     comm->group->aborted.insert(comm->rank);
     comm->reductions.clear();
+    comm->registered.clear();
   }
   comm->group->changed.notify_all();
   return end_comm(handle, "ncclCommAbort");
@@ -389,7 +513,15 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   const auto comm = comm_of(handle, "ncclCommGetAsyncError");
   if (comm == nullptr) return kInvalidArgument;
   const bool first = !std::exchange(comm->polled, true);
-  *state = first || !is_ready(*comm) ? kInProgress : world().async_error;
+  const bool ready = !first && is_ready(*comm);
+  const std::lock_guard group_lock(comm->group->mutex);
+  const std::lock_guard lock(world().mutex);
+  *state = !ready ? kInProgress : shares_gpu(*comm->group) ? kInvalidUsage : world().async_error;
+  if (ready && comm->window != nullptr) {
+    void** const window = std::exchange(comm->window, nullptr);
+    *window = reinterpret_cast<void*>(++world().handles);
+    comm->registered[*window] = {comm->window_memory, 0, true};
+  }
   return kSuccess;
 }
 HVD_FAKE int ncclGroupStart() {
@@ -454,9 +586,16 @@ HVD_FAKE void fake_nccl_set_version(int version) { world().version = version; }
 HVD_FAKE int fake_nccl_alive(const char* kind) {
   const std::lock_guard lock(world().mutex);
   if (std::strcmp(kind, "communicator") == 0) return static_cast<int>(world().comms.size());
+  if (std::strcmp(kind, "memory") == 0) return static_cast<int>(world().memory.size());
   int reductions = 0;
-  for (const auto& [handle, comm] : world().comms) reductions += static_cast<int>(comm->reductions.size());
-  return reductions;
+  int windows = 0;
+  int registrations = 0;
+  for (const auto& [handle, comm] : world().comms) {
+    reductions += static_cast<int>(comm->reductions.size());
+    for (const auto& [key, one] : comm->registered) ++(one.is_window ? windows : registrations);
+  }
+  if (std::strcmp(kind, "window") == 0) return windows;
+  return std::strcmp(kind, "registration") == 0 ? registrations : reductions;
 }
 HVD_FAKE int fake_nccl_calls(const char* name) {
   const std::lock_guard lock(world().mutex);
@@ -466,6 +605,10 @@ HVD_FAKE const char* fake_nccl_breaches() {
   const std::lock_guard lock(world().mutex);
   world().breaches_text = world().breaches;
   return world().breaches_text.c_str();
+}
+HVD_FAKE void fake_nccl_set_windows(int has_windows) {
+  const std::lock_guard lock(world().mutex);
+  world().windows = has_windows != 0;
 }
 HVD_FAKE void fake_nccl_set_async_error(int code) {
   const std::lock_guard lock(world().mutex);

@@ -7,8 +7,11 @@
 // strict: whatever NCCL leaves undefined is written down.
 HVD_FAKE void fake_nccl_fail(const char* name, int after, int code);
 HVD_FAKE void fake_nccl_set_version(int version);
-HVD_FAKE int fake_nccl_alive(const char* kind);  // "communicator", "reduction"
+// Things that live: "communicator", "reduction", "memory", "registration", "window".
+HVD_FAKE int fake_nccl_alive(const char* kind);
 HVD_FAKE int fake_nccl_calls(const char* name);
 HVD_FAKE const char* fake_nccl_breaches();
+// GPUs that do not reach each other's memory: no windows, and no error.
+HVD_FAKE void fake_nccl_set_windows(int has_windows);
 // Every communicator reports it from now on; 0: none does.
 HVD_FAKE void fake_nccl_set_async_error(int code);

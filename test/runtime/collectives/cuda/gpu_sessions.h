@@ -25,6 +25,7 @@ inline void expect_nothing_left() {
   CHECK(std::string(fake_cuda_breaches()) == "");
   CHECK(std::string(fake_nccl_breaches()) == "");
   CHECK(fake_nccl_alive("communicator") == 0);
+  CHECK(fake_nccl_alive("memory") == 0);
   for (const char* kind : {"context", "stream", "event", "memory", "pinned", "module"}) {
     INFO(kind);
     CHECK(fake_cuda_alive(kind) == 0);

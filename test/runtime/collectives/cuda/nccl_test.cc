@@ -50,7 +50,13 @@ TEST_CASE("Members agree on NCCL only where all have the same one and GPUs of th
   std::vector<MemberFacts> members = {member(23203, 1), member(23203, 2), member(23203, 3)};
   CHECK(why_no_communicator(members, ranks).empty());
   members[2].gpu = members[1].gpu;
+  CHECK(why_no_communicator(members, ranks) ==
+        "rank 4 and rank 6 share a GPU, and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1");
+  for (MemberFacts& one : members) one.shares_gpu = 1;
+  CHECK(why_no_communicator(members, ranks).empty());
+  for (MemberFacts& one : members) one.version = 22907;
   CHECK(why_no_communicator(members, ranks) == "rank 4 and rank 6 share a GPU");
+  members[0].version = members[2].version = 23203;
   members[1].version = 21800;
   CHECK(why_no_communicator(members, ranks) == "rank 4 has NCCL 2.18.0, rank 0 has 2.32.3");
   members[0].refuse("there is no NCCL: " + std::string(500, 'x'));

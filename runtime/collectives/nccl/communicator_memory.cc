@@ -1,0 +1,87 @@
+// A communicator's memory: what NCCL allocates and reaches without copies of its own.
+#include <algorithm>
+#include <thread>
+
+#include "runtime/base/log.h"
+#include "runtime/collectives/nccl/communicator.h"
+
+namespace hvd::collectives::nccl {
+
+namespace {
+
+constexpr Millis kRegisterLimit{30000};
+constexpr Millis kIdleLimit{500};  // after an abort, as long as others wait for the GPU then
+
+}  // namespace
+
+void* Communicator::allocate(std::size_t bytes) {
+  const Calls& nccl = library_->calls();
+  if (nccl.allocate == nullptr || nccl.register_memory == nullptr) return nullptr;
+  const cuda::Device::Scope scope(*stream_->device());
+  void* memory = nullptr;
+  const Status status = library_->check(nccl.allocate(&memory, bytes), cuda::of_bytes("ncclMemAlloc", bytes), nullptr);
+  if (status.is_ok()) {
+    pieces_.push_back({memory});
+    return memory;
+  }
+  HVD_LOG(kWarning, "lists are packed in memory that NCCL does not know: ", status.message());
+  return nullptr;
+}
+
+void Communicator::free_memory(void* memory) {
+  const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
+  if (piece == pieces_.end()) return;
+  const cuda::Device::Scope scope(*stream_->device());
+  library_->calls().free(memory);
+  pieces_.erase(piece);
+}
+
+// Windows where NCCL has them: on a machine whose GPUs do not reach each other it makes none, and says nothing. The
+// place for the window is NCCL's to write until the communicator has settled.
+Status Communicator::register_memory(void* memory, std::size_t bytes) {
+  const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
+  const Calls& nccl = library_->calls();
+  const char* const what = nccl.register_window != nullptr ? "ncclCommWindowRegister" : "ncclCommRegister";
+  const cuda::Device::Scope scope(*stream_->device());
+  {
+    const MutexLock lock(mutex_);
+    if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+    const int result = nccl.register_window != nullptr
+                           ? nccl.register_window(comm_, memory, bytes, &piece->window, kSymmetricWindow)
+                           : nccl.register_memory(comm_, memory, bytes, &piece->registration);
+    HVD_RETURN_IF_ERROR(library_->check(result, what, comm_));
+  }
+  HVD_RETURN_IF_ERROR(settle(what, Deadline::after(kRegisterLimit), [this] { return aborted_.load(); }));
+  if (nccl.register_window == nullptr || piece->window != nullptr) return Status::ok();
+  const MutexLock lock(mutex_);
+  if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+  return library_->check(nccl.register_memory(comm_, memory, bytes, &piece->registration), "ncclCommRegister", comm_);
+}
+
+void Communicator::end_registrations(bool has_communicator) {
+  const Calls& nccl = library_->calls();
+  const cuda::Device::Scope scope(*stream_->device());
+  for (const Piece& piece : pieces_) {
+    if (has_communicator && piece.window != nullptr) nccl.deregister_window(comm_, piece.window);
+    if (has_communicator && piece.registration != nullptr) nccl.deregister_memory(comm_, piece.registration);
+  }
+}
+
+// NCCL does not wait for the GPU when it takes memory back: what may still be in use after an abort is kept for good.
+void Communicator::free_all(bool is_idle) {
+  if (pieces_.empty()) return;
+  const cuda::Device::Scope scope(*stream_->device());
+  const auto end = stream_->record();
+  const Deadline deadline = Deadline::after(kIdleLimit);
+  while (!is_idle && end.is_ok() && !deadline.expired()) {
+    const Result<bool> come = end.value()->has_come();
+    if (!come.is_ok()) return;
+    is_idle = come.value();
+    std::this_thread::yield();
+  }
+  for (const Piece& piece : pieces_) {
+    if (is_idle) library_->calls().free(piece.memory);
+  }
+}
+
+}  // namespace hvd::collectives::nccl

@@ -1,0 +1,174 @@
+#include <cstdlib>
+
+#include "test/runtime/collectives/cuda/gpu_sessions.h"
+
+// What is used of NCCL only where its version has it: memory that it reaches directly, several ids, several ranks on a
+// GPU.
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+// The version that NCCL says it is, and whether GPUs reach each other, while this lives.
+struct NcclOf {
+  explicit NcclOf(int version, bool windows = true) {
+    fake_nccl_set_version(version);
+    fake_nccl_set_windows(windows ? 1 : 0);
+  }
+  ~NcclOf() {
+    fake_nccl_set_version(23203);
+    fake_nccl_set_windows(1);
+  }
+  NcclOf(const NcclOf&) = delete;
+  NcclOf& operator=(const NcclOf&) = delete;
+};
+
+// Calls of a function of NCCL while this lives.
+struct CallsOf {
+  explicit CallsOf(const char* function) : name(function), before(fake_nccl_calls(function)) {}
+  int now() const { return fake_nccl_calls(name) - before; }
+  const char* const name;
+  const int before;
+};
+
+// Reduces a list of `tensors` and checks it.
+void sum_list(Session& session, Problems& problems, int gpu, std::size_t count, std::size_t tensors = 2) {
+  FrameworkStream stream(gpu);
+  std::vector<std::unique_ptr<GpuTensor>> list;
+  std::vector<Operation> operations;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    list.push_back(std::make_unique<GpuTensor>(stream, Values(count + i, static_cast<float>(i))));
+    operations.push_back(on_gpu(OpType::kAllreduce, "list", *list.back(), list.back()->data()));
+    operations.back().name += std::to_string(i);
+  }
+  const auto handles = session.enqueue_group(std::move(operations));
+  problems.expect_ok(handles.status(), "group");
+  for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+  const auto size = static_cast<float>(session.topology().size);
+  for (std::size_t i = 0; i < tensors; ++i) {
+    problems.expect(list[i]->values() == Values(count + i, size * static_cast<float>(i)), "sums");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Lists are packed in memory that NCCL reaches directly, as its version can", "[multi][gpu]") {
+  struct Case {
+    int version;
+    bool reach_each_other;
+    bool switched_on;
+    int pieces;  // on each of two ranks
+    int registrations;
+    int windows;
+  };
+  const Case now =
+      GENERATE(Case{21800, true, true, 0, 0, 0}, Case{21900, true, true, 2, 4, 0}, Case{22700, false, true, 2, 4, 4},
+               Case{23203, true, true, 2, 0, 4}, Case{23203, true, false, 0, 0, 0});
+  const NcclOf nccl(now.version, now.reach_each_other);
+  const CallsOf pieces("ncclMemAlloc");
+  const CallsOf registrations("ncclCommRegister");
+  const CallsOf windows("ncclCommWindowRegister");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          // The second list fits where the first was, the third needs more.
+          const int rank = session.topology().rank;
+          sum_list(session, problems, rank, 100);
+          sum_list(session, problems, rank, 5000);
+          sum_list(session, problems, rank, 10000, 60);
+          for (int i = 0; i < 250; ++i) sum_list(session, problems, rank, 40);
+        },
+        [&](config::RuntimeConfig& config) {
+          use_fake_nccl(config);
+          config.nccl_register = now.switched_on;
+        });
+    CHECK(problems.text() == "");
+  }
+  CHECK(pieces.now() == 2 * now.pieces);
+  CHECK(registrations.now() == now.registrations);
+  CHECK(windows.now() == now.windows);
+  expect_nothing_left();
+}
+
+TEST_CASE("Without memory for it on one rank lists are packed in other memory on all", "[multi][gpu]") {
+  fake_nccl_fail("ncclMemAlloc", 1, 1);
+  const CallsOf windows("ncclCommWindowRegister");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          for (const std::size_t count : {100, 10}) sum_list(session, problems, session.topology().rank, count);
+        },
+        use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  CHECK(windows.now() == 0);
+  expect_nothing_left();
+}
+
+TEST_CASE("A refused window ends the session on all ranks, and NCCL's memory is given back", "[multi][gpu]") {
+  fake_nccl_fail("ncclCommWindowRegister", 1, 2);
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          FrameworkStream stream(rank);
+          GpuTensor a(stream, Values(5, 1.0F));
+          GpuTensor b(stream, Values(3, 2.0F));
+          const auto handles = session.enqueue_group(
+              {on_gpu(OpType::kAllreduce, "a", a, a.data()), on_gpu(OpType::kAllreduce, "b", b, b.data())});
+          const Status status = wait(handles.value().front());
+          problems.expect(status.message().find("ncclCommWindowRegister") != std::string::npos, status.message());
+        },
+        use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
+TEST_CASE("Many ranks meet by several ids, where NCCL takes them", "[multi][gpu]") {
+  const int version = GENERATE(22200, 22300);
+  const NcclOf nccl(version);
+  const CallsOf scalable("ncclCommInitRankScalable");
+  const CallsOf ids("ncclGetUniqueId");
+  {
+    JobFixture job(3);
+    Problems problems;
+    job.run([&](Session& session) { sum_list(session, problems, session.topology().rank, 10); },
+            [&](config::RuntimeConfig& config) {
+              use_fake_nccl(config);
+              config.nccl_ranks_per_id = 2;
+            });
+    CHECK(problems.text() == "");
+  }
+  CHECK(scalable.now() == (version >= 22300 ? 3 : 0));
+  CHECK(ids.now() == (version >= 22300 ? 2 : 1));
+  expect_nothing_left();
+}
+
+TEST_CASE("Ranks on one GPU use NCCL where it takes them, and is told to by all", "[multi][gpu]") {
+  const int version = GENERATE(22907, 23003);
+  const bool all_say = GENERATE(true, false);
+  const bool is_used = version >= 23003 && all_say;
+  const NcclOf nccl(version);
+  ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  const CallsOf reductions("ncclAllReduce");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run([&](Session& session) { sum_list(session, problems, 0, 10); },
+            [&](config::RuntimeConfig& config) {
+              use_fake_nccl(config);
+              config.nccl_shares_gpu = all_say || config.rank == 0;
+            });
+    CHECK(problems.text() == "");
+  }
+  ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  CHECK((reductions.now() > 0) == is_used);
+  expect_nothing_left();
+}
