@@ -24,6 +24,7 @@
 #include "launcher/job/job_driver.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/config/env_reader.h"
 
 // The static libstdc++ brings along std::random_device, which nothing here uses and which needs glibc's arc4random.
@@ -91,6 +92,8 @@ int launcher_main(int argc, char** argv) {
 int run(int argc, char** argv) {
   fill_standard_descriptors();
   if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
+  const Status armed = failpoint::arm(config::ProcessEnv().get("HOROVOD_FAILPOINTS").value_or(""));
+  if (!armed.is_ok()) return print({.text = "horovodrun: " + armed.message() + "\n", .code = 1, .to_stderr = true});
   if (argc > 1 && std::strcmp(argv[1], kAgentFlag) == 0) return agent_main(argc, argv);
   if (argc > 1 && std::strcmp(argv[1], kGuardScriptFlag) == 0) guard_script_main(argc, argv);
   return launcher_main(argc, argv);

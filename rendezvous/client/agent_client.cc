@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/fd.h"
 #include "runtime/base/socket_io.h"
 
@@ -58,6 +59,7 @@ struct WipedBuffer {
 
 // Sends the request and receives as much as `answer` holds.
 Status exchange(const Fd& fd, std::uint8_t request, std::span<std::uint8_t> answer, const Deadline& deadline) {
+  HVD_FAILPOINT_RETURN("agent.ask");
   std::string text(kAgentMagic);
   text.push_back(static_cast<char>(request));
   HVD_RETURN_IF_ERROR(send_all(fd.get(), as_bytes(text), deadline, -1));

@@ -6,6 +6,7 @@
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/http_reader.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
 
 namespace hvd::rendezvous {
@@ -52,10 +53,12 @@ Status Channel::connect(const Deadline& deadline) {
 }
 
 Status Channel::open(const Deadline& deadline) {
+  HVD_FAILPOINT_RETURN("client.connect");
   HVD_ASSIGN_OR_RETURN(fd_, connect_tcp(options_.host, options_.port, deadline, options_.wake_fd));
   key_ = options_.store_key;
   session_ = {};
   counter_ = 0;
+  HVD_FAILPOINT_RETURN("client.session");
   const Bytes body = encode_session(random_nonce());
   const Route route{.action = Action::kSession, .scope = "", .key = ""};
   HttpRequest request{
@@ -69,6 +72,7 @@ Status Channel::open(const Deadline& deadline) {
 }
 
 Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& deadline) {
+  HVD_FAILPOINT_RETURN("client.send");
   const crypto::Digest mac = sign_request(key_, session_, counter_++, request);
   const Bytes bytes = write_request(request, options_.host, options_.port);
   const Status sent = send_all(fd_.get(), bytes, deadline, options_.wake_fd);
@@ -82,6 +86,7 @@ Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& d
 }
 
 Result<HttpResponse> Channel::receive(const Deadline& deadline) {
+  HVD_FAILPOINT_RETURN("client.receive");
   ResponseReader reader;
   std::array<std::uint8_t, 8192> buffer;
   while (!reader.done()) {

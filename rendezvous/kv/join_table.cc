@@ -32,11 +32,15 @@ JoinOutcome JoinTable::join(JoinBody request, MemberId member) {
   }
   const int slot = request.seat.process.slot;
   newest_[slot] = request.seat.process.number;
-  // The answer to this join was lost with the client's connection: it is the same join and gets the same answer.
-  if (const auto joined = current_.find(slot); joined != current_.end() && joined->second.nonce == request.nonce) {
-    outcome.epoch = epoch_;
-    outcome.joined.emplace_back(member, joined->second.numbers);
-    return outcome;
+  if (const auto joined = current_.find(slot); joined != current_.end()) {
+    outcome.left = joined->second.numbers.rank;
+    // The answer to this join was lost with the client's connection: it is the same join and gets the same answer.
+    if (joined->second.nonce == request.nonce) {
+      outcome.left.reset();
+      outcome.epoch = epoch_;
+      outcome.joined.emplace_back(member, joined->second.numbers);
+      return outcome;
+    }
   }
   take_seat(std::move(request), member, outcome);
   decide(outcome);
@@ -104,6 +108,7 @@ void JoinTable::decide(JoinOutcome& outcome) {
 
 void JoinTable::begin_epoch(const Round& round, JoinOutcome& outcome) {
   outcome.retired_epoch = has_begun() ? epoch_ : 0;
+  outcome.left.reset();  // the epoch that it left is over
   outcome.epoch = ++epoch_;
   outcome.rows.resize(round.size());
   current_.clear();

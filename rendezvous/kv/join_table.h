@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -29,6 +30,8 @@ struct JoinOutcome {
   std::uint64_t epoch = 0;  // that of `joined`
   std::vector<std::pair<MemberId, RankNumbers>> joined;
   std::vector<std::pair<MemberId, Status>> refused;
+  // A rank of the current epoch that waits for the next one: it has given the session up, whatever the others know.
+  std::optional<int> left;
   // Only when the epoch has just begun.
   std::vector<Bytes> rows;          // by rank
   std::uint64_t retired_epoch = 0;  // the epoch before, which ends; 0: none

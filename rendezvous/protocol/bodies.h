@@ -87,7 +87,7 @@ Result<HostNewsBody> decode_host_news(ByteSpan bytes);
 inline constexpr const char* kJobScope = "job";
 inline constexpr const char* kOutsideKey = "outside";
 
-// A rank of this epoch is gone, as the value says in words: for those that still begin it.
+// A rank of this epoch is gone, or joins again, as the value says in words: for those that still begin it.
 inline constexpr const char* kLossScope = "loss";
 inline constexpr const char* kLossKey = "first";
 

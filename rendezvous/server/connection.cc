@@ -3,6 +3,7 @@
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/limits.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::rendezvous {
 
@@ -108,6 +109,7 @@ void Connection::refuse_route(const HttpProblem& problem, const std::string& met
 }
 
 void Connection::dispatch() {
+  HVD_FAILPOINT("server.request");
   const HttpRequest request = reader_->take();
   const RouteOrProblem parsed = parse_route(request.method, request.target);
   if (parsed.problem.status != 0) return refuse_route(parsed.problem, request.method);
@@ -147,6 +149,7 @@ void Connection::release(const Reply& reply) {
 }
 
 void Connection::answer(const Reply& reply) {
+  HVD_FAILPOINT("server.answer");
   HttpResponse response;
   response.status = reply.status;
   response.body = reply.body;

@@ -5,6 +5,7 @@
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -100,6 +101,7 @@ Reply Handler::get_many(ByteSpan body) const {
 
 Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
   Outcome outcome;
+  HVD_FAILPOINT("server.join");
   auto decoded = decode_join(body);
   if (!decoded.is_ok()) {
     outcome.reply = error_reply(decoded.status());
@@ -113,7 +115,12 @@ Handler::Outcome Handler::join(ConnectionId connection, ByteSpan body) {
     return outcome;
   }
   outcome.wait = request.wait;
-  for (auto& [member, reply] : replies_to(joins_.join(std::move(request), connection))) {
+  const JoinOutcome joined = joins_.join(std::move(request), connection);
+  if (joined.left) {  // who still begins that session waits for it in vain
+    const std::string lost = "rank " + std::to_string(*joined.left) + " has given up this session and joins again";
+    outcome.released = publish(kLossScope, kLossKey, as_bytes(lost));
+  }
+  for (auto& [member, reply] : replies_to(joined)) {
     if (member == connection) {
       outcome.reply = std::move(reply);
     } else {
@@ -149,6 +156,7 @@ std::vector<std::pair<ConnectionId, Reply>> Handler::replies_to(const JoinOutcom
   std::vector<std::pair<ConnectionId, Reply>> replies;
   for (const auto& [member, why] : joined.refused) replies.emplace_back(member, error_reply(why));
   if (joined.joined.empty()) return replies;
+  HVD_FAILPOINT("server.round");
   if (joined.retired_epoch != 0) {
     const Reply ended = error_reply(Status::precondition("the session is over: its ranks have joined again"));
     for (WaiterId waiter : store_.drop_scopes(scope_of_epoch(joined.retired_epoch)))

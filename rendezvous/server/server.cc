@@ -17,6 +17,7 @@
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/sockets.h"
 #include "runtime/admission/admission.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/thread_annotations.h"
@@ -184,7 +185,8 @@ class Server::Impl final : public ConnectionOwner {
   // By accept4 and not by Asio, which in this version leaves the socket open in child processes.
   void accept_some(Listener& listener) {
     for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
-      Fd fd(accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Fd fd(HVD_FAILPOINT_CALL(
+          "server.accept", accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
       if (fd.valid()) {
         admit(std::move(fd), listener.is_v6);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {

@@ -9,6 +9,8 @@
 #include <climits>
 #include <string>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd {
 namespace {
 
@@ -58,7 +60,7 @@ Status wait_for_socket(int fd, short events, const Deadline& deadline, int wake_
 }
 
 Status connect_socket(int fd, const sockaddr* address, socklen_t size, const Deadline& deadline, int wake_fd) {
-  if (::connect(fd, address, size) == 0) return Status::ok();
+  if (HVD_FAILPOINT_CALL("socket.connect", ::connect(fd, address, size)) == 0) return Status::ok();
   if (errno != EINPROGRESS) return socket_error("connect", errno);
   HVD_RETURN_IF_ERROR(wait_for_socket(fd, POLLOUT, deadline, wake_fd));
   int error = 0;
@@ -69,7 +71,9 @@ Status connect_socket(int fd, const sockaddr* address, socklen_t size, const Dea
 
 Status send_all(int fd, ByteSpan bytes, const Deadline& deadline, int wake_fd) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::size_t size = bytes.size();
+    const ssize_t sent =
+        HVD_FAILPOINT_IO("socket.send", size, ::send(fd, bytes.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (sent >= 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
@@ -84,7 +88,8 @@ Status send_all(int fd, ByteSpan bytes, const Deadline& deadline, int wake_fd) {
 Result<std::size_t> receive_some(int fd, std::span<std::uint8_t> into, const Deadline& deadline, int wake_fd) {
   for (;;) {
     HVD_RETURN_IF_ERROR(wait_for_socket(fd, POLLIN, deadline, wake_fd));
-    const ssize_t size = ::recv(fd, into.data(), into.size(), MSG_DONTWAIT);
+    std::size_t room = into.size();
+    const ssize_t size = HVD_FAILPOINT_IO("socket.receive", room, ::recv(fd, into.data(), room, MSG_DONTWAIT));
     if (size > 0) return static_cast<std::size_t>(size);
     if (size == 0) return Status::peer_lost("connection closed by the other end");
     if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return socket_error("receive", errno);

@@ -139,6 +139,9 @@ constexpr OptionRow kRows[] = {
      "seconds that an elastic job waits for enough slots, and its ranks in init() so much longer", 1, kMaxSeconds},
     {O::kElasticGrace, "HOROVOD_ELASTIC_GRACE", "0", K::kInteger, kNoField,
      "seconds that a rank of an elastic job has to leave after SIGTERM (--grace); set by the launcher", 0, 86400},
+    {O::kFailpoints, "HOROVOD_FAILPOINTS", "", K::kText, &C::failpoints,
+     "for tests: what fails where (docs/design/failpoints.md); only builds with HVD_FAILPOINTS=ON have failpoints, to others "
+     "it is an error"},
     {O::kSparkStartTimeout, "HOROVOD_SPARK_START_TIMEOUT", "600", K::kInteger, kNoField,
      "seconds to wait for Spark tasks", 0, kMaxSeconds, "", OptionReader::kSpark},
     {O::kSparkPythonpath, "HOROVOD_SPARK_PYTHONPATH", "", K::kText, kNoField,

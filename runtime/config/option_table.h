@@ -22,7 +22,7 @@ enum class Option {
   kTimeline, kTimelineMarkCycles, kStallCheckDisable, kStallCheckTimeSeconds, kStallShutdownTimeSeconds,
   kThreadAffinity, kLogLevel, kLogHideTime, kNumNcclStreams, kBatchD2dMemcopies, kEnableAsyncCompletion,
   kCudaDriver, kNcclLibrary, kNcclRegister, kDisableNvtxRanges, kCheckParameters, kAllowChangedGradients, kEnableXlaOps, kCclCache, kAdasumMpiChunkSize,
-  kMpiThreadsDisable, kElasticTimeout, kElasticGrace, kSparkStartTimeout, kSparkPythonpath, kSparkWorkDir, kSparkUseLocalRankGpuIndex,
+  kMpiThreadsDisable, kElasticTimeout, kElasticGrace, kFailpoints, kSparkStartTimeout, kSparkPythonpath, kSparkWorkDir, kSparkUseLocalRankGpuIndex,
 };
 // clang-format on
 

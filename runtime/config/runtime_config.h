@@ -77,6 +77,8 @@ struct RuntimeConfig {
 
   std::vector<int> thread_affinity;  // core ids, one per local rank; empty: no pinning
 
+  std::string failpoints;  // see runtime/base/failpoint.h
+
   // Things worth telling the user once: unknown HOROVOD_* names, values that were ignored.
   std::vector<std::string> warnings;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/engine/pending_operation.h"
 
 namespace hvd::engine {
@@ -89,9 +90,11 @@ SingleCollective::SingleCollective(const Batch& batch, const BatchContext& conte
 
 Result<const collectives::CollectiveCall*> SingleCollective::next() {
   if (std::exchange(is_packed_, true)) {
+    HVD_FAILPOINT("lane.unpack");
     unpack();
     return nullptr;
   }
+  HVD_FAILPOINT_RETURN("lane.pack");
   HVD_ASSIGN_OR_RETURN(const bool moves_bytes, pack());
   return moves_bytes ? &call_ : nullptr;
 }

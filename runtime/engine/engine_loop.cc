@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/base/check.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/wire/codec.h"
 
@@ -138,6 +139,7 @@ void EngineLoop::pump() {
 void EngineLoop::submit_fresh() {
   // Changes first: an operation that was added before a set's removal was asked for is then among those submitted here,
   // and a worker reports operations before changes.
+  HVD_FAILPOINT("engine.submit");
   std::vector<wire::SetChange> changes = set_changes_.fetch();
   std::vector<negotiation::OwnRequest> fresh = table_.fetch();
   if (!fresh.empty()) start_watch();
@@ -155,7 +157,10 @@ void EngineLoop::move_reports() {
   while (worker_.has_report(now)) {
     if (!add_own_report(worker_.take_report(now), now)) return;
   }
-  while (relay_ && relay_->has_report(now)) send(plan_.parent(own_rank()), wire::encode(relay_->take_report(now)));
+  while (relay_ && relay_->has_report(now)) {
+    HVD_FAILPOINT("engine.report");
+    send(plan_.parent(own_rank()), wire::encode(relay_->take_report(now)));
+  }
 }
 
 void EngineLoop::send(int to_rank, Bytes message) {
@@ -179,6 +184,7 @@ bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
 void EngineLoop::take_decisions() {
   if (!is_root()) return;
   while (auto decision = coordinator_->step(run_time())) {
+    HVD_FAILPOINT("engine.decide");
     deliver(std::move(*decision));
     if (stop_reason_) break;
     // The decision may have freed this rank's own worker to report more (an evicted bit).
@@ -200,6 +206,7 @@ void EngineLoop::take_decisions() {
 // one finds it in force.
 void EngineLoop::deliver(wire::Decision decision) {
   check_thread();
+  HVD_FAILPOINT("engine.deliver");
   if (const Status s = worker_.restore(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
   for (const auto& outgoing : router_.route(decision)) {
     for (const int child : outgoing.children) send(child, outgoing.message);
@@ -235,6 +242,7 @@ void EngineLoop::on_control_message(int from_rank, ByteSpan message) {
 }
 
 void EngineLoop::handle_report(int from_rank, ByteSpan message) {
+  HVD_FAILPOINT("engine.gather");
   auto report = wire::decode_report(message);
   if (!report.is_ok()) return report_lost(from_rank, report.status().message());
   const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), run_time())

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/engine_loop.h"
 
@@ -39,6 +40,7 @@ void EngineLoop::force_stop(const wire::Stop& reason) {
 void EngineLoop::stop(const wire::Stop& reason) {
   check_thread();
   if (stop_reason_) return;
+  HVD_FAILPOINT("engine.stop");
   stop_reason_ = reason;
   stopping_.set();
   timer_->stop();
@@ -68,6 +70,7 @@ void EngineLoop::on_control_lost(int rank, const Status& why) {
 void EngineLoop::report_lost(int rank, const std::string& why) {
   check_thread();
   if (stop_reason_) return;
+  HVD_FAILPOINT("engine.lost");
   const std::string text = rank_text(rank) + ": " + why;
   if (is_root()) {
     coordinator_->on_rank_lost(rank, why);
@@ -115,6 +118,7 @@ void EngineLoop::finish(Deadline deadline, std::function<void()> give_up) {
   };
   const auto shared = std::make_shared<Shared>();
   loop_.post([this, shared, deadline, give_up = std::move(give_up)] {
+    HVD_FAILPOINT("end.lanes");
     shared->lanes = executor_.take_lanes();
     // A lane may wait for a peer that has vanished without a trace; the timer frees it.
     timer_.emplace(loop_.uv(), [this, give_up] {
@@ -127,6 +131,7 @@ void EngineLoop::finish(Deadline deadline, std::function<void()> give_up) {
   shared->taken.wait();
   shared->lanes.clear();
   loop_.post([this, shared] {
+    HVD_FAILPOINT("end.links");
     executor_.drop_backends();
     timer_.reset();
     watch_timer_.reset();

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 
@@ -106,6 +107,7 @@ bool Lane::can_start() const {
 
 void Lane::start_next() {
   check_thread();
+  HVD_FAILPOINT("lane.start");
   Task& task = started_.emplace_back(std::move(waiting_.front()));
   waiting_.pop_front();
   task.turn = ++turns_;
@@ -163,6 +165,7 @@ void Lane::finish_ready() {
 
 void Lane::complete(Task& task) {
   check_thread();
+  HVD_FAILPOINT("lane.done");
   const wire::Response& first = *task.batch.items.front().response;
   std::vector<PendingOperationPtr> operations;
   operations.reserve(task.batch.items.size());

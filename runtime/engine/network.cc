@@ -3,6 +3,7 @@
 #include <sstream>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/engine/backends.h"
 
@@ -60,21 +61,25 @@ Network::Network(const config::RuntimeConfig& config, const crypto::Secret& secr
 
 Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& config, const std::stop_token& stop,
                                                const crypto::Secret* job_secret) {
+  HVD_FAILPOINT_RETURN("join.begin");
   const auto patience = config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout;
   const Deadline deadline = Deadline::after(patience);
   HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, job_secret, deadline));
   const crypto::Secret& secret = own.secret;
+  HVD_FAILPOINT_RETURN("join.secret");
   std::unique_ptr<Network> network(new Network(config, secret, job_secret != nullptr));
   const std::stop_callback cancel(stop, [&] { network->client_.cancel(); });
 
   // First of all, because where to listen follows from the way to the server.
   HVD_ASSIGN_OR_RETURN(const std::string server, network->client_.connect(deadline));
   HVD_ASSIGN_OR_RETURN(const std::string outside, network->outside_address(server, deadline));
+  HVD_FAILPOINT_RETURN("join.listen");
   HVD_ASSIGN_OR_RETURN(network->sockets_, transport::listen_for_ranks(listen_options(config, server, outside)));
   network->host_memory_.emplace(config);
   const topology::RankRow row =
       make_row(config, secret, network->host_memory_->socket_name(), transport::address_row(*network->sockets_));
   const std::string until = std::to_string(patience.count()) + " s (" + kHowToWaitLonger + ")";
+  HVD_FAILPOINT_RETURN("join.ask");
   const auto answer = network->client_.join(
       own.seat, numbers_in_environment(config), row.encode(), deadline,
       [&](const std::string& missing) {
@@ -86,6 +91,7 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
     return Status::timeout("init() waited for other ranks for " + until + ": " + answer.status().message());
   }
   HVD_RETURN_IF_ERROR(answer.status());
+  HVD_FAILPOINT_RETURN("join.answered");
   network->numbers_ = answer.value().numbers;
   network->epoch_ = answer.value().epoch;
   network->rows_.set_epoch(network->epoch_);
@@ -114,16 +120,20 @@ Status Network::reach(const std::stop_token& stop) {
     lost_.request_stop();
     client_.cancel();
   });
+  HVD_FAILPOINT_RETURN("reach.open");
   const transport::FabricOptions options{.rank = numbers_.rank, .size = numbers_.size, .timeout = config_.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
   if (config_.elastic) watch_losses();
   HVD_RETURN_IF_ERROR(fabric_->open(epoch_, secret_, rows_));
+  HVD_FAILPOINT_RETURN("reach.agree");
   HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, agree(numbers_, Deadline::after(config_.gloo_timeout)));
   if (numbers_.rank == 0) warn_of_flat_adasum(config_, agreed.hosts);
   membership_ = make_membership(config_, {.epoch = epoch_, .numbers = numbers_}, std::move(agreed));
+  HVD_FAILPOINT_RETURN("reach.memory");
   HVD_ASSIGN_OR_RETURN(memory_, host_memory_->share(*membership_, secret_, rows_,
                                                     Deadline::after(config_.gloo_timeout / 2), lost_.get_token()));
   host_memory_.reset();
+  HVD_FAILPOINT_RETURN("reach.done");
   if (config_.elastic && numbers_.rank == 0) news_ = std::make_unique<HostNews>(client_, epoch_);
   return Status::ok();
 }

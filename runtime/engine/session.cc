@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
 #include "runtime/collectives/nccl/library.h"
@@ -79,6 +80,7 @@ class SessionImpl final : public Session {
     const std::stop_callback cancel(stop, [this] {
       if (network_ != nullptr) network_->abort(Status::aborted("interrupted"));
     });
+    HVD_FAILPOINT_RETURN("session.connect");
     const topology::TreePlan plan(membership_.size());
     std::unique_ptr<transport::ControlLinks> links;
     if (network_ != nullptr) {
@@ -101,6 +103,7 @@ class SessionImpl final : public Session {
   // Registers the lists given to start(). Every rank does this first of all, also without lists: that is how ranks find
   // out that others gave some.
   Status register_static(std::vector<std::vector<int>> lists, Deadline deadline, const std::stop_token& stop) {
+    HVD_FAILPOINT_RETURN("session.sets");
     wire::SetChange change;
     change.kind = wire::SetChange::Kind::kStatic;
     change.rank_lists = std::move(lists);
@@ -202,6 +205,7 @@ class SessionImpl final : public Session {
   void shutdown() override {
     std::lock_guard lock(shutdown_mutex_);
     if (std::exchange(shut_down_, true)) return;
+    HVD_FAILPOINT("end.shutdown");
     const ControlTraffic traffic = engine_.traffic();
     HVD_LOG(kInfo, "session ends", log_field("control_messages", traffic.messages_sent + traffic.messages_received),
             log_field("control_bytes", traffic.bytes_sent + traffic.bytes_received));
@@ -215,6 +219,7 @@ class SessionImpl final : public Session {
       engine_.force_stop(local);
       engine_.stopped().wait();
     }
+    HVD_FAILPOINT("end.stopped");
     engine_.finish(deadline, [this] {
       if (network_ != nullptr) network_->abort(Status::timeout("the session was shut down"));
     });
@@ -301,6 +306,7 @@ Result<std::unique_ptr<Session>> begin(const config::RuntimeConfig& config, std:
   configure_log({config.log_level, config.log_hide_time, own.size > 1 ? own.rank : -1});
   HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
+  HVD_FAILPOINT_RETURN("session.begun");
   session->begun();
   HVD_LOG(kInfo, "session started", log_field("rank", own.rank), log_field("size", own.size),
           log_field("local_rank", own.local_rank), log_field("host", config.hostname));
@@ -314,6 +320,7 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
                                                 const crypto::Secret* secret) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
   for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
+  if (!config.failpoints.empty()) HVD_RETURN_IF_ERROR(failpoint::arm(config.failpoints));
   const bool is_alone = config.size == 1 && !(config.elastic && !config.rendezvous_addr.empty());
   if (is_alone) return begin(config, nullptr, stop, std::move(process_sets));
   for (int starts = 1;; ++starts) {

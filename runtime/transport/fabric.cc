@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/base/mutex.h"
 #include "runtime/loop/loop.h"
@@ -197,6 +198,7 @@ void FabricImpl::on_stream(const Hello& hello, ForkFd stream) {
 }
 
 Result<ControlStream> FabricImpl::connect_parent(const Session& session, int parent, Deadline deadline) {
+  HVD_FAILPOINT_RETURN("control.parent");
   HVD_ASSIGN_OR_RETURN(const auto rows, session.rows.rows(std::span(&parent, 1), deadline));
   if (rows.size() != 1) return Status::internal("the store has no single row of rank " + std::to_string(parent));
   auto row = AddressRow::decode(rows[0]);
@@ -223,6 +225,7 @@ Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* eng
     if (!stream.is_ok()) return stream.status().annotate("control connection");
     set->add(parent, std::move(stream.value().stream), stream.value().host);
   }
+  HVD_FAILPOINT_RETURN("control.children");
   auto accepted = parts_->inbox.take(children, deadline);
   if (!accepted.is_ok()) return accepted.status().annotate("control connections");
   for (auto& [rank, taken] : accepted.value()) set->add(rank, std::move(taken.stream), taken.host);
@@ -232,6 +235,7 @@ Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* eng
 
 Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t context_id, std::vector<int> ranks) {
   HVD_RETURN_IF_ERROR(session().status());
+  HVD_FAILPOINT_RETURN("data.context");
   return make_gloo_context(parts_->data, context_id, std::move(ranks));
 }
 

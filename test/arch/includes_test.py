@@ -1,6 +1,7 @@
 """The architecture as a test: which folder may include which. docs/ARCHITECTURE.md explains the table.
 
-Also checked, with their allow-lists: getenv, sleeps, and third-party libraries outside their one folder.
+Also checked, with their allow-lists: getenv, sleeps, and third-party libraries outside their one folder; and that the
+table of failpoints is that of the code.
 """
 
 from __future__ import annotations
@@ -98,6 +99,7 @@ CONFINED = {
     r"#include <pybind11/": ["python/src"],
 }
 
+FAILPOINT_TABLE = "runtime/base/failpoint.h"
 PRODUCT = ("runtime", "rendezvous", "launcher", "starters", "python/src")
 
 
@@ -160,9 +162,25 @@ def confined_errors(path: Path, text: str) -> list[str]:
     return errors
 
 
+def failpoint_errors(files: list[Path]) -> list[str]:
+    """Every row of the table is one place in the code, and the other way round."""
+    table = (ROOT / FAILPOINT_TABLE).read_text(encoding="utf-8")
+    rows = re.findall(r'\{"([^"]+)", Kind::', table)
+    used: list[str] = []
+    for path in files:
+        if path.as_posix() != FAILPOINT_TABLE:
+            text = (ROOT / path).read_text(encoding="utf-8")
+            used += re.findall(r'\bHVD_FAILPOINT(?:_RETURN|_CALL|_IO)?\(\s*"([^"]+)"', text)
+    errors = [f"failpoint {name} stands {rows.count(name)} times in the table and {used.count(name)} times in the code"
+              for name in sorted({*rows, *used}) if (rows.count(name), used.count(name)) != (1, 1)]
+    if len(rows) < 50:
+        errors.append(f"{FAILPOINT_TABLE} has {len(rows)} failpoints, fewer than 50: was it read at all?")
+    return errors
+
+
 def main() -> int:
     files = product_files()
-    errors = table_errors()
+    errors = table_errors() + failpoint_errors(files)
     for path in files:
         text = (ROOT / path).read_text(encoding="utf-8")
         errors += include_errors(path, text) + confined_errors(path, text)

@@ -6,6 +6,7 @@
 
 #include <gloo/types.h>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/collectives/kernels/kernels.h"
 
 namespace hvd::collectives {
@@ -63,6 +64,7 @@ void ExchangeAllreduce::direct(const Call& call) {
   }
   for (int step = 1; step < size; ++step) out_->send((rank + step) % size, call.slot, 0, call.bytes);
 
+  HVD_FAILPOINT("exchange.step");
   const void* left = rank == 0 ? out_->ptr : in_[0]->ptr;
   if (rank != 0) in_[0]->waitRecv(wait_timeout_);
   for (int r = 1; r < size; ++r) {

@@ -7,6 +7,7 @@
 #include <gloo/allreduce.h>
 #include <gloo/common/error.h>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/gloo/gloo_collectives.h"
 #include "runtime/collectives/kernels/adasum.h"
@@ -92,7 +93,9 @@ Status GlooBackend::Impl::run(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(failed());
   try {
     HVD_RETURN_IF_ERROR(ensure_context());
+    HVD_FAILPOINT_RETURN("gloo.begin");
     collectives->run(call);
+    HVD_FAILPOINT_RETURN("gloo.end");
     return Status::ok();
   } catch (const transport::WaitError& e) {  // of our own transport
     return fail(e.status().annotate(op_type_name(call.op)));

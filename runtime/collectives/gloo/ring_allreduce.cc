@@ -5,6 +5,8 @@
 
 #include <gloo/types.h>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::collectives {
 namespace {
 
@@ -92,6 +94,7 @@ class RingAllreduce::Run {
       // Complete are our own block and what came so far. More than the neighbour's window is pointless to offer.
       send_below(std::min({end, i + schedule_.segments(), i + 2 * kAhead}));
       receive(i);
+      HVD_FAILPOINT("ring.segment");
       if (i + kAhead < end) post(i + kAhead);
     }
     wait_sends(end);

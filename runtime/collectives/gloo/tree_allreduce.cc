@@ -6,6 +6,8 @@
 
 #include <gloo/types.h>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::collectives {
 namespace {
 
@@ -66,6 +68,7 @@ class TreeAllreduce::Run {
 
   // Sends and receives at once; either may be nothing.
   void exchange(int peer, Step step, std::uint8_t* out, std::size_t out_bytes, std::uint8_t* in, std::size_t in_bytes) {
+    HVD_FAILPOINT("tree.step");
     gloo::Context& context = *owner_.context_;
     std::unique_ptr<gloo::transport::UnboundBuffer> incoming;
     if (in_bytes > 0) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/collectives/shm/arena.h"
 #include "runtime/collectives/shm/hand_over_stream.h"
@@ -86,8 +87,15 @@ class Leader {
 
  private:
   Result<HandOverStream> accept() const;
-  // The rank of a process that has shown who it is; an error for a stranger.
-  Result<int> introduce(const HandOverStream& stream) const;
+  // A process that has shown who it is, and what shows it who we are.
+  struct Member {
+    int rank;
+    crypto::Digest answer;
+  };
+
+  // An error for a stranger.
+  Result<Member> introduce(const HandOverStream& stream) const;
+  Status offer(const HandOverStream& stream, const Member& member) const;
   Status hear(const HandOverStream& stream, int rank) const;
   int place(int rank) const {
     return static_cast<int>(std::ranges::find(options_.ranks, rank) - options_.ranks.begin());
@@ -106,13 +114,15 @@ Result<std::string> Leader::gather() {
     if (stream.status().code() == StatusCode::kTimeout) break;
     if (stream.status().code() == StatusCode::kAborted) return stream.status();
     if (!stream.is_ok()) return stream.status().message();
-    const auto rank = introduce(stream.value());
-    if (rank.status().code() == StatusCode::kAborted) return rank.status();
-    if (!rank.is_ok()) continue;  // a stranger gets nothing
-    const Status heard = hear(stream.value(), rank.value());
-    if (heard.code() == StatusCode::kAborted) return heard;
-    members_.insert_or_assign(rank.value(), std::move(stream).value());
-    if (!heard.is_ok()) return "rank " + std::to_string(rank.value()) + ": " + heard.message();
+    const auto member = introduce(stream.value());
+    if (member.status().code() == StatusCode::kAborted) return member.status();
+    if (!member.is_ok()) continue;  // a stranger gets nothing
+    const int rank = member.value().rank;
+    Status agreed = offer(stream.value(), member.value());
+    if (agreed.is_ok()) agreed = hear(stream.value(), rank);
+    if (agreed.code() == StatusCode::kAborted) return agreed;
+    members_.insert_or_assign(rank, std::move(stream).value());
+    if (!agreed.is_ok()) return "rank " + std::to_string(rank) + ": " + agreed.message();
   }
   for (const int rank : options_.ranks) {
     if (rank != options_.rank && members_.count(rank) == 0) return "rank " + std::to_string(rank) + " did not come";
@@ -130,7 +140,7 @@ Result<HandOverStream> Leader::accept() const {
   }
 }
 
-Result<int> Leader::introduce(const HandOverStream& stream) const {
+Result<Leader::Member> Leader::introduce(const HandOverStream& stream) const {
   const Deadline deadline = earlier(options_.deadline, kStepLimit);
   std::array<std::uint8_t, kHelloBytes> hello{};
   HVD_RETURN_IF_ERROR(stream.receive(hello, deadline));
@@ -142,8 +152,13 @@ Result<int> Leader::introduce(const HandOverStream& stream) const {
   if (!crypto::constant_time_equal(expected, in.take(sizeof(expected))) || !is_known || members_.count(rank) != 0) {
     return Status::precondition("it is no rank of this host");
   }
-  HVD_RETURN_IF_ERROR(stream.send_descriptor(proof(options_.key, "leader", rank, nonce), memory_.get()));
-  return rank;
+  return Member{rank, proof(options_.key, "leader", rank, nonce)};
+}
+
+// When this fails, the member is there all the same: nobody waits for it any longer.
+Status Leader::offer(const HandOverStream& stream, const Member& member) const {
+  HVD_FAILPOINT_RETURN("shm.offer");
+  return stream.send_descriptor(member.answer, memory_.get());
 }
 
 // What the member says has to follow from what stands in the memory, and what it wrote has to stand there.
@@ -182,6 +197,7 @@ Result<std::shared_ptr<ShmSegment>> map_of_leader(const HandOverStream& stream, 
   hello.put_raw(nonce);
   hello.put_raw(proof(options.key, "member", options.rank, nonce));
   HVD_RETURN_IF_ERROR(stream.send(hello.bytes(), options.deadline));
+  HVD_FAILPOINT_RETURN("shm.take");
   crypto::Digest answer{};
   HVD_ASSIGN_OR_RETURN(const Fd memory, stream.receive_descriptor(answer, options.deadline));
   if (!crypto::constant_time_equal(answer, proof(options.key, "leader", options.rank, nonce))) {
@@ -240,6 +256,7 @@ Result<SharedMemory> take_over(const std::string& leader, const HandOverOptions&
   const std::string why_not = segment.status().message();
   const Status sent = stream.send_outcome(why_not, options.deadline);
   if (!segment.is_ok()) return SharedMemory{nullptr, who + ": " + why_not};
+  HVD_FAILPOINT_RETURN("shm.verdict");
   const auto verdict = stream.receive_outcome(Deadline::at(options.deadline.when() + kVerdictGrace));
   if (verdict.is_ok() && !verdict.value().empty()) return SharedMemory{nullptr, verdict.value()};
   if (sent.code() == StatusCode::kAborted) return sent;

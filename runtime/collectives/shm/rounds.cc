@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/spinner.h"
 
 namespace hvd::collectives {
@@ -39,6 +40,7 @@ Rounds::Rounds(std::shared_ptr<const ShmSegment> segment, ShmRegion region, std:
     : segment_(std::move(segment)), region_(region), ranks_(std::move(ranks)), own_(own) {}
 
 Result<std::uint64_t> Rounds::begin() {
+  HVD_FAILPOINT_RETURN("shm.round");
   const std::uint64_t round = ++round_;
   if (round > ShmRegion::kSlots) {
     HVD_RETURN_IF_ERROR(wait_for_all(kDone, round - ShmRegion::kSlots));
@@ -52,6 +54,7 @@ Result<std::uint64_t> Rounds::begin() {
 // more: in the one order of these four, one of the two sees the other's. Of several that are awaited, the one whose
 // mark is the last in that order sees all of them: so it rings, and those before need not.
 void Rounds::mark(Mark mark, std::uint64_t round) {
+  HVD_FAILPOINT("shm.mark");
   line(own_).marks[mark].store(round, std::memory_order_seq_cst);
   for (int member = 0; member < size(); ++member) {
     if (member == own_ || line(member).is_asleep.load(std::memory_order_seq_cst) == 0) continue;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "runtime/base/check.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::collectives {
 namespace {
@@ -33,10 +34,10 @@ Result<Fd> make_memory(std::size_t bytes) {
   // Hardened systems (vm.memfd_noexec) want to be told that nobody will execute it; older kernels do not know that
   // flag.
   constexpr unsigned kNoExecSeal = 8;
-  Fd fd(::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal));
+  Fd fd(HVD_FAILPOINT_CALL("shm.memory", ::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING | kNoExecSeal)));
   if (!fd.valid() && errno == EINVAL) fd = Fd(::memfd_create("hvd-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::from_errno("memfd_create", errno);
-  if (::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+  if (HVD_FAILPOINT_CALL("shm.size", ::ftruncate(fd.get(), static_cast<off_t>(bytes))) != 0) {
     return Status::from_errno(std::to_string(bytes) + " bytes of shared memory", errno);
   }
   // A mapping whose end is cut off kills who touches it.
@@ -65,6 +66,7 @@ Result<std::pair<std::shared_ptr<ShmSegment>, Fd>> ShmSegment::create(int member
 }
 
 Result<std::shared_ptr<ShmSegment>> ShmSegment::map(const Fd& fd, int members) {
+  HVD_FAILPOINT_RETURN("shm.map");
   struct stat found = {};
   if (::fstat(fd.get(), &found) != 0) return Status::from_errno("fstat of shared memory", errno);
   const int seals = ::fcntl(fd.get(), F_GET_SEALS);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/collectives/shm/tensor_stream.h"
 
 namespace hvd::collectives {
@@ -46,6 +47,7 @@ std::vector<Segment> tensors_of(const CollectiveCall& call) {
 Status ShmCollectives::run(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(check_counts(call, size()));
   HVD_RETURN_IF_ERROR(rounds_.failure());
+  HVD_FAILPOINT_RETURN("shm.begin");
   switch (call.op) {
     case OpType::kAllreduce: return allreduce(call);
     case OpType::kReducescatter: return reducescatter(call);

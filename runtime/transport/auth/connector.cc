@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/transport/net/route.h"
 
@@ -90,6 +91,7 @@ Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline at
   for (;;) {
     const Deadline limit = handshake.awaits_welcome() ? deadline : attempt_limit;
     const Bytes output = handshake.take_output();
+    HVD_FAILPOINT_RETURN("hello.send");
     HVD_RETURN_IF_ERROR(send_all(fd, output, limit, cancel_.fd()));
     if (handshake.done()) return Status::ok();
     Bytes input(handshake.wanted());

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 #include "runtime/transport/net/sockets.h"
 
@@ -59,7 +60,8 @@ void Listener::accept_from(std::size_t index) {
     sockaddr_storage raw{};
     socklen_t size = sizeof(raw);
     ForkFd stream = ForkFd::make([&] {
-      return accept4(fds_[index].get(), reinterpret_cast<sockaddr*>(&raw), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      return HVD_FAILPOINT_CALL("net.accept", accept4(fds_[index].get(), reinterpret_cast<sockaddr*>(&raw), &size,
+                                                      SOCK_CLOEXEC | SOCK_NONBLOCK));
     });
     if (!stream.valid()) {
       const int err = errno;
@@ -125,6 +127,7 @@ void Listener::wait_for_session(Pending& pending) {
 }
 
 void Listener::answer(Pending& pending) {
+  HVD_FAILPOINT("hello.answer");
   pending.handshake.admit(*identity_);
   if (!write_output(pending)) return;
   if (pending.handshake.failed()) return drop(pending, pending.handshake.error().message());
@@ -137,7 +140,8 @@ void Listener::answer(Pending& pending) {
 // False when the connection was dropped or has nothing to read now.
 bool Listener::read_some(Pending& pending) {
   std::uint8_t buffer[Hello::kSize];
-  const ssize_t n = recv(pending.stream.get(), buffer, std::min(sizeof(buffer), pending.handshake.wanted()), 0);
+  std::size_t room = std::min(sizeof(buffer), pending.handshake.wanted());
+  const ssize_t n = HVD_FAILPOINT_IO("hello.receive", room, recv(pending.stream.get(), buffer, room, 0));
   if (n > 0) {
     pending.handshake.feed({buffer, static_cast<std::size_t>(n)});
     return true;
@@ -157,6 +161,7 @@ bool Listener::write_output(Pending& pending) {
 }
 
 void Listener::finish(Pending& pending) {
+  HVD_FAILPOINT("hello.done");
   const Hello hello = pending.handshake.hello();
   ForkFd stream = std::move(pending.stream);
   admission_.leave(pending.id);

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "runtime/base/check.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::transport {
 
@@ -36,6 +37,7 @@ void ControlLink::send(Bytes message) {
 
 void ControlLink::begin_close() {
   if (closing_) return;
+  HVD_FAILPOINT("control.goodbye");
   enqueue(ControlFrameType::kGoodbye, {});
   closing_ = true;
   flush();
@@ -60,8 +62,9 @@ void ControlLink::enqueue(ControlFrameType type, Bytes payload) {
 void ControlLink::flush() {
   while (!queue_.empty() && !write_broken_) {
     const Bytes& front = queue_.front();
-    const ssize_t n = ::send(stream_.get(), front.data() + sent_of_front_, front.size() - sent_of_front_,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+    std::size_t rest = front.size() - sent_of_front_;
+    const ssize_t n = HVD_FAILPOINT_IO(
+        "control.send", rest, ::send(stream_.get(), front.data() + sent_of_front_, rest, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (n >= 0) {
       sent_of_front_ += static_cast<std::size_t>(n);
       if (sent_of_front_ < front.size()) continue;
@@ -71,8 +74,11 @@ void ControlLink::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      write_broken_ = true;  // what the peer still said is read first; then the reading side reports the loss
+      // What the peer still said is read first; then the reading side reports the loss. Where the stream itself lives
+      // (the system was out of memory, say), its end is what makes the peer close.
+      write_broken_ = true;
       queue_.clear();
+      shutdown(stream_.get(), SHUT_WR);
     }
   }
   // The last word was said (or the peer's was): tell the peer that nothing follows.
@@ -87,7 +93,8 @@ void ControlLink::flush() {
 void ControlLink::read_some() {
   std::uint8_t buffer[kReadSize];
   for (std::size_t i = 0; i < kControlReadsPerTurn && !ended_; ++i) {
-    const ssize_t n = recv(stream_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    std::size_t room = sizeof(buffer);
+    const ssize_t n = HVD_FAILPOINT_IO("control.receive", room, recv(stream_.get(), buffer, room, MSG_DONTWAIT));
     if (n == 0) return on_read_end(Status::peer_lost("its process ended or closed the connection"));
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -100,7 +107,7 @@ void ControlLink::read_some() {
       return !ended_ && !closing_;
     });
     if (!fed.is_ok()) return on_read_end(fed);
-    if (static_cast<std::size_t>(n) < sizeof(buffer)) return;  // most likely nothing more is there
+    if (static_cast<std::size_t>(n) < room) return;  // most likely nothing more is there
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/transport/net/sockets.h"
 
 namespace hvd::transport {
@@ -111,16 +112,19 @@ void Connection::write_some() {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = count;
-    const ssize_t n = sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = HVD_FAILPOINT_IO("data.send", message.msg_iovlen,
+                                       sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (n >= 0) {
       written_bytes_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
       queue_.advance(static_cast<std::size_t>(n), written_);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return arm_writable(true);
     } else if (errno != EINTR) {
-      // What the peer still said is read first; then the reading side finds the end and reports it.
+      // What the peer still said is read first; then the reading side finds the end and reports it. Where the stream
+      // itself lives (the system was out of memory, say), its end is what makes the peer close.
       write_broken_ = true;
       queue_.clear();
+      shutdown(stream_.get(), SHUT_WR);
       return arm_writable(false);
     }
   }

@@ -1,5 +1,6 @@
 #include "runtime/transport/data/data_plane.h"
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/log.h"
 
 namespace hvd::transport {
@@ -67,6 +68,7 @@ void DataPlane::for_each_peer(const std::function<void(Peer&)>& fn) {
 }
 
 void DataPlane::accept(int from, ForkFd stream, const std::string& host) {
+  HVD_FAILPOINT("data.accept");
   if (from < rank_) {
     HVD_LOG(kWarning, "refused a data connection in the wrong direction", log_field("from_rank", from));
     return;
@@ -88,6 +90,7 @@ Status DataPlane::ensure_connected(int to) {
 }
 
 Status DataPlane::connect(int to, Peer& target) {
+  HVD_FAILPOINT_RETURN("data.connect");
   const Deadline deadline = Deadline::after(connect_timeout_);
   HVD_ASSIGN_OR_RETURN(const auto rows, session_->rows.rows(std::span(&to, 1), deadline));
   if (rows.size() != 1) return Status::internal("the store has no single row of rank " + std::to_string(to));

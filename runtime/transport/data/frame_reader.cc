@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::transport {
 
 FrameReader::FrameReader(int from, std::uint64_t epoch, FrameSink& sink)
@@ -13,7 +15,7 @@ FrameReader::FrameReader(int from, std::uint64_t epoch, FrameSink& sink)
 
 FrameReader::Outcome FrameReader::read_from(int fd) {
   iovec parts[2];
-  int count = 0;
+  std::size_t count = 0;
   std::size_t asked = 0;
   std::size_t piece_asked = 0;
   if (piece_left_ > 0) {
@@ -29,9 +31,9 @@ FrameReader::Outcome FrameReader::read_from(int fd) {
     stage_at_ = 0;
   }
   parts[count++] = {stage_.get() + stage_end_, kStageSize - stage_end_};
-  for (int i = 0; i < count; ++i) asked += parts[i].iov_len;
+  for (std::size_t i = 0; i < count; ++i) asked += parts[i].iov_len;
 
-  const ssize_t n = readv(fd, parts, count);
+  const ssize_t n = HVD_FAILPOINT_IO("data.receive", count, readv(fd, parts, static_cast<int>(count)));
   if (n == 0) return Outcome::kClosed;
   if (n < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Outcome::kDrained;

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
 
 namespace hvd::transport {
@@ -23,6 +24,7 @@ Status set_option(int fd, int level, int option, int value, const char* name) {
 }  // namespace
 
 Status configure_stream(int fd, Liveness liveness) {
+  HVD_FAILPOINT_RETURN("net.configure");
   HVD_RETURN_IF_ERROR(set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   // A quiet host is asked after 3 s, then every second; three missing answers end the connection (kPeerSilence).
   HVD_RETURN_IF_ERROR(set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE"));
@@ -49,8 +51,10 @@ bool Cancel::cancelled() const {
 }
 
 Result<ForkFd> connect_stream(const SocketAddress& to, Deadline deadline, const Cancel& cancel) {
-  ForkFd fd =
-      ForkFd::make([&] { return socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP); });
+  ForkFd fd = ForkFd::make([&] {
+    return HVD_FAILPOINT_CALL("net.socket",
+                              socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP));
+  });
   if (!fd.valid()) return Status::from_errno("socket", errno);
   sockaddr_storage raw{};
   const socklen_t size = to.to_sockaddr(raw);
@@ -79,7 +83,8 @@ Result<ForkFd> bind_one(const SocketAddress& address, bool reuse, int& err) {
     err = errno;
     return Status::from_errno("cannot listen on " + address.to_string(), err);
   }
-  if (listen(fd.get(), SOMAXCONN) != 0) {  // another may have bound it, too, and be the first to listen
+  if (HVD_FAILPOINT_CALL("net.listen", listen(fd.get(), SOMAXCONN)) !=
+      0) {  // another may have bound it, too, and be the first to listen
     err = errno;
     return Status::from_errno("listen on " + address.to_string(), err);
   }

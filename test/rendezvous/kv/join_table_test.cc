@@ -110,6 +110,17 @@ TEST_CASE("JoinTable gives a retry its epoch and numbers again", "[unit][join_ta
   CHECK(table.join(request(1, 1), 4).epoch == 2);  // and so is another slot's nonce
 }
 
+TEST_CASE("JoinTable says which rank of the epoch joins again while the others have not", "[unit][join_table]") {
+  JoinTable table(StaticPlan::of_size(2));
+  CHECK_FALSE(table.join(request(0, 1), 10).left);
+  CHECK_FALSE(table.join(request(1, 2), 11).left);  // this begins the epoch
+  CHECK_FALSE(table.join(request(1, 2), 12).left);  // a retry
+  CHECK(table.join(request(1, 3), 13).left == 1);
+  const JoinOutcome next = table.join(request(0, 4), 14);
+  CHECK(next.epoch == 2);
+  CHECK_FALSE(next.left);  // nobody is in the epoch that it left
+}
+
 TEST_CASE("JoinTable lets a second process of the same incarnation take the seat", "[unit][join_table]") {
   JoinTable table(StaticPlan::of_size(2));
   CHECK(waits(table.join(request(0, 1), 1)));
