@@ -185,6 +185,10 @@ bool Agent::process_draining(Incarnation process) {
   return true;
 }
 
+void Agent::process_stopped(Incarnation process, bool is_stopped) {
+  send(FrameType::kStopped, StoppedMessage{process, is_stopped});
+}
+
 void Agent::process_ended(Incarnation process, ExitStatus status) {
   std::uint64_t kills = 0;
   if (!status.ok()) kills = std::max(memory_kills_of_this_host().count, kills_before_.count) - kills_before_.count;

@@ -57,6 +57,7 @@ class Agent : private ProcessEvents {
   void process_output_end(Incarnation process, OutputStream stream) override;
   void process_failing(Incarnation process, bool is_leaving) override;
   bool process_draining(Incarnation process) override;
+  void process_stopped(Incarnation process, bool is_stopped) override;
   void process_ended(Incarnation process, ExitStatus status) override;
   void process_took_input(Incarnation process, std::size_t size) override;
   void apply_backpressure();

@@ -54,6 +54,7 @@ void Agent::told_to_end(int signal) {
 }
 
 void Agent::child_ended() {
+  slots_.look_for_stops();
   reap_adopted(slots_.running_pids());
   sweeper_.look_again();
 }

@@ -27,6 +27,8 @@ class ProcessEvents {
   virtual void process_output_end(Incarnation process, OutputStream stream) = 0;
   // See FailingMessage.
   virtual void process_failing(Incarnation process, bool is_leaving) = 0;
+  // Somebody else than us has stopped it, or let it go on.
+  virtual void process_stopped(Incarnation process, bool is_stopped) = 0;
   // It got SIGTERM, not from us. Whether it may leave in its own time.
   virtual bool process_draining(Incarnation process) = 0;
   virtual void process_ended(Incarnation process, ExitStatus status) = 0;

@@ -5,6 +5,7 @@
 #include "launcher/agent/slots.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,7 +108,7 @@ void Slots::vacate(Slot& slot) {
   // Not earlier: its last event may have come from inside one of these.
   std::erase_if(slot.former, [](const auto& process) { return process->output_ended(); });
   slot.grace.reset();
-  slot.was_told_to_end = false;
+  slot.was_told_to_end = slot.is_paused = false;
   slot.socket.reset();
   if (!slot.process) return;
   kill_all_of(slot);
@@ -132,6 +133,7 @@ void Slots::signal_one(int number, Slot& slot, int signal) {
   if (ends_who_waits(signal)) slot.was_told_to_end = true;
   if (!slot.process) return;
   if (is_for_the_program_alone(signal)) return slot.process->kill(signal);
+  if (signal == SIGSTOP || signal == SIGCONT) slot.is_paused = signal == SIGSTOP;
   slot.process->kill_group(signal);
 }
 
@@ -182,6 +184,18 @@ bool Slots::output_ended() const {
 
 void Slots::close_output() {
   for_each_process([](SlotProcess& process) { process.close_output(); });
+}
+
+void Slots::look_for_stops() {
+  for (const auto& [number, slot] : slots_) {
+    if (!slot.process || !slot.process->running()) continue;
+    siginfo_t info = {};
+    const auto pid = static_cast<id_t>(slot.process->pid());
+    while (::waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && std::exchange(info.si_pid, 0) != 0) {
+      const bool is_stopped = info.si_code == CLD_STOPPED;
+      if (!is_stopped || !slot.is_paused) events_.process_stopped({number, slot.number}, is_stopped);
+    }
+  }
 }
 
 std::vector<StackDump::Target> Slots::running_processes() const {

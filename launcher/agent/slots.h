@@ -56,6 +56,8 @@ class Slots {
   bool output_ended() const;
   void close_output();
   std::set<int> running_pids() const;
+  // After SIGCHLD: who was stopped, or goes on.
+  void look_for_stops();
   // Those that run now, with their pids.
   std::vector<StackDump::Target> running_processes() const;
 
@@ -69,6 +71,7 @@ class Slots {
     std::vector<std::unique_ptr<SlotProcess>> former;  // whose output some process may still hold open
     std::unique_ptr<loop::Timer> grace;                // between stop() and SIGKILL
     bool was_told_to_end = false;                      // by us
+    bool is_paused = false;                            // by us
   };
 
   void start_now(int number, Slot& slot, const StartMessage& start);

@@ -27,7 +27,7 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
   };
   if (!is_elastic) {
     for (const char* dest : {"max_num_proc", "slots", "elastic_timeout", "reset_limit", "cooldown_range", "blacklist",
-                             "spares", "grace"}) {
+                             "spares", "replace_stuck", "grace"}) {
       if (values.has(dest))
         return refuse(dest, " is for elastic jobs: give --min-np or --host-discovery-script as well");
     }
@@ -35,6 +35,12 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
   }
   if (values.has("slots") && !values.has("host_discovery_script")) {
     return refuse("slots", " is for hosts that --host-discovery-script prints, which is not given");
+  }
+  if (values.is_true("watch_hostfile")) {
+    if (!values.has("hostfile")) return refuse("watch_hostfile", ": expected --hostfile FILE as well");
+    for (const char* dest : {"include", "exclude"}) {
+      if (values.has(dest)) return refuse(dest, " is not built for --watch-hostfile");
+    }
   }
   if (!values.has("host_discovery_script")) return Status::ok();
   if (config.dry_run) return refuse("dry_run", " can't show the hosts that --host-discovery-script will print");
@@ -59,6 +65,8 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
   HVD_ASSIGN_OR_RETURN(elastic.timeout, elastic_timeout_of(values, env));
   if (const auto limit = number("reset_limit")) elastic.reset_limit = static_cast<int>(*limit);
   elastic.grace = std::chrono::seconds(number("grace").value_or(0));
+  if (values.is_true("watch_hostfile")) elastic.watched_hostfile = values.get<std::string>("hostfile").value_or("");
+  if (const auto limit = number("replace_stuck")) elastic.replace_stuck = std::chrono::seconds(*limit);
   elastic.num_spares = static_cast<int>(number("spares").value_or(0));
   elastic.sets_aside =
       values.get<std::string>("blacklist").value_or(elastic.num_spares > 0 ? "none" : "host") == "host";
@@ -82,7 +90,8 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
 
 Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, const config::EnvReader& env,
                                                     const LaunchConfig& config) {
-  const bool is_elastic = values.has("min_num_proc") || values.has("host_discovery_script");
+  const bool is_elastic =
+      values.has("min_num_proc") || values.has("host_discovery_script") || values.is_true("watch_hostfile");
   HVD_RETURN_IF_ERROR(check_elastic_flags(values, is_elastic, config));
   if (!is_elastic) return std::optional<ElasticConfig>();
   HVD_ASSIGN_OR_RETURN(ElasticConfig elastic, read_config(values, env, config.num_proc));

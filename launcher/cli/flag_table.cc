@@ -201,6 +201,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "blacklist", .on = "--blacklist", .kind = K::kChoice, .section = S::kElastic,
      .help = "what an elastic job leaves aside when a process has failed: its host, if the others suffice (default), or none: "
              "the process is started anew in its slot (default with --spares)", .metavar = "WHAT", .choices = "host|none"},
+    {.dest = "replace_stuck", .on = "--replace-stuck", .kind = K::kInteger, .section = S::kElastic,
+     .help = "end a process of an elastic job that is stopped (SIGSTOP), or that has not come while the others wait for the "
+             "next round, after this time; default: never, it is only reported", .metavar = "SECONDS", .min = 1, .max = 86400},
     {.dest = "spares", .on = "--spares", .kind = K::kInteger, .section = S::kElastic,
      .help = "of the slots beyond -np, keep N for processes that wait in init() and take the place of a lost rank at once; "
              "default: 0", .metavar = "N", .min = 0, .max = 4096},
@@ -263,6 +266,8 @@ constexpr FlagRow kRows[] = {
              "(Slurm, PBS, LSF, Grid Engine) or the MPI operator, else localhost", .metavar = "HOSTS", .group = "hosts"},
     {.dest = "hostfile", .on = "-hostfile|--hostfile", .kind = K::kText, .section = S::kHosts,
      .help = "file with a host per line: host [slots=N] [port=P]", .metavar = "FILE", .group = "hosts"},
+    {.dest = "watch_hostfile", .on = "--watch-hostfile", .kind = K::kSwitch, .section = S::kHosts,
+     .help = "the job is elastic, and --hostfile is read again every second"},
     {.dest = "include", .on = "--include", .kind = K::kText, .section = S::kHosts,
      .help = "of these hosts only: names separated by commas, with ranges as in n[01-04,7]", .metavar = "NAMES"},
     {.dest = "exclude", .on = "--exclude", .kind = K::kText, .section = S::kHosts,

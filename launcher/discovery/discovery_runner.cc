@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/elastic/discovery.h"
+#include "launcher/hosts/host_list.h"
 
 namespace hvd::launcher {
 
@@ -13,12 +14,18 @@ DiscoveryRunner::DiscoveryRunner(MainLoop& loop, Options options, Callbacks call
     : loop_(loop),
       options_(std::move(options)),
       callbacks_(std::move(callbacks)),
-      next_(loop.get(), [this] { run_script(); }),
+      next_(loop.get(), [this] { look(); }),
       limit_(loop.get(), [this] { limit_reached(); }) {}
 
 DiscoveryRunner::~DiscoveryRunner() { stop(); }
 
-void DiscoveryRunner::start() { options_.script.empty() ? listed(options_.fixed) : run_script(); }
+void DiscoveryRunner::start() { is_fixed() ? listed(options_.fixed) : look(); }
+
+void DiscoveryRunner::look() {
+  if (options_.hostfile.empty()) return run_script();
+  auto hosts = read_hostfile(options_.hostfile);
+  hosts.is_ok() ? listed(std::move(hosts).value()) : failed(hosts.status().message());
+}
 
 void DiscoveryRunner::stop() {
   stopped_ = true;
@@ -81,7 +88,9 @@ void DiscoveryRunner::ended() {
 
 void DiscoveryRunner::failed(const std::string& what) {
   next_.start(kPause);
-  callbacks_.on_failure("--host-discovery-script " + options_.script + ": " + what);
+  const std::string which =
+      options_.script.empty() ? "--watch-hostfile: " : "--host-discovery-script " + options_.script + ": ";
+  callbacks_.on_failure(which + what);
 }
 
 void DiscoveryRunner::listed(std::vector<HostSpec> hosts) {
@@ -107,7 +116,7 @@ void DiscoveryRunner::resolved(const std::vector<std::string>& names, const std:
 
 void DiscoveryRunner::deliver() {
   if (stopped_) return;
-  if (!options_.script.empty()) next_.start(kPause);
+  if (!is_fixed()) next_.start(kPause);
   callbacks_.on_hosts(hosts_, addresses_);
 }
 

@@ -17,17 +17,20 @@
 
 namespace hvd::launcher {
 
-// Finds out which hosts an elastic job has, and their addresses: once from a fixed list, or from a script that it runs
-// every second, in a shell. Owned by the ElasticDriver, loop-confined; destroying it kills the script that runs.
+// Finds out which hosts an elastic job has, and their addresses: once from a fixed list, or every second, from a file
+// or from a script that it runs in a shell. Owned by the ElasticDriver, loop-confined; destroying it kills the script
+// that runs.
 class DiscoveryRunner {
  public:
   static constexpr Millis kPause{1000};         // between the end of a run and the next
   static constexpr Millis kScriptLimit{30000};  // of one run
   static constexpr Millis kOutputGrace{1000};   // after its end, for what it has printed
 
+  // With neither script nor file the hosts are fixed.
   struct Options {
-    std::string script;           // "": the hosts are fixed
-    std::vector<HostSpec> fixed;  // then
+    std::string script;
+    std::string hostfile;
+    std::vector<HostSpec> fixed;
     int default_slots = 1;
     std::string ssh_program;
     Millis lookup_patience{10000};
@@ -35,7 +38,7 @@ class DiscoveryRunner {
   struct Callbacks {
     // All of them, each with what is known of its addresses; whether or not that is new.
     std::function<void(const std::vector<HostSpec>&, const std::map<std::string, ResolvedHost>&)> on_hosts;
-    // A run failed; the next follows. It names the script.
+    // A run failed; the next follows. It names the script or the file.
     std::function<void(std::string)> on_failure;
   };
   DiscoveryRunner(MainLoop& loop, Options options, Callbacks callbacks);
@@ -44,6 +47,8 @@ class DiscoveryRunner {
   void stop();
 
  private:
+  bool is_fixed() const { return options_.script.empty() && options_.hostfile.empty(); }
+  void look();
   void run_script();
   Status spawn();
   void limit_reached();

@@ -140,6 +140,7 @@ ElasticDecisions ElasticJob::timer_fired(TimePoint now) {
     slot.is_told_to_stop = true;
     out.push_back({.kind = Kind::kStop, .agent = slot.agent, .process = {number, slot.incarnation}});
   }
+  look_for_stuck(now, out);
   const int change = hosts_.end_cooldowns(now);
   if (change != kNoHostChange) hosts_changed(change, now, out);
   for (const auto& [number, agent] : std::map<int, Agent>(agents_)) {
@@ -164,6 +165,7 @@ std::optional<TimePoint> ElasticJob::deadline() const {
   consider(hosts_.next_return());
   for (const auto& [number, slot] : slots_) {
     consider(must_end_by(slot));
+    consider(next_look_at(number, slot));
   }
   for (const auto& [number, agent] : agents_) {
     if (!agent.is_ready && !agent.is_lost) consider(agent.opens_until);
@@ -173,9 +175,11 @@ std::optional<TimePoint> ElasticJob::deadline() const {
 
 void ElasticJob::was_stopped(SteadyClock::duration span) {
   if (wait_until_) *wait_until_ += span;
+  if (disturbed_since_) *disturbed_since_ += span;
   for (auto& [number, slot] : slots_) {
     if (slot.leaves_until) *slot.leaves_until += span;
     slot.drains_until += span;
+    if (slot.stopped_since) *slot.stopped_since += span;
   }
   for (auto& [number, agent] : agents_) agent.opens_until += span;
 }

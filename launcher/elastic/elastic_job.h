@@ -32,6 +32,8 @@ struct ElasticLimits {
   Millis leave_timeout{5'000};     // for a process whose slot is gone to leave by itself
   Millis grace{0};                 // for a process that was told that its host goes
   Millis restart_memory{60'000};   // a process that lived longer does not count among its slot's failed ones
+  // A process that is stopped, or not there when the others wait for the next round, is ended then. Nothing: never.
+  std::optional<Millis> replace_stuck;
   std::optional<CooldownRange> cooldown;
 };
 
@@ -42,11 +44,12 @@ struct ElasticDecision {
     kCloseHost,  // `agent` is not needed any more
     kStart,      // `process`, in its slot on `agent`, as `placement`, which a round may still change
     kRemove,     // the slot of `process` is gone: `text` is what it gets when it asks for a round, or while it waits
-    kStop,       // end the process in the slot of `process`
+    kStop,       // end the process in the slot of `process` (`at_once`: it would not listen)
     kOffer,      // the next round is `hosts`: it begins when all of them wait
     kWithdraw,   // the offer, unless it was taken
     kNotify,     // the ranks: hosts have changed, as `change` says
     kPrint,      // `text`
+    kReport,     // `text`, which is about `process`
     kEnd,        // of the job: well, or because of `text`, or (no text) because of the failures
   };
   Kind kind;
@@ -57,6 +60,7 @@ struct ElasticDecision {
   std::vector<HostSlots> hosts = {};
   int change = kNoHostChange;
   bool is_well = false;
+  bool at_once = false;
   std::string text = {};
 
   static ElasticDecision print(std::string text) { return {.kind = Kind::kPrint, .text = std::move(text)}; }
@@ -77,7 +81,8 @@ inline std::string count_text(int count, const std::string& noun) {
 // It ends when every process of it has ended or waits again; what came of each decides how the job goes on.
 class ElasticJob {
  public:
-  static constexpr int kMaxFailures = 3;  // of processes of one slot, one after the other, without any progress
+  static constexpr Millis kReportStuck{10'000};  // after the others have begun to wait
+  static constexpr int kMaxFailures = 3;         // of processes of one slot, one after the other, without any progress
 
   // `random`: see HostBook.
   ElasticJob(const ElasticLimits& limits, std::function<double()> random);
@@ -90,6 +95,8 @@ class ElasticJob {
   // It waits at the rendezvous for a round. `progress`: how far its training has come, see rendezvous::JoinRequest.
   ElasticDecisions process_waiting(Incarnation process, std::uint64_t progress, TimePoint now);
   ElasticDecisions process_ended(Incarnation process, bool is_well, TimePoint now);
+  // By a signal of somebody's; it may go on later.
+  void process_stopped(Incarnation process, bool is_stopped, TimePoint now);
   // The whole host, or the process, was told to go by whoever owns the machine: it leaves after the next commit, and
   // has the grace for that. Its place is not used again before the host has left the list and come back.
   ElasticDecisions host_draining(int agent, TimePoint now);
@@ -128,6 +135,8 @@ class ElasticJob {
     TimePoint drains_until;
     bool is_told_to_stop = false;      // since it did not
     Outcome outcome = Outcome::kNone;  // of its process in this round
+    std::optional<TimePoint> stopped_since = {};
+    bool is_reported_stuck = false;  // in this round
     TimePoint started;
     std::uint64_t progress_at_start = 0;  // of the job
   };
@@ -177,6 +186,12 @@ class ElasticJob {
   std::string host_of(const Slot& slot) const { return agents_.at(slot.agent).host; }
   bool is_member(int slot) const;
 
+  // Who is there and does nothing: elastic_job_stuck.cc.
+  bool holds_up_others(int number, const Slot& slot) const;
+  std::optional<TimePoint> stuck_until(int number, const Slot& slot) const;
+  std::optional<TimePoint> next_look_at(int number, const Slot& slot) const;
+  void look_for_stuck(TimePoint now, ElasticDecisions& out);
+
   // What becomes of a round: elastic_job_rounds.cc.
   void settle(TimePoint now, ElasticDecisions& out);
   bool is_settled() const;
@@ -203,7 +218,8 @@ class ElasticJob {
   bool is_offered_ = false;
   bool is_listed_ = false;  // hosts have been listed
   std::optional<TimePoint> wait_until_;
-  int rounds_ = 0;  // that have begun
+  std::optional<TimePoint> disturbed_since_;  // the round that runs: somebody has ended or waits for the next one
+  int rounds_ = 0;                            // that have begun
   int resets_ = 0;
   int last_agent_ = -1;
   int last_slot_ = -1;

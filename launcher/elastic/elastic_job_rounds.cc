@@ -21,10 +21,11 @@ ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, 
   ElasticDecisions out;
   if (phase_ != Phase::kForming || !std::exchange(is_offered_, false)) return out;
   phase_ = Phase::kRunning;
+  disturbed_since_.reset();
   ++rounds_;
   for (const auto& [number, placement] : ranks) {
     Slot& slot = slots_.at(number);
-    slot.is_waiting = false;
+    slot.is_waiting = slot.is_reported_stuck = false;
     // In later rounds who is new has nothing before it has synchronised, which its progress tells when it waits again.
     slot.has_state = slot.has_state || rounds_ == 1;
   }
@@ -91,6 +92,7 @@ bool ElasticJob::is_settled() const {
 
 void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
   const bool in_round = phase_ == Phase::kForming || phase_ == Phase::kRunning;
+  if (phase_ == Phase::kRunning && !disturbed_since_ && (any_waiting() || has_ended_members())) disturbed_since_ = now;
   if (!in_round || is_offered_ || !is_settled()) return;
   if (has_outcome(Outcome::kSucceeded)) {
     // Others that wait would wait for a round that never comes.

@@ -178,6 +178,7 @@ void ElasticJob::start_spares(TimePoint now, ElasticDecisions& out) {
 void ElasticJob::start(int number, const Placement& placement, TimePoint now, ElasticDecisions& out) {
   Slot& slot = slots_.at(number);
   slot.has_process = true;
+  slot.stopped_since.reset();
   slot.has_state = slot.is_draining = false;
   slot.started = now;
   slot.progress_at_start = progress_;

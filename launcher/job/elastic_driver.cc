@@ -23,8 +23,9 @@ ElasticLimits elastic_limits(const LaunchConfig& config) {
   limits.max_num_proc = elastic.max_num_proc;
   limits.num_spares = elastic.num_spares;
   limits.sets_aside = elastic.sets_aside;
+  limits.replace_stuck = elastic.replace_stuck;
   limits.reset_limit = elastic.reset_limit;
-  limits.hosts_are_fixed = elastic.discovery_script.empty();
+  limits.hosts_are_fixed = elastic.discovery_script.empty() && elastic.watched_hostfile.empty();
   limits.slots_timeout = elastic.timeout;
   limits.host_timeout = config.start_timeout;
   if (config.kill_grace) limits.leave_timeout = *config.kill_grace;
@@ -42,6 +43,7 @@ ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, Elastic
       mailbox_(loop),
       discovery_(loop,
                  {.script = config.elastic->discovery_script,
+                  .hostfile = config.elastic->watched_hostfile,
                   .fixed = config.hosts,
                   .default_slots = config.elastic->default_slots,
                   .ssh_program = ssh_client_of(config),

@@ -34,6 +34,7 @@ void ElasticRun::carry(ElasticDecision& decision, TimePoint now, JobActions& out
       .kind = Kind::kPrint, .agent = decision.agent, .process = decision.process, .text = std::move(decision.text)};
   switch (decision.kind) {
     case ElasticDecision::Kind::kPrint: break;
+    case ElasticDecision::Kind::kReport: action.text.insert(0, roster_.name_of(decision.process.slot) + " "); break;
     case ElasticDecision::Kind::kOpenHost:
       roster_.add_agent(decision.agent, decision.host.name);
       action.kind = Kind::kOpenAgent;
@@ -50,7 +51,10 @@ void ElasticRun::carry(ElasticDecision& decision, TimePoint now, JobActions& out
       action.kind = Kind::kStart;
       break;
     case ElasticDecision::Kind::kRemove: action.kind = Kind::kRemoveSeat; break;
-    case ElasticDecision::Kind::kStop: action.kind = Kind::kStopSlot; break;
+    case ElasticDecision::Kind::kStop:
+      action.kind = Kind::kStopSlot;
+      action.at_once = decision.at_once;
+      break;
     case ElasticDecision::Kind::kOffer:
       action.kind = Kind::kOffer;
       action.members = std::move(decision.hosts);
@@ -148,6 +152,12 @@ JobActions ElasticRun::process_ended(Incarnation process, const ExitStatus& stat
     note_failure(failure_of(member(process.slot), status, describe(status)), out);
   }
   process_over(process, status.ok(), now, out);
+  return out;
+}
+
+JobActions ElasticRun::process_stopped(Incarnation process, bool is_stopped, TimePoint now) {
+  JobActions out = Job::process_stopped(process, is_stopped, now);
+  if (is_undisturbed()) elastic_.process_stopped(process, is_stopped, now);
   return out;
 }
 

@@ -26,6 +26,7 @@ class ElasticRun final : public Job {
   JobActions process_started(Incarnation process, int pid, TimePoint now) override;
   JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now) override;
   JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now) override;
+  JobActions process_stopped(Incarnation process, bool is_stopped, TimePoint now) override;
   JobActions timer_fired(TimePoint now, const std::function<std::string(int)>& detail) override;
   std::optional<TimePoint> deadline() const override;
   void was_stopped(SteadyClock::duration span) override;

@@ -40,7 +40,7 @@ struct JobAction {
     // Of elastic jobs alone.
     kOpenAgent,   // start `agent` on `host`
     kCloseAgent,  // it is not needed any more
-    kStopSlot,    // end the process in the slot of `process`
+    kStopSlot,    // end the process in the slot of `process` (`at_once`: by SIGKILL)
     kRemoveSeat,  // `process` may not join any more, because of `text`
     kOffer,       // the next round is `members`
     kWithdraw,    // the offer, unless it was taken
@@ -77,6 +77,8 @@ class Job {
   virtual JobActions process_not_started(Incarnation process, int code, const std::string& reason, TimePoint now) = 0;
   void process_failing(Incarnation process, bool is_leaving);  // see Failures
   virtual JobActions process_ended(Incarnation process, const ExitStatus& status, TimePoint now) = 0;
+  // By somebody's SIGSTOP and SIGCONT.
+  virtual JobActions process_stopped(Incarnation process, bool is_stopped, TimePoint now);
   // SIGUSR1 and SIGUSR2 are passed on; any other asks for the end of the job; SIGHUP does so once only.
   JobActions signal_received(int signal, TimePoint now);
   // The launcher itself cannot go on (nobody reads its output): like SIGTERM, with a reason of its own.

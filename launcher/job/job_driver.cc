@@ -209,11 +209,12 @@ void JobDriver::open_agent(const JobAction& action) {
   fleet_.start(action.agent);
 }
 
-void JobDriver::stop_slot(Incarnation process) {
-  const Roster::Slot& slot = job_->roster().slot(process.slot);
-  const Millis grace = timings_of(plan_.config).term;
+void JobDriver::stop_slot(const JobAction& action) {
+  const int number = action.process.slot;
+  const Roster::Slot& slot = job_->roster().slot(number);
+  const Millis grace = action.at_once ? Millis(0) : timings_of(plan_.config).term;
   fleet_.send(slot.agent, FrameType::kStop,
-              encode(StopMessage{.slot = process.slot, .grace_ms = static_cast<std::uint32_t>(grace.count())}));
+              encode(StopMessage{.slot = number, .grace_ms = static_cast<std::uint32_t>(grace.count())}));
 }
 
 void JobDriver::close_agent(int agent) {
@@ -277,7 +278,7 @@ void JobDriver::apply(const JobAction& action) {
     case JobAction::Kind::kFinish: return finish(action.code);
     case JobAction::Kind::kOpenAgent: return open_agent(action);
     case JobAction::Kind::kCloseAgent: return close_agent(action.agent);
-    case JobAction::Kind::kStopSlot: return stop_slot(action.process);
+    case JobAction::Kind::kStopSlot: return stop_slot(action);
     case JobAction::Kind::kRemoveSeat:
     case JobAction::Kind::kOffer:
     case JobAction::Kind::kWithdraw:

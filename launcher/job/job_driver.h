@@ -76,7 +76,7 @@ class JobDriver : private AgentFleetEvents {
   // What the Job wants.
   void open_agent(const JobAction& action);
   void close_agent(int agent);
-  void stop_slot(Incarnation process);
+  void stop_slot(const JobAction& action);
   // In order, whatever more follows from one of them: that comes after those that are there.
   void apply(const JobActions& actions);
   void apply(const JobAction& action);

@@ -32,6 +32,13 @@ void Job::process_failing(Incarnation process, bool is_leaving) {
   is_leaving ? failures_.process_leaving(member(process.slot)) : failures_.process_failing(member(process.slot));
 }
 
+JobActions Job::process_stopped(Incarnation process, bool is_stopped, TimePoint) {
+  Roster::Slot* slot = roster_.slot_of(process);
+  if (slot == nullptr || std::exchange(slot->is_stopped, is_stopped) == is_stopped || !is_undisturbed()) return {};
+  const char* const what = is_stopped ? " was stopped (SIGSTOP): the others wait for it" : " goes on";
+  return {print(roster_.name_of(process.slot) + what)};
+}
+
 JobFailure Job::failure_of(Member who, const ExitStatus& status, std::string what) const {
   return {.who = who,
           .host = roster_.host_of(who.slot),

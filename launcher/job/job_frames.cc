@@ -48,7 +48,8 @@ Status JobDriver::handle(int agent, const Frame& frame) {
     case FrameType::kNotStarted:
     case FrameType::kEnded:
     case FrameType::kFailing:
-    case FrameType::kInputTaken: return handle_process(agent, frame);
+    case FrameType::kInputTaken:
+    case FrameType::kStopped: return handle_process(agent, frame);
     case FrameType::kAlive: return Status::ok();
     case FrameType::kStacks:
     case FrameType::kStacksEnd: return handle_stacks(agent, frame);
@@ -129,6 +130,9 @@ Status JobDriver::handle_process(int agent, const Frame& frame) {
   } else if (frame.type == FrameType::kFailing) {
     HVD_ASSIGN_OR_RETURN(const FailingMessage message, of_its_slot(agent, decode_failing(frame.payload)));
     job_->process_failing(message.process, message.is_leaving);
+  } else if (frame.type == FrameType::kStopped) {
+    HVD_ASSIGN_OR_RETURN(const StoppedMessage message, of_its_slot(agent, decode_stopped(frame.payload)));
+    apply(job_->process_stopped(message.process, message.is_stopped, now));
   } else if (frame.type == FrameType::kInputTaken) {
     HVD_ASSIGN_OR_RETURN(const InputTakenMessage message, of_its_slot(agent, decode_input_taken(frame.payload)));
     if (is_latest(message.process)) input_forwarder_.process_took(message.process.slot, message.size);

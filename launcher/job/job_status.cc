@@ -23,7 +23,8 @@ Json slot_json(int number, const Roster::Slot& slot, bool is_spare) {
   json["local_rank"] = slot.placement.local_rank;
   json["pid"] = slot.pid > 0 ? Json(slot.pid) : Json();
   json["incarnation"] = slot.incarnation;
-  json["state"] = is_spare && slot.state == Roster::SlotState::kRunning ? "spare" : name_of(slot.state);
+  const bool is_running = slot.state == Roster::SlotState::kRunning;
+  json["state"] = is_running && slot.is_stopped ? "stopped" : is_running && is_spare ? "spare" : name_of(slot.state);
   return json;
 }
 

@@ -63,14 +63,19 @@ std::string Roster::name_missing_hosts() const {
          (agents_.size() == 1 ? " host has" : " hosts have") + " answered; waiting for " + names;
 }
 
+std::string Roster::name_of(int slot_number) const {
+  const Slot& one = slot(slot_number);
+  const std::string text = "rank " + std::to_string(one.placement.rank) + " on host " + host_of(slot_number);
+  return one.pid == 0 ? text : text + " (pid " + std::to_string(one.pid) + ")";
+}
+
 std::string Roster::name_ranks(SlotState state) const {
   std::string text;
   std::size_t named = 0;
   for (const auto& [number, slot] : slots_) {
     if (slot.state != state) continue;
     if (named++ == kMaxNamedRanks) break;
-    text += (text.empty() ? "rank " : ", rank ") + std::to_string(slot.placement.rank) + " on host " + host_of(number);
-    if (slot.pid != 0) text += " (pid " + std::to_string(slot.pid) + ")";
+    text += (text.empty() ? "" : ", ") + name_of(number);
   }
   const std::size_t all = count(state);
   if (all > kMaxNamedRanks) text += " and " + std::to_string(all - kMaxNamedRanks) + " more";

@@ -22,6 +22,7 @@ class Roster {
     Placement placement;
     std::uint32_t incarnation = 0;  // of its latest process; 0: none yet
     int pid = 0;
+    bool is_stopped = false;  // by somebody's SIGSTOP
   };
   enum class AgentState { kWaiting, kReady, kGone };
   struct Agent {
@@ -54,6 +55,8 @@ class Roster {
   bool all_ended() const { return count(SlotState::kEnded) == slots_.size(); }
   // "14 of 16 hosts have answered; waiting for n07, n12": for people. "" when none is waited for.
   std::string name_missing_hosts() const;
+  // "rank 0 on host a (pid 7)".
+  std::string name_of(int slot_number) const;
   // "rank 0 on host a (pid 7), rank 1 on host b": for people.
   std::string name_ranks(SlotState state) const;
 

@@ -22,9 +22,11 @@ struct ElasticConfig {
   int min_num_proc = 1;
   int max_num_proc = 1;
   std::string discovery_script;  // a shell command; "": the hosts are those of -H
+  std::string watched_hostfile;  // or it is read again and again; "": none is
   int default_slots = 1;         // of hosts that it prints without a number
   int num_spares = 0;
   bool sets_aside = true;  // hosts of failed processes
+  std::optional<std::chrono::seconds> replace_stuck;
   std::chrono::seconds timeout{600};
   std::optional<int> reset_limit;
   std::chrono::seconds grace{0};  // --grace: for who is told to go by SIGTERM

@@ -37,6 +37,7 @@ enum class FrameType : std::uint8_t {
   kStacks = 76,
   kStacksEnd = 77,
   kDraining = 78,
+  kStopped = 79,
   kAlive = 75,  // nothing has happened: something to acknowledge
 };
 

@@ -124,6 +124,11 @@ void fields(auto& io, Is<FailingMessage> auto& message) {
   io.process(message.process);
   io.flag(message.is_leaving);
 }
+
+void fields(auto& io, Is<StoppedMessage> auto& message) {
+  io.process(message.process);
+  io.flag(message.is_stopped);
+}
 void fields(auto& io, Is<StacksMessage> auto& message) {
   io.process(message.process);
   io.text(message.text);
@@ -163,6 +168,7 @@ Bytes encode(const OutputMessage& message) { return encode_fields(message); }
 Bytes encode(const OutputEndMessage& message) { return encode_fields(message); }
 Bytes encode(const EndedMessage& message) { return encode_fields(message); }
 Bytes encode(const FailingMessage& message) { return encode_fields(message); }
+Bytes encode(const StoppedMessage& message) { return encode_fields(message); }
 Bytes encode(const StacksMessage& message) { return encode_fields(message); }
 Bytes encode(const DrainingMessage& message) { return encode_fields(message); }
 Bytes encode(const TextMessage& message) { return encode_fields(message); }
@@ -188,6 +194,9 @@ Result<OutputEndMessage> decode_output_end(ByteSpan payload) {
   return decode_fields<OutputEndMessage>(payload, "output-end frame");
 }
 Result<EndedMessage> decode_ended(ByteSpan payload) { return decode_fields<EndedMessage>(payload, "ended frame"); }
+Result<StoppedMessage> decode_stopped(ByteSpan payload) {
+  return decode_fields<StoppedMessage>(payload, "stopped frame");
+}
 Result<FailingMessage> decode_failing(ByteSpan payload) {
   return decode_fields<FailingMessage>(payload, "failing frame");
 }

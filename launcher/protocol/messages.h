@@ -139,6 +139,12 @@ struct StacksMessage {
   std::string text;
 };
 
+// Somebody has stopped the process (SIGSTOP), or let it go on.
+struct StoppedMessage {
+  Incarnation process;
+  bool is_stopped = false;
+};
+
 // Somebody who owns the machine has told the agent to go, or a process of the slot; it will be gone after the grace.
 struct DrainingMessage {
   std::int32_t slot = SignalMessage::kAllSlots;
@@ -163,6 +169,7 @@ Bytes encode(const OutputMessage& message);
 Bytes encode(const OutputEndMessage& message);
 Bytes encode(const EndedMessage& message);
 Bytes encode(const FailingMessage& message);
+Bytes encode(const StoppedMessage& message);
 Bytes encode(const StacksMessage& message);
 Bytes encode(const DrainingMessage& message);
 Bytes encode(const TextMessage& message);
@@ -181,6 +188,7 @@ Result<OutputMessage> decode_output(ByteSpan payload);
 Result<OutputEndMessage> decode_output_end(ByteSpan payload);
 Result<EndedMessage> decode_ended(ByteSpan payload);
 Result<FailingMessage> decode_failing(ByteSpan payload);
+Result<StoppedMessage> decode_stopped(ByteSpan payload);
 Result<StacksMessage> decode_stacks(ByteSpan payload);
 Result<DrainingMessage> decode_draining(ByteSpan payload);
 Result<TextMessage> decode_text(ByteSpan payload);

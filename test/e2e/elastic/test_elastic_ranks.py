@@ -142,6 +142,11 @@ def test_a_spare_takes_the_place_of_a_lost_rank(start_elastic: StartElastic) -> 
     eventually(lambda: len(job.slots("spare")) == 1, f"a spare runs\n{job}")
     spare = job.slots("spare")[0]
     assert spare["rank"] is None
+    os.kill(before[2], signal.SIGSTOP)
+    job.wait_for(f"rank 2 on host localhost (pid {before[2]}) was stopped (SIGSTOP): the others wait for it")
+    assert [slot["pid"] for slot in job.slots("stopped")] == [before[2]]
+    os.kill(before[2], signal.SIGCONT)
+    job.wait_for(f"rank 2 on host localhost (pid {before[2]}) goes on")
     job.kill(1)
     after = job.wait_for_size(3)
     assert after == {**before, 1: spare["pid"]}, job  # it has the lost one's rank, and everybody else its own
@@ -151,4 +156,23 @@ def test_a_spare_takes_the_place_of_a_lost_rank(start_elastic: StartElastic) -> 
     assert job.wait() == 0, job
     job.assert_consistent()
     assert "waits for other ranks" not in job.err, job
+    job.wait_all_gone()
+
+
+def test_a_stopped_rank_is_replaced_in_hosts_of_a_watched_file(start_elastic: StartElastic) -> None:
+    watched = ("--hostfile", "hosts", "--watch-hostfile")
+    job = start_elastic("-np", "1", *watched, "--replace-stuck", "1", hosts="localhost slots=1\n")
+    first = job.wait_for_size(1)[0]
+    job.set_hosts("localhost slots=2  # one more\n")
+    before = job.wait_for_size(2)
+    assert before[0] == first
+    job.set_hosts("localhost slots=2 and what is this\n")
+    job.wait_for("--watch-hostfile: hosts:1: unexpected 'and'")
+    os.kill(first, signal.SIGSTOP)
+    job.wait_for("is stopped: it is ended (--replace-stuck)")
+    eventually(lambda: first not in job.processes(), f"it is ended\n{job}")
+    after = job.wait_for_size(2)
+    assert after[0] == before[1], job  # who has the state leads
+    # A launcher that is killed takes everything with it.
+    job.signal(signal.SIGKILL)
     job.wait_all_gone()

@@ -28,6 +28,10 @@ class Script {
     if (command.name == "waiting")
       return text(job_->process_waiting(process, static_cast<std::uint64_t>(command.number("progress", 0)), now_));
     if (command.name == "exited") return text(job_->process_ended(process, command.number("code", 0) == 0, now_));
+    if (command.name == "stopped" || command.name == "continued") {
+      job_->process_stopped(process, command.name == "stopped", now_);
+      return "";
+    }
     if (command.name == "draining") {
       return text(agent >= 0 ? job_->host_draining(agent, now_) : job_->process_draining(process, now_));
     }
@@ -55,6 +59,8 @@ class Script {
     limits.sets_aside = limits.num_spares == 0;
     limits.hosts_are_fixed = command.number("fixed", 0) != 0;
     limits.grace = std::chrono::seconds(command.number("grace", 0));
+    if (const long long stuck = command.number("stuck", 0); stuck > 0)
+      limits.replace_stuck = std::chrono::seconds(stuck);
     if (command.args.contains("limit")) limits.reset_limit = static_cast<int>(command.number("limit", 0));
     if (const long long cooldown = command.number("cooldown", 0); cooldown > 0) {
       limits.cooldown = CooldownRange(std::chrono::seconds(cooldown), std::chrono::seconds(3600));

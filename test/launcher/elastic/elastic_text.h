@@ -27,7 +27,8 @@ inline std::string to_text(const ElasticDecision& decision) {
       return "start " + process + " on " + agent + " as rank " + std::to_string(decision.placement.rank) + " of " +
              std::to_string(decision.placement.size);
     case Kind::kRemove: return "remove " + process + ": " + decision.text;
-    case Kind::kStop: return "stop " + process;
+    case Kind::kStop: return (decision.at_once ? "kill " : "stop ") + process;
+    case Kind::kReport: return "report slot " + std::to_string(decision.process.slot) + ": " + decision.text;
     case Kind::kOffer: return "offer " + to_text(decision.hosts);
     case Kind::kWithdraw: return "withdraw";
     case Kind::kNotify: return "notify " + std::to_string(decision.change);

@@ -35,6 +35,7 @@ class World {
     int agent = -1;
     Life life = Life::kEnded;
     bool has_to_leave = false;
+    bool is_stuck = false;
     int progress = 0;  // commits, once it has synchronised
     bool is_founder = false;
   };
@@ -47,7 +48,7 @@ class World {
 
   void step() {
     now_ += Millis(pick(2000));
-    switch (pick(13)) {
+    switch (pick(14)) {
       case 0: return pick(3) == 0 ? change_hosts() : work();
       case 1: return pick(2) == 0 ? kill_some(1) : work();
       case 2: return answer_host(pick(4) != 0);
@@ -55,6 +56,7 @@ class World {
       case 4: return pick(20) == 0 ? lose_host() : work();
       case 5: return apply(job_.timer_fired(now_));
       case 6: return pick(6) == 0 ? drain() : work();
+      case 7: return limits_.replace_stuck && pick(6) == 0 ? stick() : work();
       default: return work();
     }
   }
@@ -104,6 +106,7 @@ class World {
     std::vector<int> able;
     for (const auto& [slot, process] : processes_) {
       const bool comes = process.life == Life::kStarting || (process.life == Life::kRunning && is_disturbed_);
+      if (process.is_stuck) continue;
       if (comes || (process.has_to_leave && process.life != Life::kEnded)) able.push_back(slot);
     }
     if (able.empty()) return commit();
@@ -117,7 +120,8 @@ class World {
 
   // All who run synchronise, then they commit. Who is disturbed before has nothing of it.
   void commit() {
-    if (is_disturbed_) return;
+    const bool is_stuck = std::ranges::any_of(processes_, [](const auto& one) { return one.second.is_stuck; });
+    if (is_disturbed_ || is_stuck) return;
     for (auto& [slot, process] : processes_) {
       if (process.life == Life::kRunning) process.progress = is_synchronised_ ? process.progress + 1 : furthest_;
     }
@@ -129,6 +133,7 @@ class World {
     if (process.life == Life::kEnded) return;
     if (process.life == Life::kRunning) is_disturbed_ = true;
     process.life = Life::kEnded;
+    process.is_stuck = false;
     log_ += "x" + std::to_string(slot) + " ";
     apply(job_.process_ended({slot, process.number}, well, now_));
   }
@@ -138,6 +143,17 @@ class World {
       auto at = processes_.begin();
       std::advance(at, pick(static_cast<int>(processes_.size())));
       end(at->first, false);
+    }
+  }
+
+  // A process that runs does nothing any more: it was stopped, or hangs, and the others fail for that.
+  void stick() {
+    for (auto& [slot, process] : processes_) {
+      if (process.life != Life::kRunning || process.is_stuck || process.has_to_leave || pick(3) != 0) continue;
+      process.is_stuck = true;
+      log_ += "s" + std::to_string(slot) + " ";
+      if (pick(2) == 0) return void(is_disturbed_ = true);
+      return job_.process_stopped({slot, process.number}, true, now_);
     }
   }
 
@@ -174,6 +190,7 @@ class World {
       if (process.agent != agent) continue;
       if (process.life == Life::kRunning) is_disturbed_ = true;
       process.life = Life::kEnded;
+      process.is_stuck = false;
     }
     log_ += "l" + std::to_string(agent) + " ";
     apply(job_.host_lost(agent, "it is gone", now_));
@@ -244,8 +261,8 @@ class World {
         process = {.number = decision.process.number, .agent = decision.agent, .life = Life::kStarting};
         return;
       }
-      case Kind::kRemove:
-      case Kind::kStop: processes_[slot].has_to_leave = true; return;
+      case Kind::kStop: processes_[slot].is_stuck = false; [[fallthrough]];
+      case Kind::kRemove: processes_[slot].has_to_leave = true; return;
       case Kind::kOffer:
         if (!offer_.empty()) fail("two offers");
         offer_ = decision.hosts;
@@ -254,7 +271,8 @@ class World {
         if (std::exchange(offer_, {}).empty()) return fail("nothing was offered");
         return apply(job_.offer_withdrawn(now_));
       case Kind::kNotify: is_disturbed_ = true; return;
-      case Kind::kPrint: return;
+      case Kind::kPrint:
+      case Kind::kReport: return;
       case Kind::kEnd:
         has_ended_ = true;
         has_ended_well_ = decision.is_well;
@@ -294,6 +312,7 @@ TEST_CASE("Elastic jobs keep their rules through whatever happens to hosts and p
     limits.max_num_proc = limits.num_proc + static_cast<int>(seed % 5);
     limits.num_spares = static_cast<int>(seed / 7 % 3);
     limits.sets_aside = seed % 9 < 6;
+    if (seed % 2 == 0) limits.replace_stuck = std::chrono::seconds(5);
     if (seed % 4 != 0) limits.cooldown = CooldownRange(std::chrono::seconds(1), std::chrono::seconds(5 + seed % 20));
     World world(seed, limits);
     const std::string wrong = world.live(200);

@@ -1,0 +1,54 @@
+// Processes that are there and do nothing: stopped by a signal, or elsewhere while the others wait for the next round.
+#include <algorithm>
+
+#include "launcher/elastic/elastic_job.h"
+
+namespace hvd::launcher {
+
+void ElasticJob::process_stopped(Incarnation process, bool is_stopped, TimePoint now) {
+  Slot* slot = slot_of(process);
+  if (slot == nullptr || !slot->has_process) return;
+  slot->stopped_since = is_stopped ? std::optional(now) : std::nullopt;
+}
+
+bool ElasticJob::holds_up_others(int number, const Slot& slot) const {
+  return phase_ == Phase::kRunning && disturbed_since_ && slot.has_process && !slot.is_waiting && is_member(number);
+}
+
+// When it is ended for that.
+std::optional<TimePoint> ElasticJob::stuck_until(int number, const Slot& slot) const {
+  if (!slot.has_process || slot.is_told_to_stop || !limits_.replace_stuck) return std::nullopt;
+  std::optional<TimePoint> since = slot.stopped_since;
+  if (holds_up_others(number, slot)) since = since ? std::min(*since, *disturbed_since_) : *disturbed_since_;
+  if (!since) return std::nullopt;
+  return *since + *limits_.replace_stuck;
+}
+
+std::optional<TimePoint> ElasticJob::next_look_at(int number, const Slot& slot) const {
+  const std::optional<TimePoint> until = stuck_until(number, slot);
+  if (slot.is_reported_stuck || slot.is_told_to_stop || !holds_up_others(number, slot)) return until;
+  const TimePoint report = *disturbed_since_ + kReportStuck;
+  return until ? std::min(*until, report) : report;
+}
+
+void ElasticJob::look_for_stuck(TimePoint now, ElasticDecisions& out) {
+  for (auto& [number, slot] : slots_) {
+    const Incarnation process{number, slot.incarnation};
+    const std::optional<TimePoint> until = stuck_until(number, slot);
+    if (until && now >= *until) {
+      slot.is_told_to_stop = true;
+      const std::string why =
+          slot.stopped_since ? "is stopped" : "has not come while the others wait for the next round";
+      out.push_back({.kind = Kind::kReport, .process = process, .text = why + ": it is ended (--replace-stuck)"});
+      out.push_back({.kind = Kind::kStop, .agent = slot.agent, .process = process, .at_once = true});
+    } else if (const auto next = next_look_at(number, slot); next && now >= *next) {
+      slot.is_reported_stuck = true;
+      out.push_back({.kind = Kind::kReport,
+                     .process = process,
+                     .text = "does not come to the next round of the job, for which the others wait" +
+                             std::string(limits_.replace_stuck ? "" : " (--replace-stuck would end it)")});
+    }
+  }
+}
+
+}  // namespace hvd::launcher
