@@ -42,14 +42,9 @@ def main() -> int:
         torch.optim.Adam(model.parameters(), lr=arguments.lr), named_parameters=model.named_parameters()
     )
 
-    def adapt_learning_rate() -> None:
-        """More ranks make a larger batch."""
-        for group in optimizer.param_groups:
-            group["lr"] = arguments.lr * hvd.size() ** 0.5
-
     @hvd.elastic.run
     def train_until_the_end(state: hvd.elastic.TorchState) -> None:
-        adapt_learning_rate()
+        hvd.elastic.scale_learning_rate(optimizer, power=0.5)  # more ranks make a larger batch
         print(f"rank {hvd.rank()} of {hvd.size()} begins at epoch {state.epoch}, batch {state.batch}", flush=True)
         while state.epoch < arguments.epochs:
             model.train()

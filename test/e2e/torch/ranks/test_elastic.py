@@ -291,3 +291,21 @@ def test_a_state_of_ones_own_needs_no_more_than_its_methods() -> None:
     plain = Plain()
     assert hvd.elastic.run(func)(plain) == "done"
     assert plain.log == ["sync", "restore", "on_reset"] * 5 + ["sync"]
+
+
+def test_learning_rates_follow_the_number_of_ranks() -> None:
+    model = model_of(0)
+    optimizer = optimizer_of(model)
+    state = TorchState(model=model, optimizer=optimizer)
+    group = optimizer.param_groups[0]
+    for _ in range(2):  # the second time nothing has changed
+        hvd.elastic.scale_learning_rate(optimizer)
+        assert group["lr"] == pytest.approx(0.1 * hvd.size())
+    state.restore()  # of before
+    group = optimizer.param_groups[0]
+    assert group["lr"] == pytest.approx(0.1)
+    if hvd.rank() == 0:
+        group["lr"], group["horovod_ranks"] = 0.3, 4 * hvd.size()  # as it was with more ranks
+    state.sync()  # the number comes with the rate
+    hvd.elastic.scale_learning_rate(optimizer, power=0.5)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.15)
