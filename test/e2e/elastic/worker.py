@@ -50,6 +50,7 @@ def train(state: ObjectState) -> None:
         time.sleep(0.01)
 
 
+print(f"up pid={os.getpid()}", flush=True)  # a spare waits after that
 sets = [ProcessSet([0]), ProcessSet([0, 1])]
 init(process_sets=sets)
 the_state = ObjectState(broadcast_object, rank, batch=0, total=0)
