@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from elastic_job import StartElastic
@@ -68,4 +70,17 @@ def test_a_discovery_script_does_not_outlive_a_killed_launcher(start_elastic: St
     job = start_elastic("-np", "1", "--host-discovery-script", "sleep 1000 & sleep 1001; true", command=("true",))
     eventually(lambda: len(job.named("sleep")) == 2, f"the script runs\n{job}")
     job.signal(signal.SIGKILL)
+    job.wait_all_gone()
+
+
+def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Path) -> None:
+    worker = (sys.executable, str(Path(__file__).parent / "hanging_worker.py"), str(tmp_path / "has_hung"))
+    stall = [f"HOROVOD_STALL_{name}_TIME_SECONDS=1" for name in ("CHECK", "SHUTDOWN")]
+    flags = ("-np", "2", "--min-np", "2", "--replace-stuck", "1", "-x", stall[0], "-x", stall[1])
+    job = start_elastic(*flags, command=worker)
+    assert job.wait() == 0, job
+    assert "has not come while the others wait for the next round: it is ended (--replace-stuck)" in job.err, job
+    first, second = job.begins()[:2], job.begins()[2:]
+    assert [sorted(one.rank for one in half) for half in (first, second)] == [[0, 1], [0, 1]], job
+    assert {one.batch for one in second} == {5}, "rank 0 had committed the fifth step"
     job.wait_all_gone()
