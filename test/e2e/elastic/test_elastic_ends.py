@@ -75,12 +75,12 @@ def test_a_discovery_script_does_not_outlive_a_killed_launcher(start_elastic: St
 
 def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Path) -> None:
     worker = (sys.executable, str(Path(__file__).parent / "hanging_worker.py"), str(tmp_path / "has_hung"))
-    stall = [f"HOROVOD_STALL_{name}_TIME_SECONDS=1" for name in ("CHECK", "SHUTDOWN")]
-    flags = ("-np", "2", "--min-np", "2", "--replace-stuck", "1", "-x", stall[0], "-x", stall[1])
+    # Longer than a rank may be kept from running on a busy machine.
+    stall = ("-x", "HOROVOD_STALL_CHECK_TIME_SECONDS=1", "-x", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3")
+    flags = ("-np", "2", "--min-np", "2", "--replace-stuck", "3", *stall)
     job = start_elastic(*flags, command=worker)
     assert job.wait() == 0, job
     assert "has not come while the others wait for the next round: it is ended (--replace-stuck)" in job.err, job
-    first, second = job.begins()[:2], job.begins()[2:]
-    assert [sorted(one.rank for one in half) for half in (first, second)] == [[0, 1], [0, 1]], job
-    assert {one.batch for one in second} == {5}, "rank 0 had committed the fifth step"
+    assert len({one.pid for one in job.begins() if one.rank == 1}) == 2, job
+    assert {one.batch for one in job.begins()[2:]} == {5}, "rank 0 had committed the fifth step"
     job.wait_all_gone()

@@ -161,14 +161,14 @@ def test_a_spare_takes_the_place_of_a_lost_rank(start_elastic: StartElastic) -> 
 
 def test_a_stopped_rank_is_replaced_in_hosts_of_a_watched_file(start_elastic: StartElastic) -> None:
     watched = ("--hostfile", "hosts", "--watch-hostfile")
-    job = start_elastic("-np", "1", *watched, "--replace-stuck", "1", hosts="localhost slots=1\n")
+    job = start_elastic("-np", "1", *watched, "--replace-stuck", "4", hosts="localhost slots=1\n")
     first = job.wait_for_size(1)[0]
     job.set_hosts("localhost slots=2  # one more\n")
     before = job.wait_for_size(2)
     assert before[0] == first
     job.set_hosts("localhost slots=2 and what is this\n")
     job.wait_for("--watch-hostfile: hosts:1: unexpected 'and'")
-    os.kill(first, signal.SIGSTOP)
+    os.kill(first, signal.SIGSTOP)  # and the other has as long to come back when it has ended
     job.wait_for("is stopped: it is ended (--replace-stuck)")
     eventually(lambda: first not in job.processes(), f"it is ended\n{job}")
     after = job.wait_for_size(2)
