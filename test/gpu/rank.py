@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import peers
 import torch
 
 import horovod.torch as hvd
@@ -139,7 +140,13 @@ def figures(device: torch.device) -> dict[str, float]:
     for name, (call, rounds) in calls.items():
         call()
         result[name] = round(timed(device, call, rounds), 1)  # type: ignore[arg-type]
+    result["resnet50_of_copy"] = round(result["resnet50_us"] / result["copy_102MB_us"], 2)
     return result
+
+
+def ratios(device: torch.device) -> dict[str, float]:
+    """Ours beside what it is measured by, in the same run; goals in docs/testing.md."""
+    return peers.ratios(device, timed)
 
 
 def main() -> None:

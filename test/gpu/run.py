@@ -10,12 +10,13 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 RANK = Path(__file__).resolve().parent / "rank.py"
-SUITES = ("operations", "lists", "streams", "training", "figures")
+SUITES = ("operations", "lists", "streams", "training", "figures", "ratios", "bench")
 LIMIT_S = 300
 
 
@@ -23,6 +24,8 @@ def run(suite: str, ranks: int, device: str) -> dict[str, Any]:
     # The horovodrun of the package that this Python imports, wherever pip has put it.
     launcher = [sys.executable, "-c", "from horovod.runner.launch import run_commandline as run; run()"]
     command = [*launcher, "-np", str(ranks), sys.executable, str(RANK), suite, device]
+    if suite == "bench":
+        return run_bench([*launcher, "-np", str(ranks), sys.executable, "-m", "horovod.bench", "gpu"], ranks, device)
     begin = time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
@@ -34,6 +37,27 @@ def run(suite: str, ranks: int, device: str) -> dict[str, Any]:
     return {
         "suite": suite, "ranks": ranks, "ok": ok, "seconds": round(time.monotonic() - begin, 1),
         "figures": figures[0] if figures else {}, "stderr": err[-4000:], "code": code,
+    }  # fmt: skip
+
+
+def run_bench(command: list[str], ranks: int, device: str) -> dict[str, Any]:
+    """All sizes on GPUs; without one only whether it runs. Its figures are the largest busbw of each operation."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "figures.json"
+        sizes = "4:1G:4" if device == "cuda" else "4,64K"
+        done = subprocess.run(
+            [*command, "--device", device, "--sizes", sizes, "--json", str(file)],
+            capture_output=True, text=True, timeout=2 * LIMIT_S, check=False,
+        )  # fmt: skip
+        rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    best: dict[str, float] = {}
+    for row in rows:
+        best[row["operation"]] = max(best.get(row["operation"], 0.0), row["busbw_GBps"])
+    return {
+        "suite": "bench", "ranks": ranks, "ok": done.returncode == 0 and bool(rows), "rows": rows,
+        "seconds": round(time.monotonic() - begin, 1), "figures": best, "stderr": done.stderr[-4000:],
+        "code": done.returncode,
     }  # fmt: skip
 
 
