@@ -1,5 +1,6 @@
 #include "runtime/collectives/cuda/pack_plan.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace hvd::collectives::cuda {
@@ -136,6 +137,40 @@ class Packing {
 };
 
 }  // namespace
+
+namespace {
+
+// What of `copies` lies from `begin` to `end`.
+std::vector<PackPlan::Copy> between(const std::vector<PackPlan::Copy>& copies, std::size_t begin, std::size_t end) {
+  std::vector<PackPlan::Copy> part;
+  for (const PackPlan::Copy& copy : copies) {
+    const std::size_t from = std::max(begin, copy.offset);
+    const std::size_t to = std::min(end, copy.offset + copy.bytes);
+    if (from >= to) continue;
+    auto* const tensor = static_cast<std::byte*>(copy.tensor);
+    part.push_back({from, tensor == nullptr ? nullptr : tensor + (from - copy.offset), to - from});
+  }
+  return part;
+}
+
+}  // namespace
+
+std::vector<PackPlan> PackPlan::pieces(std::size_t most) const {
+  if ((call.op != OpType::kAllreduce && call.op != OpType::kBroadcast) || bytes <= most) return {*this};
+  std::vector<PackPlan> all;
+  for (std::size_t begin = 0; begin < bytes; begin += most) {
+    const std::size_t end = std::min(begin + most, bytes);
+    PackPlan piece;
+    piece.in = between(in, begin, end);
+    piece.out = between(out, begin, end);
+    piece.bytes = end - begin;
+    piece.call = call;
+    piece.call.count = static_cast<std::int64_t>(piece.bytes / element_size(call.dtype));
+    piece.output_offset = begin;
+    all.push_back(std::move(piece));
+  }
+  return all;
+}
 
 CollectiveCall PackPlan::at(void* base) const {
   auto* const start = static_cast<std::byte*>(base);

@@ -19,6 +19,11 @@ struct PackPlan {
   std::vector<Copy> out;
   std::size_t bytes = 0;
 
+  // The same in pieces of `most` bytes, the last one smaller, which follow each other: a collective is all of theirs,
+  // one after the other. In one piece where its elements do not stand for themselves. Requires: `most` is a multiple of
+  // every element.
+  std::vector<PackPlan> pieces(std::size_t most) const;
+
   // The call on staging memory at `base`, which is aligned for every type.
   CollectiveCall at(void* base) const;
 

@@ -1,5 +1,6 @@
 #include "runtime/collectives/cuda/staged_calls.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +15,10 @@ CallTraits traits_of(const CollectiveCall& call) {
   // No size: what is staged comes with sizes that choices for host memory were not made for.
   return {call.op, call.dtype, call.reduce_op, MemoryKind::kHost, 0};
 }
+
+// Large enough that what a copy and a collective cost besides their bytes does not count, also in a ring of many ranks.
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+constexpr std::size_t kPieceBytesPerRank = std::size_t{256} << 10;
 
 // How something ended on another thread.
 struct Ending {
@@ -60,20 +65,30 @@ void StagedCalls::start(const CollectiveCall& call, Completion done) {
   if (done) done(status);
 }
 
-// Takes `done` where the call goes on without this thread.
+// Takes `done` where the call goes on without this thread. While a piece is reduced, those after it are brought in, and
+// the one before it goes back. All members make the same pieces.
 Status StagedCalls::run(Stream* stream, const CollectiveCall& call, Completion& done) {
   const PackPlan plan = plan_packing(call, set_size_, set_rank_);
   HVD_ASSIGN_OR_RETURN(std::byte* const base,
                        stream != nullptr ? stream->pinned_scratch(plan.bytes) : reserve(plan.bytes));
-  if (stream != nullptr) HVD_RETURN_IF_ERROR(bring_in(*stream, call, plan, base));
-  for (const PackPlan::Copy& copy : plan.in) {
-    if (copy.tensor == nullptr) std::memset(base + copy.offset, 0, copy.bytes);
+  const std::vector<PackPlan> pieces =
+      plan.pieces(std::max(kPieceBytes, static_cast<std::size_t>(set_size_) * kPieceBytesPerRank));
+  std::vector<EventPtr> brought_in;
+  if (stream != nullptr) {
+    HVD_ASSIGN_OR_RETURN(brought_in, bring_in(*stream, call, pieces, base));
   }
-  HVD_RETURN_IF_ERROR(run_on_host(plan.at(base)));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (stream != nullptr) HVD_RETURN_IF_ERROR(wait_for(std::move(brought_in[i])));
+    for (const PackPlan::Copy& copy : pieces[i].in) {
+      if (copy.tensor == nullptr) std::memset(base + copy.offset, 0, copy.bytes);
+    }
+    HVD_RETURN_IF_ERROR(run_on_host(pieces[i].at(base)));
+    if (stream == nullptr) continue;
+    for (const PackPlan::Copy& copy : pieces[i].out) {
+      HVD_RETURN_IF_ERROR(stream->copy(copy.tensor, base + copy.offset, copy.bytes));
+    }
+  }
   if (stream == nullptr || plan.out.empty()) return Status::ok();
-  for (const PackPlan::Copy& copy : plan.out) {
-    HVD_RETURN_IF_ERROR(stream->copy(copy.tensor, base + copy.offset, copy.bytes));
-  }
   HVD_ASSIGN_OR_RETURN(EventPtr end, stream->record());
   if (call.use.enqueued) call.use.enqueued(end);
   devices_.watch().watch(this, std::move(end), std::exchange(done, nullptr));
@@ -92,16 +107,18 @@ Result<std::byte*> StagedCalls::reserve(std::size_t bytes) {
 
 // What this rank's earlier calls still copy from the staging memory comes before in the stream, also where nothing is
 // brought in.
-Status StagedCalls::bring_in(Stream& stream, const CollectiveCall& call, const PackPlan& plan, std::byte* base) {
+Result<std::vector<EventPtr>> StagedCalls::bring_in(Stream& stream, const CollectiveCall& call,
+                                                    const std::vector<PackPlan>& pieces, std::byte* base) {
   for (const EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(stream.wait_for(*ready));
-  for (const PackPlan::Copy& copy : plan.in) {
-    if (copy.tensor != nullptr) HVD_RETURN_IF_ERROR(stream.copy(base + copy.offset, copy.tensor, copy.bytes));
+  std::vector<EventPtr> events;
+  for (const PackPlan& piece : pieces) {
+    for (const PackPlan::Copy& copy : piece.in) {
+      if (copy.tensor != nullptr) HVD_RETURN_IF_ERROR(stream.copy(base + copy.offset, copy.tensor, copy.bytes));
+    }
+    HVD_ASSIGN_OR_RETURN(EventPtr in, stream.record());
+    events.push_back(std::move(in));
   }
-  HVD_ASSIGN_OR_RETURN(EventPtr in, stream.record());
-  waits_for_gpu_ = true;
-  const Status status = wait_for(std::move(in));
-  waits_for_gpu_ = false;
-  return status;
+  return events;
 }
 
 Status StagedCalls::wait_for(EventPtr event) {
@@ -111,7 +128,9 @@ Status StagedCalls::wait_for(EventPtr event) {
     ending->event.set();
   });
   if (const auto failed = failure()) devices_.watch().fail(this, *failed);
+  waits_for_gpu_ = true;
   ending->event.wait();
+  waits_for_gpu_ = false;
   return ending->status;
 }
 

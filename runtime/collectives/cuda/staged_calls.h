@@ -39,8 +39,9 @@ class StagedCalls {
  private:
   // The host's memory for a call of a rank that has joined.
   Result<std::byte*> reserve(std::size_t bytes);
-  // Into `base`, and to the end of what is in the stream.
-  Status bring_in(Stream& stream, const CollectiveCall& call, const PackPlan& plan, std::byte* base);
+  // Into `base`; the events come when the pieces are there.
+  Result<std::vector<EventPtr>> bring_in(Stream& stream, const CollectiveCall& call,
+                                         const std::vector<PackPlan>& pieces, std::byte* base);
   Status wait_for(EventPtr event);
   std::optional<Status> failure() HVD_EXCLUDES(mutex_);
   Status run(Stream* stream, const CollectiveCall& call, Completion& done);

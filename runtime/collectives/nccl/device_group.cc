@@ -138,14 +138,20 @@ Result<cuda::EventPtr> DeviceGroup::enqueue(const CollectiveCall& call) {
   HVD_ASSIGN_OR_RETURN(cuda::EventPtr begin, stream_->record());
   const bool as_it_is = call.segments.empty() && scales(call);
   const bool in_place = call.segments.empty() && call.op == OpType::kAllreduce;
-  HVD_RETURN_IF_ERROR(as_it_is ? communicator_->start(call) : in_place ? enqueue_in_place(call) : enqueue_packed(call));
+  HVD_RETURN_IF_ERROR(as_it_is                        ? communicator_->start(call)
+                      : in_place                      ? enqueue_in_place(call)
+                      : call.op == OpType::kAllreduce ? enqueue_list(call)
+                                                      : enqueue_packed(call));
   return begin;
 }
 
 // Scaled by our kernels before and after, where NCCL does not scale.
 Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   const cuda::PackPlan plan = cuda::plan_packing(call, options_.set_size(), options_.set_rank);
-  HVD_ASSIGN_OR_RETURN(std::byte* const base, staging(call, plan.bytes));
+  auto* base = static_cast<std::byte*>(registered_);
+  if (!may_register(call) || plan.bytes > registered_bytes_) {
+    HVD_ASSIGN_OR_RETURN(base, stream_->scratch(plan.bytes));
+  }
   CollectiveCall packed = plan.at(base);
   kernels::Scaling scaling;
   if (!scales(call)) scaling = std::exchange(packed.scaling, {});
@@ -160,12 +166,52 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
 
 // In an allreduce all members need the same size, and find what they reduce at the same offset: NCCL may reach it
 // directly.
-Result<std::byte*> DeviceGroup::staging(const CollectiveCall& call, std::size_t bytes) {
-  if (registers_ && call.op == OpType::kAllreduce && options_.set_size() > 1) {
-    if (bytes > registered_bytes_) HVD_RETURN_IF_ERROR(grow_registered(bytes));
-    if (registers_) return static_cast<std::byte*>(registered_);
+bool DeviceGroup::may_register(const CollectiveCall& call) const {
+  return options_.registers && call.op == OpType::kAllreduce && options_.set_size() > 1;
+}
+
+Result<bool> DeviceGroup::all_have_room(const CollectiveCall& call, std::size_t bytes) {
+  if (may_register(call) && registered_grows_ && bytes > registered_bytes_ && bytes < no_room_) {
+    HVD_RETURN_IF_ERROR(grow_registered(bytes));
   }
-  return stream_->scratch(bytes);
+  if (bytes <= std::max(registered_bytes_, room_)) return true;
+  if (bytes >= no_room_) return false;
+  const Result<std::byte*> own = stream_->scratch(bytes);
+  HVD_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> all, gather(std::uint8_t{own.is_ok()}));
+  const auto without = std::ranges::find(all, 0);
+  if (without == all.end()) {
+    room_ = bytes;
+    return true;
+  }
+  no_room_ = bytes;
+  const auto rank = static_cast<std::size_t>(without - all.begin());
+  if (options_.set_rank == 0) {
+    HVD_LOG(kWarning, "lists on GPUs are reduced in shorter ones: rank ", std::to_string(options_.ranks[rank]),
+            " has no memory on its GPU to pack ", std::to_string(bytes), " bytes in");
+  }
+  return false;
+}
+
+// A list for which there is no memory is two shorter ones; a tensor alone needs none.
+Status DeviceGroup::enqueue_list(const CollectiveCall& call) {
+  CollectiveCall part = call;
+  if (call.segments.size() == 1) {
+    part.input = call.segments.front().input;
+    part.output = call.segments.front().output;
+    part.count = call.segments.front().count;
+    part.segments.clear();
+    return scales(part) ? communicator_->start(part) : enqueue_in_place(part);
+  }
+  std::int64_t elements = 0;
+  for (const Segment& tensor : call.segments) elements += tensor.count;
+  HVD_ASSIGN_OR_RETURN(const bool has_room,
+                       all_have_room(call, static_cast<std::size_t>(elements) * element_size(call.dtype)));
+  if (has_room) return enqueue_packed(call);
+  const auto middle = call.segments.begin() + static_cast<std::ptrdiff_t>(call.segments.size() / 2);
+  part.segments.assign(call.segments.begin(), middle);
+  HVD_RETURN_IF_ERROR(enqueue_list(part));
+  part.segments.assign(middle, call.segments.end());
+  return enqueue_list(part);
 }
 
 // What it outgrew stays until the end, as other memory does (cuda::Stream). Everybody has to have the memory before
@@ -176,7 +222,7 @@ Status DeviceGroup::grow_registered(std::size_t bytes) {
   void* const memory = communicator_->allocate(size);
   HVD_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> all, gather(std::uint8_t{memory != nullptr}));
   if (std::ranges::find(all, 0) != all.end()) {
-    registers_ = false;
+    registered_grows_ = false;
     communicator_->free_memory(memory);
     return Status::ok();
   }

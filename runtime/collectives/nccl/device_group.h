@@ -48,7 +48,7 @@ class DeviceGroup {
 
  private:
   DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host)
-      : options_(options), devices_(devices), host_(host), registers_(options.registers) {}
+      : options_(options), devices_(devices), host_(host) {}
   MemberFacts own_facts(int device);
   Status connect(const MemberFacts& own, const std::atomic<bool>& cancelled);
   Result<std::vector<UniqueId>> exchange_ids(MemberFacts& facts);
@@ -56,11 +56,13 @@ class DeviceGroup {
   // What `own` is on each member, by set rank.
   template <typename T>
   Result<std::vector<T>> gather(const T& own);
-  // Memory for the packed tensors of `call`.
-  Result<std::byte*> staging(const CollectiveCall& call, std::size_t bytes);
+  bool may_register(const CollectiveCall& call) const;
+  // Whether all members have memory to pack a list of an allreduce in. The same on all.
+  Result<bool> all_have_room(const CollectiveCall& call, std::size_t bytes);
   Status grow_registered(std::size_t bytes);
   // The event comes when the tensors are ready.
   Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
+  Status enqueue_list(const CollectiveCall& call);
   Status enqueue_packed(const CollectiveCall& call);
   Status enqueue_in_place(const CollectiveCall& call);
   Status copy(std::span<const cuda::Copy> copies, const cuda::ElementScaling& scaling);
@@ -75,9 +77,12 @@ class DeviceGroup {
   std::string shared_;
   const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them
   bool all_have_kernels_ = false;
-  bool registers_;              // as far as all members could
+  // For lists of allreduces; the same on all members.
   void* registered_ = nullptr;  // the communicator's; the last piece
   std::size_t registered_bytes_ = 0;
+  bool registered_grows_ = true;
+  std::size_t room_ = 0;                     // all had as much other memory
+  std::size_t no_room_ = std::string::npos;  // one had not as much
 };
 
 }  // namespace hvd::collectives::nccl

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kInvalidValue = 1;
+constexpr int kOutOfMemory = 2;
 constexpr int kNoDevice = 100;
 constexpr int kInvalidContext = 201;
 constexpr int kInvalidImage = 200;
@@ -133,6 +134,7 @@ struct World {
   std::map<std::string, int> calls;
   std::map<std::string, std::pair<int, int>> failures;  // after how many calls, with what
   int captures = 0;                                     // going on
+  std::atomic<std::size_t> largest = SIZE_MAX;          // piece of memory on a GPU
   std::string breaches;
   std::string breaches_text;
 };
@@ -223,6 +225,7 @@ void check_range(std::uint64_t address, std::size_t bytes, const char* caller) {
 }
 
 int add_block(std::size_t bytes, int device, void** out, std::size_t alignment = 512) {
+  *out = nullptr;
   void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   std::memset(memory, 0xA5, bytes);
   const std::lock_guard lock(world().mutex);
@@ -426,6 +429,7 @@ HVD_FAKE int cuEventQuery(void* event) {
 HVD_FAKE int cuMemAlloc_v2(std::uint64_t* memory, std::size_t bytes) {
   HVD_ENTER("cuMemAlloc_v2");
   if (bytes == 0) return kInvalidValue;
+  if (bytes > world().largest) return kOutOfMemory;
   void* block = nullptr;
   add_block(bytes, contexts().back(), &block);
   *memory = reinterpret_cast<std::uintptr_t>(block);
@@ -553,9 +557,10 @@ HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes) {
   add_block(bytes, device, &memory);
   return memory;
 }
+HVD_FAKE void fake_cuda_set_largest(std::size_t bytes) { world().largest = bytes; }
 HVD_FAKE void* fake_cuda_pages(int device, std::size_t bytes) {
   void* memory = nullptr;
-  add_block(bytes, device, &memory, 4096);
+  if (bytes <= world().largest) add_block(bytes, device, &memory, 4096);
   return memory;
 }
 HVD_FAKE int fake_cuda_unmap(void* memory) {

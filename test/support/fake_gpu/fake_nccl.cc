@@ -413,6 +413,7 @@ HVD_FAKE int ncclMemAlloc(void** memory, std::size_t bytes) {
   if (const int code = enter("ncclMemAlloc", 21900); code != kSuccess) return code;
   if (fake_cuda_current() < 0) breach("ncclMemAlloc without a current GPU");
   *memory = fake_cuda_pages(fake_cuda_current(), bytes);
+  if (*memory == nullptr) return 1;  // ncclUnhandledCudaError
   const std::lock_guard lock(world().mutex);
   world().memory.insert(*memory);
   return kSuccess;

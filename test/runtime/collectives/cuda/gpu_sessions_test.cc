@@ -119,6 +119,38 @@ TEST_CASE("Joined ranks give zeros for tensors on GPUs", "[multi][gpu]") {
   expect_nothing_left();
 }
 
+TEST_CASE("What is large goes through the host in pieces, which a joined rank makes too", "[multi][gpu]") {
+  const int copies = fake_cuda_calls("cuMemcpyAsync");
+  {
+    JobFixture job(3);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          const int rank = session.topology().rank;
+          FrameworkStream stream(rank);
+          constexpr std::size_t kCount = (std::size_t{9} << 20) / 4;  // 4, 4 and 1 MiB
+          Values values(kCount);
+          for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1000);
+          Values doubled = values;
+          for (float& value : doubled) value *= 2;
+          GpuTensor root(stream, rank == 1 ? values : Values(kCount, -1.0F));
+          Operation broadcast = on_gpu(OpType::kBroadcast, "root", root, root.data());
+          broadcast.root_rank = 1;
+          problems.expect_ok(wait(session.enqueue(broadcast)), "broadcast");
+          problems.expect(root.values() == values, "what was broadcast");
+          if (rank != 2) {
+            problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", root, root.data()))), "allreduce");
+            problems.expect(root.values() == doubled, "the sum");
+          }
+          problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
+        },
+        use_fake_driver);
+    CHECK(problems.text() == "");
+  }
+  CHECK(fake_cuda_calls("cuMemcpyAsync") - copies == 3 * 3 + 2 * 6);
+  expect_nothing_left();
+}
+
 TEST_CASE("A thousand operations on GPUs leave no event, stream or memory", "[multi][gpu]") {
   const int events = fake_cuda_calls("cuEventCreate");
   {

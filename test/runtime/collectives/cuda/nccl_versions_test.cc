@@ -109,6 +109,30 @@ TEST_CASE("Without memory for it on one rank lists are packed in other memory on
   expect_nothing_left();
 }
 
+TEST_CASE("A list for which a GPU has no memory is reduced in shorter ones, or tensor by tensor", "[multi][gpu]") {
+  struct Case {
+    std::size_t largest;
+    int reductions;  // of a list of 16 tensors of 4 KiB, on a rank
+  };
+  const Case now = GENERATE(Case{SIZE_MAX, 1}, Case{std::size_t{40} << 10, 2}, Case{std::size_t{9} << 10, 8},
+                            Case{std::size_t{1} << 10, 16});
+  fake_cuda_set_largest(now.largest);
+  const CallsOf reductions("ncclAllReduce");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          for (int step = 0; step < 3; ++step) sum_list(session, problems, session.topology().rank, 1016, 16);
+        },
+        use_fake_nccl);
+    CHECK(problems.text() == "");
+  }
+  fake_cuda_set_largest(SIZE_MAX);
+  CHECK(reductions.now() == 2 * 3 * now.reductions);
+  expect_nothing_left();
+}
+
 TEST_CASE("A refused window ends the session on all ranks, and NCCL's memory is given back", "[multi][gpu]") {
   fake_nccl_fail("ncclCommWindowRegister", 1, 2);
   {

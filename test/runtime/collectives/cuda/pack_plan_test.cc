@@ -44,6 +44,24 @@ TEST_CASE("Tensors of a reduction lie side by side, and zeros stand for those of
         std::vector<std::int64_t>{3, 2, 1});
 }
 
+TEST_CASE("A reduction is one of pieces, which may end inside tensors; a gather is one piece", "[unit][gpu]") {
+  const auto call = call_of(OpType::kAllreduce, {{at(100), at(200), 3}, {nullptr, nullptr, 2}, {nullptr, at(300), 1}});
+  const PackPlan plan = plan_packing(call, 2, 0);
+  const std::vector<PackPlan> pieces = plan.pieces(16);
+  REQUIRE(pieces.size() == 2);
+  CHECK(of(pieces[0].in) == Copies{{0, at(100), 12}, {12, nullptr, 4}});
+  CHECK(of(pieces[0].out) == Copies{{0, at(200), 12}});
+  CHECK(of(pieces[1].in) == Copies{{16, nullptr, 4}, {20, at(300), 4}});
+  CHECK(of(pieces[1].out) == Copies{{20, at(300), 4}});
+  CHECK(pieces[0].at(at(4096)).count == 4);
+  CHECK(pieces[1].at(at(4096)).count == 2);
+  CHECK(pieces[1].at(at(4096)).output == at(4096 + 16));
+  CHECK(of(plan.pieces(8)[1].in) == Copies{{8, at(108), 4}, {12, nullptr, 4}});
+  CHECK(plan.pieces(24).size() == 1);
+  const auto gather = call_of(OpType::kAllgather, {{at(100), at(200), 2, {1, 2}}});
+  CHECK(plan_packing(gather, 2, 1).pieces(4).size() == 1);
+}
+
 TEST_CASE("What is gathered and scattered lies rank by rank, and in a rank tensor by tensor", "[unit][gpu]") {
   const std::vector<Segment> tensors = {{at(100), at(200), 2, {1, 2}}, {at(300), at(400), 1, {3, 1}}};
   const PackPlan gather = plan_packing(call_of(OpType::kAllgather, tensors), 2, 1);
