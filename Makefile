@@ -6,12 +6,13 @@ SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -n
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 
-.PHONY: help demo test test-quick test-slow test-sanitizers test-torch test-tensorflow test-matrix test-gpu setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
+.PHONY: help demo test test-quick test-slow chaos test-sanitizers test-torch test-tensorflow test-matrix test-gpu setup-demo setup-test install wheel bench lint format tidy coverage fuzz clean
 
 help:
 	@echo "make demo        train the digits example on two ranks"
 	@echo "make test        run the test suites         make test-quick  the suites that answer in two minutes"
 	@echo "make test-slow   the long suites             make fuzz        libFuzzer, 60 s a target (needs clang)"
+	@echo "make chaos       elastic jobs with 2500 faults at a mean of 5 s; goes on where build/chaos.jsonl ends"
 	@echo "make test-sanitizers  the C++ and launcher suites under ASan+UBSan and under TSan"
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
@@ -32,6 +33,10 @@ test-quick: setup-test $(INSTALLED)
 
 test-slow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py slow
+
+CHAOS := HVD_CHAOS_LOG=$(CURDIR)/build/chaos.jsonl HVD_CHAOS_FAULTS=2500 HVD_CHAOS_MEAN=5 HVD_CHAOS_SECONDS=100000
+chaos: setup-test $(INSTALLED)
+	$(CHAOS) $(VENV)/python -m pytest test/e2e/elastic/test_elastic_oracle.py -k for_minutes -q -s
 
 test-sanitizers: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py sanitizers

@@ -89,20 +89,23 @@ def test_chaos(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_chaos_for_minutes(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
-    """Jobs of a minute, each with a seed of its own. HVD_CHAOS_SECONDS: for how long. HVD_CHAOS_LOG: a file that gets a
-    line for each job, and that the next run goes on with."""
+    """Jobs of a minute, each with a seed of its own. HVD_CHAOS_SECONDS: for how long; HVD_CHAOS_FAULTS: or until so many
+    faults. HVD_CHAOS_MEAN: seconds between two. HVD_CHAOS_LOG: a file that gets a line for each job, and that the next
+    run goes on with."""
     seconds = float(os.environ.get("HVD_CHAOS_SECONDS", "120"))
+    most = int(os.environ.get("HVD_CHAOS_FAULTS", "1000000000"))
+    mean_s = float(os.environ.get("HVD_CHAOS_MEAN", "2"))
     log = Path(os.environ.get("HVD_CHAOS_LOG", str(tmp_path / "chaos.jsonl")))
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     seed = max((one["seed"] for one in done), default=0)
-    while (spent := sum(one["seconds"] for one in done)) < seconds:
+    while (spent := sum(one["seconds"] for one in done)) < seconds and sum(one["faults"] for one in done) < most:
         seed += 1
         length = min(60.0, seconds - spent)
         job = start_chaos(jobs, horovodrun_path, tmp_path / str(seed))
-        chaos = Chaos(job, seed, mean_s=2.0)
+        chaos = Chaos(job, seed, mean_s)
         chaos.run(length)
         finish(job)
-        done.append({"seed": seed, "seconds": length, "faults": chaos.faults, **chaos.counts})
+        done.append({"seed": seed, "seconds": length, "mean": mean_s, "faults": chaos.faults, **chaos.counts})
         with log.open("a") as file:
             file.write(json.dumps(done[-1]) + "\n")
     print(f"{sum(one['faults'] for one in done)} faults in {len(done)} jobs")
