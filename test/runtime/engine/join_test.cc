@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "horovod/session.h"
+#include "runtime/base/event.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
 
@@ -155,11 +156,13 @@ TEST_CASE("A join of the world leaves other sets alone", "[multi][engine]") {
 }
 
 TEST_CASE("Joins follow each other, one at a time, and their name is nobody's", "[multi][engine]") {
+  constexpr std::size_t kRounds = 20;
+  std::array<Event, kRounds> refused;  // the first join cannot end before that
   JobFixture job(2);
   Problems problems;
   job.run([&](Session& session) {
     const int rank = session.topology().rank;
-    for (int round = 0; round < 20; ++round) {
+    for (std::size_t round = 0; round < kRounds; ++round) {
       std::vector<float> data(3, 1.0F);
       auto tensor = session.enqueue(allreduce("join", data));  // a tensor of that name is no join
       if (rank == 0) {
@@ -170,10 +173,12 @@ TEST_CASE("Joins follow each other, one at a time, and their name is nobody's", 
         std::vector<float> again(3);
         problems.expect_code(session.enqueue(allreduce("after", again)).status(), StatusCode::kInvalidArgument,
                              "\"after\" is pending already", "held, but pending");
+        refused[round].set();
         problems.expect_ok(wait(first), "join");
         problems.expect_ok(wait(after), "after");
       } else {
         problems.expect_ok(wait(tensor), "join as a tensor");
+        refused[round].wait_for(kLimit);
         join(session, problems);
         std::vector<float> mine(3, 1.0F);
         problems.expect_ok(wait(session.enqueue(allreduce("after", mine))), "after");
