@@ -57,6 +57,8 @@ GlooCollectives::GlooCollectives(std::shared_ptr<gloo::Context> context, const G
   context_->setTimeout(options_.wait_timeout);
   if (context_->size == 1) return;
   exchange_ = std::make_unique<ExchangeAllreduce>(context_, options_.wait_timeout);
+  halving_ = std::make_unique<HalvingAllreduce>(context_, options_.wait_timeout);
+  chain_ = std::make_unique<ChainBroadcast>(context_, options_.wait_timeout);
   ring_ = std::make_unique<RingAllreduce>(context_, options_.wait_timeout);
   scatter_ = std::make_unique<RingReducescatter>(context_, options_.wait_timeout);
   tree_ = std::make_unique<TreeAllreduce>(context_, options_.wait_timeout);
@@ -80,19 +82,28 @@ void GlooCollectives::run(const CollectiveCall& call) {
 
 void GlooCollectives::allreduce(const CollectiveCall& call) {
   if (call.count == 0) return;
-  const bool is_small = bytes_of(call.dtype, call.count) <= ExchangeAllreduce::max_bytes(std::max(context_->size, 2));
-  if (!is_small && context_->size > 1 && !options_.deterministic && options_.ring == GlooBackendOptions::Ring::kOurs) {
+  const std::size_t bytes = bytes_of(call.dtype, call.count);
+  const bool counts_hops = bytes <= ExchangeAllreduce::max_bytes(std::max(context_->size, 2)) ||
+                           HalvingAllreduce::is_better_than_ring(context_->size, bytes);
+  const bool is_plain = !options_.deterministic && options_.ring == GlooBackendOptions::Ring::kOurs;
+  if (!counts_hops && context_->size > 1 && is_plain) {
     return ring_->run({source_of(call), call.output, call.count, call.dtype, call.reduce_op, call.scaling}, tag_);
   }
   // The others work in place: on little memory, or where speed is not what counts.
   kernels::scale_copy(call.dtype, call.output, source_of(call), call.count, call.scaling.before);
-  if (context_->size > 1) reduce_in_place(call, is_small);
+  if (context_->size > 1) reduce_in_place(call);
   kernels::scale_result(call.dtype, call.output, call.output, call.count, call.scaling);
 }
 
-void GlooCollectives::reduce_in_place(const CollectiveCall& call, bool is_small) {
+void GlooCollectives::reduce_in_place(const CollectiveCall& call) {
+  const std::size_t bytes = bytes_of(call.dtype, call.count);
   if (options_.deterministic) return reduce_by_tree(call, call.output, call.count);
-  if (is_small) return exchange_->run(call.output, call.count, call.dtype, call.reduce_op, tag_);
+  if (bytes <= ExchangeAllreduce::max_bytes(context_->size)) {
+    return exchange_->run(call.output, call.count, call.dtype, call.reduce_op, tag_);
+  }
+  if (options_.ring == GlooBackendOptions::Ring::kOurs) {
+    return halving_->run(call.output, call.count, call.dtype, call.reduce_op, tag_);
+  }
   gloo::AllreduceOptions opts(context_);
   set_output(opts, call);
   opts.setTag(tag_);
@@ -175,6 +186,9 @@ void GlooCollectives::adasum(const CollectiveCall& call) {
 void GlooCollectives::broadcast(const CollectiveCall& call) {
   if (call.count == 0 || context_->size == 1) return;
   const std::size_t total = bytes_of(call.dtype, call.count);
+  if (ChainBroadcast::is_better_than_tree(context_->size, total)) {
+    return chain_->run(call.output, total, call.root, tag_);
+  }
   for (std::size_t begin = 0; begin < total; begin += kBroadcastSegment) {
     gloo::BroadcastOptions opts(context_);
     opts.setOutput(static_cast<std::uint8_t*>(call.output) + begin, std::min(kBroadcastSegment, total - begin));

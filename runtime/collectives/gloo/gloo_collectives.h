@@ -7,8 +7,10 @@
 #include <gloo/context.h>
 
 #include "runtime/collectives/gloo/adasum_allreduce.h"
+#include "runtime/collectives/gloo/chain_broadcast.h"
 #include "runtime/collectives/gloo/exchange_allreduce.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/gloo/halving_allreduce.h"
 #include "runtime/collectives/gloo/ring_allreduce.h"
 #include "runtime/collectives/gloo/ring_reducescatter.h"
 #include "runtime/collectives/gloo/tree_allreduce.h"
@@ -26,7 +28,7 @@ class GlooCollectives {
 
  private:
   void allreduce(const CollectiveCall& call);
-  void reduce_in_place(const CollectiveCall& call, bool is_small);
+  void reduce_in_place(const CollectiveCall& call);
   // In place on `data`, with the same bits wherever an element is in it.
   void reduce_by_tree(const CollectiveCall& call, void* data, std::int64_t count);
   void allgather(const CollectiveCall& call);
@@ -41,10 +43,12 @@ class GlooCollectives {
   const GlooBackendOptions options_;
   // Null for one rank.
   std::unique_ptr<ExchangeAllreduce> exchange_;
+  std::unique_ptr<HalvingAllreduce> halving_;
   std::unique_ptr<RingAllreduce> ring_;
   std::unique_ptr<RingReducescatter> scatter_;
   std::unique_ptr<TreeAllreduce> tree_;
   std::unique_ptr<AdasumAllreduce> adasum_;
+  std::unique_ptr<ChainBroadcast> chain_;
   std::vector<std::uint8_t> whole_input_;  // reducescatter: a copy of the input, to be reduced in place
   std::uint32_t tag_ = 0;
 };
