@@ -150,11 +150,10 @@ constexpr FlagRow kRows[] = {
      .option = O::kHierarchicalAllreduce, .export_as = E::kBit, .yaml = "params.hierarchical_allreduce"},
     {.dest = "hierarchical_allgather", .on = "--hierarchical-allgather", .kind = K::kToggle, .section = S::kTuning,
      .help = "gather inside hosts first", .off = "--no-hierarchical-allgather",
-     .option = O::kHierarchicalAllgather, .export_as = E::kBit, .yaml = "params.hierarchical_allgather",
-     .feature = Feature::kHierarchical},
+     .option = O::kHierarchicalAllgather, .export_as = E::kBit, .yaml = "params.hierarchical_allgather"},
     {.dest = "torus_allreduce", .on = "--torus-allreduce", .kind = K::kToggle, .section = S::kTuning,
      .help = "two-dimensional allreduce on GPUs", .off = "--no-torus-allreduce", .option = O::kTorusAllreduce,
-     .export_as = E::kBit, .yaml = "params.torus_allreduce", .feature = Feature::kHierarchical},
+     .export_as = E::kBit, .yaml = "params.torus_allreduce", .feature = Feature::kTorus},
 
     {.dest = "autotune", .on = "--autotune", .kind = K::kToggle, .section = S::kAutotune,
      .help = "tune batching while the job runs", .off = "--no-autotune", .option = O::kAutotune,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,23 +9,34 @@
 
 namespace hvd::collectives {
 
-// A process set on several hosts, as one of its members sees it. The members of a host are numbered by their places
-// there; the first `slices` of each host have a slice of every tensor each, and those of all hosts that have the same
-// one are a group.
+// A process set on several hosts, as one of its members sees it. Members are numbered by their places on their host;
+// the first `slices` of each host own a slice of every tensor each, and those of all hosts that own the same one are a
+// group.
 struct HostGroups {
+  // Which calls are taken; the same on all members.
+  struct Limit {
+    std::string why_not{};       // not empty: none
+    std::uint64_t smallest = 0;  // bytes
+  };
+
+  int host = 0;                           // this member's place in `hosts`
+  std::vector<std::vector<int>> hosts{};  // set ranks by host, ascending in each
+  int slices = 1;                         // as many as the host with the fewest members has
   int local_rank = 0;
-  int local_size = 1;
-  int slices = 1;                       // as many as the host with the fewest members has
-  std::shared_ptr<BackendList> local;   // of the members on this host; null when there is one
-  std::shared_ptr<BackendList> across;  // of the members with this one's slice; null when it has none
-  // The same on all members. Not empty: they have no such groups, and nothing else counts.
-  std::string why_not;
-  std::uint64_t smallest = 0;  // bytes of a call that it takes
+  std::shared_ptr<BackendList> local{};   // of the members on this host; null when there is one
+  std::shared_ptr<BackendList> across{};  // of the group, by set rank; null when this member owns no slice
+  std::string why_not{};                  // not empty: they have no such groups, and nothing else counts
+  Limit reductions{};                     // allreduce, reducescatter
+  Limit allgathers{};
+  Limit broadcasts{};
+
+  int local_size() const { return static_cast<int>(hosts[static_cast<std::size_t>(host)].size()); }
 };
 
-// Allreduce in three steps: the members of a host reduce each slice to its owner, the owners of a slice reduce it
-// between hosts, all at once, and the members of a host gather all slices. So what a host sends does not depend on how
-// many ranks it has. Made of backends of parts of the set, whose calls end within start(); so do this one's.
+// Allreduce, reducescatter, allgather and broadcast host by host: inside hosts to and from slices, between hosts each
+// slice by its owners, all slices at once. So what a host sends does not depend on how many ranks it has, nor on how
+// ranks are dealt out to hosts. Made of backends of parts of the set, whose calls end within start(); so do this one's.
+// It keeps its memory between calls.
 class HierarchicalBackend final : public CollectiveBackend {
  public:
   explicit HierarchicalBackend(HostGroups groups) : groups_(std::move(groups)) {}
@@ -40,9 +52,22 @@ class HierarchicalBackend final : public CollectiveBackend {
   }
 
  private:
-  Status run(const CollectiveCall& call) const;
+  struct Layout;
+  const HostGroups::Limit* limit_of(OpType op) const;
+  bool owns_slice() const { return groups_.local_rank < groups_.slices; }
+
+  // hierarchical_calls.cc
+  Status run(const CollectiveCall& call);
+  Status allreduce(const CollectiveCall& call) const;
+  Status broadcast(const CollectiveCall& call) const;
+  Status reducescatter(const CollectiveCall& call);
+  Status allgather(const CollectiveCall& call);
+  // Of `part`, its op, type and reduction set: gathers what each member of the host has into `whole`.
+  Status gather_locally(CollectiveCall part, const void* own, void* whole, std::vector<std::int64_t> counts) const;
 
   const HostGroups groups_;
+  std::vector<std::byte> packed_;  // a tensor by slices
+  std::vector<std::byte> slice_;
 };
 
 }  // namespace hvd::collectives

@@ -84,9 +84,10 @@ constexpr OptionRow kRows[] = {
     {O::kShm, "HOROVOD_SHM", "1", K::kBool, &C::shared_memory,
      "ranks of one host move data through shared memory; 0 on one of them: none of that host's do"},
     {O::kHierarchicalAllreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE", "", K::kBool, &C::hierarchical_allreduce,
-     "reduce inside hosts first, then between hosts; unset: from 64 KiB on, where a host has several ranks"},
-    {O::kHierarchicalAllgather, "HOROVOD_HIERARCHICAL_ALLGATHER", "0", K::kBool, kNoField,
-     "gather inside hosts first, then between hosts"},
+     "allreduce and reducescatter inside hosts first, then between hosts; unset: from 64 KiB on, where a host has several "
+     "ranks"},
+    {O::kHierarchicalAllgather, "HOROVOD_HIERARCHICAL_ALLGATHER", "", K::kBool, &C::hierarchical_allgather,
+     "allgather host by host; unset: from 64 KiB on, where a host has several ranks"},
     {O::kTorusAllreduce, "HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, kNoField, "two-dimensional allreduce on GPUs"},
     {O::kAutotune, "HOROVOD_AUTOTUNE", "0", K::kBool, kNoField, "tune batching while the job runs"},
     {O::kAutotuneLog, "HOROVOD_AUTOTUNE_LOG", "", K::kText, kNoField,
@@ -163,7 +164,6 @@ static_assert(rows_are_in_order(), "a row stands where option_row looks for it")
 
 // Variables of what is not built yet: they are checked, and do nothing.
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
-    {O::kHierarchicalAllgather, "hierarchical allgather"},
     {O::kTorusAllreduce, "torus allreduce"},
     {O::kAutotune, "autotuning"},
     {O::kAutotuneLog, "autotuning"},

@@ -61,6 +61,7 @@ struct RuntimeConfig {
   std::optional<bool> async_completion;  // on GPUs; unset: except in elastic jobs
   bool shared_memory = true;
   std::optional<bool> hierarchical_allreduce;  // unset: where it pays
+  std::optional<bool> hierarchical_allgather;  // the same
 
   // What the user sees.
   bool stall_check_disable = false;

@@ -80,12 +80,16 @@ std::vector<std::vector<int>> members_by_host(const topology::ProcessSet& set, c
   return members;
 }
 
-std::string why_not_hierarchical(const config::RuntimeConfig& config, const std::vector<std::vector<int>>& members) {
-  if (config.hierarchical_allreduce == false) return "HOROVOD_HIERARCHICAL_ALLREDUCE=0";
-  if (config.deterministic) return "HOROVOD_DETERMINISTIC: its sums would depend on who shares a host";
+std::string why_no_groups(const std::vector<std::vector<int>>& members) {
   if (members.size() == 1) return "all ranks are on one host";
   if (std::ranges::max(members, {}, &std::vector<int>::size).size() == 1) return "no host has two of its ranks";
   return "";
+}
+
+// An option's meaning: host by host where it pays, always, or never.
+collectives::HostGroups::Limit limit_of(const std::optional<bool>& option, const char* name) {
+  if (option == false) return {.why_not = std::string(name) + "=0"};
+  return {.smallest = option ? 0 : kHierarchicalBytes};
 }
 
 // A set's members on one host, or those with one slice. Its shared memory is the set's: sets on one host alone use it
@@ -109,17 +113,25 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
                                     transport::Fabric& fabric) {
   const std::vector<std::vector<int>> members = members_by_host(set, membership.hosts());
   collectives::HostGroups groups;
-  groups.why_not = why_not_hierarchical(config, members);
+  groups.why_not = why_no_groups(members);
   if (!groups.why_not.empty()) return groups;
-  groups.smallest = config.hierarchical_allreduce ? 0 : kHierarchicalBytes;
+  groups.reductions = limit_of(config.hierarchical_allreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE");
+  if (config.deterministic && groups.reductions.why_not.empty()) {
+    groups.reductions.why_not = "HOROVOD_DETERMINISTIC: its sums would depend on who shares a host";
+  }
+  groups.allgathers = limit_of(config.hierarchical_allgather, "HOROVOD_HIERARCHICAL_ALLGATHER");
+  groups.broadcasts = limit_of(std::nullopt, "");
   groups.slices = static_cast<int>(std::ranges::min(members, {}, &std::vector<int>::size).size());
   std::vector<int> local;
   for (const auto& host : members) {
-    if (std::ranges::find(host, membership.rank()) != host.end()) local = host;
+    groups.hosts.emplace_back();
+    for (const int rank : host) groups.hosts.back().push_back(topology::index(set.set_rank(rank).value()));
+    if (std::ranges::find(host, membership.rank()) == host.end()) continue;
+    local = host;
+    groups.host = static_cast<int>(groups.hosts.size()) - 1;
   }
-  groups.local_size = static_cast<int>(local.size());
   groups.local_rank = static_cast<int>(std::ranges::find(local, membership.rank()) - local.begin());
-  if (groups.local_size > 1) {
+  if (groups.local_size() > 1) {
     groups.local = make_part(config, set, kLocalContexts, std::move(local), membership, memory, fabric);
   }
   if (groups.local_rank >= groups.slices) return groups;

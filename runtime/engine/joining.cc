@@ -72,8 +72,9 @@ void take_starters_numbers(const config::RuntimeConfig& config, rendezvous::Rank
 std::vector<topology::RankRow::Option> agreed_options(const config::RuntimeConfig& config) {
   const auto flag = [](bool value) { return value ? "1" : "0"; };
   const auto seconds = [](std::chrono::seconds value) { return std::to_string(value.count()); };
-  const auto& hierarchical = config.hierarchical_allreduce;
-  return {{"HOROVOD_HIERARCHICAL_ALLREDUCE", hierarchical ? flag(*hierarchical) : "unset"},
+  const auto choice = [&](const std::optional<bool>& value) { return value ? flag(*value) : "unset"; };
+  return {{"HOROVOD_HIERARCHICAL_ALLREDUCE", choice(config.hierarchical_allreduce)},
+          {"HOROVOD_HIERARCHICAL_ALLGATHER", choice(config.hierarchical_allgather)},
           {"HOROVOD_DETERMINISTIC", flag(config.deterministic)},
           {"HOROVOD_STALL_CHECK_TIME_SECONDS", config.stall_check_disable ? "0" : seconds(config.stall_check_time)},
           {"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", seconds(config.stall_shutdown_time)},

@@ -41,6 +41,63 @@ struct ReversedPlan final : rendezvous::Plan {
   std::string describe_missing(const rendezvous::Waiting&, const std::set<int>&) const override { return "some"; }
 };
 
+// Which host a rank of eight is on: in a row, dealt out to three, dealt out to two.
+std::size_t host_of(int placement, int rank) {
+  if (placement == 0) return expected(rank).second;
+  return static_cast<std::size_t>(rank) % (placement == 1 ? 3 : 2);
+}
+
+float element(int rank, std::size_t i) { return static_cast<float>(rank + 1) + static_cast<float>(i % 7); }
+
+std::vector<float> elements(int rank, std::size_t count) {
+  std::vector<float> data(count);
+  for (std::size_t i = 0; i < count; ++i) data[i] = element(rank, i);
+  return data;
+}
+
+// Of these members; the one numbered i gives (i + 1) * count elements.
+void check_allgather(Session& session, Problems& problems, const std::vector<int>& members, std::int32_t set,
+                     std::size_t count) {
+  std::vector<float> right;
+  std::vector<float> mine;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::vector<float> part = elements(members[i], (i + 1) * count);
+    right.insert(right.end(), part.begin(), part.end());
+    if (members[i] == session.topology().rank) mine = part;
+  }
+  std::vector<float> all;
+  problems.expect_ok(wait(session.enqueue(allgather("gather", mine, all, set))), "allgather");
+  problems.expect(all == right, "wrong allgather of " + std::to_string(count));
+}
+
+// Of all ranks: twice the sum, each rank's part of it; the first have one more where it cannot be shared out evenly.
+void check_reducescatter(Session& session, Problems& problems, std::size_t count) {
+  const auto rank = static_cast<std::size_t>(session.topology().rank);
+  const auto size = static_cast<std::size_t>(session.topology().size);
+  std::vector<float> data = elements(session.topology().rank, count);
+  std::vector<float> part;
+  Operation operation = allgather("scatter", data, part);
+  operation.op = OpType::kReducescatter;
+  operation.prescale = 0.5;
+  operation.postscale = 4.0;
+  problems.expect_ok(wait(session.enqueue(std::move(operation))), "reducescatter");
+  const std::size_t begin = rank * (count / size) + std::min(rank, count % size);
+  bool is_right = part.size() == count / size + (rank < count % size ? 1 : 0);
+  for (std::size_t i = 0; is_right && i < part.size(); ++i) {
+    is_right = part[i] == 2 * (36.0F + 8.0F * static_cast<float>((begin + i) % 7));
+  }
+  problems.expect(is_right, "wrong reducescatter of " + std::to_string(count));
+}
+
+void check_broadcast(Session& session, Problems& problems, int root, std::size_t count) {
+  std::vector<float> data = elements(session.topology().rank, count);
+  Operation operation = allreduce("broadcast", data);
+  operation.op = OpType::kBroadcast;
+  operation.root_rank = root;
+  problems.expect_ok(wait(session.enqueue(std::move(operation))), "broadcast");
+  problems.expect(data == elements(root, count), "wrong broadcast of rank " + std::to_string(root));
+}
+
 }  // namespace
 
 TEST_CASE("Ranks on hosts of 4, 3 and 1 ranks agree that they are not equal", "[multi][engine]") {
@@ -159,6 +216,33 @@ TEST_CASE("Allreduces of unequal hosts are right, with shared memory or without"
   CHECK(problems.text() == "");
 }
 
+TEST_CASE("Gathers, scatters and broadcasts host by host are right, however ranks are dealt out", "[multi][engine]") {
+  const int placement = GENERATE(0, 1, 2);
+  const bool shared = GENERATE(true, false);
+  JobFixture job(8);
+  Problems problems;
+  const std::vector<int> some = {1, 2, 3, 5, 7};
+  job.run(
+      [&](Session& session) {
+        const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+        for (const std::size_t count : {0U, 1U, 1000U}) {
+          check_allgather(session, problems, all, kGlobalProcessSet, count);
+          if (std::ranges::find(some, session.topology().rank) == some.end()) continue;
+          check_allgather(session, problems, some, 1, count);
+        }
+        for (const std::size_t count : {3U, 8U, 20003U}) check_reducescatter(session, problems, count);
+        for (const int root : {0, 3, 7}) check_broadcast(session, problems, root, 30001);
+      },
+      [&](config::RuntimeConfig& config) {
+        config.hostname = "host" + std::to_string(host_of(placement, config.rank));
+        config.hierarchical_allreduce = config.hierarchical_allgather = true;
+        config.shared_memory = shared;
+      },
+      [&](int) { return JobFixture::RankLists{some}; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+}
+
 TEST_CASE("A rank that goes ends the steps of a hierarchical allreduce on all others", "[multi][engine]") {
   const int gone = GENERATE(0, 3, 7);  // of a host of four, two of which own slices; the only one of its host
   JobFixture job(8);
@@ -187,6 +271,8 @@ TEST_CASE("Options that ranks must agree on are refused on all ranks where they 
   const Difference differences[] = {
       {[](config::RuntimeConfig& config) { config.hierarchical_allreduce = true; },
        "HOROVOD_HIERARCHICAL_ALLREDUCE must be the same on all ranks: rank 0 has unset, rank 2 has 1"},
+      {[](config::RuntimeConfig& config) { config.hierarchical_allgather = false; },
+       "HOROVOD_HIERARCHICAL_ALLGATHER must be the same on all ranks: rank 0 has unset, rank 2 has 0"},
       {[](config::RuntimeConfig& config) { config.stall_check_time = Seconds(5); },
        "HOROVOD_STALL_CHECK_TIME_SECONDS must be the same on all ranks: rank 0 has 60, rank 2 has 5"},
       {[](config::RuntimeConfig& config) { config.stall_check_disable = true; },

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Collectives between two hosts whose network is slow, and what they take at best.
+
+    bench/ranks/between_hosts.py [--gbit 1] [--ranks 2] [--mib 16] [--calls 10]
+
+The hosts are network namespaces, joined by a pair of interfaces with a token bucket at each end. Ranks are dealt out to
+them in a row, then in turns. Needs what the tests with several hosts need (test/e2e/hosts/README.md), and tc.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[2] / "test/e2e/hosts"
+GOODPUT = 0.957  # of the nominal rate: what headers leave
+
+SERVER = """
+import json, sys
+from horovod.runner.rendezvous import RendezvousServer
+with RendezvousServer(int(sys.argv[1]), listen=sys.argv[2]) as server:
+    print(json.dumps([server.environment(rank) for rank in range(int(sys.argv[1]))]), flush=True)
+    sys.stdin.read()
+"""
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gbit", type=float, default=1.0, help="rate of each direction")
+    parser.add_argument("--ranks", type=int, default=2, help="on each host")
+    parser.add_argument("--mib", type=int, default=16, help="of a tensor; of all ranks together for gathers and scatters")
+    parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def rank(options: argparse.Namespace) -> None:
+    """What one rank does: rank 0 prints the median of each operation in milliseconds."""
+    import torch
+
+    import horovod.torch as hvd
+
+    hvd.init()
+    whole = torch.zeros(options.mib << 18)
+    part = torch.zeros(whole.numel() // hvd.size())
+    operations: dict[str, Callable[[], object]] = {
+        "allreduce": lambda: hvd.allreduce_(whole, op=hvd.Sum, name="allreduce"),
+        "reducescatter": lambda: hvd.reducescatter(whole, op=hvd.Sum, name="reducescatter"),
+        "allgather": lambda: hvd.allgather(part, name="allgather"),
+        "broadcast": lambda: hvd.broadcast_(whole, root_rank=0, name="broadcast"),
+    }
+    medians = {}
+    for name, operation in operations.items():
+        times = []
+        for _ in range(options.calls + 1):
+            hvd.barrier()
+            start = time.perf_counter()
+            operation()
+            hvd.barrier()
+            times.append(time.perf_counter() - start)
+        medians[name] = statistics.median(times[1:]) * 1e3
+    if hvd.rank() == 0:
+        print(json.dumps(medians), flush=True)
+
+
+def bounds(options: argparse.Namespace) -> dict[str, float]:
+    """In milliseconds: a host sends and gets half of the tensor to reduce it, and half to gather it."""
+    half = (options.mib << 20) / 2 / (options.gbit / 8 * 1e9 * GOODPUT) * 1e3
+    return {"allreduce": 2 * half, "reducescatter": half, "allgather": half, "broadcast": 2 * half}
+
+
+def main() -> int:
+    options = arguments()
+    if options.rank:
+        rank(options)
+        return 0
+    sys.path.insert(0, str(TESTS))
+    from netns import Namespace, why_impossible
+
+    if why := why_impossible():
+        print(f"between_hosts: {why}", file=sys.stderr)
+        return 1
+    hosts = [Namespace("a"), Namespace("b")]
+    try:
+        hosts[0].shell(f"ip link add data0 type veth peer name data0 netns {hosts[1].keeper.pid}")
+        for number, host in enumerate(hosts, 1):
+            host.shell(f"ip address add 10.77.0.{number}/24 dev data0; ip link set data0 up")
+            host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
+        print(f"load {os.getloadavg()[0]:.1f}; milliseconds, at best: {bounds(options)}")
+        for placement in ("in a row", "in turns"):
+            print(f"{placement}: {one_job(options, hosts, placement)}")
+    finally:
+        for host in hosts:
+            host.close()
+    return 0
+
+
+def one_job(options: argparse.Namespace, hosts: list, placement: str) -> dict[str, float]:  # type: ignore[type-arg]
+    size = 2 * options.ranks
+    serve = hosts[0].enter(sys.executable, "-c", SERVER, str(size), "10.77.0.1")
+    server = subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    environments = json.loads(server.stdout.readline())
+    command = [sys.executable, __file__, "--rank", "--mib", str(options.mib), "--calls", str(options.calls)]
+    ranks = []
+    for number in range(size):
+        host = hosts[number // options.ranks if placement == "in a row" else number % 2]
+        ranks.append(
+            subprocess.Popen(
+                host.enter(*command), env={**os.environ, **environments[number]}, stdout=subprocess.PIPE, text=True
+            )
+        )
+    said = [process.communicate(timeout=600)[0] for process in ranks]
+    server.communicate()
+    return {name: round(value, 1) for name, value in json.loads(said[0]).items()}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
