@@ -35,7 +35,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gbit", type=float, default=1.0, help="rate of each direction")
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
-    parser.add_argument("--mib", type=int, default=16, help="of a tensor; of all ranks together for gathers and scatters")
+    parser.add_argument("--mib", type=int, default=16, help="of a tensor (gathers: of all ranks)")
     parser.add_argument("--calls", type=int, default=10)
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -1,6 +1,7 @@
 #include "bench/simulate/gradient_steps.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace hvd::simulate {
@@ -32,11 +33,16 @@ std::vector<std::uint64_t> resnet50_gradients() {
 }
 
 Seconds allreduce_time(const Step& step, double bytes) {
-  const double moved = 2.0 * (step.hosts - 1) / step.hosts * bytes;
-  const double hops = step.in_logarithmic_hops ? 2.0 * std::ceil(std::log2(step.hosts)) : 2.0 * (step.hosts - 1);
+  const bool folds = !std::has_single_bit(static_cast<unsigned>(step.hosts));
+  const double most_halved = step.halved_bytes_per_host * step.hosts / (folds ? 2 : 1);
+  double moved = 2.0 * (step.hosts - 1) / step.hosts * bytes;
+  double hops = 2.0 * (step.hosts - 1);
+  if (bytes / step.ranks_per_host <= most_halved) {
+    hops = 2.0 * std::floor(std::log2(step.hosts)) + (folds ? 2 : 0);
+    if (folds) moved += 2.0 * bytes;  // of those that fold, for whom all others wait
+  }
   const Seconds between = step.hop * hops + Seconds(moved / step.bytes_per_second);
-  const bool is_shared = step.ranks_per_host > 1;
-  return between + Seconds(is_shared ? 2.0 * bytes / step.local_bytes_per_second : 0.0);
+  return between + Seconds(step.ranks_per_host > 1 ? 2.0 * bytes / step.local_bytes_per_second : 0.0);
 }
 
 double scaling_efficiency(const Step& step, const std::vector<std::uint64_t>& gradients) {
