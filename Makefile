@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 VENV := .venv/bin
 # All that goes into the package: when one of these changes, the package in .venv is built again.
-SOURCES := $(shell find runtime rendezvous launcher python cmake -type f -not -name '*.pyc' 2>/dev/null) \
+SOURCES := $(shell find runtime rendezvous starters launcher python cmake -type f -not -name '*.pyc' 2>/dev/null) \
            CMakeLists.txt pyproject.toml
 INSTALLED := build/.installed
 

@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "starters/pmi_channel.h"
+#include "starters/pmix_channel.h"
 #include "starters/shared_folder.h"
 
 namespace hvd::starters {
@@ -30,7 +31,17 @@ std::string job_name(const config::RuntimeConfig& config, const transport::HostI
 
 Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers) {
   const config::StartedBy& started = *config.started_by;
-  if (is_socket(started.pmi_fd)) return std::unique_ptr<Channel>(std::make_unique<PmiChannel>(started.pmi_fd));
+  if (is_socket(started.pmi_fd) && !started.speaks_pmi2) {
+    return std::unique_ptr<Channel>(std::make_unique<PmiChannel>(started.pmi_fd));
+  }
+  if (!config.shared_dir_is_chosen) {
+    if (is_socket(started.pmi_fd) && !mpi_is_in_charge()) {
+      return std::unique_ptr<Channel>(std::make_unique<Pmi2Channel>(started.pmi_fd, config.rank, started.pmi_job));
+    }
+    if (started.speaks_pmix) {
+      if (auto channel = PmixChannel::open_library(config.rank)) return std::unique_ptr<Channel>(std::move(channel));
+    }
+  }
   const std::string who = started.program + " started this process as rank " + std::to_string(config.rank) + " of " +
                           std::to_string(config.size) + ", ";
   const std::string remedy = "; or start the ranks with horovodrun, or say where they meet (docs/launching.md)";

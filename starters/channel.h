@@ -39,8 +39,8 @@ bool is_on_one_host(const config::RuntimeConfig& config);
 // the starter's name need not be, as torchrun's with a fixed port, and jobs of one name on two hosts are two.
 std::string job_name(const config::RuntimeConfig& config, const transport::HostIdentity& host);
 
-// The best of what this process has: the key-value space of its starter, where we speak its protocol, else the shared
-// folder. kPrecondition when there is neither.
+// The best of what this process has: the key-value space of its starter, where we speak its protocol (of PMI-2 and PMIx
+// unless the user names a folder), else the shared folder. kPrecondition when there is neither.
 Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers);
 
 }  // namespace hvd::starters

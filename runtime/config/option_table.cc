@@ -55,7 +55,7 @@ constexpr OptionRow kRows[] = {
      "file (mode 0600) that holds the job secret, for ranks without an agent that are told where to meet"},
     {O::kSharedDir, "HOROVOD_SHARED_DIR", "", K::kText, &C::shared_dir,
      "folder (mode 0700) where processes that mpirun, srun, jsrun or torchrun started find rank 0, the same on all hosts; "
-     "unset: .horovod/jobs in the home directory (docs/launching.md)"},
+     "unset: by PMI-2 or PMIx where the starter has that, else .horovod/jobs in the home directory (docs/launching.md)"},
     {O::kJobId, "HOROVOD_JOB_ID", "", K::kText, &C::job_id,
      "what tells this job from others in that folder, the same in all its processes; unset: what the starter calls it"},
     {O::kController, "HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField,

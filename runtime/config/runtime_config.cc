@@ -177,6 +177,7 @@ Status take_starters_place(const EnvReader& env, RuntimeConfig& config) {
   if (has_rendezvous) return Status::ok();
   if (!config.job_id.empty()) started->job = config.job_id;
   const std::string home = env.get("HOME").value_or("");
+  config.shared_dir_is_chosen = !config.shared_dir.empty();
   if (config.shared_dir.empty() && home.starts_with('/')) config.shared_dir = home + "/.horovod/jobs";
   config.started_by = std::move(started);
   return Status::ok();

@@ -37,9 +37,10 @@ struct RuntimeConfig {
   std::string secret_file;
   // One of several processes that something else than horovodrun started, and that must find each other themselves.
   std::optional<StartedBy> started_by;
-  std::string shared_dir;            // where they may; "": nowhere
-  std::string job_id;                // instead of the starter's name of the job
-  bool is_on_several_hosts = false;  // a loopback address of the rendezvous does not mean that all ranks are here
+  std::string shared_dir;             // where they may; "": nowhere
+  bool shared_dir_is_chosen = false;  // by the user
+  std::string job_id;                 // instead of the starter's name of the job
+  bool is_on_several_hosts = false;   // a loopback address of the rendezvous does not mean that all ranks are here
   std::chrono::seconds gloo_timeout{30};
   std::chrono::seconds no_progress_limit{600};  // gloo_timeout where that was given
   std::chrono::seconds start_timeout{0};        // as given; 0: not

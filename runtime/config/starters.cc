@@ -60,8 +60,8 @@ std::string equation(const EnvReader& env, std::string_view name) {
 }
 
 // With --mpi=pmi2, Slurm sets what MPICH's mpiexec does, and speaks something else.
-bool is_of_slurm(const StarterRow& row, const EnvReader& env) {
-  return row.own == kPmi && env.get("SLURM_PROCID") && !env.get("MPI_LOCALNRANKS") &&
+bool is_of_slurm(const EnvReader& env) {
+  return env.get(kPmi) && env.get("SLURM_PROCID") && !env.get("MPI_LOCALNRANKS") &&
          value_of(env, "PMI_RANK") == value_of(env, "SLURM_PROCID") &&
          value_of(env, "PMI_SIZE") == value_of(env, kSlurm);
 }
@@ -104,6 +104,19 @@ std::string job_of(const EnvReader& env, const StarterRow& row) {
   return job;
 }
 
+// Where the starter has a key-value space for this very process. A torchrun inside one of mpirun's tasks has not.
+void add_pmi(const EnvReader& env, const StarterRow& row, StartedBy& found) {
+  found.speaks_pmi2 = row.own == kSlurm && is_of_slurm(env);
+  if (row.own == kPmi || found.speaks_pmi2) {
+    const auto fd = parse_integer(value_of(env, "PMI_FD"), 0, 1 << 20);
+    if (fd.is_ok()) found.pmi_fd = static_cast<int>(fd.value());
+    found.pmi_job = found.speaks_pmi2 ? value_of(env, "PMI_JOBID") : "";
+  }
+  const bool is_torchrun = row.own == kStarters[0].own;
+  found.speaks_pmix =
+      !is_torchrun && env.get("PMIX_NAMESPACE") && value_of(env, "PMIX_RANK") == std::to_string(found.rank);
+}
+
 Result<StartedBy> read(const EnvReader& env, const StarterRow& row) {
   StartedBy found;
   found.program = row.program;
@@ -118,10 +131,7 @@ Result<StartedBy> read(const EnvReader& env, const StarterRow& row) {
   add_local_numbers(env, row, found);
   found.host = value_of(env, row.host);
   found.job = job_of(env, row);
-  if (row.own == kPmi) {
-    const auto fd = parse_integer(value_of(env, "PMI_FD"), 0, 1 << 20);
-    if (fd.is_ok()) found.pmi_fd = static_cast<int>(fd.value());
-  }
+  add_pmi(env, row, found);
   return found;
 }
 
@@ -156,7 +166,7 @@ Status check_pmix(const EnvReader& env) {
 Result<std::optional<StartedBy>> find_starter(const EnvReader& env) {
   std::optional<StartedBy> inner;
   for (const StarterRow& row : kStarters) {
-    if (!env.get(row.own) || is_of_slurm(row, env)) continue;
+    if (!env.get(row.own) || (row.own == kPmi && is_of_slurm(env))) continue;
     if (inner) {
       HVD_RETURN_IF_ERROR(check_agreement(env, *inner, row));
       continue;

@@ -22,7 +22,10 @@ struct StartedBy {
   int size = 1;
   int local_rank = -1;  // -1: it does not say; else local_size is known, too
   int local_size = -1;
-  int pmi_fd = -1;  // where it speaks PMI-1 (docs/design/other-starters.md); -1: nowhere
+  int pmi_fd = -1;           // where it speaks PMI-1 or PMI-2 (docs/design/other-starters.md); -1: nowhere
+  bool speaks_pmi2 = false;  // there
+  std::string pmi_job;       // and its name of the job
+  bool speaks_pmix = false;  // with libpmix
 
   bool operator==(const StartedBy&) const = default;
 };

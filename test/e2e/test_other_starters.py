@@ -70,6 +70,23 @@ def told(folder: Path) -> dict[int, str]:
     return {int(file.name): file.read_text() for file in folder.iterdir()}
 
 
+def test_ranks_of_open_mpi_meet_over_pmix_without_a_folder(tmp_path: Path) -> None:
+    # Nobody can make a folder there.
+    env = {**AS_ROOT, "HOME": "/proc/nowhere", "HOROVOD_SHARED_DIR": "", "HOROVOD_START_TIMEOUT": "60"}
+    job = run_to_end(command_of(OPEN_MPI, 3, tmp_path / "out", "rank 0 ends first"), env, deadline_s=60)
+    assert job.code == 0, job.text
+    assert told(tmp_path / "out") == {n: f"3 {n} 3 6.0 6.0" for n in range(3)}
+
+
+def test_ranks_whose_rank_0_never_comes_give_up(tmp_path: Path) -> None:
+    script = "import sys\nif __import__('os').environ['PMI_RANK'] == '0': sys.exit(3)\n" + RANK
+    command = command_of(HYDRA, 2, tmp_path / "out")
+    command[command.index(RANK)] = script
+    job = run_to_end(command, {"HOROVOD_START_TIMEOUT": "2", "HOROVOD_GLOO_TIMEOUT_SECONDS": "2"}, deadline_s=60)
+    assert job.code != 0
+    assert "not every process of the job has come to hvd.init() in time" in job.text
+
+
 @pytest.mark.parametrize("starter", [OPEN_MPI, HYDRA], ids=["openmpi", "hydra"])
 def test_two_jobs_at_once_find_their_own_ranks_whoever_ends_first(tmp_path: Path, starter: tuple[str, ...]) -> None:
     env = {**os.environ, **variables(tmp_path)}

@@ -22,6 +22,16 @@ void check_pmi(std::string_view text) {
   HVD_CHECK(parsed.is_ok() && parsed.value()["cmd"] == line.value()["cmd"], "a request that does not come back");
 }
 
+void check_pmi2(std::string_view text) {
+  const auto size = starters::pmi_block_size(text.substr(0, starters::kPmiBlockHead));
+  if (size.is_ok()) HVD_CHECK(size.value() <= starters::kMaxPmiLine, "a block that is too large");
+  const auto block = starters::PmiLine::parse_block(text);
+  if (!block.is_ok() || block.value()["value"].find(';') != std::string::npos) return;
+  const std::string again = starters::pmi_block({{"value", block.value()["value"]}});
+  const auto parsed = starters::PmiLine::parse_block(std::string_view(again).substr(starters::kPmiBlockHead));
+  HVD_CHECK(parsed.is_ok() && parsed.value()["value"] == block.value()["value"], "a block that does not come back");
+}
+
 void check_announcement(std::string_view text) {
   const auto announced = starters::decode_announcement(text);
   if (!announced.is_ok()) return;
@@ -42,6 +52,7 @@ void check_counts(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_pmi(text);
+  check_pmi2(text);
   check_announcement(text);
   check_counts(text);
   const config::MapEnv env(config::MapEnv::Map{{"SLURM_STEP_NUM_TASKS", std::string(text)},

@@ -112,8 +112,18 @@ TEST_CASE("Of two starters the inner one counts, or it is an error that names bo
   REQUIRE(started(both(kTorchrun, {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"}})).program ==
           "torchrun");
   // What Slurm's --mpi=pmi2 sets is srun's.
-  const Map pmi2{{"PMI_RANK", "4"}, {"PMI_SIZE", "5"}, {"PMI_FD", "10"}};
-  REQUIRE(started(both(kSrun, pmi2)).program == "srun");
+  const Map pmi2{{"PMI_RANK", "4"}, {"PMI_SIZE", "5"}, {"PMI_FD", "10"}, {"PMI_JOBID", "7.0"}};
+  const StartedBy by_srun = started(both(kSrun, pmi2));
+  REQUIRE(by_srun.program == "srun");
+  CHECK(by_srun.speaks_pmi2);
+  CHECK(by_srun.pmi_fd == 10);
+  CHECK(by_srun.pmi_job == "7.0");
+  CHECK_FALSE(started(kMpich).speaks_pmi2);
+  // PMIx is for the processes that mpirun itself has started, not for those that torchrun starts inside.
+  const Map pmix{{"PMIX_NAMESPACE", "n"}, {"PMIX_RANK", "3"}};
+  CHECK(started(both(kOpenMpi, pmix)).speaks_pmix);
+  CHECK_FALSE(started(both(kSrun, pmix)).speaks_pmix);
+  CHECK_FALSE(started(both(kTorchrun, pmix)).speaks_pmix);
 
   const std::string text = refusal(both(kOpenMpi, kMpich));
   CHECK_THAT(text, Catch::Contains("OMPI_COMM_WORLD_RANK=3 and OMPI_COMM_WORLD_SIZE=4 of mpirun (Open MPI)") &&

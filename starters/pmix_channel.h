@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "starters/key_value_space.h"
+
+namespace hvd::starters {
+
+// That of whatever speaks PMIx: Open MPI's mpirun, srun --mpi=pmix, jsrun. What goes over PMIx's wire is its library's
+// own affair, so the host's libpmix.so.2 is loaded, the one that an Open MPI in this process uses as well: it counts
+// who begins and who ends. Its thread lives from here to leave(), which every process of a job must come to, for what
+// ends without it has failed for the manager.
+class PmixChannel final : public KeyValueSpace {
+ public:
+  // Nothing where there is no libpmix, not all that we need of it, or nobody who answers it.
+  static std::unique_ptr<PmixChannel> open_library(int rank);
+  ~PmixChannel() override;
+
+  std::string name() const override { return "the key-value space of the process manager (PMIx)"; }
+  void leave() override;
+
+ private:
+  struct Library;
+  PmixChannel(std::unique_ptr<Library> library, int rank);
+  Status open(const Wait& wait) override;
+  Status put(const std::string& text, const Wait& wait) override;
+  Status pass_fence(const Wait& wait) override;
+  Result<std::string> get(const Wait& wait) override;
+  Status failed(const char* call, int code) const;
+
+  const std::unique_ptr<Library> library_;
+  const int rank_;
+  bool is_open_ = true;  // until this process has left
+};
+
+}  // namespace hvd::starters
