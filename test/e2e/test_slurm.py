@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from test_other_starters import RANK, told
 
-from jobs import run_to_end
+from jobs import examples, run_to_end
 
-DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "salloc")
+DAEMONS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc")
 
 CONF = """
 ClusterName=hvd
@@ -118,6 +118,34 @@ def test_srun_starts_ranks_on_two_nodes(slurm: None, tmp_path: Path) -> None:
     # Slurm fills the first node: two tasks and one.
     assert told(tmp_path / "out") == {0: "3 0 2 6.0 6.0", 1: "3 1 2 6.0 6.0", 2: "3 0 1 6.0 6.0"}
     assert list((tmp_path / "jobs").iterdir()) == []
+
+
+def test_ranks_of_srun_meet_over_pmi2_without_a_folder(slurm: None, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    command = ["srun", "-N2", "-n3", "--mpi=pmi2", sys.executable, "-c", RANK, str(tmp_path / "out")]
+    job = run_to_end(command, {"HOME": "/proc/nowhere", "HOROVOD_SHARED_DIR": ""}, deadline_s=60)
+    assert job.code == 0, job.text
+    assert told(tmp_path / "out") == {0: "3 0 2 6.0 6.0", 1: "3 1 2 6.0 6.0", 2: "3 0 1 6.0 6.0"}
+
+
+def test_the_batch_script_of_the_documents_runs(slurm: None, tmp_path: Path, horovodrun_path: str) -> None:
+    scripts = [text for text in examples("Slurm") if text.startswith("#!")]
+    assert len(scripts) == 2  # srun starts the ranks, or horovodrun does
+    (tmp_path / "out").mkdir()
+    (tmp_path / "train.py").write_text(RANK.replace("sys.argv[1]", repr(str(tmp_path / "out"))))
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')  # a link is not its environment's
+    (programs / "python").chmod(0o755)
+    (programs / "horovodrun").symlink_to(horovodrun_path)
+    env = {"PATH": f"{programs}:{os.environ['PATH']}", "HOROVOD_SHARED_DIR": str(tmp_path / "jobs")}
+    for text in scripts:
+        (tmp_path / "job.sh").write_text(text.replace("ntasks-per-node=4", "ntasks-per-node=2"))
+        job = run_to_end(["sbatch", "--wait", "job.sh"], env, deadline_s=60, cwd=tmp_path)
+        assert job.code == 0, job.text + "".join(log.read_text() for log in tmp_path.glob("slurm-*.out"))
+        assert told(tmp_path / "out") == {n: f"4 {n % 2} 2 10.0 10.0" for n in range(4)}
+        for said in (tmp_path / "out").iterdir():
+            said.unlink()
 
 
 # What is not to reach ranks; and what srun obeys, to the harm of what agents send and get.

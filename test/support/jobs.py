@@ -53,6 +53,12 @@ def run_to_end(
     return Job(process.returncode, out, err)
 
 
+def examples(heading: str) -> list[str]:
+    """The blocks of code under a heading of docs/launching.md."""
+    text = (ROOT / "docs/launching.md").read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"```\w+\n(.*?)```", text, re.DOTALL)
+
+
 def check_ranks(job: Job, ranks: int) -> None:
     """A job of pytest: every rank ran the same tests, and all passed."""
     assert job.code == 0, job.text
