@@ -32,7 +32,7 @@ def test_a_launcher_that_is_killed_leaves_nothing(start_job: StartJob, fake_ssh:
     job.wait_all_gone(5)
 
 
-@pytest.mark.parametrize("trials", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("trials", [10, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_launcher_that_is_killed_at_any_moment_leaves_nothing(start_job: StartJob, trials: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")

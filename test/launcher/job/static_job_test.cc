@@ -108,3 +108,21 @@ TEST_CASE("StaticJob decides as its script says", "[unit][job]") {
   test::run_golden_script(std::string(HVD_TEST_SOURCE_DIR) + "/testdata/static_job.txt",
                           [&](const test::GoldenCommand& command) { return script.run(command); });
 }
+
+TEST_CASE("Two thousand hosts start, and end, in the pure core", "[unit][job]") {
+  constexpr int kHosts = 2000;
+  std::string list;
+  for (int host = 0; host < kHosts; ++host) list += (host == 0 ? "n" : ",n") + std::to_string(host) + ":1";
+  const auto now = TimePoint();
+  StaticJob job(allocate(parse_host_list(list).value(), kHosts).value(), {}, now);
+  std::size_t before_last = 0;
+  for (int agent = 0; agent < kHosts - 1; ++agent) before_last += job.agent_ready(agent, now).size();
+  CHECK(before_last == 0);
+  CHECK(job.agent_ready(kHosts - 1, now).size() == 1 + kHosts);  // the launch frames, and each rank's start
+  for (int slot = 0; slot < kHosts; ++slot) CHECK(job.process_started({slot, 1}, 1000 + slot, now).empty());
+  CHECK_FALSE(job.deadline());
+  std::string text;
+  for (int slot = 0; slot < kHosts; ++slot) text += to_text(job.process_ended({slot, 1}, {}, now));
+  for (int agent = 0; agent < kHosts; ++agent) text += to_text(job.agent_done(agent, now));
+  CHECK(text == "shutdown\nfinish with 0\n");
+}
