@@ -11,8 +11,11 @@ void ElasticJob::process_stopped(Incarnation process, bool is_stopped, TimePoint
   slot->stopped_since = is_stopped ? std::optional(now) : std::nullopt;
 }
 
+// Where one has ended well, nobody waits for the others: they may be long at their own ends (a checkpoint of rank 0).
 bool ElasticJob::holds_up_others(int number, const Slot& slot) const {
-  return phase_ == Phase::kRunning && disturbed_since_ && slot.has_process && !slot.is_waiting && is_member(number);
+  if (phase_ != Phase::kRunning || !disturbed_since_ || has_outcome(Outcome::kSucceeded)) return false;
+  const bool is_round_over = any_waiting() || has_outcome(Outcome::kFailed) || has_outcome(Outcome::kDrained);
+  return is_round_over && slot.has_process && !slot.is_waiting && is_member(number);
 }
 
 // When it is ended for that.
