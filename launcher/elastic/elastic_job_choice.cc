@@ -38,11 +38,12 @@ int ElasticJob::rank_count(const std::vector<HostSlots>& places) const {
 }
 
 // How late a place is taken for a rank. First who belongs to the round; then spares that wait, best where a process was
-// lost, so that the others there keep their local ranks; then those that start.
+// lost, so that the others there keep their local ranks; then those that start, and spares that do nothing at all.
 int ElasticJob::reluctance(const std::string& host, int index) const {
   const Slot* slot = slot_in({host, index});
   if (slot == nullptr || !slot->has_process || slot->leaves_until) return 4;
   if (is_member(agents_.at(slot->agent).slots.at(index))) return 0;
+  if (slot->stopped_since) return 5;
   if (!slot->is_waiting) return 3;
   const bool has_lost = std::ranges::any_of(members_, [&](const HostSlots& one) {
     return one.host == host &&
