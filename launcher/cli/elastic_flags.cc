@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,10 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
         return refuse(dest, " is for elastic jobs: give --min-np or --host-discovery-script as well");
     }
     return Status::ok();
+  }
+  for (const char* dest : {"bind", "bind_gpu"}) {
+    const bool asks = dest == std::string_view("bind") ? config.binding.bind != Bind::kNone : config.binding.one_gpu;
+    if (asks) return refuse(dest, " is not built for elastic jobs, whose ranks on a host may become more");
   }
   if (values.has("slots") && !values.has("host_discovery_script")) {
     return refuse("slots", " is for hosts that --host-discovery-script prints, which is not given");
