@@ -27,6 +27,15 @@ std::string text_of(const std::vector<SlotBinding>& bindings) {
   return text;
 }
 
+// Of ranks that --bind gpu could not place: "local rank 0, local rank 1"; or nothing.
+std::string unplaced_text(const BindingConfig& config, const std::vector<SlotBinding>& bindings) {
+  std::string text;
+  for (std::size_t i = 0; config.bind == Bind::kGpu && i < bindings.size(); ++i) {
+    if (bindings[i].cpus.empty()) text += (text.empty() ? "local rank " : ", local rank ") + std::to_string(i);
+  }
+  return text;
+}
+
 // "4", or "4 to 6" where the ranks are bound to unequal shares.
 std::string threads_text(int unbound, const std::vector<SlotBinding>& bindings) {
   int least = 0;
@@ -75,6 +84,10 @@ void Agent::open_slots(const std::string& address) {
   }
   if (launch_->tells_binding && launch_->binding.any())
     send(FrameType::kNotice, TextMessage{text_of(bindings.value())});
+  if (const std::string unplaced = unplaced_text(launch_->binding, bindings.value()); !unplaced.empty()) {
+    send(FrameType::kNotice, TextMessage{"--bind gpu: nothing tells which cores are near the GPU of " + unplaced +
+                                         ", which may run on any; --bind core gives each rank cores of its own"});
+  }
   if (environment_.threads && launch_->announces_threads) {
     send(FrameType::kNotice,
          TextMessage{"OMP_NUM_THREADS=" + threads_text(*environment_.threads, bindings.value()) + " for each of its " +

@@ -49,7 +49,7 @@ struct SlotBinding {
 };
 
 // For each of `slots` slots, in order. Cores go to slots in equal blocks that leave no NUMA node where they need not.
-// An error when there is less than one core, or GPU, for each.
+// An error when there is less than one core, or GPU, for each. A slot whose GPU may be near any node is not bound.
 Result<std::vector<SlotBinding>> plan_binding(const BindingConfig& config, std::size_t slots, const HostTopology& host);
 
 // "cpus 0-3,8, GPU 1": for people.

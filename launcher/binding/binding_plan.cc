@@ -85,17 +85,27 @@ std::vector<SlotBinding> bind_to_nodes(const std::vector<Cores>& nodes, std::siz
   return out;
 }
 
-// Slots whose GPUs are near the same cores share those out.
+// Of a GPU whose place is not known: all of a host's only node, none where there are several.
+Cores cores_near(const HostTopology::Gpu& gpu, const HostTopology& host) {
+  const bool has_one_node = host.cores.front().numa == host.cores.back().numa;
+  Cores near;
+  for (const HostTopology::Core& core : host.cores) {
+    const bool is_near = gpu.near.empty() ? has_one_node : std::ranges::binary_search(gpu.near, core.cpus.front());
+    if (is_near) near.push_back(&core);
+  }
+  return near;
+}
+
+// Slots whose GPUs are near the same cores share those out. One whose GPU is at a place that is not known is not bound:
+// whatever it got might be another's.
 Result<std::vector<SlotBinding>> bind_near_gpus(const HostTopology& host, std::size_t slots) {
-  std::map<Cpus, std::vector<std::size_t>> by_place;
-  for (std::size_t i = 0; i < slots; ++i) by_place[host.gpus[i].near].push_back(i);
+  std::map<Cores, std::vector<std::size_t>> by_place;
+  for (std::size_t i = 0; i < slots; ++i) {
+    Cores near = cores_near(host.gpus[i], host);
+    if (!near.empty() || !host.gpus[i].near.empty()) by_place[std::move(near)].push_back(i);
+  }
   std::vector<SlotBinding> out(slots);
-  for (const auto& [near, members] : by_place) {
-    Cores pool;
-    for (const HostTopology::Core& core : host.cores) {
-      const bool is_near = near.empty() || std::ranges::binary_search(near, core.cpus.front());
-      if (is_near) pool.push_back(&core);
-    }
+  for (const auto& [pool, members] : by_place) {
     if (pool.size() < members.size()) {
       return Status::precondition("--bind gpu: " + std::to_string(pool.size()) + " of its cores are near GPU " +
                                   host.gpus[members.front()].name + ", for " + std::to_string(members.size()) +

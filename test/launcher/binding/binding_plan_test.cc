@@ -83,5 +83,8 @@ TEST_CASE("Each rank gets a GPU, and cores near it", "[unit][binding]") {
   const HostTopology crowded = host_of("0;1|4", {{"a", {4}}, {"b", {4}}});
   CHECK(
       planned({.bind = Bind::kGpu}, 2, crowded).starts_with("--bind gpu: 1 of its cores are near GPU a, for 2 ranks"));
-  CHECK(planned({.bind = Bind::kGpu}, 2, host_of("0;1", {{"0", {}}, {"1", {}}})) == "cpus 0 x1 | cpus 1 x1");
+  // Where it is not known where a GPU is: in the only node, or anywhere.
+  CHECK(planned({.bind = Bind::kGpu}, 2, host_of("0;1", {{"0", {}}, {"1", {0, 1}}})) == "cpus 0 x1 | cpus 1 x1");
+  const HostTopology half_known = host_of("0;1|4;5", {{"a", {}}, {"b", {4, 5}}});
+  CHECK(planned({.bind = Bind::kGpu}, 2, half_known) == "all cpus x0 | cpus 4-5 x2");
 }
