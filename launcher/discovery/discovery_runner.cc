@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "launcher/elastic/discovery.h"
 #include "launcher/hosts/host_list.h"
 
 namespace hvd::launcher {
@@ -23,8 +22,12 @@ void DiscoveryRunner::start() { is_fixed() ? listed(options_.fixed) : look(); }
 
 void DiscoveryRunner::look() {
   if (options_.hostfile.empty()) return run_script();
-  auto hosts = read_hostfile(options_.hostfile);
-  hosts.is_ok() ? listed(std::move(hosts).value()) : failed(hosts.status().message());
+  // A pipe would hold up the loop.
+  Result<std::string> text = read_host_text(options_.hostfile, HostText::kFileOnly);
+  if (!text.is_ok()) return failed(text.status().message());
+  auto hosts = watch_.read(std::move(text).value(), options_.hostfile);
+  if (!hosts.is_ok()) return failed(hosts.status().message());
+  hosts.value() ? listed(std::move(*hosts.value())) : next_.start(kPause);
 }
 
 void DiscoveryRunner::stop() {

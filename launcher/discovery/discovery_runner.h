@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/elastic/discovery.h"
 #include "launcher/hosts/host_spec.h"
 #include "launcher/network/host_resolver.h"
 #include "launcher/network/network_plan.h"
@@ -64,6 +65,7 @@ class DiscoveryRunner {
   const Callbacks callbacks_;
   std::unique_ptr<Child> child_;
   std::unique_ptr<PipeReader> reader_;
+  HostfileWatch watch_;
   std::string output_;
   std::optional<ExitStatus> status_;
   std::vector<HostSpec> hosts_;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "launcher/hosts/host_grammar.h"
+#include "launcher/hosts/host_list.h"
 #include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
@@ -36,6 +38,18 @@ Result<std::vector<HostSpec>> parse_discovered_hosts(std::string_view text, int 
     if (!added.is_ok()) return added.annotate("its line " + std::to_string(number) + " " + config::quoted(line));
   }
   return table.hosts();
+}
+
+Result<std::optional<std::vector<HostSpec>>> HostfileWatch::read(std::string text, std::string_view file) {
+  const bool is_first = !last_;
+  const bool is_as_before = last_ == text;
+  last_ = std::move(text);
+  if (!is_first && !is_as_before) return std::optional<std::vector<HostSpec>>();
+  if (!is_first && !last_->empty() && !last_->ends_with('\n')) {
+    return Status::invalid_argument(std::string(file) + ": its last line has no end: expected a newline there");
+  }
+  HVD_ASSIGN_OR_RETURN(std::vector<HostSpec> hosts, parse_hostfile(*last_, file));
+  return std::optional(std::move(hosts));
 }
 
 }  // namespace hvd::launcher

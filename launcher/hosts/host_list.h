@@ -30,8 +30,9 @@ Result<std::vector<HostSpec>> parse_host_list(std::string_view text);
 // The text of a hostfile: a host per line, blank lines and `#` comments ignored. Errors begin with `<file>:<line>: `.
 Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_view file);
 
-// Reads a regular file or a pipe of at most kMaxHostTextBytes; errors name it as a hostfile.
-Result<std::string> read_host_text(const std::string& path);
+// Reads a file of at most kMaxHostTextBytes; errors name it as a hostfile. A pipe is waited for, where that may be.
+enum class HostText { kFileOrPipe, kFileOnly };
+Result<std::string> read_host_text(const std::string& path, HostText kind = HostText::kFileOrPipe);
 // Reads and parses the file.
 Result<std::vector<HostSpec>> read_hostfile(const std::string& path);
 

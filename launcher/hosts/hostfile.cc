@@ -88,9 +88,10 @@ Result<std::vector<HostSpec>> parse_hostfile(std::string_view text, std::string_
   return table.hosts();
 }
 
-Result<std::string> read_host_text(const std::string& path) {
+Result<std::string> read_host_text(const std::string& path, HostText kind) {
   const std::string what = "hostfile " + config::quoted(path);
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const bool may_wait = kind == HostText::kFileOrPipe;
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | (may_wait ? 0 : O_NONBLOCK)));
   if (!file.valid()) {
     const Status error = Status::from_errno(what, errno);
     return Status::invalid_argument(error.message());
@@ -98,6 +99,9 @@ Result<std::string> read_host_text(const std::string& path) {
   struct stat info{};
   if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode)) {
     return Status::invalid_argument(what + ": is a directory");
+  }
+  if (!may_wait && !S_ISREG(info.st_mode)) {
+    return Status::invalid_argument(what + ": is no regular file, and only such a file can be read again and again");
   }
   std::string text;
   char buffer[16384];

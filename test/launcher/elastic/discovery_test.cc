@@ -19,6 +19,25 @@ TEST_CASE("What a discovery script prints is a host in each line", "[unit][elast
              Catch::Contains("more than 1 MiB"));
 }
 
+TEST_CASE("A watched hostfile counts once it stays as it is", "[unit][elastic]") {
+  HostfileWatch watch;
+  const auto read = [&watch](const std::string& text) -> std::string {
+    const auto hosts = watch.read(text, "f");
+    if (!hosts.is_ok()) return hosts.status().message();
+    return hosts.value() ? host_list_text(*hosts.value()) : "";
+  };
+  CHECK(read("a slots=2") == "a:2");
+  CHECK(read("a slots=1") == "");
+  CHECK(read("a slots=1") == "f: its last line has no end: expected a newline there");
+  CHECK(read("a slots=16\n") == "");
+  CHECK(read("a slots=16\nb\n") == "");
+  CHECK(read("a slots=16\nb\n") == "a:16,b:1");
+  CHECK(read("a slots=oops\n") == "");
+  CHECK(read("a slots=oops\n") == "f:1: 'oops' is not a number of slots from 1 to 4096");
+  CHECK(read("") == "");
+  CHECK(read("") == "f: no host in it");
+}
+
 TEST_CASE("Rank 0 is the leader, and as few others as possible move for it", "[unit][elastic]") {
   const std::vector<HostSlots> hosts = {{"a", {0, 1, 5}}, {"b", {2, 3}}};
   const auto text = [&](int leader) {

@@ -1,5 +1,6 @@
-#include <catch2/catch.hpp>
+#include <sys/stat.h>
 
+#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -106,6 +107,11 @@ TEST_CASE("read_hostfile names the file in its errors", "[unit][hosts]") {
   REQUIRE(read_hostfile(file.path() + ".none").status().message() ==
           "hostfile '" + file.path() + ".none': No such file or directory");
   REQUIRE(read_hostfile(file.directory()).status().message() == "hostfile '" + file.directory() + "': is a directory");
+  const TempFile pipe("");
+  std::remove(pipe.path().c_str());
+  REQUIRE(::mkfifo(pipe.path().c_str(), 0600) == 0);
+  REQUIRE(read_host_text(pipe.path(), HostText::kFileOnly).status().message() ==
+          "hostfile '" + pipe.path() + "': is no regular file, and only such a file can be read again and again");
   const TempFile good("a slots=2\n");
   REQUIRE(read_hostfile(good.path()).value().size() == 1);
 }
