@@ -58,8 +58,8 @@ struct RuntimeConfig {
   std::int64_t cache_capacity = 1024;                                   // entries; 0: no cache
   bool disable_group_fusion = false;
   bool deterministic = false;
-  bool batch_copies = true;              // on GPUs
-  std::optional<bool> async_completion;  // on GPUs; unset: except in elastic jobs
+  bool batch_copies = true;       // on GPUs
+  bool async_completion = false;  // on GPUs
   bool shared_memory = true;
   std::optional<bool> hierarchical_allreduce;  // unset: where it pays
   std::optional<bool> hierarchical_allgather;  // the same

@@ -273,8 +273,8 @@ class SessionImpl final : public Session {
   const topology::Membership membership_;
   const std::shared_ptr<PagePool> pages_;
   const std::shared_ptr<collectives::cuda::Devices> devices_;
-  // In an elastic job a peer's loss is an everyday thing, and no step may be made with what is left of its collective.
-  const bool may_precede_gpu_ = config_.async_completion.value_or(!config_.elastic);
+  // Only where it is asked for: after a peer's loss nothing may be made of what is left of its collective, and saved.
+  const bool may_precede_gpu_ = config_.async_completion;
   recorder::FlightRecorder recorder_;
   const std::shared_ptr<collectives::ShmArena> arena_;  // null when the ranks of this host share nothing
   std::unique_ptr<engine::Network> network_;

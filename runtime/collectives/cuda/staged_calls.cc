@@ -62,7 +62,17 @@ void StagedCalls::start(const CollectiveCall& call, Completion done) {
     stream = std::move(made).value();
   }
   const Status status = run(stream.get(), call, done);
-  if (done) done(status);
+  if (!done) return;
+  if (stream == nullptr || status.is_ok()) return done(status);
+  end_after(*stream, status, std::move(done));
+}
+
+// What is in the stream still uses the tensors: who failed may not give them back before it has run.
+void StagedCalls::end_after(Stream& stream, const Status& why, Completion done) {
+  auto end = stream.record();
+  if (!end.is_ok()) return done(why);
+  devices_.watch().watch(this, std::move(end).value(), [why, done = std::move(done)](const Status&) { done(why); });
+  devices_.watch().fail(this, why);
 }
 
 // Takes `done` where the call goes on without this thread. While a piece is reduced, those after it are brought in, and

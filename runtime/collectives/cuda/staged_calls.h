@@ -45,6 +45,7 @@ class StagedCalls {
   Status wait_for(EventPtr event);
   std::optional<Status> failure() HVD_EXCLUDES(mutex_);
   Status run(Stream* stream, const CollectiveCall& call, Completion& done);
+  void end_after(Stream& stream, const Status& why, Completion done);
 
   Devices& devices_;
   const std::vector<CollectiveBackend*> hosts_;

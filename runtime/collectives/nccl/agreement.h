@@ -18,6 +18,7 @@ struct MemberFacts {
   std::uint8_t can = 0;      // else `why_not`
   std::uint8_t has_kernels = 0;
   std::uint8_t shares_gpu = 0;  // NCCL was told to take several ranks on a GPU
+  std::uint8_t registers = 0;   // lists may be packed in registered memory
   cuda::Uuid gpu{};
   std::int32_t sees = 0;  // so many GPUs; 0: none was opened, so that `gpu` says nothing
   std::array<char, kMostText> why_not{};

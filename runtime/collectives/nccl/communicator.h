@@ -43,9 +43,8 @@ class Communicator {
   // Puts a call on one piece of device memory into the stream. Requires: why_not() is empty; no list.
   Status start(const CollectiveCall& call);
   // communicator_memory.cc. Memory of NCCL's own, for what all members reduce: null where it has none, or is told to
-  // leave it. Freed with this object, or given back by free_memory() while nothing uses it.
+  // leave it. Freed with this object.
   void* allocate(std::size_t bytes);
-  void free_memory(void* memory);
   // Lets NCCL reach it directly, also that of other members where it can. All members do so at the same place in the
   // order of calls, with the same size, and use the same offsets.
   Status register_memory(void* memory, std::size_t bytes);

@@ -28,14 +28,6 @@ void* Communicator::allocate(std::size_t bytes) {
   return nullptr;
 }
 
-void Communicator::free_memory(void* memory) {
-  const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
-  if (piece == pieces_.end()) return;
-  const cuda::Device::Scope scope(*stream_->device());
-  library_->calls().free(memory);
-  pieces_.erase(piece);
-}
-
 // Windows where NCCL has them: on a machine whose GPUs do not reach each other it makes none, and says nothing. The
 // place for the window is NCCL's to write until the communicator has settled.
 Status Communicator::register_memory(void* memory, std::size_t bytes) {

@@ -43,6 +43,7 @@ MemberFacts DeviceGroup::own_facts(int device) {
   facts.can = 1;
   facts.version = library_->version();
   facts.shares_gpu = options_.shares_gpu ? 1 : 0;
+  facts.registers = options_.registers ? 1 : 0;
   return facts;
 }
 
@@ -64,6 +65,7 @@ Result<std::vector<T>> DeviceGroup::gather(const T& own) {
 Result<std::string> DeviceGroup::exchange(const MemberFacts& own) {
   HVD_ASSIGN_OR_RETURN(const std::vector<MemberFacts> all, gather(own));
   all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
+  all_register_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.registers != 0; });
   std::string why_not = why_no_communicator(all, options_.ranks);
   // Where NCCL takes them together, they mean it.
   shared_ = why_not.empty() ? "" : shared_gpus(all, options_.ranks, options_.hosts);
@@ -115,9 +117,14 @@ std::string DeviceGroup::why_not(const CollectiveCall& call) const {
 void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completion done,
                         std::function<void()> has_begun) {
   auto begin = enqueue(call);
-  if (!begin.is_ok()) return done(begin.status());
   auto end = stream_->record();
-  if (!end.is_ok()) return done(end.status());
+  if (!end.is_ok()) return done(begin.is_ok() ? end.status() : begin.status());
+  if (!begin.is_ok()) {  // what has come into the stream still uses the tensors
+    const Status why = begin.status();
+    devices_.watch().watch(owner, std::move(end).value(), [why, done = std::move(done)](const Status&) { done(why); });
+    devices_.watch().fail(owner, why);
+    return;
+  }
   if (call.use.enqueued) call.use.enqueued(end.value());
   const auto look = [comm = communicator_, begin = std::move(begin).value(),
                      has_begun = std::move(has_begun)]() mutable {
@@ -167,7 +174,7 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
 // In an allreduce all members need the same size, and find what they reduce at the same offset: NCCL may reach it
 // directly.
 bool DeviceGroup::may_register(const CollectiveCall& call) const {
-  return options_.registers && call.op == OpType::kAllreduce && options_.set_size() > 1;
+  return all_register_ && call.op == OpType::kAllreduce && options_.set_size() > 1;
 }
 
 Result<bool> DeviceGroup::all_have_room(const CollectiveCall& call, std::size_t bytes) {
@@ -222,8 +229,7 @@ Status DeviceGroup::grow_registered(std::size_t bytes) {
   void* const memory = communicator_->allocate(size);
   HVD_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> all, gather(std::uint8_t{memory != nullptr}));
   if (std::ranges::find(all, 0) != all.end()) {
-    registered_grows_ = false;
-    communicator_->free_memory(memory);
+    registered_grows_ = false;  // what this rank got stays as well: to give it back may wait for the whole GPU
     return Status::ok();
   }
   registered_ = memory;

@@ -77,6 +77,7 @@ class DeviceGroup {
   std::string shared_;
   const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them
   bool all_have_kernels_ = false;
+  bool all_register_ = false;
   // For lists of allreduces; the same on all members.
   void* registered_ = nullptr;  // the communicator's; the last piece
   std::size_t registered_bytes_ = 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import fcntl
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -17,6 +18,8 @@ import pytest
 from launcher_job import RunningJob, StartJob, eventually
 
 PYTHON = sys.executable
+FRAME_H = Path(__file__).resolve().parents[3] / "launcher/protocol/frame.h"
+PROTOCOL = int(re.search(r"kAgentProtocolVersion = (\d+);", FRAME_H.read_text())[1])
 
 
 def unread(fd: int) -> int:
@@ -93,7 +96,7 @@ def test_an_agent_that_has_said_done_ends_when_its_launcher_is_gone(horovodrun_p
     os.close(write_end)
     assert agent.stdin is not None
     try:
-        agent.stdin.write(struct.pack("<IBBHIBc", 1, 3, 3, 0, 0, 1, b"\n"))  # shutdown, at once
+        agent.stdin.write(struct.pack("<IBBHIBc", 1, PROTOCOL, 3, 0, 0, 1, b"\n"))  # shutdown, at once
         agent.stdin.flush()
         agents = Path(f"/proc/{agent.pid}/task/{agent.pid}/children")
         looks: list[str] = []

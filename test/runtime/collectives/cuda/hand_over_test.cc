@@ -31,6 +31,11 @@ void read_in(FrameworkStream& stream, const GpuTensor& tensor, Values& into) {
       new Work{tensor.data(), &into});
 }
 
+void hand_over_on_nccl(config::RuntimeConfig& config) {
+  use_fake_nccl(config);
+  config.async_completion = true;
+}
+
 bool comes_true(const std::function<bool()>& what) {
   const auto end = std::chrono::steady_clock::now() + kLimit;
   while (!what() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -84,7 +89,7 @@ TEST_CASE("A result is handed over before the GPU has made it, and is there in t
             problems.expect(comes_true([&] { return kept.expired(); }), "the GPU's memory is kept for good");
           }
         },
-        use_fake_nccl);
+        hand_over_on_nccl);
     CHECK(problems.text() == "");
   }
   expect_nothing_left();
@@ -122,7 +127,7 @@ TEST_CASE("Through the host and for outputs of the core results are handed over 
         },
         [&](config::RuntimeConfig& config) {
           has_nccl ? use_fake_nccl(config) : use_fake_driver(config);
-          if (is_forbidden) config.async_completion = false;
+          config.async_completion = !is_forbidden;
         });
     CHECK(problems.text() == "");
   }
@@ -151,7 +156,7 @@ TEST_CASE("An error after the hand-over is told to who orders the result, and to
           both.arrive_and_wait();
           if (rank == 1) fake_cuda_release(stream.get());
         },
-        use_fake_nccl);
+        hand_over_on_nccl);
     JobFixture next(2);
     next.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_nccl);
     CHECK(problems.text() == "");
