@@ -29,7 +29,8 @@ std::string job_name(const config::RuntimeConfig& config, const transport::HostI
   return is_on_one_host(config) ? job + "|" + host.boot_id + "|" + host.net_namespace : job;
 }
 
-Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers) {
+Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers,
+                                              const Deadline& deadline, int wake_fd) {
   const config::StartedBy& started = *config.started_by;
   if (is_socket(started.pmi_fd) && !started.speaks_pmi2) {
     return std::unique_ptr<Channel>(std::make_unique<PmiChannel>(started.pmi_fd));
@@ -39,7 +40,8 @@ Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& confi
       return std::unique_ptr<Channel>(std::make_unique<Pmi2Channel>(started.pmi_fd, config.rank, started.pmi_job));
     }
     if (started.speaks_pmix) {
-      if (auto channel = PmixChannel::open_library(config.rank)) return std::unique_ptr<Channel>(std::move(channel));
+      HVD_ASSIGN_OR_RETURN(auto channel, PmixChannel::open_library(config.rank, deadline, wake_fd));
+      if (channel != nullptr) return std::unique_ptr<Channel>(std::move(channel));
     }
   }
   const std::string who = started.program + " started this process as rank " + std::to_string(config.rank) + " of " +

@@ -40,7 +40,9 @@ bool is_on_one_host(const config::RuntimeConfig& config);
 std::string job_name(const config::RuntimeConfig& config, const transport::HostIdentity& host);
 
 // The best of what this process has: the key-value space of its starter, where we speak its protocol (of PMI-2 and PMIx
-// unless the user names a folder), else the shared folder. kPrecondition when there is neither.
-Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers);
+// unless the user names a folder), else the shared folder. kPrecondition when there is neither. Waits for a process
+// manager's PMIx until the deadline.
+Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& config, Answers answers,
+                                              const Deadline& deadline, int wake_fd);
 
 }  // namespace hvd::starters

@@ -33,6 +33,7 @@ constexpr Millis kSignOfLife{500};
 constexpr Millis kNeverIdle{std::chrono::hours(24 * 365)};
 // What still runs when a job ends is over by then, or was given up.
 constexpr Millis kLinger{10000};
+constexpr const char* kAlone = "; HOROVOD_IGNORE_STARTER=1 makes each process a job of its own";
 
 // Where rank 0 listens: where all ranks are on one host, there alone; else on the interfaces that the user chose, or on
 // all, because the starter does not say where the others are. Nobody gets anything there without the secret.
@@ -199,12 +200,14 @@ Result<std::unique_ptr<Meeting>> Meeting::hold(const config::RuntimeConfig& conf
       Deadline::after(config.join_timeout.count() != 0 ? config.join_timeout : config.gloo_timeout);
   transport::Cancel cancel;
   const std::stop_callback on_stop(stop, [&] { cancel.cancel(); });
-  auto channel = open_channel(config, answers);
-  if (!channel.is_ok()) return channel.status();
-  const std::jthread late =
-      late_notice(started_text(config) + ", still waits for " + (config.rank == 0 ? "the others" : "rank 0") + " by " +
-                      channel.value()->name() + "; HOROVOD_IGNORE_STARTER=1 makes each process a job of its own",
-                  late_after);
+  std::jthread late = late_notice(
+      started_text(config) + ", still waits for its process manager to answer by PMIx" + kAlone, late_after);
+  auto channel = open_channel(config, answers, deadline, cancel.fd());
+  if (channel.status().code() == StatusCode::kPrecondition) return channel.status();  // says who we are
+  if (!channel.is_ok()) return with_context(config, channel.status());
+  late = late_notice(started_text(config) + ", still waits for " + (config.rank == 0 ? "the others" : "rank 0") +
+                         " by " + channel.value()->name() + kAlone,
+                     late_after);
   auto meeting = config.rank == 0 ? host(config, std::move(channel).value(), deadline, cancel.fd())
                                   : find(config, std::move(channel).value(), deadline, stop, cancel.fd());
   if (!meeting.is_ok()) return with_context(config, meeting.status());

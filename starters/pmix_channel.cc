@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/log.h"
 #include "runtime/base/socket_io.h"
+#include "runtime/base/thread.h"
 #include "starters/announcement.h"
 
 namespace hvd::starters {
@@ -40,7 +42,7 @@ struct Value {
 // What one asks for and then waits for: the library answers on its own thread, perhaps when nobody waits any more.
 struct Answer {
   Fd event{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  int code = kSuccess;
+  std::atomic<int> code = kSuccess;  // written last: what was written before is there for who has read it
   std::string text;
 
   ~Answer() { wipe(text); }
@@ -58,10 +60,10 @@ void hvd_pmix_done(int code, void* data) {
 
 void hvd_pmix_got(int code, Value* value, void* data) {
   const std::unique_ptr<SharedAnswer> answer(static_cast<SharedAnswer*>(data));
-  (*answer)->code = code;
   if (code == kSuccess && value != nullptr && value->type == kString && value->string != nullptr) {
     (*answer)->text.assign(value->string, strnlen(value->string, 2 * kMaxAnnouncementChars));
   }
+  (*answer)->code = code;
   (*answer)->arrived();
 }
 }
@@ -71,8 +73,10 @@ template <typename Ask>
 Result<SharedAnswer> await(Ask&& ask, const Deadline& deadline, int wake_fd) {
   const auto answer = std::make_shared<Answer>();
   auto handed = std::make_unique<SharedAnswer>(answer);
-  answer->code = ask(handed.get());
-  if (answer->code != kSuccess) return answer;
+  if (const int asked = ask(handed.get()); asked != kSuccess) {  // else the callback may have come already
+    answer->code = asked;
+    return answer;
+  }
   std::ignore = handed.release();
   HVD_RETURN_IF_ERROR(wait_for_socket(answer->event.get(), POLLIN, deadline, wake_fd));
   return answer;
@@ -113,8 +117,8 @@ struct PmixChannel::Library {
   }
 };
 
-std::unique_ptr<PmixChannel> PmixChannel::open_library(int rank) {
-  auto library = std::make_unique<Library>();
+std::shared_ptr<PmixChannel::Library> PmixChannel::load() {
+  auto library = std::make_shared<Library>();
   Library& l = *library;
   // Local: what it needs itself (libevent, hwloc) must not come before what other modules bring along.
   l.handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
@@ -122,15 +126,33 @@ std::unique_ptr<PmixChannel> PmixChannel::open_library(int rank) {
   const bool is_whole = l.find(l.init, "PMIx_Init") && l.find(l.put, "PMIx_Put") && l.find(l.commit, "PMIx_Commit") &&
                         l.find(l.fence, "PMIx_Fence_nb") && l.find(l.get, "PMIx_Get_nb") &&
                         l.find(l.finalize, "PMIx_Finalize") && l.find(l.explain, "PMIx_Error_string");
-  if (!is_whole) return nullptr;
-  if (const int code = l.init(&l.self, nullptr, 0); code != kSuccess) {
-    HVD_LOG(kWarning, "no process manager answers by PMIx", log_field("code", std::to_string(code)));
-    return nullptr;
-  }
-  return std::unique_ptr<PmixChannel>(new PmixChannel(std::move(library), rank));
+  return is_whole ? library : nullptr;
 }
 
-PmixChannel::PmixChannel(std::unique_ptr<Library> library, int rank) : library_(std::move(library)), rank_(rank) {}
+Result<std::unique_ptr<PmixChannel>> PmixChannel::open_library(int rank, const Deadline& deadline, int wake_fd) {
+  const std::shared_ptr<Library> library = load();
+  if (library == nullptr) return std::unique_ptr<PmixChannel>();
+  // PMIx_Init waits for the manager for as long as that says nothing, and cannot be interrupted: so it has a thread of
+  // its own, which is given up when it takes too long.
+  const auto answer = std::make_shared<pmix::Answer>();
+  start_thread("hvd-pmix-init", [library, answer](const std::stop_token&) {
+    answer->code = library->init(&library->self, nullptr, 0);
+    answer->arrived();
+  }).detach();
+  const Status answered = wait_for_socket(answer->event.get(), POLLIN, deadline, wake_fd);
+  if (answered.code() == StatusCode::kTimeout) {
+    return Status::timeout(
+        "the process manager does not answer PMIx_Init; HOROVOD_SHARED_DIR names a folder to meet in instead");
+  }
+  HVD_RETURN_IF_ERROR(answered);
+  if (answer->code != kSuccess) {
+    HVD_LOG(kWarning, "no process manager answers by PMIx", log_field("code", std::to_string(answer->code)));
+    return std::unique_ptr<PmixChannel>();
+  }
+  return std::unique_ptr<PmixChannel>(new PmixChannel(library, rank));
+}
+
+PmixChannel::PmixChannel(std::shared_ptr<Library> library, int rank) : library_(std::move(library)), rank_(rank) {}
 
 // The library stays: its thread may still be in it.
 PmixChannel::~PmixChannel() { forget(); }

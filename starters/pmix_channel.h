@@ -13,8 +13,9 @@ namespace hvd::starters {
 // ends without it has failed for the manager.
 class PmixChannel final : public KeyValueSpace {
  public:
-  // Nothing where there is no libpmix, not all that we need of it, or nobody who answers it.
-  static std::unique_ptr<PmixChannel> open_library(int rank);
+  // Nothing where there is no libpmix, not all that we need of it, or nobody who listens to it; kTimeout where somebody
+  // listens and does not answer.
+  static Result<std::unique_ptr<PmixChannel>> open_library(int rank, const Deadline& deadline, int wake_fd);
   ~PmixChannel() override;
 
   std::string name() const override { return "the key-value space of the process manager (PMIx)"; }
@@ -22,14 +23,15 @@ class PmixChannel final : public KeyValueSpace {
 
  private:
   struct Library;
-  PmixChannel(std::unique_ptr<Library> library, int rank);
+  static std::shared_ptr<Library> load();
+  PmixChannel(std::shared_ptr<Library> library, int rank);
   Status open(const Wait& wait) override;
   Status put(const std::string& text, const Wait& wait) override;
   Status pass_fence(const Wait& wait) override;
   Result<std::string> get(const Wait& wait) override;
   Status failed(const char* call, int code) const;
 
-  const std::unique_ptr<Library> library_;
+  const std::shared_ptr<Library> library_;  // with the thread of a PMIx_Init that nobody waits for any more
   const int rank_;
   bool is_open_ = true;  // until this process has left
 };
