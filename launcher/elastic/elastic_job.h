@@ -82,6 +82,7 @@ inline std::string count_text(int count, const std::string& noun) {
 class ElasticJob {
  public:
   static constexpr Millis kReportStuck{10'000};  // after the others have begun to wait
+  static constexpr Millis kStoodStill{2000};     // we did, if a timer is so late
   static constexpr int kMaxFailures = 3;         // of processes of one slot, one after the other, without any progress
 
   // `random`: see HostBook.
@@ -190,6 +191,7 @@ class ElasticJob {
   bool holds_up_others(int number, const Slot& slot) const;
   std::optional<TimePoint> stuck_until(int number, const Slot& slot) const;
   std::optional<TimePoint> next_look_at(int number, const Slot& slot) const;
+  void forgive_if_late(TimePoint now);
   void look_for_stuck(TimePoint now, ElasticDecisions& out);
 
   // What becomes of a round: elastic_job_rounds.cc.

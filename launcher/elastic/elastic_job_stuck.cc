@@ -34,7 +34,21 @@ std::optional<TimePoint> ElasticJob::next_look_at(int number, const Slot& slot) 
   return until ? std::min(*until, report) : report;
 }
 
+// Whoever is this late stood still, and so may the processes have done: all of them get the whole time once more.
+void ElasticJob::forgive_if_late(TimePoint now) {
+  const bool is_late = std::ranges::any_of(slots_, [&](const auto& entry) {
+    const std::optional<TimePoint> until = stuck_until(entry.first, entry.second);
+    return until && now > *until + kStoodStill;
+  });
+  if (!is_late) return;
+  if (disturbed_since_) disturbed_since_ = now;
+  for (auto& [number, slot] : slots_) {
+    if (slot.stopped_since) slot.stopped_since = now;
+  }
+}
+
 void ElasticJob::look_for_stuck(TimePoint now, ElasticDecisions& out) {
+  forgive_if_late(now);
   for (auto& [number, slot] : slots_) {
     const Incarnation process{number, slot.incarnation};
     const std::optional<TimePoint> until = stuck_until(number, slot);
