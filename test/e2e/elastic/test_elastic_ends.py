@@ -82,5 +82,6 @@ def test_a_rank_that_hangs_is_replaced(start_elastic: StartElastic, tmp_path: Pa
     assert job.wait() == 0, job
     assert "has not come while the others wait for the next round: it is ended (--replace-stuck)" in job.err, job
     assert len({one.pid for one in job.begins() if one.rank == 1}) == 2, job
+    assert len({one.pid for one in job.begins() if one.rank == 0}) == 1, job
     assert {one.batch for one in job.begins()[2:]} == {5}, "rank 0 had committed the fifth step"
     job.wait_all_gone()
