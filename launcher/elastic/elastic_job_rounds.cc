@@ -33,6 +33,10 @@ ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, 
     out.push_back(ElasticDecision::print("round " + std::to_string(rounds_) + ": the job goes on with " +
                                          std::to_string(ranks.size()) + (ranks.size() == 1 ? " rank" : " ranks")));
   }
+  if (const int have = static_cast<int>(spares_.size()); rounds_ == 1 && have < limits_.num_spares) {
+    out.push_back(ElasticDecision::print("--spares: " + std::to_string(have) + " of " +
+                                         std::to_string(limits_.num_spares) + " spares have a slot"));
+  }
   if (has_ended_members()) {
     settle(now, out);  // or the others will
     return out;

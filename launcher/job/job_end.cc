@@ -35,8 +35,12 @@ void Job::process_failing(Incarnation process, bool is_leaving) {
 JobActions Job::process_stopped(Incarnation process, bool is_stopped, TimePoint) {
   Roster::Slot* slot = roster_.slot_of(process);
   if (slot == nullptr || std::exchange(slot->is_stopped, is_stopped) == is_stopped || !is_undisturbed()) return {};
-  const char* const what = is_stopped ? " was stopped (SIGSTOP): the others wait for it" : " goes on";
-  return {print(roster_.name_of(process.slot) + what)};
+  const bool is_spare = spares().contains(process.slot);
+  const std::string who =
+      is_spare ? "a spare process on host " + roster_.host_of(process.slot) + " (pid " + std::to_string(slot->pid) + ")"
+               : roster_.name_of(process.slot);
+  if (!is_stopped) return {print(who + " goes on")};
+  return {print(who + " was stopped (SIGSTOP)" + (is_spare ? "" : ": the others wait for it"))};
 }
 
 JobFailure Job::failure_of(Member who, const ExitStatus& status, std::string what) const {

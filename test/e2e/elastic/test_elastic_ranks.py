@@ -142,6 +142,10 @@ def test_a_spare_takes_the_place_of_a_lost_rank(start_elastic: StartElastic) -> 
     eventually(lambda: len(job.slots("spare")) == 1, f"a spare runs\n{job}")
     spare = job.slots("spare")[0]
     assert spare["rank"] is None
+    os.kill(spare["pid"], signal.SIGSTOP)
+    job.wait_for(f"a spare process on host localhost (pid {spare['pid']}) was stopped (SIGSTOP)\n")
+    os.kill(spare["pid"], signal.SIGCONT)
+    job.wait_for(f"a spare process on host localhost (pid {spare['pid']}) goes on")
     os.kill(before[2], signal.SIGSTOP)
     job.wait_for(f"rank 2 on host localhost (pid {before[2]}) was stopped (SIGSTOP): the others wait for it")
     assert [slot["pid"] for slot in job.slots("stopped")] == [before[2]]
