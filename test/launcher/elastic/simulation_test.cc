@@ -146,13 +146,16 @@ class World {
     }
   }
 
-  // A process that runs does nothing any more: it was stopped, or hangs, and the others fail for that.
+  // A process that runs does nothing any more: it was stopped, or hangs, and the others fail for that. Without others
+  // nobody knows that one hangs.
   void stick() {
+    const auto running = std::ranges::count_if(
+        processes_, [](const auto& one) { return one.second.life == Life::kRunning && !one.second.is_stuck; });
     for (auto& [slot, process] : processes_) {
       if (process.life != Life::kRunning || process.is_stuck || process.has_to_leave || pick(3) != 0) continue;
       process.is_stuck = true;
       log_ += "s" + std::to_string(slot) + " ";
-      if (pick(2) == 0) return void(is_disturbed_ = true);
+      if (running > 1 && pick(2) == 0) return void(is_disturbed_ = true);
       return job_.process_stopped({slot, process.number}, true, now_);
     }
   }
