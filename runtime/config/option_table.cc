@@ -126,7 +126,7 @@ constexpr OptionRow kRows[] = {
     {O::kNcclLibrary, "HOROVOD_NCCL_LIBRARY", "", K::kText, &C::nccl_library,
      "file of NCCL; unset: the one that a framework has loaded, else the package nvidia-nccl's, else the system's"},
     {O::kNcclRegister, "HOROVOD_NCCL_REGISTER", "1", K::kBool, &C::nccl_register,
-     "lists on GPUs are packed in memory that NCCL allocates and reaches directly (2.19 and later); 0: in other memory"},
+     "lists on GPUs are packed in memory that NCCL allocates and reaches directly (2.19 and later); 0 on a rank: not in its sets"},
     {O::kDisableNvtxRanges, "HOROVOD_DISABLE_NVTX_RANGES", "0", K::kBool, kNoField, "no NVTX ranges for profilers"},
     {O::kCheckParameters, "HOROVOD_CHECK_PARAMETERS", "", K::kInteger, kNoField,
      "PyTorch: compare parameters between ranks before every n-th step; 0: never; unset: before the first", 0, kIntMax},

@@ -121,8 +121,8 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
   }
   groups.allgathers = limit_of(config.hierarchical_allgather, "HOROVOD_HIERARCHICAL_ALLGATHER");
   // Broadcasts have no option of their own; who turns the reductions off turns them off, too.
-  if (config.hierarchical_allreduce == false) groups.broadcasts.why_not = "HOROVOD_HIERARCHICAL_ALLREDUCE=0";
-  if (groups.broadcasts.why_not.empty()) groups.broadcasts = limit_of(std::nullopt, "");
+  const bool off = config.hierarchical_allreduce == false;
+  groups.broadcasts = limit_of(off ? config.hierarchical_allreduce : std::nullopt, "HOROVOD_HIERARCHICAL_ALLREDUCE");
   groups.slices = static_cast<int>(std::ranges::min(members, {}, &std::vector<int>::size).size());
   std::vector<int> local;
   for (const auto& host : members) {

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import Any
 
 import pytest
 import torch
 
 import horovod.torch as hvd
-from world import FAILURES, FLOATS, INTEGERS, NUMBERS, assert_same, assert_usable, of_all, of_rank
+from world import FAILURES, FLOATS, INTEGERS, NUMBERS, assert_same, assert_usable, of_all, of_rank, scaled, total
 
 SHAPES = ((17,), (12, 17), (5, 17, 3), (1, 4), (2,), (0,), (0, 3), (3, 0))
 
@@ -20,19 +18,6 @@ def own_rows(whole: torch.Tensor) -> torch.Tensor:
     base, more = divmod(whole.shape[0], hvd.size())
     begin = hvd.rank() * base + min(hvd.rank(), more)
     return whole[begin : begin + base + (1 if hvd.rank() < more else 0)]
-
-
-def total(tensors: list[torch.Tensor]) -> torch.Tensor:
-    return functools.reduce(operator.add, tensors)
-
-
-def scaled(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """One scaling by its definition."""
-    if not tensor.dtype.is_floating_point:
-        return (tensor.double() * factor).trunc().to(tensor.dtype)
-    if tensor.dtype is torch.float64:
-        return tensor * factor
-    return (tensor.float() * torch.tensor(factor, dtype=torch.float32)).to(tensor.dtype)
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)

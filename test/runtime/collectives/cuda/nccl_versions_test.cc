@@ -155,6 +155,25 @@ TEST_CASE("A refused window ends the session on all ranks, and NCCL's memory is 
   expect_nothing_left();
 }
 
+TEST_CASE("Where one rank is told not to register memory, none does", "[multi][gpu]") {
+  const CallsOf memory("ncclMemAlloc");
+  {
+    JobFixture job(2);
+    Problems problems;
+    job.run(
+        [&](Session& session) {
+          for (const std::size_t count : {10, 100}) sum_list(session, problems, session.topology().rank, count);
+        },
+        [](config::RuntimeConfig& config) {
+          use_fake_nccl(config);
+          config.nccl_register = config.rank == 0;
+        });
+    CHECK(problems.text() == "");
+  }
+  CHECK(memory.now() == 0);
+  expect_nothing_left();
+}
+
 TEST_CASE("Many ranks meet by several ids, where NCCL takes them", "[multi][gpu]") {
   const int version = GENERATE(22200, 22300);
   const NcclOf nccl(version);
