@@ -135,12 +135,14 @@ class Chaos:
             able = away if kind == "terminate" else at_home + away
             if len(able) < count or (kind != "terminate" and len(at_home) < count + 2):
                 return
-            for pid in self.random.sample(able, count):
-                self.hit(pid, kind)
+            struck = [self.hit(pid, kind) for pid in self.random.sample(able, count)]
+            if not any(struck):
+                return
         self.faults += 1
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
-    def hit(self, pid: int, kind: str) -> None:
+    def hit(self, pid: int, kind: str) -> bool:
+        """False if the process has just ended by itself."""
         try:
             if kind == "stop":
                 os.kill(pid, signal.SIGSTOP)
@@ -149,4 +151,5 @@ class Chaos:
             else:
                 os.kill(pid, signal.SIGTERM if kind == "terminate" else signal.SIGKILL)
         except ProcessLookupError:
-            return
+            return False
+        return True
