@@ -67,8 +67,8 @@ def calibration(programs: Programs) -> dict[str, Any]:
 
 
 def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float) -> list[dict[str, Any]]:
-    """Ours, stock Gloo and the bound, in turns in the same processes. One entry per size: microseconds by arm."""
-    command = [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,stock,bound"]
+    """Ours, also with TLS, stock Gloo and the bound, in turns in the same processes. One entry a size: us by arm."""
+    command = [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,ours_tls,stock,bound"]
     command += ["--seconds", str(seconds), "--sizes", ",".join(str(s) for s in sizes)]
     out, _ = run(command)
     by_size: dict[int, dict[str, Any]] = {}

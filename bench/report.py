@@ -66,11 +66,13 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def cpp_table(entries: list[dict[str, Any]]) -> str:
-    header = ["C++, size", "np", "ours us", "stock Gloo us", "bound us", "ours GB/s", "stock / ours", "% of bound"]
+    header = ["C++, size", "np", "ours us", "with TLS us", "stock Gloo us", "bound us"]
+    header += ["ours GB/s", "stock / ours", "% of bound"]
     rows = []
     for entry in entries:
         ours, stock, bound = (entry["p50_us"][arm] for arm in ("ours", "stock", "bound"))
-        times = [f"{us:.1f}" for us in (ours, stock, bound)]
+        tls = entry["p50_us"].get("ours_tls")
+        times = [f"{us:.1f}" if us else "" for us in (ours, tls, stock, bound)]
         ratios = [f"{stock / ours:.2f}", f"{100 * bound / ours:.0f}"]
         rate = f"{busbw(entry['size'], entry['np'], ours):.3f}"
         rows.append([size_name(entry["size"]), str(entry["np"]), *times, rate, *ratios])

@@ -1,4 +1,4 @@
-# Third-party libraries as imported targets. Static where the product must carry them (libuv, libcrypto, yaml-cpp);
+# Third-party libraries as imported targets. Static where the product must carry them (libuv, libcrypto and libssl, yaml-cpp);
 # docs/dependencies.md says why each is here.
 
 find_package(Threads REQUIRED)
@@ -32,6 +32,7 @@ if(HVD_SANITIZE STREQUAL "thread")
   target_link_libraries(hvd_third_party_uv INTERFACE hvd_tsan_close)
 endif()
 hvd_import_static(crypto openssl/evp.h libcrypto.a dl pthread)
+hvd_import_static(ssl openssl/ssl.h libssl.a "${HVD_crypto_LIBRARY}" dl pthread)
 hvd_import_static(yaml yaml-cpp/yaml.h libyaml-cpp.a)
 hvd_import_static(gloo gloo/context.h gloo)
 hvd_import_headers(boost boost/asio.hpp)

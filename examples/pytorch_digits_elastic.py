@@ -25,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=32, help="images per rank and step")
+    parser.add_argument("--total-batch", type=int, help="instead: images per step of all ranks, whatever their number")
     parser.add_argument("--lr", type=float, default=0.005, help="learning rate for one rank")
     parser.add_argument("--batches-per-commit", type=int, default=5)
     parser.add_argument("--pause", type=float, default=0.0, help="seconds after each batch, to have time to interfere")
@@ -44,15 +45,20 @@ def main() -> int:
 
     @hvd.elastic.run
     def train_until_the_end(state: hvd.elastic.TorchState) -> None:
-        hvd.elastic.scale_learning_rate(optimizer, power=0.5)  # more ranks make a larger batch
-        print(f"rank {hvd.rank()} of {hvd.size()} begins at epoch {state.epoch}, batch {state.batch}", flush=True)
+        batch_size = arguments.batch_size
+        if arguments.total_batch:
+            batch_size = hvd.elastic.keep_batch_size(loader, arguments.total_batch)
+        else:
+            hvd.elastic.scale_learning_rate(optimizer, power=0.5)  # more ranks make a larger batch
+        place = f"epoch {state.epoch}, batch {state.batch}, {batch_size} images"
+        print(f"rank {hvd.rank()} of {hvd.size()} begins at {place}", flush=True)
         while state.epoch < arguments.epochs:
             model.train()
             for index, (images, labels) in enumerate(loader):
                 optimizer.zero_grad()
                 functional.cross_entropy(model(images), labels).backward()
                 optimizer.step()
-                sampler.record_batch(index, arguments.batch_size)
+                sampler.record_batch(index, batch_size)
                 state.batch += 1
                 time.sleep(arguments.pause)
                 if state.batch % arguments.batches_per_commit == 0:

@@ -22,6 +22,7 @@
 #include "launcher/doctor/doctor.h"
 #include "launcher/inspect/job_socket.h"
 #include "launcher/job/job_driver.h"
+#include "launcher/join/join_main.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
 #include "runtime/base/failpoint.h"
@@ -81,6 +82,10 @@ int launcher_main(int argc, char** argv) {
   if (const auto* config = std::get_if<AskConfig>(&outcome)) return ask_job(config->job, config->word);
   if (auto* config = std::get_if<CheckConfig>(&outcome)) return run_check(std::move(*config));
   if (const auto* config = std::get_if<ReportConfig>(&outcome)) return become(config->command);
+  if (const auto* config = std::get_if<JoinConfig>(&outcome)) return join_main(*config, ignored_signals());
+  if (auto* config = std::get_if<LaunchConfig>(&outcome); config->gather) {
+    return run_gathered_job(std::move(*config), env);
+  }
   auto plan = make_job_plan(std::get<LaunchConfig>(std::move(outcome)), env);
   if (!plan.is_ok())
     return print({.text = "horovodrun: " + plan.status().message() + "\n", .code = 1, .to_stderr = true});

@@ -6,7 +6,8 @@ cd "$(dirname "$0")/.."
 
 build_packages=(g++ cmake ninja-build ccache libgloo-dev libuv1-dev libboost-dev libssl-dev libyaml-cpp-dev libhwloc-dev
   libspdlog-dev nlohmann-json3-dev)
-test_packages=(catch2 openssh-server openssh-client iproute2 procps openmpi-bin mpich)
+test_packages=(catch2 openssh-server openssh-client iproute2 procps openmpi-bin mpich
+  slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins)
 
 # A package is installed if dpkg says so; a compiler or cmake from another source will do.
 missing_packages() {
@@ -48,9 +49,9 @@ if [ "${#missing[@]}" -gt 0 ]; then
     apt-get install -y --no-install-recommends -o Dpkg::Use-Pty=0 "${missing[@]}"
 fi
 
-# TensorFlow, Keras and JAX are for their tests only: the demo does without them.
+# What only tests use: the demo does without it.
 requirements=(scripts/requirements-dev.txt)
-[ "${1:-demo}" = demo ] || requirements+=(scripts/requirements-tensorflow.txt)
+[ "${1:-demo}" = demo ] || requirements+=(scripts/requirements-test.txt)
 [ -x .venv/bin/python ] || "$python" -m venv .venv
 for file in "${requirements[@]}"; do
   stamp=.venv/.$(basename "$file")

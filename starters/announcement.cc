@@ -9,7 +9,7 @@
 namespace hvd::starters {
 namespace {
 
-constexpr std::string_view kMagic = "hvd1.";
+constexpr std::string_view kMagic = "hvd2.";
 constexpr int kMaxSize = 1 << 20;
 
 void wipe(Bytes& bytes) {
@@ -20,6 +20,7 @@ std::string encode_all(const Announcement& announcement) {
   ByteWriter out;
   out.reserve(kMaxAnnouncementChars);  // so that no copy of the secret stays behind where it grew
   out.put(static_cast<std::uint32_t>(announcement.size));
+  out.put(static_cast<std::uint8_t>(announcement.tls));
   out.put_raw(announcement.secret.bytes());
   out.put_raw(announcement.server.encode());
   Bytes bytes = out.take();
@@ -31,12 +32,13 @@ std::string encode_all(const Announcement& announcement) {
 Result<Announcement> decode_bytes(ByteSpan bytes) {
   ByteReader in(bytes);
   const auto size = in.get<std::uint32_t>();
+  const auto tls = in.get<std::uint8_t>();
   const ByteSpan secret = in.take(crypto::kSecretSize);
-  if (in.failed() || size < 2 || size > kMaxSize) return Status::invalid_argument("a size that no job has");
+  if (in.failed() || size < 2 || size > kMaxSize || tls > 1) return Status::invalid_argument("a size that no job has");
   HVD_ASSIGN_OR_RETURN(const auto own, crypto::Secret::from_bytes(secret));
   HVD_ASSIGN_OR_RETURN(auto server, transport::AddressRow::decode(in.take(in.remaining())));
   if (server.endpoints.empty()) return Status::invalid_argument("no address");
-  return Announcement{.size = static_cast<int>(size), .secret = own, .server = std::move(server)};
+  return Announcement{.size = static_cast<int>(size), .tls = tls == 1, .secret = own, .server = std::move(server)};
 }
 
 }  // namespace

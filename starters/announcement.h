@@ -12,10 +12,11 @@ namespace hvd::starters {
 
 inline constexpr std::size_t kMaxAnnouncementChars = 1000;  // MPICH's process managers take values of 1023
 
-// What rank 0 tells the other ranks of its job: how many they are, the job's secret, and where its rendezvous server
-// listens (at least one endpoint). A value.
+// What rank 0 tells the other ranks of its job: how many they are, whether TLS is on, the job's secret, and where its
+// rendezvous server listens (at least one endpoint). A value.
 struct Announcement {
   int size = 0;
+  bool tls = false;  // as its server has it
   crypto::Secret secret;
   transport::AddressRow server;
 };

@@ -62,11 +62,12 @@ std::vector<Endpoint> places_of(const AddressRow& server) {
 }
 
 // Whether the server at a place has this secret.
-Status try_place(const Endpoint& place, const crypto::Secret& secret, const Deadline& deadline,
+Status try_place(const Endpoint& place, const crypto::Secret& secret, bool tls, const Deadline& deadline,
                  const std::stop_token& stop) {
   rendezvous::Client client({.host = place.address.ip_text(),
                              .port = place.address.port(),
                              .secret = secret,
+                             .tls = tls,
                              .patience_with_lost_server = Millis(0)});
   const std::stop_callback cancel(stop, [&] { client.cancel(); });
   return client.connect(deadline).status();
@@ -77,7 +78,7 @@ bool answers(const std::string& text) {
   if (!announced.is_ok()) return false;
   const auto places = places_of(announced.value().server);
   return std::ranges::any_of(places, [&](const Endpoint& place) {
-    return try_place(place, announced.value().secret, Deadline::after(kSignOfLife), {}).is_ok();
+    return try_place(place, announced.value().secret, announced.value().tls, Deadline::after(kSignOfLife), {}).is_ok();
   });
 }
 
@@ -114,7 +115,7 @@ class Meeting::Search {
       const auto found = decode_announcement(text);
       wipe(text);
       if (found.is_ok() && found.value().size == config_.size) {
-        if (try_all(found.value())) return Status::ok();
+        if (try_all(found.value())) return check_tls(found.value());
       } else {
         last_ = found.is_ok() ? Status::precondition("it is for " + std::to_string(found.value().size) + " ranks")
                               : found.status();
@@ -132,12 +133,18 @@ class Meeting::Search {
   const Endpoint& place() const { return place_; }
 
  private:
+  Status check_tls(const Announcement& found) const {
+    if (found.tls == config_.tls) return Status::ok();
+    return Status::precondition(std::string("TLS is ") + (found.tls ? "on" : "off") + " in rank 0 and " +
+                                (config_.tls ? "on" : "off") + " here; HOROVOD_TLS must be the same in all processes");
+  }
+
   bool try_all(const Announcement& found) {
     const auto places = places_of(found.server);
     if (places.empty()) last_ = Status::peer_lost("no address of " + found.server.host.host_name + " can be reached");
     for (const Endpoint& place : places) {
       const auto until = Deadline::at(std::min(deadline_.when(), SteadyClock::now() + attempt_));
-      last_ = try_place(place, found.secret, until, stop_);
+      last_ = try_place(place, found.secret, found.tls, until, stop_);
       if (!last_.is_ok()) continue;
       announcement_ = found;
       place_ = place;
@@ -167,6 +174,7 @@ Result<std::unique_ptr<Meeting>> Meeting::host(const config::RuntimeConfig& conf
                        rendezvous::Server::start({.secret = meeting->secret_,
                                                   .plan = rendezvous::StaticPlan::of_size(config.size),
                                                   .listen_addresses = listen,
+                                                  .tls = config.tls,
                                                   .ports = config.ports,
                                                   .idle_deadline = kNeverIdle}));
   meeting->port_ = meeting->server_->port();
@@ -176,7 +184,8 @@ Result<std::unique_ptr<Meeting>> Meeting::host(const config::RuntimeConfig& conf
     row.endpoints.back().address.set_port(meeting->port_);
   }
   meeting->address_ = places_of(row).front().address.ip_text();
-  std::string text = encode({.size = config.size, .secret = meeting->secret_, .server = std::move(row)});
+  std::string text =
+      encode({.size = config.size, .tls = config.tls, .secret = meeting->secret_, .server = std::move(row)});
   const Status announced = meeting->channel_->announce(text, deadline, wake_fd);
   wipe(text);
   HVD_RETURN_IF_ERROR(announced);

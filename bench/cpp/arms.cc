@@ -74,11 +74,11 @@ class BoundArm final : public Arm {
 
 class SharedRows final : public transport::RowSource {
  public:
-  explicit SharedRows(Shared& shared) : shared_(shared) {}
+  SharedRows(Shared& shared, std::string prefix) : shared_(shared), prefix_(std::move(prefix)) {}
   Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline deadline) override {
     std::vector<Bytes> result;
     for (const int rank : ranks) {
-      HVD_ASSIGN_OR_RETURN(Bytes row, shared_.wait("row/" + std::to_string(rank), deadline));
+      HVD_ASSIGN_OR_RETURN(Bytes row, shared_.wait(prefix_ + std::to_string(rank), deadline));
       result.push_back(std::move(row));
     }
     return result;
@@ -86,19 +86,21 @@ class SharedRows final : public transport::RowSource {
 
  private:
   Shared& shared_;
+  const std::string prefix_;
 };
 
 // Our transport, as the session sets it up.
 class FabricArm final : public Arm {
  public:
-  FabricArm(int rank, int size, Shared& shared) : rows_(shared) {
+  FabricArm(int rank, int size, bool tls, Shared& shared) : rows_(shared, tls ? "tls-row/" : "row/") {
     transport::FabricOptions options;
     options.rank = rank;
     options.size = size;
+    options.tls = tls;
     auto made = transport::Fabric::create(options);
     if (!made.is_ok()) die(made.status().to_string());
     fabric_ = std::move(made).value();
-    require(shared.put("row/" + std::to_string(rank), fabric_->address_row()));
+    require(shared.put((tls ? "tls-row/" : "row/") + std::to_string(rank), fabric_->address_row()));
     require(fabric_->open(1, crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value(), rows_));
     backend_ = std::make_unique<BackendArm>([this, size] {
       std::vector<int> ranks(static_cast<std::size_t>(size));
@@ -130,8 +132,8 @@ std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Share
     return std::make_unique<BackendArm>(
         factory, collectives::GlooBackendOptions{Millis(60000), name == "ours_tcp" ? Ring::kOurs : Ring::kGloo});
   }
-  if (name == "ours") return std::make_unique<FabricArm>(rank, size, shared);
-  die("no arm '" + name + "'; there are ours, ours_tcp, gloo_tcp, stock and bound");
+  if (name == "ours" || name == "ours_tls") return std::make_unique<FabricArm>(rank, size, name == "ours_tls", shared);
+  die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, gloo_tcp, stock and bound");
 }
 
 }  // namespace hvd::bench

@@ -4,12 +4,12 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/lease_watch.h"
 #include "launcher/agent/rendezvous_probe.h"
 #include "launcher/agent/slots.h"
 #include "launcher/agent/sweeper.h"
 #include "launcher/environment/environment.h"
 #include "launcher/process/byte_pipe.h"
+#include "launcher/process/lease_watch.h"
 #include "launcher/process/signal_watcher.h"
 #include "launcher/protocol/frame.h"
 #include "launcher/protocol/messages.h"

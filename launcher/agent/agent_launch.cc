@@ -54,8 +54,10 @@ Status Agent::launch(LaunchMessage message) {
   if (launch_) return Status::precondition("an agent got a second launch frame");
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
-    send(FrameType::kNotice, TextMessage{"there is no directory " + message.cwd + " there; ranks start in " +
-                                         std::filesystem::current_path(ignored).string()});
+    const std::string here = std::filesystem::current_path(ignored).string();
+    send(FrameType::kNotice, TextMessage{(message.cwd.empty() ? "horovodrun's own directory has been removed"
+                                                              : "there is no directory " + message.cwd + " there") +
+                                         "; ranks start in " + (here.empty() ? "it" : here)});
     message.cwd.clear();
   }
   facts_ = facts_of_this_host();

@@ -19,6 +19,11 @@ bool is_passed_on(const FlagRow& row) {
   return row.section == HelpSection::kSsh || std::ranges::find(kPassedOn, row.dest) != kPassedOn.end();
 }
 
+// Any other word was meant as something else, a host or a value, and would be run on each host in vain.
+bool may_be_a_python(std::string_view word) {
+  return word.find('/') != std::string_view::npos || word.starts_with("python") || word.starts_with("pypy");
+}
+
 // A host's job is told its host by us, and would not know that it is Slurm's: so it is told how the whole job would
 // reach it, unless flags that are passed on say that.
 Result<std::vector<std::string>> way_to_hosts(const FlagValues& values, const config::EnvReader& env,
@@ -40,9 +45,21 @@ Result<CheckConfig> make_check_config(FlagValues values, const std::vector<Given
   if (values.has("host_discovery_script")) {
     return Status::invalid_argument("--check does not run --host-discovery-script: -H names the hosts to look at");
   }
+  if (values.has("wait_for_hosts")) {
+    return Status::invalid_argument("--check looks at hosts by itself, and waits for none: -H names them");
+  }
+  // In a configuration file that is the job's too it does no harm.
+  if (std::ranges::any_of(given, [](const GivenFlag& flag) { return flag.spelling->row->dest == "tls"; })) {
+    return Status::invalid_argument("--check starts no ranks, whose connections --tls is for: leave it out");
+  }
   if (command.size() > 1) {
     return Status::invalid_argument("--check takes a Python and nothing more as its command, found " +
                                     config::quoted(command[1]));
+  }
+  if (!command.empty() && !may_be_a_python(command[0])) {
+    return Status::invalid_argument("--check takes a Python as its command, and " + config::quoted(command[0]) +
+                                    " is not the name of one: -H names hosts, and a Python of another name is given "
+                                    "with its path");
   }
   CheckConfig config;
   // So many ranks as there are slots are asked for on no host: one looks around.

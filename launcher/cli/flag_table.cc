@@ -45,8 +45,8 @@ constexpr FlagRow kRows[] = {
     {.dest = "serve", .on = "--serve", .kind = K::kSwitch, .section = S::kServe,
      .help = "start nothing: let N processes that something else starts meet here; prints the variables they need"},
     {.dest = "listen", .on = "--listen", .kind = K::kText, .section = S::kServe,
-     .help = "numeric address of this host to meet at, with or without :PORT; 0.0.0.0 or [::]: all; default: 127.0.0.1",
-     .metavar = "ADDRESS"},
+     .help = "for --serve and --wait-for-hosts: numeric address of this host, with or without :PORT; 0.0.0.0 or [::]: all; "
+             "default of --serve: 127.0.0.1", .metavar = "ADDRESS"},
     {.dest = "secret_file", .on = "--secret-file", .kind = K::kText, .section = S::kServe,
      .help = "64 hexadecimal digits that only this user may read; default: a new file, removed at the end",
      .metavar = "FILE"},
@@ -71,6 +71,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "stdin", .on = "--stdin", .kind = K::kChoice, .section = S::kGeneral,
      .help = "which ranks read the launcher's standard input: none, rank0 (default) or all", .metavar = "WHO",
      .choices = "none|rank0|all"},
+    {.dest = "debug_rank", .on = "--debug-rank", .kind = K::kInteger, .section = S::kGeneral,
+     .help = "for pdb and its like: this rank reads what you type, and what it prints is shown at once and as it is; Ctrl-C is "
+             "for it alone, twice within a second for the job", .metavar = "RANK", .min = 0, .max = kIntMax},
     {.dest = "results_fd", .on = "--results-fd", .kind = K::kInteger, .section = S::kGeneral,
      .help = "for horovod.run(): ranks have a pipe as descriptor 4, and what they write there goes to this socket of ours",
      .metavar = "FD", .min = 3, .max = 1 << 20},
@@ -82,6 +85,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "port_range", .on = "--port-range", .kind = K::kText, .section = S::kGeneral,
      .help = "ports to listen on, on this host for the rendezvous and on each for its ranks, one for each; default: "
              "HOROVOD_PORT_RANGE, else any", .metavar = "FIRST-LAST", .option = O::kPortRange, .export_as = E::kPlain},
+    {.dest = "tls", .on = "--tls", .kind = K::kSwitch, .section = S::kGeneral,
+     .help = "every TCP connection between ranks, and to the rendezvous, is TLS 1.3; for networks on which others can listen; "
+             "default: HOROVOD_TLS, else off", .option = O::kTls, .export_as = E::kBit},
     {.dest = "output_filename", .on = "--output-filename", .kind = K::kText, .section = S::kOutput,
      .help = "also write output to DIR/rank.<rank>/stdout and stderr", .metavar = "DIR"},
     {.dest = "log_dir", .on = "--log-dir", .kind = K::kText, .section = S::kOutput,
@@ -152,8 +158,8 @@ constexpr FlagRow kRows[] = {
      .help = "gather inside hosts first", .off = "--no-hierarchical-allgather",
      .option = O::kHierarchicalAllgather, .export_as = E::kBit, .yaml = "params.hierarchical_allgather"},
     {.dest = "torus_allreduce", .on = "--torus-allreduce", .kind = K::kToggle, .section = S::kTuning,
-     .help = "two-dimensional allreduce on GPUs", .off = "--no-torus-allreduce", .option = O::kTorusAllreduce,
-     .export_as = E::kBit, .yaml = "params.torus_allreduce", .feature = Feature::kTorus},
+     .help = "reduce inside hosts first, then between them", .off = "--no-torus-allreduce",
+     .option = O::kTorusAllreduce, .export_as = E::kBit, .yaml = "params.torus_allreduce"},
 
     {.dest = "autotune", .on = "--autotune", .kind = K::kToggle, .section = S::kAutotune,
      .help = "tune batching while the job runs", .off = "--no-autotune", .option = O::kAutotune,
@@ -271,6 +277,17 @@ constexpr FlagRow kRows[] = {
      .help = "of these hosts only: names separated by commas, with ranges as in n[01-04,7]", .metavar = "NAMES"},
     {.dest = "exclude", .on = "--exclude", .kind = K::kText, .section = S::kHosts,
      .help = "without these hosts; as --include", .metavar = "NAMES"},
+    {.dest = "wait_for_hosts", .on = "--wait-for-hosts", .kind = K::kInteger, .section = S::kJoin,
+     .help = "log in nowhere: wait until N hosts have called in, at --listen, and run the job on them, an equal share of -np "
+             "on each", .metavar = "N", .min = 1, .max = 65536, .group = "hosts"},
+    {.dest = "join", .on = "--join", .kind = K::kText, .section = S::kJoin,
+     .help = "start nothing now: be one of the hosts for which the horovodrun at that address waits", .metavar = "HOST:PORT"},
+    {.dest = "token_file", .on = "--token-file", .kind = K::kText, .section = S::kJoin,
+     .help = "what both show each other: 64 hexadecimal digits that only this user may read (openssl rand -hex 32)",
+     .metavar = "FILE"},
+    {.dest = "host_name", .on = "--host-name", .kind = K::kText, .section = S::kJoin,
+     .help = "for --join: the name of this host in the job; ranks follow the order of names; default: that of the node",
+     .metavar = "NAME"},
     {.dest = "bind", .on = "--bind", .kind = K::kChoice, .section = S::kBinding,
      .help = "bind each rank to cores of its own (core), to a NUMA node (numa), to its part of the cores near its GPU (gpu), or "
              "to none (default); of what the job may use on its host; not in elastic jobs", .metavar = "TO", .choices = "none|core|numa|gpu"},

@@ -33,11 +33,11 @@ enum class FlagExport {
 };
 
 // What a flag needs that may not be there; its use is then announced once (notices.h).
-enum class Feature { kBuilt, kAutotune, kTimeline, kTorus, kGpu, kMpi };
+enum class Feature { kBuilt, kAutotune, kTimeline, kGpu, kMpi };
 
 // clang-format off
 enum class HelpSection {
-  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kBinding, kOutput, kController, kServe,
+  kGeneral, kSsh, kTuning, kAutotune, kElastic, kTimeline, kStall, kLibrary, kLogging, kHosts, kBinding, kOutput, kController, kServe, kJoin,
 };
 // clang-format on
 

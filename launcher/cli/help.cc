@@ -15,6 +15,7 @@ constexpr HelpHeading kHeadings[] = {
     {HelpSection::kHosts, "Hosts (one of these)"},
     {HelpSection::kBinding, "Processors and GPUs"},
     {HelpSection::kSsh, "Remote hosts"},
+    {HelpSection::kJoin, "Hosts that call in"},
     {HelpSection::kTuning, "Performance"},
     {HelpSection::kAutotune, "Autotuning"},
     {HelpSection::kElastic, "Elastic jobs"},

@@ -37,7 +37,7 @@ Result<HostsOfJob> listed_hosts(const FlagValues& values, const config::EnvReade
     HVD_ASSIGN_OR_RETURN(auto hosts, read_hostfile(*file));
     return HostsOfJob{.hosts = std::move(hosts)};
   }
-  if (values.has("host_discovery_script")) return HostsOfJob{};
+  if (values.has("host_discovery_script") || values.has("wait_for_hosts")) return HostsOfJob{};
   HVD_ASSIGN_OR_RETURN(auto allocation, find_allocation(env, host_name(), notices));
   if (allocation) {
     notices.push_back("hosts from " + allocation->source + ": " + short_list(allocation->hosts) +
@@ -66,7 +66,9 @@ Status filter(const FlagValues& values, std::vector<HostSpec>& hosts) {
 Result<int> num_proc_of(std::optional<std::int64_t> num_proc, const FlagValues& values,
                         const std::vector<HostSpec>& hosts) {
   if (num_proc) return static_cast<int>(*num_proc);
-  if (values.has("hosts") || values.has("hostfile") || values.has("host_discovery_script")) return missing_num_proc();
+  if (!values.source_of({"hosts", "hostfile", "host_discovery_script", "wait_for_hosts"}).empty()) {
+    return missing_num_proc();
+  }
   std::int64_t slots = 0;
   for (const HostSpec& host : hosts) slots += host.slots;
   return static_cast<int>(std::min<std::int64_t>(slots, kMaxRanks));
@@ -78,7 +80,7 @@ Result<HostsOfJob> hosts_of_job(const FlagValues& values, const config::EnvReade
                                 std::vector<std::string>& notices) {
   const auto num_proc = values.get<std::int64_t>("num_proc");
   HVD_ASSIGN_OR_RETURN(HostsOfJob found, listed_hosts(values, env, num_proc, notices));
-  if (!values.has("host_discovery_script")) HVD_RETURN_IF_ERROR(filter(values, found.hosts));
+  if (!found.hosts.empty()) HVD_RETURN_IF_ERROR(filter(values, found.hosts));
   HVD_ASSIGN_OR_RETURN(found.num_proc, num_proc_of(num_proc, values, found.hosts));
   return found;
 }

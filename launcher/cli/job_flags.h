@@ -36,11 +36,24 @@ Result<std::optional<ElasticConfig>> elastic_config(const FlagValues& values, co
 
 // output_flags.cc: how output looks. `most_ranks`: that the job can have. Pure.
 Result<OutputConfig> output_config(const FlagValues& values, const config::EnvReader& env, int most_ranks);
+// --debug-rank, when all else that it is about is in `config`.
+Status read_debug_rank(const FlagValues& values, LaunchConfig& config);
 
 // check_flags.cc: what `horovodrun --check` was asked for: the hosts that a job would have, with the flags among
 // `given` that say how they are reached and which variables ranks get. Without a command, the Python that horovodrun
 // would take for a script is looked at.
 Result<CheckConfig> make_check_config(FlagValues values, const std::vector<GivenFlag>& given,
                                       const std::vector<std::string>& command, const config::EnvReader& env);
+
+// join_flags.cc: what `horovodrun --join` was asked for; an error for a command, and for flags that it does not know.
+Result<JoinConfig> make_join_config(const FlagValues& values, const std::vector<std::string>& command,
+                                    std::chrono::seconds start_timeout);
+// What `--wait-for-hosts` was asked for; nothing without it. An error for what is of no use with hosts that nobody logs
+// in to, and without it for what only it has. Pure.
+Result<std::optional<GatherConfig>> gather_config(const FlagValues& values);
+
+// parse.cc: whether the job's connections are TLS. `given`: the variables that flags set or choose for ranks, which
+// beat those of `env`.
+Result<bool> tls_of(const Variables& given, const config::EnvReader& env);
 
 }  // namespace hvd::launcher

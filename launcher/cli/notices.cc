@@ -15,7 +15,6 @@ constexpr FeatureText kTexts[] = {
     {Feature::kMpi, "this Horovod has no MPI; ignored, the job runs over Gloo"},
     {Feature::kAutotune, "autotuning is not built yet; no effect"},
     {Feature::kTimeline, "the timeline is not built yet; no effect"},
-    {Feature::kTorus, "torus operations are not built yet; no effect"},
     {Feature::kGpu, "several streams on a GPU are not built yet; no effect"},
 };
 

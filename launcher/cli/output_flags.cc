@@ -56,6 +56,23 @@ OutputConfig::Colour colour_of(const FlagValues& values, const config::EnvReader
 
 }  // namespace
 
+Status read_debug_rank(const FlagValues& values, LaunchConfig& config) {
+  const FlagValues::Entry* const flag = values.find("debug_rank");
+  if (flag == nullptr) return Status::ok();
+  const auto rank = static_cast<int>(std::get<std::int64_t>(flag->value));
+  const auto refused = [&](const std::string& why) { return Status::invalid_argument(flag->source + why); };
+  if (config.elastic) return refused(": ranks of an elastic job come and go, and a rank that waits is taken for stuck");
+  if (rank >= config.num_proc) {
+    return refused(": there is no rank " + std::to_string(rank) + " among " + std::to_string(config.num_proc));
+  }
+  if (const auto* input = values.find("stdin")) return refused(" and " + input->source + " contradict each other");
+  if (values.is_true("no_prefix")) {
+    return refused(" shows that rank without a prefix, so the others need theirs: leave --no-prefix out");
+  }
+  config.debug_rank = config.output.raw_rank = rank;
+  return Status::ok();
+}
+
 Result<OutputConfig> output_config(const FlagValues& values, const config::EnvReader& env, int most_ranks) {
   OutputConfig output;
   output.colour = colour_of(values, env);

@@ -83,6 +83,18 @@ Result<std::string> read_env_file(const std::string& path) {
   return text;
 }
 
+// --tls would win, and whoever wrote the other would not know. `chosen`: by -x and --env-file.
+Status check_tls_agrees(const FlagValues& values, const Variables& chosen) {
+  const std::string name(variable_of(flag_row("tls")));
+  const auto found = chosen.find(name);
+  if (!values.is_true("tls") || found == chosen.end() || found->second.empty()) return Status::ok();
+  const auto on = config::parse_bool(found->second);
+  if (!on.is_ok()) return on.status().annotate(name);
+  if (on.value()) return Status::ok();
+  return Status::invalid_argument(values.find("tls")->source + " and " + name + "=" + config::quoted(found->second) +
+                                  ", which ranks get by -x or --env-file, exclude each other");
+}
+
 // What ranks get by -x and --env-file, and by the flags that set variables, which win. `origins`, if any, gets where
 // each comes from.
 Result<Variables> variables_of(const FlagValues& values, const config::EnvReader& env, Variables* origins = nullptr) {
@@ -104,6 +116,7 @@ Result<Variables> variables_of(const FlagValues& values, const config::EnvReader
     note(one, "-x");
     for (auto& [name, value] : one) chosen[name] = std::move(value);
   }
+  HVD_RETURN_IF_ERROR(check_tls_agrees(values, chosen));
   for (auto& [name, value] : flag_variables_of(values)) {
     note({{name, value}}, source_of(name, values));
     chosen[name] = value;
@@ -202,8 +215,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   HVD_ASSIGN_OR_RETURN(HostsOfJob hosts, hosts_of_job(values, env, line.notices));
   config.hosts = std::move(hosts.hosts);
   config.num_proc = hosts.num_proc;
-  if (line.command.empty()) return Status::invalid_argument("the command to run is missing");
-  HVD_RETURN_IF_ERROR(read_remote_flags(values, env, hosts.are_slurms, config, line.notices));
+  if (line.command.empty() || line.command[0].empty()) return Status::invalid_argument("the command to run is missing");
+  HVD_ASSIGN_OR_RETURN(config.gather, gather_config(values));
+  if (!config.gather) HVD_RETURN_IF_ERROR(read_remote_flags(values, env, hosts.are_slurms, config, line.notices));
   config.verbose = values.is_true("verbose") ? 2 : 0;
   config.output_filename = values.get<std::string>("output_filename");
   config.log_dir = values.get<std::string>("log_dir");
@@ -218,6 +232,8 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.binding = binding_of(values);
   config.dry_run = values.is_true("dry_run");
   HVD_ASSIGN_OR_RETURN(config.flag_variables, variables_of(values, env));
+  HVD_ASSIGN_OR_RETURN(config.tls, tls_of(config.flag_variables, env));
+  if (config.tls) config.flag_variables["HOROVOD_TLS"] = "1";
   config.no_env = values.is_true("no_env");
   HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));
   const int most_ranks = config.elastic ? config.elastic->max_num_proc : config.num_proc;
@@ -233,6 +249,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
         config.elastic->num_spares > 0 ? kLongestElasticTimeout : config.elastic->timeout.count();
     config.flag_variables["HOROVOD_ELASTIC_TIMEOUT"] = std::to_string(timeout);
   }
+  HVD_RETURN_IF_ERROR(read_debug_rank(values, config));
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
   return config;
@@ -241,6 +258,16 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
 ExitText usage_error(const Status& status) { return {"horovodrun: " + status.message() + "\n", 2, true}; }
 
 }  // namespace
+
+Result<bool> tls_of(const Variables& given, const config::EnvReader& env) {
+  const std::string name(variable_of(flag_row("tls")));
+  const auto found = given.find(name);
+  const std::string text = found != given.end() ? found->second : env.get(name).value_or("");
+  if (text.empty()) return false;
+  auto on = config::parse_bool(text);
+  if (!on.is_ok()) return on.status().annotate(name);
+  return on;
+}
 
 ParseOutcome parse_command_line(int argc, const char* const* argv, const config::EnvReader& env) {
   Result<CommandLine> line = read_command_line(argc, argv);
@@ -252,12 +279,20 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
   if (auto text = requested_text(line.value().values, env)) return *std::move(text);
   const FlagValues& values = line.value().values;
   for (const std::string_view dest : {"listen", "secret_file"}) {
-    if (!values.is_true("serve") && values.has(dest)) {
+    const bool waits = dest == "listen" && values.has("wait_for_hosts");
+    if (!values.is_true("serve") && values.has(dest) && !waits) {
       return usage_error(Status::invalid_argument(values.find(dest)->source + " is for --serve, which is not given"));
     }
   }
   if (values.is_true("json") && !values.is_true("check")) {
     return usage_error(Status::invalid_argument("--json is for --check, which is not given"));
+  }
+  for (const std::string_view asks : {"check", "stacks", "status"}) {
+    const bool is_asked = asks == "check" ? values.is_true(asks) : values.has(asks);
+    const std::string stray = values.source_of({"join", "token_file", "host_name"});
+    if (!is_asked || stray.empty()) continue;
+    return usage_error(Status::invalid_argument(
+        "--" + std::string(asks) + " lets no host call in, and calls none: " + stray + " would do nothing"));
   }
   if (values.is_true("report")) return ReportConfig{{python_beside(program_directory(), env), "-m", "horovod"}};
   if (values.is_true("check")) {
@@ -273,6 +308,13 @@ ParseOutcome parse_command_line(int argc, const char* const* argv, const config:
   }
   if (values.is_true("serve")) {
     Result<ServeConfig> config = make_serve_config(line.value().values, line.value().command, env);
+    if (!config.is_ok()) return usage_error(config.status());
+    return std::move(config).value();
+  }
+  if (values.has("join")) {
+    const auto start_timeout = start_timeout_of(values, env);
+    if (!start_timeout.is_ok()) return usage_error(start_timeout.status());
+    Result<JoinConfig> config = make_join_config(values, line.value().command, start_timeout.value());
     if (!config.is_ok()) return usage_error(config.status());
     return std::move(config).value();
   }

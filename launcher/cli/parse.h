@@ -30,7 +30,8 @@ struct ReportConfig {
   std::vector<std::string> command;
 };
 
-using ParseOutcome = std::variant<LaunchConfig, ServeConfig, AskConfig, CheckConfig, ReportConfig, ExitText>;
+using ParseOutcome =
+    std::variant<LaunchConfig, ServeConfig, AskConfig, CheckConfig, ReportConfig, JoinConfig, ExitText>;
 
 // Reads argv (argv[0] is the program), the configuration file and hostfile it names, and the launcher's variables of
 // `env`. An explicit flag beats the configuration file, which beats the default, in any order on the command line.

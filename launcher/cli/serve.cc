@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "launcher/cli/job_flags.h"
 #include "launcher/plan/job_plan.h"
 #include "rendezvous/server/server.h"
 #include "runtime/config/option_table.h"
@@ -29,7 +30,7 @@ std::string variables_text(const ServeConfig& config, const rendezvous::Server& 
   return assignment(Option::kSize, std::to_string(config.num_proc)) +
          assignment(Option::kGlooRendezvousAddr, server.address()) +
          assignment(Option::kGlooRendezvousPort, std::to_string(server.port())) +
-         assignment(Option::kSecretFile, secret_file);
+         assignment(Option::kSecretFile, secret_file) + (config.tls ? assignment(Option::kTls, "1") : "");
 }
 
 Status serve_until(const ServeConfig& config, const sigset_t& signals) {
@@ -40,6 +41,7 @@ Status serve_until(const ServeConfig& config, const sigset_t& signals) {
                        rendezvous::Server::start({.secret = file.secret(),
                                                   .plan = rendezvous::StaticPlan::of_size(config.num_proc),
                                                   .listen_addresses = {config.listen_address},
+                                                  .tls = config.tls,
                                                   .ports = {config.port, config.port}}));
   const std::string ranks = std::to_string(config.num_proc);
   std::fprintf(stderr,
@@ -57,8 +59,10 @@ Status serve_until(const ServeConfig& config, const sigset_t& signals) {
   return Status::ok();
 }
 
-// Reads "ADDRESS", "ADDRESS:PORT" or "[ADDRESS]:PORT" into the configuration.
-Status read_listen(std::string_view text, ServeConfig& config) {
+}  // namespace
+
+Result<ListenPlace> parse_listen(std::string_view text) {
+  ListenPlace place;
   // Only a bracketed IPv6 address can have a port: in one without, every colon is the address's own.
   const bool is_bracketed = text.starts_with('[');
   const bool is_bare_v6 = !is_bracketed && text.find(':') != text.rfind(':');
@@ -73,13 +77,11 @@ Status read_listen(std::string_view text, ServeConfig& config) {
   }
   if (has_port) {
     HVD_ASSIGN_OR_RETURN(const std::int64_t port, config::parse_integer(rest.substr(1), 1, 65535));
-    config.port = static_cast<std::uint16_t>(port);
+    place.port = static_cast<std::uint16_t>(port);
   }
-  config.listen_address = address;
-  return Status::ok();
+  place.address = address;
+  return place;
 }
-
-}  // namespace
 
 Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vector<std::string>& command,
                                       const config::EnvReader& env) {
@@ -89,13 +91,17 @@ Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vecto
   if (!command.empty()) {
     return Status::invalid_argument("--serve starts no processes, but a command is given: " + shell_quote(command[0]));
   }
-  const std::string other = values.source_besides({"serve", "num_proc", "listen", "secret_file"});
+  const std::string other = values.source_besides({"serve", "num_proc", "listen", "secret_file", "tls"});
   if (!other.empty()) return Status::invalid_argument("--serve starts no processes: " + other + " would do nothing");
   config.num_proc = static_cast<int>(*num_proc);
   if (const auto listen = values.get<std::string>("listen")) {
-    HVD_RETURN_IF_ERROR(read_listen(*listen, config).annotate(values.find("listen")->source));
+    auto place = parse_listen(*listen);
+    if (!place.is_ok()) return place.status().annotate(values.find("listen")->source);
+    config.listen_address = place.value().address;
+    config.port = place.value().port;
   }
   config.secret_file = values.get<std::string>("secret_file");
+  HVD_ASSIGN_OR_RETURN(config.tls, tls_of(flag_variables_of(values), env));
   const std::string temporary = env.get("TMPDIR").value_or("");
   if (!temporary.empty()) config.directory = std::filesystem::absolute(temporary);
   return config;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/cli/flag_values.h"
@@ -15,11 +16,19 @@ struct ServeConfig {
   int num_proc = 0;
   std::string listen_address = "127.0.0.1";
   std::uint16_t port = 0;  // 0: any
+  bool tls = false;
   std::optional<std::string> secret_file;
   std::string directory = "/tmp";  // for the secret file, when none is given
 
   bool operator==(const ServeConfig&) const = default;
 };
+
+// "ADDRESS", "ADDRESS:PORT" or "[ADDRESS]:PORT". Pure.
+struct ListenPlace {
+  std::string address;
+  std::uint16_t port = 0;  // 0: none was given
+};
+Result<ListenPlace> parse_listen(std::string_view text);
 
 // What `horovodrun --serve` was asked for by flags and environment; an error for a command, which it would not run.
 Result<ServeConfig> make_serve_config(const FlagValues& values, const std::vector<std::string>& command,

@@ -1,6 +1,7 @@
 #include "launcher/fleet/agent_link.h"
 
 #include <signal.h>
+#include <string.h>
 
 #include <utility>
 
@@ -20,6 +21,7 @@ AgentLink::AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& 
       last_call_(loop.get(), [this] { maybe_lost(true); }) {}
 
 Status AgentLink::start() {
+  if (options_.joined) return begin_joined();
   HVD_ASSIGN_OR_RETURN(Pipe in, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());
@@ -41,6 +43,17 @@ Status AgentLink::start() {
   HVD_ASSIGN_OR_RETURN(
       errors_, PipeReader::open(loop_, std::move(err.read_end),
                                 {.on_data = [this](ByteSpan bytes) { stderr_tail_.add(bytes); }, .on_end = [] {}}));
+  return Status::ok();
+}
+
+Status AgentLink::begin_joined() {
+  SealedLink& link = *options_.joined;
+  if (!link.end().empty()) return Status::peer_lost(link.end());
+  link.take_over({.on_proven = {},
+                  .on_record = [this](ByteSpan bytes) { received(bytes); },
+                  .on_end = [this](const std::string& why) { lose("lost host " + options_.host + ": " + why); },
+                  .on_progress = {}});
+  link.write(as_bytes(options_.cookie));
   return Status::ok();
 }
 
@@ -101,10 +114,17 @@ std::string AgentLink::explain_loss() const {
 }
 
 void AgentLink::send(FrameType type, const Bytes& payload, bool wipe) {
-  if (input_) input_->write(encode_frame(type, static_cast<std::uint32_t>(options_.agent), payload), wipe);
+  Bytes frame = encode_frame(type, static_cast<std::uint32_t>(options_.agent), payload);
+  if (options_.joined) {
+    options_.joined->write(frame);
+    if (wipe) explicit_bzero(frame.data(), frame.size());
+  } else if (input_) {
+    input_->write(std::move(frame), wipe);
+  }
 }
 
 void AgentLink::pause(bool paused) {
+  if (options_.joined) options_.joined->pause(paused);
   if (paused == paused_ || !output_) return;
   paused_ = paused;
   paused ? output_->pause() : output_->resume();
@@ -114,6 +134,7 @@ void AgentLink::close_lease() {
   lost_ = true;
   last_call_.stop();
   if (input_) input_->close();
+  if (options_.joined) options_.joined->close();
 }
 
 void AgentLink::drop() {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/join/sealed_link.h"
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/child.h"
 #include "launcher/process/main_loop.h"
@@ -34,18 +35,17 @@ struct AgentLinkOptions {
   std::vector<std::string> argv;                     // the local agent's, or ssh's
   std::optional<std::vector<std::string>> env = {};  // "NAME=value"; absent: our own
   std::string cookie;
+  std::unique_ptr<SealedLink> joined = {};  // of a host that has called in: nothing is executed
 };
 
 // The launcher's side of one agent: the process (the agent itself or an ssh client), frames in both directions, and its
-// stderr, of which the end is kept for messages. Owned by the JobDriver for the whole job; loop-confined. It knows
-// frames, not what they mean.
+// stderr, of which the end is kept for messages; or the connection of a host that has joined, whose stderr stays there.
+// Owned by the JobDriver for the whole job; loop-confined. It knows frames, not what they mean.
 class AgentLink {
  public:
   AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& events);
 
   Status start();
-  bool started() const { return child_ != nullptr; }
-  bool lost() const { return lost_; }
   void send(FrameType type, const Bytes& payload, bool wipe = false);
   // While paused, what the agent sends stays in the pipe.
   void pause(bool paused);
@@ -57,6 +57,7 @@ class AgentLink {
   std::string quoted_stderr() const;
 
  private:
+  Status begin_joined();
   void received(ByteSpan bytes);
   void deliver();
   void maybe_lost(bool at_last);

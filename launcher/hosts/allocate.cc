@@ -47,6 +47,15 @@ void number_ranks(std::vector<HostAssignment>& assignments, int size) {
 
 }  // namespace
 
+std::vector<HostSpec> share_ranks(const std::vector<std::string>& names, int num_proc) {
+  const int each = num_proc / static_cast<int>(names.size());
+  int more = num_proc % static_cast<int>(names.size());
+  std::vector<HostSpec> hosts;
+  for (const std::string& name : names)
+    hosts.push_back({.name = name, .user = {}, .port = 0, .slots = each + (more-- > 0)});
+  return hosts;
+}
+
 Result<std::vector<HostAssignment>> allocate(const std::vector<HostSpec>& hosts, int num_proc) {
   if (num_proc < 1) {
     return Status::invalid_argument("the number of processes must be at least 1, not " + std::to_string(num_proc));

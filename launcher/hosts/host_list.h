@@ -41,6 +41,10 @@ std::string host_list_text(const std::vector<HostSpec>& hosts);
 
 inline constexpr int kMaxRanks = 1 << 20;
 
+// So many ranks, shared by hosts of these names: the first get one more where it does not come out even. Requires: not
+// more hosts than ranks. Pure.
+std::vector<HostSpec> share_ranks(const std::vector<std::string>& names, int num_proc);
+
 // Places exactly `num_proc` ranks: hosts are filled in the order listed, ranks are consecutive on a host. Hosts that
 // get no rank are left out. Too few slots is an error naming both numbers and the hosts. Pure.
 Result<std::vector<HostAssignment>> allocate(const std::vector<HostSpec>& hosts, int num_proc);

@@ -62,10 +62,11 @@ Millis lookup_patience(const LaunchConfig& config) { return std::min(kMaxLookup,
 
 }  // namespace
 
-JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start)
+JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::vector<JoinedHost> joined)
     : loop_(loop),
       plan_(std::move(plan)),
       launch_(plan_, start),
+      joined_(std::move(joined)),
       job_(make_job(plan_)),
       output_(loop,
               {.ranks = ranks_of(job_->roster()), .look = plan_.config.output, .prompts = plan_.config.input_asked_for},
@@ -73,7 +74,7 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start)
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       stacks_(loop, [this] { return ask_for_stacks(); }),
       fleet_(
-          loop, [this](int agent) { return launch_.link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
+          loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
       input_forwarder_(loop, plan_.config.elastic && plan_.config.input_to == InputTo::kAll,
                        {.send = [this](int slot, ByteSpan bytes) { send_input(slot, bytes); },
                         .on_line_typed = [this] { output_.line_was_typed(); },
@@ -101,7 +102,7 @@ int JobDriver::run() {
   for (const std::string& notice : plan_.config.notices) output_.message(notice);
   if (open_outputs()) {
     if (elastic_ && plan_.config.verbose > 0) output_.message(launch_text(plan_));
-    elastic_ ? elastic_->start() : resolver_.start();
+    elastic_ ? elastic_->start() : find_hosts();
     open_socket();
     if (!elastic_) start_timer_.start(output_.has_terminal() ? kStartLine : kStartMessage);
     arm_timer();
@@ -113,7 +114,13 @@ int JobDriver::run() {
 
 bool JobDriver::open_outputs() {
   Status status;
-  if (plan_.config.output_filename) status = output_.open_files(*plan_.config.output_filename, plan_.config.num_proc);
+  if (plan_.config.debug_rank && is_empty_input(STDIN_FILENO)) {
+    status = Status::invalid_argument("--debug-rank " + std::to_string(*plan_.config.debug_rank) +
+                                      ": nobody can type to that rank, for standard input is closed or /dev/null; give "
+                                      "horovodrun a terminal, or a pipe");
+  }
+  if (status.is_ok() && plan_.config.output_filename)
+    status = output_.open_files(*plan_.config.output_filename, plan_.config.num_proc);
   if (status.is_ok() && plan_.config.log_dir) {
     auto file = open_summary_file(*plan_.config.log_dir);
     status = file.status();
@@ -130,6 +137,19 @@ bool JobDriver::open_outputs() {
   output_.message(status.message());
   finish(1);
   return false;
+}
+
+void JobDriver::find_hosts() {
+  if (joined_.empty()) return resolver_.start();
+  std::vector<ResolvedHost> hosts;
+  for (const JoinedHost& host : joined_) hosts.push_back({.addresses = {host.address}});
+  resolved(hosts);
+}
+
+AgentLinkOptions JobDriver::link_options(int agent) {
+  AgentLinkOptions options = launch_.link_options(agent);
+  if (!joined_.empty()) options.joined = std::move(joined_.at(static_cast<std::size_t>(agent)).link);
+  return options;
 }
 
 void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
@@ -295,22 +315,6 @@ void JobDriver::arm_timer() {
 
 void JobDriver::timer_fired() {
   apply(job_->timer_fired(SteadyClock::now(), [this](int agent) { return fleet_.quoted_stderr(agent); }));
-}
-
-int run_job(JobPlan plan) {
-  const std::uint64_t ignored_from_the_start = ignored_signals();
-  ignore_io_signals();
-  // Three pipes for each agent, two files for each rank when asked for, and its connections to the rendezvous.
-  const auto& elastic = plan.config.elastic;
-  const auto ranks =
-      static_cast<std::size_t>(elastic ? elastic->max_num_proc + elastic->num_spares : plan.config.num_proc);
-  const std::size_t agents = elastic ? ranks : plan.hosts.size();
-  const std::size_t files = plan.config.output_filename ? 2 * ranks : 0;
-  const std::size_t before =
-      raise_descriptor_limit(3 * agents + files + rendezvous::max_connections(static_cast<int>(ranks)));
-  MainLoop loop;
-  JobDriver driver(loop, std::move(plan), {.ignored_signals = ignored_from_the_start, .descriptor_limit = before});
-  return driver.run();
 }
 
 }  // namespace hvd::launcher

@@ -15,6 +15,7 @@
 #include "launcher/job/job.h"
 #include "launcher/job/launch.h"
 #include "launcher/job/result_channel.h"
+#include "launcher/join/host_gathering.h"
 #include "launcher/network/host_resolver.h"
 #include "launcher/plan/job_plan.h"
 #include "launcher/process/main_loop.h"
@@ -31,12 +32,15 @@ namespace hvd::launcher {
 // stopped here. It decides nothing about the job.
 class JobDriver : private AgentFleetEvents {
  public:
-  JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start);
+  // `joined`: of a job that has waited for its hosts all of them, in the plan's order; else none.
+  JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::vector<JoinedHost> joined = {});
   // Until the job is over and its output has been taken; the exit code of the program.
   int run();
 
  private:
   // Before the ranks run.
+  void find_hosts();
+  AgentLinkOptions link_options(int agent);
   void resolved(const std::vector<ResolvedHost>& hosts);
   void send_launch_frame(int agent);
   void start(Incarnation process);
@@ -62,6 +66,7 @@ class JobDriver : private AgentFleetEvents {
 
   // What comes from the user: job_signals.cc.
   void signal_received(int signal);
+  bool interrupts_debugged_rank();
   void end_requested(const JobActions& actions);
   void suspend();
   void output_broken(const Status& status);
@@ -104,6 +109,7 @@ class JobDriver : private AgentFleetEvents {
   const JobPlan plan_;
   std::optional<ElasticDriver> elastic_;  // of an elastic job; before launch_, whose server calls it
   Launch launch_;
+  std::vector<JoinedHost> joined_;  // by agent; their links go to the fleet
   std::unique_ptr<Job> job_;
   OutputRouter output_;
   StackService stacks_;
@@ -121,7 +127,8 @@ class JobDriver : private AgentFleetEvents {
   std::deque<JobAction> actions_;      // to be applied
   bool applying_ = false;
   std::string output_error_;
-  OutputFile summary_;  // where --log-dir asks for it
+  std::optional<TimePoint> interrupted_;  // when the rank that is debugged was last
+  OutputFile summary_;                    // where --log-dir asks for it
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   const TimePoint start_ = SteadyClock::now();
   bool ended_for_output_ = false;
@@ -131,5 +138,7 @@ class JobDriver : private AgentFleetEvents {
 
 // Runs the job from beginning to end; the exit code of the program.
 int run_job(JobPlan plan);
+// The same for a job whose hosts are those that call in first.
+int run_gathered_job(LaunchConfig config, const config::EnvReader& env);
 
 }  // namespace hvd::launcher

@@ -12,6 +12,7 @@ constexpr int kOutputGone = 128 + SIGPIPE;
 constexpr Millis kSuspendDelay{100};     // for the agents to stop their ranks, and for what these print to arrive
 constexpr Millis kSignalMayFollow{100};  // after the loss of our reader
 constexpr int kLeaveAtOnce = 3;          // signals that say: end
+constexpr Millis kTwice{1000};           // two within it are for the job, though a rank is debugged
 
 }  // namespace
 
@@ -21,6 +22,7 @@ void JobDriver::signal_received(int signal) {
     fleet_.send_all(FrameType::kSignal, encode(SignalMessage{.signal = SIGSTOP}));
     return suspend_timer_.start(kSuspendDelay);
   }
+  if (signal == SIGINT && interrupts_debugged_rank()) return;
   const int before = job_->end_requests();
   const JobActions actions = job_->signal_received(signal, SteadyClock::now());
   if (job_->end_requests() == before) return apply(actions);
@@ -32,6 +34,20 @@ void JobDriver::signal_received(int signal) {
   fleet_.drop_all();
   finish(128 + signal);
   give_up_flushing();
+}
+
+// In a debugger Ctrl-C is a command. False where it says: end.
+bool JobDriver::interrupts_debugged_rank() {
+  if (!plan_.config.debug_rank || job_->end_requests() > 0) return false;
+  for (const auto& [number, slot] : job_->roster().slots()) {
+    if (slot.placement.rank != *plan_.config.debug_rank || slot.state != Roster::SlotState::kRunning) continue;
+    const TimePoint now = SteadyClock::now();
+    const auto before = std::exchange(interrupted_, now);
+    if (before && now - *before < kTwice) return false;
+    fleet_.send(slot.agent, FrameType::kSignal, encode(SignalMessage{.slot = number, .signal = SIGINT}));
+    return true;
+  }
+  return false;
 }
 
 // What the user wants is not to be held up by a reader that does not read: neither the news of the agents, nor our end.

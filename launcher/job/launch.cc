@@ -36,7 +36,8 @@ Launch::Launch(const JobPlan& plan, const OwnStart& start)
 
 bool Launch::give_input(int rank) {
   if (input_to_ == InputTo::kAll) return true;
-  return input_to_ == InputTo::kRank0 && rank == 0 && !std::exchange(has_given_input_, true);
+  const int reader = plan_.config.debug_rank.value_or(0);
+  return input_to_ == InputTo::kRank0 && rank == reader && !std::exchange(has_given_input_, true);
 }
 
 NetworkView Launch::view() const { return {.own = interface_addresses(), .source_towards = source_address_towards}; }
@@ -62,6 +63,7 @@ Status Launch::listen(std::shared_ptr<rendezvous::Plan> plan) {
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
                                                            .plan = std::move(plan),
                                                            .listen_addresses = listen_addresses_,
+                                                           .tls = plan_.config.tls,
                                                            .ports = plan_.config.ports}));
   return Status::ok();
 }
@@ -103,6 +105,10 @@ AgentLinkOptions Launch::link_options(int agent) const {
   AgentLinkOptions options;
   options.agent = agent;
   options.host = host.name;
+  if (plan_.config.gather) {  // its agent is started there
+    options.cookie = make_cookie();
+    return options;
+  }
   options.is_remote = !target.network.local;
   options.over_ssh = options.is_remote && plan_.config.rsh.empty();
   std::vector<std::string> words = plan_.agent_words();

@@ -4,7 +4,14 @@
 #include <netdb.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <system_error>
 #include <utility>
+
+#include "runtime/base/mutex.h"
+#include "runtime/base/thread.h"
 
 namespace hvd::launcher {
 namespace {
@@ -22,30 +29,90 @@ std::vector<std::string> numeric_addresses(const addrinfo* list) {
   return found;
 }
 
+std::vector<std::string> addresses_of_name(const std::string& name) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return {};
+  std::vector<std::string> addresses = numeric_addresses(list);
+  ::freeaddrinfo(list);
+  return addresses;
+}
+
 }  // namespace
 
-// One request; it frees itself when libuv calls back, which may be after the resolver has gone.
-struct HostResolver::Lookup {
-  uv_getaddrinfo_t raw;
-  HostResolver* owner;
-  std::size_t index;
-  bool by_ssh;
+// What the resolver shares with the threads that look up. getaddrinfo may hold them for as long as it likes, so they
+// may outlive it, and touch nothing else.
+struct HostResolver::Desk {
+  struct Question {
+    std::size_t index;
+    std::string name;
+    bool by_ssh;
+  };
+  using Answer = std::function<void(std::size_t, ResolvedHost)>;
+
+  // True when another thread is needed for it.
+  bool add(Question question) HVD_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    waiting.push_back(std::move(question));
+    if (threads == kMaxThreads) return false;
+    ++threads;
+    return true;
+  }
+  // There is none for it. Without another one nobody would take what waits: those questions are returned.
+  std::deque<Question> thread_failed() HVD_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    return --threads == 0 ? std::exchange(waiting, {}) : std::deque<Question>();
+  }
+  // Nothing when there is no more to look up: the thread that asks ends.
+  std::optional<Question> take() HVD_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    if (waiting.empty()) {
+      --threads;
+      return std::nullopt;
+    }
+    Question question = std::move(waiting.front());
+    waiting.pop_front();
+    return question;
+  }
+  void answer(std::size_t index, ResolvedHost host) HVD_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    if (on_answer) on_answer(index, std::move(host));
+  }
+  void close() HVD_EXCLUDES(mutex) {
+    const MutexLock lock(mutex);
+    waiting.clear();
+    on_answer = nullptr;
+  }
+  void serve() {
+    while (auto question = take()) answer(question->index, {addresses_of_name(question->name), question->by_ssh});
+  }
+
+  Mutex mutex;
+  std::deque<Question> waiting HVD_GUARDED_BY(mutex);
+  std::size_t threads HVD_GUARDED_BY(mutex) = 0;
+  Answer on_answer HVD_GUARDED_BY(mutex);
 };
 
 HostResolver::HostResolver(MainLoop& loop, std::vector<std::string> names, std::string ssh_program, Millis patience,
                            OnDone on_done)
     : loop_(loop),
+      answers_(loop),
+      desk_(std::make_shared<Desk>()),
       names_(std::move(names)),
       ssh_program_(std::move(ssh_program)),
       on_done_(std::move(on_done)),
       found_(names_.size()),
       left_(names_.size()),
       patience_(patience),
-      deadline_(loop.get(), [this] { done(); }) {}
-
-HostResolver::~HostResolver() {
-  for (Lookup* lookup : pending_) lookup->owner = nullptr;
+      deadline_(loop.get(), [this] { done(); }) {
+  const MutexLock lock(desk_->mutex);
+  desk_->on_answer = [this](std::size_t index, ResolvedHost host) {
+    answers_.post([this, index, found = std::move(host)] { looked_up(index, found); });
+  };
 }
+
+HostResolver::~HostResolver() { desk_->close(); }
 
 void HostResolver::start() {
   deadline_.start(patience_);
@@ -53,26 +120,20 @@ void HostResolver::start() {
 }
 
 void HostResolver::look_up(std::size_t index, const std::string& name, bool by_ssh) {
-  auto lookup = std::make_unique<Lookup>(Lookup{.raw = {}, .owner = this, .index = index, .by_ssh = by_ssh});
-  lookup->raw.data = lookup.get();
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  const int rc = uv_getaddrinfo(
-      loop_.get(), &lookup->raw,
-      [](uv_getaddrinfo_t* raw, int status, addrinfo* list) {
-        const std::unique_ptr<Lookup> self(static_cast<Lookup*>(raw->data));
-        std::vector<std::string> addresses = status == 0 ? numeric_addresses(list) : std::vector<std::string>();
-        uv_freeaddrinfo(list);
-        if (self->owner == nullptr) return;
-        std::erase(self->owner->pending_, self.get());
-        self->owner->looked_up(self->index, {std::move(addresses), self->by_ssh});
-      },
-      name.c_str(), nullptr, &hints);
-  if (rc != 0) return finished(index, {});
-  pending_.push_back(lookup.release());
+  if (!desk_->add({.index = index, .name = name, .by_ssh = by_ssh})) return;
+  try {
+    start_thread("hvd-lookup", [desk = desk_](const std::stop_token&) { desk->serve(); }).detach();
+  } catch (const std::system_error& error) {
+    for (const Desk::Question& question : desk_->thread_failed()) {
+      std::fprintf(stderr, "horovodrun: the name %s is not looked up: no thread for it: %s\n", question.name.c_str(),
+                   error.code().message().c_str());
+      desk_->answer(question.index, {.addresses = {}, .by_ssh = question.by_ssh});
+    }
+  }
 }
 
 void HostResolver::looked_up(std::size_t index, ResolvedHost host) {
+  if (!on_done_) return;  // it comes too late
   if (!host.addresses.empty() || host.by_ssh || ssh_program_.empty()) return finished(index, std::move(host));
   to_ask_.push_back(index);
   ask_ssh();
@@ -108,7 +169,11 @@ void HostResolver::finished(std::size_t index, ResolvedHost host) {
 
 void HostResolver::done() {
   deadline_.stop();
-  for (Lookup* lookup : std::exchange(pending_, {})) lookup->owner = nullptr;
+  desk_->close();
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    // A small container may have no /etc/hosts: this name means the same without it.
+    if (names_[i] == "localhost" && found_[i].addresses.empty()) found_[i].addresses = {"127.0.0.1", "::1"};
+  }
   if (const OnDone callback = std::exchange(on_done_, nullptr)) callback(found_);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -43,13 +44,36 @@ struct OutputConfig {
   bool with_prefix = true;
   bool last_states = false;                      // of progress bars, also where there is no terminal
   std::vector<std::pair<int, int>> shown_ranks;  // from, to; none: all
+  std::optional<int> raw_rank;                   // is shown at once and as it is, with no prefix
+};
+
+// --wait-for-hosts: nobody logs in to the hosts of the job, they call in.
+struct GatherConfig {
+  int hosts = 0;
+  std::string listen_address;
+  std::uint16_t port = 0;  // 0: any
+  std::string token_file;
+
+  bool operator==(const GatherConfig&) const = default;
+};
+
+// --join: this host calls in.
+struct JoinConfig {
+  std::string launcher;  // name or address
+  std::uint16_t port = 0;
+  std::string token_file;
+  std::optional<std::string> host_name;  // else the node's
+  std::chrono::seconds start_timeout{30};
+
+  bool operator==(const JoinConfig&) const = default;
 };
 
 // Everything the command line, the configuration file and the environment decided, parsed and checked once. A value;
 // who gets it does not change it. The job code sees no argv and calls no getenv for it.
 struct LaunchConfig {
   int num_proc = 0;
-  std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>; none with a discovery script
+  std::vector<HostSpec> hosts;  // from -H, --hostfile, or localhost:<np>; none yet with `gather` or a discovery script
+  std::optional<GatherConfig> gather;
   std::optional<ElasticConfig> elastic;
   std::optional<int> ssh_port;
   std::optional<std::string> ssh_identity_file;
@@ -63,11 +87,13 @@ struct LaunchConfig {
   std::optional<std::string> output_filename;
   std::optional<std::string> log_dir;
   std::chrono::seconds start_timeout{30};
+  bool tls = false;
   PortRange ports;                                 // for the rendezvous, and for ranks to listen on
   std::vector<std::string> nics;                   // --network-interface(s), in the order given, no duplicates
   std::optional<std::chrono::seconds> timeout;     // --timeout: for the job, once all ranks run
   std::optional<std::chrono::seconds> kill_grace;  // absent: short after a failure, longer after the user's signal
   InputTo input_to = InputTo::kRank0;
+  std::optional<int> debug_rank;  // --debug-rank: reads our input in place of rank 0, and gets our SIGINT
   bool input_asked_for = false;   // by --stdin: somebody may wait for a prompt, wherever our output goes
   std::optional<int> results_fd;  // --results-fd: see ResultChannel
   OutputConfig output;

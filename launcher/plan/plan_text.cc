@@ -93,7 +93,7 @@ std::string start_text(const HostAssignment& host, const std::vector<std::string
                        const std::vector<std::string>& rendezvous_addresses, std::uint16_t rendezvous_port) {
   std::string text = "host " + host.host.name + " runs";
   for (const Placement& placement : host.ranks) text += " rank " + std::to_string(placement.rank);
-  text += "\n  agent:" + as_command_line(agent_argv) + "\n  rendezvous:";
+  text += "\n  agent:" + (agent_argv.empty() ? " called in" : as_command_line(agent_argv)) + "\n  rendezvous:";
   for (const std::string& address : rendezvous_addresses) {
     text += " " + address + " port " + std::to_string(rendezvous_port);
   }

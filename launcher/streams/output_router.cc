@@ -44,6 +44,10 @@ OutputRouter::Stream OutputRouter::make_stream(int rank, bool is_stderr) {
   const bool is_terminal = screen_of(is_stderr).is_terminal();
   const bool coloured =
       look.colour == OutputConfig::Colour::kAlways || (look.colour == OutputConfig::Colour::kAuto && is_terminal);
+  if (is_raw(rank)) {
+    const auto none = [] { return std::string(); };
+    return {.prefix = none, .prefixer = LinePrefixer(none)};
+  }
   LinePrefixer::Prefix prefix = [stamp = stamp()] { return stamp ? stamp() : std::string(); };
   if (look.with_prefix) prefix = rank_prefix(rank, is_stderr, stamp(), coloured ? colour_of_rank(rank) : "");
   const auto bars = is_terminal ? LinePrefixer::Bars::kLastState : file_bars();
@@ -52,11 +56,12 @@ OutputRouter::Stream OutputRouter::make_stream(int rank, bool is_stderr) {
 
 OutputRouter::SlotStreams OutputRouter::streams_of_rank(int rank) {
   const auto& shown = options_.look.shown_ranks;
-  const bool is_shown = shown.empty() || std::ranges::any_of(shown, [rank](const auto& range) {
+  const bool is_shown = shown.empty() || is_raw(rank) || std::ranges::any_of(shown, [rank](const auto& range) {
                           return range.first <= rank && rank <= range.second;
                         });
   return {.rank = rank,
           .is_shown = is_shown,
+          .is_raw = is_raw(rank),
           .streams = {make_stream(rank, false), make_stream(rank, true)},
           .stderr_tail = {}};
 }
@@ -115,6 +120,7 @@ void OutputRouter::output(int slot, bool is_stderr, ByteSpan bytes) {
   }
   if (!record.is_shown) return;
   stream->prefixer.feed(bytes, text);
+  if (record.is_raw) stream->prefixer.show_pending(text);
   show_bar(record, is_stderr);
   show(*stream, is_stderr, text);
   if (is_stderr) record.last_line = lines_;

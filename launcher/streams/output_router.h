@@ -95,6 +95,7 @@ class OutputRouter {
   struct SlotStreams {
     int rank;
     bool is_shown;
+    bool is_raw;                    // what it prints is shown at once, as it is
     std::array<Stream, 2> streams;  // stdout, stderr
     TailBuffer stderr_tail;
     std::size_t last_line = 0;  // lines_ after its last output on stderr
@@ -105,6 +106,7 @@ class OutputRouter {
     return stdout_.console().queued() > kHighWater || stderr_.console().queued() > kHighWater;
   }
   Status open_files_of(SlotStreams& slot);
+  bool is_raw(int rank) const { return options_.look.raw_rank == rank; }
   Stream make_stream(int rank, bool is_stderr);
   SlotStreams streams_of_rank(int rank);
   LinePrefixer::Bars file_bars() const {

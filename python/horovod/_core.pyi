@@ -72,7 +72,7 @@ class RendezvousServer:
     """Where the processes of one job meet: horovod.runner.rendezvous, which has the documentation."""
 
     def __init__(
-        self, num_proc: int, listen: Sequence[str], port: int, secret_file: str | None, directory: str
+        self, num_proc: int, listen: Sequence[str], port: int, secret_file: str | None, directory: str, tls: bool
     ) -> None:
         """Listens. Without `secret_file`, a fresh secret is made, in a file in `directory`. ValueError for what can't be."""
 
@@ -121,6 +121,9 @@ def leave_job() -> None:
     """
 
 def is_initialized() -> bool: ...
+def is_child_of_rank() -> bool:
+    """Whether this is a child that was forked from a rank of several: it has the numbers of that, and no session."""
+
 def rank() -> int: ...
 def size() -> int: ...
 def local_rank() -> int: ...
@@ -226,6 +229,9 @@ def add_process_set(ranks: Sequence[int]) -> int:
 
 def remove_process_set(process_set: int) -> None:
     """Removes a process set. Blocks and raises as add_process_set(); ValueError for an unknown id."""
+
+def install_native_stacks() -> None:
+    """Native stacks on stderr before what faulthandler writes when a signal ends the process; for signals that it has."""
 
 def install_stacks(signum: int, fd: int, register_writer: Callable[[], None]) -> bool:
     """Makes the signal do what register_writer() registers for it, and then write a form feed to the file.

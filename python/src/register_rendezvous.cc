@@ -21,12 +21,13 @@ class RendezvousServer {
  public:
   static std::unique_ptr<RendezvousServer> start(int num_proc, std::vector<std::string> listen, std::uint16_t port,
                                                  const std::optional<std::string>& secret_file,
-                                                 const std::string& directory) {
+                                                 const std::string& directory, bool tls) {
     auto file = secret_file ? crypto::SecretFile::open(*secret_file) : crypto::SecretFile::create(directory);
     if (!file.is_ok()) raise_value_error(file.status());
     auto server = rendezvous::Server::start({.secret = file.value().secret(),
                                              .plan = rendezvous::StaticPlan::of_size(num_proc),
                                              .listen_addresses = std::move(listen),
+                                             .tls = tls,
                                              .ports = {port, port}});
     if (!server.is_ok()) raise_value_error(server.status());
     return std::unique_ptr<RendezvousServer>(new RendezvousServer(std::move(server).value(), std::move(file).value()));
@@ -73,7 +74,7 @@ void register_rendezvous(pybind11::module_& module) {
   using pybind11::arg;
   pybind11::class_<RendezvousServer>(module, "RendezvousServer")
       .def(pybind11::init(&RendezvousServer::start), arg("num_proc"), arg("listen"), arg("port"), arg("secret_file"),
-           arg("directory"))
+           arg("directory"), arg("tls"))
       .def("stop", &RendezvousServer::stop)
       .def_property_readonly("address", &RendezvousServer::address)
       .def_property_readonly("port", &RendezvousServer::port)

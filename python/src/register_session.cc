@@ -69,6 +69,11 @@ Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig
 
 void init(const Environment& environment, const RankLists& process_sets, std::uint64_t progress) {
   if (session_slot().get() != nullptr) return;
+  if (session_slot().is_child_of_rank()) {
+    raise_value_error(Status::precondition(
+        "hvd.init(): this process was forked from one that had called it, in whose place it would join; call init() in "
+        "the child alone, or spawn the child with an environment of its own"));
+  }
   auto config = read_config(environment);
   if (!config.is_ok()) raise_value_error(config.status());
   config.value().progress = progress;
@@ -174,7 +179,7 @@ void shutdown() {
 
 template <typename Field>
 void def_topology(pybind11::module_& module, const char* name, Field JobTopology::* field) {
-  module.def(name, [field] { return session_slot().require_topology()->topology().*field; });
+  module.def(name, [field] { return session_slot().topology().*field; });
 }
 
 }  // namespace
@@ -192,6 +197,7 @@ void register_session(pybind11::module_& module) {
     return config.is_ok() && may_leave_later(config.value());
   });
   module.def("is_initialized", [] { return session_slot().get() != nullptr; });
+  module.def("is_child_of_rank", [] { return session_slot().is_child_of_rank(); });
   def_topology(module, "rank", &JobTopology::rank);
   def_topology(module, "size", &JobTopology::size);
   def_topology(module, "local_rank", &JobTopology::local_rank);

@@ -17,7 +17,10 @@ SessionSlot& session_slot() {
 
 void SessionSlot::check_fork() {
   if (owner_.same_process()) return;
-  if (session_ != nullptr) session_->abandon_after_fork();
+  if (session_ != nullptr) {
+    inherited_ = session_->topology();
+    session_->abandon_after_fork();
+  }
   // Leaked on purpose: destroying them would join threads that were not forked.
   if (session_ != nullptr) new std::shared_ptr<Session>(std::move(session_));
   if (meeting_ != nullptr) new std::shared_ptr<starters::Meeting>(std::move(meeting_));
@@ -36,9 +39,20 @@ std::shared_ptr<Session> SessionSlot::require_topology() {
   return session;
 }
 
+JobTopology SessionSlot::topology() {
+  check_fork();
+  return session_ == nullptr && inherited_ ? *inherited_ : require_topology()->topology();
+}
+
+bool SessionSlot::is_child_of_rank() {
+  check_fork();
+  return session_ == nullptr && inherited_ && inherited_->size > 1;
+}
+
 std::shared_ptr<Session> SessionSlot::require_running() {
   auto session = get();
   if (session == nullptr) {
+    if (inherited_) raise_if_error(Status::precondition("a forked process cannot use the session of its parent"));
     raise_if_error(Status::precondition("Horovod has not been initialized; use hvd.init()."));
   }
   return session;
@@ -47,6 +61,7 @@ std::shared_ptr<Session> SessionSlot::require_running() {
 void SessionSlot::set(std::shared_ptr<Session> session) {
   publish_session(session);
   session_ = std::move(session);
+  inherited_.reset();
   owner_ = ForkMark();
 }
 

@@ -29,7 +29,13 @@ constexpr Millis kAnswerDeadline{10000};
 constexpr Millis kLateAnswer{2000};
 
 ChannelOptions channel_options(const ClientOptions& options, int wake_fd) {
-  return {.host = options.host, .port = options.port, .store_key = store_key(options.secret), .wake_fd = wake_fd};
+  std::optional<crypto::Secret> tls;
+  if (options.tls) tls = tls_key(options.secret);
+  return {.host = options.host,
+          .port = options.port,
+          .store_key = store_key(options.secret),
+          .tls_key = std::move(tls),
+          .wake_fd = wake_fd};
 }
 
 // A host name or a numeric address: it also stands in the head of each request.

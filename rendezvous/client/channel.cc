@@ -14,6 +14,9 @@ namespace {
 
 constexpr int kUnauthorized = 401;
 constexpr int kUnavailable = 503;
+constexpr std::string_view kNoTlsThere =
+    "the server does not speak TLS with the secret of this job (HOROVOD_TLS is on in this process, and must be on in "
+    "all or in none)";
 
 // An answer without a signature is never data, but what it says helps people.
 Status unsigned_answer(const HttpResponse& response) {
@@ -55,6 +58,12 @@ Status Channel::connect(const Deadline& deadline) {
 Status Channel::open(const Deadline& deadline) {
   HVD_FAILPOINT_RETURN("client.connect");
   HVD_ASSIGN_OR_RETURN(fd_, connect_tcp(options_.host, options_.port, deadline, options_.wake_fd));
+  if (options_.tls_key) {
+    tunnel_ = std::make_unique<tls::Tunnel>(fd_.get(), tls::Role::kConnector, *options_.tls_key);
+    const Status shaken = tls::shake_hands(*tunnel_, deadline, options_.wake_fd);
+    if (shaken.code() == StatusCode::kPrecondition) return shaken.annotate(std::string(kNoTlsThere));
+    HVD_RETURN_IF_ERROR(shaken);
+  }
   key_ = options_.store_key;
   session_ = {};
   counter_ = 0;
@@ -75,7 +84,7 @@ Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& d
   HVD_FAILPOINT_RETURN("client.send");
   const crypto::Digest mac = sign_request(key_, session_, counter_++, request);
   const Bytes bytes = write_request(request, options_.host, options_.port);
-  const Status sent = send_all(fd_.get(), bytes, deadline, options_.wake_fd);
+  const Status sent = send(bytes, deadline);
   // A server that refuses may answer and close while we still send; the answer says more than
   // "connection reset".
   if (!sent.is_ok() && sent.code() != StatusCode::kPeerLost) return sent;
@@ -90,7 +99,7 @@ Result<HttpResponse> Channel::receive(const Deadline& deadline) {
   ResponseReader reader;
   std::array<std::uint8_t, 8192> buffer;
   while (!reader.done()) {
-    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(fd_.get(), buffer, deadline, options_.wake_fd));
+    HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(buffer, deadline));
     const std::size_t taken = reader.feed(ByteSpan(buffer.data(), size));
     if (reader.problem()) return Status::internal("an answer that is not ours: " + reader.problem()->reason);
     if (taken < size) return Status::internal("an answer that is not ours: bytes after its end");
@@ -98,6 +107,19 @@ Result<HttpResponse> Channel::receive(const Deadline& deadline) {
   return reader.take();
 }
 
-void Channel::close() { fd_.reset(); }
+Status Channel::send(ByteSpan bytes, const Deadline& deadline) {
+  if (tunnel_) return tls::send_all(*tunnel_, bytes, deadline, options_.wake_fd);
+  return send_all(fd_.get(), bytes, deadline, options_.wake_fd);
+}
+
+Result<std::size_t> Channel::receive_some(std::span<std::uint8_t> into, const Deadline& deadline) {
+  if (tunnel_) return tls::receive_some(*tunnel_, into, deadline, options_.wake_fd);
+  return hvd::receive_some(fd_.get(), into, deadline, options_.wake_fd);
+}
+
+void Channel::close() {
+  tunnel_.reset();
+  fd_.reset();
+}
 
 }  // namespace hvd::rendezvous

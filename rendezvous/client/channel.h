@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "rendezvous/client/connect.h"
@@ -11,6 +14,7 @@
 #include "runtime/base/fd.h"
 #include "runtime/base/status.h"
 #include "runtime/crypto/secret.h"
+#include "runtime/tls/tunnel.h"
 
 namespace hvd::rendezvous {
 
@@ -18,7 +22,8 @@ struct ChannelOptions {
   std::string host;
   std::uint16_t port = 0;
   crypto::Secret store_key;
-  int wake_fd = -1;  // readable: every wait ends with kAborted
+  std::optional<crypto::Secret> tls_key{};  // in the clear without it
+  int wake_fd = -1;                         // readable: every wait ends with kAborted
 };
 
 // One authenticated connection to the store: one request, one answer, and again. Owned by the
@@ -43,11 +48,14 @@ class Channel {
 
  private:
   Status open(const Deadline& deadline);
+  Status send(ByteSpan bytes, const Deadline& deadline);
+  Result<std::size_t> receive_some(std::span<std::uint8_t> into, const Deadline& deadline);
   Result<HttpResponse> send_signed(HttpRequest request, const Deadline& deadline);
   Result<HttpResponse> receive(const Deadline& deadline);
 
   const ChannelOptions options_;
   Fd fd_;
+  std::unique_ptr<tls::Tunnel> tunnel_;
   crypto::Secret key_;  // the session's; the store's while the session is being opened
   Nonce session_{};
   std::uint64_t counter_ = 0;

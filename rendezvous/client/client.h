@@ -22,6 +22,7 @@ struct ClientOptions {
   std::string host;  // a name, or a numeric IPv4 or IPv6 address
   std::uint16_t port = 0;
   crypto::Secret secret;            // the job secret; the client derives its own key
+  bool tls = false;                 // as the server has it
   Millis long_poll = kMaxLongPoll;  // the longest wait of one request
   // A server that has been there and cannot be reached for so long has ended: kPeerLost, before the call's deadline.
   std::optional<Millis> patience_with_lost_server{};

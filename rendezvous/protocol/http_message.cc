@@ -16,6 +16,7 @@ std::string_view reason_of(int status) {
     case 413: return "Payload Too Large";
     case 414: return "URI Too Long";
     case 417: return "Expectation Failed";
+    case 426: return "Upgrade Required";
     case 431: return "Request Header Fields Too Large";
     case 501: return "Not Implemented";
     case 503: return "Service Unavailable";

@@ -32,6 +32,8 @@ Nonce random_nonce() {
 
 crypto::Secret store_key(const crypto::Secret& job_secret) { return job_secret.derive("kv", 0); }
 
+crypto::Secret tls_key(const crypto::Secret& job_secret) { return job_secret.derive("tls", 0); }
+
 std::string format_authorization(const Authorization& authorization) {
   return std::string(kScheme) + to_hex(authorization.session) + "," + std::to_string(authorization.counter) + "," +
          to_hex(authorization.mac);

@@ -20,8 +20,9 @@ namespace hvd::rendezvous {
 using Nonce = std::array<std::uint8_t, kNonceBytes>;
 Nonce random_nonce();
 
-// The key of this protocol for a job.
+// The key of this protocol for a job, and that of the tunnel around it where the job has TLS on.
 crypto::Secret store_key(const crypto::Secret& job_secret);
+crypto::Secret tls_key(const crypto::Secret& job_secret);
 
 // The field Authorization: "HVD1 <session, 32 hex digits>,<counter, decimal>,<mac, 64 hex digits>".
 // The request that opens a session has session 0 and counter 0.

@@ -12,6 +12,7 @@
 #include "rendezvous/server/sockets.h"
 #include "runtime/admission/admission.h"
 #include "runtime/base/deadline.h"
+#include "runtime/tls/tunnel.h"
 
 namespace hvd::rendezvous {
 
@@ -35,14 +36,18 @@ class ConnectionOwner {
   ~ConnectionOwner() = default;
 };
 
+struct ConnectionKeys {
+  const crypto::Secret& store;
+  const std::optional<crypto::Secret>& tls;  // the client must speak TLS with it
+};
+
 // One client's socket: reads a request, has it checked and handled, writes the answer, and so on,
 // under absolute deadlines. Loop-confined to the server's thread. Shared by the server's table and
 // by its own pending operations (Asio's way: the last one of the two to go ends it). It decides
 // nothing about keys and groups; that is the handler's.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(ConnectionId id, boost::asio::ip::tcp::socket socket, const crypto::Secret& store_key,
-             ConnectionOwner& owner);
+  Connection(ConnectionId id, boost::asio::ip::tcp::socket socket, const ConnectionKeys& keys, ConnectionOwner& owner);
 
   void start();
   // Answers the request that waits; nothing happens when none does.
@@ -53,9 +58,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void close();
 
  private:
-  enum class State { kReading, kWaiting, kWriting, kDraining, kClosed };
+  enum class State { kShaking, kReading, kWaiting, kWriting, kDraining, kClosed };
 
+  void shake_hands();
+  void wait_for(boost::asio::ip::tcp::socket::wait_type what, void (Connection::*then)());
   void read();
+  void read_tunnel();
   void on_read(const boost::system::error_code& error, std::size_t size);
   void consume(std::size_t size);
   // Refuses what is not the request to open a session, while none is; true when it has.
@@ -68,6 +76,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_route(const HttpProblem& problem, const std::string& method);
   void refuse(int status, const std::string& reason, bool with_body = true);
   void write(const HttpResponse& response);
+  void write_tunnel();
   void on_written(const boost::system::error_code& error);
   void next_request();
   void drain();
@@ -77,11 +86,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const ConnectionId id_;
   boost::asio::ip::tcp::socket socket_;
+  std::unique_ptr<tls::Tunnel> tunnel_;
   boost::asio::steady_timer timer_;
   ConnectionOwner& owner_;
   SessionGuard guard_;
 
   State state_ = State::kReading;
+  bool heard_tls_ = false;
   std::optional<RequestReader> reader_;
   TimePoint request_start_;
   std::optional<TimePoint> deadline_;
@@ -89,6 +100,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool read_pending_ = false;
   std::size_t stashed_ = 0;  // bytes in in_ that came while an answer was being written
   Bytes out_;
+  std::size_t out_sent_ = 0;  // through the tunnel
   bool close_after_write_ = false;
   std::size_t drained_ = 0;
 };

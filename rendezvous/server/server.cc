@@ -72,6 +72,7 @@ class Server::Impl final : public ConnectionOwner {
  public:
   explicit Impl(const ServerOptions& options)
       : store_key_(rendezvous::store_key(options.secret)),
+        tls_key_(options.tls ? std::optional(rendezvous::tls_key(options.secret)) : std::nullopt),
         idle_deadline_(options.idle_deadline),
         admission_(limits(*options.plan)),
         handler_(options.plan, seat_key(options.secret), random_epoch()) {}
@@ -224,7 +225,7 @@ class Server::Impl final : public ConnectionOwner {
         admission_.arrive(id, admission::source_of(peer.address().to_string()));
     evict(decision.evicted);
     if (!decision.admitted) return count(&ServerStats::turned_away);
-    auto connection = std::make_shared<Connection>(id, std::move(socket), store_key_, *this);
+    auto connection = std::make_shared<Connection>(id, std::move(socket), ConnectionKeys{store_key_, tls_key_}, *this);
     connections_.emplace(id, connection);
     connection->start();
   }
@@ -238,6 +239,7 @@ class Server::Impl final : public ConnectionOwner {
 
   asio::io_context io_{1};
   const crypto::Secret store_key_;
+  const std::optional<crypto::Secret> tls_key_;
   const Millis idle_deadline_;
   std::uint16_t port_ = 0;
   std::string address_;

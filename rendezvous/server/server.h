@@ -20,6 +20,7 @@ struct ServerOptions {
   std::shared_ptr<Plan> plan;
   // Numeric IPv4 or IPv6 addresses of this host, or a wildcard; at least one.
   std::vector<std::string> listen_addresses;
+  bool tls = false;      // and then every client must speak it
   PortRange ports = {};  // one of them, the same on all addresses
   // How long an authenticated connection may be silent between requests.
   Millis idle_deadline = kIdleDeadline;

@@ -9,14 +9,25 @@
 #include "runtime/base/check.h"
 
 namespace hvd {
+namespace {
+
+// Also when there is no thread, and an exception says so.
+struct Restorer {
+  ~Restorer() { pthread_sigmask(SIG_SETMASK, &mask, nullptr); }
+  const sigset_t& mask;
+};
+
+}  // namespace
 
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body) {
   // Block before creating: the thread inherits the mask, so there is no moment at which it could take a signal.
   sigset_t all;
   sigset_t old;
   sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::jthread thread([name = std::move(name), body = std::move(body)](std::stop_token stop) {
+  const Restorer restorer{old};
+  return std::jthread([name = std::move(name), body = std::move(body)](std::stop_token stop) {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     try {
       body(std::move(stop));
@@ -24,8 +35,6 @@ std::jthread start_thread(std::string name, std::function<void(std::stop_token)>
       HVD_CHECK(false, (name + ": uncaught exception: " + e.what()).c_str());
     }
   });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  return thread;
 }
 
 }  // namespace hvd

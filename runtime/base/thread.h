@@ -7,9 +7,11 @@
 
 namespace hvd {
 
-// Starts a thread of ours: named (at most 15 bytes are kept by the kernel), with every signal blocked, so that signals
-// reach the user's threads (Ctrl-C must interrupt Python, and SIGPIPE must not kill the process). An exception that
-// leaves `body` is a bug of ours and aborts with its text. The caller owns the thread and joins it.
+// Starts a thread of ours: named (at most 15 bytes are kept by the kernel), with signals blocked, so that they reach
+// the user's threads (Ctrl-C must interrupt Python, and SIGPIPE must not kill the process); not those by which the
+// processor tells of a fault in this thread, whose handlers say where it was. An exception that leaves `body` is a bug
+// of ours and aborts with its text. The caller owns the thread and joins it. Throws std::system_error where there is
+// none to be had.
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body);
 
 // Which thread an object is confined to: the one that asks first. For HVD_DCHECK in the entry points of objects that

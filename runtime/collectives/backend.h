@@ -24,9 +24,12 @@ struct CallTraits {
   std::uint64_t bytes = 0;  // of all tensors (allgather: of all ranks); alltoall: 0, a rank knows only its own
 };
 
+class LaunchTurn;
 namespace cuda {
 class Event;
-}
+// Whoever owns memory that a stream still uses.
+using Owners = std::vector<std::shared_ptr<const void>>;
+}  // namespace cuda
 
 // Which devices a call in device memory runs on.
 struct DeviceUse {
@@ -37,6 +40,11 @@ struct DeviceUse {
   // May be empty. Called inside start(), at most once, when all that the call does is in streams of the GPU: the
   // results are there when the event has come. The call completes then, as others do.
   std::function<void(const std::shared_ptr<cuda::Event>& end)> enqueued{};
+  // May be empty. The owners of the tensors, for who ends the call before the streams have run.
+  std::function<cuda::Owners()> owners{};
+  cuda::Owners owners_now() const { return owners ? owners() : cuda::Owners(); }
+  // The call's place among all that this rank starts on GPUs; null: it has none.
+  std::shared_ptr<LaunchTurn> turn{};
 };
 
 // One tensor of a call that is a list of tensors.

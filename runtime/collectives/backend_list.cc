@@ -7,7 +7,9 @@
 
 namespace hvd::collectives {
 
-BackendList::BackendList(std::vector<std::unique_ptr<CollectiveBackend>> backends) : backends_(std::move(backends)) {
+BackendList::BackendList(std::vector<std::unique_ptr<CollectiveBackend>> backends,
+                         std::shared_ptr<LaunchOrder> launches)
+    : backends_(std::move(backends)), launches_(std::move(launches)) {
   HVD_CHECK(!backends_.empty(), "a process set has at least one backend");
 }
 

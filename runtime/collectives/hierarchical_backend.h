@@ -51,6 +51,13 @@ class HierarchicalBackend final : public CollectiveBackend {
     return host_memory().allocate(bytes);
   }
 
+  // For who does the steps inside hosts elsewhere. Confined to the set's lane, as calls are.
+  const HostGroups& groups() const { return groups_; }
+  // The elements of each local member's slice of a tensor of `count`; none for members without a slice.
+  std::vector<std::int64_t> slices_of(DataType dtype, std::int64_t count) const;
+  // An allreduce among the owners of this member's slice. Requires: it owns one.
+  Status reduce_across(const CollectiveCall& slice) const;
+
  private:
   struct Layout;
   const HostGroups::Limit* limit_of(OpType op) const;

@@ -108,6 +108,14 @@ struct HierarchicalBackend::Layout {
   std::vector<std::vector<std::int64_t>> by_host;  // elements of each slice, in the order of its group
 };
 
+std::vector<std::int64_t> HierarchicalBackend::slices_of(DataType dtype, std::int64_t count) const {
+  return slice_counts(groups_, dtype, count);
+}
+
+Status HierarchicalBackend::reduce_across(const CollectiveCall& slice) const {
+  return run_on(*groups_.across, slice, bytes_of(slice.dtype, slice.count));
+}
+
 Status HierarchicalBackend::run(const CollectiveCall& call) {
   switch (call.op) {
     case OpType::kReducescatter: return reducescatter(call);
@@ -153,7 +161,7 @@ Status HierarchicalBackend::allreduce(const CollectiveCall& call) const {
     part.input = nullptr;
     part.scaling = {.after = call.scaling.after, .divisor = call.scaling.divisor};
     part.rank_counts.clear();
-    HVD_RETURN_IF_ERROR(run_on(*groups_.across, part, bytes_of(call.dtype, *own)));
+    HVD_RETURN_IF_ERROR(reduce_across(part));
   }
   if (groups_.local == nullptr) return Status::ok();
   return gather_locally(part_of(call, OpType::kAllgather), slice, call.output, counts);

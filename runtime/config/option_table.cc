@@ -42,6 +42,9 @@ constexpr OptionRow kRows[] = {
     {O::kPortRange, "HOROVOD_PORT_RANGE", "", K::kPorts, &C::ports,
      "ports that a rank may listen on for the others, `40000-40099`: one for each rank of a host, and one for the rendezvous "
      "where horovodrun or rank 0 opens it; unset: any"},
+    {O::kTls, "HOROVOD_TLS", "0", K::kBool, &C::tls,
+     "every TCP connection between ranks, and to the rendezvous, is TLS 1.3; the same in all processes of a job; --tls sets "
+     "it (docs/security.md)"},
     {O::kGlooTimeoutSeconds, "HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 600 s), how long a running collective may "
      "make no progress; 0 stands for the default", 0, kMaxSeconds},
@@ -85,10 +88,13 @@ constexpr OptionRow kRows[] = {
      "ranks of one host move data through shared memory; 0 on one of them: none of that host's do"},
     {O::kHierarchicalAllreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE", "", K::kBool, &C::hierarchical_allreduce,
      "allreduce and reducescatter inside hosts first, then between hosts; unset: from 64 KiB on, where a host has several "
-     "ranks; 0: broadcasts go flat, too"},
+     "ranks; 0: broadcasts go flat, too; tensors on GPUs: 1 alone"},
     {O::kHierarchicalAllgather, "HOROVOD_HIERARCHICAL_ALLGATHER", "", K::kBool, &C::hierarchical_allgather,
      "allgather host by host; unset: from 64 KiB on, where a host has several ranks"},
-    {O::kTorusAllreduce, "HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, kNoField, "two-dimensional allreduce on GPUs"},
+    {O::kTorusAllreduce, "HOROVOD_TORUS_ALLREDUCE", "0", K::kBool, &C::torus_allreduce,
+     "allreduce and reducescatter in two dimensions: inside hosts, then between the ranks of all hosts that have the same slice. "
+     "That is the way of HOROVOD_HIERARCHICAL_ALLREDUCE=1, which this stands for whatever that is, but not for Adasum; NCCL "
+     "goes its own ways"},
     {O::kAutotune, "HOROVOD_AUTOTUNE", "0", K::kBool, kNoField, "tune batching while the job runs"},
     {O::kAutotuneLog, "HOROVOD_AUTOTUNE_LOG", "", K::kText, kNoField,
      "CSV file of the tuning steps, written by rank 0"},
@@ -164,7 +170,6 @@ static_assert(rows_are_in_order(), "a row stands where option_row looks for it")
 
 // Variables of what is not built yet: they are checked, and do nothing.
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
-    {O::kTorusAllreduce, "torus allreduce"},
     {O::kAutotune, "autotuning"},
     {O::kAutotuneLog, "autotuning"},
     {O::kAutotuneWarmupSamples, "autotuning"},

@@ -33,6 +33,7 @@ struct RuntimeConfig {
   int rendezvous_port = 0;
   std::string iface;  // "": the transport chooses
   PortRange ports;    // to listen on
+  bool tls = false;
   std::string agent_socket;
   std::string secret_file;
   // One of several processes that something else than horovodrun started, and that must find each other themselves.
@@ -63,6 +64,7 @@ struct RuntimeConfig {
   bool shared_memory = true;
   std::optional<bool> hierarchical_allreduce;  // unset: where it pays
   std::optional<bool> hierarchical_allgather;  // the same
+  bool torus_allreduce = false;                // allreduces as if hierarchical_allreduce were set, but for Adasum
 
   // What the user sees.
   bool stall_check_disable = false;

@@ -115,7 +115,9 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
   collectives::HostGroups groups;
   groups.why_not = why_no_groups(members);
   if (!groups.why_not.empty()) return groups;
-  groups.reductions = limit_of(config.hierarchical_allreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE");
+  if (!config.torus_allreduce) {  // else always: two dimensions are the hosts and the slices
+    groups.reductions = limit_of(config.hierarchical_allreduce, "HOROVOD_HIERARCHICAL_ALLREDUCE");
+  }
   if (config.deterministic && groups.reductions.why_not.empty()) {
     groups.reductions.why_not = "HOROVOD_DETERMINISTIC: its sums would depend on who shares a host";
   }
@@ -144,10 +146,19 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
   return groups;
 }
 
+// NCCL has ways of its own between hosts: ours are for those who ask for them.
+const collectives::HierarchicalBackend* device_hosts(const config::RuntimeConfig& config,
+                                                     const collectives::HierarchicalBackend& by_host) {
+  const collectives::HostGroups& groups = by_host.groups();
+  const bool is_wanted = config.hierarchical_allreduce == true;
+  return is_wanted && groups.why_not.empty() && groups.reductions.why_not.empty() ? &by_host : nullptr;
+}
+
 // What is in device memory and NCCL cannot do goes through the backends that are there already.
 void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                         std::shared_ptr<collectives::cuda::Devices> devices, const std::vector<int>& ranks,
-                        std::vector<int> hosts_of_ranks, int set_rank) {
+                        std::vector<int> hosts_of_ranks, int set_rank,
+                        const collectives::HierarchicalBackend* by_host = nullptr) {
   std::vector<collectives::CollectiveBackend*> hosts;
   for (const auto& backend : backends) hosts.push_back(backend.get());
   collectives::nccl::DeviceOptions options{config.nccl_library,
@@ -159,7 +170,9 @@ void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                                            config.batch_copies,
                                            config.nccl_register,
                                            config.nccl_shares_gpu,
-                                           config.nccl_ranks_per_id};
+                                           config.nccl_ranks_per_id,
+                                           config.tls,
+                                           by_host};
   backends.push_back(
       std::make_unique<collectives::nccl::DeviceBackend>(std::move(devices), std::move(hosts), std::move(options)));
 }
@@ -174,15 +187,17 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
                                                         std::shared_ptr<collectives::cuda::Devices> devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, set, membership, memory)));
-  backends.push_back(
-      std::make_unique<collectives::HierarchicalBackend>(host_groups(config, set, membership, memory, fabric)));
+  auto hierarchical =
+      std::make_unique<collectives::HierarchicalBackend>(host_groups(config, set, membership, memory, fabric));
+  const collectives::HierarchicalBackend* const by_host = device_hosts(config, *hierarchical);
+  backends.push_back(std::move(hierarchical));
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
   std::vector<int> hosts_of_ranks;
   for (const int rank : set.ranks) hosts_of_ranks.push_back(membership.hosts().host_of(rank));
-  add_device_backend(backends, config, std::move(devices), set.ranks, std::move(hosts_of_ranks),
-                     topology::index(set.set_rank(membership.rank()).value()));
-  return std::make_shared<collectives::BackendList>(std::move(backends));
+  add_device_backend(backends, config, devices, set.ranks, std::move(hosts_of_ranks),
+                     topology::index(set.set_rank(membership.rank()).value()), by_host);
+  return std::make_shared<collectives::BackendList>(std::move(backends), devices->launch_order());
 }
 
 std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
@@ -190,8 +205,8 @@ std::shared_ptr<collectives::BackendList> make_local_backends(const config::Runt
                                                               std::shared_ptr<collectives::cuda::Devices> devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::LocalBackend>());
-  add_device_backend(backends, config, std::move(devices), set.ranks, {0}, 0);
-  return std::make_shared<collectives::BackendList>(std::move(backends));
+  add_device_backend(backends, config, devices, set.ranks, {0}, 0);
+  return std::make_shared<collectives::BackendList>(std::move(backends), devices->launch_order());
 }
 
 void warn_of_flat_adasum(const config::RuntimeConfig& config, const topology::HostMap& hosts) {

@@ -64,6 +64,15 @@ collectives::DeviceUse device_use(const Batch& batch, const BatchContext& contex
     const auto& ready = item.pending->operation.ready;
     if (use.ready.empty() || use.ready.back() != ready) use.ready.push_back(ready);
   }
+  use.turn = batch.turn;
+  use.owners = [&batch] {
+    collectives::cuda::Owners owners;
+    for (const BatchItem& item : batch.items) {
+      if (item.pending != nullptr && item.pending->operation.keep_alive != nullptr)
+        owners.push_back(item.pending->operation.keep_alive);
+    }
+    return owners;
+  };
   return use;
 }
 

@@ -25,6 +25,7 @@ struct Batch {
   std::vector<BatchItem> items;
   std::vector<std::uint64_t> offsets;  // bytes, per item; empty when the kind does not fuse
   std::uint64_t bytes = 0;
+  std::shared_ptr<collectives::LaunchTurn> turn{};  // of tensors in device memory
 };
 
 // What all members of the set know of the batch's collectives.

@@ -35,6 +35,14 @@ Lane::~Lane() {
   if (thread_.joinable()) thread_.join();
 }
 
+// On the engine's thread, which has decisions in their order.
+void Lane::push(LaneJob job) {
+  for (Batch& batch : job.batches) {
+    if (traits_of(batch).memory == collectives::MemoryKind::kDevice) batch.turn = backends_->next_turn();
+  }
+  inbox_->push(std::move(job));
+}
+
 // Starting comes first, so that the backend has the next call before the lane turns to anything else.
 void Lane::run() {
   while (!is_closed_ || !waiting_.empty() || !started_.empty()) {
@@ -147,6 +155,7 @@ void Lane::hand_over(Task& task, const std::shared_ptr<collectives::cuda::Event>
 
 void Lane::settle(Task& task, const Status& result) {
   task.result = result;
+  if (task.batch.turn != nullptr) task.batch.turn->pass();  // it starts nothing any more
   if (!result.is_ok() && !failure_) failure_ = result;
 }
 

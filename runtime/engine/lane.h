@@ -67,7 +67,7 @@ class Lane {
   ~Lane();  // close(), then join
 
   const topology::ProcessSet& set() const { return *set_; }
-  void push(LaneJob job) { inbox_->push(std::move(job)); }
+  void push(LaneJob job);
   // From any thread, without the progress: the oldest batch that has started; nothing while there is none.
   std::optional<RunningBatch> running() const HVD_EXCLUDES(mutex_);
   // No more jobs; those queued still run.

@@ -51,6 +51,7 @@ rendezvous::ClientOptions client_options(const config::RuntimeConfig& config, co
   return {.host = config.rendezvous_addr,
           .port = static_cast<std::uint16_t>(config.rendezvous_port),
           .secret = secret,
+          .tls = config.tls,
           .patience_with_lost_server = server_is_rank_0 ? std::optional<Millis>(kRank0Patience) : std::nullopt};
 }
 
@@ -121,7 +122,8 @@ Status Network::reach(const std::stop_token& stop) {
     client_.cancel();
   });
   HVD_FAILPOINT_RETURN("reach.open");
-  const transport::FabricOptions options{.rank = numbers_.rank, .size = numbers_.size, .timeout = config_.gloo_timeout};
+  const transport::FabricOptions options{
+      .rank = numbers_.rank, .size = numbers_.size, .tls = config_.tls, .timeout = config_.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
   if (config_.elastic) watch_losses();
   HVD_RETURN_IF_ERROR(fabric_->open(epoch_, secret_, rows_));

@@ -57,7 +57,7 @@ class FabricImpl final : public Fabric {
 
   Status usable() const;
   Result<Session> session();
-  void on_stream(const Hello& hello, ForkFd stream);
+  void on_stream(const Hello& hello, Stream stream);
   Result<ControlStream> connect_parent(const Session& session, int parent, Deadline deadline);
 
   const FabricOptions options_;
@@ -143,7 +143,7 @@ FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector
     parts_->net_watch = std::make_unique<NetWatch>(parts_->net.uv(), parts_->data->progress());
     parts_->listener =
         std::make_unique<Listener>(parts_->net.uv(), std::move(*fds), options_.size, options_.timeout,
-                                   [this](const Hello& hello, ForkFd stream) { on_stream(hello, std::move(stream)); });
+                                   [this](const Hello& hello, Stream stream) { on_stream(hello, std::move(stream)); });
   });
 }
 
@@ -169,13 +169,13 @@ Status FabricImpl::usable() const {
 
 Status FabricImpl::open(std::uint64_t epoch, const crypto::Secret& secret, RowSource& rows) {
   HVD_RETURN_IF_ERROR(usable());
-  const AcceptorIdentity identity{epoch, options_.rank, options_.size, secret.derive("ctl", epoch),
-                                  secret.derive("data", epoch)};
+  const AcceptorIdentity identity{
+      epoch, options_.rank, options_.size, secret.derive("ctl", epoch), secret.derive("data", epoch), options_.tls};
   {
     const MutexLock lock(mutex_);
     if (session_)
       return Status::precondition("the fabric is open already, in epoch " + std::to_string(session_->epoch));
-    parts_->data->open(epoch, identity.data_key, rows);
+    parts_->data->open(epoch, identity.data_key, options_.tls, rows);
     session_.emplace(Session{epoch, identity.control_key, rows});
   }
   parts_->net.post([this, identity] { parts_->listener->open(identity); });
@@ -189,7 +189,7 @@ Result<FabricImpl::Session> FabricImpl::session() {
   return *session_;
 }
 
-void FabricImpl::on_stream(const Hello& hello, ForkFd stream) {
+void FabricImpl::on_stream(const Hello& hello, Stream stream) {
   if (hello.kind == ConnectionKind::kControl) {
     parts_->inbox.put(hello.from_rank, {std::move(stream), hello.host_name});
   } else {
@@ -205,11 +205,12 @@ Result<ControlStream> FabricImpl::connect_parent(const Session& session, int par
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(parent));
   Hello hello;
   hello.kind = ConnectionKind::kControl;
+  hello.tls = options_.tls;
   hello.from_rank = options_.rank;
   hello.to_rank = parent;
   hello.epoch = session.epoch;
   hello.host_name = row_.host.host_name;
-  HVD_ASSIGN_OR_RETURN(ForkFd stream,
+  HVD_ASSIGN_OR_RETURN(Stream stream,
                        parts_->data->connector().connect(row.value(), hello, session.control_key, deadline));
   return ControlStream{std::move(stream), row.value().host.host_name};
 }

@@ -47,6 +47,7 @@ struct FabricOptions {
   int rank = 0;
   int size = 1;
   ListenOptions listen{};  // for create() without sockets
+  bool tls = false;        // on all ranks or on none
   Millis timeout{30000};   // for connecting and for the handshake; never for a user's collective
 };
 

@@ -20,6 +20,7 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/base": [],
     "runtime/include/horovod": [],
     "runtime/crypto": [],
+    "runtime/tls": ["runtime/crypto"],
     "runtime/admission": [],
     "runtime/config": [],
     "runtime/loop": [],
@@ -27,9 +28,9 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/topology": [],
     "runtime/negotiation": NEGOTIATION_CORE,
     "runtime/fusion": ["runtime/wire"],
-    "runtime/transport": ["runtime/transport/*", "runtime/crypto", "runtime/loop"],
-    "runtime/transport/net": [],
-    "runtime/transport/auth": ["runtime/transport/net", "runtime/admission", "runtime/crypto", "runtime/loop"],
+    "runtime/transport": ["runtime/transport/*", "runtime/crypto", "runtime/loop", "runtime/tls"],
+    "runtime/transport/net": ["runtime/tls"],
+    "runtime/transport/auth": ["runtime/transport/net", "runtime/admission", "runtime/crypto", "runtime/loop", "runtime/tls"],
     "runtime/transport/control": ["runtime/transport/net", "runtime/loop"],
     "runtime/transport/data": ["runtime/transport/net", "runtime/transport/auth", "runtime/crypto", "runtime/loop"],
     "runtime/collectives": ["runtime/topology", "runtime/collectives/kernels"],
@@ -47,8 +48,8 @@ ALLOWED: dict[str, list[str]] = {
     ],
     "rendezvous/kv": ["rendezvous/protocol"],
     "rendezvous/protocol": ["runtime/crypto"],
-    "rendezvous/server": ["rendezvous/kv", "rendezvous/protocol", "runtime/admission", "runtime/crypto"],
-    "rendezvous/client": ["rendezvous/protocol", "runtime/crypto"],
+    "rendezvous/server": ["rendezvous/kv", "rendezvous/protocol", "runtime/admission", "runtime/crypto", "runtime/tls"],
+    "rendezvous/client": ["rendezvous/protocol", "runtime/crypto", "runtime/tls"],
     "launcher": ["launcher/*", "runtime/config"],
     "launcher/hosts": ["runtime/config"],
     "launcher/binding": [],
@@ -64,12 +65,14 @@ ALLOWED: dict[str, list[str]] = {
     "launcher/agent": ["launcher/binding", "launcher/environment", "launcher/hosts", "launcher/process", "launcher/protocol",
                        "rendezvous/protocol", "runtime/config", "runtime/crypto", "runtime/loop"],
     "launcher/network": ["launcher/process", "launcher/ssh", "runtime/loop"],
-    "launcher/fleet": ["launcher/process", "launcher/protocol", "launcher/ssh", "runtime/crypto", "runtime/loop"],
+    "launcher/join": ["launcher/hosts", "launcher/plan", "launcher/process", "rendezvous/client", "runtime/admission", "runtime/config", "runtime/crypto", "runtime/loop"],
+    "launcher/fleet": ["launcher/join", "launcher/process", "launcher/protocol", "launcher/ssh", "runtime/crypto", "runtime/loop"],
     "launcher/streams": ["launcher/plan", "launcher/process", "runtime/loop"],
     "launcher/inspect": ["launcher/process", "runtime/loop"],
     "launcher/discovery": ["launcher/elastic", "launcher/hosts", "launcher/network", "launcher/process", "runtime/loop"],
     "launcher/doctor": ["launcher/hosts", "launcher/plan", "launcher/process", "runtime/loop"],
     "launcher/job": ["launcher/discovery", "launcher/elastic", "launcher/environment", "launcher/fleet", "launcher/hosts", "launcher/inspect",
+                     "launcher/join",
                      "launcher/network", "launcher/plan", "launcher/process", "launcher/protocol", "launcher/ssh", "launcher/streams",
                      "rendezvous/kv", "rendezvous/protocol", "rendezvous/server", "runtime/crypto", "runtime/loop"],
     "starters": ["rendezvous/client", "rendezvous/server", "runtime/config", "runtime/crypto", "runtime/transport/net"],
@@ -79,7 +82,7 @@ ALLOWED: dict[str, list[str]] = {
 
 # What launcher and rendezvous share of runtime/: parts that know nothing of ranks. The only arrow the other way is the
 # engine's to the rendezvous' client, with which a rank joins.
-SHARED = {"runtime/base", "runtime/admission", "runtime/config", "runtime/crypto", "runtime/loop"}
+SHARED = {"runtime/base", "runtime/admission", "runtime/config", "runtime/crypto", "runtime/loop", "runtime/tls"}
 ENGINE_TO_RENDEZVOUS = ("runtime/engine", "rendezvous/client")
 
 # Pattern -> folders (or files) that may contain it.
@@ -91,7 +94,7 @@ CONFINED = {
     r"\bkernels::(reduce|scale|copy|combine|add_dots)\w*\(": ["runtime/collectives"],
     r"#include <gloo/": ["runtime/transport/data", "runtime/collectives/gloo"],
     r"#include <boost/": ["rendezvous/server"],
-    r"#include <openssl/": ["runtime/crypto"],
+    r"#include <openssl/": ["runtime/crypto", "runtime/tls"],
     r"#include <spdlog/": ["runtime/base/log.cc"],
     r"#include <hwloc": ["launcher/agent"],
     r"#include <yaml-cpp/": ["launcher/cli"],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -111,6 +113,56 @@ def test_a_killed_rank_ends_the_job(tmp_path: Path, starter: tuple[str, ...]) ->
     assert job.code != 0, job.text
     # Its starter may be quicker than the other rank with its file.
     assert told(tmp_path / "out") in ({0: "HorovodInternalError"}, {}), job.text
+
+
+# `argv`: the folder, who begins and who ends first.
+BESIDE_MPI = """
+import sys
+from pathlib import Path
+import numpy
+from horovod._common.session import basics
+from horovod._common.native import core
+
+def starts_mpi():
+    from mpi4py import MPI  # which initializes it
+    return MPI
+
+def ends(who):
+    basics.shutdown() if who == "ours" else MPI.Finalize()
+
+if sys.argv[2] == "mpi":
+    MPI = starts_mpi()
+basics.init()
+MPI = starts_mpi()
+world, value = MPI.COMM_WORLD, numpy.zeros(1, numpy.float32)
+for step in range(3):
+    sent = world.allreduce(core.rank() + step)
+    value[:] = sent + core.rank()
+    address = value.ctypes.data
+    call = (core.OP_ALLREDUCE, "beside", -1, ())
+    core.enqueue(call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+Path(sys.argv[1], str(world.rank)).write_text(f"{world.size} {core.rank()} {core.size()} {value[0]}")
+ends(sys.argv[3])
+ends("ours" if sys.argv[3] == "mpi" else "mpi")
+"""
+
+
+@pytest.mark.parametrize("first", ["mpi", "ours"])
+@pytest.mark.parametrize("starter", [OPEN_MPI, HYDRA], ids=["openmpi", "hydra"])
+def test_mpi_works_beside_ours_whoever_begins_and_ends(tmp_path: Path, starter: tuple[str, ...], first: str) -> None:
+    env = variables(tmp_path)
+    if starter == HYDRA:  # mpi4py's wheel asks for MPICH under the name that most give it
+        libraries = tmp_path / "lib"
+        libraries.mkdir()
+        found = ctypes.util.find_library("mpich")
+        assert found is not None
+        (libraries / "libmpi.so.12").symlink_to(Path("/usr/lib", f"{platform.machine()}-linux-gnu", found))
+        env |= {"LD_LIBRARY_PATH": str(libraries), "MPI4PY_MPIABI": "mpich"}
+    command = command_of(starter, 3, tmp_path / "out", first, first)
+    command[command.index(RANK)] = BESIDE_MPI
+    job = run_to_end(command, env, deadline_s=60)
+    assert job.code == 0, job.text
+    assert told(tmp_path / "out") == {n: f"3 {n} 3 {3 * 9.0 + 3}" for n in range(3)}
 
 
 def test_torchrun_starts_ranks(tmp_path: Path) -> None:

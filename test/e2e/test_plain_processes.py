@@ -24,12 +24,15 @@ from horovod.common.exceptions import HorovodInternalError
 core.init()
 print(core.rank(), core.size(), core.local_rank(), core.local_size(), flush=True)
 for step, word in enumerate(sys.stdin):
-    value = (ctypes.c_float * 1)(core.rank() + 1.0)
+    count = 16 << 20 if word.strip() == "large" else 1
+    value = (ctypes.c_float * count)()
+    value[0] = value[-1] = core.rank() + 1.0
     address = ctypes.addressof(value)
     call = (core.OP_ALLREDUCE, f"allreduce.{step}", -1, ())
     try:
-        core.enqueue(call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+        core.enqueue(call, (address, address, [count], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
         print(value[0], flush=True)
+        assert value[-1] == value[0] and not any(value[1:-1:4099])
     except HorovodInternalError as error:
         print("lost", error, flush=True)
 core.shutdown()
@@ -127,6 +130,33 @@ def test_two_processes_and_a_server_are_a_job(ranks: Ranks, tmp_path: Path) -> N
     ranks[1].process.kill()
     ranks[0].say("sum")
     assert ranks[0].hear().startswith("lost rank 1")
+
+
+def test_three_processes_through_tls_and_who_is_refused_and_lost(ranks: Ranks, tmp_path: Path) -> None:
+    with RendezvousServer(3, tls=True) as server:
+        environments = [{**server.environment(rank), "HOROVOD_SHM": "0"} for rank in range(3)]
+        other = tmp_path / "other_secret"
+        other.write_text("5" * 64)
+        other.chmod(0o600)
+        strangers = [
+            Rank({**environments[1], "HOROVOD_TLS": "0"}, tmp_path),
+            Rank({**environments[1], "HOROVOD_SECRET_FILE": str(other)}, tmp_path),
+        ]
+        ranks += [Rank(environment, tmp_path) for environment in environments]
+        assert [rank.hear() for rank in ranks] == ["0 3 0 3", "1 3 1 3", "2 3 2 3"]
+        assert "this job has TLS on: HOROVOD_TLS=1 must be set in all of its processes" in strangers[0].error()
+        assert "the server does not speak TLS with the secret of this job" in strangers[1].error()
+
+        # 64 MiB each; the third of them is lost in the middle of one.
+        words = 100
+        for rank in ranks:
+            for _ in range(words):
+                rank.say("large")
+        assert [rank.hear() for rank in ranks[:2]] == ["6.0", "6.0"]
+        ranks[2].process.kill()
+        for rank in ranks[:2]:
+            heard = next(word for word in (rank.hear() for _ in range(words)) if word != "6.0")
+            assert heard.startswith("lost rank 2"), heard
 
 
 def test_ranks_of_two_servers_with_one_secret_never_meet(ranks: Ranks, tmp_path: Path) -> None:

@@ -90,6 +90,9 @@ class FakeCore:
     def is_initialized(self) -> bool:
         return self.initialized
 
+    def is_child_of_rank(self) -> bool:
+        return False
+
     def _require_topology(self) -> None:
         if not self.initialized:
             raise ValueError(NOT_INITIALIZED)
@@ -266,7 +269,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"REDUCE_{name.upper()}": number for number, name in enumerate(REDUCTIONS)}
     constants |= {f"DTYPE_{name.upper()}": number for number, name in enumerate(DTYPES)}
     methods = (
-        "init shutdown announce_failure announce_exit leave_job may_leave_later is_initialized rank size local_rank local_size cross_rank cross_size "
+        "init shutdown announce_failure announce_exit leave_job may_leave_later is_initialized is_child_of_rank rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
         "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group"
     )

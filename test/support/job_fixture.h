@@ -17,10 +17,10 @@ namespace hvd::test {
 class JobFixture {
  public:
   // Without a plan, slot i is rank i.
-  explicit JobFixture(int size, std::shared_ptr<rendezvous::Plan> plan = nullptr)
-      : size_(size), secret_(crypto::SecretFile::create("/tmp").value()) {
+  explicit JobFixture(int size, std::shared_ptr<rendezvous::Plan> plan = nullptr, bool tls = false)
+      : size_(size), tls_(tls), secret_(crypto::SecretFile::create("/tmp").value()) {
     if (plan == nullptr) plan = rendezvous::StaticPlan::of_size(size);
-    rendezvous::ServerOptions options{secret_.secret(), std::move(plan), {"127.0.0.1"}};
+    rendezvous::ServerOptions options{secret_.secret(), std::move(plan), {"127.0.0.1"}, tls};
     server_ = std::move(rendezvous::Server::start(options)).value();
   }
 
@@ -31,6 +31,7 @@ class JobFixture {
     c.rendezvous_addr = "127.0.0.1";
     c.rendezvous_port = server_->port();
     c.secret_file = secret_.path();
+    c.tls = tls_;
     c.log_level = LogLevel::kFatal;
     return c;
   }
@@ -66,6 +67,7 @@ class JobFixture {
 
  private:
   int size_;
+  bool tls_;
   crypto::SecretFile secret_;
   std::unique_ptr<rendezvous::Server> server_;
   std::vector<std::string> errors_;

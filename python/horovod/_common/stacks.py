@@ -23,8 +23,12 @@ _FILE_NAME = "hvd-stacks"
 
 
 def install(core: ModuleType) -> None:
-    """Once in a process, where an agent has started it and the program does not use the signal itself."""
-    if _env.get("HOROVOD_AGENT") is None or signal.getsignal(_SIGNAL) is not signal.SIG_DFL:
+    """Once in a process, where an agent has started it; `--stacks` only if the program leaves the signal alone."""
+    if _env.get("HOROVOD_AGENT") is None:
+        return
+    if faulthandler.is_enabled():  # horovodrun sees to that, unless the user has said otherwise
+        core.install_native_stacks()
+    if signal.getsignal(_SIGNAL) is not signal.SIG_DFL:
         return
     try:
         fd = os.memfd_create(_FILE_NAME, os.MFD_CLOEXEC)

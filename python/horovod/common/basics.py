@@ -116,8 +116,12 @@ class HorovodBasics(BuildInformation):
             core.leave_job()
 
     def is_initialized(self) -> bool:
-        """Whether init() was called and shutdown() was not; True also after a failure of the session. Never raises."""
-        return core.is_initialized()
+        """Whether init() was called and shutdown() was not; True also after a failure of the session. Never raises.
+
+        A child that was forked from a rank has the numbers of that. Of a rank of several it says True as long as it
+        lives, also after shutdown(), for it can't call init(); of the only rank it says False, for it can.
+        """
+        return core.is_initialized() or core.is_child_of_rank()
 
     # Topology. Each raises ValueError unless initialised.
 

@@ -31,17 +31,25 @@ class RendezvousServer:
         port: The port to listen on; 0 picks one that is free.
         secret_file: A file with 64 hexadecimal digits that only this user may read or write. Without it a secret is
             made, in a file that lives as long as the server.
+        tls: Every TCP connection of the job is TLS 1.3; environment() says so to the ranks.
 
     Raises:
         ValueError: An address is not of this host, the port is taken, or others may read the file.
     """
 
     def __init__(
-        self, num_proc: int, *, listen: str | Sequence[str] = "127.0.0.1", port: int = 0, secret_file: str | None = None
+        self,
+        num_proc: int,
+        *,
+        listen: str | Sequence[str] = "127.0.0.1",
+        port: int = 0,
+        secret_file: str | None = None,
+        tls: bool = False,
     ) -> None:
         addresses = [listen] if isinstance(listen, str) else list(listen)
         self._num_proc = num_proc
-        self._server = core.RendezvousServer(num_proc, addresses, port, secret_file, tempfile.gettempdir())
+        self._tls = tls
+        self._server = core.RendezvousServer(num_proc, addresses, port, secret_file, tempfile.gettempdir(), tls)
 
     @property
     def address(self) -> str:
@@ -62,7 +70,8 @@ class RendezvousServer:
         """The variables with which a process is this rank; on another host the server may have another address."""
         if not 0 <= rank < self._num_proc:
             raise ValueError(f"rank {rank} is not in 0..{self._num_proc - 1}")
-        return {
+        tls = {"HOROVOD_TLS": "1"} if self._tls else {}
+        return tls | {
             "HOROVOD_RANK": str(rank),
             "HOROVOD_SIZE": str(self._num_proc),
             "HOROVOD_GLOO_RENDEZVOUS_ADDR": self.address,

@@ -13,7 +13,7 @@ from horovod._common.native import core
 from horovod.common.process_sets import ProcessSet, global_process_set
 from horovod.torch._allreduce import reduce_gradients
 from horovod.torch._session import handles, in_autograd, register_handle, run, submit, submit_group
-from horovod.torch._tensors import output_of
+from horovod.torch._tensors import output_of, sparse_tensor
 
 _ONE = Call(core.OP_ALLGATHER, "allgather")
 _GROUP = Call(core.OP_ALLGATHER, "grouped_allgather")
@@ -153,6 +153,6 @@ def sparse_allreduce_async(
             members = process_set.size() or 1
             rounding = None if all_values.is_floating_point() else "trunc"
             all_values = torch.div(all_values, members, rounding_mode=rounding)
-        return torch.sparse_coo_tensor(all_rows.t(), all_values, shape, check_invariants=False)
+        return sparse_tensor(all_rows.t(), all_values, shape)
 
     return finish

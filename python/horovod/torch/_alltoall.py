@@ -20,7 +20,7 @@ def _splits_tensor(splits: Any) -> torch.Tensor | None:
         return None
     if not isinstance(splits, torch.Tensor):
         try:
-            given = torch.as_tensor(splits)
+            given = torch.as_tensor(splits, device="cpu")
             if given.is_floating_point() and given.numel() > 0:
                 raise ValueError("they are not whole numbers")
             splits = torch.tensor(splits, dtype=torch.int32, device="cpu")

@@ -55,7 +55,7 @@ class Bucket:
 
     def refuse(self, settings: GradientSettings) -> None:
         """Fails the allreduce on all ranks, which wait for this one's gradients: it sends another shape."""
-        other = torch.zeros(self.memory.numel() + 1, dtype=self.memory.dtype)
+        other = self.memory.new_zeros(self.memory.numel() + 1)
         code, reduction = code_of(other.dtype), settings.reduction.for_core()
         refusal = RepeatedAllreduce(self.name, tuple(other.shape), code, reduction)
         refusal.start(other.data_ptr(), other.shape, other)
@@ -67,7 +67,7 @@ def shared_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """Zeros in memory that the ranks of this host share, where they do: an allreduce in place copies nothing there."""
     capsule = core.new_shared(tuple(shape), code_of(dtype))
     if capsule is None:
-        return torch.zeros(tuple(shape), dtype=dtype)
+        return torch.zeros(tuple(shape), dtype=dtype, device="cpu")
     zeros: torch.Tensor = from_dlpack(capsule)
     return zeros
 

@@ -193,7 +193,7 @@ def _compare(text: str, name: str, settings: GradientSettings) -> Handle | None:
         return None
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "little")
     # The maxima of x and of ~x are the greatest and, inverted, the least.
-    own = torch.tensor([digest, ~digest])
+    own = torch.tensor([digest, ~digest], device="cpu")
     return submit(_COMPARISON, f"{name}.buckets", unscaled(core.REDUCE_MAX, process_set), own)[1]
 
 

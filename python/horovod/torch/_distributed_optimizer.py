@@ -186,7 +186,8 @@ class _DistributedOptimizer(Optimizer):
                 reducer.finish()
             reducer.discard_reduced()
             if decides_by_loss:
-                own = torch.as_tensor(loss).detach().double().reshape(1)
+                own = loss if isinstance(loss, torch.Tensor) else torch.tensor(loss, device="cpu")
+                own = own.detach().double().reshape(1)
                 average = unscaled(Average, self._process_set)
                 loss = reduce_now(own, "DistributedOptimizer.loss", average)
             return loss

@@ -12,7 +12,7 @@ import torch
 from horovod._common.calls import CPU, Reduction
 from horovod._common.native import core
 from horovod.torch._allgather import sparse_allreduce_async
-from horovod.torch._tensors import place_of, reducible
+from horovod.torch._tensors import place_of, reducible, sparse_tensor
 from horovod.torch.compression import Compression, Compressor
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ class Sender:
         if dense is None or code != gradient.code:
             dense = RepeatedAllreduce(gradient.wire_name, tuple(sent.shape), code, self._reduction)
             gradient.dense, gradient.code = dense, code
-        direct = self._uncompressed or self._wire_type is not None
+        # Not for a single element: autograd may leave it negated lazily, which its memory does not show.
+        direct = (self._uncompressed or self._wire_type is not None) and sent.numel() > 1
         gradient.dtype = gradient.target.dtype if direct and gradient.target is not None else None
         dense.start(sent.data_ptr(), sent.shape, sent, CPU if sent.is_cpu else place_of(sent))
         gradient.pending = dense
@@ -172,7 +173,7 @@ class Sender:
         gradient.absent = grad is None
         target = torch.zeros_like(gradient.parameter) if grad is None else grad
         gradient.target, gradient.version, gradient.half = target, target._version, None
-        sent = target if target.layout is torch.strided else target.to_dense()
+        sent = target.resolve_neg() if target.layout is torch.strided else target.to_dense()
         if self._wire_type is not None:
             if sent.is_floating_point() and sent.dtype is not self._wire_type:
                 half = gradient.half = torch.empty(sent.shape, dtype=self._wire_type, device=sent.device)
@@ -190,8 +191,8 @@ class Sender:
         if grad is None:
             shape = gradient.parameter.shape
             values = gradient.parameter.new_empty((0, *shape[sparse_dim:]))
-            rows = torch.empty((sparse_dim, 0), dtype=torch.int64)
-            grad = torch.sparse_coo_tensor(rows, values.detach(), shape, check_invariants=False)
+            rows = torch.empty((sparse_dim, 0), dtype=torch.int64, device=values.device)
+            grad = sparse_tensor(rows, values.detach(), shape)
         gradient.target, gradient.version = grad, grad._version
         reduction = self._settings.reduction
         finish = sparse_allreduce_async(grad, gradient.name, reduction.op, reduction.process_set)

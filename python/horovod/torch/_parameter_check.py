@@ -61,7 +61,7 @@ def _interval() -> int | None:
 def _first_difference(named: Sequence[tuple[str, torch.Tensor]], process_set: ProcessSet) -> str | None:
     """The name of the first parameter that differs between ranks; None if there is none, or if a rank has joined."""
     # The maxima of x and of ~x are the greatest and, inverted, the least. The first x is 1 on ranks that take part.
-    sums = torch.tensor([1, *(_sum_of_bits(tensor) for _, tensor in named)])
+    sums = torch.tensor([1, *(_sum_of_bits(tensor) for _, tensor in named)], device="cpu")
     greatest_of_all = unscaled(_MAX, process_set)
     greatest = reduce_now(torch.cat([sums, ~sums]), f"{named[0][0]}.parameters", greatest_of_all)
     most, least = greatest[: len(sums)], ~greatest[len(sums) :]

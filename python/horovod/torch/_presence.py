@@ -34,11 +34,11 @@ class Presence:
         self._gradients: Sequence[Gradient] = sorted(gradients, key=lambda gradient: gradient.name)
         self._positions = {id(gradient): position for position, gradient in enumerate(self._gradients, 2)}
         usual = (_row(gradient.form, True) for gradient in self._gradients)
-        self._usual = torch.tensor([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), *usual])
+        self._usual = _tensor([(0.0, 0.0, 0.0), (1.0, 0.0, 0.0), *usual])
         self.running = False
         rows = tuple(self._usual.shape)
         # The core may fuse them with buckets, and copies nothing only if all lies in shared memory.
-        self._rows = shared_zeros(rows, torch.float32) if settings.as_bucket_view else torch.zeros(rows)
+        self._rows = shared_zeros(rows, torch.float32) if settings.as_bucket_view else torch.zeros_like(self._usual)
         self._answer: list[list[float]] | None = None
         reduction = settings.reduction
         self._process_set = reduction.process_set
@@ -61,10 +61,10 @@ class Presence:
         self._answer = None
         self._rows.copy_(self._usual)
         if any(requests):
-            self._rows[0] = torch.tensor(requests)
+            self._rows[0] = _tensor(requests)
         if unusual:
             positions = [self._positions[id(gradient)] for gradient in unusual]
-            self._rows[positions] = torch.tensor([_own_row(gradient) for gradient in unusual])
+            self._rows[positions] = _tensor([_own_row(gradient) for gradient in unusual])
         self._alone = self._process_set.size() == 1
         if not self._alone:
             self._allreduce.start(self._rows.data_ptr(), self._rows.shape, self._rows)
@@ -112,7 +112,12 @@ class Presence:
         """Stores the forms that the ranks sent as those to expect from now on."""
         for gradient in gradients:
             gradient.form = self.form(gradient)
-            self._usual[self._positions[id(gradient)]] = torch.tensor(_row(gradient.form, True))
+            self._usual[self._positions[id(gradient)]] = _tensor(_row(gradient.form, True))
+
+
+def _tensor(rows: Sequence[object]) -> torch.Tensor:
+    """Whatever type and device a program has set for tensors that name none."""
+    return torch.tensor(rows, dtype=torch.float32, device="cpu")
 
 
 def is_usual(gradient: Gradient) -> bool:

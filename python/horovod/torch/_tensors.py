@@ -69,7 +69,8 @@ def is_on_usable_device(tensor: torch.Tensor) -> bool:
 def transferable(tensor: torch.Tensor, operation: str) -> int:
     """The core's type code of a tensor that can be sent. Raises ValueError or NotImplementedError for any other."""
     try:
-        if (tensor.is_cpu or _is_on_gpu(tensor)) and tensor.is_contiguous():  # sparse tensors are not contiguous
+        # Sparse tensors are not contiguous.
+        if (tensor.is_cpu or _is_on_gpu(tensor)) and tensor.is_contiguous() and not tensor.is_neg():
             return _CODES[tensor.dtype]
     except (AttributeError, KeyError, RuntimeError):
         pass  # _refusal() finds the reason, at no cost for tensors that are right
@@ -92,6 +93,8 @@ def _refusal(tensor: Any, operation: str) -> Exception:
             f"{operation}: the tensor of shape {list(tensor.shape)} and strides {list(tensor.stride())} is required "
             "to be contiguous; pass tensor.contiguous()"
         )
+    if tensor.is_neg():
+        return ValueError(f"{operation}: the tensor is negated lazily; pass tensor.resolve_neg()")
     names = ", ".join(str(dtype).removeprefix("torch.") for dtype in _CODES)
     return ValueError(f"{operation}: tensor type {tensor.dtype} is not supported; supported are {names}")
 
@@ -109,6 +112,11 @@ def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
     if code == _BOOL and op not in _BOOL_REDUCTIONS:
         raise ValueError(f"{operation}: tensor type torch.bool is not supported with this op; use Min or Max")
     return code
+
+
+def sparse_tensor(indices: torch.Tensor, values: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """A sparse COO tensor where its values are, whatever device a program has set for new tensors."""
+    return torch.sparse_coo_tensor(indices, values, shape, device=values.device, check_invariants=False)
 
 
 def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:

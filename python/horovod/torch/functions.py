@@ -134,11 +134,11 @@ def broadcast_object(
     """
     is_root = core.rank() == root_rank
     purpose = objects.purpose("broadcast_object", name, process_set.process_set_id)
-    data = _dump(obj, purpose) if is_root else torch.empty(0, dtype=torch.uint8)
-    length = torch.tensor([data.numel()], dtype=torch.int64)
+    data = _dump(obj, purpose) if is_root else torch.empty(0, dtype=torch.uint8, device="cpu")
+    length = torch.tensor([data.numel()], dtype=torch.int64, device="cpu")
     broadcast_(length, root_rank, f"{name}.sz" if name else None, process_set)
     if not is_root:
-        data = torch.empty(int(length.item()), dtype=torch.uint8)
+        data = torch.empty(int(length.item()), dtype=torch.uint8, device="cpu")
     broadcast_(data, root_rank, f"{name}.t" if name else None, process_set)
     return obj if is_root else _load(data, root_rank, purpose)
 

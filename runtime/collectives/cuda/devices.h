@@ -8,6 +8,7 @@
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/cuda/device.h"
 #include "runtime/collectives/cuda/event_watch.h"
+#include "runtime/collectives/launch_order.h"
 
 namespace hvd::collectives::cuda {
 
@@ -21,11 +22,13 @@ class Devices {
   // The error says why there is no such GPU.
   Result<std::shared_ptr<Device>> get(int ordinal) HVD_EXCLUDES(mutex_);
   EventWatch& watch() HVD_EXCLUDES(mutex_);
+  const std::shared_ptr<LaunchOrder>& launch_order() const { return launch_order_; }
   // What is watched for `owner`, if anything is: EventWatch::fail.
   void fail(const void* owner, const Status& why) HVD_EXCLUDES(mutex_);
 
  private:
   const std::string file_;
+  const std::shared_ptr<LaunchOrder> launch_order_ = std::make_shared<LaunchOrder>();
   Mutex mutex_;
   std::optional<Result<std::shared_ptr<const Driver>>> driver_ HVD_GUARDED_BY(mutex_);
   std::map<int, std::shared_ptr<Device>> open_ HVD_GUARDED_BY(mutex_);

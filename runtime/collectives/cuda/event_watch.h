@@ -9,6 +9,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
+#include "runtime/collectives/backend.h"
 #include "runtime/collectives/cuda/device.h"
 
 namespace hvd::collectives::cuda {
@@ -21,16 +22,26 @@ class EventWatch {
   using Done = std::function<void(Status)>;
   // Asked now and then while the event has not come; an error ends the wait for it as fail() does.
   using Trouble = std::function<Status()>;
+  struct Wait {
+    EventPtr event;
+    // Called once, on this object's thread, after `event` has come or the GPU has reported an error. It must not block.
+    Done done;
+    Trouble trouble{};
+    // Of what the GPU uses until then. Let go before `done` is called, or, where the wait was given up, when the event
+    // has come after all.
+    Owners owners{};
+  };
 
   EventWatch();
-  ~EventWatch();  // Requires: nothing is watched
+  // Requires: nothing is watched. What is kept still has kLastGrace; then it is left as it is for good, which is said.
+  ~EventWatch();
 
-  // Calls `done` once, on this object's thread, after `event` has come or the GPU has reported an error. It must not
-  // block. `owner`: for fail().
-  void watch(const void* owner, EventPtr event, Done done, Trouble trouble = {});
-  // Gives what the owner waits for kGrace to come; then it ends without. It ends with `why` in both cases, because what
-  // it is part of has failed.
-  void fail(const void* owner, const Status& why);
+  void watch(const void* owner, Wait wait);  // `owner`: for fail()
+  // Gives what the owner waits for kGrace to come, from `since` on; then it ends without. It ends with `why` in both
+  // cases, because what it is part of has failed.
+  void fail(const void* owner, const Status& why, TimePoint since = SteadyClock::now());
+  // Holds them until `event` has come.
+  void keep(EventPtr event, Owners owners);
 
   // Runs `work` on this object's thread.
   void post(std::function<void()> work);
@@ -38,25 +49,34 @@ class EventWatch {
   static constexpr std::chrono::microseconds kPause{50};
   static constexpr std::chrono::milliseconds kTroublePause{100};
   static constexpr std::chrono::milliseconds kGrace{500};
+  static constexpr std::chrono::milliseconds kKeptPause{2};
+  static constexpr std::chrono::milliseconds kLastGrace{2000};
 
  private:
   struct Item {
     const void* owner;
-    EventPtr event;
-    Done done;
-    Trouble trouble;
+    Wait wait;
     std::optional<Status> failed{};
     TimePoint give_up{};
     std::optional<Status> ended{};
+    bool was_given_up = false;
+  };
+  struct Kept {
+    EventPtr event;
+    Owners owners;
   };
   void run(const std::stop_token& stop);
   bool look(std::vector<Item>& items, bool ask_for_trouble);
+  std::vector<Item> take_ended();
+  std::vector<Kept> take_come();
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> items_;  // in the order of watch()
   std::vector<std::function<void()>> posted_;
-  std::jthread thread_;  // last: it uses everything above
+  std::vector<Kept> kept_;
+  Deadline last_grace_ = Deadline::at(TimePoint::max());  // from the end of this object on
+  std::jthread thread_;                                   // last: it uses everything above
 };
 
 }  // namespace hvd::collectives::cuda

@@ -64,14 +64,27 @@ void StagedCalls::start(const CollectiveCall& call, Completion done) {
   const Status status = run(stream.get(), call, done);
   if (!done) return;
   if (stream == nullptr || status.is_ok()) return done(status);
-  end_after(*stream, status, std::move(done));
+  end_after(*stream, status, call, std::move(done));
+}
+
+// The memory that streams still use outlives this, and so do they: the driver would wait for the GPU.
+StagedCalls::~StagedCalls() {
+  for (auto& [device, stream] : streams_) {
+    auto end = stream->record();
+    if (!end.is_ok()) continue;
+    const Result<bool> come = end.value()->has_come();
+    if (come.is_ok() && !come.value()) devices_.watch().keep(std::move(end).value(), {std::move(stream)});
+  }
 }
 
 // What is in the stream still uses the tensors: who failed may not give them back before it has run.
-void StagedCalls::end_after(Stream& stream, const Status& why, Completion done) {
+void StagedCalls::end_after(Stream& stream, const Status& why, const CollectiveCall& call, Completion done) {
   auto end = stream.record();
   if (!end.is_ok()) return done(why);
-  devices_.watch().watch(this, std::move(end).value(), [why, done = std::move(done)](const Status&) { done(why); });
+  devices_.watch().watch(this, {.event = std::move(end).value(),
+                                .done = [why, done = std::move(done)](const Status&) { done(why); },
+                                .owners = call.use.owners_now()});
+  fail_late_waits();
   devices_.watch().fail(this, why);
 }
 
@@ -101,8 +114,9 @@ Status StagedCalls::run(Stream* stream, const CollectiveCall& call, Completion& 
   if (stream == nullptr || plan.out.empty()) return Status::ok();
   HVD_ASSIGN_OR_RETURN(EventPtr end, stream->record());
   if (call.use.enqueued) call.use.enqueued(end);
-  devices_.watch().watch(this, std::move(end), std::exchange(done, nullptr));
-  if (const auto failed = failure()) devices_.watch().fail(this, *failed);
+  devices_.watch().watch(
+      this, {.event = std::move(end), .done = std::exchange(done, nullptr), .owners = call.use.owners_now()});
+  fail_late_waits();
   return Status::ok();
 }
 
@@ -131,13 +145,14 @@ Result<std::vector<EventPtr>> StagedCalls::bring_in(Stream& stream, const Collec
   return events;
 }
 
-Status StagedCalls::wait_for(EventPtr event) {
+Status StagedCalls::wait_for(EventPtr event, EventWatch::Trouble trouble) {
   const auto ending = std::make_shared<Ending>();
-  devices_.watch().watch(this, std::move(event), [ending](Status status) {
+  const auto end = [ending](Status status) {
     ending->status = std::move(status);
     ending->event.set();
-  });
-  if (const auto failed = failure()) devices_.watch().fail(this, *failed);
+  };
+  devices_.watch().watch(this, {.event = std::move(event), .done = end, .trouble = std::move(trouble)});
+  fail_late_waits();
   waits_for_gpu_ = true;
   ending->event.wait();
   waits_for_gpu_ = false;
@@ -147,14 +162,17 @@ Status StagedCalls::wait_for(EventPtr event) {
 void StagedCalls::fail(const Status& why) {
   {
     const MutexLock lock(mutex_);
-    if (!failure_) failure_ = why;
+    if (!failure_) {
+      failure_ = why;
+      failed_at_ = SteadyClock::now();
+    }
   }
   devices_.fail(this, why);
 }
 
-std::optional<Status> StagedCalls::failure() {
+void StagedCalls::fail_late_waits() {
   const MutexLock lock(mutex_);
-  return failure_;
+  if (failure_) devices_.watch().fail(this, *failure_, failed_at_);
 }
 
 }  // namespace hvd::collectives::cuda

@@ -22,6 +22,9 @@ class StagedCalls {
   // `hosts`: backends of the same list, in order; the last one takes everything. They outlive this.
   StagedCalls(Devices& devices, std::vector<CollectiveBackend*> hosts, int set_size, int set_rank)
       : devices_(devices), hosts_(std::move(hosts)), set_size_(set_size), set_rank_(set_rank) {}
+  ~StagedCalls();
+  StagedCalls(const StagedCalls&) = delete;
+  StagedCalls& operator=(const StagedCalls&) = delete;
 
   // The set's stream on a GPU, for all of its calls there.
   Result<std::shared_ptr<Stream>> stream_on(int device);
@@ -31,6 +34,8 @@ class StagedCalls {
   Status run_on_host(const CollectiveCall& call);
   // The host's memory that `call` needs, as a backend in hosts() is asked for it.
   CollectiveBackend& host_for(const CollectiveCall& call) const;
+  // Until the event has come, as EventWatch::watch.
+  Status wait_for(EventPtr event, EventWatch::Trouble trouble = {});
   // Whether a call waits for what its tensors come from. From any thread.
   bool waits_for_gpu() const { return waits_for_gpu_; }
   // Waits for the GPU are over soon, now and later, with `why`.
@@ -42,10 +47,10 @@ class StagedCalls {
   // Into `base`; the events come when the pieces are there.
   Result<std::vector<EventPtr>> bring_in(Stream& stream, const CollectiveCall& call,
                                          const std::vector<PackPlan>& pieces, std::byte* base);
-  Status wait_for(EventPtr event);
-  std::optional<Status> failure() HVD_EXCLUDES(mutex_);
+  // Passes on a failure that has come before what is watched now: it has as much time as what was watched then.
+  void fail_late_waits() HVD_EXCLUDES(mutex_);
   Status run(Stream* stream, const CollectiveCall& call, Completion& done);
-  void end_after(Stream& stream, const Status& why, Completion done);
+  void end_after(Stream& stream, const Status& why, const CollectiveCall& call, Completion done);
 
   Devices& devices_;
   const std::vector<CollectiveBackend*> hosts_;
@@ -57,6 +62,7 @@ class StagedCalls {
   std::atomic<bool> waits_for_gpu_{false};
   Mutex mutex_;
   std::optional<Status> failure_ HVD_GUARDED_BY(mutex_);
+  TimePoint failed_at_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::collectives::cuda

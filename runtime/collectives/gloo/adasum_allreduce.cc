@@ -22,8 +22,7 @@ class AdasumCombiner final : public TreeAllreduce::Combiner {
     for_each_tensor(range, [&](std::size_t i, std::size_t offset, std::int64_t n) {
       kernels::add_dots(dtype_, left + offset, right + offset, n, sums[i]);
     });
-    static_assert(sizeof(kernels::Dots) == 6 * sizeof(double), "sums are sent as plain doubles");
-    add_up({&sums.data()->dot, 6 * sums.size()});
+    add_up({&sums.data()->dot, kernels::kDotsNumbers * sums.size()});
     for_each_tensor(range, [&](std::size_t i, std::size_t offset, std::int64_t n) {
       kernels::combine(dtype_, out + offset, left + offset, right + offset, n, kernels::coefficients(sums[i]));
     });

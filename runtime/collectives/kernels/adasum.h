@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "horovod/types.h"
@@ -23,6 +24,8 @@ struct Dots {
 
   Dots& operator+=(const Dots& other);
 };
+inline constexpr std::size_t kDotsNumbers = 6;
+static_assert(sizeof(Dots) == kDotsNumbers * sizeof(double), "sums are sent as plain doubles");
 
 struct Coefficients {
   double left = 1;

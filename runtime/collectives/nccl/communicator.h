@@ -46,8 +46,10 @@ class Communicator {
   // leave it. Freed with this object.
   void* allocate(std::size_t bytes);
   // Lets NCCL reach it directly, also that of other members where it can. All members do so at the same place in the
-  // order of calls, with the same size, and use the same offsets.
-  Status register_memory(void* memory, std::size_t bytes);
+  // order of calls, with the same size, and use the same offsets: they begin it, and end it where all have begun. After
+  // an error of any of them nobody may use the communicator for more than abort().
+  Status begin_registration(void* memory, std::size_t bytes);
+  Status end_registration(void* memory, std::size_t bytes);
 
   // An error that came up since, such as the loss of a peer.
   Status trouble() HVD_EXCLUDES(mutex_);

@@ -9,8 +9,8 @@ namespace hvd::collectives::nccl {
 
 namespace {
 
-constexpr Millis kRegisterLimit{30000};
-constexpr Millis kIdleLimit{500};  // after an abort, as long as others wait for the GPU then
+constexpr Millis kRegisterLimit{10000};  // less than members wait for each other's word on it
+constexpr Millis kIdleLimit{500};        // after an abort, as long as others wait for the GPU then
 
 }  // namespace
 
@@ -30,23 +30,29 @@ void* Communicator::allocate(std::size_t bytes) {
 
 // Windows where NCCL has them: on a machine whose GPUs do not reach each other it makes none, and says nothing. The
 // place for the window is NCCL's to write until the communicator has settled.
-Status Communicator::register_memory(void* memory, std::size_t bytes) {
+Status Communicator::begin_registration(void* memory, std::size_t bytes) {
   const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
   const Calls& nccl = library_->calls();
-  const char* const what = nccl.register_window != nullptr ? "ncclCommWindowRegister" : "ncclCommRegister";
-  const cuda::Device::Scope scope(*stream_->device());
-  {
-    const MutexLock lock(mutex_);
-    if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
-    const int result = nccl.register_window != nullptr
-                           ? nccl.register_window(comm_, memory, bytes, &piece->window, kSymmetricWindow)
-                           : nccl.register_memory(comm_, memory, bytes, &piece->registration);
-    HVD_RETURN_IF_ERROR(library_->check(result, what, comm_));
-  }
-  HVD_RETURN_IF_ERROR(settle(what, Deadline::after(kRegisterLimit), [this] { return aborted_.load(); }));
-  if (nccl.register_window == nullptr || piece->window != nullptr) return Status::ok();
   const MutexLock lock(mutex_);
   if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+  const cuda::Device::Scope scope(*stream_->device());
+  if (nccl.register_window == nullptr) {
+    return library_->check(nccl.register_memory(comm_, memory, bytes, &piece->registration), "ncclCommRegister", comm_);
+  }
+  return library_->check(nccl.register_window(comm_, memory, bytes, &piece->window, kSymmetricWindow),
+                         "ncclCommWindowRegister", comm_);
+}
+
+Status Communicator::end_registration(void* memory, std::size_t bytes) {
+  const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
+  const Calls& nccl = library_->calls();
+  const bool makes_windows = nccl.register_window != nullptr;
+  HVD_RETURN_IF_ERROR(settle(makes_windows ? "ncclCommWindowRegister" : "ncclCommRegister",
+                             Deadline::after(kRegisterLimit), [this] { return aborted_.load(); }));
+  if (!makes_windows || piece->window != nullptr) return Status::ok();
+  const MutexLock lock(mutex_);
+  if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+  const cuda::Device::Scope scope(*stream_->device());
   return library_->check(nccl.register_memory(comm_, memory, bytes, &piece->registration), "ncclCommRegister", comm_);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/collectives/launch_order.h"
 
 namespace hvd::collectives::nccl {
 
@@ -21,15 +22,21 @@ DeviceBackend::DeviceBackend(std::shared_ptr<cuda::Devices> devices, std::vector
 void DeviceBackend::start(const CollectiveCall& call, Completion done) {
   if (call.memory == MemoryKind::kHost) return done(staged_.run_on_host(call));
   const auto underway = begin_call(done);
+  // What a new group makes on the GPU has its place in line, too: the driver may wait there for what was started
+  // before.
+  if (!groups_.contains(call.use.devices_key)) wait_in_line(*underway, call.use);
   const Result<DeviceGroup*> group = group_for(call.use);
   if (!group.is_ok()) return done(group.status());
   const std::string why_not = group.value()->why_not(call);
   if (!why_not.empty()) {
+    if (call.use.turn != nullptr) call.use.turn->pass();  // its copies wait for nobody
     say_once("tensors on GPUs go through host memory: ", why_not);
     return staged_.start(call, std::move(done));
   }
-  underway->stage = Underway::Stage::kComputes;
+  wait_in_line(*underway, call.use);
+  if (!group.value()->goes_by_host(call)) underway->stage = Underway::Stage::kComputes;
   group.value()->start(this, call, std::move(done), [underway] { underway->stage = Underway::Stage::kWaitsForPeers; });
+  if (call.use.turn != nullptr) call.use.turn->pass();
   const MutexLock lock(mutex_);
   if (!failure_.is_ok()) devices_->watch().fail(this, failure_);
 }
@@ -55,20 +62,27 @@ std::shared_ptr<DeviceBackend::Underway> DeviceBackend::begin_call(Completion& d
 PeerProgress DeviceBackend::progress() const {
   const MutexLock lock(mutex_);
   const auto stage = underway_.empty() ? Underway::Stage::kOnHost : underway_.front()->stage.load();
-  if (stage == Underway::Stage::kComputes || staged_.waits_for_gpu()) ++moved_;
+  const bool moves = stage == Underway::Stage::kComputes || stage == Underway::Stage::kInLine;
+  if (moves || staged_.waits_for_gpu()) ++moved_;
   return {moved_, stage == Underway::Stage::kWaitsForPeers ? peers_ : std::vector<int>()};
+}
+
+void DeviceBackend::wait_in_line(Underway& underway, const DeviceUse& use) {
+  underway.stage = Underway::Stage::kInLine;
+  if (use.turn != nullptr) use.turn->wait();
+  underway.stage = Underway::Stage::kOnHost;
 }
 
 Result<DeviceGroup*> DeviceBackend::group_for(const DeviceUse& use) {
   auto& group = groups_[use.devices_key];
   if (group == nullptr) {
-    HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, is_aborted_));
-    if (!group->shared_gpus_text().empty()) say_once("GPUs are shared: ", group->shared_gpus_text());
-    if (group->communicator() != nullptr) {
+    const auto opened = [this](const std::shared_ptr<Communicator>& communicator) {
       const MutexLock lock(mutex_);
-      communicators_.push_back(group->communicator());
-      if (is_aborted_) group->communicator()->abort();  // abort() may have come before it was there
-    }
+      communicators_.push_back(communicator);
+      if (is_aborted_) communicator->abort();  // abort() may have come before it was there
+    };
+    HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, {is_aborted_, opened}));
+    if (!group->shared_gpus_text().empty()) say_once("GPUs are shared: ", group->shared_gpus_text());
   }
   return group.get();
 }

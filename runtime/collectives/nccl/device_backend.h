@@ -35,17 +35,18 @@ class DeviceBackend final : public CollectiveBackend {
   const Memory& memory(MemoryKind) const override { return host_memory(); }
   std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t) override { return nullptr; }
   void abort(const Status& why) override HVD_EXCLUDES(mutex_);
-  // NCCL waits for the peers from when this rank's tensors are ready. Before that it is this rank that others wait for,
-  // and each look finds that it moves, for as long as its kernels run. What goes through the host, the host's backends
-  // report.
+  // A call in line behind those of other sets counts as moving: whoever holds those up is named for them. NCCL waits
+  // for the peers from when this rank's tensors are ready. Before that it is this rank that others wait for, and each
+  // look finds that it moves, for as long as its kernels run. What goes through the host, the host's backends report.
   PeerProgress progress() const override HVD_EXCLUDES(mutex_);
 
  private:
   struct Underway {
-    enum class Stage : std::uint8_t { kOnHost, kComputes, kWaitsForPeers };
+    enum class Stage : std::uint8_t { kInLine, kOnHost, kComputes, kWaitsForPeers };
     std::atomic<Stage> stage{Stage::kOnHost};
   };
   std::shared_ptr<Underway> begin_call(Completion& done) HVD_EXCLUDES(mutex_);
+  static void wait_in_line(Underway& underway, const DeviceUse& use);
   Result<DeviceGroup*> group_for(const DeviceUse& use) HVD_EXCLUDES(mutex_);
   void say_once(const char* what, const std::string& why_not);
 

@@ -5,105 +5,9 @@
 #include <utility>
 
 #include "runtime/base/log.h"
+#include "runtime/collectives/launch_order.h"
 
 namespace hvd::collectives::nccl {
-
-Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& options, cuda::Devices& devices,
-                                                        int device, cuda::StagedCalls& host,
-                                                        const std::atomic<bool>& cancelled) {
-  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices, host));
-  const MemberFacts own = group->own_facts(device);
-  HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(own));
-  if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect(own, cancelled));
-  return group;
-}
-
-MemberFacts DeviceGroup::own_facts(int device) {
-  MemberFacts facts;
-  if (device == kCpuDevice) {
-    facts.refuse("it has joined, and gives zeros from the host");
-    return facts;
-  }
-  auto opened = host_.stream_on(device);
-  auto library = Library::load(options_.library);
-  if (opened.is_ok()) {
-    facts.gpu = opened.value()->device()->uuid();
-    facts.sees = opened.value()->device()->driver().devices();
-  }
-  if (!opened.is_ok() || !library.is_ok()) {
-    facts.refuse(opened.is_ok() ? library.status().message() : opened.status().message());
-    return facts;
-  }
-  stream_ = std::move(opened).value();
-  library_ = std::move(library).value();
-  const auto kernels = stream_->device()->kernels();
-  if (kernels.is_ok()) kernels_ = kernels.value();
-  if (!kernels.is_ok()) HVD_LOG(kDebug, "no kernels of our own on GPUs: ", kernels.status().message());
-  facts.has_kernels = kernels.is_ok() ? 1 : 0;
-  facts.can = 1;
-  facts.version = library_->version();
-  facts.shares_gpu = options_.shares_gpu ? 1 : 0;
-  facts.registers = options_.registers ? 1 : 0;
-  return facts;
-}
-
-template <typename T>
-Result<std::vector<T>> DeviceGroup::gather(const T& own) {
-  std::vector<T> all(options_.ranks.size());
-  CollectiveCall call;
-  call.op = OpType::kAllgather;
-  call.dtype = DataType::kUint8;
-  call.input = &own;
-  call.output = all.data();
-  call.count = sizeof(T);
-  call.rank_counts.assign(options_.ranks.size(), sizeof(T));
-  HVD_RETURN_IF_ERROR(host_.run_on_host(call));
-  return all;
-}
-
-// What all say, judged alike by all.
-Result<std::string> DeviceGroup::exchange(const MemberFacts& own) {
-  HVD_ASSIGN_OR_RETURN(const std::vector<MemberFacts> all, gather(own));
-  all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
-  all_register_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.registers != 0; });
-  std::string why_not = why_no_communicator(all, options_.ranks);
-  // Where NCCL takes them together, they mean it.
-  shared_ = why_not.empty() ? "" : shared_gpus(all, options_.ranks, options_.hosts);
-  return why_not;
-}
-
-// Some members make ids, which travel on the ranks' own connections.
-Result<std::vector<UniqueId>> DeviceGroup::exchange_ids(MemberFacts& facts) {
-  const int apart = library_->calls().init_scalable != nullptr ? options_.ranks_per_id : options_.set_size();
-  UniqueId own{};
-  if (options_.set_rank % apart == 0) {
-    const cuda::Device::Scope scope(*stream_->device());
-    const Status made = library_->check(library_->calls().unique_id(&own), "ncclGetUniqueId", nullptr);
-    if (!made.is_ok()) facts.refuse(made.message());
-  }
-  HVD_ASSIGN_OR_RETURN(const std::vector<UniqueId> all, gather(own));
-  std::vector<UniqueId> ids;
-  for (std::size_t i = 0; i < all.size(); i += static_cast<std::size_t>(apart)) ids.push_back(all[i]);
-  return ids;
-}
-
-// Whether everybody's communicator came about is agreed on as well: nobody is left with one alone.
-Status DeviceGroup::connect(const MemberFacts& own, const std::atomic<bool>& cancelled) {
-  MemberFacts facts = own;
-  HVD_ASSIGN_OR_RETURN(std::vector<UniqueId> ids, exchange_ids(facts));
-  HVD_ASSIGN_OR_RETURN(why_not_, exchange(facts));
-  if (!why_not_.empty()) return Status::ok();
-  auto opened = Communicator::open(library_, stream_, std::move(ids), {options_.set_size(), options_.set_rank},
-                                   options_.limit, cancelled);
-  if (opened.is_ok()) {
-    communicator_ = std::move(opened).value();
-  } else {
-    facts.refuse(opened.status().message());
-  }
-  HVD_ASSIGN_OR_RETURN(why_not_, exchange(facts));
-  if (!why_not_.empty() && communicator_ != nullptr) communicator_->abort();
-  return Status::ok();
-}
 
 std::string DeviceGroup::why_not(const CollectiveCall& call) const {
   if (!why_not_.empty()) return why_not_;
@@ -119,15 +23,18 @@ void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completio
   auto begin = enqueue(call);
   auto end = stream_->record();
   if (!end.is_ok()) return done(begin.is_ok() ? end.status() : begin.status());
+  if (call.use.turn != nullptr) call.use.turn->ends(call.use.device, stream_->handle(), end.value());
   if (!begin.is_ok()) {  // what has come into the stream still uses the tensors
     const Status why = begin.status();
-    devices_.watch().watch(owner, std::move(end).value(), [why, done = std::move(done)](const Status&) { done(why); });
+    devices_.watch().watch(owner, {.event = std::move(end).value(),
+                                   .done = [why, done = std::move(done)](const Status&) { done(why); },
+                                   .owners = call.use.owners_now()});
     devices_.watch().fail(owner, why);
     return;
   }
   if (call.use.enqueued) call.use.enqueued(end.value());
-  const auto look = [comm = communicator_, begin = std::move(begin).value(),
-                     has_begun = std::move(has_begun)]() mutable {
+  const auto& at_work = goes_by_host(call) ? of_host_ : communicator_;
+  const auto look = [comm = at_work, begin = std::move(begin).value(), has_begun = std::move(has_begun)]() mutable {
     if (begin != nullptr) {
       const Result<bool> come = begin->has_come();  // an error is the end's, too
       if (come.is_ok() && come.value()) {
@@ -137,19 +44,29 @@ void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completio
     }
     return comm->trouble();
   };
-  devices_.watch().watch(owner, std::move(end).value(), std::move(done), look);
+  devices_.watch().watch(
+      owner,
+      {.event = std::move(end).value(), .done = std::move(done), .trouble = look, .owners = call.use.owners_now()});
 }
 
 Result<cuda::EventPtr> DeviceGroup::enqueue(const CollectiveCall& call) {
   for (const cuda::EventPtr& ready : call.use.ready) HVD_RETURN_IF_ERROR(stream_->wait_for(*ready));
+  if (call.use.turn != nullptr) {  // one collective at a time, in the order that all have
+    const cuda::EventPtr before = call.use.turn->before(call.use.device, stream_->handle());
+    if (before != nullptr) HVD_RETURN_IF_ERROR(stream_->wait_for(*before));
+  }
   HVD_ASSIGN_OR_RETURN(cuda::EventPtr begin, stream_->record());
   const bool as_it_is = call.segments.empty() && scales(call);
   const bool in_place = call.segments.empty() && call.op == OpType::kAllreduce;
-  HVD_RETURN_IF_ERROR(as_it_is                        ? communicator_->start(call)
+  HVD_RETURN_IF_ERROR(as_it_is                        ? run(call)
                       : in_place                      ? enqueue_in_place(call)
                       : call.op == OpType::kAllreduce ? enqueue_list(call)
                                                       : enqueue_packed(call));
   return begin;
+}
+
+Status DeviceGroup::run(const CollectiveCall& call) {
+  return goes_by_host(call) ? reduce_by_host(call) : communicator_->start(call);
 }
 
 // Scaled by our kernels before and after, where NCCL does not scale.
@@ -165,7 +82,7 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   std::vector<cuda::Copy> copies;
   for (const cuda::PackPlan::Copy& copy : plan.in) copies.push_back({copy.tensor, base + copy.offset, copy.bytes});
   HVD_RETURN_IF_ERROR(copy(copies, {call.dtype, scaling.before}));
-  HVD_RETURN_IF_ERROR(communicator_->start(packed));
+  HVD_RETURN_IF_ERROR(run(packed));
   copies.clear();
   for (const cuda::PackPlan::Copy& copy : plan.out) copies.push_back({base + copy.offset, copy.tensor, copy.bytes});
   return copy(copies, {call.dtype, scaling.after, scaling.divisor});
@@ -174,7 +91,7 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
 // In an allreduce all members need the same size, and find what they reduce at the same offset: NCCL may reach it
 // directly.
 bool DeviceGroup::may_register(const CollectiveCall& call) const {
-  return all_register_ && call.op == OpType::kAllreduce && options_.set_size() > 1;
+  return all_register_ && call.op == OpType::kAllreduce && options_.set_size() > 1 && of_host_ == nullptr;
 }
 
 Result<bool> DeviceGroup::all_have_room(const CollectiveCall& call, std::size_t bytes) {
@@ -207,7 +124,7 @@ Status DeviceGroup::enqueue_list(const CollectiveCall& call) {
     part.output = call.segments.front().output;
     part.count = call.segments.front().count;
     part.segments.clear();
-    return scales(part) ? communicator_->start(part) : enqueue_in_place(part);
+    return scales(part) ? run(part) : enqueue_in_place(part);
   }
   std::int64_t elements = 0;
   for (const Segment& tensor : call.segments) elements += tensor.count;
@@ -232,9 +149,33 @@ Status DeviceGroup::grow_registered(std::size_t bytes) {
     registered_grows_ = false;  // what this rank got stays as well: to give it back may wait for the whole GPU
     return Status::ok();
   }
+  HVD_ASSIGN_OR_RETURN(bool can, all_can(communicator_->begin_registration(memory, size)));
+  if (can) {
+    HVD_ASSIGN_OR_RETURN(can, all_can(communicator_->end_registration(memory, size)));
+  }
+  if (!can) return start_anew();
   registered_ = memory;
   registered_bytes_ = size;
-  return communicator_->register_memory(memory, size);
+  return Status::ok();
+}
+
+Result<bool> DeviceGroup::all_can(const Status& own) {
+  if (!own.is_ok()) HVD_LOG(kWarning, "lists are packed in memory that NCCL does not know: ", own.message());
+  HVD_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> all, gather(std::uint8_t{own.is_ok()}));
+  return std::ranges::find(all, 0) == all.end();
+}
+
+// A communicator that could not register memory is of no use any more, nor are those of the others. What it was given
+// has been given it by all members, as they have come here, so it ends.
+Status DeviceGroup::start_anew() {
+  registered_ = nullptr;
+  registered_bytes_ = 0;
+  registered_grows_ = false;
+  HVD_ASSIGN_OR_RETURN(cuda::EventPtr end, stream_->record());
+  HVD_RETURN_IF_ERROR(host_.wait_for(std::move(end)));
+  communicator_->abort();
+  HVD_RETURN_IF_ERROR(connect());
+  return why_not_.empty() ? Status::ok() : Status::internal(why_not_);
 }
 
 // An allreduce of one tensor that NCCL does not scale.
@@ -248,7 +189,7 @@ Status DeviceGroup::enqueue_in_place(const CollectiveCall& call) {
     HVD_RETURN_IF_ERROR(kernels_->scaled_copy(stream_->handle(), {&input, 1}, {call.dtype, call.scaling.before}));
     plain.input = nullptr;
   }
-  HVD_RETURN_IF_ERROR(communicator_->start(plain));
+  HVD_RETURN_IF_ERROR(run(plain));
   if (!call.scaling.changes_result()) return Status::ok();
   return kernels_->scaled_copy(stream_->handle(), {&result, 1}, {call.dtype, call.scaling.after, call.scaling.divisor});
 }

@@ -9,6 +9,7 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/collectives/cuda/staged_calls.h"
+#include "runtime/collectives/hierarchical_backend.h"
 #include "runtime/collectives/nccl/agreement.h"
 #include "runtime/collectives/nccl/communicator.h"
 
@@ -26,6 +27,9 @@ struct DeviceOptions {
   bool registers = true;       // lists are packed in memory that NCCL reaches directly
   bool shares_gpu = false;     // NCCL may take several ranks on a GPU
   int ranks_per_id = 256;      // of NCCL; each is served by one rank
+  bool tls = false;            // nothing may go from host to host in the clear
+  // Allreduces go host by host, by its groups; null: they do not. Outlives the backend.
+  const HierarchicalBackend* by_host = nullptr;
   int set_size() const { return static_cast<int>(ranks.size()); }
 };
 
@@ -33,9 +37,14 @@ struct DeviceOptions {
 // call, and how their calls run there. Confined to the set's lane, but for abort().
 class DeviceGroup {
  public:
+  // How communicators are opened: until `cancelled`; whoever aborts gets to know each.
+  struct Opening {
+    const std::atomic<bool>& cancelled;
+    std::function<void(const std::shared_ptr<Communicator>&)> opened;
+  };
   // Exchanges with the other members over `host`. A failure is one of the host's.
   static Result<std::unique_ptr<DeviceGroup>> agree(const DeviceOptions& options, cuda::Devices& devices, int device,
-                                                    cuda::StagedCalls& host, const std::atomic<bool>& cancelled);
+                                                    cuda::StagedCalls& host, Opening opening);
 
   // The members that share a GPU, as shared_gpus() says it.
   const std::string& shared_gpus_text() const { return shared_; }
@@ -44,22 +53,51 @@ class DeviceGroup {
   // `owner`: of what is watched. `has_begun`: called on hvd-gpu, soon after the tensors were ready, if the collective
   // takes longer than a moment.
   void start(const void* owner, const CollectiveCall& call, Completion done, std::function<void()> has_begun);
-  std::shared_ptr<Communicator> communicator() const { return communicator_; }
+  // Whether the call meets other members on the host, too, and so holds up the lane.
+  bool goes_by_host(const CollectiveCall& call) const { return of_host_ != nullptr && call.op == OpType::kAllreduce; }
 
  private:
-  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host)
-      : options_(options), devices_(devices), host_(host) {}
+  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host, Opening opening)
+      : options_(options), devices_(devices), host_(host), opening_(std::move(opening)) {}
+
+  // device_group_agree.cc
   MemberFacts own_facts(int device);
-  Status connect(const MemberFacts& own, const std::atomic<bool>& cancelled);
-  Result<std::vector<UniqueId>> exchange_ids(MemberFacts& facts);
   Result<std::string> exchange(const MemberFacts& own);
+  UniqueId make_id(MemberFacts& facts);
+  Status connect();
+  Status connect_hosts();
+  Result<std::string> open(std::shared_ptr<Communicator>& made, std::vector<UniqueId> ids,
+                           const Communicator::Place& place);
   // What `own` is on each member, by set rank.
   template <typename T>
-  Result<std::vector<T>> gather(const T& own);
+  Result<std::vector<T>> gather(const T& own) {
+    std::vector<T> all(options_.ranks.size());
+    CollectiveCall call;
+    call.op = OpType::kAllgather;
+    call.dtype = DataType::kUint8;
+    call.input = &own;
+    call.output = all.data();
+    call.count = sizeof(T);
+    call.rank_counts.assign(options_.ranks.size(), sizeof(T));
+    HVD_RETURN_IF_ERROR(host_.run_on_host(call));
+    return all;
+  }
+
+  // device_group_hosts.cc: an allreduce in one piece of device memory.
+  struct HostPiece;
+  Status reduce_by_host(const CollectiveCall& call);
+  std::vector<HostPiece> host_pieces(const CollectiveCall& call) const;
+  Status scatter_piece(const CollectiveCall& call, HostPiece& piece, std::byte* pinned);
+  Status finish_piece(const CollectiveCall& call, const HostPiece& piece, std::byte* pinned);
+
+  // One piece of device memory.
+  Status run(const CollectiveCall& call);
   bool may_register(const CollectiveCall& call) const;
   // Whether all members have memory to pack a list of an allreduce in. The same on all.
   Result<bool> all_have_room(const CollectiveCall& call, std::size_t bytes);
   Status grow_registered(std::size_t bytes);
+  Result<bool> all_can(const Status& own);
+  Status start_anew();
   // The event comes when the tensors are ready.
   Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
   Status enqueue_list(const CollectiveCall& call);
@@ -70,9 +108,12 @@ class DeviceGroup {
   const DeviceOptions& options_;
   cuda::Devices& devices_;
   cuda::StagedCalls& host_;
+  const Opening opening_;
+  MemberFacts own_;
   std::shared_ptr<const Library> library_;
   std::shared_ptr<cuda::Stream> stream_;
   std::shared_ptr<Communicator> communicator_;
+  std::shared_ptr<Communicator> of_host_;  // of the members on this host; null: allreduces do not go host by host
   std::string why_not_;
   std::string shared_;
   const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them

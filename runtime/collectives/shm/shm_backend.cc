@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/collectives/shm/shm_collectives.h"
 
@@ -33,6 +34,12 @@ std::string ShmBackend::why_not(const CallTraits& call) const {
       // It adds in another order than Gloo, which would come in where memory can't be shared the next time.
       if (set_.deterministic && set_.ranks.size() > 2) return "HOROVOD_DETERMINISTIC with more than 2 ranks";
       return "";
+    case OpType::kAdasum:
+      if (!kernels::can_adasum(call.dtype)) {
+        return std::string(data_type_name(call.dtype)) + " tensors have no Adasum; floating point is needed";
+      }
+      // It adds products slice by slice, and Gloo, as above, does not.
+      return set_.deterministic ? "HOROVOD_DETERMINISTIC" : "";
     case OpType::kAllgather:
     case OpType::kAlltoall:
     case OpType::kBroadcast:

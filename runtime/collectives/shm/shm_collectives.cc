@@ -50,6 +50,7 @@ Status ShmCollectives::run(const CollectiveCall& call) {
   HVD_FAILPOINT_RETURN("shm.begin");
   switch (call.op) {
     case OpType::kAllreduce: return allreduce(call);
+    case OpType::kAdasum: return adasum(call);
     case OpType::kReducescatter: return reducescatter(call);
     case OpType::kAllgather: return allgather(call);
     case OpType::kAlltoall: return alltoall(call);

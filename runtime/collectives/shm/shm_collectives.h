@@ -48,6 +48,7 @@ class ShmCollectives {
   void reduce_everywhere(const CollectiveCall& call, const std::vector<std::byte*>& memory, shm::Part piece) const;
   // Reduces this member's slice of tensors that all members have announced, from and to everybody's memory.
   Status reduce_direct(const CollectiveCall& call, std::uint64_t round);
+  Status adasum(const CollectiveCall& call);
   Status broadcast(const CollectiveCall& call);
   Status allgather(const CollectiveCall& call);
   Status reducescatter(const CollectiveCall& call);
@@ -64,6 +65,8 @@ class ShmCollectives {
   int own() const { return rounds_.own(); }
 
   Rounds rounds_;
+  std::unique_ptr<std::byte[]> scratch_;  // Adasum's; kept, as fresh pages cost more than the work on them
+  std::size_t scratch_bytes_ = 0;
 };
 
 }  // namespace hvd::collectives

@@ -20,7 +20,7 @@ Deadline earlier(Deadline a, Deadline b) { return a.when() < b.when() ? a : b; }
 
 }  // namespace
 
-Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
+Result<Stream> Connector::connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
                                   Deadline deadline) const {
   const std::string what =
       "cannot connect to rank " + std::to_string(hello.to_rank) + " on host " + peer.host.host_name;
@@ -62,20 +62,21 @@ Result<ForkFd> Connector::connect(const AddressRow& peer, const Hello& hello, co
   }
 }
 
-Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
+Result<Stream> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
                                        Deadline attempt_limit, Deadline deadline, Attempt& attempt) const {
-  auto stream = connect_stream(endpoint.address, attempt_limit, cancel_);
-  if (!stream.is_ok()) {
-    const bool gone = stream.status().code() == StatusCode::kPeerLost;
-    attempt = {gone ? Outcome::kGone : Outcome::kLater, stream.status().message()};
-    return stream;
+  auto fd = connect_stream(endpoint.address, attempt_limit, cancel_);
+  if (!fd.is_ok()) {
+    const bool gone = fd.status().code() == StatusCode::kPeerLost;
+    attempt = {gone ? Outcome::kGone : Outcome::kLater, fd.status().message()};
+    return fd.status();
   }
   const Liveness liveness = hello.kind == ConnectionKind::kControl ? Liveness::kControl : Liveness::kData;
   hello.nonce = random_nonce();
   ConnectorHandshake handshake(hello, key);
-  Status shaken = configure_stream(stream.value().get(), liveness);
-  if (shaken.is_ok()) shaken = shake_hands(stream.value().get(), handshake, attempt_limit, deadline);
-  if (shaken.is_ok()) return stream;
+  Status shaken = configure_stream(fd.value().get(), liveness);
+  std::unique_ptr<tls::Tunnel> tunnel;
+  if (shaken.is_ok()) shaken = shake_hands(fd.value().get(), handshake, tunnel, attempt_limit, deadline);
+  if (shaken.is_ok()) return Stream(std::move(fd).value(), std::move(tunnel));
   attempt = {Outcome::kLater, shaken.message()};
   if (handshake.failed() && handshake.refusal() != Refusal::kBusy) attempt.outcome = Outcome::kRefused;
   // kInternal: an error of the socket that says nothing of the peer, a firewall's for instance.
@@ -87,15 +88,24 @@ Result<ForkFd> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
 }
 
 // Once the peer can count this connection as made, another one would be a second: no attempt's limit ends it then.
-Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, Deadline attempt_limit, Deadline deadline) const {
+Status Connector::shake_hands(int fd, ConnectorHandshake& handshake, std::unique_ptr<tls::Tunnel>& tunnel,
+                              Deadline attempt_limit, Deadline deadline) const {
   for (;;) {
     const Deadline limit = handshake.awaits_welcome() ? deadline : attempt_limit;
     const Bytes output = handshake.take_output();
     HVD_FAILPOINT_RETURN("hello.send");
     HVD_RETURN_IF_ERROR(send_all(fd, output, limit, cancel_.fd()));
     if (handshake.done()) return Status::ok();
+    if (handshake.tls_key() && !tunnel) {
+      tunnel = std::make_unique<tls::Tunnel>(fd, tls::Role::kConnector, *handshake.tls_key());
+      HVD_RETURN_IF_ERROR(tls::shake_hands(*tunnel, limit, cancel_.fd()));
+    }
     Bytes input(handshake.wanted());
-    HVD_RETURN_IF_ERROR(receive_exactly(fd, input, limit, cancel_.fd()));
+    if (tunnel) {  // the welcome: one byte
+      HVD_RETURN_IF_ERROR(tls::receive_some(*tunnel, input, limit, cancel_.fd()).status());
+    } else {
+      HVD_RETURN_IF_ERROR(receive_exactly(fd, input, limit, cancel_.fd()));
+    }
     handshake.feed(input);
     if (handshake.failed()) return handshake.error();
   }

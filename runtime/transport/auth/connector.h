@@ -7,6 +7,7 @@
 #include "runtime/transport/auth/handshake.h"
 #include "runtime/transport/net/address_row.h"
 #include "runtime/transport/net/sockets.h"
+#include "runtime/transport/net/stream.h"
 
 namespace hvd::transport {
 
@@ -25,7 +26,7 @@ class Connector {
   // `hello` without its nonce. The stream is non-blocking and carries nothing yet. The error names the rank, its host,
   // every address tried and what happened there: kPeerLost when nobody listens, kPrecondition when the peer refuses or
   // is not who it should be, kTimeout, kAborted.
-  Result<ForkFd> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
+  Result<Stream> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
                          Deadline deadline) const;
 
  private:
@@ -35,9 +36,11 @@ class Connector {
     Outcome outcome = Outcome::kLater;
     std::string reason;
   };
-  Result<ForkFd> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline attempt_limit,
+  Result<Stream> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline attempt_limit,
                               Deadline deadline, Attempt& attempt) const;
-  Status shake_hands(int fd, ConnectorHandshake& handshake, Deadline attempt_limit, Deadline deadline) const;
+  // `tunnel`: made when the handshake says so.
+  Status shake_hands(int fd, ConnectorHandshake& handshake, std::unique_ptr<tls::Tunnel>& tunnel,
+                     Deadline attempt_limit, Deadline deadline) const;
 
   HostIdentity self_;
   const Cancel& cancel_;

@@ -18,6 +18,7 @@ crypto::Digest sign(const crypto::Secret& key, std::string_view role, ByteSpan h
 constexpr std::string_view kAcceptorRole = "hvd:acceptor:";
 constexpr std::string_view kConnectorRole = "hvd:connector";
 constexpr std::string_view kIntroduction = "hvd:introduce";
+constexpr std::string_view kTlsKey = "hvd:tls-both:";
 
 std::string_view refusal_text(Refusal refusal) {
   switch (refusal) {
@@ -27,6 +28,7 @@ std::string_view refusal_text(Refusal refusal) {
     case Refusal::kRank: return "it is another rank than the one wanted";
     case Refusal::kBusy: return "it has too many unfinished connections";
     case Refusal::kSecret: return "this rank does not hold the secret of its job";
+    case Refusal::kTls: return "only one of the two has TLS on; HOROVOD_TLS must be the same on all ranks";
     case Refusal::kNone: break;
   }
   return "an unknown reason";
@@ -49,7 +51,7 @@ Bytes Hello::encode() const {
   out.put_raw(as_bytes(kMagic));
   out.put(kProtocolVersion);
   out.put(static_cast<std::uint8_t>(kind));
-  out.put(std::uint8_t{0});
+  out.put(static_cast<std::uint8_t>(tls));
   out.put(static_cast<std::uint32_t>(from_rank));
   out.put(static_cast<std::uint32_t>(to_rank));
   out.put(epoch);
@@ -61,7 +63,7 @@ Bytes Hello::encode() const {
 }
 
 ConnectorHandshake::ConnectorHandshake(const Hello& hello, const crypto::Secret& key)
-    : key_(key), hello_(hello.encode()), output_(hello_) {
+    : key_(key), tls_(hello.tls), hello_(hello.encode()), output_(hello_) {
   const crypto::Digest mac = sign(key_, kIntroduction, hello_, {});
   output_.insert(output_.end(), mac.begin(), mac.end());
 }
@@ -97,13 +99,14 @@ void ConnectorHandshake::check_reply() {
   }
   const crypto::Digest finish = sign(key_, kConnectorRole, hello_, nonce);
   output_.assign(finish.begin(), finish.end());
+  if (tls_) tls_key_.emplace(key_.derive({as_bytes(kTlsKey), hello_, nonce}));
   input_.clear();
   wanted_ = 1;
   state_ = State::kWelcome;
 }
 
 void ConnectorHandshake::on_refusal(std::uint8_t code) {
-  if (code <= static_cast<std::uint8_t>(Refusal::kSecret)) refusal_ = static_cast<Refusal>(code);
+  if (code <= static_cast<std::uint8_t>(Refusal::kTls)) refusal_ = static_cast<Refusal>(code);
   error_ = Status::precondition("it refuses: " + std::string(refusal_text(refusal_)));
 }
 
@@ -124,15 +127,15 @@ void AcceptorHandshake::check_prelude() {
   const ByteSpan magic = in.take(kMagic.size());
   const auto version = in.get<std::uint16_t>();
   const auto kind = in.get<std::uint8_t>();
-  const auto zero = in.get<std::uint8_t>();
+  const auto tls = in.get<std::uint8_t>();
   if (as_text(magic) != kMagic) return fail("it is not a rank of a job: it began with " + to_hex(magic));
   if (version != kProtocolVersion) {
     return refuse(Refusal::kVersion, "it speaks protocol version " + std::to_string(version) + ", this rank " +
                                          std::to_string(kProtocolVersion));
   }
-  if ((kind != 1 && kind != 2) || zero != 0)
-    return fail("it wants a connection of unknown kind " + std::to_string(kind));
+  if ((kind != 1 && kind != 2) || tls > 1) return fail("it wants a connection of unknown kind " + std::to_string(kind));
   hello_.kind = static_cast<ConnectionKind>(kind);
+  hello_.tls = tls == 1;
   wanted_ = Hello::kSize + kMacSize;
 }
 
@@ -172,6 +175,12 @@ void AcceptorHandshake::admit(const AcceptorIdentity& identity) {
   if (!crypto::constant_time_equal(hello_mac_, sign(key, kIntroduction, hello_bytes_, {}))) {
     return refuse(Refusal::kSecret, "it does not hold the secret of this job");
   }
+  if (hello_.tls != identity.tls) {
+    return refuse(Refusal::kTls, "rank " + std::to_string(hello_.from_rank) + " on host " + hello_.host_name +
+                                     " has TLS " + (hello_.tls ? "on" : "off") + ", this rank has it " +
+                                     (identity.tls ? "on" : "off") + "; HOROVOD_TLS must be the same on all ranks");
+  }
+  if (identity.tls) tls_key_.emplace(key.derive({as_bytes(kTlsKey), hello_bytes_, nonce_}));
   const crypto::Digest mac = sign(key, kAcceptorRole, hello_bytes_, nonce_);
   expected_ = sign(key, kConnectorRole, hello_bytes_, nonce_);
   output_.assign(1, static_cast<std::uint8_t>(Refusal::kNone));

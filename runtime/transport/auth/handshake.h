@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/base/bytes.h"
@@ -30,10 +31,11 @@ using Nonce = std::array<std::uint8_t, kNonceSize>;
 Nonce random_nonce();
 
 // Why an acceptor refuses a well-formed hello. Sent in clear to help the error text; nobody trusts it.
-enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank = 3, kBusy = 4, kSecret = 5 };
+enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank = 3, kBusy = 4, kSecret = 5, kTls = 6 };
 
 struct Hello {
   ConnectionKind kind = ConnectionKind::kControl;
+  bool tls = false;  // of the connector; both have the same setting, or there is no connection
   int from_rank = 0;
   int to_rank = 0;
   std::uint64_t epoch = 0;
@@ -41,7 +43,7 @@ struct Hello {
   std::string host_name;  // of the connector, for messages; at most kMaxHostName bytes travel
 
   static constexpr std::size_t kMaxHostName = 64;
-  static constexpr std::size_t kPreludeSize = 12;  // magic, version, kind, a zero: enough to know a stranger
+  static constexpr std::size_t kPreludeSize = 12;  // magic, version, kind, TLS or not: enough to know a stranger
   static constexpr std::size_t kSize = kPreludeSize + 4 + 4 + 8 + kNonceSize + kMaxHostName;  // without the MAC
   Bytes encode() const;
 };
@@ -53,6 +55,7 @@ struct AcceptorIdentity {
   int size;
   crypto::Secret control_key;
   crypto::Secret data_key;
+  bool tls = false;
 };
 
 class ConnectorHandshake {
@@ -68,8 +71,10 @@ class ConnectorHandshake {
 
   bool done() const { return state_ == State::kDone; }
   bool failed() const { return !error_.is_ok(); }
-  // The acceptor is told all, and counts the connection as made as soon as it has read that.
+  // The acceptor is told all, and counts the connection as made as soon as it has read that. With TLS everything from
+  // the welcome on goes through a tunnel with this key.
   bool awaits_welcome() const { return state_ == State::kWelcome; }
+  const std::optional<crypto::Secret>& tls_key() const { return tls_key_; }
   const Status& error() const { return error_; }
   Refusal refusal() const { return refusal_; }
 
@@ -79,12 +84,14 @@ class ConnectorHandshake {
   void check_reply();
 
   crypto::Secret key_;
+  bool tls_;
   Bytes hello_;
   Bytes input_;
   Bytes output_;
   State state_ = State::kCode;
   std::size_t wanted_ = 1;
   Refusal refusal_ = Refusal::kNone;
+  std::optional<crypto::Secret> tls_key_;
   Status error_;
 };
 
@@ -111,6 +118,8 @@ class AcceptorHandshake {
   const Status& error() const { return error_; }
   // Requires: needs_identity() or later.
   const Hello& hello() const { return hello_; }
+  // Present when the connector was admitted and both use TLS; the welcome goes through a tunnel with this key already.
+  const std::optional<crypto::Secret>& tls_key() const { return tls_key_; }
 
  private:
   enum class State { kHello, kNeedIdentity, kFinish, kDone, kFailed };
@@ -129,6 +138,7 @@ class AcceptorHandshake {
   Hello hello_;
   crypto::Digest hello_mac_{};
   crypto::Digest expected_{};
+  std::optional<crypto::Secret> tls_key_;
   Status error_;
 };
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr Millis kAcceptPause{200};
 
+bool send_through(tls::Tunnel& tunnel, const iovec& part) {
+  return tunnel.send({&part, 1}) == static_cast<ssize_t>(part.iov_len) && tunnel.flush() == tls::Flush::kDone;
+}
+
 bool out_of_resources(int err) { return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM; }
 
 }  // namespace
@@ -32,6 +36,7 @@ struct Listener::Pending {
   ForkFd stream;
   std::string from;
   AcceptorHandshake handshake;
+  std::unique_ptr<tls::Tunnel> tunnel;
   loop::Poll poll;
   loop::Timer limit;
 };
@@ -113,9 +118,24 @@ void Listener::advance(Pending& pending) {
     if (!read_some(pending)) return;
   }
   if (handshake.needs_identity()) return identity_ ? answer(pending) : wait_for_session(pending);
-  if (!write_output(pending)) return;
-  if (handshake.failed()) return drop(pending, handshake.error().message());
-  if (handshake.done()) finish(pending);
+  if (handshake.done()) return welcome(pending);
+  if (write_output(pending) && handshake.failed()) drop(pending, handshake.error().message());
+}
+
+// With TLS the tunnel comes before the welcome, so that a connector counts on a connection whose tunnel stands.
+void Listener::welcome(Pending& pending) {
+  if (const auto& key = pending.handshake.tls_key()) {
+    if (!pending.tunnel) {
+      pending.tunnel = std::make_unique<tls::Tunnel>(pending.stream.get(), tls::Role::kAcceptor, *key);
+    }
+    switch (pending.tunnel->shake_hands()) {
+      case tls::Tunnel::Step::kWantsRead: return pending.poll.watch(true, false);
+      case tls::Tunnel::Step::kWantsWrite: return pending.poll.watch(false, true);
+      case tls::Tunnel::Step::kFailed: return drop(pending, pending.tunnel->error().message());
+      case tls::Tunnel::Step::kDone: break;
+    }
+  }
+  if (write_output(pending)) finish(pending);
 }
 
 // Nothing more is read: the kernel tells when the other side gives up only then. The hello cannot be checked yet, so
@@ -154,8 +174,11 @@ bool Listener::read_some(Pending& pending) {
 // False when the connection was dropped. A fresh socket takes these few bytes, or is not worth waiting for.
 bool Listener::write_output(Pending& pending) {
   const Bytes output = pending.handshake.take_output();
-  const ssize_t sent = send(pending.stream.get(), output.data(), output.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent == static_cast<ssize_t>(output.size()) || pending.handshake.failed()) return true;
+  const iovec part{const_cast<std::uint8_t*>(output.data()), output.size()};
+  const bool sent = pending.tunnel ? send_through(*pending.tunnel, part)
+                                   : send(pending.stream.get(), output.data(), output.size(),
+                                          MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(output.size());
+  if (sent || pending.handshake.failed()) return true;
   drop(pending, "it closed the connection");
   return false;
 }
@@ -163,7 +186,7 @@ bool Listener::write_output(Pending& pending) {
 void Listener::finish(Pending& pending) {
   HVD_FAILPOINT("hello.done");
   const Hello hello = pending.handshake.hello();
-  ForkFd stream = std::move(pending.stream);
+  Stream stream(std::move(pending.stream), std::move(pending.tunnel));
   admission_.leave(pending.id);
   pending_.erase(pending.id);
   const Status configured =

@@ -14,8 +14,8 @@
 #include "runtime/loop/poll.h"
 #include "runtime/loop/timer.h"
 #include "runtime/transport/auth/handshake.h"
-#include "runtime/transport/net/fork_guard.h"
 #include "runtime/transport/net/socket_address.h"
+#include "runtime/transport/net/stream.h"
 
 namespace hvd::transport {
 
@@ -55,7 +55,7 @@ class Listener {
  public:
   static constexpr Millis kHandshakeLimit{5000};
   // Called on the loop for each authenticated stream.
-  using OnStream = std::function<void(const Hello& hello, ForkFd stream)>;
+  using OnStream = std::function<void(const Hello& hello, Stream stream)>;
 
   // `ranks`: of the job; it scales the limits.
   Listener(uv_loop_t* loop, std::vector<ForkFd> fds, int ranks, Millis patience, OnStream on_stream);
@@ -76,6 +76,7 @@ class Listener {
   void answer(Pending& pending);
   bool read_some(Pending& pending);
   bool write_output(Pending& pending);
+  void welcome(Pending& pending);
   void finish(Pending& pending);
   void turn_out(Id id);
   void drop(Pending& pending, const std::string& why);

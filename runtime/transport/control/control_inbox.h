@@ -8,12 +8,12 @@
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
-#include "runtime/transport/net/fork_guard.h"
+#include "runtime/transport/net/stream.h"
 
 namespace hvd::transport {
 
 struct ControlStream {
-  ForkFd stream;
+  Stream stream;
   std::string host;
 };
 

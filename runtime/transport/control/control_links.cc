@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <system_error>
 
@@ -13,11 +14,11 @@ namespace hvd::transport {
 namespace {
 
 constexpr std::size_t kReadSize = 64U << 10U;
-constexpr std::size_t kControlReadsPerTurn = 16;
+constexpr std::size_t kControlReadsPerTurn = 16;  // then other connections have their turn
 
 }  // namespace
 
-ControlLink::ControlLink(uv_loop_t* loop, ForkFd stream, Events events)
+ControlLink::ControlLink(uv_loop_t* loop, Stream stream, Events events)
     : loop_(loop), stream_(std::move(stream)), events_(std::move(events)), reader_(ControlLinks::kMaxControlMessage) {}
 
 void ControlLink::start() {
@@ -27,7 +28,8 @@ void ControlLink::start() {
 
 void ControlLink::on_io(bool readable, bool writable) {
   if (writable) flush();
-  if (readable && !ended_) read_some();
+  const bool has_its_turn = go_on_ && go_on_->active();
+  if (readable && !ended_ && !has_its_turn) read_some();
 }
 
 void ControlLink::send(Bytes message) {
@@ -51,10 +53,7 @@ void ControlLink::enqueue(ControlFrameType type, Bytes payload) {
   if (queued_bytes_ > kMaxQueued) {
     // Reported from the loop like every loss, not from inside the caller's send.
     overflow_ = Status::peer_lost("it does not read: " + std::to_string(queued_bytes_) + " bytes are waiting");
-    write_broken_ = true;
-    queue_.clear();
-    shutdown(stream_.get(), SHUT_RDWR);
-    return;
+    return stop_writing(SHUT_RDWR);
   }
   flush();
 }
@@ -63,8 +62,8 @@ void ControlLink::flush() {
   while (!queue_.empty() && !write_broken_) {
     const Bytes& front = queue_.front();
     std::size_t rest = front.size() - sent_of_front_;
-    const ssize_t n = HVD_FAILPOINT_IO(
-        "control.send", rest, ::send(stream_.get(), front.data() + sent_of_front_, rest, MSG_NOSIGNAL | MSG_DONTWAIT));
+    auto* const data = const_cast<std::uint8_t*>(front.data()) + sent_of_front_;
+    const ssize_t n = HVD_FAILPOINT_IO("control.send", rest, stream_.send(std::array{iovec{data, rest}}));
     if (n >= 0) {
       sent_of_front_ += static_cast<std::size_t>(n);
       if (sent_of_front_ < front.size()) continue;
@@ -74,15 +73,14 @@ void ControlLink::flush() {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      // What the peer still said is read first; then the reading side reports the loss. Where the stream itself lives
-      // (the system was out of memory, say), its end is what makes the peer close.
-      write_broken_ = true;
-      queue_.clear();
-      shutdown(stream_.get(), SHUT_WR);
+      stop_writing(SHUT_WR);
     }
   }
+  const tls::Flush flushed = stream_.flush();
+  held_back_ = flushed == tls::Flush::kWaiting;
+  if (flushed == tls::Flush::kFailed && !write_broken_) stop_writing(SHUT_WR);
   // The last word was said (or the peer's was): tell the peer that nothing follows.
-  const bool last_word_sent = queue_.empty() && (closing_ || peer_ == PeerState::kSaidGoodbye);
+  const bool last_word_sent = queue_.empty() && !held_back_ && (closing_ || peer_ == PeerState::kSaidGoodbye);
   if (last_word_sent && !write_shut_) {
     write_shut_ = true;
     shutdown(stream_.get(), SHUT_WR);
@@ -90,16 +88,24 @@ void ControlLink::flush() {
   update_watch();
 }
 
+// What the peer still said is read first; then the reading side reports the loss. Where the stream itself lives (the
+// system was out of memory, say), its end is what makes the peer close.
+void ControlLink::stop_writing(int how) {
+  write_broken_ = true;
+  queue_.clear();
+  shutdown(stream_.get(), how);
+}
+
 void ControlLink::read_some() {
   std::uint8_t buffer[kReadSize];
-  for (std::size_t i = 0; i < kControlReadsPerTurn && !ended_; ++i) {
+  for (std::size_t i = 0; !ended_ && i < kControlReadsPerTurn; ++i) {
     std::size_t room = sizeof(buffer);
-    const ssize_t n = HVD_FAILPOINT_IO("control.receive", room, recv(stream_.get(), buffer, room, MSG_DONTWAIT));
+    const ssize_t n = HVD_FAILPOINT_IO("control.receive", room, stream_.receive(std::array{iovec{buffer, room}}));
     if (n == 0) return on_read_end(Status::peer_lost("its process ended or closed the connection"));
     if (n < 0) {
       if (errno == EINTR) continue;
       if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-      return on_read_end(Status::peer_lost(std::generic_category().message(errno)));
+      return on_read_end(lost_stream(errno));
     }
     if (closing_) continue;  // read only to see the end
     const Status fed = reader_.feed({buffer, static_cast<std::size_t>(n)}, [this](const ControlFrame& frame) {
@@ -107,8 +113,15 @@ void ControlLink::read_some() {
       return !ended_ && !closing_;
     });
     if (!fed.is_ok()) return on_read_end(fed);
-    if (static_cast<std::size_t>(n) < room) return;  // most likely nothing more is there
+    if (static_cast<std::size_t>(n) < room && !stream_.has_buffered()) return;  // most likely nothing more is there
   }
+  if (ended_ || !stream_.has_buffered()) return;
+  if (!go_on_) {
+    go_on_.emplace(loop_, [this] {
+      if (!ended_) read_some();
+    });
+  }
+  go_on_->start(Millis(1));  // libuv runs one of 0 ms again in the same turn
 }
 
 void ControlLink::handle(const ControlFrame& frame) {
@@ -138,14 +151,15 @@ void ControlLink::end() {
   ended_ = true;
   queue_.clear();
   poll_.reset();
+  go_on_.reset();
   stream_.reset();
 }
 
 void ControlLink::update_watch() {
-  if (poll_ && !ended_) poll_->watch(true, !queue_.empty() && !write_broken_);
+  if (poll_ && !ended_) poll_->watch(true, !write_broken_ && (!queue_.empty() || held_back_));
 }
 
-void ControlLinkSet::add(int rank, ForkFd stream, std::string host) {
+void ControlLinkSet::add(int rank, Stream stream, std::string host) {
   ControlLink::Events events;
   events.message = [this, rank](ByteSpan message) { handler_.on_control_message(rank, message); };
   events.lost = [this, rank, name = std::move(host)](const Status& why) {

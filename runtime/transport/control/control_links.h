@@ -13,7 +13,7 @@
 #include "runtime/loop/poll.h"
 #include "runtime/loop/timer.h"
 #include "runtime/transport/control/control_frame.h"
-#include "runtime/transport/net/fork_guard.h"
+#include "runtime/transport/net/stream.h"
 
 namespace hvd::transport {
 
@@ -51,7 +51,7 @@ class ControlLink {
     std::function<void()> drained;  // after begin_close(): everything is flushed and the peer has closed, or it is gone
   };
 
-  ControlLink(uv_loop_t* loop, ForkFd stream, Events events);
+  ControlLink(uv_loop_t* loop, Stream stream, Events events);
 
   // Starts watching; messages that came before are delivered from the loop, not from here.
   void start();
@@ -66,6 +66,7 @@ class ControlLink {
   void on_io(bool readable, bool writable);
   void enqueue(ControlFrameType type, Bytes payload);
   void flush();
+  void stop_writing(int how);
   void read_some();
   void handle(const ControlFrame& frame);
   void on_read_end(const Status& why);
@@ -73,9 +74,11 @@ class ControlLink {
   void update_watch();
 
   uv_loop_t* loop_;
-  ForkFd stream_;
+  Stream stream_;
   Events events_;
   std::optional<loop::Poll> poll_;
+  std::optional<loop::Timer>
+      go_on_;  // in the loop's next turn, with what the stream has and the socket will not tell of
   std::deque<Bytes> queue_;
   std::size_t queued_bytes_ = 0;
   std::size_t sent_of_front_ = 0;
@@ -83,6 +86,7 @@ class ControlLink {
   PeerState peer_ = PeerState::kTalking;
   bool closing_ = false;       // begin_close() was called
   bool write_broken_ = false;  // the reading side will tell why
+  bool held_back_ = false;     // the stream took what the socket has no room for
   bool write_shut_ = false;
   bool ended_ = false;
   Status overflow_;
@@ -97,7 +101,7 @@ class ControlLinkSet {
 
   ControlLinkSet(uv_loop_t* loop, ControlHandler& handler) : loop_(loop), handler_(handler) {}
 
-  void add(int rank, ForkFd stream, std::string host);
+  void add(int rank, Stream stream, std::string host);
   void start();
   void send(int to_rank, Bytes message);
   void close(std::function<void()> closed);

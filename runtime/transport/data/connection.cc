@@ -25,7 +25,7 @@ std::size_t eager_cost(std::size_t size) { return size + kFrameHeaderSize; }
 Connection::Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink)
     : peer_(peer), epoll_fd_(epoll_fd), sink_(sink), reader_(peer, epoch, sink), queue_(epoch) {}
 
-bool Connection::attach(ForkFd stream, const std::string& host) {
+bool Connection::attach(Stream stream, const std::string& host) {
   {
     const MutexLock lock(mutex_);
     if (stream_.valid() || !lost_.is_ok()) return false;
@@ -107,27 +107,41 @@ void Connection::write_some() {
   if (!stream_.valid() || write_broken_) return;
   iovec parts[kMaxParts];
   for (;;) {
+    if (!all_written()) return;
     const std::size_t count = queue_.gather(parts);
     if (count == 0) return arm_writable(false);
-    msghdr message{};
-    message.msg_iov = parts;
-    message.msg_iovlen = count;
-    const ssize_t n = HVD_FAILPOINT_IO("data.send", message.msg_iovlen,
-                                       sendmsg(stream_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+    std::size_t used = count;
+    const ssize_t n = HVD_FAILPOINT_IO("data.send", used, stream_.send({parts, used}));
     if (n >= 0) {
       written_bytes_.fetch_add(static_cast<std::uint64_t>(n), std::memory_order_relaxed);
-      queue_.advance(static_cast<std::size_t>(n), written_);
+      queue_.advance(static_cast<std::size_t>(n), taken_);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       return arm_writable(true);
     } else if (errno != EINTR) {
-      // What the peer still said is read first; then the reading side finds the end and reports it. Where the stream
-      // itself lives (the system was out of memory, say), its end is what makes the peer close.
-      write_broken_ = true;
-      queue_.clear();
-      shutdown(stream_.get(), SHUT_WR);
-      return arm_writable(false);
+      return stop_writing();
     }
   }
+}
+
+// What the peer still said is read first; then the reading side finds the end and reports it. Where the stream itself
+// lives (the system was out of memory, say), its end is what makes the peer close.
+void Connection::stop_writing() {
+  write_broken_ = true;
+  queue_.clear();
+  shutdown(stream_.get(), SHUT_WR);
+  arm_writable(false);
+}
+
+// Only what the kernel has survives the end of this process, so a message counts as written no sooner.
+bool Connection::all_written() {
+  switch (stream_.flush()) {
+    case tls::Flush::kDone: break;
+    case tls::Flush::kWaiting: arm_writable(true); return false;
+    case tls::Flush::kFailed: stop_writing(); return false;
+  }
+  written_.insert(written_.end(), taken_.begin(), taken_.end());
+  taken_.clear();
+  return true;
 }
 
 void Connection::arm_writable(bool on) {
@@ -147,26 +161,33 @@ void Connection::cancel_send(std::uint64_t context, std::uint64_t op_id) {
   if (stream_.valid()) shutdown(stream_.get(), SHUT_RDWR);  // both ends find the end of the stream
 }
 
-void Connection::on_io(bool readable, bool writable) {
+bool Connection::on_io(bool readable, bool writable) {
   if (writable) write_all(true);
-  if (readable) read_some();
+  return readable && read_some();
 }
 
-void Connection::read_some() {
-  if (!stream_.valid()) return;
+bool Connection::read_some() {
+  if (!stream_.valid()) return false;
   FrameReader::Outcome outcome = FrameReader::Outcome::kMore;
-  for (int i = 0; i < kReadsPerTurn && outcome == FrameReader::Outcome::kMore; ++i) {
-    outcome = reader_.read_from(stream_.get());
-  }
+  const auto has_more = [&] {
+    return outcome == FrameReader::Outcome::kMore ||
+           (outcome == FrameReader::Outcome::kDrained && stream_.has_buffered());
+  };
+  for (int i = 0; i < kReadsPerTurn && has_more(); ++i) outcome = reader_.read_from(stream_);
   if (const std::size_t returned = reader_.take_returned_budget(); returned > 0) {
     const MutexLock lock(mutex_);
     eager_outstanding_ -= std::min(returned, eager_outstanding_);
   }
   if (outcome == FrameReader::Outcome::kClosed) {
-    return end(Status::peer_lost("its process ended or closed the connection"));
+    end(Status::peer_lost("its process ended or closed the connection"));
+    return false;
   }
-  if (outcome == FrameReader::Outcome::kFailed) return end(reader_.error());
+  if (outcome == FrameReader::Outcome::kFailed) {
+    end(reader_.error());
+    return false;
+  }
   flush();  // credits let messages go, and receives give budget back
+  return stream_.has_buffered();
 }
 
 void Connection::check_liveness() {

@@ -10,7 +10,7 @@
 #include "runtime/transport/data/frame_reader.h"
 #include "runtime/transport/data/frame_sink.h"
 #include "runtime/transport/data/tx_queue.h"
-#include "runtime/transport/net/fork_guard.h"
+#include "runtime/transport/net/stream.h"
 
 namespace hvd::transport {
 
@@ -23,7 +23,7 @@ class Connection final : public FrameSender {
   Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink);
 
   // The stream has come. False when there is one already or the connection has ended.
-  bool attach(ForkFd stream, const std::string& host) HVD_EXCLUDES(mutex_);
+  bool attach(Stream stream, const std::string& host) HVD_EXCLUDES(mutex_);
   bool attached() const { return attached_.load(std::memory_order_acquire); }
 
   bool reserve_eager(std::size_t size) override HVD_EXCLUDES(mutex_);
@@ -41,8 +41,8 @@ class Connection final : public FrameSender {
   // The memory of a queued message goes. In the middle of one of its frames that ends the connection.
   void cancel_send(std::uint64_t context, std::uint64_t op_id) HVD_EXCLUDES(mutex_);
 
-  // Driver only.
-  void on_io(bool readable, bool writable);
+  // Driver only. True when it is to be called again, as readable, though the socket may not tell.
+  bool on_io(bool readable, bool writable);
   // Driver only, about once a second: ends the connection when the peer's host owes answers and stays silent for
   // kPeerSilence.
   void check_liveness();
@@ -52,11 +52,13 @@ class Connection final : public FrameSender {
   void close(const Status& why) HVD_EXCLUDES(mutex_);
 
  private:
-  void read_some();
+  bool read_some();
   void end(const Status& why);
   void write_all(bool socket_has_room) HVD_EXCLUDES(mutex_);
   void arm_writable(bool on) HVD_REQUIRES(mutex_);
   void write_some() HVD_REQUIRES(mutex_);
+  bool all_written() HVD_REQUIRES(mutex_);
+  void stop_writing() HVD_REQUIRES(mutex_);
   // True when there was something to report.
   bool report_written() HVD_EXCLUDES(mutex_);
   Status describe(const Status& why) const HVD_EXCLUDES(mutex_);
@@ -68,10 +70,11 @@ class Connection final : public FrameSender {
   std::optional<TimePoint> owes_since_;  // driver only: when the peer's host was first seen to owe an answer
 
   mutable Mutex mutex_;
-  ForkFd stream_;  // set once under mutex_, closed by the driver under mutex_
+  Stream stream_;  // set once under mutex_, closed by the driver under mutex_
   std::string host_ HVD_GUARDED_BY(mutex_);
   TxQueue queue_ HVD_GUARDED_BY(mutex_);
   std::vector<SentMessage> written_ HVD_GUARDED_BY(mutex_);   // in whole, and perhaps not reported yet
+  std::vector<SentMessage> taken_ HVD_GUARDED_BY(mutex_);     // by the stream, which may hold the end of them back
   std::size_t eager_outstanding_ HVD_GUARDED_BY(mutex_) = 0;  // <= kEagerBudget: sent and not consumed over there
   std::size_t eager_consumed_ HVD_GUARDED_BY(mutex_) = 0;     // consumed here and not reported yet
   bool wants_writable_ HVD_GUARDED_BY(mutex_) = false;

@@ -17,8 +17,8 @@ DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeo
 
 DataPlane::~DataPlane() = default;
 
-void DataPlane::open(std::uint64_t epoch, const crypto::Secret& data_key, RowSource& rows) {
-  session_.emplace(Session{epoch, data_key, rows});
+void DataPlane::open(std::uint64_t epoch, const crypto::Secret& data_key, bool tls, RowSource& rows) {
+  session_.emplace(Session{epoch, data_key, tls, rows});
 }
 
 Status DataPlane::usable() const {
@@ -67,7 +67,7 @@ void DataPlane::for_each_peer(const std::function<void(Peer&)>& fn) {
   }
 }
 
-void DataPlane::accept(int from, ForkFd stream, const std::string& host) {
+void DataPlane::accept(int from, Stream stream, const std::string& host) {
   HVD_FAILPOINT("data.accept");
   if (from < rank_) {
     HVD_LOG(kWarning, "refused a data connection in the wrong direction", log_field("from_rank", from));
@@ -98,6 +98,7 @@ Status DataPlane::connect(int to, Peer& target) {
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
   Hello hello;
   hello.kind = ConnectionKind::kData;
+  hello.tls = session_->tls;
   hello.from_rank = rank_;
   hello.to_rank = to;
   hello.epoch = session_->epoch;

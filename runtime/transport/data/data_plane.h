@@ -36,9 +36,9 @@ class DataPlane final : public FrameSink, public IoHandler {
   const Connector& connector() const { return connector_; }
 
   // Requires: called once, before everything below.
-  void open(std::uint64_t epoch, const crypto::Secret& data_key, RowSource& rows);
+  void open(std::uint64_t epoch, const crypto::Secret& data_key, bool tls, RowSource& rows);
   // An authenticated data stream of another rank has come.
-  void accept(int from, ForkFd stream, const std::string& host);
+  void accept(int from, Stream stream, const std::string& host);
 
   // Why nothing can be done any more: aborted, closed, or used in a forked child. OK otherwise.
   Status usable() const HVD_EXCLUDES(status_mutex_);
@@ -66,7 +66,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   void on_data_end(int from, const FrameHeader& header, RecvOp& op) override;
   void on_sent(int to, const SentMessage& message) override;
   void on_lost(int peer, const Status& why) override;
-  void on_io(void* tag, bool readable, bool writable) override;
+  bool on_io(void* tag, bool readable, bool writable) override;
   void check_liveness() override;
 
  private:
@@ -79,6 +79,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   struct Session {
     std::uint64_t epoch;
     crypto::Secret key;
+    bool tls;
     RowSource& rows;
   };
   Peer& peer(int rank) HVD_EXCLUDES(peers_mutex_);

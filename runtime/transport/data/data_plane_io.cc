@@ -71,8 +71,8 @@ void DataPlane::on_lost(int peer_rank, const Status& why) {
   progress_.notify();
 }
 
-void DataPlane::on_io(void* tag, bool readable, bool writable) {
-  static_cast<Connection*>(tag)->on_io(readable, writable);
+bool DataPlane::on_io(void* tag, bool readable, bool writable) {
+  return static_cast<Connection*>(tag)->on_io(readable, writable);
 }
 
 void DataPlane::check_liveness() {

@@ -1,10 +1,7 @@
 #include "runtime/transport/data/frame_reader.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 
 #include "runtime/base/failpoint.h"
 
@@ -13,7 +10,7 @@ namespace hvd::transport {
 FrameReader::FrameReader(int from, std::uint64_t epoch, FrameSink& sink)
     : from_(from), epoch_(epoch), sink_(sink), stage_(std::make_unique<std::uint8_t[]>(kStageSize)) {}
 
-FrameReader::Outcome FrameReader::read_from(int fd) {
+FrameReader::Outcome FrameReader::read_from(Stream& stream) {
   iovec parts[2];
   std::size_t count = 0;
   std::size_t asked = 0;
@@ -33,12 +30,12 @@ FrameReader::Outcome FrameReader::read_from(int fd) {
   parts[count++] = {stage_.get() + stage_end_, kStageSize - stage_end_};
   for (std::size_t i = 0; i < count; ++i) asked += parts[i].iov_len;
 
-  const ssize_t n = HVD_FAILPOINT_IO("data.receive", count, readv(fd, parts, static_cast<int>(count)));
+  const ssize_t n = HVD_FAILPOINT_IO("data.receive", count, stream.receive({parts, count}));
   if (n == 0) return Outcome::kClosed;
   if (n < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Outcome::kDrained;
     if (errno == EINTR) return Outcome::kMore;
-    error_ = Status::peer_lost(std::generic_category().message(errno));
+    error_ = lost_stream(errno);
     return Outcome::kFailed;
   }
   const auto got = static_cast<std::size_t>(n);

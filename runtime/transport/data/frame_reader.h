@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "runtime/transport/data/frame_sink.h"
+#include "runtime/transport/net/stream.h"
 
 namespace hvd::transport {
 
@@ -17,8 +18,8 @@ class FrameReader {
   FrameReader(int from, std::uint64_t epoch, FrameSink& sink);
 
   enum class Outcome { kDrained, kMore, kClosed, kFailed };
-  // Reads once from `fd` and handles every frame that is complete. kFailed: see error().
-  Outcome read_from(int fd);
+  // Reads once from `stream` and handles every frame that is complete. kFailed: see error().
+  Outcome read_from(Stream& stream);
   const Status& error() const { return error_; }
 
   void forget_target(const RecvOp* op) {

@@ -99,6 +99,10 @@ int Progress::handle_ready(int timeout_ms) {
   const int n = epoll_wait(epoll_.get(), events, kEventsPerTurn, timeout_ms);
   driver_sleeps_.store(false);
   HVD_CHECK(n >= 0 || errno == EINTR, "epoll_wait");
+  std::vector<void*> go_on = std::exchange(unfinished_, {});
+  const auto handle = [this](void* tag, bool readable, bool writable) {
+    if (handler_.on_io(tag, readable, writable)) unfinished_.push_back(tag);
+  };
   for (int i = 0; i < n; ++i) {
     if (events[i].data.ptr == this) {
       std::uint64_t count = 0;
@@ -106,9 +110,12 @@ int Progress::handle_ready(int timeout_ms) {
       continue;
     }
     const bool broken = (events[i].events & (EPOLLERR | EPOLLHUP)) != 0;  // the next read or write tells why
-    handler_.on_io(events[i].data.ptr, broken || (events[i].events & EPOLLIN) != 0,
-                   broken || (events[i].events & EPOLLOUT) != 0);
+    const bool goes_on = std::erase(go_on, events[i].data.ptr) > 0;
+    handle(events[i].data.ptr, goes_on || broken || (events[i].events & EPOLLIN) != 0,
+           broken || (events[i].events & EPOLLOUT) != 0);
   }
+  for (void* const tag : go_on) handle(tag, true, false);
+  if (!unfinished_.empty()) signal_kick();
   return std::max(n, 0);
 }
 
@@ -121,7 +128,10 @@ void Progress::notify() {
 }
 
 void Progress::kick() {
-  if (!driver_sleeps_.exchange(false)) return;
+  if (driver_sleeps_.exchange(false)) signal_kick();
+}
+
+void Progress::signal_kick() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(kick_.get(), &one, sizeof(one));
 }

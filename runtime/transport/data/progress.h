@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"
@@ -19,8 +20,9 @@ namespace hvd::transport {
 class IoHandler {
  public:
   virtual ~IoHandler() = default;
-  // `tag` is what the descriptor was registered with.
-  virtual void on_io(void* tag, bool readable, bool writable) = 0;
+  // `tag` is what the descriptor was registered with. True: there is more to read of which the descriptor may not tell,
+  // and which has to wait until others had their turn; called again, as readable, in the next.
+  virtual bool on_io(void* tag, bool readable, bool writable) = 0;
   // Once a second while somebody waits, whether or not anything happens: one peer may be silent while others talk.
   virtual void check_liveness() = 0;
 };
@@ -66,11 +68,14 @@ class Progress {
   bool spin_for_turn(const std::function<bool()>& done);
   void leave() HVD_REQUIRES(mutex_);
   void kick();
+  void signal_kick();
 
   IoHandler& handler_;
   SharedSpinner spin_;
   Fd epoll_;
   Clock::time_point next_check_{};  // driver only
+  std::vector<void*> unfinished_;   // driver only: who goes on in the next turn. Then kick_ is readable, so that there
+                                    // is one, whoever drives it
   Fd kick_;                         // wakes a driver that sleeps on the sockets
   Mutex mutex_;
   std::condition_variable_any changed_;

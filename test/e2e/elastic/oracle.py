@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos_proxy import KINDS, ChaosProxy, Fault
 from elastic_job import ElasticJob
 from launcher_job import eventually
 
@@ -35,10 +36,14 @@ class Said:
 class OracleJob(ElasticJob):
     """Names of hosts are names of this machine; each counts as a host."""
 
-    def __init__(self, horovodrun: str, folder: Path, flags: Sequence[str], hosts: str = "", more: str = "") -> None:
+    def __init__(
+        self, horovodrun: str, folder: Path, flags: Sequence[str], hosts: str = "", more: str = "", wrapper: str = ""
+    ) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        command = (sys.executable, str(WORKER), str(folder), "97", *([more] if more else []))
+        command: tuple[str, ...] = (sys.executable, str(WORKER), str(folder), "97", *([more] if more else []))
+        if wrapper:
+            command = ("sh", "-c", wrapper, *command)
         super().__init__((horovodrun,), folder, flags, command, hosts)
 
     def said(self, *words: str) -> list[Said]:
@@ -99,6 +104,7 @@ class Chaos:
     and the other host alone is less than --min-np: so nothing that it does may end the job."""
 
     job: OracleJob
+    proxy: ChaosProxy
     seed: int
     mean_s: float
     faults: int = 0
@@ -111,6 +117,7 @@ class Chaos:
         self.random = random.Random(self.seed)
         self.has_other = True
         self.counts: dict[str, int] = {}
+        self.nets: list[Fault] = []
 
     def run(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -120,7 +127,11 @@ class Chaos:
             self.one_fault()
 
     def one_fault(self) -> None:
-        kind = self.random.choices(("kill", "two", "stop", "terminate", "hosts"), (50, 10, 15, 10, 15))[0]
+        kind = self.random.choices(("kill", "two", "stop", "terminate", "hosts", "net"), (40, 10, 15, 10, 15, 10))[0]
+        if kind == "net":
+            seconds, from_next = self.random.uniform(0.3, 1.5), self.random.random() < 0.5
+            self.nets.append(self.proxy.fault(self.random.choice(KINDS), seconds, from_next))
+            return
         if kind == "hosts":
             self.has_other = not self.has_other
             self.job.set_hosts(self.HOSTS + self.OTHER * self.has_other)
@@ -138,8 +149,17 @@ class Chaos:
             struck = [self.hit(pid, kind) for pid in self.random.sample(able, count)]
             if not any(struck):
                 return
+        self.count(kind)
+
+    def count(self, kind: str) -> None:
         self.faults += 1
         self.counts[kind] = self.counts.get(kind, 0) + 1
+
+    def count_nets(self) -> None:
+        """When the job is over: those that struck something."""
+        for fault in self.nets:
+            if fault.struck:
+                self.count(fault.kind)
 
     def hit(self, pid: int, kind: str) -> bool:
         """False if the process has just ended by itself."""

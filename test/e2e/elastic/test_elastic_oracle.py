@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from chaos_proxy import KINDS, ChaosProxy
 from launcher_job import RunningJob
 from oracle import Chaos, OracleJob
 
@@ -72,19 +74,60 @@ def test_a_thousand_resets_leave_nothing_behind(jobs: list[OracleJob], horovodru
     resets(jobs, horovodrun_path, tmp_path, 1000)
 
 
-def start_chaos(jobs: list[OracleJob], horovodrun: str, folder: Path) -> OracleJob:
-    job = OracleJob(horovodrun, folder, (*Chaos.FLAGS, *DISCOVER), Chaos.HOSTS + Chaos.OTHER)
+@pytest.mark.slow
+def test_nobody_fails_without_a_fault(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
+    """Four times more ranks than two cores, each at full speed, for HVD_CALM_SECONDS; every watch that can end a rank is on."""
+    flags = ("-np", "8", "--min-np", "2", "--replace-stuck", "20", "--stall-check-shutdown-time-seconds", "20")
+    job = OracleJob(horovodrun_path, tmp_path, (*flags, *DISCOVER), "localhost:8\n")
     jobs.append(job)
-    job.wait_for_round(5)
-    return job
+    members = job.wait_for_round(8)
+    end = time.monotonic() + float(os.environ.get("HVD_CALM_SECONDS", "120"))
+    while time.monotonic() < end and job.process.poll() is None:
+        time.sleep(1)
+    assert job.process.poll() is None, job
+    assert job.members() == members, job
+    assert len(job.said("begin")) == 8, job
+    finish(job)
+    print(f"{job.said('end')[0].commits} commits")
+
+
+def run_chaos(
+    jobs: list[OracleJob], horovodrun: str, folder: Path, seed: int, mean_s: float, seconds: float
+) -> Chaos:
+    """One job, to its end; the oracle has held."""
+    with contextlib.closing(ChaosProxy(folder / "rendezvous", seed)) as proxy:
+        flags = (*Chaos.FLAGS, *DISCOVER)
+        job = OracleJob(horovodrun, folder, flags, Chaos.HOSTS + Chaos.OTHER, wrapper=proxy.wrapper)
+        jobs.append(job)
+        job.wait_for_round(5)
+        assert proxy.passed >= 5
+        chaos = Chaos(job, proxy, seed, mean_s)
+        chaos.run(seconds)
+        finish(job)
+    chaos.count_nets()
+    return chaos
 
 
 def test_chaos(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:
-    job = start_chaos(jobs, horovodrun_path, tmp_path)
-    chaos = Chaos(job, seed=1, mean_s=0.7)
-    chaos.run(6)
-    finish(job)
-    print(f"{chaos.faults} faults: {chaos.counts}, {job.said('end')[0].commits} commits")
+    chaos = run_chaos(jobs, horovodrun_path, tmp_path, seed=1, mean_s=0.7, seconds=6)
+    print(f"{chaos.faults} faults: {chaos.counts}, {chaos.job.said('end')[0].commits} commits")
+
+
+def test_a_bad_way_to_the_rendezvous_loses_nothing(
+    jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path
+) -> None:
+    """While ranks meet anew: what they ask and hear comes late, or is cut off."""
+    with contextlib.closing(ChaosProxy(tmp_path / "rendezvous", 1)) as proxy:
+        job = OracleJob(horovodrun_path, tmp_path, ("-np", "2", "--min-np", "2"), wrapper=proxy.wrapper)
+        jobs.append(job)
+        job.wait_for_round(2)
+        for kind in KINDS:
+            before = proxy.passed
+            fault = proxy.fault(kind, 1.0, from_next=True)
+            job.wait_for_round(2, job.break_at(("1 step",)))
+            assert proxy.passed > before, job
+            assert any(number > before for number in fault.struck), (fault, before, job)
+        finish(job)
 
 
 @pytest.mark.slow
@@ -101,11 +144,8 @@ def test_chaos_for_minutes(jobs: list[OracleJob], horovodrun_path: str, tmp_path
     while (spent := sum(one["seconds"] for one in done)) < seconds and sum(one["faults"] for one in done) < most:
         seed += 1
         length = min(60.0, seconds - spent)
-        job = start_chaos(jobs, horovodrun_path, tmp_path / str(seed))
-        chaos = Chaos(job, seed, mean_s)
-        chaos.run(length)
-        finish(job)
+        chaos = run_chaos(jobs, horovodrun_path, tmp_path / str(seed), seed, mean_s, length)
         done.append({"seed": seed, "seconds": length, "mean": mean_s, "faults": chaos.faults, **chaos.counts})
         with log.open("a") as file:
             file.write(json.dumps(done[-1]) + "\n")
-    print(f"{sum(one['faults'] for one in done)} faults in {len(done)} jobs")
+        print(f"{sum(one['faults'] for one in done)} faults in {len(done)} jobs so far; this one: {chaos.counts}", flush=True)

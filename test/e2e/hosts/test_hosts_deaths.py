@@ -100,7 +100,7 @@ def test_a_cut_network_is_noticed_by_keepalive(network: Network, start_on: Start
     assert_nothing_left(network, job, PATIENCE_S)
 
 
-# LeaseWatch (launcher/agent/lease_watch.h): the silence, and the interval in which it is looked for.
+# LeaseWatch (launcher/process/lease_watch.h): the silence, and the interval in which it is looked for.
 LEASE_SILENCE_S = 20.0 + 5.0
 
 

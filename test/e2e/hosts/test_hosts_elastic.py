@@ -67,6 +67,14 @@ def test_a_job_whose_hosts_have_all_gone_ends(network: Network, start_elastic_on
     assert_nothing_left(network, job, 5)
 
 
+def test_a_killed_launcher_leaves_nothing_on_any_host(network: Network, start_elastic_on: StartElastic) -> None:
+    """It can't be started again and find its agents: the job ends with it, cleanly."""
+    job = start_elastic_on(network.hosts["a"], "-np", "3", "--min-np", "1", hosts="a:1\nb:1\nc:1\n")
+    job.wait_for_size(3, PATIENCE_S)
+    job.process.kill()
+    assert_nothing_left(network, job, 5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["b", "c"])
 def test_a_host_behind_a_cut_cable_is_done_without(

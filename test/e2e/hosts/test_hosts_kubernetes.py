@@ -9,7 +9,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import pytest
 from hosts_job import ROOT
 from netns import Network
 
@@ -17,8 +16,24 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from test_other_starters import RANK, told
 
-MANIFEST = ROOT / "examples" / "kubernetes" / "job.yaml"
+EXAMPLES = ROOT / "examples" / "kubernetes"
+MANIFEST = EXAMPLES / "job.yaml"
 VERSION = "1.32"
+
+# The fields of v2beta1 beside the pods' templates, from the operator's types of version 0.8.
+REPLICAS = {"replicas": int, "restartPolicy": str, "template": dict}
+MPI_JOB = {
+    "slotsPerWorker": int,
+    "runLauncherAsWorker": bool,
+    "runPolicy": {
+        "cleanPodPolicy": str, "ttlSecondsAfterFinished": int, "activeDeadlineSeconds": int, "backoffLimit": int,
+        "schedulingPolicy": dict, "suspend": bool, "managedBy": str,
+    },
+    "mpiReplicaSpecs": {"Launcher": REPLICAS, "Worker": REPLICAS},
+    "sshAuthMountPath": str,
+    "launcherCreationPolicy": str,
+    "mpiImplementation": str,
+}  # fmt: skip
 
 # With its first process all of it ends.
 CONTAINER = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -35,9 +50,7 @@ exec sh -ec "$3"
 
 
 def test_the_manifest_is_what_kubernetes_takes() -> None:
-    kubernetes_validate = pytest.importorskip(
-        "kubernetes_validate", reason="kubernetes-validate (PyPI) is not installed: the manifest's schema is not checked"
-    )
+    import kubernetes_validate
     import yaml
 
     documents = list(yaml.safe_load_all(MANIFEST.read_text()))
@@ -50,6 +63,30 @@ def test_the_manifest_is_what_kubernetes_takes() -> None:
     assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
     mounts = {mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
+
+
+def check_fields(value: object, fields: object, at: str) -> None:
+    if isinstance(fields, type):
+        assert isinstance(value, fields), f"{at}: {value!r}"
+        return
+    assert isinstance(value, dict), at
+    assert isinstance(fields, dict)
+    for name, part in value.items():
+        assert name in fields, f"{at}.{name} is not a field of an MPIJob"
+        check_fields(part, fields[name], f"{at}.{name}")
+
+
+def test_the_manifest_is_what_the_mpi_operator_takes() -> None:
+    import kubernetes_validate
+    import yaml
+
+    job = yaml.safe_load((EXAMPLES / "mpijob.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v2beta1", "MPIJob")
+    check_fields(job["spec"], MPI_JOB, "spec")
+    for name, replicas in job["spec"]["mpiReplicaSpecs"].items():
+        # The operator makes a pod of it, which is what Kubernetes judges; its own restartPolicy stands beside the template.
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name.lower()}, "spec": replicas["template"]["spec"]}
+        kubernetes_validate.validate(pod, VERSION, strict=True)
 
 
 def pods_script_and_variables() -> tuple[str, dict[str, str]]:

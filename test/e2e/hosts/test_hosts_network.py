@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from hosts_job import HERE, REDUCE, StartOn, assert_nothing_left, wait_ready
 from launcher_job import RunningJob, eventually
 from netns import PATIENCE_S, Host, Network, arguments_and_environments, environment_of
@@ -157,3 +158,19 @@ def test_garbage_from_another_host_harms_no_rank(network: Network, start_on: Sta
         feeder.communicate(timeout=PATIENCE_S)
         assert feeder.returncode == 0
     assert_nothing_left(network, job, 5)
+
+
+@pytest.mark.usefixtures("network")  # so that it is left out, visibly, where namespaces are not allowed
+def test_localhost_needs_neither_a_hosts_file_nor_a_directory(horovodrun_path: str, tmp_path: Path) -> None:
+    """A small container may lack the first, and the last may have been removed meanwhile."""
+    here = tmp_path / "here"
+    here.mkdir()
+    script = """
+        for file in /etc/hosts /etc/resolv.conf; do [ ! -e $file ] || mount --bind /dev/null $file; done
+        cd "$1" && rmdir "$1" && exec "$2" -np 2 sh -c 'echo rank $HOROVOD_RANK of $HOROVOD_SIZE'
+    """
+    command = ["unshare", "--mount", "sh", "-c", script, "sh", str(here), horovodrun_path]
+    job = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    assert job.returncode == 0, job.stderr
+    assert sorted(line.partition(":")[2] for line in job.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
+    assert "horovodrun's own directory has been removed; ranks start in it\n" in job.stderr

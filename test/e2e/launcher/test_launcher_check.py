@@ -92,6 +92,7 @@ def test_what_the_doctor_does_not_do_is_refused(horovodrun_path: str) -> None:
     for arguments, says in (
         (["--json", "-np", "1", "true"], "--json is for --check"),
         (["--check", "python", "train.py"], "--check takes a Python and nothing more as its command, found 'train.py'"),
+        (["--check", "true"], "'true' is not the name of one"),
         (["--check", "--host-discovery-script", "x"], "--check does not run --host-discovery-script"),
     ):
         done = subprocess.run([horovodrun_path, *arguments], capture_output=True, text=True, timeout=30)

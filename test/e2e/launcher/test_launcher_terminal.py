@@ -324,3 +324,54 @@ def test_the_time_in_ctrl_z_does_not_count_as_time_to_start(open_terminal: Open,
     (tmp_path / "go").touch()
     terminal.wait_for("started-42\n")
     terminal.type("exit\n")
+
+
+ONE_IS_DEBUGGED = """
+import os, time
+rank = int(os.environ["HOROVOD_RANK"])
+print("begun", flush=True)
+if rank == 1:
+    breakpoint()
+    print("goes on", flush=True)
+    for step in range(100000):
+        time.sleep(0.01)
+time.sleep(1000)
+"""
+
+
+def test_a_rank_is_debugged_at_the_terminal_while_others_run(open_terminal: Open, horovodrun_path: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(ONE_IS_DEBUGGED)
+    terminal = open_terminal(horovodrun_path, "-np", "2", "--debug-rank", "1", PYTHON, str(script))
+    # Its lines have no prefix and the prompt comes though its line has no end; the other rank's are as ever.
+    terminal.wait_for("(Pdb) ")
+    terminal.wait_for("[0]<stdout>:begun\n")
+    assert "\nbegun\n" in "\n" + terminal.text
+    assert "[1]<" not in terminal.text
+    terminal.type("p rank * 42 + 100\n")
+    terminal.wait_for("142\n(Pdb) ")
+    # Ctrl-C breaks into that rank, and only that.
+    terminal.type("c\n")
+    terminal.wait_for("goes on\n")
+    terminal.type("\x03")
+    terminal.wait_for("Program interrupted.")
+    terminal.wait_for("(Pdb) ", 3)
+    terminal.type("p step >= 0 or step\n")
+    terminal.wait_for("True\n(Pdb) ")
+    # Two within a second end the job.
+    for _ in range(100):
+        terminal.type("\x03")
+        if not terminal.pump(0.05):
+            break
+    assert terminal.wait() == 130
+
+
+def test_a_rank_to_which_nobody_can_type_is_not_debugged(horovodrun_path: str) -> None:
+    command = [horovodrun_path, "-np", "2", "--debug-rank", "1", "true"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 1
+    assert "--debug-rank 1: nobody can type to that rank, for standard input is closed or /dev/null" in done.stderr
+    # A pipe will do.
+    program = ["sh", "-c", '[ "$HOROVOD_RANK" = 0 ] || { read word; printf "%s" "$word and more"; }']
+    done = subprocess.run([*command[:-1], *program], input="hello\n", capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (0, "hello and more"), done.stderr

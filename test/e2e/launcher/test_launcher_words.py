@@ -54,9 +54,58 @@ def test_the_last_lines_of_a_failed_rank_are_repeated_only_when_they_are_out_of_
     assert "\nProbable cause: somebody killed it, or the kernel, which does so when memory runs out" in job.err
 
 
+# One thread opens a library that does not come: a FIFO. So it holds the loader's lock, which names of functions need.
+CRASHES_BESIDE_LOADER = """
+import ctypes, os, sys, threading, time
+import horovod._common.native
+libc = ctypes.CDLL(None)
+os.mkfifo(sys.argv[1])
+threading.Thread(target=libc.dlopen, args=(sys.argv[1].encode(), os.RTLD_LAZY), daemon=True).start()
+def opens_it():
+    calls = [open(f"/proc/self/task/{tid}/syscall").read().split()[0] for tid in os.listdir("/proc/self/task")]
+    return "257" in calls or "56" in calls  # openat on x86-64, on ARM
+while not opens_it():
+    time.sleep(0.001)
+ctypes.string_at(0)
+"""
+
+
+def test_a_rank_that_crashes_while_another_thread_loads_a_library_ends(start_job: StartJob, tmp_path: Path) -> None:
+    job = start_job("-np", "1", PYTHON, "-c", CRASHES_BESIDE_LOADER, str(tmp_path / "fifo"))
+    assert job.wait() == 139
+    assert "[0]<stderr>:Fatal Python error: Segmentation fault" in job.err
+
+    # SIGABRT is what --timeout sends.
+    job = start_job("-np", "1", PYTHON, "-c", "import horovod._common.native, os; os.kill(os.getpid(), 6)")
+    assert job.wait() == 134
+    native, python = job.err.split("[0]<stderr>:Fatal Python error: Aborted")[:2]
+    assert "[0]<stderr>:Native stack of the thread that has the signal, innermost call first:\n" in native
+    assert re.search(r"\[0\]<stderr>:.*libc\.so\.6\([^)]+\)\[0x", native)
+    assert 'File "<string>", line 1 in <module>' in python
+
+
+# Its lane reads the tensor, which is not there.
+CRASHES_IN_A_LANE = """
+import ctypes
+from horovod._common.native import core
+core.init()
+value = (ctypes.c_float * 1000)()
+call = (core.OP_ALLREDUCE, "x", -1, ())
+core.enqueue(call, (4096, ctypes.addressof(value), [1000], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value).wait()
+"""
+
+
+def test_a_crash_in_a_thread_of_ours_is_said_like_one_in_the_programs(start_job: StartJob) -> None:
+    job = start_job("-np", "1", PYTHON, "-c", CRASHES_IN_A_LANE)
+    assert job.wait() == 139
+    native, python = job.err.split("[0]<stderr>:Fatal Python error: Segmentation fault")[:2]
+    assert "_core" in native.partition("Native stack of the thread that has the signal")[2]
+    assert 'File "<string>", line 7 in <module>' in python
+
+
 def test_what_a_rank_dies_of_is_said_in_words_and_kept_for_programs(start_job: StartJob, tmp_path: Path) -> None:
     logs = tmp_path / "a" / "logs"
-    crash = "import ctypes, os\nif os.environ['HOROVOD_RANK'] == '1': ctypes.string_at(0)\nimport time; time.sleep(1000)"
+    crash = "import ctypes, os, horovod._common.native\nif os.environ['HOROVOD_RANK'] == '1': ctypes.string_at(0)\nimport time; time.sleep(1000)"
     job = start_job("-np", "2", "--log-dir", str(logs), PYTHON, "-c", crash)
     assert job.wait() == 139
     assert "\nProbable cause: native code used an address where nothing is" in job.err
@@ -71,6 +120,8 @@ def test_what_a_rank_dies_of_is_said_in_words_and_kept_for_programs(start_job: S
     assert first["what"] == "was killed by signal 11 (SIGSEGV)"
     assert first["cause"].startswith("native code used")
     assert any("Segmentation fault" in line for line in first["last_stderr_lines"])
+    native = first["last_stderr_lines"].index("Native stack of the thread that has the signal, innermost call first:")
+    assert "_ctypes" in " ".join(first["last_stderr_lines"][native + 1 : native + 12])
 
     job = start_job("-np", "1", "--log-dir", str(logs), PYTHON, "-c", "import nothing_like_it")
     assert job.wait() == 1
@@ -123,3 +174,10 @@ def test_ranks_get_the_environment_or_only_what_is_named(start_job: StartJob, fa
     assert job.wait() == 0, job
     for rank in (0, 1):
         assert [json.loads(line) for line in job.lines(f"[{rank}]<stdout>:")] == [[{"hvd.dot": given["hvd.dot"]}, True]]
+
+
+def test_tls_that_is_chosen_for_ranks_is_the_rendezvous_too(start_job: StartJob) -> None:
+    code = "from horovod._common.native import core; core.init(); print(core.size()); core.shutdown()"
+    job = start_job("-np", "2", "-x", "HOROVOD_TLS=1", PYTHON, "-c", code, env={"HOROVOD_TLS": "0"})
+    assert job.wait(60) == 0, job
+    assert job.out.count(":2\n") == 2, job

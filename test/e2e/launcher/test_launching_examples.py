@@ -82,6 +82,27 @@ def test_scripts_of_batch_systems(site: Path) -> None:
         assert ranks_of(script, site, env) == [f"rank {n} of 2 on n{n + 1}" for n in range(2)]
 
 
+SRUN = """#!/bin/sh
+for node in n1 n2; do
+  unshare --uts sh -c 'hostname "$0" && exec "$@"' "$node" "$@" &
+done
+wait
+"""
+
+
+def test_hosts_that_call_in(site: Path) -> None:
+    if shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.skip("needs root and util-linux's unshare: the script's port is its own, and so are its nodes' names")
+    for name, text in (("srun", SRUN), ("hostname", '#!/bin/sh\n[ $# -eq 0 ] && exec echo 127.0.0.1\nexec /bin/hostname "$@"\n')):
+        (site / "bin" / name).write_text(text)
+        (site / "bin" / name).chmod(0o755)
+    (script,) = examples("Hosts that call in")
+    in_a_network = "unshare --net sh -c 'ip link set lo up && eval \"$SCRIPT\"'"
+    said = ranks_of(in_a_network, site, {"HOME": str(site), "SCRIPT": script, "SLURM_JOB_ID": "4127"})
+    assert said == [f"rank {n} of 4 on n{n // 2 + 1}" for n in range(4)]
+    assert not list(site.glob("token*"))
+
+
 @pytest.mark.parametrize(
     ("heading", "starter"), [("Open MPI", "mpirun"), ("MPICH, and what has its mpiexec (hydra)", "mpiexec.hydra")]
 )

@@ -39,8 +39,8 @@ def values_at(address: int, count: int) -> list[float]:
 
 # What stands for a CUDA tensor on a torch that knows none: the stream that is current goes along.
 tensor = SimpleNamespace(
-    is_cpu=False, is_cuda=True, dtype=torch.float32, get_device=lambda: gpu, is_contiguous=lambda: True
-)
+    is_cpu=False, is_cuda=True, dtype=torch.float32, get_device=lambda: gpu, is_contiguous=lambda: True, is_neg=lambda: False
+)  # fmt: skip
 with mock.patch.object(torch.cuda, "current_stream", return_value=SimpleNamespace(cuda_stream=stream)):
     place = place_of(tensor)  # type: ignore[arg-type]
 assert place == (gpu, stream, current_stream)

@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parent.parent.parent.parent
 
 def build_fake_driver(folder: Path) -> Path:
     library = folder / "libfake_cuda.so"
-    source = ROOT / "test/support/fake_gpu/fake_driver.cc"
+    sources = [ROOT / "test/support/fake_gpu" / f"fake_{part}.cc" for part in ("driver", "driver_memory", "machine")]
     subprocess.run(
         ["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}",
-         f"-I{ROOT}/runtime/include", "-o", library, source],
+         f"-I{ROOT}/runtime/include", "-o", library, *sources],
         check=True, timeout=120,
     )  # fmt: skip
     return library

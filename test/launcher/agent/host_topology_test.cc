@@ -3,9 +3,12 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+
+#include "launcher/agent/agent.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -99,4 +102,10 @@ TEST_CASE("A binding sets variables that are not the user's", "[unit][agent]") {
   CHECK(binding_variables(binding, {{"CUDA_VISIBLE_DEVICES", "1,0"}}, false) ==
         Variables{{"CUDA_VISIBLE_DEVICES", "1"}});
   CHECK(binding_variables({}, {}, true).empty());
+}
+
+TEST_CASE("This host has a loopback interface and cores", "[unit][agent]") {
+  const HostFacts here = facts_of_this_host();
+  CHECK(std::ranges::count(here.interfaces, "lo") == 1);
+  CHECK(here.cores >= 1);
 }

@@ -31,6 +31,7 @@ const Case kCases[] = {
     {{"--torus-allreduce"}, {{"HOROVOD_TORUS_ALLREDUCE", "1"}}},
     {{"--no-torus-allreduce"}, {{"HOROVOD_TORUS_ALLREDUCE", "0"}}},
     {{"--port-range", "40000-40099"}, {{"HOROVOD_PORT_RANGE", "40000-40099"}}},
+    {{"--tls"}, {{"HOROVOD_TLS", "1"}}},
     {{"--autotune"}, {{"HOROVOD_AUTOTUNE", "1"}}},
     {{"--autotune", "--autotune-log-file", "/tmp/a.csv"},
      {{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_AUTOTUNE_LOG", "/tmp/a.csv"}}},

@@ -179,6 +179,43 @@ TEST_CASE("The ports come from the flag, which ranks get, or from the environmen
           "--port-range: '9-7' is not a range of ports, as 40000-40099");
 }
 
+TEST_CASE("TLS is on by the flag or by the variable, and ranks are told", "[unit][cli]") {
+  CHECK_FALSE(parse_job({}).tls);
+  CHECK_FALSE(parse_job({}, {{"HOROVOD_TLS", "0"}}).tls);
+  for (const LaunchConfig& config :
+       {parse_job({"--tls"}, {{"HOROVOD_TLS", "0"}}), parse_job({}, {{"HOROVOD_TLS", "true"}})}) {
+    CHECK(config.tls);
+    CHECK(config.flag_variables.at("HOROVOD_TLS") == "1");
+  }
+}
+
+TEST_CASE("TLS that ranks get by -x or --env-file is the launcher's too", "[unit][cli]") {
+  char path[] = "/tmp/hvd-tls-env-XXXXXX";
+  ::close(::mkstemp(path));
+  std::ofstream(path) << "HOROVOD_TLS=yes\n";
+  const config::MapEnv::Map on{{"HOROVOD_TLS", "1"}};
+  for (const LaunchConfig& config :
+       {parse_job({"-x", "HOROVOD_TLS=1"}, {{"HOROVOD_TLS", "0"}}), parse_job({"--env-file", path}),
+        parse_job({"--no-env"}, on), parse_job({"-x", "HOROVOD_TLS"}, on), parse_job({"--tls", "--env-file", path})}) {
+    CHECK(config.tls);
+    CHECK(config.flag_variables.at("HOROVOD_TLS") == "1");
+  }
+  for (const LaunchConfig& config :
+       {parse_job({"-x", "HOROVOD_TLS=0"}, on), parse_job({"--env-file", path, "-x", "HOROVOD_TLS=0"})}) {
+    CHECK_FALSE(config.tls);
+    CHECK(config.flag_variables.at("HOROVOD_TLS") == "0");
+  }
+  std::filesystem::remove(path);
+  const std::string contradiction =
+      "--tls and HOROVOD_TLS='0', which ranks get by -x or --env-file, exclude each other";
+  CHECK(usage_error_of({"-np", "2", "--tls", "-x", "HOROVOD_TLS=0", "true"}) == contradiction);
+  CHECK(usage_error_of({"--print-config", "--tls", "-x", "HOROVOD_TLS=0"}) == contradiction);
+  CHECK(usage_error_of({"--check", "--tls", "python"}) ==
+        "--check starts no ranks, whose connections --tls is for: leave it out");
+  CHECK_THAT(usage_error_of({"-np", "2", "-x", "HOROVOD_TLS=maybe", "true"}),
+             Catch::Matchers::StartsWith("HOROVOD_TLS: 'maybe'"));
+}
+
 TEST_CASE("-n is -np", "[unit][cli]") {
   for (const Words& flags : {Words{"-n", "3"}, Words{"-n3"}, Words{"-n=3"}}) {
     Words args = flags;
@@ -257,6 +294,7 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{}, "-np is missing: the number of processes to start"},
       {{"true"}, "-np is missing: the number of processes to start"},
       {{"-np", "2"}, "the command to run is missing"},
+      {{"-np", "2", ""}, "the command to run is missing"},
       {{"-np", "0", "true"}, "--num-proc: '0' is not an integer from 1 to 1048576"},
       {{"-np", "-2", "true"}, "--num-proc: '-2' is not an integer from 1 to 1048576"},
       {{"-np", "two", "true"}, "--num-proc: 'two' is not an integer from 1 to 1048576"},
@@ -452,6 +490,31 @@ TEST_CASE("Flags of the output are checked, and NO_COLOR and a dumb terminal are
   CHECK(grows.starts_with("--no-prefix is for one rank"));
   CHECK_FALSE(parse_job({"--min-np", "1", "--max-np", "2", "--no-prefix", "--show-ranks", "1"}).output.with_prefix);
   CHECK(usage_error_of({"-np", "1", "--timestamp", "iso", "-prefix-timestamp", "true"}) != "");
+}
+
+TEST_CASE("A word after --check that is no Python is not run as one", "[unit][cli]") {
+  for (const char* word : {"true", "server1", "server1:4", "train.py"}) {
+    CHECK_THAT(usage_error_of({"--check", word}),
+               Catch::Contains("'" + std::string(word) + "' is not the name of one"));
+  }
+  for (const char* word : {"python", "python3.11", "pypy3", "/opt/bin/snake", "./snake"}) {
+    CHECK(std::get<CheckConfig>(parse({"--check", word}, {})).command.front() == word);
+  }
+}
+
+TEST_CASE("The rank that is debugged is one of the job, and what contradicts it is refused", "[unit][cli]") {
+  const LaunchConfig config = parse_job({"-np", "2", "--debug-rank", "1"});
+  CHECK(config.debug_rank == 1);
+  CHECK(config.output.raw_rank == 1);
+  CHECK(config.input_to == InputTo::kRank0);  // which is rank 1 then
+  CHECK_FALSE(parse_job({}).debug_rank);
+  CHECK(usage_error_of({"-np", "2", "--debug-rank", "2", "true"}) == "--debug-rank: there is no rank 2 among 2");
+  CHECK(usage_error_of({"-np", "2", "--debug-rank", "1", "--stdin", "all", "true"}) ==
+        "--debug-rank and --stdin contradict each other");
+  CHECK_THAT(usage_error_of({"-np", "1", "--debug-rank", "0", "--no-prefix", "true"}),
+             Catch::Contains("leave --no-prefix out"));
+  CHECK_THAT(usage_error_of({"-np", "1", "--min-np", "1", "--max-np", "2", "--debug-rank", "0", "true"}),
+             Catch::Contains("elastic job"));
 }
 
 }  // namespace hvd::launcher

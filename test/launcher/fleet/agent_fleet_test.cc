@@ -49,3 +49,33 @@ TEST_CASE("AgentFleet reports processes that cannot be started one after another
   loop.run();
   CHECK(events.lost == events.count);
 }
+
+TEST_CASE("AgentFleet has 64 logins under way at most, and the next begins when one is over", "[job]") {
+  MainLoop loop;
+  Events events(loop);
+  int started = 0;
+  AgentFleet fleet(
+      loop,
+      [&](int agent) {
+        ++started;
+        AgentLinkOptions options;
+        options.agent = agent;
+        options.host = "h" + std::to_string(agent);
+        options.is_remote = true;
+        options.over_ssh = true;
+        options.file = "cat";  // says nothing, and ends with its input
+        options.argv = {"cat"};
+        options.cookie = std::string(32, '0');
+        return options;
+      },
+      events);
+  for (int agent = 0; agent < 70; ++agent) fleet.start(agent);
+  CHECK(started == 64);
+  fleet.drop(3);
+  CHECK(started == 65);
+  fleet.drop(69);  // which still waits
+  CHECK(started == 65);
+  for (const int agent : {4, 5, 6, 7, 8}) fleet.drop(agent);
+  CHECK(started == 69);
+  fleet.drop_all();
+}

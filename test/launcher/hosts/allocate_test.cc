@@ -92,4 +92,13 @@ TEST_CASE("The number of ranks is bounded", "[unit][hosts]") {
           std::string::npos);
 }
 
+TEST_CASE("hosts that have joined share the ranks", "[unit][hosts]") {
+  const auto text = [](const std::vector<std::string>& names, int ranks) {
+    return host_list_text(share_ranks(names, ranks));
+  };
+  CHECK(text({"a", "b"}, 4) == "a:2,b:2");
+  CHECK(text({"a", "b", "c"}, 8) == "a:3,b:3,c:2");
+  CHECK(text({"a", "b"}, 2) == "a:1,b:1");
+}
+
 }  // namespace hvd::launcher

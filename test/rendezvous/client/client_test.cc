@@ -381,3 +381,36 @@ TEST_CASE("A server that goes away ends waiting clients at their deadline, not b
   CHECK_THAT(error.message(),
              Catch::Contains("127.0.0.1:" + std::to_string(port) + " /v1/kv/s/k2: connection refused"));
 }
+
+TEST_CASE("With TLS ranks join as without; who has no TLS, or another secret, is told so", "[multi][rendezvous]") {
+  const crypto::Secret secret = crypto::Secret::random();
+  const auto serve = [&](bool tls) {
+    return Server::start(
+               {.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"127.0.0.1"}, .tls = tls})
+        .value();
+  };
+  const auto server = serve(true);
+  ClientOptions options{.host = "127.0.0.1", .port = server->port(), .secret = secret, .tls = true};
+  Client client(options);
+  const Seat seat = make_seat(seat_key(secret), {0, 0});
+  const Bytes large(kMaxRowBytes, 3);  // of more than one record together with its head
+  const auto answer = client.join(seat, {.rank = 0, .size = 1}, large, soon());
+  REQUIRE(answer.is_ok());
+  const std::string scope = scope_of_epoch(answer.value().epoch);
+  CHECK(client.wait(scope, "0", soon()).value() == large);
+  const Bytes value(kMaxValueBytes, 5);
+  CHECK(client.put("s", "x", value, soon()).message() == "");
+  CHECK(client.wait("s", "x", soon()).value() == value);
+
+  options.tls = false;
+  Status refused = Client(options).connect(soon()).status();
+  CHECK_THAT(refused.message(), Catch::Contains("this job has TLS on: HOROVOD_TLS=1 must be set"));
+  options.tls = true;
+  options.secret = crypto::Secret::random();
+  refused = Client(options).connect(soon()).status();
+  CHECK_THAT(refused.message(), Catch::Contains("does not speak TLS with the secret of this job"));
+  const auto plain = serve(false);
+  options = {.host = "127.0.0.1", .port = plain->port(), .secret = secret, .tls = true};
+  refused = Client(options).connect(soon()).status();
+  CHECK_THAT(refused.message(), Catch::Contains("HOROVOD_TLS is on in this process"));
+}

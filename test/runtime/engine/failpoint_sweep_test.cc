@@ -86,10 +86,18 @@ std::string train(Session& session) {
   return all == std::vector<float>{0, 0, 1, 1, 2, 2} ? "" : "wrong gathering";
 }
 
+// What the ranks of a job talk through.
+enum class Path { kSockets, kSharedMemory, kTls };
+constexpr std::array kPaths{Path::kSockets, Path::kSharedMemory, Path::kTls};
+
+std::string name_of(Path path) {
+  return path == Path::kSockets ? "over sockets" : path == Path::kTls ? "over TLS" : "in shared memory";
+}
+
 // One job under what is armed.
 class Trial {
  public:
-  explicit Trial(bool shared_memory) : shared_memory_(shared_memory), job_(kSize) {}
+  explicit Trial(Path path) : path_(path), job_(kSize, nullptr, path == Path::kTls) {}
 
   void run() {
     std::mutex mutex;
@@ -115,7 +123,7 @@ class Trial {
   void be(int rank) {
     config::RuntimeConfig config = job_.config(rank);
     config.elastic = true;
-    config.shared_memory = shared_memory_;
+    config.shared_memory = path_ == Path::kSharedMemory;
     std::string last;
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       auto session = Session::start(config);
@@ -140,7 +148,7 @@ class Trial {
     problems_.expect(false, "rank " + std::to_string(rank) + " never ended well; last: " + last);
   }
 
-  const bool shared_memory_;
+  const Path path_;
   JobFixture job_;
   Outcomes outcomes_;
   Problems problems_;
@@ -197,34 +205,38 @@ class Armed {
 };
 
 // How often a job without a fault passes each place.
-std::map<std::string, std::uint64_t, std::less<>> passages(bool shared_memory) {
+using Passages = std::map<std::string, std::uint64_t, std::less<>>;
+Passages passages(Path path) {
   const Armed armed("join.begin=delay:1@1000000");  // something that never comes, so that passages count
-  Trial trial(shared_memory);
+  Trial trial(path);
   trial.run();
   CHECK(trial.problems() == "");
   CHECK(trial.failures() == 0);
-  std::map<std::string, std::uint64_t, std::less<>> found;
+  Passages found;
   for (const failpoint::Row& row : failpoint::kTable) found[std::string(row.name)] = failpoint::passages(row.name);
   return found;
 }
 
 void sweep(unsigned seed) {
   std::mt19937 random(seed);
-  const std::map<bool, std::map<std::string, std::uint64_t, std::less<>>> usual{{false, passages(false)},
-                                                                                {true, passages(true)}};
+  std::map<Path, Passages> usual;
+  for (const Path path : kPaths) usual[path] = passages(path);
   const Holdings before;
   for (const failpoint::Row& row : failpoint::kTable) {
     for (const std::string& action : actions(row.kind, random)) {
-      bool shared_memory = random() % 2 == 0;
-      if (usual.at(shared_memory).at(std::string(row.name)) == 0) shared_memory = !shared_memory;
-      const std::uint64_t passed = usual.at(shared_memory).at(std::string(row.name));
-      if (passed == 0) continue;
+      std::vector<Path> that_pass;
+      for (const Path path : kPaths) {
+        if (usual.at(path).at(std::string(row.name)) > 0) that_pass.push_back(path);
+      }
+      if (that_pass.empty()) continue;
+      const Path path = that_pass[random() % that_pass.size()];
+      const std::uint64_t passed = usual.at(path).at(std::string(row.name));
       std::string text = std::string(row.name) + "=" + action + "@" + std::to_string(1 + random() % passed);
       if (action == "short") text += "+";
-      INFO(text << (shared_memory ? " with" : " without") << " shared memory, seed " << seed);
+      INFO(text << " " << name_of(path) << ", seed " << seed);
       {
         const Armed armed(text);
-        Trial trial(shared_memory);
+        Trial trial(path);
         trial.run();
         CHECK(trial.problems() == "");
         if (is_harmless(action)) CHECK(trial.failures() == 0);
@@ -237,12 +249,13 @@ void sweep(unsigned seed) {
 }  // namespace
 
 TEST_CASE("A job passes every failpoint of its ranks and of the rendezvous", "[multi][failpoint]") {
-  const auto with = passages(true);
-  const auto without = passages(false);
+  Passages all;
+  for (const Path path : kPaths) {
+    for (const auto& [name, count] : passages(path)) all[name] += count;
+  }
   std::vector<std::string> never;
   for (const failpoint::Row& row : failpoint::kTable) {
-    const std::string name(row.name);
-    if (with.at(name) + without.at(name) == 0) never.push_back(name);
+    if (all.at(std::string(row.name)) == 0) never.emplace_back(row.name);
   }
   // These need a fault, an agent, or a message that no neighbour has taken.
   CHECK(never == std::vector<std::string>{"agent.ask", "engine.lost"});

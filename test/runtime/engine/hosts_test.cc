@@ -134,12 +134,12 @@ TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and on
     bool deterministic;
     std::size_t count;
     bool is_hierarchical;
+    bool torus = false;
   };
-  const Variant variants[] = {{std::nullopt, false, 70001, true},
-                              {std::nullopt, false, 1000, false},
-                              {true, false, 1000, true},
-                              {std::nullopt, true, 70001, false},
-                              {false, false, 70001, false}};
+  const Variant variants[] = {
+      {std::nullopt, false, 70001, true},      {std::nullopt, false, 1000, false}, {true, false, 1000, true},
+      {std::nullopt, true, 70001, false},      {false, false, 70001, false},       {false, false, 1000, true, true},
+      {std::nullopt, true, 70001, false, true}};
   for (const Variant& variant : variants) {
     JobFixture job(4);
     Problems problems;
@@ -155,6 +155,7 @@ TEST_CASE("Ranks of a host are reduced first, wherever they are numbered, and on
         [&](config::RuntimeConfig& config) {
           config.hostname = config.rank % 2 == 0 ? "a" : "b";
           config.hierarchical_allreduce = variant.option;
+          config.torus_allreduce = variant.torus;
           config.deterministic = variant.deterministic;
         });
     for (const std::string& error : job.errors()) CHECK(error == "");
@@ -273,6 +274,8 @@ TEST_CASE("Options that ranks must agree on are refused on all ranks where they 
        "HOROVOD_HIERARCHICAL_ALLREDUCE must be the same on all ranks: rank 0 has unset, rank 2 has 1"},
       {[](config::RuntimeConfig& config) { config.hierarchical_allgather = false; },
        "HOROVOD_HIERARCHICAL_ALLGATHER must be the same on all ranks: rank 0 has unset, rank 2 has 0"},
+      {[](config::RuntimeConfig& config) { config.torus_allreduce = true; },
+       "HOROVOD_TORUS_ALLREDUCE must be the same on all ranks: rank 0 has 0, rank 2 has 1"},
       {[](config::RuntimeConfig& config) { config.stall_check_time = Seconds(5); },
        "HOROVOD_STALL_CHECK_TIME_SECONDS must be the same on all ranks: rank 0 has 60, rank 2 has 5"},
       {[](config::RuntimeConfig& config) { config.stall_check_disable = true; },

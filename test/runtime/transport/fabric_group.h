@@ -50,12 +50,13 @@ inline crypto::Secret test_secret(std::uint8_t fill = 7) {
 
 // N ranks of one job in one process, open in the same epoch.
 struct FabricGroup {
-  explicit FabricGroup(int size, std::uint64_t epoch = 1, Millis timeout = Millis(10000)) {
+  explicit FabricGroup(int size, std::uint64_t epoch = 1, Millis timeout = Millis(10000), bool tls = false) {
     for (int rank = 0; rank < size; ++rank) {
       transport::FabricOptions options;
       options.rank = rank;
       options.size = size;
       options.timeout = timeout;
+      options.tls = tls;
       auto fabric = transport::Fabric::create(options);
       REQUIRE(fabric.is_ok());
       fabrics.push_back(std::move(fabric).value());

@@ -30,14 +30,14 @@ inline std::vector<std::string> run_all(const std::vector<std::function<void()>>
   return errors;
 }
 
-// One Gloo context per rank, over our transport ("hvd") or Gloo's own ("tcp"): the same cases run on both.
+// One Gloo context per rank, over our transport ("hvd", "hvd-tls") or Gloo's own ("tcp"): the same cases run on all.
 class GlooRanks {
  public:
   using Body = std::function<void(int rank, const std::shared_ptr<gloo::Context>& context)>;
 
   GlooRanks(const std::string& stack, int size) : contexts_(static_cast<std::size_t>(size)) {
-    if (stack == "hvd") {
-      group_ = std::make_unique<FabricGroup>(size);
+    if (stack != "tcp") {
+      group_ = std::make_unique<FabricGroup>(size, 1, Millis(10000), stack == "hvd-tls");
       std::vector<int> all;
       for (int rank = 0; rank < size; ++rank) all.push_back(rank);
       for (std::size_t rank = 0; rank < contexts_.size(); ++rank) {
@@ -82,7 +82,7 @@ class GlooRanks {
 };
 
 inline void each_stack(const std::function<void(const std::string&)>& body) {
-  for (const std::string stack : {"hvd", "tcp"}) {
+  for (const std::string stack : {"hvd", "hvd-tls", "tcp"}) {
     INFO("stack " << stack);
     body(stack);
   }

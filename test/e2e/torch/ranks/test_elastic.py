@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import horovod.torch as hvd
 from horovod.common.exceptions import HostsUpdatedInterrupt
@@ -309,3 +310,20 @@ def test_learning_rates_follow_the_number_of_ranks() -> None:
     state.sync()  # the number comes with the rate
     hvd.elastic.scale_learning_rate(optimizer, power=0.5)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(0.15)
+
+
+def test_batches_of_all_ranks_together_stay_as_large() -> None:
+    rows = list(range(48))
+    loader: DataLoader[int] = DataLoader(rows, batch_size=5, sampler=hvd.elastic.ElasticSampler(rows))
+    assert hvd.elastic.keep_batch_size(loader, 12) == 12 // hvd.size()
+    lengths = [len(batch) for batch in loader]
+    assert lengths == [12 // hvd.size()] * 4
+    assert len(loader) == 4
+    assert hvd.elastic.keep_batch_size(loader, 1) == 1  # no rank is without a row
+    nearest = {1: 10, 2: 5, 3: 3}
+    assert hvd.elastic.keep_batch_size(loader, 10) == nearest[hvd.size()]
+    for total in (0, -1):
+        with pytest.raises(ValueError, match=f"total is {total}"):
+            hvd.elastic.keep_batch_size(loader, total)
+    with pytest.raises(TypeError, match="batch_sampler is NoneType"):
+        hvd.elastic.keep_batch_size(DataLoader(rows, batch_size=None), 12)

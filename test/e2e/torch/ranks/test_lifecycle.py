@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import threading
 import time
@@ -148,4 +149,26 @@ def test_a_forked_child_does_not_disturb() -> None:
     assert os.waitpid(child, 0)[1] == 0
     loader = torch.utils.data.DataLoader(torch.arange(8.0), batch_size=2, num_workers=2)
     assert sum(part.sum().item() for part in loader) == 28.0
+    assert_usable()
+
+
+def numbers() -> tuple[object, ...]:
+    return hvd.is_initialized(), hvd.rank(), hvd.size(), hvd.local_rank(), hvd.cross_size()
+
+
+def numbers_in_a_child() -> tuple[object, ...]:
+    found = numbers()
+    with pytest.raises(hvd.HorovodInternalError, match="forked process cannot use the session"):
+        hvd.allreduce(torch.ones(1))
+    hvd.shutdown()
+    with pytest.raises(ValueError, match=r"hvd.init\(\): this process was forked"):
+        hvd.init()
+    return found
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_a_forked_child_knows_the_numbers_of_its_rank_and_does_not_take_its_place() -> None:
+    """Workers that load data choose seeds and shards by the rank."""
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply_async(numbers_in_a_child).get(timeout=60) == numbers()
     assert_usable()

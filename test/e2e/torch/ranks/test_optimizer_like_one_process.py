@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -148,3 +150,62 @@ def test_what_is_never_used_costs_no_message_of_its_own(monkeypatch: pytest.Monk
         everything = ["allreduce.used.weight", "allreduce.never.weight.presence"]
         assert names == everything + (["allreduce.never.weight.parameters"] if step == 0 else [])
         names.clear()
+
+
+@contextmanager
+def default_of_new_tensors(default: Any) -> Iterator[None]:
+    """torch.tensor() and the like make tensors of this type, or on this device."""
+    before = torch.get_default_dtype()
+    if isinstance(default, torch.dtype):
+        torch.set_default_dtype(default)
+    else:
+        torch.set_default_device(default)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16, "meta"], ids=str)
+def test_the_default_type_and_device_of_a_program_change_nothing(default: Any) -> None:
+    """"meta" stands for "cuda": what is made there has no memory that could be sent."""
+    for options in ({}, {"gradient_as_bucket_view": True}):
+        model, twin = Parts(), Parts()
+        optimizer, twin_optimizer = wrap(model, make("Adam", model), **options), make("Adam", twin)
+        for step in range(3):
+            optimizer.zero_grad()
+            twin_optimizer.zero_grad()
+            own = losses(model, hvd.rank(), step)
+            with default_of_new_tensors(default):
+                own.backward()
+                optimizer.step()
+            (sum(losses(twin, rank, step) for rank in range(hvd.size())) / hvd.size()).backward()
+            twin_optimizer.step()
+            assert none_grads(model) == none_grads(twin)
+            assert_close(model, twin, rtol=1e-8, atol=1e-10)
+
+
+def test_objects_splits_and_sparse_tensors_travel_whatever_the_default_device_is() -> None:
+    rows = torch.arange(float(2 * hvd.size()))
+    sparse = torch.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (4,), check_invariants=True)
+    with default_of_new_tensors("meta"):
+        assert hvd.broadcast_object({"rank": hvd.rank()}, 0) == {"rank": 0}
+        assert hvd.allgather_object(hvd.rank()) == list(range(hvd.size()))
+        assert hvd.alltoall(rows, [2] * hvd.size())[1].tolist() == [2] * hvd.size()
+        summed = hvd.sparse_allreduce_async(sparse, None, hvd.Average)()
+    assert summed.coalesce().to_dense().tolist() == [1.0, 2.0, 0.0, 0.0]
+
+
+def test_a_gradient_that_autograd_leaves_negated_is_reduced_with_its_sign() -> None:
+    """As for a parameter of one element of which a complex tensor is made: its memory holds the negated gradient."""
+    part = nn.Parameter(torch.ones(1))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([part], lr=1.0))
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.view_as_real(torch.complex(part.detach(), part).conj() * (1.0 + hvd.rank())).sum().backward()
+        assert part.grad.is_neg()
+        optimizer.step()
+        assert part.item() == pytest.approx(1 + (step + 1) * (hvd.size() + 1) / 2)
+    with pytest.raises(ValueError, match="resolve_neg"):
+        hvd.allreduce(part.grad)

@@ -87,10 +87,10 @@ TEST_CASE("Events are used again, memory is known by its GPU, and what waits hea
     const auto wait = [&](const EventPtr& event, const std::function<void(hvd::Event&)>& meanwhile) {
       hvd::Event ended;
       Status status;
-      devices.watch().watch(&devices, event, [&](Status how) {
-        status = std::move(how);
-        ended.set();
-      });
+      devices.watch().watch(&devices, {.event = event, .done = [&](Status how) {
+                                         status = std::move(how);
+                                         ended.set();
+                                       }});
       meanwhile(ended);
       ended.wait();
       return status;

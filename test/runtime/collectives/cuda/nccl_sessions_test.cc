@@ -99,58 +99,6 @@ TEST_CASE("Groups, equal parts, scaled sums and what goes through the host keep 
   expect_nothing_left();
 }
 
-// Two collectives of sets that overlap. The second time each of the two ranks in both sets starts one only after the
-// other, and they do so in opposite orders; and each list needs more memory than before while the other one waits.
-TEST_CASE("Collectives of sets that overlap start in any order on NCCL", "[multi][gpu]") {
-  const int gathers = fake_nccl_calls("ncclAllGather");
-  const int scatters = fake_nccl_calls("ncclReduceScatter");
-  const auto reaches = [](const char* function, int calls) {
-    const auto end = std::chrono::steady_clock::now() + kLimit;
-    while (fake_nccl_calls(function) < calls && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  };
-  {
-    JobFixture job(3);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          const auto pair = session.add_process_set({0, 1}).value();
-          problems.expect_ok(wait(pair), "the set");
-          FrameworkStream stream(rank);
-          GpuTensor small(stream, Values(2, 1.0F));
-          GpuTensor large(stream, Values(500, 2.0F));
-          for (const bool crossed : {false, true}) {
-            std::vector<CoreOutput> results(4);
-            const GpuTensor& last = crossed ? large : small;
-            std::vector<Operation> gather = {on_gpu(OpType::kAllgather, "a", small, nullptr),
-                                             on_gpu(OpType::kAllgather, "b", last, nullptr)};
-            std::vector<Operation> scatter = {on_gpu(OpType::kReducescatter, "c", small, nullptr),
-                                              on_gpu(OpType::kReducescatter, "d", last, nullptr)};
-            for (std::size_t i = 0; i < 2; ++i) {
-              results[i].take_from(session, rank, gather[i]);
-              results[i + 2].take_from(session, rank, scatter[i]);
-              scatter[i].process_set = static_cast<std::int32_t>(pair->value());
-            }
-            if (crossed && rank == 0) run_before(gather[0], [&] { reaches("ncclReduceScatter", scatters + 3); });
-            if (crossed && rank == 1) run_before(scatter[0], [&] { reaches("ncclAllGather", gathers + 5); });
-            auto handles = session.enqueue_group(std::move(gather)).value();
-            if (rank < 2) {
-              const auto scattered = session.enqueue_group(std::move(scatter)).value();
-              handles.insert(handles.end(), scattered.begin(), scattered.end());
-            }
-            for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "a collective");
-            problems.expect(results[1].values() == (crossed ? Values(1500, 2.0F) : Values(6, 1.0F)), "gathered");
-            problems.expect(rank == 2 || results[3].values() == (crossed ? Values(250, 4.0F) : Values(1, 2.0F)), "sum");
-          }
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
-  CHECK(fake_nccl_calls("ncclAllGather") - gathers == 6);
-  CHECK(fake_nccl_calls("ncclReduceScatter") - scatters == 4);
-  expect_nothing_left();
-}
-
 TEST_CASE("Where members cannot use NCCL together, all go through the host", "[multi][gpu]") {
   const std::string why = GENERATE("a shared GPU", "no library", "no id", "no communicator", "a joined rank");
   const int before = fake_nccl_calls("ncclAllReduce");

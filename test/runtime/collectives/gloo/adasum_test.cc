@@ -5,47 +5,15 @@
 #include <cstring>
 #include <random>
 
+#include "test/runtime/collectives/adasum_reference.h"
 #include "test/runtime/collectives/gloo/rank_threads.h"
 
 namespace hvd::collectives {
 namespace {
 
-using Vector = std::vector<double>;
+using adasum::reference;
+using adasum::Vector;
 using Counts = std::vector<std::int64_t>;
-
-// ---- the reference: the published rule, in float64
-
-Vector pair_rule(const Vector& a, const Vector& b) {
-  double dot = 0;
-  double na = 0;
-  double nb = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    dot += a[i] * b[i];
-    na += a[i] * a[i];
-    nb += b[i] * b[i];
-  }
-  const double tiny = std::sqrt(std::numeric_limits<double>::min());
-  const double ca = na < tiny ? 1 : 1 - dot / (2 * na);
-  const double cb = nb < tiny ? 1 : 1 - dot / (2 * nb);
-  Vector out;
-  for (std::size_t i = 0; i < a.size(); ++i) out.push_back(ca * a[i] + cb * b[i]);
-  return out;
-}
-
-// The binary tree; when there are too many for a power of two, the first ones are combined in pairs before.
-Vector reference(std::vector<Vector> leaves) {
-  const std::size_t power = std::bit_floor(leaves.size());
-  std::vector<Vector> level;
-  const std::size_t folded = leaves.size() - power;
-  for (std::size_t i = 0; i < folded; ++i) level.push_back(pair_rule(leaves[2 * i], leaves[2 * i + 1]));
-  for (std::size_t i = 2 * folded; i < leaves.size(); ++i) level.push_back(leaves[i]);
-  while (level.size() > 1) {
-    std::vector<Vector> next;
-    for (std::size_t i = 0; i < level.size(); i += 2) next.push_back(pair_rule(level[i], level[i + 1]));
-    level = std::move(next);
-  }
-  return level.front();
-}
 
 // Hosts of `local` ranks are averaged first.
 std::vector<Vector> host_averages(const std::vector<Vector>& ranks, std::size_t local) {

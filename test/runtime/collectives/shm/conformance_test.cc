@@ -504,7 +504,9 @@ TEST_CASE("What shared memory does not take is said in words", "[unit][collectiv
   const ShmRanks ranks(2);
   const auto backend = ranks.backend({0, 1}, 0);
   CHECK(backend->why_not({.op = OpType::kAllreduce, .dtype = DataType::kFloat32}) == "");
-  CHECK(backend->why_not({.op = OpType::kAdasum}) == "it has no adasum");
+  CHECK(backend->why_not({.op = OpType::kJoin}) == "it has no join");
+  CHECK(backend->why_not({.op = OpType::kAdasum, .dtype = DataType::kInt32}) ==
+        "int32 tensors have no Adasum; floating point is needed");
   CHECK(backend->why_not({.memory = MemoryKind::kDevice}) == "it reaches host memory only");
   CHECK(backend->why_not({.op = OpType::kAllreduce, .dtype = DataType::kBool}) == "bool tensors have no reduction Sum");
   std::vector<float> data(2);
@@ -518,6 +520,7 @@ TEST_CASE("What shared memory does not take is said in words", "[unit][collectiv
   const ShmBackend exact({ShmSegment::create(3).value().first, ""},
                          {.ranks = {0, 1, 2}, .why_not = "", .deterministic = true});
   CHECK(exact.why_not({}) == "HOROVOD_DETERMINISTIC with more than 2 ranks");
+  CHECK(exact.why_not({.op = OpType::kAdasum}) == "HOROVOD_DETERMINISTIC");
   CHECK(exact.why_not({.op = OpType::kBroadcast}) == "");
 }
 

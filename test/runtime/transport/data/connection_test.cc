@@ -49,7 +49,7 @@ TEST_CASE("What the peer has received is reported before its end, by whatever th
   ForkFd ours = ForkFd::make(
       [&] { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? ends[0] : -1; });
   Fd peer(ends[1]);
-  const bool attached = connection.attach(std::move(ours), "host");
+  const bool attached = connection.attach(Stream(std::move(ours)), "host");
   REQUIRE(attached);
 
   const std::uint8_t payload = 1;

@@ -12,7 +12,10 @@ namespace {
 
 // Counts what it is called for and never reads: its descriptor stays ready.
 struct Counter final : IoHandler {
-  void on_io(void*, bool, bool) override { ++events; }
+  bool on_io(void*, bool, bool) override {
+    ++events;
+    return false;
+  }
   void check_liveness() override { ++checks; }
   int events = 0;
   int checks = 0;

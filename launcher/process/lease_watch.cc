@@ -1,4 +1,4 @@
-#include "launcher/agent/lease_watch.h"
+#include "launcher/process/lease_watch.h"
 
 #include <utility>
 

@@ -1,12 +1,10 @@
-#include "launcher/agent/ssh_link.h"
+#include "launcher/process/ssh_link.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "launcher/agent/agent.h"
 #include "runtime/base/fd.h"
 
 using namespace hvd;
@@ -45,14 +43,14 @@ std::string text_of(int fd, int (*name)(int, sockaddr*, socklen_t*)) {
 
 }  // namespace
 
-TEST_CASE("SSH_CONNECTION is read in both families", "[unit][agent]") {
+TEST_CASE("SSH_CONNECTION is read in both families", "[unit][process]") {
   const SshLink v4 = parse_ssh_link("10.0.0.1 50000 10.0.0.2 22").value();
   CHECK(reinterpret_cast<const sockaddr_in&>(v4.remote).sin_port == htons(50000));
   CHECK(reinterpret_cast<const sockaddr_in&>(v4.local).sin_port == htons(22));
   CHECK(parse_ssh_link("fd00::1 50000 fd00::2 22").value().local.ss_family == AF_INET6);
 }
 
-TEST_CASE("What is no SSH_CONNECTION is refused", "[unit][agent]") {
+TEST_CASE("What is no SSH_CONNECTION is refused", "[unit][process]") {
   for (const char* text :
        {"", "10.0.0.1 50000 10.0.0.2", "10.0.0.1 50000 10.0.0.2 22 x", "a 50000 10.0.0.2 22", "10.0.0.1 0 10.0.0.2 22",
         "10.0.0.1 65536 10.0.0.2 22", "10.0.0.1 -1 10.0.0.2 22", "10.0.0.1 50000 fd00::2 22"}) {
@@ -60,7 +58,7 @@ TEST_CASE("What is no SSH_CONNECTION is refused", "[unit][agent]") {
   }
 }
 
-TEST_CASE("The kernel tells the state of a connection", "[unit][agent]") {
+TEST_CASE("The kernel tells the state of a connection", "[unit][process]") {
   const Connected ends = connected();
   const std::string ssh_connection =
       text_of(ends.server.get(), ::getpeername) + " " + text_of(ends.server.get(), ::getsockname);
@@ -70,12 +68,6 @@ TEST_CASE("The kernel tells the state of a connection", "[unit][agent]") {
   CHECK(state.value().since_last_ack < std::chrono::minutes(1));
 }
 
-TEST_CASE("A connection that is not here is an error", "[unit][agent]") {
+TEST_CASE("A connection that is not here is an error", "[unit][process]") {
   CHECK_FALSE(link_state(parse_ssh_link("192.0.2.1 50000 192.0.2.2 22").value()).is_ok());
-}
-
-TEST_CASE("This host has a loopback interface and cores", "[unit][agent]") {
-  const HostFacts here = facts_of_this_host();
-  CHECK(std::ranges::count(here.interfaces, "lo") == 1);
-  CHECK(here.cores >= 1);
 }

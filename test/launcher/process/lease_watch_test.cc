@@ -1,4 +1,4 @@
-#include "launcher/agent/lease_watch.h"
+#include "launcher/process/lease_watch.h"
 
 #include <catch2/catch.hpp>
 #include <cerrno>
@@ -42,7 +42,7 @@ const LinkState kSilent{.waiting_for_ack = true, .since_last_ack = LeaseWatch::k
 
 }  // namespace
 
-TEST_CASE("LeaseWatch gives up on silence, and not on a kernel that does not answer", "[unit][agent]") {
+TEST_CASE("LeaseWatch gives up on silence, and not on a kernel that does not answer", "[unit][process]") {
   const Status busy = Status::from_errno("sock_diag", EAGAIN);
   const Status none = Status::peer_lost("no such connection");
   SECTION("silence") {

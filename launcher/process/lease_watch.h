@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "launcher/agent/ssh_link.h"
 #include "launcher/process/main_loop.h"
+#include "launcher/process/ssh_link.h"
 #include "runtime/loop/timer.h"
 
 namespace hvd::launcher {
@@ -14,7 +14,8 @@ namespace hvd::launcher {
 // holds it open until TCP gives up, after a quarter of an hour or never. So every few seconds it has a sign of life
 // sent, and asks the kernel whether the launcher's host acknowledges anything. It is the host that answers: a launcher
 // that is stopped, or that does not take our output, is not gone. A kernel that does not answer now is asked again; a
-// connection that it knew, and twice in a row does not know any more, is gone. Owned by the Agent; loop-confined.
+// connection that it knew, and twice in a row does not know any more, is gone. Owned by the Agent, and by both ends of
+// a SealedLink; loop-confined.
 class LeaseWatch {
  public:
   static constexpr Millis kInterval{5000};
@@ -30,6 +31,7 @@ class LeaseWatch {
   // launcher.
   LeaseWatch(MainLoop& loop, const std::optional<std::string>& own, const std::optional<std::string>& launchers,
              Callbacks callbacks, Millis interval = kInterval);
+  void stop() { timer_.stop(); }
 
  private:
   void look();

@@ -1,4 +1,4 @@
-#include "launcher/agent/ssh_link.h"
+#include "launcher/process/ssh_link.h"
 
 #include <arpa/inet.h>
 #include <linux/inet_diag.h>

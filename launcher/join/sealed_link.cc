@@ -1,0 +1,198 @@
+#include "launcher/join/sealed_link.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "launcher/join/join_messages.h"
+
+namespace hvd::launcher {
+namespace {
+
+// "address port" of one end of the connection, as LeaseWatch reads it; "" where there is none.
+std::string end_text(int fd, int (*name_of)(int, sockaddr*, socklen_t*)) {
+  sockaddr_storage address = {};
+  socklen_t size = sizeof(address);
+  char host[NI_MAXHOST] = {};
+  char port[NI_MAXSERV] = {};
+  const bool ok = name_of(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+                  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof(host), port,
+                                sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) == 0;
+  return ok ? std::string(host) + " " + port : "";
+}
+
+}  // namespace
+
+SealedLink::SealedLink(MainLoop& loop, Side side, const crypto::Secret& token, Callbacks callbacks)
+    : side_(side), token_(token), callbacks_(std::move(callbacks)), loop_(loop), own_nonce_(kJoinNonceBytes) {
+  crypto::random_bytes(own_nonce_);
+}
+
+Result<std::unique_ptr<SealedLink>> SealedLink::open(MainLoop& loop, Fd fd, Side side, const crypto::Secret& token,
+                                                     Callbacks callbacks) {
+  std::unique_ptr<SealedLink> link(new SealedLink(loop, side, token, std::move(callbacks)));
+  HVD_RETURN_IF_ERROR(link->start(std::move(fd)));
+  return link;
+}
+
+Status SealedLink::start(Fd fd) {
+  const int yes = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));  // frames are small, and waited for
+  watch_ = std::make_unique<LeaseWatch>(
+      loop_, end_text(fd.get(), &::getpeername) + " " + end_text(fd.get(), &::getsockname), std::nullopt,
+      LeaseWatch::Callbacks{.send_sign =
+                                [this] {
+                                  if (output_ && sealer_ && queued() == 0) output_->write(sealer_->seal({}));
+                                },
+                            .on_lost = [this] { lose("the network between the hosts is gone"); }});
+  socket_ = fd.get();
+  HVD_ASSIGN_OR_RETURN(input_,
+                       PipeReader::open(loop_, std::move(fd),
+                                        {.on_data = [this](ByteSpan bytes) { received(bytes); },
+                                         .on_end = [this] { lose("the other end has closed the connection"); }}));
+  if (side_ == Side::kLauncher) return Status::ok();
+  HVD_RETURN_IF_ERROR(open_output());
+  greet();
+  return Status::ok();
+}
+
+Status SealedLink::open_output() {
+  Fd second(::fcntl(socket_, F_DUPFD_CLOEXEC, 3));
+  if (!second.valid()) return Status::from_errno("a second descriptor of a connection", errno);
+  HVD_ASSIGN_OR_RETURN(output_,
+                       PipeWriter::open(loop_, std::move(second),
+                                        {.on_progress = [this] { written(); },
+                                         .on_error = [this](const Status& status) { lose(status.message()); }}));
+  return Status::ok();
+}
+
+void SealedLink::greet() {
+  const crypto::Digest proof = proof_of_greeting(token_, own_nonce_);
+  Bytes greeting;
+  for (const ByteSpan part : {as_bytes(kJoinGreeting), ByteSpan(own_nonce_), ByteSpan(proof)}) {
+    greeting.insert(greeting.end(), part.begin(), part.end());
+  }
+  output_->write(std::move(greeting));
+}
+
+// What the launcher says to who has another token: a host of ours finds out by it, and does not try again. It is less
+// than any socket takes at once, and nothing waits for it.
+void SealedLink::turn_away() {
+  static_cast<void>(::send(socket_, own_nonce_.data(), own_nonce_.size(), MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE));
+  const Bytes record = sealer_->seal({});
+  static_cast<void>(::send(socket_, record.data(), record.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+  has_other_token_ = true;
+  lose("the greeting was not made with the token");
+}
+
+void SealedLink::received(ByteSpan bytes) {
+  if (!end_.empty() || closing_) return;
+  if (opener_) {
+    opener_->feed(bytes);
+  } else {
+    greeting_.insert(greeting_.end(), bytes.begin(), bytes.end());
+    if (!take_greeting()) return;
+  }
+  deliver();
+}
+
+bool SealedLink::take_greeting() {
+  const std::string_view words = side_ == Side::kLauncher ? kJoinGreeting : std::string_view();
+  const std::size_t seen = std::min(words.size(), greeting_.size());
+  if (as_text(ByteSpan(greeting_).first(seen)) != words.substr(0, seen)) {
+    lose("what came is not the greeting of a horovodrun");
+    return false;
+  }
+  const std::size_t proof_size = side_ == Side::kLauncher ? std::tuple_size_v<crypto::Digest> : 0;
+  const std::size_t size = words.size() + kJoinNonceBytes + proof_size;
+  if (greeting_.size() < size) return false;
+  const ByteSpan nonce = ByteSpan(greeting_).subspan(words.size(), kJoinNonceBytes);
+  agree(nonce);
+  if (side_ == Side::kLauncher) {
+    const ByteSpan proof = ByteSpan(greeting_).subspan(size - proof_size, proof_size);
+    const bool is_right = crypto::constant_time_equal(proof, proof_of_greeting(token_, nonce));
+    if (is_right) {
+      introduce();
+    } else {
+      turn_away();
+    }
+    if (!end_.empty()) return false;
+  }
+  opener_->feed(ByteSpan(greeting_).subspan(size));
+  greeting_.clear();
+  return true;
+}
+
+void SealedLink::introduce() {
+  if (callbacks_.on_introduced) callbacks_.on_introduced();
+  if (const Status status = open_output(); !status.is_ok()) return lose(status.message());
+  output_->write(own_nonce_);
+  output_->write(sealer_->seal({}));  // shows that we have the token: the host says nothing before
+}
+
+void SealedLink::agree(ByteSpan nonce_of_other) {
+  const bool is_host = side_ == Side::kHost;
+  const JoinKeys keys(token_, is_host ? ByteSpan(own_nonce_) : nonce_of_other,
+                      is_host ? nonce_of_other : ByteSpan(own_nonce_));
+  sealer_.emplace(is_host ? keys.to_launcher : keys.to_host);
+  opener_.emplace(is_host ? keys.to_host : keys.to_launcher);
+}
+
+void SealedLink::deliver() {
+  while (end_.empty() && !closing_) {
+    auto next = opener_->next();
+    if (!next.is_ok()) {
+      has_other_token_ = !proven_;
+      return lose(next.status().message());
+    }
+    if (!next.value()) return;
+    if (!std::exchange(proven_, true)) callbacks_.on_proven();
+    Bytes& record = *next.value();
+    if (record.empty()) continue;
+    callbacks_.on_record(record);
+    explicit_bzero(record.data(), record.size());
+  }
+}
+
+void SealedLink::write(ByteSpan bytes) {
+  if (!end_.empty() || closing_) return;
+  while (!bytes.empty()) {
+    const std::size_t size = std::min(bytes.size(), crypto::kMaxRecordBytes);
+    output_->write(sealer_->seal(bytes.first(size)));
+    bytes = bytes.subspan(size);
+  }
+}
+
+void SealedLink::written() {
+  if (closing_ && queued() == 0) return close();
+  if (callbacks_.on_progress) callbacks_.on_progress();
+}
+
+void SealedLink::close() {
+  closing_ = true;
+  if (watch_) watch_->stop();
+  if (input_) input_->close();
+  if (output_) output_->close();
+}
+
+void SealedLink::close_when_written() {
+  closing_ = true;
+  if (queued() == 0) close();
+}
+
+void SealedLink::lose(const std::string& why) {
+  if (!end_.empty()) return;
+  end_ = why;
+  const bool told = closing_;
+  close();
+  if (!told && callbacks_.on_end) callbacks_.on_end(end_);
+}
+
+}  // namespace hvd::launcher

@@ -1,0 +1,80 @@
+#include <catch2/catch.hpp>
+
+#include "parse_helper.h"
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+std::vector<std::string> with(std::vector<std::string> flags, std::initializer_list<const char*> more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+}  // namespace
+
+TEST_CASE("--join asks for a host that calls in, and for no job", "[unit][cli]") {
+  const auto joined = [](const std::vector<std::string>& flags, const config::MapEnv::Map& env = {}) {
+    const ParseOutcome outcome = parse(flags, env);
+    const auto* const config = std::get_if<JoinConfig>(&outcome);
+    REQUIRE(config != nullptr);
+    return *config;
+  };
+  const std::vector<std::string> flags = {"--join", "head:4711", "--token-file", "/run/t"};
+  CHECK(joined(flags) ==
+        JoinConfig{.launcher = "head", .port = 4711, .token_file = "/run/t", .host_name = std::nullopt});
+  CHECK(joined({"--join", "[::1]:1", "--token-file", "t"}).launcher == "::1");
+  CHECK(joined(with(flags, {"--host-name", "n1", "--start-timeout", "7"})) ==
+        JoinConfig{.launcher = "head",
+                   .port = 4711,
+                   .token_file = "/run/t",
+                   .host_name = "n1",
+                   .start_timeout = std::chrono::seconds(7)});
+  CHECK(joined(flags, {{"HOROVOD_START_TIMEOUT", "9"}}).start_timeout == std::chrono::seconds(9));
+  CHECK(usage_error_of({"--join", "head:4711"}).starts_with("--token-file is missing"));
+  CHECK(usage_error_of(with(flags, {"python", "x.py"})) ==
+        "--join runs what the launcher says, but a command is given: python");
+  CHECK_FALSE(usage_error_of(with(flags, {"--verbose"})).empty());
+  CHECK(usage_error_of(with(flags, {"-H", "a:2"})) == "--join starts no job of its own: -H would do nothing");
+  for (const char* asks : {"--check", "--stacks", "--status"}) {
+    INFO(asks);
+    const std::string start = std::string(asks) + " lets no host call in, and calls none: ";
+    std::vector<std::string> given = {asks};
+    if (given.front() != "--check") given.emplace_back("1");
+    CHECK(usage_error_of(with(given, {"--join", "head:4711"})) == start + "--join would do nothing");
+    CHECK(usage_error_of(with(given, {"--token-file", "t"})) == start + "--token-file would do nothing");
+    CHECK(usage_error_of(with(given, {"--host-name", "n1"})) == start + "--host-name would do nothing");
+  }
+  for (const char* bad : {"head", "::1", "head:", "head:0", "head:65536", ":1", ""}) {
+    INFO(bad);
+    CHECK(usage_error_of({"--join", bad, "--token-file", "t"}).starts_with("--join: "));
+  }
+}
+
+TEST_CASE("--wait-for-hosts asks for a job on hosts that call in", "[unit][cli]") {
+  const std::vector<std::string> flags = {"--wait-for-hosts", "2", "--listen", "0.0.0.0:4711", "--token-file", "t"};
+  const LaunchConfig config = parse_job(flags);
+  CHECK(config.gather == GatherConfig{.hosts = 2, .listen_address = "0.0.0.0", .port = 4711, .token_file = "t"});
+  CHECK(config.hosts.empty());
+  // Neither an allocation nor what would start agents elsewhere counts.
+  CHECK(parse_job(flags, {{"LSB_MCPU_HOSTS", "a 4 b 8"}, {"OMPI_MCA_plm_rsh_agent", "kubexec.sh"}}).rsh.empty());
+  CHECK_FALSE(parse_job({}).gather);
+
+  const auto error = [](std::vector<std::string> given) {
+    given.insert(given.begin(), {"-np", "2"});
+    return usage_error_of(with(std::move(given), {"true"}));
+  };
+  CHECK(error({"--wait-for-hosts", "2", "--token-file", "t"}).starts_with("--listen is missing"));
+  CHECK(error({"--wait-for-hosts", "2", "--listen", "::1"}).starts_with("--token-file is missing"));
+  CHECK(error({"--token-file", "t"}) == "--token-file is for --join and --wait-for-hosts, neither of which is given");
+  CHECK(error(with(flags, {"-H", "a:2"})).find("--wait-for-hosts") != std::string::npos);
+  CHECK(error(with(flags, {"--rsh", "x"})) ==
+        "--rsh is for hosts that horovodrun logs in to; those of --wait-for-hosts come by themselves");
+  for (const char* flag : {"--dry-run", "--check"}) CHECK_FALSE(error(with(flags, {flag})).empty());
+  CHECK(error(with(flags, {"--min-np", "1"})) ==
+        "--min-np is not for --wait-for-hosts, whose hosts nobody knows before they come");
+  CHECK(usage_error_of(with(flags, {"true"})) == "-np is missing: the number of processes to start");
+  CHECK(usage_error_of(with(flags, {"-np", "1", "true"})) ==
+        "--wait-for-hosts: 2 hosts for 1 ranks (-np), expected at least one for each");
+}

@@ -1,0 +1,168 @@
+#include "launcher/join/host_gathering.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+namespace {
+
+Fd connect_to(const std::string& address) {
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place = {};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) == 0);
+  REQUIRE(set_nonblocking(fd.get(), true).is_ok());
+  return fd;
+}
+
+bool is_closed_by_peer(const Fd& fd) {
+  char byte = 0;
+  const ssize_t size = ::recv(fd.get(), &byte, 1, 0);
+  return size == 0 || (size < 0 && errno != EAGAIN);
+}
+
+// A host that calls, on the launcher's own loop.
+struct Caller {
+  Caller(MainLoop& loop, const std::string& address, const crypto::Secret& token, const JoinRequest& request) {
+    link = SealedLink::open(loop, connect_to(address), SealedLink::Side::kHost, token,
+                            {.on_proven =
+                                 [this, request] {
+                                   if (!waits) link->write(encode(request));
+                                 },
+                             .on_record = [this](ByteSpan bytes) { verdict = decode_join_verdict(bytes).value(); },
+                             .on_end = {},
+                             .on_progress = {}})
+               .value();
+  }
+  std::unique_ptr<SealedLink> link;
+  bool waits = false;  // it does not ask by itself
+  JoinVerdict verdict;
+};
+
+struct Fixture {
+  explicit Fixture(int hosts) {
+    gathering =
+        HostGathering::open(loop, {.hosts = hosts, .listen_address = "127.0.0.1", .port = 0, .token_file = "t"}, token)
+            .value();
+  }
+  std::unique_ptr<Caller> call(const std::string& name, const std::string& version = HVD_VERSION) {
+    return std::make_unique<Caller>(loop, gathering->address(), token, JoinRequest{.version = version, .name = name});
+  }
+  // Lets things happen until the condition holds; false after 20 s.
+  bool until(const std::function<bool()>& condition) {
+    const Deadline deadline = Deadline::after(Millis(20000));
+    while (!condition() && !deadline.expired()) {
+      loop::Timer turn(loop.get(), [this] { loop.stop(); });
+      turn.start(Millis(1));
+      loop.run();
+    }
+    return condition();
+  }
+  bool refused(const std::string& name, const std::string& reason, const std::string& version = HVD_VERSION) {
+    const auto caller = call(name, version);
+    return until([&] { return caller->verdict.reason.find(reason) != std::string::npos; });
+  }
+
+  MainLoop loop;
+  const crypto::Secret token = crypto::Secret::random();
+  std::unique_ptr<HostGathering> gathering;
+};
+
+}  // namespace
+
+TEST_CASE("hosts are gathered by name, and who is one too many is told", "[unit][join]") {
+  Fixture world(2);
+  const auto later = world.call("n10");
+  REQUIRE(world.until([&] { return later->verdict.accepted; }));
+  CHECK(world.refused("n10", "a host of the name n10 has joined already, from 127.0.0.1"));
+  CHECK(world.refused("n1", "this host has version 0.0.1, the launcher " HVD_VERSION, "0.0.1"));
+  CHECK(world.refused("me@n1", "is more than the name of a host"));
+  const auto sooner = world.call("n2");
+  REQUIRE(world.gathering->wait(Millis(20000), [](const std::string&) {}).is_ok());
+  CHECK(world.refused("n3", "the job has its 2 hosts already"));
+  const std::vector<JoinedHost> hosts = world.gathering->take();
+  REQUIRE(hosts.size() == 2);
+  CHECK(hosts[0].name == "n2");
+  CHECK(hosts[1].name == "n10");
+  CHECK(hosts[0].address == "127.0.0.1");
+  // The job begins, one host leaves before anybody listens to it, and strangers still come.
+  CHECK(world.refused("n3", "the job has its 2 hosts already"));
+  CHECK(world.refused("n10", "has joined already, and the job has begun"));
+  later->link->close();
+  REQUIRE(world.until([&] { return !hosts[1].link->end().empty(); }));
+  CHECK(hosts[0].link->end().empty());
+}
+
+TEST_CASE("a crowd that says nothing does not keep out a host of the same source", "[unit][join]") {
+  Fixture world(1);
+  const auto host = world.call("n1");
+  host->waits = true;
+  REQUIRE(world.until([&] { return host->link->proven(); }));  // it is known there, and has still to ask
+  std::vector<Fd> crowd;
+  for (int i = 0; i < 60; ++i) crowd.push_back(connect_to(world.gathering->address()));
+  // So many have no place: the first had to go.
+  REQUIRE(world.until([&] { return is_closed_by_peer(crowd[20]); }));
+  host->link->write(encode(JoinRequest{.version = HVD_VERSION, .name = "n1"}));
+  REQUIRE(world.until([&] { return host->verdict.accepted || !host->link->end().empty(); }));
+  CHECK(host->verdict.accepted);
+}
+
+TEST_CASE("a gathering that is not complete in time says who has come, and who could not prove it", "[unit][join]") {
+  Fixture world(3);
+  const auto one = world.call("n7");
+  const auto gone = world.call("n8");
+  const auto other = std::make_unique<Caller>(world.loop, world.gathering->address(), crypto::Secret::random(),
+                                              JoinRequest{.version = HVD_VERSION, .name = "n9"});
+  REQUIRE(world.until([&] { return gone->verdict.accepted && one->verdict.accepted; }));
+  gone->link->close();
+  Status status;
+  REQUIRE(world.until([&] {
+    status = world.gathering->wait(Millis(1), [](const std::string&) {});
+    return status.message().find("1 connection did not") != std::string::npos &&
+           status.message().find("n8") == std::string::npos;
+  }));
+  CHECK(status.code() == StatusCode::kTimeout);
+  CHECK(
+      status.message().starts_with("after 0 s (--start-timeout) 1 of 3 hosts have joined (n7); "
+                                   "1 connection did not have the token, the last from 127.0.0.1; each calls"));
+}
+
+TEST_CASE("who listens at all addresses is called by the name of the node", "[unit][join]") {
+  MainLoop loop;
+  utsname node = {};
+  REQUIRE(::uname(&node) == 0);
+  for (const char* all : {"0.0.0.0", "127.0.0.1"}) {
+    const auto opened = HostGathering::open(loop, {.hosts = 1, .listen_address = all, .port = 0, .token_file = "t"},
+                                            crypto::Secret::random());
+    REQUIRE(opened.is_ok());
+    const std::string& address = opened.value()->address();
+    CHECK(address.starts_with(all));
+    const std::string name = std::string(all) == "0.0.0.0" ? node.nodename : all;
+    CHECK(opened.value()
+              ->wait(Millis(1), [](const std::string&) {})
+              .message()
+              .ends_with("each calls `horovodrun --join " + name + address.substr(address.rfind(':')) + "`"));
+  }
+}
+
+TEST_CASE("a place to listen that is none is an error", "[unit][join]") {
+  MainLoop loop;
+  for (const char* bad : {"localhost", "192.0.2.77", "x"}) {
+    const auto opened = HostGathering::open(loop, {.hosts = 1, .listen_address = bad, .port = 0, .token_file = "t"},
+                                            crypto::Secret::random());
+    REQUIRE_FALSE(opened.is_ok());
+    CHECK(opened.status().message().find(bad) != std::string::npos);
+  }
+}

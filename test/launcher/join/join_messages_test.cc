@@ -1,0 +1,63 @@
+#include "launcher/join/join_messages.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+using namespace hvd;
+using namespace hvd::launcher;
+
+TEST_CASE("requests and verdicts are read as they were written, and nothing else is", "[unit][join]") {
+  const Bytes request = encode(JoinRequest{.version = "1.2.3", .name = "n01"});
+  CHECK(decode_join_request(request).value().version == "1.2.3");
+  CHECK(decode_join_request(request).value().name == "n01");
+  const Bytes verdict = encode(JoinVerdict{.accepted = false, .reason = std::string(2000, 'x')});
+  CHECK_FALSE(decode_join_verdict(verdict).value().accepted);
+  CHECK(decode_join_verdict(verdict).value().reason == std::string(1024, 'x'));
+  CHECK(decode_join_verdict(encode(JoinVerdict{.accepted = true, .reason = ""})).value().accepted);
+  for (const Bytes& whole : {request, verdict}) {
+    for (std::size_t size = 0; size < whole.size(); size += 7) {
+      CHECK_FALSE(decode_join_request(ByteSpan(whole).first(size)).is_ok());
+      CHECK_FALSE(decode_join_verdict(ByteSpan(whole).first(size)).is_ok());
+    }
+  }
+  Bytes longer = request;
+  longer.push_back(0);
+  CHECK_FALSE(decode_join_request(longer).is_ok());
+  Bytes third = verdict;
+  third[0] = 2;
+  CHECK_FALSE(decode_join_verdict(third).is_ok());
+}
+
+TEST_CASE("a host's name is a name, without user and port", "[unit][join]") {
+  for (const char* good : {"n01", "train-0.train", "10.0.0.1", "a_b"}) CHECK(check_host_name(good).is_ok());
+  for (const char* bad : {"", "me@n01", "n01:22", "-oProxyCommand=x", "a b", "a,b", "[::1]"}) {
+    INFO(bad);
+    CHECK_FALSE(check_host_name(bad).is_ok());
+  }
+}
+
+TEST_CASE("hosts come in the order of the numbers in their names", "[unit][join]") {
+  const std::vector<std::string> ordered = {
+      "", "a", "a1b2", "a1b10", "a02", "a2", "a10", "a10b", "b1", "n", "n1", "n001x", "n99999999999999999999", "nx"};
+  std::vector<std::string> hosts(ordered.rbegin(), ordered.rend());
+  std::ranges::sort(hosts, comes_before);
+  CHECK(hosts == ordered);
+  for (const std::string& host : hosts) CHECK_FALSE(comes_before(host, host));
+}
+
+TEST_CASE("the keys of a connection are its own, for each direction", "[unit][join]") {
+  const crypto::Secret token = crypto::Secret::random();
+  const Bytes a(kJoinNonceBytes, 1);
+  const Bytes b(kJoinNonceBytes, 2);
+  const auto text = [](const crypto::Secret& key) { return to_hex(key.bytes()); };
+  const JoinKeys keys(token, a, b);
+  CHECK(text(keys.to_launcher) == text(JoinKeys(token, a, b).to_launcher));
+  CHECK(text(keys.to_host) != text(keys.to_launcher));
+  CHECK(text(keys.to_host) != text(JoinKeys(token, b, a).to_host));
+  CHECK(text(keys.to_host) != text(JoinKeys(crypto::Secret::random(), a, b).to_host));
+  CHECK(proof_of_greeting(token, a) == proof_of_greeting(token, a));
+  CHECK(proof_of_greeting(token, a) != proof_of_greeting(token, b));
+  CHECK(proof_of_greeting(token, a) != proof_of_greeting(crypto::Secret::random(), a));
+}

@@ -1,0 +1,171 @@
+// What a repeated allreduce costs, in what can be counted: allocations, messages, bytes copied. Times vary with the
+// machine; these do not, so what makes a call dearer fails here. Polls, sleeps and wake-ups follow the scheduler and
+// are not counted.
+//
+// The linker leads this program's own calls (not those inside libgloo or libc) to the functions named __wrap_* here.
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <latch>
+#include <new>
+
+#include "test/runtime/engine/session_support.h"
+#include "test/support/job_fixture.h"
+
+namespace {
+
+std::atomic<std::int64_t> allocations{0};
+std::atomic<std::int64_t> bytes_copied{0};  // in memory, by calls: small constant ones are inlined
+std::atomic<std::int64_t> writes{0};        // to sockets
+std::atomic<std::int64_t> bytes_sent{0};
+
+void count(std::atomic<std::int64_t>& counter, std::int64_t n = 1) { counter.fetch_add(n, std::memory_order_relaxed); }
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  count(allocations);
+  if (void* const memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+extern "C" {
+void* __real_memcpy(void* to, const void* from, std::size_t size);
+void* __real_memmove(void* to, const void* from, std::size_t size);
+ssize_t __real_sendmsg(int socket, const msghdr* message, int flags);
+
+void* __wrap_memcpy(void* to, const void* from, std::size_t size) {
+  count(bytes_copied, static_cast<std::int64_t>(size));
+  return __real_memcpy(to, from, size);
+}
+void* __wrap_memmove(void* to, const void* from, std::size_t size) {
+  count(bytes_copied, static_cast<std::int64_t>(size));
+  return __real_memmove(to, from, size);
+}
+// Control and data connections alike write with it (transport/net/stream.h).
+ssize_t __wrap_sendmsg(int socket, const msghdr* message, int flags) {
+  const ssize_t sent = __real_sendmsg(socket, message, flags);
+  if (sent > 0) count(writes);
+  if (sent > 0) count(bytes_sent, sent);
+  return sent;
+}
+}
+
+namespace hvd::test {
+namespace {
+
+constexpr int kRanks = 2;
+constexpr int kWarmUp = 40;
+constexpr int kCalls = 200;
+
+// Of one call on one rank.
+struct Counts {
+  double allocations;
+  double copied;
+  double writes;
+  double sent;
+};
+
+Counts now() {
+  return {static_cast<double>(allocations), static_cast<double>(bytes_copied), static_cast<double>(writes),
+          static_cast<double>(bytes_sent)};
+}
+
+Counts measure(std::size_t elements, bool shared_memory) {
+  JobFixture job(kRanks);
+  Problems problems;
+  Counts before{};
+  Counts after{};
+  std::latch warm(kRanks);
+  std::latch begun(kRanks);
+  std::latch ended(kRanks);
+  job.run(
+      [&](Session& session) {
+        std::vector<float> data(elements, 1.0F);
+        std::vector<Operation> operations;
+        for (int i = 0; i < kWarmUp + kCalls; ++i) operations.push_back(allreduce("gradient", data));
+        const auto run = [&](int begin, int end) {
+          for (int i = begin; i < end; ++i) {
+            problems.expect_ok(wait(session.enqueue(std::move(operations[static_cast<std::size_t>(i)]))), "allreduce");
+          }
+        };
+        run(0, kWarmUp);
+        warm.arrive_and_wait();
+        if (session.topology().rank == 0) before = now();
+        begun.arrive_and_wait();
+        run(kWarmUp, kWarmUp + kCalls);
+        ended.arrive_and_wait();
+        if (session.topology().rank == 0) after = now();
+      },
+      [&](config::RuntimeConfig& config) { config.shared_memory = shared_memory; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  constexpr double kAll = kRanks * kCalls;
+  return {(after.allocations - before.allocations) / kAll, (after.copied - before.copied) / kAll,
+          (after.writes - before.writes) / kAll, (after.sent - before.sent) / kAll};
+}
+
+}  // namespace
+
+// Framing, headers and what the control plane copies do not grow with the tensor. How many pieces a socket takes a
+// large message in is the kernel's affair, so that writes are counted for small ones only.
+struct Most {
+  const char* name;
+  std::size_t elements;
+  bool shared_memory = false;
+  double allocations = 0;
+  double copied = 0;
+  double writes = 0;
+  double sent = 0;
+};
+constexpr double kMiB = 1048576;
+// On one rank a report, on the other a decision: one control message a call.
+constexpr Most kMost[] = {
+    {.name = "4 B in shared memory",
+     .elements = 1,
+     .shared_memory = true,
+     .allocations = 57,
+     .copied = 550,
+     .writes = 1.1,
+     .sent = 100},
+    // A half is staged, a half is reduced and copied to the output, a half is taken from the other.
+    {.name = "1 MiB in shared memory",
+     .elements = 262144,
+     .shared_memory = true,
+     .allocations = 63,
+     .copied = 1.5 * kMiB + 700,
+     .writes = 1.1,
+     .sent = 100},
+    {.name = "4 B over TCP", .elements = 1, .allocations = 70, .copied = 800, .writes = 2.2, .sent = 153},
+    // Payload is copied by the kernel alone, but for what comes in one read with a header.
+    {.name = "1 MiB over TCP",
+     .elements = 262144,
+     .allocations = 130,
+     .copied = 0.07 * kMiB,
+     .writes = 41,
+     .sent = 1.0005 * kMiB + 100},
+};
+
+TEST_CASE("What a repeated allreduce allocates, copies and sends is bounded", "[multi][engine]") {
+  for (const Most& most : kMost) {
+    const Counts each = measure(most.elements, most.shared_memory);
+    INFO(most.name << ", a call on a rank: " << each.allocations << " allocations, " << each.copied << " bytes copied, "
+                   << each.writes << " writes of " << each.sent << " bytes");
+    CHECK(each.allocations <= most.allocations);
+    CHECK(each.copied <= most.copied);
+    CHECK(each.writes <= most.writes);
+    CHECK(each.sent <= most.sent);
+    // The hooks are in the way of what they count.
+    CHECK(each.allocations >= 1);
+    CHECK(each.copied >= 4);
+    CHECK(each.writes >= 0.9);
+    CHECK(each.sent >= (most.shared_memory ? 4.0 : 4.0 * static_cast<double>(most.elements)));
+  }
+}
+
+}  // namespace hvd::test

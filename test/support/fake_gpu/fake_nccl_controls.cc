@@ -1,0 +1,52 @@
+// What the tests ask of the fake NCCL.
+#include <cstring>
+
+#include "test/support/fake_gpu/fake_communicator.h"
+#include "test/support/fake_gpu/fake_nccl.h"
+
+using namespace fake_nccl;
+
+HVD_FAKE void fake_nccl_fail(const char* name, int after, int code) {
+  const std::lock_guard lock(world().mutex);
+  world().failures[name] = {after, code};
+}
+HVD_FAKE void fake_nccl_set_version(int version) { world().version = version; }
+HVD_FAKE int fake_nccl_alive(const char* kind) {
+  const std::lock_guard lock(world().mutex);
+  if (std::strcmp(kind, "communicator") == 0) return static_cast<int>(world().comms.size());
+  if (std::strcmp(kind, "memory") == 0) return static_cast<int>(world().memory.size());
+  int reductions = 0;
+  int windows = 0;
+  int registrations = 0;
+  for (const auto& [handle, comm] : world().comms) {
+    reductions += static_cast<int>(comm->reductions.size());
+    for (const auto& [key, one] : comm->registered) ++(one.is_window ? windows : registrations);
+  }
+  if (std::strcmp(kind, "window") == 0) return windows;
+  return std::strcmp(kind, "registration") == 0 ? registrations : reductions;
+}
+HVD_FAKE int fake_nccl_calls(const char* name) {
+  const std::lock_guard lock(world().mutex);
+  return world().calls[name];
+}
+HVD_FAKE const char* fake_nccl_breaches() {
+  const std::lock_guard lock(world().mutex);
+  world().breaches_text = world().breaches;
+  return world().breaches_text.c_str();
+}
+HVD_FAKE void fake_nccl_set_windows(int has_windows) {
+  const std::lock_guard lock(world().mutex);
+  world().windows = has_windows != 0;
+}
+HVD_FAKE void fake_nccl_set_async_error(int code) {
+  const std::lock_guard lock(world().mutex);
+  world().async_error = code;
+}
+HVD_FAKE void fake_nccl_set_room(int collectives) {
+  const std::lock_guard lock(world().mutex);
+  world().room = collectives;
+}
+HVD_FAKE int fake_nccl_running(int device) {
+  const std::lock_guard lock(world().mutex);
+  return world().running[device];
+}

@@ -1,0 +1,209 @@
+// The life of communicators and their memory.
+#include <cstdlib>
+#include <cstring>
+
+#include "test/support/fake_gpu/fake_communicator.h"
+#include "test/support/fake_gpu/fake_nccl.h"
+
+using namespace fake_nccl;
+
+namespace {
+
+// Whether two members are on one GPU, which NCCL refuses unless it is told not to.
+bool shares_gpu(const Group& group) {
+  const std::set<int> distinct(group.devices.begin(), group.devices.end());
+  const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  const bool may = world().version >= 23003 && allowed != nullptr && std::strcmp(allowed, "1") == 0;
+  return distinct.size() != group.devices.size() && !may;
+}
+
+int end_comm(void* handle, const char* caller) {
+  const auto comm = comm_of(handle, caller);
+  if (comm == nullptr) return kInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (!comm->reductions.empty()) world().breaches += std::string(caller) + " of a communicator with reductions\n";
+  if (!comm->registered.empty()) world().breaches += std::string(caller) + " of a communicator with registrations\n";
+  world().comms.erase(handle);
+  return kSuccess;
+}
+
+int join(void** handle, int size, const std::vector<std::string>& ids, int rank, const void* config) {
+  struct Head {
+    std::size_t size;
+    unsigned magic;
+    unsigned version;
+    int blocking;
+  } head;
+  std::memcpy(&head, config, sizeof head);
+  if (head.magic != 0xcafebeef || head.blocking != 0 || head.version < 21400)
+    breach("a configuration that NCCL refuses");
+  auto comm = std::make_shared<Comm>();
+  comm->rank = rank;
+  {
+    World& w = world();
+    const std::lock_guard lock(w.mutex);
+    auto& group = w.groups[ids.front()];
+    if (group == nullptr) group = std::make_shared<Group>();
+    if (group->ids.empty()) group->ids = ids;
+    if (group->ids != ids) w.breaches += "members bring different ids\n";
+    comm->group = group;
+    *handle = comm.get();
+    w.comms[*handle] = comm;
+  }
+  comm->device = fake_cuda_current();
+  if (comm->device < 0) breach("a communicator without a current GPU");
+  const std::lock_guard lock(comm->group->mutex);
+  if (comm->group->size != 0 && comm->group->size != size) breach("members name different sizes");
+  comm->group->size = size;
+  comm->group->devices.push_back(comm->device);
+  ++comm->group->arrived;
+  return kInProgress;
+}
+
+}  // namespace
+
+HVD_FAKE int ncclGetVersion(int* version) {
+  HVD_ENTER("ncclGetVersion");
+  *version = world().version;
+  return kSuccess;
+}
+HVD_FAKE const char* ncclGetErrorString(int code) {
+  return code == 2 ? "unhandled system error" : code == 6 ? "remote process exited or there was a network error" : "?";
+}
+HVD_FAKE const char* ncclGetLastError(void*) { return "the last line of its log"; }
+HVD_FAKE int ncclGetUniqueId(Id* id) {
+  HVD_ENTER("ncclGetUniqueId");
+  const std::lock_guard lock(world().mutex);
+  std::memset(id, 0, sizeof *id);
+  const std::string text = "id " + std::to_string(++world().ids);
+  std::memcpy(id->bytes, text.data(), text.size());
+  return kSuccess;
+}
+HVD_FAKE int ncclCommInitRankConfig(void** handle, int size, Id id, int rank, const void* config) {
+  HVD_ENTER("ncclCommInitRankConfig");
+  return join(handle, size, {id.bytes}, rank, config);
+}
+HVD_FAKE int ncclCommInitRankScalable(void** handle, int size, int rank, int count, const Id* ids, const void* config) {
+  if (const int code = enter("ncclCommInitRankScalable", 22300); code != kSuccess) return code;
+  std::vector<std::string> all;
+  for (int i = 0; i < count; ++i) all.emplace_back(ids[i].bytes);
+  if (count < 1 || count > size || std::set<std::string>(all.begin(), all.end()).size() != all.size())
+    breach("ids that cannot be those of a communicator");
+  return join(handle, size, all, rank, config);
+}
+HVD_FAKE int ncclMemAlloc(void** memory, std::size_t bytes) {
+  if (const int code = enter("ncclMemAlloc", 21900); code != kSuccess) return code;
+  if (fake_cuda_current() < 0) breach("ncclMemAlloc without a current GPU");
+  *memory = fake_cuda_pages(fake_cuda_current(), bytes);
+  if (*memory == nullptr) return 1;  // ncclUnhandledCudaError
+  const std::lock_guard lock(world().mutex);
+  world().memory.insert(*memory);
+  return kSuccess;
+}
+HVD_FAKE int ncclMemFree(void* memory) {
+  if (const int code = enter("ncclMemFree", 21900); code != kSuccess) return code;
+  {
+    World& w = world();
+    const std::lock_guard lock(w.mutex);
+    if (w.memory.erase(memory) == 0) w.breaches += "ncclMemFree of memory that is not NCCL's\n";
+    for (const auto& [handle, comm] : w.comms) {
+      for (const auto& [key, one] : comm->registered) {
+        if (one.memory == memory) w.breaches += "ncclMemFree of memory that is registered\n";
+      }
+    }
+  }
+  if (fake_cuda_unmap(memory) != kSuccess) breach("ncclMemFree of memory that is not there");
+  return kSuccess;
+}
+HVD_FAKE int ncclCommRegister(void* handle, void* memory, std::size_t bytes, void** registration) {
+  if (const int code = enter("ncclCommRegister", 21900); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommRegister");
+  if (comm == nullptr) return kInvalidArgument;
+  if (!is_ready(*comm) || !comm->polled) breach("ncclCommRegister on a communicator that is in progress");
+  if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("ncclCommRegister of memory that is not its GPU's");
+  const std::lock_guard lock(world().mutex);
+  *registration = reinterpret_cast<void*>(++world().handles);
+  comm->registered[*registration] = {memory, bytes, false};
+  return kSuccess;
+}
+HVD_FAKE int ncclCommDeregister(void* handle, void* registration) {
+  if (const int code = enter("ncclCommDeregister", 21900); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommDeregister");
+  if (comm == nullptr) return kInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (comm->finalized || comm->registered.erase(registration) == 0)
+    world().breaches += "ncclCommDeregister of what is not registered\n";
+  return kSuccess;
+}
+// Made when all members have come; the place for it is written by then.
+HVD_FAKE int ncclCommWindowRegister(void* handle, void* memory, std::size_t bytes, void** window, int flags) {
+  if (const int code = enter("ncclCommWindowRegister", 22700); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommWindowRegister");
+  if (comm == nullptr) return kInvalidArgument;
+  *window = nullptr;
+  if (!world().windows) return kSuccess;
+  if (!is_ready(*comm) || !comm->polled) breach("ncclCommWindowRegister on a communicator that is in progress");
+  if (flags != 1 || reinterpret_cast<std::uintptr_t>(memory) % 4096 != 0 || !world().memory.contains(memory))
+    breach("a window that NCCL refuses");
+  if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("a window of memory that is not its GPU's");
+  const std::lock_guard lock(comm->group->mutex);
+  const auto number = static_cast<std::size_t>(comm->group->windows[comm->rank]++);
+  auto& sizes = comm->group->window_bytes;
+  if (sizes.size() <= number) sizes.push_back(bytes);
+  if (sizes[number] != bytes) breach("members make windows of different sizes");
+  comm->window = window;
+  comm->window_memory = memory;
+  return kInProgress;
+}
+HVD_FAKE int ncclCommWindowDeregister(void* handle, void* window) {
+  if (const int code = enter("ncclCommWindowDeregister", 22700); code != kSuccess) return code;
+  const auto comm = comm_of(handle, "ncclCommWindowDeregister");
+  if (comm == nullptr) return kInvalidArgument;
+  const std::lock_guard lock(world().mutex);
+  if (comm->finalized || comm->registered.erase(window) == 0)
+    world().breaches += "ncclCommWindowDeregister of no window\n";
+  return kSuccess;
+}
+HVD_FAKE int ncclCommFinalize(void* handle) {
+  HVD_ENTER("ncclCommFinalize");
+  const auto comm = comm_of(handle, "ncclCommFinalize");
+  if (comm == nullptr) return kInvalidArgument;
+  comm->finalized = true;
+  return kInProgress;
+}
+HVD_FAKE int ncclCommDestroy(void* handle) {
+  HVD_ENTER("ncclCommDestroy");
+  if (const auto comm = comm_of(handle, "ncclCommDestroy"); comm != nullptr && !comm->finalized) {
+    breach("a communicator is destroyed that was not finalized");
+  }
+  return end_comm(handle, "ncclCommDestroy");
+}
+HVD_FAKE int ncclCommAbort(void* handle) {
+  HVD_ENTER("ncclCommAbort");
+  const auto comm = comm_of(handle, "ncclCommAbort");
+  if (comm == nullptr) return kInvalidArgument;
+  {
+    const std::lock_guard lock(comm->group->mutex);
+    comm->group->aborted.insert(comm->rank);
+    comm->reductions.clear();
+    comm->registered.clear();
+  }
+  comm->group->changed.notify_all();
+  return end_comm(handle, "ncclCommAbort");
+}
+HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
+  HVD_ENTER("ncclCommGetAsyncError");
+  const auto comm = comm_of(handle, "ncclCommGetAsyncError");
+  if (comm == nullptr) return kInvalidArgument;
+  const bool first = !std::exchange(comm->polled, true);
+  const bool ready = !first && is_ready(*comm);
+  const std::lock_guard group_lock(comm->group->mutex);
+  const std::lock_guard lock(world().mutex);
+  *state = !ready ? kInProgress : shares_gpu(*comm->group) ? kInvalidUsage : world().async_error;
+  if (ready && comm->window != nullptr) {
+    void** const window = std::exchange(comm->window, nullptr);
+    *window = reinterpret_cast<void*>(++world().handles);
+    comm->registered[*window] = {comm->window_memory, 0, true};
+  }
+  return kSuccess;
+}
