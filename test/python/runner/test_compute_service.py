@@ -140,6 +140,29 @@ def test_hundreds_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
             one.result(120)
 
 
+def test_a_busy_service_has_room_for_a_burst(service: ComputeService, client: ComputeClient) -> None:
+    free = threading.Event()
+    service._loop.call_soon_threadsafe(free.wait, 60)
+    with contextlib.ExitStack() as connections:
+        try:
+            for _ in range(300):  # without room, the system drops the request and tries again after a second
+                connections.enter_context(socket.create_connection(client._address, timeout=30))
+        finally:
+            free.set()
+
+
+def test_a_client_sends_before_it_is_greeted() -> None:
+    """So that a connection which only the client holds for made does not wait until the deadline."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked = later(ComputeClient, {"lo": [listener.getsockname()]}, KEY)
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(30)
+            assert len(connection.recv(_wire.NONCE_LENGTH, socket.MSG_WAITALL)) == _wire.NONCE_LENGTH
+        with pytest.raises(ConnectionError, match="no compute service"):
+            asked.result(30)
+
+
 @pytest.mark.parametrize("counts", [(0, 1), (1, 0), (-1, 1)])
 def test_counts_are_checked(counts: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
@@ -190,6 +213,13 @@ def connect(service: ComputeService) -> tuple[socket.socket, bytes]:
     return connection, _wire.nonce_of(greeting)
 
 
+def sealed(server_nonce: bytes, message: dict[str, Any]) -> tuple[bytes, bytes]:
+    """All that a client sends, and the digest that the reply refers to."""
+    nonce = b"n" * _wire.NONCE_LENGTH
+    framed, digest = _wire.seal_request(KEY, server_nonce, nonce, message)
+    return nonce + framed, digest
+
+
 def answer(connection: socket.socket) -> bytes:
     """All that comes until the service hangs up."""
     received = b""
@@ -213,7 +243,7 @@ def test_another_key_is_not_answered(service: ComputeService, client: ComputeCli
 def test_a_recorded_request_is_worth_nothing(service: ComputeService, client: ComputeClient) -> None:
     message = {"request": "register_dispatcher", "dispatcher_id": 0, "address": "evil:1"}
     connection, nonce = connect(service)
-    recorded, _ = _wire.seal_request(KEY, nonce, b"n" * 32, {**message, "address": "good:1"})
+    recorded, _ = sealed(nonce, {**message, "address": "good:1"})
     connection.sendall(recorded)
     assert answer(connection) != b""
     again, _ = connect(service)
@@ -250,8 +280,8 @@ def test_silence_has_a_deadline(service: ComputeService, monkeypatch: pytest.Mon
 def test_json_that_is_no_request_is_an_error_not_a_crash(service: ComputeService) -> None:
     for message, text in (({"request": "nonsense"}, "unknown request"), ({"request": "wait_for_shutdown"}, "timeout")):
         connection, nonce = connect(service)
-        sealed, digest = _wire.seal_request(KEY, nonce, b"n" * 32, message)
-        connection.sendall(sealed)
+        request, digest = sealed(nonce, message)
+        connection.sendall(request)
         reply, _ = _wire.open_sealed(KEY, _wire.reply_context(digest), answer(connection)[_wire.LENGTH_LENGTH :])
         assert reply["error"] == "ValueError"
         assert text in reply["message"]
@@ -263,6 +293,7 @@ def test_a_false_service_is_found_out() -> None:
 
     def serve() -> None:
         connection, _ = listener.accept()
+        connection.recv(_wire.NONCE_LENGTH, socket.MSG_WAITALL)
         connection.sendall(_wire.greeting(b"s" * 32))
         connection.recv(4096)
         connection.sendall(_wire.seal_reply(b"guess", b"d" * 32, {"result": None}))

@@ -41,16 +41,20 @@ class Meeting {
   int turn_ = 0;
 };
 
-// All ranks submit one group, but the last one may do it after the others, or join before these do.
+// All ranks submit one group, but the last one may do it after the others, or join before these do. With one new name
+// the group is another one, and every rank says that what it has cached is stale: relays pass that on at once, so it is
+// left to chance how much of it meets on the way, and a rank that submits after the root has heard of it need not say
+// it. In the simulation none of it meets, and all ranks say it: that is the most that can come.
 struct Round {
   const char* name;
-  bool has_new_name = false;
+  bool has_new_names = false;
+  bool has_one_new_name = false;
   bool last_is_late = false;
   bool joins = false;
 };
-constexpr Round kRounds[] = {{.name = "first", .has_new_name = true},
+constexpr Round kRounds[] = {{.name = "first", .has_new_names = true},
                              {.name = "cached"},
-                             {.name = "one new name", .has_new_name = true},
+                             {.name = "one new name", .has_one_new_name = true},
                              {.name = "one rank is late", .last_is_late = true},
                              {.name = "joins", .joins = true}};
 
@@ -70,7 +74,10 @@ class Comparison {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       if (!meet()) return;
       const ControlTraffic before = session.control_traffic();
-      if (session.topology().rank == 0 && round.has_new_name) ++version_;
+      if (session.topology().rank == 0) {
+        if (round.has_new_names) ++version_;
+        if (round.has_one_new_name) ++first_version_;
+      }
       if (!meet()) return;
       submit(session, round);
       if (!meet()) return;
@@ -99,7 +106,8 @@ class Comparison {
     return met;
   }
   std::string name_of(std::size_t tensor) const {
-    return "tensor" + std::to_string(tensor) + (tensor == 0 ? std::to_string(version_) : "");
+    return std::to_string(version_) + "." + std::to_string(tensor) +
+           (tensor == 0 ? "." + std::to_string(first_version_) : "");
   }
 
   void submit(Session& session, const Round& round) {
@@ -134,19 +142,24 @@ class Comparison {
     simulated_.run(round.joins ? 1 : 0);
     for (int rank = 0; round.joins && rank < last; ++rank) simulated_.submit(rank, {join});
     simulated_.run();
-    compare();
+    compare(round.has_one_new_name);
   }
 
-  void compare() {
+  void compare(bool may_be_fewer) {
     difference_.clear();
     for (int rank = 0; rank < size_; ++rank) {
       const simulate::Cost& cost = simulated_.cost(rank);
       const ControlTraffic right = {cost.messages_sent, cost.bytes_sent, cost.messages_received, cost.bytes_received};
       const ControlTraffic& seen = seen_[static_cast<std::size_t>(rank)];
-      if (seen == right) continue;
+      if (seen == right || (may_be_fewer && is_part(seen, right))) continue;
       difference_ += "rank " + std::to_string(rank) + " of " + std::to_string(size_) + ": " + text(seen) +
                      ", simulated " + text(right) + "\n";
     }
+  }
+  static bool is_part(const ControlTraffic& seen, const ControlTraffic& all) {
+    return seen.messages_sent > 0 && seen.messages_sent <= all.messages_sent && seen.bytes_sent <= all.bytes_sent &&
+           seen.messages_received > 0 && seen.messages_received <= all.messages_received &&
+           seen.bytes_received <= all.bytes_received;
   }
   static std::string text(const ControlTraffic& traffic) {
     return "sent " + std::to_string(traffic.messages_sent) + " of " + std::to_string(traffic.bytes_sent) +
@@ -156,7 +169,8 @@ class Comparison {
 
   const int size_;
   Meeting meeting_;
-  int version_ = 0;  // of the one name that is not always the same
+  int version_ = 0;        // of all names
+  int first_version_ = 0;  // of the first one
   std::vector<ControlTraffic> seen_;
   std::string difference_;
   simulate::VirtualJob simulated_;

@@ -129,8 +129,9 @@ class ComputeClient:
         end = time.monotonic() + _wire.REQUEST_DEADLINE_S
         with socket.create_connection(address, timeout=_wire.REQUEST_DEADLINE_S) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            server_nonce = _wire.nonce_of(_receive(connection, _wire.GREETING_LENGTH, end))
             client_nonce = secrets.token_bytes(_wire.NONCE_LENGTH)
+            connection.sendall(client_nonce)
+            server_nonce = _wire.nonce_of(_receive(connection, _wire.GREETING_LENGTH, end))
             sealed, digest = _wire.seal_request(self._key, server_nonce, client_nonce, message)
             connection.sendall(sealed)
             end = time.monotonic() + waits_s + 2 * _wire.REQUEST_DEADLINE_S

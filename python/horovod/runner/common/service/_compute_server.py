@@ -85,7 +85,9 @@ class ComputeService:
 
     async def _start(self) -> None:
         for listener in self._sockets.values():
-            server = await asyncio.start_server(self._accepted, sock=listener, limit=2 * _wire.LONGEST_MESSAGE)
+            server = await asyncio.start_server(
+                self._accepted, sock=listener, backlog=MOST_CONNECTIONS, limit=2 * _wire.LONGEST_MESSAGE
+            )
             self._servers.append(server)
 
     async def _stop(self) -> None:
@@ -174,7 +176,7 @@ class ComputeService:
 
 
 def _listen(address: str) -> socket.socket:
-    listener = socket.create_server((address, 0), backlog=512)
+    listener = socket.create_server((address, 0), backlog=MOST_CONNECTIONS)
     listener.setblocking(False)
     return listener
 

@@ -1,10 +1,14 @@
 """The protocol of a compute service: one request for each connection, authenticated in both directions.
 
-    service -> client   magic (8 bytes), server nonce (32)
-    client -> service   client nonce (32), length (4, big endian), JSON, HMAC(key, "request" + both nonces + JSON)
+    client -> service   client nonce (32 bytes)
+    service -> client   magic (8), server nonce (32)
+    client -> service   length (4, big endian), JSON, HMAC(key, "request" + both nonces + JSON)
     service -> client   length, JSON, HMAC(key, "reply" + the request's HMAC + JSON)
 
 Both nonces are fresh, so neither a request nor a reply can be replayed. Nothing is parsed before its HMAC was verified.
+The client sends first: a service whose backlog overflows may not know of a connection that its client holds for made,
+and what the client sends, again and again, lets the two systems find that out. A client that only waits would do so
+until its deadline.
 """
 
 from __future__ import annotations
@@ -60,8 +64,7 @@ def reply_context(request_digest: bytes) -> bytes:
 
 def seal_request(key: bytes, server_nonce: bytes, client_nonce: bytes, message: dict[str, Any]) -> tuple[bytes, bytes]:
     """The bytes to send, and the digest that the reply refers to. ValueError for a message that is too long."""
-    framed, digest = _seal(key, request_context(server_nonce, client_nonce), message)
-    return client_nonce + framed, digest
+    return _seal(key, request_context(server_nonce, client_nonce), message)
 
 
 def seal_reply(key: bytes, request_digest: bytes, message: dict[str, Any]) -> bytes:
