@@ -1,9 +1,5 @@
 #include "rendezvous/server/connection.h"
 
-#include <sys/socket.h>
-
-#include <cerrno>
-
 #include "rendezvous/protocol/bodies.h"
 #include "rendezvous/protocol/http_message.h"
 #include "rendezvous/protocol/limits.h"
@@ -11,62 +7,37 @@
 
 namespace hvd::rendezvous {
 
-namespace asio = boost::asio;
 using boost::system::error_code;
 
 namespace {
-
 constexpr int kUpgradeRequired = 426;
-constexpr std::uint8_t kTlsHandshake = 0x16;  // the first byte of all that speak TLS
-
-bool speaks_in_the_clear(int fd) {
-  std::uint8_t first = kTlsHandshake;
-  return ::recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) == 1 && first != kTlsHandshake;
-}
-
 }  // namespace
 
-Connection::Connection(ConnectionId id, asio::ip::tcp::socket socket, const ConnectionKeys& keys,
+Connection::Connection(ConnectionId id, boost::asio::ip::tcp::socket socket, const ConnectionKeys& keys,
                        ConnectionOwner& owner)
-    : id_(id), socket_(std::move(socket)), timer_(socket_.get_executor()), owner_(owner), guard_(keys.store) {
-  if (keys.tls) {
-    tunnel_ = std::make_unique<tls::Tunnel>(socket_.native_handle(), tls::Role::kAcceptor, *keys.tls);
-  }
-}
+    : id_(id), socket_(std::move(socket), keys.tls), timer_(socket_.executor()), owner_(owner), guard_(keys.store) {}
 
 // With TLS it begins in shaking. One request goes reading -> (waiting ->) writing -> reading. Bytes that arrive while
 // it waits are a second request, which ends the connection; while its answer is being written they are stashed. A
 // refusal goes writing -> draining -> closed, and every error and deadline straight to closed, from which nothing leads
 // back: callbacks that are still under way find it and return.
 void Connection::start() {
-  if (!tunnel_) return next_request();
+  if (!socket_.needs_handshake()) return next_request();
   state_ = State::kShaking;
   arm(SteadyClock::now() + admission::kIntroductionDeadline);
-  wait_for(asio::ip::tcp::socket::wait_read, &Connection::shake_hands);
+  socket_.shake_hands([self = shared_from_this()](ClientSocket::Shaken shaken) { self->on_shaken(shaken); });
 }
 
-void Connection::shake_hands() {
-  if (!std::exchange(heard_tls_, true) && speaks_in_the_clear(socket_.native_handle())) {
-    tunnel_.reset();
-    owner_.count(&ServerStats::malformed);
-    return refuse(kUpgradeRequired, "this job has TLS on: HOROVOD_TLS=1 must be set in all of its processes");
+void Connection::on_shaken(ClientSocket::Shaken shaken) {
+  if (state_ == State::kClosed) return;
+  switch (shaken) {
+    case ClientSocket::Shaken::kDone: return next_request();
+    case ClientSocket::Shaken::kInTheClear:
+      owner_.count(&ServerStats::malformed);
+      return refuse(kUpgradeRequired, "this job has TLS on: HOROVOD_TLS=1 must be set in all of its processes");
+    case ClientSocket::Shaken::kWrongKey: owner_.count(&ServerStats::unauthorized); return close();
+    case ClientSocket::Shaken::kFailed: return close();
   }
-  switch (tunnel_->shake_hands()) {
-    case tls::Tunnel::Step::kDone: return next_request();
-    case tls::Tunnel::Step::kWantsRead: return wait_for(socket_.wait_read, &Connection::shake_hands);
-    case tls::Tunnel::Step::kWantsWrite: return wait_for(socket_.wait_write, &Connection::shake_hands);
-    case tls::Tunnel::Step::kFailed:
-      if (tunnel_->error().code() == StatusCode::kPrecondition) owner_.count(&ServerStats::unauthorized);
-      return close();
-  }
-}
-
-void Connection::wait_for(asio::ip::tcp::socket::wait_type what, void (Connection::*then)()) {
-  socket_.async_wait(what, [self = shared_from_this(), then](const error_code& error) {
-    if (self->state_ == State::kClosed) return;
-    if (error) return self->close();
-    (*self.*then)();
-  });
 }
 
 // A client that has shown the key may be silent for a while between requests, anybody else has to
@@ -84,27 +55,11 @@ void Connection::next_request() {
 }
 
 void Connection::read() {
-  if (read_pending_) return;
-  read_pending_ = true;
-  if (tunnel_ && !tunnel_->has_buffered()) return wait_for(socket_.wait_read, &Connection::read_tunnel);
-  if (tunnel_) {
-    return asio::post(socket_.get_executor(), [self = shared_from_this()] {
-      if (self->state_ != State::kClosed) self->read_tunnel();
-    });
-  }
-  socket_.async_read_some(asio::buffer(in_), [self = shared_from_this()](const error_code& error, std::size_t size) {
+  if (std::exchange(read_pending_, true)) return;
+  socket_.read(in_, [self = shared_from_this()](const error_code& error, std::size_t size) {
     self->read_pending_ = false;
     self->on_read(error, size);
   });
-}
-
-void Connection::read_tunnel() {
-  read_pending_ = false;
-  const iovec part{in_.data(), in_.size()};
-  const ssize_t got = tunnel_->receive({&part, 1});
-  if (got > 0) return on_read({}, static_cast<std::size_t>(got));
-  if (got < 0 && errno == EAGAIN) return read();
-  close();
 }
 
 void Connection::on_read(const error_code& error, std::size_t size) {
@@ -235,34 +190,14 @@ void Connection::refuse(int status, const std::string& reason, bool with_body) {
 void Connection::write(const HttpResponse& response) {
   state_ = State::kWriting;
   close_after_write_ = response.close;
-  out_ = write_response(response);
   arm(SteadyClock::now() + kResponseDeadline);
-  out_sent_ = 0;
-  if (tunnel_) return write_tunnel();
-  asio::async_write(socket_, asio::buffer(out_),
-                    [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
-}
-
-void Connection::write_tunnel() {
-  while (out_sent_ < out_.size()) {
-    const iovec part{out_.data() + out_sent_, out_.size() - out_sent_};
-    const ssize_t sent = tunnel_->send({&part, 1});
-    if (sent < 0 && errno != EAGAIN) return close();
-    if (sent < 0) break;
-    out_sent_ += static_cast<std::size_t>(sent);
-  }
-  const tls::Flush flushed = tunnel_->flush();
-  if (flushed == tls::Flush::kFailed) return close();
-  if (out_sent_ < out_.size() || flushed == tls::Flush::kWaiting) {
-    return wait_for(socket_.wait_write, &Connection::write_tunnel);
-  }
-  asio::post(socket_.get_executor(), [self = shared_from_this()] { self->on_written({}); });
+  socket_.write(write_response(response),
+                [self = shared_from_this()](const error_code& error, std::size_t) { self->on_written(error); });
 }
 
 void Connection::on_written(const error_code& error) {
   if (state_ == State::kClosed) return;
   if (error) return close();
-  out_ = {};
   if (close_after_write_) return drain();
   next_request();
 }
@@ -271,15 +206,9 @@ void Connection::on_written(const error_code& error) {
 // the rest is read first.
 void Connection::drain() {
   state_ = State::kDraining;
-  error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  socket_.half_close();
   arm(SteadyClock::now() + kLingerDeadline);
   read();
-}
-
-void Connection::shut_down() {
-  error_code ignored;
-  socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
 }
 
 void Connection::close() {
@@ -287,9 +216,7 @@ void Connection::close() {
   const auto self = shared_from_this();  // the owner lets go of this connection in closed()
   state_ = State::kClosed;
   disarm();
-  shut_down();
-  error_code ignored;
-  socket_.close(ignored);
+  socket_.close();
   owner_.closed(id_);
 }
 

@@ -6,13 +6,12 @@
 #include <optional>
 
 #include "rendezvous/protocol/http_reader.h"
+#include "rendezvous/server/client_socket.h"
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/server.h"
 #include "rendezvous/server/session_guard.h"
-#include "rendezvous/server/sockets.h"
 #include "runtime/admission/admission.h"
 #include "runtime/base/deadline.h"
-#include "runtime/tls/tunnel.h"
 
 namespace hvd::rendezvous {
 
@@ -53,17 +52,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Answers the request that waits; nothing happens when none does.
   void release(const Reply& reply);
   // Ends what passes over the socket, for all processes that have it; to be destroyed then.
-  void shut_down();
+  void shut_down() { socket_.shut_down(); }
   // Closes the socket at once.
   void close();
 
  private:
   enum class State { kShaking, kReading, kWaiting, kWriting, kDraining, kClosed };
 
-  void shake_hands();
-  void wait_for(boost::asio::ip::tcp::socket::wait_type what, void (Connection::*then)());
+  void on_shaken(ClientSocket::Shaken shaken);
   void read();
-  void read_tunnel();
   void on_read(const boost::system::error_code& error, std::size_t size);
   void consume(std::size_t size);
   // Refuses what is not the request to open a session, while none is; true when it has.
@@ -76,7 +73,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void refuse_route(const HttpProblem& problem, const std::string& method);
   void refuse(int status, const std::string& reason, bool with_body = true);
   void write(const HttpResponse& response);
-  void write_tunnel();
   void on_written(const boost::system::error_code& error);
   void next_request();
   void drain();
@@ -85,22 +81,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_timer();
 
   const ConnectionId id_;
-  boost::asio::ip::tcp::socket socket_;
-  std::unique_ptr<tls::Tunnel> tunnel_;
+  ClientSocket socket_;
   boost::asio::steady_timer timer_;
   ConnectionOwner& owner_;
   SessionGuard guard_;
 
   State state_ = State::kReading;
-  bool heard_tls_ = false;
   std::optional<RequestReader> reader_;
   TimePoint request_start_;
   std::optional<TimePoint> deadline_;
   std::array<std::uint8_t, 8192> in_;
   bool read_pending_ = false;
   std::size_t stashed_ = 0;  // bytes in in_ that came while an answer was being written
-  Bytes out_;
-  std::size_t out_sent_ = 0;  // through the tunnel
   bool close_after_write_ = false;
   std::size_t drained_ = 0;
 };

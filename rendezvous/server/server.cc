@@ -1,7 +1,5 @@
 #include "rendezvous/server/server.h"
 
-#include <netinet/tcp.h>
-#include <sys/socket.h>
 #include <sys/utsname.h>
 
 #include <array>
@@ -13,11 +11,11 @@
 #include <unordered_map>
 
 #include "rendezvous/protocol/limits.h"
+#include "rendezvous/server/acceptors.h"
 #include "rendezvous/server/connection.h"
 #include "rendezvous/server/handler.h"
 #include "rendezvous/server/sockets.h"
 #include "runtime/admission/admission.h"
-#include "runtime/base/failpoint.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/thread_annotations.h"
@@ -28,20 +26,6 @@ namespace {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
-
-constexpr Millis kPauseWithoutDescriptors{50};
-
-void set_option(int fd, int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof(value)); }
-
-// A client whose host went down must not keep its connection for ever.
-void set_socket_options(int fd) {
-  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 30000);
-}
 
 std::string host_name() {
   utsname names{};
@@ -74,14 +58,17 @@ class Server::Impl final : public ConnectionOwner {
       : store_key_(rendezvous::store_key(options.secret)),
         tls_key_(options.tls ? std::optional(rendezvous::tls_key(options.secret)) : std::nullopt),
         idle_deadline_(options.idle_deadline),
+        acceptors_(io_, {.admit = [this](tcp::socket socket) { admit(std::move(socket)); },
+                         // strangers have the first ones to give back
+                         .make_room = [this] { return evict(admission_.evict_stranger()); },
+                         .on_pause = [this] { count(&ServerStats::turned_away); }}),
         admission_(limits(*options.plan)),
         handler_(options.plan, seat_key(options.secret), random_epoch()) {}
 
   ~Impl() {
     io_.stop();
     if (thread_.joinable()) thread_.join();
-    // A process that was forked from this one has the same sockets, and would keep them open.
-    for (const auto& listener : listeners_) ::shutdown(listener->acceptor.native_handle(), SHUT_RDWR);
+    acceptors_.shut_down();
     for (const auto& [id, connection] : connections_) connection->shut_down();
   }
 
@@ -89,32 +76,19 @@ class Server::Impl final : public ConnectionOwner {
     HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, ports));
     address_ = is_wildcard(addresses.front()) ? host_name() : addresses.front();
     port_ = sockets.port;
-    return add(sockets, [](Listener&) {});
+    return acceptors_.add(sockets);
   }
 
   Status listen_also(const std::vector<std::string>& addresses) {
     HVD_ASSIGN_OR_RETURN(ListenSockets sockets, listen_on(addresses, PortRange{port_, port_}));
     asio::post(io_, [this, sockets = std::make_shared<ListenSockets>(std::move(sockets))] {
-      std::ignore = add(*sockets, [this](Listener& listener) { wait_for_connection(listener); });
+      std::ignore = acceptors_.add(*sockets);
     });
     return Status::ok();
   }
 
-  template <typename F>
-  Status add(ListenSockets& sockets, F&& ready) {
-    for (auto& [fd, is_v6] : sockets.sockets) {
-      auto listener = std::make_unique<Listener>(Listener{tcp::acceptor(io_), asio::steady_timer(io_), is_v6});
-      error_code error;
-      listener->acceptor.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
-      if (error) return Status::internal("listening socket: " + error.message());
-      std::ignore = fd.release();
-      ready(*listeners_.emplace_back(std::move(listener)));
-    }
-    return Status::ok();
-  }
-
   void run() {
-    for (auto& listener : listeners_) wait_for_connection(*listener);
+    acceptors_.start();
     thread_ = start_thread("hvd-rendezvous", [this](const std::stop_token&) { io_.run(); });
   }
 
@@ -165,57 +139,14 @@ class Server::Impl final : public ConnectionOwner {
   }
 
  private:
-  struct Listener {
-    tcp::acceptor acceptor;
-    asio::steady_timer pause;
-    bool is_v6;
-  };
-
   void tell_present() {
     const MutexLock lock(mutex_);
     present_ = proven_.size();
     if (present_ == 0) deserted_.notify_all();
   }
 
-  void wait_for_connection(Listener& listener) {
-    listener.acceptor.async_wait(tcp::acceptor::wait_read, [this, &listener](const error_code& error) {
-      if (!error) accept_some(listener);
-    });
-  }
-
-  // By accept4 and not by Asio, which in this version leaves the socket open in child processes.
-  void accept_some(Listener& listener) {
-    for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
-      Fd fd(HVD_FAILPOINT_CALL(
-          "server.accept", accept4(listener.acceptor.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
-      if (fd.valid()) {
-        admit(std::move(fd), listener.is_v6);
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        if (evict(admission_.evict_stranger())) continue;  // strangers have the first ones to give back
-        count(&ServerStats::turned_away);
-        return pause(listener);
-      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        break;
-      }
-    }
-    wait_for_connection(listener);
-  }
-
-  // The connection stays in the backlog, so waiting for it again at once would spin.
-  void pause(Listener& listener) {
-    listener.pause.expires_after(kPauseWithoutDescriptors);
-    listener.pause.async_wait([this, &listener](const error_code& error) {
-      if (!error) wait_for_connection(listener);
-    });
-  }
-
-  void admit(Fd fd, bool is_v6) {
-    set_socket_options(fd.get());
-    tcp::socket socket(io_);
+  void admit(tcp::socket socket) {
     error_code error;
-    socket.assign(is_v6 ? tcp::v6() : tcp::v4(), fd.get(), error);
-    if (error) return;
-    std::ignore = fd.release();
     const tcp::endpoint peer = socket.remote_endpoint(error);
     if (error) return;  // gone already
 
@@ -243,7 +174,7 @@ class Server::Impl final : public ConnectionOwner {
   const Millis idle_deadline_;
   std::uint16_t port_ = 0;
   std::string address_;
-  std::vector<std::unique_ptr<Listener>> listeners_;
+  Acceptors acceptors_;
   admission::Admission admission_;
   Handler handler_;
   ConnectionId last_connection_ = 0;

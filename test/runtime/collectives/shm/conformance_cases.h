@@ -1,0 +1,119 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runtime/base/bytes.h"
+#include "runtime/collectives/kernels/kernels.h"
+#include "runtime/collectives/shm/arena.h"
+
+// Cases of the conformance suite, their data, and what one thread makes of them.
+namespace hvd::collectives {
+
+inline constexpr std::int64_t kPattern = 9001;  // elements
+
+struct Case {
+  DataType dtype;
+  ReduceOp op = ReduceOp::kSum;
+  std::int64_t count = 0;
+  kernels::Scaling scaling{};
+  std::size_t offset = 0;
+
+  std::string text() const {
+    return std::string(data_type_name(dtype)) + " " + std::string(reduce_op_name(op)) + " x " + std::to_string(count) +
+           " at " + std::to_string(offset) + ": ";
+  }
+  std::size_t bytes(std::int64_t n) const { return static_cast<std::size_t>(n) * element_size(dtype); }
+};
+
+// Bits of every kind but infinities and NaN, whose bits nobody promises.
+inline Bytes make_pattern(DataType dtype) {
+  Bytes bytes(static_cast<std::size_t>(kPattern) * element_size(dtype));
+  std::mt19937_64 random(static_cast<std::uint64_t>(dtype));
+  for (std::int64_t i = 0; i < kPattern; ++i) {
+    std::uint8_t* const at = bytes.data() + static_cast<std::size_t>(i) * element_size(dtype);
+    const std::uint64_t raw = dtype == DataType::kBool ? random() % 2 : random();
+    const double value = static_cast<double>(static_cast<std::int64_t>(raw)) * 0x1p-60;
+    const auto single = static_cast<float>(value);
+    const auto half = static_cast<std::uint16_t>(0x3800U | (raw & 0x87ffU));
+    switch (dtype) {
+      case DataType::kFloat32: std::memcpy(at, &single, sizeof(single)); break;
+      case DataType::kFloat64: std::memcpy(at, &value, sizeof(value)); break;
+      case DataType::kFloat16:
+      case DataType::kBfloat16: std::memcpy(at, &half, sizeof(half)); break;
+      default: std::memcpy(at, &raw, element_size(dtype));
+    }
+  }
+  return bytes;
+}
+
+// Another place of the pattern for each seed.
+inline Bytes random_elements(DataType dtype, std::int64_t n, std::uint64_t seed) {
+  static const auto patterns = [] {
+    std::vector<Bytes> all;
+    for (int d = 0; d < kDataTypeCount; ++d) all.push_back(make_pattern(static_cast<DataType>(d)));
+    return all;
+  }();
+  const Bytes& pattern = patterns[static_cast<std::size_t>(dtype)];
+  Bytes bytes(static_cast<std::size_t>(n) * element_size(dtype));
+  const std::size_t begin = static_cast<std::size_t>(seed * 37 % 1000) * element_size(dtype);
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min(bytes.size() - at, pattern.size() - begin);
+    std::memcpy(bytes.data() + at, pattern.data() + begin, size);
+    at += size;
+  }
+  return bytes;
+}
+
+// Memory at an offset, of the rank alone or of its arena, with guards that nobody may write.
+class Buffer {
+ public:
+  Buffer(const Bytes& content, std::size_t offset, ShmArena* arena = nullptr)
+      : offset_(offset),
+        bytes_(offset + content.size() + kGuard),
+        memory_(arena != nullptr ? arena->take(bytes_) : std::shared_ptr<void>(std::malloc(bytes_), std::free)) {
+    std::fill_n(begin(), bytes_, std::uint8_t{0xee});
+    std::copy(content.begin(), content.end(), data());
+  }
+  Buffer(std::size_t size, std::size_t offset) : Buffer(Bytes(size, 0xdd), offset) {}
+  Buffer(Buffer&&) = default;
+  std::uint8_t* data() const { return begin() + offset_; }
+  bool holds(const Bytes& expected) const {
+    std::uint8_t* const behind = begin() + bytes_ - kGuard;
+    const auto is_guard = [](std::uint8_t byte) { return byte == 0xee; };
+    return std::equal(data(), behind, expected.begin(), expected.end()) && std::all_of(begin(), data(), is_guard) &&
+           std::all_of(behind, behind + kGuard, is_guard);
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+  std::uint8_t* begin() const { return static_cast<std::uint8_t*>(memory_.get()); }
+  std::size_t offset_;
+  std::size_t bytes_;
+  std::shared_ptr<void> memory_;
+};
+
+inline Bytes input_of(const Case& c, int rank) {
+  return random_elements(c.dtype, c.count,
+                         static_cast<std::uint64_t>(rank) * 7919 + static_cast<std::uint64_t>(c.count));
+}
+
+// What one thread makes of it, in the order of the ranks and in separate passes.
+inline Bytes reduced(const Case& c, int size) {
+  Bytes sum;
+  for (int rank = 0; rank < size; ++rank) {
+    Bytes next = input_of(c, rank);
+    kernels::scale_copy(c.dtype, next.data(), next.data(), c.count, c.scaling.before);
+    if (rank > 0) kernels::reduce(c.dtype, c.op, next.data(), sum.data(), next.data(), c.count);
+    sum = std::move(next);
+  }
+  kernels::scale_result(c.dtype, sum.data(), sum.data(), c.count, c.scaling);
+  return sum;
+}
+
+}  // namespace hvd::collectives
