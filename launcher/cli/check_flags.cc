@@ -13,7 +13,7 @@ namespace {
 // Besides those of remote hosts.
 constexpr auto kPassedOn =
     std::to_array<std::string_view>({"network_interfaces", "network_interface", "chosen_variables", "env_file",
-                                     "config_file", "start_timeout", "no_env"});
+                                     "config_file", "start_timeout", "no_env", "port_range", "tls"});
 
 bool is_passed_on(const FlagRow& row) {
   return row.section == HelpSection::kSsh || std::ranges::find(kPassedOn, row.dest) != kPassedOn.end();
@@ -48,10 +48,6 @@ Result<CheckConfig> make_check_config(FlagValues values, const std::vector<Given
   if (values.has("wait_for_hosts")) {
     return Status::invalid_argument("--check looks at hosts by itself, and waits for none: -H names them");
   }
-  // In a configuration file that is the job's too it does no harm.
-  if (std::ranges::any_of(given, [](const GivenFlag& flag) { return flag.spelling->row->dest == "tls"; })) {
-    return Status::invalid_argument("--check starts no ranks, whose connections --tls is for: leave it out");
-  }
   if (command.size() > 1) {
     return Status::invalid_argument("--check takes a Python and nothing more as its command, found " +
                                     config::quoted(command[1]));
@@ -73,12 +69,13 @@ Result<CheckConfig> make_check_config(FlagValues values, const std::vector<Given
     config.flags.emplace_back(flag.spelling->text);
     config.flags.insert(config.flags.end(), flag.values.begin(), flag.values.end());
   }
-  config.command = command;
+  HVD_ASSIGN_OR_RETURN(config.ports, ports_of(values, env));
+  config.python = command;
   if (command.empty()) {
-    config.command = {values.has("container") ? "python3" : python_beside(program_directory(), env)};
-    if (config.command.front().empty()) return Status::invalid_argument("--check: there is no Python in PATH");
+    config.python = {values.has("container") ? "python3" : python_beside(program_directory(), env)};
+    if (config.python.front().empty()) return Status::invalid_argument("--check: there is no Python in PATH");
   }
-  config.command.insert(config.command.end(), {"-m", "horovod", "--facts"});
+  config.python.insert(config.python.end(), {"-m", "horovod"});
   return config;
 }
 

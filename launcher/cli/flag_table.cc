@@ -38,7 +38,7 @@ constexpr FlagRow kRows[] = {
      .choices = "bash|zsh|fish"},
     {.dest = "check", .on = "--check", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "look at the hosts before a job: can each be reached, has it the same versions, enough memory, a clock that is "
-             "right, ...; exit code 1 when something is missing; the command, if there is one, is the Python to look at"},
+             "right, ..., and do they reach each other; exit code 1 when something is missing; the command, if there is one, is the Python to look at"},
     {.dest = "json", .on = "--json", .kind = K::kSwitch, .section = S::kGeneral, .help = "for --check: as JSON"},
     {.dest = "report", .on = "--report", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "print versions and what was found, ready to paste into a report of a problem (python -m horovod)"},

@@ -52,6 +52,9 @@ Result<JoinConfig> make_join_config(const FlagValues& values, const std::vector<
 // in to, and without it for what only it has. Pure.
 Result<std::optional<GatherConfig>> gather_config(const FlagValues& values);
 
+// parse.cc: the ports that may be listened on.
+Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& env);
+
 // parse.cc: whether the job's connections are TLS. `given`: the variables that flags set or choose for ranks, which
 // beat those of `env`.
 Result<bool> tls_of(const Variables& given, const config::EnvReader& env);

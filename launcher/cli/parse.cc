@@ -182,16 +182,6 @@ Result<std::vector<std::string>> nics_of(const FlagValues& values) {
   return nics;
 }
 
-Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& env) {
-  const FlagValues::Entry* const flag = values.find("port_range");
-  const std::string name(variable_of(flag_row("port_range")));
-  const std::string text = flag != nullptr ? std::get<std::string>(flag->value) : env.get(name).value_or("");
-  if (flag == nullptr && text.empty()) return PortRange{};
-  auto ports = config::parse_ports(text);
-  if (!ports.is_ok()) return ports.status().annotate(flag != nullptr ? flag->source : name);
-  return ports;
-}
-
 constexpr std::int64_t kLongestElasticTimeout = 31'536'000;  // see the option table
 
 InputTo input_to_of(const FlagValues& values) {
@@ -258,6 +248,16 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
 ExitText usage_error(const Status& status) { return {"horovodrun: " + status.message() + "\n", 2, true}; }
 
 }  // namespace
+
+Result<PortRange> ports_of(const FlagValues& values, const config::EnvReader& env) {
+  const FlagValues::Entry* const flag = values.find("port_range");
+  const std::string name(variable_of(flag_row("port_range")));
+  const std::string text = flag != nullptr ? std::get<std::string>(flag->value) : env.get(name).value_or("");
+  if (flag == nullptr && text.empty()) return PortRange{};
+  auto ports = config::parse_ports(text);
+  if (!ports.is_ok()) return ports.status().annotate(flag != nullptr ? flag->source : name);
+  return ports;
+}
 
 Result<bool> tls_of(const Variables& given, const config::EnvReader& env) {
   const std::string name(variable_of(flag_row("tls")));

@@ -2,23 +2,20 @@
 
 #include <signal.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdio>
-#include <optional>
 #include <utility>
 
+#include "launcher/doctor/examination.h"
 #include "launcher/hosts/host_list.h"
-#include "launcher/process/byte_pipe.h"
-#include "launcher/process/child.h"
-#include "launcher/process/tail_buffer.h"
-#include "runtime/base/deadline.h"
 
 namespace hvd::launcher {
 namespace {
 
-constexpr std::size_t kLinesOfError = 8;
-constexpr const char* kLookTimeout = "60";  // seconds for the look at a host, once its rank runs
-constexpr const char* kLookGrace = "5";     // and then for its end
+// Seconds for a job once its ranks run, and then for its end.
+constexpr const char* kLookTimeout = "60";
+constexpr const char* kRoutesTimeout = "200";  // runtime/engine/network_routes.cc bounds each step
+constexpr const char* kJobGrace = "5";
 
 std::vector<int> signals_to_end_by(std::uint64_t ignored) {
   std::vector<int> signals = {SIGINT, SIGTERM, SIGHUP};
@@ -26,132 +23,95 @@ std::vector<int> signals_to_end_by(std::uint64_t ignored) {
   return signals;
 }
 
-double now_of_this_host() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+// Each job that runs has a rendezvous, which takes one of the ports on this host.
+std::size_t jobs_at_a_time(const PortRange& ports) {
+  if (ports.is_any()) return Doctor::kMostAtATime;
+  return std::min<std::size_t>(Doctor::kMostAtATime, static_cast<std::size_t>(ports.last - ports.first) + 1);
 }
 
 }  // namespace
 
 // The job on one host.
-class Doctor::Patient {
- public:
-  Patient(Doctor& doctor, HostSpec host) : doctor_(doctor) { report_.host = std::move(host); }
+struct Doctor::Patient {
+  Patient(Doctor& doctor, HostSpec spec)
+      : host(std::move(spec)), job(doctor.loop_, kMostFacts, [&doctor] { doctor.ended(); }) {}
 
-  Status start();
-  HostReport take_report();
-  void fail(const std::string& error) { problem_ = error; }
-  // Ends its job, which may not have begun, by this signal, for the user's sake.
-  void end(int signal, int user_signal);
+  const HostSpec host;
+  CheckJob job;
 
- private:
-  Result<std::unique_ptr<PipeReader>> read(Fd fd, std::function<void(ByteSpan)> on_data);
-  void maybe_over();
-
-  Doctor& doctor_;
-  HostReport report_;
-  std::unique_ptr<Child> child_;
-  std::unique_ptr<PipeReader> out_;
-  std::unique_ptr<PipeReader> err_;
-  TailBuffer errors_;
-  std::string problem_;
-  bool exited_ = false;
-  bool told_ = false;
-  bool was_killed_ = false;
-  TimePoint started_;
-};
-
-Result<std::unique_ptr<PipeReader>> Doctor::Patient::read(Fd fd, std::function<void(ByteSpan)> on_data) {
-  return PipeReader::open(doctor_.loop_, std::move(fd),
-                          {.on_data = std::move(on_data), .on_end = [this] { maybe_over(); }});
-}
-
-Status Doctor::Patient::start() {
-  const CheckConfig& config = doctor_.config_;
-  HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
-  HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());
-  HostSpec one = report_.host;
-  one.slots = 1;
-  ChildOptions options;
-  options.file = "/proc/self/exe";
-  options.argv = {"horovodrun", "-np",  "1",         "-H",         host_list_text({one}), "--no-prefix",
-                  "--stdin",    "none", "--timeout", kLookTimeout, "--kill-grace",        kLookGrace};
-  options.argv.insert(options.argv.end(), config.flags.begin(), config.flags.end());
-  options.argv.insert(options.argv.end(), config.command.begin(), config.command.end());
-  options.stdout_fd = out.write_end.get();
-  options.stderr_fd = err.write_end.get();
-  started_ = SteadyClock::now();
-  HVD_ASSIGN_OR_RETURN(child_, Child::spawn(doctor_.loop_, options, [this](ExitStatus) {
-                         exited_ = true;
-                         maybe_over();
-                       }));
-  HVD_ASSIGN_OR_RETURN(out_, read(std::move(out.read_end), [this](ByteSpan bytes) {
-                         if (report_.facts.empty()) report_.arrived = now_of_this_host();
-                         if (report_.facts.size() < kMaxBytes) report_.facts += as_text(bytes);
-                       }));
-  HVD_ASSIGN_OR_RETURN(err_, read(std::move(err.read_end), [this](ByteSpan bytes) { errors_.add(bytes); }));
-  return Status::ok();
-}
-
-void Doctor::Patient::maybe_over() {
-  if (told_ || !exited_ || !out_ || !err_) return;
-  // What one that was killed has left behind may keep its pipes open.
-  if (!was_killed_ && (!out_->ended() || !err_->ended())) return;
-  told_ = true;
-  report_.seconds = std::chrono::duration<double>(SteadyClock::now() - started_).count();
-  doctor_.ended();
-}
-
-void Doctor::Patient::end(int signal, int user_signal) {
-  if (told_) return;
-  if (report_.facts.empty() && problem_.empty()) problem_ = "ended by " + signal_name(user_signal);
-  if (!child_) return;
-  was_killed_ = signal == SIGKILL;
-  child_->kill_group(signal);
-  maybe_over();
-}
-
-HostReport Doctor::Patient::take_report() {
-  report_.error = problem_;
-  for (const std::string& line : errors_.last_lines(kLinesOfError)) {
-    if (line.starts_with("Process name: ") || line.starts_with("Exit code: ")) continue;  // for scripts
-    report_.error += (report_.error.empty() ? "" : "; ") + line;
+  HostReport report() const {
+    return {
+        .host = host, .facts = job.output(), .error = job.error(), .seconds = job.seconds(), .arrived = job.arrived()};
   }
-  return std::move(report_);
-}
+};
 
 Doctor::Doctor(MainLoop& loop, CheckConfig config, std::uint64_t ignored)
     : loop_(loop),
       config_(std::move(config)),
+      at_a_time_(jobs_at_a_time(config_.ports)),
       grace_(loop.get(), [this] { end_all(SIGKILL); }),
       signals_(loop, signals_to_end_by(ignored), [this](int signal) { signal_received(signal); }) {
-  for (const HostSpec& host : config_.hosts) patients_.push_back(std::make_unique<Patient>(*this, host));
+  for (const HostSpec& host : config_.hosts) {
+    patients_.push_back(std::make_unique<Patient>(*this, host));
+  }
 }
 
 Doctor::~Doctor() = default;
 
-std::vector<HostReport> Doctor::run() {
+// A rank on each of the hosts, which prints what `asks` stands for.
+std::vector<std::string> Doctor::arguments(const std::vector<HostSpec>& hosts, const char* timeout,
+                                           const char* asks) const {
+  std::vector<HostSpec> one_each = hosts;
+  for (HostSpec& host : one_each) host.slots = 1;
+  std::vector<std::string> words = {"-np",          std::to_string(hosts.size()),
+                                    "-H",           host_list_text(one_each),
+                                    "--stdin",      "none",
+                                    "--timeout",    timeout,
+                                    "--kill-grace", kJobGrace};
+  if (hosts.size() == 1) words.emplace_back("--no-prefix");
+  words.insert(words.end(), config_.flags.begin(), config_.flags.end());
+  words.insert(words.end(), config_.python.begin(), config_.python.end());
+  words.emplace_back(asks);
+  return words;
+}
+
+std::vector<HostReport> Doctor::look_at_hosts() {
   left_ = patients_.size();
   start_more();
   while (left_ > 0) loop_.run();
   std::vector<HostReport> reports;
   reports.reserve(patients_.size());
-  for (const auto& patient : patients_) reports.push_back(patient->take_report());
+  for (const auto& patient : patients_) reports.push_back(patient->report());
   return reports;
 }
 
+Routes Doctor::try_routes(const std::vector<HostSpec>& hosts) {
+  const bool has_news = hosts.size() > 1 || (hosts.size() == 1 && !config_.ports.is_any());
+  if (!has_news || signal_ != 0) return {};
+  routes_ = std::make_unique<CheckJob>(loop_, kMostRoutes, [this] { ended(); });
+  left_ = 1;
+  const Status status = routes_->start(arguments(hosts, kRoutesTimeout, "--routes"));
+  if (!status.is_ok()) {
+    routes_->fail(status.message());
+    left_ = 0;
+  }
+  while (left_ > 0) loop_.run();
+  return read_routes(hosts, routes_->output(), routes_->error());
+}
+
 void Doctor::start_more() {
-  while (started_ < patients_.size() && started_ - (patients_.size() - left_) < kMostAtATime) {
+  while (started_ < patients_.size() && started_ - (patients_.size() - left_) < at_a_time_) {
     Patient& patient = *patients_[started_++];
-    const Status status = patient.start();
+    const Status status = patient.job.start(arguments({patient.host}, kLookTimeout, "--facts"));
     if (status.is_ok()) continue;
-    patient.fail(status.message());
+    patient.job.fail(status.message());
     --left_;
   }
 }
 
 void Doctor::ended() {
   --left_;
-  start_more();
+  if (!routes_) start_more();
   if (left_ == 0) loop_.stop();
 }
 
@@ -166,7 +126,8 @@ void Doctor::signal_received(int signal) {
 }
 
 void Doctor::end_all(int signal) {
-  for (const auto& patient : patients_) patient->end(signal, signal_);
+  for (const auto& patient : patients_) patient->job.end(signal, signal_);
+  if (routes_) routes_->end(signal, signal_);
 }
 
 int run_check(CheckConfig config) {
@@ -178,16 +139,20 @@ int run_check(CheckConfig config) {
   MainLoop loop;
   Doctor doctor(loop, std::move(config), ignored);
   for (const std::string& notice : notices) std::fprintf(stderr, "horovodrun: %s\n", notice.c_str());
-  const std::vector<HostReport> reports = doctor.run();
-  const auto checks = check_hosts(reports);
-  std::fputs((json ? checks_json(reports, checks) : checks_text(reports, checks)).c_str(), stdout);
-  if (doctor.signal() != 0) return 128 + doctor.signal();
-  for (const auto& host : checks) {
-    for (const HostCheck& check : host) {
-      if (check.level == HostCheck::Level::kFail) return 1;
-    }
+  Examination all;
+  all.reports = doctor.look_at_hosts();
+  all.checks = check_hosts(all.reports);
+  const std::vector<std::size_t> well = hosts_that_are_well(all.checks);
+  std::vector<HostSpec> hosts;
+  hosts.reserve(well.size());
+  for (const std::size_t host : well) hosts.push_back(all.reports[host].host);
+  all.routes = doctor.try_routes(hosts);
+  for (std::size_t i = 0; i < all.routes.ports.size(); ++i) {
+    if (!all.routes.ports[i].name.empty()) all.checks[well[i]].push_back(all.routes.ports[i]);
   }
-  return 0;
+  std::fputs((json ? examination_json(all) : examination_text(all)).c_str(), stdout);
+  if (doctor.signal() != 0) return 128 + doctor.signal();
+  return all.count().failures > 0 ? 1 : 0;
 }
 
 }  // namespace hvd::launcher

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "launcher/doctor/check_job.h"
 #include "launcher/doctor/host_checks.h"
+#include "launcher/doctor/routes.h"
 #include "launcher/plan/launch_config.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
@@ -15,26 +16,31 @@
 
 namespace hvd::launcher {
 
-// `horovodrun --check`: runs, for each host by itself, a job of one rank that tells what is there. So what is tried is
-// what a job needs: the login, the agent, the way back to the rendezvous, Python and Horovod. One that fails keeps no
-// other from being looked at. After a signal of the user the jobs are ended, and what is known is told. Owned by main,
+// `horovodrun --check`: runs, for each host by itself, a job of one rank that tells what is there, then one job of all
+// hosts that are well, whose ranks try to reach each other. So what is tried is what a job needs: the login, the agent,
+// the way back to the rendezvous, Python and Horovod, and ranks' way to each other. A host that fails keeps no other
+// from being looked at. After a signal of the user the jobs are ended, and what is known is told. Owned by main,
 // loop-confined.
 class Doctor {
  public:
   static constexpr std::size_t kMostAtATime = 16;
-  static constexpr std::size_t kMaxBytes = std::size_t{1} << 20;  // of what a job says
+  static constexpr std::size_t kMostFacts = std::size_t{1} << 20;    // bytes of what a job of one host says
+  static constexpr std::size_t kMostRoutes = std::size_t{64} << 20;  // and that of all
   static constexpr Millis kGrace{10000};  // after the user's signal, until a job is killed: it leaves its ranks less
 
   // Signals of `ignored` (see ignored_signals) are not acted on.
   Doctor(MainLoop& loop, CheckConfig config, std::uint64_t ignored);
   ~Doctor();
   // In the order of the hosts.
-  std::vector<HostReport> run();
+  std::vector<HostReport> look_at_hosts();
+  // Between these hosts; after a signal, and where there is nothing to try, without a job.
+  Routes try_routes(const std::vector<HostSpec>& hosts);
   // That ended it; 0 when none did.
   int signal() const { return signal_; }
 
  private:
-  class Patient;
+  struct Patient;
+  std::vector<std::string> arguments(const std::vector<HostSpec>& hosts, const char* timeout, const char* asks) const;
   void start_more();
   void ended();
   void signal_received(int signal);
@@ -42,7 +48,9 @@ class Doctor {
 
   MainLoop& loop_;
   const CheckConfig config_;
+  const std::size_t at_a_time_;
   std::vector<std::unique_ptr<Patient>> patients_;
+  std::unique_ptr<CheckJob> routes_;
   std::size_t started_ = 0;
   std::size_t left_ = 0;
   int signal_ = 0;

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "launcher/doctor/told.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -16,6 +18,8 @@ constexpr double kClockTolerance = 2;             // seconds
 constexpr std::int64_t kLeastShm = 512 << 20;     // bytes for each rank: data loaders pass batches there
 constexpr std::int64_t kLeastMemory = 1LL << 30;  // bytes for each rank
 constexpr std::int64_t kLeastOpenFiles = 4096;
+constexpr std::int64_t kLeastProcesses = 4096;        // of the user, threads among them
+constexpr std::int64_t kLeastLockedMemory = 1 << 30;  // bytes, where there is InfiniBand
 
 std::string rounded(double value) {
   char text[32];
@@ -25,15 +29,7 @@ std::string rounded(double value) {
 
 std::string gib(std::int64_t bytes) { return rounded(static_cast<double>(bytes) / kGiB) + " GiB"; }
 
-// What is not there, or of another kind, is as good as nothing: the host's Python package may be another version.
-std::string text_of(const Facts& facts, const char* key) {
-  const auto found = facts.find(key);
-  return found != facts.end() && found->is_string() ? found->get<std::string>() : "";
-}
-std::int64_t number_of(const Facts& facts, const char* key) {
-  const auto found = facts.find(key);
-  return found != facts.end() && found->is_number() ? found->get<std::int64_t>() : 0;
-}
+std::int64_t amount_of(const Facts& facts, const char* key) { return number_of(facts, key).value_or(0); }
 std::vector<std::string> gpus_of(const Facts& facts) {
   std::vector<std::string> names;
   const auto found = facts.find("gpus");
@@ -97,7 +93,7 @@ HostCheck check_clock(const HostReport& report, const Facts& facts) {
 }
 
 HostCheck check_cores(const HostReport& report, const Facts& facts) {
-  const std::int64_t cores = number_of(facts, "cores");
+  const std::int64_t cores = amount_of(facts, "cores");
   const std::string found = std::to_string(cores) + " for " + std::to_string(report.host.slots) + " ranks";
   if (cores >= report.host.slots) return ok("cores", found);
   return {Level::kWarn, "cores", found,
@@ -105,8 +101,8 @@ HostCheck check_cores(const HostReport& report, const Facts& facts) {
 }
 
 HostCheck check_memory(const HostReport& report, const Facts& facts) {
-  std::int64_t memory = number_of(facts, "memory_available");
-  const std::int64_t limit = number_of(facts, "memory_limit");
+  std::int64_t memory = amount_of(facts, "memory_available");
+  const std::int64_t limit = amount_of(facts, "memory_limit");
   std::string found = gib(memory) + " available";
   if (limit > 0) found += ", limited to " + gib(limit);
   if (limit > 0 && limit < memory) memory = limit;
@@ -115,7 +111,7 @@ HostCheck check_memory(const HostReport& report, const Facts& facts) {
 }
 
 HostCheck check_shm(const HostReport& report, const Facts& facts) {
-  const std::int64_t free = number_of(facts, "shm_free");
+  const std::int64_t free = amount_of(facts, "shm_free");
   const std::string found = gib(free) + " free in /dev/shm";
   if (free >= kLeastShm * report.host.slots) return ok("shared memory", found);
   return {
@@ -123,12 +119,27 @@ HostCheck check_shm(const HostReport& report, const Facts& facts) {
       "data loaders with workers may die of SIGBUS: docker run --shm-size=8g, or a larger emptyDir of medium Memory"};
 }
 
+// A negative number is no limit; a host that does not tell one has an older package, which fails elsewhere.
 HostCheck check_limits(const Facts& facts) {
-  const std::int64_t files = number_of(facts, "open_files");
-  const std::string found = std::to_string(files) + " open files";
-  if (files < 0 || files >= kLeastOpenFiles) return ok("limits", files < 0 ? "open files without limit" : found);
-  return {Level::kWarn, "limits", found,
-          "`ulimit -n 65536` before the job, or LimitNOFILE and limits.conf of the host"};
+  const std::int64_t files = amount_of(facts, "open_files");
+  const std::int64_t processes = amount_of(facts, "processes");
+  const std::int64_t locked = amount_of(facts, "locked_memory");
+  const auto infiniband = facts.find("infiniband");
+  std::string found = (files < 0 ? "any number of" : std::to_string(files)) + std::string(" open files, ");
+  found += (processes < 0 ? "any number of" : std::to_string(processes)) + " processes and threads";
+  if (files >= 0 && files < kLeastOpenFiles) {
+    return {Level::kWarn, "limits", found,
+            "`ulimit -n 65536` before the job, or LimitNOFILE and limits.conf of the host"};
+  }
+  if (processes >= 0 && processes < kLeastProcesses) {
+    return {Level::kWarn, "limits", found,
+            "`ulimit -u`, limits.conf, or the container's pids limit: a rank has many threads"};
+  }
+  if (infiniband != facts.end() && *infiniband == true && locked >= 0 && locked < kLeastLockedMemory) {
+    return {Level::kWarn, "limits", found + ", " + gib(locked) + " of locked memory",
+            "NCCL needs it for InfiniBand: `ulimit -l unlimited`, or docker run --ulimit memlock=-1"};
+  }
+  return ok("limits", found);
 }
 
 HostCheck check_gpus(const HostReport& report, const Facts& facts, const Facts& first) {
@@ -161,7 +172,9 @@ HostCheck check_answer(const HostReport& report) {
   return {Level::kFail, "answer", report.error.empty() ? "none" : report.error, std::move(remedy)};
 }
 
-std::string_view name_of(Level level) {
+}  // namespace
+
+const char* level_name(Level level) {
   switch (level) {
     case Level::kOk: return "OK";
     case Level::kWarn: return "WARN";
@@ -169,8 +182,6 @@ std::string_view name_of(Level level) {
   }
   return "";
 }
-
-}  // namespace
 
 std::vector<std::vector<HostCheck>> check_hosts(const std::vector<HostReport>& reports) {
   std::vector<Facts> facts;
@@ -201,47 +212,6 @@ std::vector<std::vector<HostCheck>> check_hosts(const std::vector<HostReport>& r
     checks.push_back(check_gpus(report, facts[i], *first));
   }
   return all;
-}
-
-std::string checks_text(const std::vector<HostReport>& reports, const std::vector<std::vector<HostCheck>>& checks) {
-  std::string text;
-  std::size_t warnings = 0;
-  std::size_t failures = 0;
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    text += "host " + reports[i].host.name + "\n";
-    for (const HostCheck& check : checks[i]) {
-      warnings += check.level == Level::kWarn ? 1 : 0;
-      failures += check.level == Level::kFail ? 1 : 0;
-      const std::string level(name_of(check.level));
-      text += "  " + level + std::string(6 - level.size(), ' ') + check.name;
-      text += std::string(15 - std::min<std::size_t>(check.name.size(), 14), ' ') + check.found + "\n";
-      if (!check.remedy.empty()) text += std::string(23, ' ') + "-> " + check.remedy + "\n";
-    }
-  }
-  return text + std::to_string(reports.size()) + (reports.size() == 1 ? " host: " : " hosts: ") +
-         std::to_string(failures) + " FAIL, " + std::to_string(warnings) + " WARN\n";
-}
-
-std::string checks_json(const std::vector<HostReport>& reports, const std::vector<std::vector<HostCheck>>& checks) {
-  Facts json;
-  json["format"] = 1;
-  json["version"] = HVD_VERSION;
-  json["hosts"] = Facts::array();
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    Facts host;
-    host["host"] = reports[i].host.name;
-    host["checks"] = Facts::array();
-    for (const HostCheck& check : checks[i]) {
-      host["checks"].push_back({{"check", check.name},
-                                {"level", name_of(check.level)},
-                                {"found", check.found},
-                                {"remedy", check.remedy.empty() ? Facts() : Facts(check.remedy)}});
-    }
-    host["facts"] = Facts::parse(reports[i].facts, nullptr, false);
-    if (!host["facts"].is_object()) host["facts"] = nullptr;
-    json["hosts"].push_back(std::move(host));
-  }
-  return json.dump(2, ' ', false, Facts::error_handler_t::replace) + "\n";
 }
 
 }  // namespace hvd::launcher

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +23,9 @@ struct HostCheck {
   std::string found;
   std::string remedy;  // "" when all is well
 };
+const char* level_name(HostCheck::Level level);  // "OK", "WARN", "FAIL"
 
 // Judges each host, by itself and beside the first that has answered. In the order of the reports. Pure.
 std::vector<std::vector<HostCheck>> check_hosts(const std::vector<HostReport>& reports);
-
-// For people, and for programs (docs/design/hosts-and-command-line.md has the keys).
-std::string checks_text(const std::vector<HostReport>& reports, const std::vector<std::vector<HostCheck>>& checks);
-std::string checks_json(const std::vector<HostReport>& reports, const std::vector<std::vector<HostCheck>>& checks);
 
 }  // namespace hvd::launcher

@@ -108,8 +108,9 @@ struct LaunchConfig {
 // See Doctor.
 struct CheckConfig {
   std::vector<HostSpec> hosts;
-  std::vector<std::string> flags;    // for each host's job
-  std::vector<std::string> command;  // that tells what is there
+  std::vector<std::string> flags;   // for each job
+  std::vector<std::string> python;  // words of a command line that ends in what horovod is asked
+  PortRange ports;                  // that jobs may listen on
   bool json = false;
   std::vector<std::string> notices;  // to print once to stderr
 };

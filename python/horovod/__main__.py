@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 
 import horovod
-from horovod import _env, _facts
+from horovod import _env, _facts, _routes
 from horovod._function_job._caller import find_launcher
 from horovod._load import load_core
 
@@ -86,4 +86,7 @@ def report() -> str:
 
 
 if __name__ == "__main__":
-    print(_facts.facts() + "\n" if sys.argv[1:] == ["--facts"] else report(), end="")
+    if sys.argv[1:] == ["--routes"]:
+        _routes.print_routes()
+    else:
+        print(_facts.facts() + "\n" if sys.argv[1:] == ["--facts"] else report(), end="")

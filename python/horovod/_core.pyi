@@ -203,6 +203,12 @@ def nccl_version() -> int:
 def gloo_library() -> str:
     """The file that the Gloo symbols used by the core come from."""
 
+def try_routes(tell: Callable[[list[tuple[int, str, str, str, int, str]]], None]) -> None:
+    """Joins the job, tries to reach each other rank at each of its addresses, tells what came of it, and leaves.
+
+    Each try: the rank, its address and interface, the outcome, the round trip in microseconds, the error. Needs no init().
+    """
+
 def process_sets() -> dict[int, list[int]]:
     """Process set id -> global ranks, 0 included."""
 

@@ -9,4 +9,5 @@ PYBIND11_MODULE(_core, module) {
   hvd::python::register_interrupts(module);
   hvd::python::register_stacks(module);
   hvd::python::register_rendezvous(module);
+  hvd::python::register_routes(module);
 }

@@ -12,5 +12,6 @@ void register_gradients(pybind11::module_& module);
 void register_interrupts(pybind11::module_& module);
 void register_stacks(pybind11::module_& module);
 void register_rendezvous(pybind11::module_& module);
+void register_routes(pybind11::module_& module);
 
 }  // namespace hvd::python

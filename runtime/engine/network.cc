@@ -122,11 +122,7 @@ Status Network::reach(const std::stop_token& stop) {
     client_.cancel();
   });
   HVD_FAILPOINT_RETURN("reach.open");
-  const transport::FabricOptions options{
-      .rank = numbers_.rank, .size = numbers_.size, .tls = config_.tls, .timeout = config_.gloo_timeout};
-  HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
-  if (config_.elastic) watch_losses();
-  HVD_RETURN_IF_ERROR(fabric_->open(epoch_, secret_, rows_));
+  HVD_RETURN_IF_ERROR(open_fabric());
   HVD_FAILPOINT_RETURN("reach.agree");
   HVD_ASSIGN_OR_RETURN(topology::Agreement agreed, agree(numbers_, Deadline::after(config_.gloo_timeout)));
   if (numbers_.rank == 0) warn_of_flat_adasum(config_, agreed.hosts);
@@ -138,6 +134,14 @@ Status Network::reach(const std::stop_token& stop) {
   HVD_FAILPOINT_RETURN("reach.done");
   if (config_.elastic && numbers_.rank == 0) news_ = std::make_unique<HostNews>(client_, epoch_);
   return Status::ok();
+}
+
+Status Network::open_fabric() {
+  const transport::FabricOptions options{
+      .rank = numbers_.rank, .size = numbers_.size, .tls = config_.tls, .timeout = config_.gloo_timeout};
+  HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
+  if (config_.elastic) watch_losses();
+  return fabric_->open(epoch_, secret_, rows_);
 }
 
 // Rank 0 reads the rows, and the others its conclusion: nobody else parses as many rows as there are ranks.

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
+#include <vector>
 
+#include "horovod/routes.h"
 #include "runtime/collectives/backend_list.h"
 #include "runtime/collectives/cuda/devices.h"
 #include "runtime/config/runtime_config.h"
@@ -33,6 +37,9 @@ class Network {
   // network fails, when the launcher says that a rank is gone; until begun().
   Status reach(const std::stop_token& stop);
 
+  // In place of reach(): see hvd::try_routes (horovod/routes.h).
+  Status try_routes(const std::function<void(const std::vector<RouteTry>&)>& tell);
+
   void begun() { loss_watch_.reset(); }
 
   const topology::Membership& membership() const { return *membership_; }
@@ -55,6 +62,9 @@ class Network {
   Network(const config::RuntimeConfig& config, const crypto::Secret& secret, bool server_is_rank_0);
   void watch_losses();
   Result<std::string> outside_address(const std::string& server, Deadline deadline);
+  Status open_fabric();
+  // Until every rank has come to this point of the job, which no two share a name.
+  Status wait_for_all(const std::string& point, Deadline deadline);
   // Who shares a host and who is able to do what, the same on every rank.
   Result<topology::Agreement> agree(const rendezvous::RankNumbers& own, Deadline deadline);
 

@@ -16,6 +16,7 @@
 #include "runtime/transport/data/progress.h"
 #include "runtime/transport/net/route.h"
 #include "runtime/transport/net/sockets.h"
+#include "runtime/transport/route_trials.h"
 
 namespace hvd::transport {
 namespace {
@@ -34,6 +35,7 @@ class FabricImpl final : public Fabric {
                                                         std::function<void(std::function<void()>)> post, int parent,
                                                         std::span<const int> children, ControlHandler& handler,
                                                         Deadline deadline) override;
+  Result<std::vector<RouteTry>> try_routes(Millis limit, Deadline deadline) override;
   Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) override;
   ContextProgress progress(std::uint64_t context_id) override;
   void abort_context(std::uint64_t context_id, const Status& why) override;
@@ -58,6 +60,7 @@ class FabricImpl final : public Fabric {
   Status usable() const;
   Result<Session> session();
   void on_stream(const Hello& hello, Stream stream);
+  Hello control_hello(const Session& session, int to_rank) const;
   Result<ControlStream> connect_parent(const Session& session, int parent, Deadline deadline);
 
   const FabricOptions options_;
@@ -197,21 +200,25 @@ void FabricImpl::on_stream(const Hello& hello, Stream stream) {
   }
 }
 
+Hello FabricImpl::control_hello(const Session& session, int to_rank) const {
+  Hello hello;
+  hello.kind = ConnectionKind::kControl;
+  hello.tls = options_.tls;
+  hello.from_rank = options_.rank;
+  hello.to_rank = to_rank;
+  hello.epoch = session.epoch;
+  hello.host_name = row_.host.host_name;
+  return hello;
+}
+
 Result<ControlStream> FabricImpl::connect_parent(const Session& session, int parent, Deadline deadline) {
   HVD_FAILPOINT_RETURN("control.parent");
   HVD_ASSIGN_OR_RETURN(const auto rows, session.rows.rows(std::span(&parent, 1), deadline));
   if (rows.size() != 1) return Status::internal("the store has no single row of rank " + std::to_string(parent));
   auto row = AddressRow::decode(rows[0]);
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(parent));
-  Hello hello;
-  hello.kind = ConnectionKind::kControl;
-  hello.tls = options_.tls;
-  hello.from_rank = options_.rank;
-  hello.to_rank = parent;
-  hello.epoch = session.epoch;
-  hello.host_name = row_.host.host_name;
-  HVD_ASSIGN_OR_RETURN(Stream stream,
-                       parts_->data->connector().connect(row.value(), hello, session.control_key, deadline));
+  HVD_ASSIGN_OR_RETURN(Stream stream, parts_->data->connector().connect(row.value(), control_hello(session, parent),
+                                                                        session.control_key, deadline));
   return ControlStream{std::move(stream), row.value().host.host_name};
 }
 
@@ -232,6 +239,24 @@ Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* eng
   for (auto& [rank, taken] : accepted.value()) set->add(rank, std::move(taken.stream), taken.host);
   post([set] { set->start(); });
   return std::unique_ptr<ControlLinks>(std::make_unique<ControlLinksImpl>(set));
+}
+
+Result<std::vector<RouteTry>> FabricImpl::try_routes(Millis limit, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const Session session, this->session());
+  std::vector<int> others;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (rank != options_.rank) others.push_back(rank);
+  }
+  HVD_ASSIGN_OR_RETURN(const auto rows, session.rows.rows(others, deadline));
+  if (rows.size() != others.size()) return Status::internal("the store has not one row for each rank");
+  std::vector<TrialPeer> peers;
+  for (std::size_t i = 0; i < others.size(); ++i) peers.push_back({others[i], AddressRow::decode(rows[i])});
+  return transport::try_routes({.connector = parts_->data->connector(),
+                                .hello = control_hello(session, -1),
+                                .key = session.control_key,
+                                .limit = limit,
+                                .deadline = deadline},
+                               peers);
 }
 
 Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t context_id, std::vector<int> ranks) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "horovod/routes.h"
 #include "runtime/base/bytes.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/socket_io.h"
@@ -76,6 +77,10 @@ class Fabric {
                                                                 std::function<void(std::function<void()>)> post,
                                                                 int parent, std::span<const int> children,
                                                                 ControlHandler& handler, Deadline deadline) = 0;
+
+  // Tries each other rank at each of its addresses, in place of connections of use: `limit` for each, `deadline` for
+  // all. Whoever tries this one is served meanwhile.
+  virtual Result<std::vector<RouteTry>> try_routes(Millis limit, Deadline deadline) = 0;
 
   // A Gloo context over our transport for the given global ranks (in set-rank order, containing this rank). Connections
   // are made when first used. `context_id` is agreed by all members and never reused in the epoch.

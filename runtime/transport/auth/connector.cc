@@ -20,31 +20,47 @@ Deadline earlier(Deadline a, Deadline b) { return a.when() < b.when() ? a : b; }
 
 }  // namespace
 
+Result<std::vector<Endpoint>> Connector::candidates(const AddressRow& peer) const {
+  HVD_ASSIGN_OR_RETURN(const auto own, list_interface_addresses());
+  return order_candidates(peer, self_, own, route_exists);
+}
+
 Result<Stream> Connector::connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
                                   Deadline deadline) const {
   const std::string what =
       "cannot connect to rank " + std::to_string(hello.to_rank) + " on host " + peer.host.host_name;
-  HVD_ASSIGN_OR_RETURN(const auto own, list_interface_addresses());
-  const auto candidates = order_candidates(peer, self_, own, route_exists);
-  if (candidates.empty()) {
+  HVD_ASSIGN_OR_RETURN(const auto endpoints, candidates(peer));
+  if (endpoints.empty()) {
     std::string listed;
     for (const Endpoint& endpoint : peer.endpoints) listed += " " + endpoint.to_string();
     return Status::precondition(what + ": none of its addresses can be reached from host " + self_.host_name + ":" +
                                 (listed.empty() ? " it has none" : listed) +
                                 "; choose interfaces that connect the hosts (--network-interfaces)");
   }
+  std::vector<Attempt> last;
+  auto stream = connect_any(endpoints, hello, key, deadline, last);
+  if (stream.is_ok()) return stream;
+  if (stream.status().code() == StatusCode::kAborted) return Status::aborted(what + ": the session was aborted");
+  std::string reasons;
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    reasons += (i == 0 ? ": " : "; ") + endpoints[i].to_string() + ": " + last[i].reason;
+  }
+  return Status(stream.status().code(), what + stream.status().message() + reasons);
+}
+
+Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const Hello& hello,
+                                      const crypto::Secret& key, Deadline deadline, std::vector<Attempt>& last) const {
   for (int round = 1;; ++round) {
-    std::string reasons;
+    last.clear();
     bool again = false;
     StatusCode code = StatusCode::kTimeout;
-    for (const Endpoint& endpoint : candidates) {
-      Attempt attempt;
+    for (const Endpoint& endpoint : endpoints) {
+      Attempt& attempt = last.emplace_back();
       const Deadline limit =
-          candidates.size() == 1 ? deadline : earlier(deadline, Deadline::after(attempt_limit_ * round));
+          endpoints.size() == 1 ? deadline : earlier(deadline, Deadline::after(attempt_limit_ * round));
       auto stream = try_endpoint(endpoint, hello, key, limit, deadline, attempt);
       if (stream.is_ok()) return stream;
-      if (cancel_.cancelled()) return Status::aborted(what + ": the session was aborted");
-      reasons += (reasons.empty() ? ": " : "; ") + endpoint.to_string() + ": " + attempt.reason;
+      if (cancel_.cancelled()) return Status::aborted("");
       const bool gone = attempt.outcome == Outcome::kGone || attempt.outcome == Outcome::kHungUp;
       if (gone && code == StatusCode::kTimeout) code = StatusCode::kPeerLost;
       if (attempt.outcome == Outcome::kRefused) code = StatusCode::kPrecondition;
@@ -52,8 +68,8 @@ Result<Stream> Connector::connect(const AddressRow& peer, const Hello& hello, co
       again |= attempt.outcome == Outcome::kGone && round < kRoundsWithoutListener;
       again |= attempt.outcome == Outcome::kHungUp && round < kRoundsOfHangingUp;
     }
-    if (!again) return Status(code, what + reasons);
-    if (deadline.expired()) return Status::timeout(what + " in time" + reasons);
+    if (!again) return Status(code, "");
+    if (deadline.expired()) return Status::timeout(" in time");
     const Deadline pause = earlier(deadline, Deadline::after(kRoundPause * std::min(round, 10)));
     while (!pause.expired() && !cancel_.cancelled()) {
       pollfd entry{cancel_.fd(), POLLIN, 0};

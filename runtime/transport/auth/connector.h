@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/crypto/secret.h"
 #include "runtime/transport/auth/handshake.h"
@@ -29,13 +31,21 @@ class Connector {
   Result<Stream> connect(const AddressRow& peer, const Hello& hello, const crypto::Secret& key,
                          Deadline deadline) const;
 
- private:
-  // How a try at one address ended, apart from success.
+  // How a try at one address ended, apart from success: no connection, closed during the handshake, not who it should
+  // be, nothing for so long.
   enum class Outcome { kGone, kHungUp, kRefused, kLater };
   struct Attempt {
     Outcome outcome = Outcome::kLater;
     std::string reason;
   };
+  // The addresses of a peer that connect() tries, in that order.
+  Result<std::vector<Endpoint>> candidates(const AddressRow& peer) const;
+  // As connect(), but to these addresses: `last` says of each how it ended, and the error nothing but its code and
+  // whether time was up.
+  Result<Stream> connect_any(std::span<const Endpoint> endpoints, const Hello& hello, const crypto::Secret& key,
+                             Deadline deadline, std::vector<Attempt>& last) const;
+
+ private:
   Result<Stream> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline attempt_limit,
                               Deadline deadline, Attempt& attempt) const;
   // `tunnel`: made when the handshake says so.

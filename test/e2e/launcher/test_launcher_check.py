@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ import pytest
 from launcher_job import StartJob, eventually
 
 import horovod
-from horovod import _facts
+from horovod import _facts, _routes
 
 
 def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_path: str, fake_ssh: str, tmp_path: Path) -> None:
@@ -35,10 +36,10 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_pa
     assert (seen["format"], seen["version"]) == (1, horovod.__version__)
     checks = {host["host"]: {check["check"]: check for check in host["checks"]} for host in seen["hosts"]}
     assert list(checks) == ["localhost", "far-away", "nowhere"]
-    names = ["answer", "horovod", "python", "frameworks", "clock", "cores", "memory", "shared memory", "limits", "gpu"]
+    names = ["answer", "horovod", "python", "frameworks", "clock", "cores", "memory", "shared memory", "limits", "gpu", "ports"]
     for name in ("localhost", "far-away"):
         assert list(checks[name]) == names
-        for wanted in ("answer", "horovod", "python", "clock"):
+        for wanted in ("answer", "horovod", "python", "clock", "ports"):
             assert checks[name][wanted]["level"] == "OK", checks[name][wanted]
     assert checks["far-away"]["cores"]["level"] == "WARN"
     assert "for 4096 ranks" in checks["far-away"]["cores"]["found"]
@@ -46,6 +47,12 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_pa
     assert list(checks["nowhere"]) == ["answer"]
     assert checks["nowhere"]["answer"]["level"] == "FAIL"
     assert "nowhere" in checks["nowhere"]["answer"]["found"]
+    # Those that are well have called each other.
+    pairs = {(pair["from"], pair["to"]): pair for pair in seen["routes"]["pairs"]}
+    assert list(pairs) == [("localhost", "far-away"), ("far-away", "localhost")]
+    for pair in pairs.values():
+        assert pair["level"] == "OK", pair
+        assert {one["outcome"] for one in pair["tries"]} == {"reached"}
     assert seen["hosts"][0]["facts"]["cores"] == len(os.sched_getaffinity(0))
     assert seen["hosts"][2]["facts"] is None
 
@@ -77,6 +84,20 @@ def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(start_job: StartJo
     assert "host localhost\n  OK    answer" in job.out
     assert "host far-away\n  FAIL  answer         ended by SIGINT" in job.out
     job.wait_all_gone()
+
+
+def test_ports_of_the_range_that_others_have_are_missed(horovodrun_path: str) -> None:
+    """Also where there is one host: the rendezvous takes a port, and ranks the rest."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert _routes.free_ports(f"{taken.getsockname()[1]}") == 0
+    command = [horovodrun_path, "--check", "-H", "localhost:40", "--port-range", "20000-20031", sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done
+    assert "  FAIL  ports          " in done.stdout
+    assert " of 20000-20031 free for 40 ranks\n" in done.stdout
+    assert "-> a wider --port-range" in done.stdout
 
 
 def test_a_tool_that_hangs_and_its_children_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,8 +210,9 @@ TEST_CASE("TLS that ranks get by -x or --env-file is the launcher's too", "[unit
       "--tls and HOROVOD_TLS='0', which ranks get by -x or --env-file, exclude each other";
   CHECK(usage_error_of({"-np", "2", "--tls", "-x", "HOROVOD_TLS=0", "true"}) == contradiction);
   CHECK(usage_error_of({"--print-config", "--tls", "-x", "HOROVOD_TLS=0"}) == contradiction);
-  CHECK(usage_error_of({"--check", "--tls", "python"}) ==
-        "--check starts no ranks, whose connections --tls is for: leave it out");
+  const auto check = std::get<CheckConfig>(parse({"--check", "--tls", "--port-range", "7-9", "python"}, {}));
+  CHECK(check.flags == Words{"--tls", "--port-range", "7-9"});  // its jobs meet as the job would
+  CHECK(check.ports == PortRange{7, 9});
   CHECK_THAT(usage_error_of({"-np", "2", "-x", "HOROVOD_TLS=maybe", "true"}),
              Catch::Matchers::StartsWith("HOROVOD_TLS: 'maybe'"));
 }
@@ -498,7 +499,7 @@ TEST_CASE("A word after --check that is no Python is not run as one", "[unit][cl
                Catch::Contains("'" + std::string(word) + "' is not the name of one"));
   }
   for (const char* word : {"python", "python3.11", "pypy3", "/opt/bin/snake", "./snake"}) {
-    CHECK(std::get<CheckConfig>(parse({"--check", word}, {})).command.front() == word);
+    CHECK(std::get<CheckConfig>(parse({"--check", word}, {})).python.front() == word);
   }
 }
 

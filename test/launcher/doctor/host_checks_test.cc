@@ -1,4 +1,4 @@
-#include "launcher/doctor/host_checks.h"
+#include "launcher/doctor/examination.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -16,6 +16,9 @@ Json good_facts() {
           {"packages", {{"torch", "2.9"}}},
           {"cores", 8},
           {"open_files", 65536},
+          {"processes", -1},
+          {"locked_memory", -1},
+          {"infiniband", false},
           {"shm_free", 1LL << 33},
           {"memory_available", 1LL << 36},
           {"memory_limit", nullptr},
@@ -72,6 +75,13 @@ TEST_CASE("What is missing on a host is named", "[unit][job]") {
   CHECK(problem_with("shm_free", 64 << 20) == "WARN shared memory");
   CHECK(problem_with("open_files", 1024) == "WARN limits");
   CHECK(problem_with("open_files", -1).empty());  // without limit
+  CHECK(problem_with("processes", 512) == "WARN limits");
+  CHECK(problem_with("locked_memory", 8 << 20).empty());  // nothing needs it
+  Json with_infiniband = good_facts();
+  with_infiniband["infiniband"] = true;
+  CHECK(problems_of({report_of(with_infiniband)}).empty());
+  with_infiniband["locked_memory"] = 8 << 20;
+  CHECK(problems_of({report_of(with_infiniband)}) == "WARN limits");
   CHECK(problem_with("gpu_error", "no nvidia-smi") == "WARN gpu");
   CHECK(problem_with("gpus", {"H100", "H100"}) == "WARN gpu");                  // for four slots
   CHECK(problem_with("gpus", {"H100", "H100", "H100", "H100"}) == "WARN gpu");  // without NCCL
@@ -110,7 +120,11 @@ TEST_CASE("Whatever a host says, it is judged", "[unit][job]") {
     report.facts = facts;
     const auto checks = check_hosts({report});
     REQUIRE(checks.size() == 1);
-    CHECK(checks_text({report}, checks).find(" FAIL, ") != std::string::npos);
-    CHECK(Json::parse(checks_json({report}, checks))["hosts"][0]["host"] == "a");
+    const Examination all{.reports = {report}, .checks = checks, .routes = {}};
+    CHECK(hosts_that_are_well(checks).empty());
+    CHECK(examination_text(all).find(" FAIL, ") != std::string::npos);
+    const Json json = Json::parse(examination_json(all));
+    CHECK(json["hosts"][0]["host"] == "a");
+    CHECK(json["routes"].is_null());
   }
 }
