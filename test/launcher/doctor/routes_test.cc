@@ -93,7 +93,8 @@ TEST_CASE("What answers in another's place has a remedy of its own", "[unit][job
 }
 
 TEST_CASE("Where only some addresses answer, a warning names the others", "[unit][job]") {
-  std::string output = line_of(0, Json::array({a_try(1, "reached", 700), a_try(1, "no connection", 0, "10.9.0.1:4000")}));
+  std::string output =
+      line_of(0, Json::array({a_try(1, "reached", 700), a_try(1, "no connection", 0, "10.9.0.1:4000")}));
   output += line_of(1, Json::array({a_try(0, "reached", 300)}));
   const Routes routes = read_routes(hosts(2), output, "");
   CHECK(count_of(routes).failures == 0);
