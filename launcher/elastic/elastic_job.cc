@@ -176,10 +176,12 @@ std::optional<TimePoint> ElasticJob::deadline() const {
 void ElasticJob::was_stopped(SteadyClock::duration span) {
   if (wait_until_) *wait_until_ += span;
   if (disturbed_since_) *disturbed_since_ += span;
+  if (missing_since_) *missing_since_ += span;
   for (auto& [number, slot] : slots_) {
     if (slot.leaves_until) *slot.leaves_until += span;
     slot.drains_until += span;
     if (slot.stopped_since) *slot.stopped_since += span;
+    slot.started += span;
   }
   for (auto& [number, agent] : agents_) agent.opens_until += span;
 }

@@ -131,6 +131,7 @@ class ElasticJob {
     bool has_state =
         false;  // the process has the job's state: it was there from the start, or says it has come further
     bool is_waiting = false;                // the process, at the rendezvous
+    bool has_come = false;                  // there once
     std::optional<TimePoint> leaves_until;  // the slot is gone, and the process has to leave
     bool is_draining = false;               // its end is no failure; by `drains_until` it is made to end
     TimePoint drains_until;
@@ -189,6 +190,8 @@ class ElasticJob {
 
   // Who is there and does nothing: elastic_job_stuck.cc.
   bool holds_up_others(int number, const Slot& slot) const;
+  void note_who_is_missing(TimePoint now);
+  std::optional<TimePoint> missing_since(int number, const Slot& slot) const;
   std::optional<TimePoint> stuck_until(int number, const Slot& slot) const;
   std::optional<TimePoint> next_look_at(int number, const Slot& slot) const;
   void forgive_if_late(TimePoint now);
@@ -221,6 +224,8 @@ class ElasticJob {
   bool is_listed_ = false;  // hosts have been listed
   std::optional<TimePoint> wait_until_;
   std::optional<TimePoint> disturbed_since_;  // the round that runs: somebody has ended or waits for the next one
+  std::optional<TimePoint> missing_since_;    // the round that is to be: it lacks one process, the others wait for that
+  SteadyClock::duration longest_start_{};     // of a process, until it came to the rendezvous
   int rounds_ = 0;                            // that have begun
   int resets_ = 0;
   int last_agent_ = -1;

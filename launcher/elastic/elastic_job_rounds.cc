@@ -11,6 +11,7 @@ ElasticDecisions ElasticJob::process_waiting(Incarnation process, std::uint64_t 
   Slot* slot = slot_of(process);
   if (slot == nullptr || !slot->has_process || slot->leaves_until || phase_ == Phase::kEnded) return out;
   slot->is_waiting = true;
+  if (!std::exchange(slot->has_come, true)) longest_start_ = std::max(longest_start_, now - slot->started);
   slot->has_state = slot->has_state || progress > 0;
   progress_ = std::max(progress_, progress);
   settle(now, out);
@@ -97,6 +98,7 @@ bool ElasticJob::is_settled() const {
 void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
   const bool in_round = phase_ == Phase::kForming || phase_ == Phase::kRunning;
   if (phase_ == Phase::kRunning && !disturbed_since_ && (any_waiting() || has_ended_members())) disturbed_since_ = now;
+  note_who_is_missing(now);
   if (!in_round || is_offered_ || !is_settled()) return;
   if (has_outcome(Outcome::kSucceeded)) {
     // Others that wait would wait for a round that never comes.
@@ -141,17 +143,12 @@ void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
   }
 }
 
-// With the slots of the other hosts there are enough, and somebody who has the job's state is among them.
+// With the slots of the other hosts that may be used there are enough, and somebody who has the job's state is among
+// them.
 bool ElasticJob::can_do_without(const std::vector<std::string>& hosts) const {
-  const auto is_out = [&](const std::string& host) { return std::ranges::find(hosts, host) != hosts.end(); };
-  int left = 0;
-  for (const HostSpec& host : hosts_.usable()) left += is_out(host.name) ? 0 : host.slots;
-  const bool state_is_left = std::ranges::any_of(members_, [&](const HostSlots& host) {
-    return !is_out(host.host) && std::ranges::any_of(host.slots, [this](int slot) {
-      return slots_.at(slot).is_waiting && slots_.at(slot).has_state;
-    });
-  });
-  return left >= limits_.min_num_proc && state_is_left;
+  std::vector<HostSlots> left = usable_places();
+  std::erase_if(left, [&](const HostSlots& host) { return std::ranges::find(hosts, host.host) != hosts.end(); });
+  return size_of(left) >= limits_.min_num_proc && !left.empty() && has_state_left(left);
 }
 
 // `took_part`: in the job's progress; a spare has not.

@@ -73,6 +73,7 @@ bool ElasticJob::has_state_left(const std::vector<HostSlots>& places) const {
 
 void ElasticJob::wait_for_slots(int have, int needed, TimePoint now, ElasticDecisions& out) {
   phase_ = Phase::kWaitingForSlots;
+  missing_since_.reset();
   // Who lives stays, whatever became of its host: it may come back. Nobody new is started for a round that cannot be.
   for (HostSlots& host : members_) {
     std::erase_if(host.slots, [this](int number) { return !slots_.at(number).has_process; });
@@ -179,7 +180,7 @@ void ElasticJob::start(int number, const Placement& placement, TimePoint now, El
   Slot& slot = slots_.at(number);
   slot.has_process = true;
   slot.stopped_since.reset();
-  slot.has_state = slot.is_draining = false;
+  slot.has_state = slot.has_come = slot.is_draining = false;
   slot.started = now;
   slot.progress_at_start = progress_;
   out.push_back(

@@ -18,11 +18,32 @@ bool ElasticJob::holds_up_others(int number, const Slot& slot) const {
   return is_round_over && slot.has_process && !slot.is_waiting && is_member(number);
 }
 
+// Called when somebody has come or ended. With two missing nobody knows whether they are slow or hang: no time runs.
+void ElasticJob::note_who_is_missing(TimePoint now) {
+  int missing = 0;
+  for (const HostSlots& host : members_) {
+    missing += static_cast<int>(std::ranges::count_if(host.slots, [this](int number) {
+      return !slots_.at(number).is_waiting && slots_.at(number).outcome == Outcome::kNone;
+    }));
+  }
+  const bool lacks_one = phase_ == Phase::kForming && missing == 1 && (any_waiting() || has_ended_members());
+  if (!lacks_one) missing_since_.reset();
+  if (lacks_one && !missing_since_) missing_since_ = now;
+}
+
+// A process that was started and without which the round does not begin, and since when that counts: imports may take
+// as long as they took elsewhere in the job.
+std::optional<TimePoint> ElasticJob::missing_since(int number, const Slot& slot) const {
+  if (!missing_since_ || phase_ != Phase::kForming || slot.is_waiting || !is_member(number)) return std::nullopt;
+  return std::max(*missing_since_, slot.started + longest_start_);
+}
+
 // When it is ended for that.
 std::optional<TimePoint> ElasticJob::stuck_until(int number, const Slot& slot) const {
   if (!slot.has_process || slot.is_told_to_stop || !limits_.replace_stuck) return std::nullopt;
   std::optional<TimePoint> since = slot.stopped_since;
   if (holds_up_others(number, slot)) since = since ? std::min(*since, *disturbed_since_) : *disturbed_since_;
+  if (!since) since = missing_since(number, slot);
   if (!since) return std::nullopt;
   return *since + *limits_.replace_stuck;
 }
@@ -42,6 +63,7 @@ void ElasticJob::forgive_if_late(TimePoint now) {
   });
   if (!is_late) return;
   if (disturbed_since_) disturbed_since_ = now;
+  if (missing_since_) missing_since_ = now;
   for (auto& [number, slot] : slots_) {
     if (slot.stopped_since) slot.stopped_since = now;
   }
@@ -54,8 +76,9 @@ void ElasticJob::look_for_stuck(TimePoint now, ElasticDecisions& out) {
     const std::optional<TimePoint> until = stuck_until(number, slot);
     if (until && now >= *until) {
       slot.is_told_to_stop = true;
-      const std::string why =
-          slot.stopped_since ? "is stopped" : "has not come while the others wait for the next round";
+      const std::string why = slot.stopped_since ? "is stopped"
+                              : slot.has_come    ? "has not come while the others wait for the next round"
+                                                 : "was started and has not come while the others wait for it";
       out.push_back({.kind = Kind::kReport, .process = process, .text = why + ": it is ended (--replace-stuck)"});
       out.push_back({.kind = Kind::kStop, .agent = slot.agent, .process = process, .at_once = true});
     } else if (const auto next = next_look_at(number, slot); next && now >= *next) {

@@ -129,6 +129,7 @@ Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, 
   Millis pause_length = kFirstPause;
   std::string cause;
   bool warned = false;
+  bool was_garbled = false;
   TimePoint lost_since = TimePoint::max();  // the first of the failures in a row that mean a lost server
   while (true) {
     const bool reused = channel.is_open();
@@ -139,6 +140,8 @@ Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, 
         attempt(Deadline::at(std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline)));
     if (error.is_ok()) return error;
     const bool lost = error.code() == StatusCode::kPeerLost;
+    // A bit may have flipped on the way; where the keys differ the next attempt says the same.
+    if (!lost && channel.may_be_garbled() && !std::exchange(was_garbled, true)) continue;
     if (!lost && error.code() != StatusCode::kTimeout) return error.annotate(request_name(route));
     if (lost || cause.empty()) cause = error.message();
     if (lost && reused) continue;  // it had been closed while it was idle

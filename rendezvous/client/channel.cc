@@ -38,6 +38,7 @@ Status unsigned_answer(const HttpResponse& response) {
 }  // namespace
 
 Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body, const Deadline& deadline) {
+  may_be_garbled_ = false;
   HVD_RETURN_IF_ERROR(connect(deadline));
   HttpRequest request{.method = std::string(method_of(route.action)),
                       .target = target_of(route),
@@ -49,6 +50,7 @@ Result<HttpResponse> Channel::exchange(const Route& route, ByteSpan body, const 
 }
 
 Status Channel::connect(const Deadline& deadline) {
+  may_be_garbled_ = false;
   if (is_open()) return Status::ok();
   Status opened = open(deadline);
   if (!opened.is_ok()) close();
@@ -89,8 +91,8 @@ Result<HttpResponse> Channel::send_signed(HttpRequest request, const Deadline& d
   // "connection reset".
   if (!sent.is_ok() && sent.code() != StatusCode::kPeerLost) return sent;
   HVD_ASSIGN_OR_RETURN(HttpResponse response, receive(deadline));
-  if (response.signature.empty()) return unsigned_answer(response);
-  if (!is_authentic(key_, mac, response)) return Status::internal("an answer with a wrong signature");
+  if (response.signature.empty()) return distrusted(unsigned_answer(response));
+  if (!is_authentic(key_, mac, response)) return distrusted(Status::internal("an answer with a wrong signature"));
   return response;
 }
 
@@ -101,10 +103,17 @@ Result<HttpResponse> Channel::receive(const Deadline& deadline) {
   while (!reader.done()) {
     HVD_ASSIGN_OR_RETURN(const std::size_t size, receive_some(buffer, deadline));
     const std::size_t taken = reader.feed(ByteSpan(buffer.data(), size));
-    if (reader.problem()) return Status::internal("an answer that is not ours: " + reader.problem()->reason);
-    if (taken < size) return Status::internal("an answer that is not ours: bytes after its end");
+    if (reader.problem()) {
+      return distrusted(Status::internal("an answer that is not ours: " + reader.problem()->reason));
+    }
+    if (taken < size) return distrusted(Status::internal("an answer that is not ours: bytes after its end"));
   }
   return reader.take();
+}
+
+Status Channel::distrusted(Status error) {
+  may_be_garbled_ = true;
+  return error;
 }
 
 Status Channel::send(ByteSpan bytes, const Deadline& deadline) {

@@ -35,7 +35,7 @@ class Channel {
 
   // An authentic answer, whatever its status. Errors as in base/socket_io.h; kPeerLost and kTimeout are
   // worth another attempt. kInvalidArgument: the server refused our signature. kInternal: what
-  // answers is not our server.
+  // answers is not our server. See may_be_garbled() for both.
   Result<HttpResponse> exchange(const Route& route, ByteSpan body, const Deadline& deadline);
 
   // Connects and opens the session, if that has not been done.
@@ -44,6 +44,8 @@ class Channel {
   Result<std::string> server_address() const { return peer_address(fd_); }
   const ChannelOptions& options() const { return options_; }
   bool is_open() const { return fd_.valid(); }
+  // The last error was one of these two: what we sent, or the answer, was not what arrived, or the keys differ.
+  bool may_be_garbled() const { return may_be_garbled_; }
   void close();
 
  private:
@@ -52,6 +54,7 @@ class Channel {
   Result<std::size_t> receive_some(std::span<std::uint8_t> into, const Deadline& deadline);
   Result<HttpResponse> send_signed(HttpRequest request, const Deadline& deadline);
   Result<HttpResponse> receive(const Deadline& deadline);
+  Status distrusted(Status error);
 
   const ChannelOptions options_;
   Fd fd_;
@@ -59,6 +62,7 @@ class Channel {
   crypto::Secret key_;  // the session's; the store's while the session is being opened
   Nonce session_{};
   std::uint64_t counter_ = 0;
+  bool may_be_garbled_ = false;
 };
 
 }  // namespace hvd::rendezvous

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 KINDS = ("latency", "reset", "blackhole")
+FLIP = "flip"
 
 
 @dataclass
@@ -50,6 +51,7 @@ class ChaosProxy:
         self._fault = Fault("", 0.0)
         self._selector = selectors.DefaultSelector()
         self._peers: dict[socket.socket, socket.socket] = {}
+        self._clients: set[socket.socket] = set()
         self._numbers: dict[socket.socket, int] = {}
         self._marked: dict[int, Fault] = {}  # what is to strike a connection with its first bytes
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -66,8 +68,9 @@ class ChaosProxy:
 
     def fault(self, kind: str, seconds: float, from_next: bool = False) -> Fault:
         """For so long, from now on or from the next connection on. Each connection that is made in that time is struck: its
-        first bytes come late, or it is cut before or after they have passed. A reset also cuts those that there are."""
-        assert kind in KINDS
+        first bytes come late, or it is cut before or after they have passed. A reset also cuts those that there are. A
+        flip strikes one alone: of the last byte that a client says at once."""
+        assert kind in (*KINDS, FLIP)
         with self._lock:
             self._fault = Fault(kind, seconds, math.inf if from_next else time.monotonic())
             return self._fault
@@ -119,6 +122,7 @@ class ChaosProxy:
         self.passed += 1
         if strikes:
             self._marked[self.passed] = fault
+        self._clients.add(client)
         for one, other in ((client, server), (server, client)):
             one.settimeout(10)
             self._peers[one] = other
@@ -129,10 +133,15 @@ class ChaosProxy:
         number = self._numbers[source]
         with contextlib.suppress(OSError):
             if data := source.recv(self.CHUNK):
-                if mark := self._marked.pop(number, fault if fault.is_present() else None):
+                mark = self._marked.pop(number, fault if fault.is_present() else None)
+                if mark is not None and mark.kind == FLIP and (mark.struck or source not in self._clients):
+                    mark = None
+                if mark is not None:
                     mark.struck.append(number)
                     if mark.kind == "latency":
                         time.sleep(self.random.uniform(0.0, 0.2))
+                    if mark.kind == FLIP:
+                        data = data[:-1] + bytes([data[-1] ^ 1])
                 is_cut = mark is not None and mark.kind == "reset"
                 if not is_cut or self.random.random() < 0.5:
                     self._peers[source].sendall(data)
@@ -146,6 +155,7 @@ class ChaosProxy:
             if end is None or end not in self._peers:
                 continue
             del self._peers[end]
+            self._clients.discard(end)
             self._marked.pop(self._numbers.pop(end), None)
             self._selector.unregister(end)
             if not gently:

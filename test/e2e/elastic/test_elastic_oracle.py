@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos_proxy import KINDS, ChaosProxy
+from chaos_proxy import FLIP, KINDS, ChaosProxy
 from launcher_job import RunningJob
 from oracle import Chaos, OracleJob
 
@@ -116,12 +116,12 @@ def test_chaos(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> N
 def test_a_bad_way_to_the_rendezvous_loses_nothing(
     jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path
 ) -> None:
-    """While ranks meet anew: what they ask and hear comes late, or is cut off."""
+    """While ranks meet anew: what they ask and hear comes late, is cut off, or is garbled."""
     with contextlib.closing(ChaosProxy(tmp_path / "rendezvous", 1)) as proxy:
         job = OracleJob(horovodrun_path, tmp_path, ("-np", "2", "--min-np", "2"), wrapper=proxy.wrapper)
         jobs.append(job)
         job.wait_for_round(2)
-        for kind in KINDS:
+        for kind in (*KINDS, FLIP):
             before = proxy.passed
             fault = proxy.fault(kind, 1.0, from_next=True)
             job.wait_for_round(2, job.break_at(("1 step",)))

@@ -152,12 +152,20 @@ class World {
     const auto running = std::ranges::count_if(
         processes_, [](const auto& one) { return one.second.life == Life::kRunning && !one.second.is_stuck; });
     for (auto& [slot, process] : processes_) {
+      if (hangs_at_start(process)) return void(process.is_stuck = true);
       if (process.life != Life::kRunning || process.is_stuck || process.has_to_leave || pick(3) != 0) continue;
       process.is_stuck = true;
       log_ += "s" + std::to_string(slot) + " ";
       if (running > 1 && pick(2) == 0) return void(is_disturbed_ = true);
       return job_.process_stopped({slot, process.number}, true, now_);
     }
+  }
+
+  // One at a time, which the others come to wait for: of two, or of a spare, nobody knows.
+  bool hangs_at_start(const Process& process) {
+    const bool is_first = std::ranges::none_of(processes_, [](const auto& one) { return one.second.is_stuck; });
+    const bool is_waited_for = limits_.max_num_proc > 1 && limits_.num_spares == 0 && !process.has_to_leave;
+    return is_first && is_waited_for && process.life == Life::kStarting && pick(3) == 0;
   }
 
   void answer_host(bool well) {
