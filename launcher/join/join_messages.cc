@@ -1,6 +1,7 @@
 #include "launcher/join/join_messages.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "launcher/hosts/host_grammar.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxVersion = 64;
 constexpr std::size_t kMaxReason = 1024;
+constexpr std::size_t kProofBytes = std::tuple_size_v<crypto::Digest>;
 
 crypto::Secret connection_key(const crypto::Secret& token, ByteSpan nonce_of_host, ByteSpan nonce_of_launcher) {
   return token.derive({as_bytes(kJoinGreeting), nonce_of_host, nonce_of_launcher});
@@ -29,6 +31,33 @@ std::string_view take_number(std::string_view& text) {
 
 crypto::Digest proof_of_greeting(const crypto::Secret& token, ByteSpan nonce_of_host) {
   return crypto::hmac_sha256(token.derive("greeting of a host", 0), {as_bytes(kJoinGreeting), nonce_of_host});
+}
+
+Bytes encode_greeting(const crypto::Secret& token, ByteSpan nonce_of_host) {
+  const crypto::Digest proof = proof_of_greeting(token, nonce_of_host);
+  Bytes greeting;
+  for (const ByteSpan part : {as_bytes(kJoinGreeting), nonce_of_host, ByteSpan(proof)}) {
+    greeting.insert(greeting.end(), part.begin(), part.end());
+  }
+  return greeting;
+}
+
+GreetingReader::GreetingReader(From from)
+    : words_(from == From::kHost ? kJoinGreeting : std::string_view()),
+      size_(words_.size() + kJoinNonceBytes + (from == From::kHost ? kProofBytes : 0)) {}
+
+Result<bool> GreetingReader::feed(ByteSpan bytes) {
+  bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+  const std::size_t seen = std::min(words_.size(), bytes_.size());
+  if (as_text(ByteSpan(bytes_).first(seen)) != words_.substr(0, seen)) {
+    return Status::precondition("what came is not the greeting of a horovodrun");
+  }
+  return bytes_.size() >= size_;
+}
+
+bool GreetingReader::is_proven(const crypto::Secret& token) const {
+  const ByteSpan proof = ByteSpan(bytes_).subspan(size_ - kProofBytes, kProofBytes);
+  return crypto::constant_time_equal(proof, proof_of_greeting(token, nonce()));
 }
 
 JoinKeys::JoinKeys(const crypto::Secret& token, ByteSpan nonce_of_host, ByteSpan nonce_of_launcher)

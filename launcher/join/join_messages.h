@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,29 @@ inline constexpr std::size_t kJoinNonceBytes = 32;
 // Shows that a greeting was made by a holder of the token (or recorded: it proves no more), before anything is spent on
 // who sent it.
 crypto::Digest proof_of_greeting(const crypto::Secret& token, ByteSpan nonce_of_host);
+
+// The whole of what a host sends first.
+Bytes encode_greeting(const crypto::Secret& token, ByteSpan nonce_of_host);
+
+// What one end has read of the other's greeting. Pure, and for bytes of anybody.
+class GreetingReader {
+ public:
+  enum class From { kHost, kLauncher };
+  explicit GreetingReader(From from);
+
+  // Whether it is complete now; what comes after it is in rest(). An error once it can be none.
+  Result<bool> feed(ByteSpan bytes);
+  // Requires, for these: it is complete.
+  ByteSpan nonce() const { return ByteSpan(bytes_).subspan(words_.size(), kJoinNonceBytes); }
+  // Of a host's: whether it was made with the token.
+  bool is_proven(const crypto::Secret& token) const;
+  ByteSpan rest() const { return ByteSpan(bytes_).subspan(size_); }
+
+ private:
+  const std::string_view words_;
+  const std::size_t size_;
+  Bytes bytes_;
+};
 
 // The keys of one connection, one for each direction. They follow from the token and both nonces, so that no recording
 // is of use in another connection: who seals the first record right has the token, and is there now.

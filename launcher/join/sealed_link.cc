@@ -11,8 +11,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "launcher/join/join_messages.h"
-
 namespace hvd::launcher {
 namespace {
 
@@ -31,7 +29,12 @@ std::string end_text(int fd, int (*name_of)(int, sockaddr*, socklen_t*)) {
 }  // namespace
 
 SealedLink::SealedLink(MainLoop& loop, Side side, const crypto::Secret& token, Callbacks callbacks)
-    : side_(side), token_(token), callbacks_(std::move(callbacks)), loop_(loop), own_nonce_(kJoinNonceBytes) {
+    : side_(side),
+      token_(token),
+      callbacks_(std::move(callbacks)),
+      loop_(loop),
+      own_nonce_(kJoinNonceBytes),
+      greeting_(side == Side::kLauncher ? GreetingReader::From::kHost : GreetingReader::From::kLauncher) {
   crypto::random_bytes(own_nonce_);
 }
 
@@ -73,14 +76,7 @@ Status SealedLink::open_output() {
   return Status::ok();
 }
 
-void SealedLink::greet() {
-  const crypto::Digest proof = proof_of_greeting(token_, own_nonce_);
-  Bytes greeting;
-  for (const ByteSpan part : {as_bytes(kJoinGreeting), ByteSpan(own_nonce_), ByteSpan(proof)}) {
-    greeting.insert(greeting.end(), part.begin(), part.end());
-  }
-  output_->write(std::move(greeting));
-}
+void SealedLink::greet() { output_->write(encode_greeting(token_, own_nonce_)); }
 
 // What the launcher says to who has another token: a host of ours finds out by it, and does not try again. It is less
 // than any socket takes at once, and nothing waits for it.
@@ -97,36 +93,25 @@ void SealedLink::received(ByteSpan bytes) {
   if (opener_) {
     opener_->feed(bytes);
   } else {
-    greeting_.insert(greeting_.end(), bytes.begin(), bytes.end());
-    if (!take_greeting()) return;
+    if (!take_greeting(bytes)) return;
   }
   deliver();
 }
 
-bool SealedLink::take_greeting() {
-  const std::string_view words = side_ == Side::kLauncher ? kJoinGreeting : std::string_view();
-  const std::size_t seen = std::min(words.size(), greeting_.size());
-  if (as_text(ByteSpan(greeting_).first(seen)) != words.substr(0, seen)) {
-    lose("what came is not the greeting of a horovodrun");
-    return false;
-  }
-  const std::size_t proof_size = side_ == Side::kLauncher ? std::tuple_size_v<crypto::Digest> : 0;
-  const std::size_t size = words.size() + kJoinNonceBytes + proof_size;
-  if (greeting_.size() < size) return false;
-  const ByteSpan nonce = ByteSpan(greeting_).subspan(words.size(), kJoinNonceBytes);
-  agree(nonce);
+bool SealedLink::take_greeting(ByteSpan bytes) {
+  const auto complete = greeting_.feed(bytes);
+  if (!complete.is_ok()) lose(complete.status().message());
+  if (!complete.is_ok() || !complete.value()) return false;
+  agree(greeting_.nonce());
   if (side_ == Side::kLauncher) {
-    const ByteSpan proof = ByteSpan(greeting_).subspan(size - proof_size, proof_size);
-    const bool is_right = crypto::constant_time_equal(proof, proof_of_greeting(token_, nonce));
-    if (is_right) {
+    if (greeting_.is_proven(token_)) {
       introduce();
     } else {
       turn_away();
     }
     if (!end_.empty()) return false;
   }
-  opener_->feed(ByteSpan(greeting_).subspan(size));
-  greeting_.clear();
+  opener_->feed(greeting_.rest());
   return true;
 }
 

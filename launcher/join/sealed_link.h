@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "launcher/join/join_messages.h"
 #include "launcher/process/byte_pipe.h"
 #include "launcher/process/lease_watch.h"
 #include "launcher/process/main_loop.h"
@@ -61,8 +62,8 @@ class SealedLink {
   void introduce();
   void turn_away();
   void received(ByteSpan bytes);
-  // What has come of the other end's greeting, taken off; false when there is more to come.
-  bool take_greeting();
+  // Of the other end's greeting; false when there is more to come.
+  bool take_greeting(ByteSpan bytes);
   void agree(ByteSpan nonce_of_other);
   void deliver();
   void written();
@@ -77,7 +78,7 @@ class SealedLink {
   std::unique_ptr<PipeWriter> output_;  // a stranger has none: it would take another descriptor
   std::unique_ptr<LeaseWatch> watch_;
   Bytes own_nonce_;
-  Bytes greeting_;  // of the other end, until it is complete
+  GreetingReader greeting_;  // of the other end
   std::optional<crypto::RecordSealer> sealer_;
   std::optional<crypto::RecordOpener> opener_;
   bool proven_ = false;

@@ -1,5 +1,6 @@
-// What an end of a join connection reads: records under a known key, so that mutations reach what is behind them, and
-// the two messages themselves.
+// What an end of a join connection reads: the other's greeting, records under a known key, so that mutations reach what
+// is behind them, and the two messages themselves.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,9 +11,34 @@
 using namespace hvd;
 using namespace hvd::launcher;
 
+namespace {
+
+// However it is cut: the same answer, the same nonce, the same rest.
+void check_greeting(GreetingReader::From from, const crypto::Secret& token, ByteSpan input) {
+  GreetingReader whole(from);
+  const auto complete = whole.feed(input);
+  GreetingReader parts(from);
+  auto in_parts = parts.feed(input.first(input.size() / 3));
+  if (in_parts.is_ok()) in_parts = parts.feed(input.subspan(input.size() / 3));
+  HVD_CHECK(complete.is_ok() == in_parts.is_ok(), "a cut makes or breaks a greeting");
+  if (!complete.is_ok()) return;
+  HVD_CHECK(complete.value() == in_parts.value(), "a cut completes a greeting");
+  if (!complete.value()) return;
+  HVD_CHECK(std::ranges::equal(whole.nonce(), parts.nonce()), "a cut moves the nonce");
+  HVD_CHECK(std::ranges::equal(whole.rest(), parts.rest()), "a cut moves what follows");
+  if (from == GreetingReader::From::kLauncher || !whole.is_proven(token)) return;
+  const Bytes again = encode_greeting(token, whole.nonce());
+  HVD_CHECK(std::ranges::equal(input.first(again.size()), again), "a greeting that is proven has one encoding");
+}
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const crypto::Secret kKey = crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value();
   const ByteSpan input(data, size);
+  for (const auto from : {GreetingReader::From::kHost, GreetingReader::From::kLauncher}) {
+    check_greeting(from, kKey, input);
+  }
   const auto request = decode_join_request(input);
   if (request.is_ok()) {
     HVD_CHECK(encode(request.value()) == Bytes(input.begin(), input.end()), "a request has one encoding");

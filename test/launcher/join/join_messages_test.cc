@@ -47,6 +47,27 @@ TEST_CASE("hosts come in the order of the numbers in their names", "[unit][join]
   for (const std::string& host : hosts) CHECK_FALSE(comes_before(host, host));
 }
 
+TEST_CASE("a greeting is complete with its last byte, and proven by the token alone", "[unit][join]") {
+  const crypto::Secret token = crypto::Secret::random();
+  const Bytes nonce(kJoinNonceBytes, 3);
+  const Bytes greeting = encode_greeting(token, nonce);
+  GreetingReader reader(GreetingReader::From::kHost);
+  for (std::size_t i = 0; i < greeting.size(); ++i) {
+    const auto complete = reader.feed(ByteSpan(greeting).subspan(i, 1));
+    REQUIRE(complete.is_ok());
+    CHECK(complete.value() == (i + 1 == greeting.size()));
+  }
+  CHECK(Bytes(reader.nonce().begin(), reader.nonce().end()) == nonce);
+  CHECK(reader.rest().empty());
+  CHECK(reader.is_proven(token));
+  CHECK_FALSE(reader.is_proven(crypto::Secret::random()));
+  GreetingReader answer(GreetingReader::From::kLauncher);  // a nonce, and then records
+  CHECK(answer.feed(greeting).value());
+  CHECK(answer.rest().size() == greeting.size() - kJoinNonceBytes);
+  GreetingReader stranger(GreetingReader::From::kHost);
+  CHECK_FALSE(stranger.feed(Bytes{'G', 'E', 'T'}).is_ok());
+}
+
 TEST_CASE("the keys of a connection are its own, for each direction", "[unit][join]") {
   const crypto::Secret token = crypto::Secret::random();
   const Bytes a(kJoinNonceBytes, 1);
