@@ -66,7 +66,9 @@ void add_own_bindings(JobPlan& plan, const config::EnvReader& env) {
   for (const HostAssignment& assigned : plan.hosts) {
     const std::string& host = assigned.host.name;
     if (host != "localhost" && host != names.nodename) continue;
-    auto bindings = bind_slots(plan.config.binding, assigned.ranks.size(), variables);
+    const std::size_t slots =
+        plan.config.elastic ? static_cast<std::size_t>(assigned.host.slots) : assigned.ranks.size();
+    auto bindings = bind_slots(plan.config.binding, slots, variables);
     if (bindings.is_ok())
       plan.bindings[host] = std::move(bindings).value();
     else

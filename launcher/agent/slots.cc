@@ -93,7 +93,7 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
 
 SlotBinding Slots::binding_of(const Slot& slot) const {
   const auto& bindings = shared_->bindings;
-  return slot.place < bindings.size() ? bindings[slot.place] : SlotBinding{};
+  return bindings.empty() ? SlotBinding{} : bindings[slot.place % bindings.size()];
 }
 
 bool Slots::noticed(Incarnation process, rendezvous::AgentNotice kind) {

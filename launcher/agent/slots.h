@@ -26,7 +26,9 @@ struct SharedStart {
   std::string cwd;
   std::uint64_t ignored_signals = 0;
   HostEnvironment environment;
-  std::vector<SlotBinding> bindings = {};  // of slots, in the order in which they come; none: nothing is bound
+  // Of slots, in the order in which they come; more slots than these, which only elastic jobs have, begin anew with the
+  // first. None: nothing is bound.
+  std::vector<SlotBinding> bindings = {};
   std::string rendezvous_address;
   std::uint16_t rendezvous_port = 0;
 };

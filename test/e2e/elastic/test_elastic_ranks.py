@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from elastic_job import ElasticJob, StartElastic
 from launcher_job import eventually
 
@@ -41,6 +42,32 @@ def test_a_killed_rank_is_replaced_and_the_others_go_on(start_elastic: StartElas
         assert sorted(latest[pid].local_rank for pid in now.values()) == [0, 1, 2]
         assert now[2] == old[2] or victims == (0, 1), "who lives does not move without need"
     assert now[0] == before[2], "the only one that has lived from the beginning leads"
+    finish(job)
+
+
+def test_slots_keep_their_cores_and_one_that_comes_later_shares_them(
+    start_elastic: StartElastic, horovodrun_path: str
+) -> None:
+    static = subprocess.run(
+        [horovodrun_path, "-np", "2", "--bind", "core", "true"], capture_output=True, text=True, timeout=60
+    )
+    if static.returncode != 0:
+        pytest.skip(f"--bind core of two ranks needs two cores: {static.stderr}")
+    flags = ("-np", "2", "--min-np", "2", "--max-np", "3", "--bind", "core", "--blacklist", "none", *DISCOVER)
+    job = start_elastic(*flags, hosts="localhost:2\n")
+
+    def cores_of(pid: int) -> frozenset[int]:
+        return frozenset(os.sched_getaffinity(pid))
+
+    before = {rank: cores_of(pid) for rank, pid in job.wait_for_size(2).items()}
+    assert before[0].isdisjoint(before[1]), job
+    job.kill(1)
+    eventually(lambda: len({one.pid for one in job.begins()}) == 3, f"a process in its place\n{job}", 60)
+    after = job.wait_for_size(2)
+    assert {rank: cores_of(pid) for rank, pid in after.items()} == before
+    job.set_hosts("localhost:3\n")
+    three = job.wait_for_size(3)
+    assert {cores_of(pid) for pid in three.values()} == set(before.values()), job
     finish(job)
 
 
