@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -93,14 +95,17 @@ def test_ranks_whose_rank_0_never_comes_give_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("starter", [OPEN_MPI, HYDRA], ids=["openmpi", "hydra"])
 def test_two_jobs_at_once_find_their_own_ranks_whoever_ends_first(tmp_path: Path, starter: tuple[str, ...]) -> None:
-    env = {**os.environ, **variables(tmp_path)}
-    jobs = [
-        subprocess.Popen(command_of(starter, ranks, tmp_path / str(ranks), how), env=env, stderr=subprocess.PIPE, text=True)
-        for ranks, how in ((3, "rank 0 ends first"), (2, "rank 0 ends last"))
-    ]
-    for job in jobs:
-        _, err = job.communicate(timeout=120)
-        assert job.returncode == 0, err
+    with contextlib.ExitStack() as folders:
+        jobs = []
+        for ranks, how in ((3, "rank 0 ends first"), (2, "rank 0 ends last")):
+            # Two of Open MPI that make one folder for their sessions at the same time fail, now and then; its path is short.
+            sessions = folders.enter_context(tempfile.TemporaryDirectory(prefix="mpi"))
+            env = {**os.environ, **variables(tmp_path), "TMPDIR": sessions}
+            command = command_of(starter, ranks, tmp_path / str(ranks), how)
+            jobs.append(subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True))
+        for job in jobs:
+            _, err = job.communicate(timeout=120)
+            assert job.returncode == 0, err
     assert told(tmp_path / "3") == {0: "3 0 3 6.0 6.0", 1: "3 1 3 6.0 6.0", 2: "3 2 3 6.0 6.0"}
     assert told(tmp_path / "2") == {0: "2 0 2 3.0 3.0", 1: "2 1 2 3.0 3.0"}
     # Open MPI's ranks met there; nothing of them stays, not even when they have a folder of their own.
@@ -182,7 +187,9 @@ def refused(tmp_path: Path, env: Mapping[str, str | None]) -> str:
     job = subprocess.run(
         [sys.executable, "-c", "from horovod._common.native import core; core.init()"],
         env={name: value for name, value in known.items() if value is not None},
-        capture_output=True, text=True, timeout=60,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert job.returncode == 1
     return job.stderr
