@@ -5,6 +5,23 @@
 #include <cmath>
 
 namespace hvd::simulate {
+namespace {
+
+// What an allreduce of so many bytes takes: inside the hosts to slices, between hosts slice by slice, and back.
+Seconds allreduce_time(const Step& step, double bytes) {
+  const bool folds = !std::has_single_bit(static_cast<unsigned>(step.hosts));
+  const double most_halved = step.halved_bytes_per_host * step.hosts / (folds ? 2 : 1);
+  double moved = 2.0 * (step.hosts - 1) / step.hosts * bytes;
+  double hops = 2.0 * (step.hosts - 1);
+  if (bytes / step.ranks_per_host <= most_halved) {
+    hops = 2.0 * std::floor(std::log2(step.hosts)) + (folds ? 2 : 0);
+    if (folds) moved += 2.0 * bytes;  // of those that fold, for whom all others wait
+  }
+  const Seconds between = step.hop * hops + Seconds(moved / step.bytes_per_second);
+  return between + Seconds(step.ranks_per_host > 1 ? 2.0 * bytes / step.local_bytes_per_second : 0.0);
+}
+
+}  // namespace
 
 std::vector<std::uint64_t> resnet50_gradients() {
   std::vector<std::uint64_t> elements;
@@ -30,19 +47,6 @@ std::vector<std::uint64_t> resnet50_gradients() {
   for (std::uint64_t& count : elements) count *= sizeof(float);
   std::reverse(elements.begin(), elements.end());
   return elements;
-}
-
-Seconds allreduce_time(const Step& step, double bytes) {
-  const bool folds = !std::has_single_bit(static_cast<unsigned>(step.hosts));
-  const double most_halved = step.halved_bytes_per_host * step.hosts / (folds ? 2 : 1);
-  double moved = 2.0 * (step.hosts - 1) / step.hosts * bytes;
-  double hops = 2.0 * (step.hosts - 1);
-  if (bytes / step.ranks_per_host <= most_halved) {
-    hops = 2.0 * std::floor(std::log2(step.hosts)) + (folds ? 2 : 0);
-    if (folds) moved += 2.0 * bytes;  // of those that fold, for whom all others wait
-  }
-  const Seconds between = step.hop * hops + Seconds(moved / step.bytes_per_second);
-  return between + Seconds(step.ranks_per_host > 1 ? 2.0 * bytes / step.local_bytes_per_second : 0.0);
 }
 
 double scaling_efficiency(const Step& step, const std::vector<std::uint64_t>& gradients) {

@@ -26,9 +26,6 @@ struct Step {
 // Bytes of the gradients of a ResNet-50, float32, in the order in which backward makes them: 161 of 102 MB.
 std::vector<std::uint64_t> resnet50_gradients();
 
-// What an allreduce of so many bytes takes: inside the hosts to slices, between hosts slice by slice, and back.
-Seconds allreduce_time(const Step& step, double bytes);
-
 // compute over the step's whole time. Backward is two thirds of `compute` and makes its gradients at even intervals.
 // What is ready and decided when the wire gets free goes as one batch.
 double scaling_efficiency(const Step& step, const std::vector<std::uint64_t>& gradients);

@@ -1,7 +1,7 @@
 #include "launcher/plan/job_plan.h"
 
+#include "runtime/config/describe.h"
 #include "runtime/config/option_table.h"
-#include "runtime/config/sensitive.h"
 
 namespace hvd::launcher {
 

@@ -22,6 +22,14 @@ bool read_hex(std::string_view hex, std::array<std::uint8_t, N>& out) {
   return true;
 }
 
+// Bound to the request by its MAC: an answer to one request is no answer to another.
+crypto::Digest response_mac(const crypto::Secret& key, int status, ByteSpan body, const crypto::Digest& request_mac) {
+  ByteWriter head;
+  head.put<std::uint32_t>(static_cast<std::uint32_t>(status));
+  head.put<std::uint64_t>(body.size());
+  return crypto::hmac_sha256(key, {as_bytes("HVD1 answer "), request_mac, crypto::sha256(body), head.bytes()});
+}
+
 }  // namespace
 
 Nonce random_nonce() {
@@ -70,13 +78,6 @@ crypto::Digest request_mac(const crypto::Secret& key, const HttpRequest& request
   head.put<std::uint64_t>(counter);
   const crypto::Digest body = crypto::sha256(request.body);
   return crypto::hmac_sha256(key, {as_bytes("HVD1 request"), session, body, head.bytes()});
-}
-
-crypto::Digest response_mac(const crypto::Secret& key, int status, ByteSpan body, const crypto::Digest& request_mac) {
-  ByteWriter head;
-  head.put<std::uint32_t>(static_cast<std::uint32_t>(status));
-  head.put<std::uint64_t>(body.size());
-  return crypto::hmac_sha256(key, {as_bytes("HVD1 answer "), request_mac, crypto::sha256(body), head.bytes()});
 }
 
 crypto::Digest sign_request(const crypto::Secret& key, const Nonce& session, std::uint64_t counter,

@@ -39,8 +39,6 @@ crypto::Secret session_key(const crypto::Secret& store_key, ByteSpan session_req
 
 crypto::Digest request_mac(const crypto::Secret& key, const HttpRequest& request, const Nonce& session,
                            std::uint64_t counter);
-// Bound to the request by its MAC: an answer to one request is no answer to another.
-crypto::Digest response_mac(const crypto::Secret& key, int status, ByteSpan body, const crypto::Digest& request_mac);
 
 // Sets request.authorization and returns the MAC, which the response is bound to.
 crypto::Digest sign_request(const crypto::Secret& key, const Nonce& session, std::uint64_t counter,

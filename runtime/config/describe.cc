@@ -1,11 +1,11 @@
 #include "runtime/config/describe.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <string_view>
 
 #include "runtime/config/option_table.h"
-#include "runtime/config/sensitive.h"
 
 namespace hvd::config {
 
@@ -50,6 +50,16 @@ std::string_view reader(const OptionRow& row) {
 
 std::string unset_or(std::string_view text) { return text.empty() ? "unset" : "`" + std::string(text) + "`"; }
 
+// Its name contains KEY, TOKEN, SECRET, PASS or CRED, in any case.
+bool is_sensitive_name(std::string_view name) {
+  std::string upper;
+  for (const char c : name) upper.push_back(static_cast<char>(std::toupper(static_cast<unsigned char>(c))));
+  for (const std::string_view word : {"KEY", "TOKEN", "SECRET", "PASS", "CRED"}) {
+    if (upper.find(word) != std::string::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string env_markdown() {
@@ -77,6 +87,10 @@ std::string env_markdown() {
     line += (line.empty() ? "" : " ") + std::string(name);
   }
   return out + line + "\n";
+}
+
+std::string printable_value(std::string_view name, std::string_view value) {
+  return is_sensitive_name(name) ? "***" : std::string(value);
 }
 
 std::string config_text(const EnvReader& env, const std::function<std::string(std::string_view)>& origin_of) {

@@ -10,7 +10,6 @@
 #include "runtime/config/nearest.h"
 #include "runtime/config/option_table.h"
 #include "runtime/config/parse_value.h"
-#include "runtime/config/sensitive.h"
 
 namespace hvd::config {
 

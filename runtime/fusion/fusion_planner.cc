@@ -22,6 +22,20 @@ bool is_reduction(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAdasum || op == OpType::kReducescatter;
 }
 
+// Bytes of one response in the buffer, padded.
+std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
+  const std::uint64_t element = element_size(response.dtype);
+  if (response.op != OpType::kAllgather) {
+    return round_up(static_cast<std::uint64_t>(num_elements(response.shape)) * element, padding);
+  }
+  std::uint64_t row = element;
+  for (std::size_t i = 1; i < response.shape.size(); ++i) row *= static_cast<std::uint64_t>(response.shape[i]);
+  std::uint64_t total = 0;
+  for (const std::int64_t rows : response.first_dims)
+    total += round_up(static_cast<std::uint64_t>(rows) * row, padding);
+  return total;
+}
+
 bool can_fuse(const Response& r, const FusionLimits& limits, std::uint64_t alone_bytes) {
   if (r.is_error() || limits.threshold == 0) return false;
   return (is_reduction(r.op) || r.op == OpType::kAllgather) && fused_bytes(r, limits.padding) < alone_bytes;
@@ -60,19 +74,6 @@ void add(Batch& batch, const Candidate& candidate, bool with_offsets) {
 }
 
 }  // namespace
-
-std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
-  const std::uint64_t element = element_size(response.dtype);
-  if (response.op != OpType::kAllgather) {
-    return round_up(static_cast<std::uint64_t>(num_elements(response.shape)) * element, padding);
-  }
-  std::uint64_t row = element;
-  for (std::size_t i = 1; i < response.shape.size(); ++i) row *= static_cast<std::uint64_t>(response.shape[i]);
-  std::uint64_t total = 0;
-  for (const std::int64_t rows : response.first_dims)
-    total += round_up(static_cast<std::uint64_t>(rows) * row, padding);
-  return total;
-}
 
 std::uint64_t alone_bytes(int members) { return static_cast<std::uint64_t>(members) * kAloneBytesPerMember; }
 

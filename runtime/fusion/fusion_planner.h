@@ -31,9 +31,6 @@ std::vector<Batch> plan(std::span<const wire::Response* const> responses, const 
 // The `alone_bytes` of a process set with so many members.
 std::uint64_t alone_bytes(int members);
 
-// Bytes of one response in the buffer, padded.
-std::uint64_t fused_bytes(const wire::Response& response, std::uint32_t padding);
-
 // The threshold that the coordinator announces: on homogeneous jobs rounded up to a multiple of local_size * 8 * 64, so
 // that a buffer divides evenly among the ranks of a host; 0 stays 0.
 std::uint64_t round_threshold(std::uint64_t threshold, int local_size, bool homogeneous);

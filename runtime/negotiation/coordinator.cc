@@ -120,8 +120,6 @@ std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next
 const topology::ProcessSets& Coordinator::sets() const { return impl_->registry.sets(); }
 bool Coordinator::stopped() const { return impl_->stopped; }
 
-void Coordinator::set_limits(const wire::FusionLimits& limits) { impl_->options.limits = limits; }
-
 wire::Decision make_abort(int lost_rank, std::string why) {
   std::string message = "rank " + std::to_string(lost_rank) + " is lost: " + std::move(why);
   message.resize(std::min(message.size(), wire::kMaxTextBytes));

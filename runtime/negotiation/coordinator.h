@@ -72,8 +72,6 @@ class Coordinator {
   // As decided so far.
   const topology::ProcessSets& sets() const;
   bool stopped() const;
-  // For autotuning: applies to the next decision.
-  void set_limits(const wire::FusionLimits& limits);
 
  private:
   struct Impl;

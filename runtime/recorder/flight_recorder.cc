@@ -9,7 +9,6 @@ namespace hvd::recorder {
 namespace {
 constexpr std::size_t kNameLimit = 63;
 constexpr std::ptrdiff_t kHistory = 6;
-}  // namespace
 
 std::string_view phase_name(Phase phase) {
   switch (phase) {
@@ -20,6 +19,8 @@ std::string_view phase_name(Phase phase) {
   }
   return "unknown";
 }
+
+}  // namespace
 
 void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, std::string_view name) {
   HVD_LOG(kTrace, phase_name(phase), " ", op_type_name(op), " \"", name, "\"", log_field("set", process_set));

@@ -12,7 +12,6 @@
 namespace hvd::recorder {
 
 enum class Phase : std::uint8_t { kSubmitted, kStarted, kDone, kFailed };
-std::string_view phase_name(Phase phase);
 
 struct Record {
   std::uint64_t sequence = 0;  // 1, 2, … in the order of recording

@@ -18,9 +18,8 @@ class TreePlan {
   int size() const { return size_; }
   int parent(int rank) const;  // -1 for the root
   std::vector<int> children(int rank) const;
-  // Whether `rank` is `root` or lies below it. Costs the depth of the tree.
-  bool in_subtree(int root, int rank) const { return root == rank || child_towards(root, rank) >= 0; }
-  // The child of `root` through which `rank` is reached; -1 when `rank` is `root` or is not below it.
+  // The child of `root` through which `rank` is reached; -1 when `rank` is `root` or is not below it. Costs the depth
+  // of the tree.
   int child_towards(int root, int rank) const;
   int subtree_size(int root) const;
   // Whether the ranks first .. first + count - 1 all lie in the subtree of `root`. Costs the depth of the tree.

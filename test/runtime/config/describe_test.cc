@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "runtime/config/option_table.h"
-#include "runtime/config/sensitive.h"
 
 namespace hvd::config {
 
