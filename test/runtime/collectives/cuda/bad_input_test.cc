@@ -34,54 +34,37 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 }  // namespace
 
 TEST_CASE("A tensor on a GPU here and on the CPU there is an error on both ranks, which names both", "[multi][gpu]") {
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(0);
-          GpuTensor on_a_gpu(stream, Values(3, 1.0F));
-          Values on_host(3, 1.0F);
-          const auto mixed =
-              rank == 0 ? on_gpu(OpType::kAllreduce, "x", on_a_gpu, on_a_gpu.data()) : allreduce("x", on_host);
-          problems.expect_code(wait(session.enqueue(mixed)), StatusCode::kPrecondition,
-                               "Mismatched CPU/GPU device selection for allreduce \"x\": rank 0 gave a GPU, rank 1 "
-                               "gave the CPU",
-                               "mixed");
-          problems.expect_ok(wait(session.enqueue(allreduce("y", on_host))), "the session goes on");
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(0);
+    GpuTensor on_a_gpu(stream, Values(3, 1.0F));
+    Values on_host(3, 1.0F);
+    const auto mixed = rank == 0 ? on_gpu(OpType::kAllreduce, "x", on_a_gpu, on_a_gpu.data()) : allreduce("x", on_host);
+    problems.expect_code(wait(session.enqueue(mixed)), StatusCode::kPrecondition,
+                         "Mismatched CPU/GPU device selection for allreduce \"x\": rank 0 gave a GPU, rank 1 "
+                         "gave the CPU",
+                         "mixed");
+    problems.expect_ok(wait(session.enqueue(allreduce("y", on_host))), "the session goes on");
+  });
 }
 
 TEST_CASE("Ranks may use several GPUs each, also GPUs of other numbers than their peers", "[multi][gpu]") {
   const int communicators = fake_nccl_calls("ncclCommInitRankConfig");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream first(rank);       // GPUs 0 and 1
-          FrameworkStream second(3 - rank);  // GPUs 3 and 2
-          for (int step = 0; step < 3; ++step) {
-            GpuTensor a(first, Values(3, 1.0F));
-            GpuTensor b(second, Values(5, 2.0F));
-            const auto one = session.enqueue(on_gpu(OpType::kAllreduce, "a", a, a.data()));
-            const auto other = session.enqueue(on_gpu(OpType::kAllreduce, "b", b, b.data()));
-            problems.expect_ok(wait(one), "a");
-            problems.expect_ok(wait(other), "b");
-            problems.expect(a.values() == Values(3, 2.0F) && b.values() == Values(5, 4.0F), "sums");
-          }
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream first(rank);       // GPUs 0 and 1
+    FrameworkStream second(3 - rank);  // GPUs 3 and 2
+    for (int step = 0; step < 3; ++step) {
+      GpuTensor a(first, Values(3, 1.0F));
+      GpuTensor b(second, Values(5, 2.0F));
+      const auto one = session.enqueue(on_gpu(OpType::kAllreduce, "a", a, a.data()));
+      const auto other = session.enqueue(on_gpu(OpType::kAllreduce, "b", b, b.data()));
+      problems.expect_ok(wait(one), "a");
+      problems.expect_ok(wait(other), "b");
+      problems.expect(a.values() == Values(3, 2.0F) && b.values() == Values(5, 4.0F), "sums");
+    }
+  });
   CHECK(fake_nccl_calls("ncclCommInitRankConfig") - communicators == 4);
-  expect_nothing_left();
 }
 
 TEST_CASE("Memory that was given back is refused before anything is submitted", "[multi][gpu]") {

@@ -32,6 +32,18 @@ inline void expect_nothing_left() {
   }
 }
 
+// Each rank of a job runs `body` in a session that `configure` set up; then nothing was wrong, and nothing is left.
+template <class Configure, class Body>
+void run_on_gpus(int size, const Configure& configure, const Body& body) {
+  {
+    JobFixture job(size);
+    Problems problems;
+    job.run([&](Session& session) { body(session, problems); }, configure);
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
+
 // Each rank has a GPU of its own.
 inline void run_all_operations(Session& session, Problems& problems) {
   const int rank = session.topology().rank;
@@ -93,6 +105,27 @@ inline void run_all_operations(Session& session, Problems& problems) {
   problems.expect(scattered.values() == Values(rank == 0 ? 2 : 1, all), "scatter");
   problems.expect(exchanged.values() == each, "exchange");
   problems.expect(layer.values() == Values(4, 2.0F), "adasum of equal layers");
+}
+
+// Alone, too, where no rendezvous is.
+template <class Configure>
+void run_all_operations_on(int size, const Configure& configure) {
+  {
+    Problems problems;
+    if (size == 1) {
+      config::RuntimeConfig config;
+      configure(config);
+      config.log_level = LogLevel::kFatal;
+      auto session = Session::start(config).value();
+      run_all_operations(*session, problems);
+    } else {
+      JobFixture job(size);
+      job.run([&](Session& session) { run_all_operations(session, problems); }, configure);
+      for (const std::string& error : job.errors()) CHECK(error == "");
+    }
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
 }
 
 }  // namespace hvd::test

@@ -8,52 +8,29 @@ using namespace hvd::test;
 
 TEST_CASE("Every operation takes tensors on GPUs, through the host", "[multi][gpu]") {
   const int size = GENERATE(1, 2, 3);
-  {
-    Problems problems;
-    if (size == 1) {
-      config::RuntimeConfig config;
-      use_fake_driver(config);
-      config.log_level = LogLevel::kFatal;
-      auto session = Session::start(config).value();
-      run_all_operations(*session, problems);
-    } else {
-      JobFixture job(size);
-      job.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_driver);
-      for (const std::string& error : job.errors()) CHECK(error == "");
-    }
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_all_operations_on(size, use_fake_driver);
 }
 
 TEST_CASE("An operation waits for its stream without anybody waiting, in groups too", "[multi][gpu]") {
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(0);
-          if (rank == 1) fake_cuda_hold(stream.get());
-          // What is in the stream before enqueue() belongs to the tensor, although it has not run.
-          GpuTensor late(stream, Values(100, 1.0F));
-          GpuTensor other(stream, Values(70000, 2.0F));
-          Operation first = on_gpu(OpType::kAllreduce, "late", late, late.data());
-          Operation second = on_gpu(OpType::kAllreduce, "other", other, other.data());
-          auto handles = session.enqueue_group({first, second});
-          problems.expect_ok(handles.status(), "group");
-          if (rank == 1) {
-            problems.expect(!handles.value()[0]->wait_for(std::chrono::milliseconds(5)), "it did not wait");
-            fake_cuda_release(stream.get());
-          }
-          for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
-          problems.expect(late.values() == Values(100, 2.0F), "late");
-          problems.expect(other.values() == Values(70000, 4.0F), "other");
-        },
-        use_fake_driver);
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(2, use_fake_driver, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(0);
+    if (rank == 1) fake_cuda_hold(stream.get());
+    // What is in the stream before enqueue() belongs to the tensor, although it has not run.
+    GpuTensor late(stream, Values(100, 1.0F));
+    GpuTensor other(stream, Values(70000, 2.0F));
+    Operation first = on_gpu(OpType::kAllreduce, "late", late, late.data());
+    Operation second = on_gpu(OpType::kAllreduce, "other", other, other.data());
+    auto handles = session.enqueue_group({first, second});
+    problems.expect_ok(handles.status(), "group");
+    if (rank == 1) {
+      problems.expect(!handles.value()[0]->wait_for(std::chrono::milliseconds(5)), "it did not wait");
+      fake_cuda_release(stream.get());
+    }
+    for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+    problems.expect(late.values() == Values(100, 2.0F), "late");
+    problems.expect(other.values() == Values(70000, 4.0F), "other");
+  });
 }
 
 TEST_CASE("Bad tensors on GPUs are refused with the reason, and nothing was submitted", "[multi][gpu]") {
@@ -95,100 +72,68 @@ TEST_CASE("Bad tensors on GPUs are refused with the reason, and nothing was subm
 }
 
 TEST_CASE("Joined ranks give zeros for tensors on GPUs", "[multi][gpu]") {
-  {
-    JobFixture job(3);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(0);
-          GpuTensor small(stream, Values(3, 1.0F));
-          GpuTensor more(stream, Values(9, 1.0F));
-          if (rank != 2) {
-            auto handles = session.enqueue_group({on_gpu(OpType::kAllreduce, "a", small, small.data()),
-                                                  on_gpu(OpType::kAllreduce, "b", more, more.data())});
-            problems.expect_ok(handles.status(), "group");
-            for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "with a joined rank");
-            problems.expect(small.values() == Values(3, 2.0F) && more.values() == Values(9, 2.0F), "values");
-          }
-          problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
-        },
-        use_fake_driver);
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(3, use_fake_driver, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(0);
+    GpuTensor small(stream, Values(3, 1.0F));
+    GpuTensor more(stream, Values(9, 1.0F));
+    if (rank != 2) {
+      auto handles = session.enqueue_group(
+          {on_gpu(OpType::kAllreduce, "a", small, small.data()), on_gpu(OpType::kAllreduce, "b", more, more.data())});
+      problems.expect_ok(handles.status(), "group");
+      for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "with a joined rank");
+      problems.expect(small.values() == Values(3, 2.0F) && more.values() == Values(9, 2.0F), "values");
+    }
+    problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
+  });
 }
 
 TEST_CASE("What is large goes through the host in pieces, which a joined rank makes too", "[multi][gpu]") {
   const int copies = fake_cuda_calls("cuMemcpyAsync");
-  {
-    JobFixture job(3);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(rank);
-          constexpr std::size_t kCount = (std::size_t{9} << 20) / 4;  // 4, 4 and 1 MiB
-          Values values(kCount);
-          for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1000);
-          Values doubled = values;
-          for (float& value : doubled) value *= 2;
-          GpuTensor root(stream, rank == 1 ? values : Values(kCount, -1.0F));
-          Operation broadcast = on_gpu(OpType::kBroadcast, "root", root, root.data());
-          broadcast.root_rank = 1;
-          problems.expect_ok(wait(session.enqueue(broadcast)), "broadcast");
-          problems.expect(root.values() == values, "what was broadcast");
-          if (rank != 2) {
-            problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", root, root.data()))), "allreduce");
-            problems.expect(root.values() == doubled, "the sum");
-          }
-          problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
-        },
-        use_fake_driver);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(3, use_fake_driver, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(rank);
+    constexpr std::size_t kCount = (std::size_t{9} << 20) / 4;  // 4, 4 and 1 MiB
+    Values values(kCount);
+    for (std::size_t i = 0; i < kCount; ++i) values[i] = static_cast<float>(i % 1000);
+    Values doubled = values;
+    for (float& value : doubled) value *= 2;
+    GpuTensor root(stream, rank == 1 ? values : Values(kCount, -1.0F));
+    Operation broadcast = on_gpu(OpType::kBroadcast, "root", root, root.data());
+    broadcast.root_rank = 1;
+    problems.expect_ok(wait(session.enqueue(broadcast)), "broadcast");
+    problems.expect(root.values() == values, "what was broadcast");
+    if (rank != 2) {
+      problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", root, root.data()))), "allreduce");
+      problems.expect(root.values() == doubled, "the sum");
+    }
+    problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
+  });
   CHECK(fake_cuda_calls("cuMemcpyAsync") - copies == 3 * 3 + 2 * 6);
-  expect_nothing_left();
 }
 
 TEST_CASE("A thousand operations on GPUs leave no event, stream or memory", "[multi][gpu]") {
   const int events = fake_cuda_calls("cuEventCreate");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          FrameworkStream stream(session.topology().rank);
-          GpuTensor tensor(stream, Values(10, 0.0F));
-          for (int i = 0; i < 500; ++i) {
-            problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), "step");
-          }
-        },
-        use_fake_driver);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(2, use_fake_driver, [&](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    GpuTensor tensor(stream, Values(10, 0.0F));
+    for (int i = 0; i < 500; ++i) {
+      problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), "step");
+    }
+  });
   CHECK(fake_cuda_calls("cuEventCreate") - events < 20);
-  expect_nothing_left();
 }
 
 TEST_CASE("A GPU's error ends the session with what the driver says", "[multi][gpu]") {
   const std::string call = GENERATE("cuMemHostAlloc", "cuMemcpyAsync", "cuEventQuery", "cuStreamWaitEvent");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          FrameworkStream stream(session.topology().rank);
-          GpuTensor tensor(stream, Values(10, 0.0F));
-          if (session.topology().rank == 0) fake_cuda_fail(call.c_str(), 0, 719);
-          const Status status = wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data())));
-          problems.expect(!status.is_ok(), "it went well");
-          problems.expect(status.message().find("error 719") != std::string::npos, status.message());
-        },
-        use_fake_driver);
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(2, use_fake_driver, [&](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    GpuTensor tensor(stream, Values(10, 0.0F));
+    if (session.topology().rank == 0) fake_cuda_fail(call.c_str(), 0, 719);
+    const Status status = wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data())));
+    problems.expect(!status.is_ok(), "it went well");
+    problems.expect(status.message().find("error 719") != std::string::npos, status.message());
+  });
 }
 
 TEST_CASE("A lost peer ends what waits for a GPU, and a new session works in the same process", "[multi][gpu]") {

@@ -90,36 +90,23 @@ TEST_CASE("Allreduces on GPUs go host by host where that is wanted, on hosts of 
 TEST_CASE("What is large goes between hosts in pieces, and inside hosts before that", "[multi][gpu]") {
   const bool by_host = GENERATE(true, false);
   constexpr std::size_t kCount = (std::size_t{11} << 20) / 4;  // two slices of 4 MiB, and two of 1.5 MiB
-  {
-    JobFixture job(4);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(rank);
-          // Inside each host the sum is exact; between ranks of two hosts a one gets lost.
-          constexpr float kOwn[] = {1e8F, 1.0F, -1e8F, 1.0F};
-          GpuTensor tensor(stream, Values(kCount, kOwn[rank]));
-          problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), "a sum");
-          problems.expect(tensor.values() == Values(kCount, by_host ? 2.0F : 1.0F), "another order");
-        },
-        on_hosts("abab", by_host));
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(4, on_hosts("abab", by_host), [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(rank);
+    // Inside each host the sum is exact; between ranks of two hosts a one gets lost.
+    constexpr float kOwn[] = {1e8F, 1.0F, -1e8F, 1.0F};
+    GpuTensor tensor(stream, Values(kCount, kOwn[rank]));
+    problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), "a sum");
+    problems.expect(tensor.values() == Values(kCount, by_host ? 2.0F : 1.0F), "another order");
+  });
 }
 
 TEST_CASE("Where one host's members have no communicator, allreduces on GPUs do not go host by host", "[multi][gpu]") {
   const int flat = fake_nccl_calls("ncclAllReduce");
   fake_nccl_fail("ncclGetUniqueId", 1, 2);  // after that of all members
-  {
-    JobFixture job(3);
-    Problems problems;
-    job.run([&](Session& session) { reduce_all_ways(session, problems, {33}); }, on_hosts("aab"));
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(3, on_hosts("aab"),
+              [](Session& session, Problems& problems) { reduce_all_ways(session, problems, {33}); });
   CHECK(fake_nccl_calls("ncclAllReduce") > flat);
-  expect_nothing_left();
 }
 
 TEST_CASE("A rank that is lost while others reduce host by host ends that on all", "[multi][gpu]") {

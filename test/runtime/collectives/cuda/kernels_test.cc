@@ -144,81 +144,65 @@ TEST_CASE("What NCCL does not scale our kernels do, where all members have them"
   const bool one_lacks_them = GENERATE(false, true);
   const int before = fake_nccl_calls("ncclAllReduce");
   if (one_lacks_them) fake_cuda_fail("cuModuleLoadData", 0, 209);
-  {
-    test::JobFixture job(2);
-    test::Problems problems;
-    job.run(
-        [&](Session& session) {
-          using test::wait;
-          const int rank = session.topology().rank;
-          test::FrameworkStream stream(rank);
-          test::GpuTensor numbers(stream, of_ints({3 + rank, -3 - rank, 100}));
-          test::GpuTensor average(stream, 3);
-          test::GpuTensor product(stream, of_ints({3, -5}));
-          test::GpuTensor largest(stream, test::Values(2, static_cast<float>(rank)));
-          test::GpuTensor other(stream, test::Values(5, -1.0F));
-          test::GpuTensor rows(stream, of_ints({8, 16, 2 + rank, 4}));
-          test::CoreOutput part;
-          Operation scaled = on_ints(product, product.data(), "product", ReduceOp::kProduct);
-          scaled.prescale = 1.5;  // 4 and -7
-          scaled.postscale = 10;
-          Operation first = test::on_gpu(OpType::kAllreduce, "max", largest, largest.data(), ReduceOp::kMax);
-          first.prescale = 2.0;
-          first.postscale = 0.5;
-          Operation second = test::on_gpu(OpType::kAllreduce, "other", other, other.data(), ReduceOp::kMax);
-          second.prescale = 2.0;
-          second.postscale = 0.5;
-          Operation scatter = on_ints(rows, nullptr, "rows", ReduceOp::kAverage);
-          scatter.op = OpType::kReducescatter;
-          part.take_from(session, rank, scatter);
-          auto handles = session.enqueue_group({first, second}).value();
-          for (const Operation& one :
-               {on_ints(numbers, average.data(), "average", ReduceOp::kAverage), scaled, scatter})
-            handles.push_back(session.enqueue(one).value());
-          for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "scaled");
-          problems.expect(ints_of(average.values()) == std::vector{3, -3, 100}, "average");
-          problems.expect(ints_of(product.values()) == std::vector{160, 490}, "product");
-          problems.expect(largest.values() == test::Values(2, 1.0F), "max");
-          problems.expect(other.values() == test::Values(5, -1.0F), "other");
-          problems.expect(ints_of(part.values()) == (rank == 0 ? std::vector{8, 16} : std::vector{2, 4}), "rows");
-        },
-        test::use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
+  test::run_on_gpus(2, test::use_fake_nccl, [&](Session& session, test::Problems& problems) {
+    using test::wait;
+    const int rank = session.topology().rank;
+    test::FrameworkStream stream(rank);
+    test::GpuTensor numbers(stream, of_ints({3 + rank, -3 - rank, 100}));
+    test::GpuTensor average(stream, 3);
+    test::GpuTensor product(stream, of_ints({3, -5}));
+    test::GpuTensor largest(stream, test::Values(2, static_cast<float>(rank)));
+    test::GpuTensor other(stream, test::Values(5, -1.0F));
+    test::GpuTensor rows(stream, of_ints({8, 16, 2 + rank, 4}));
+    test::CoreOutput part;
+    Operation scaled = on_ints(product, product.data(), "product", ReduceOp::kProduct);
+    scaled.prescale = 1.5;  // 4 and -7
+    scaled.postscale = 10;
+    Operation first = test::on_gpu(OpType::kAllreduce, "max", largest, largest.data(), ReduceOp::kMax);
+    first.prescale = 2.0;
+    first.postscale = 0.5;
+    Operation second = test::on_gpu(OpType::kAllreduce, "other", other, other.data(), ReduceOp::kMax);
+    second.prescale = 2.0;
+    second.postscale = 0.5;
+    Operation scatter = on_ints(rows, nullptr, "rows", ReduceOp::kAverage);
+    scatter.op = OpType::kReducescatter;
+    part.take_from(session, rank, scatter);
+    auto handles = session.enqueue_group({first, second}).value();
+    for (const Operation& one : {on_ints(numbers, average.data(), "average", ReduceOp::kAverage), scaled, scatter})
+      handles.push_back(session.enqueue(one).value());
+    for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "scaled");
+    problems.expect(ints_of(average.values()) == std::vector{3, -3, 100}, "average");
+    problems.expect(ints_of(product.values()) == std::vector{160, 490}, "product");
+    problems.expect(largest.values() == test::Values(2, 1.0F), "max");
+    problems.expect(other.values() == test::Values(5, -1.0F), "other");
+    problems.expect(ints_of(part.values()) == (rank == 0 ? std::vector{8, 16} : std::vector{2, 4}), "rows");
+  });
   CHECK((fake_nccl_calls("ncclAllReduce") > before) != one_lacks_them);
-  test::expect_nothing_left();
 }
 
 TEST_CASE("A list is packed with one launch, and with copies where that is switched off", "[multi][gpu]") {
   if (has_no_kernels()) return;
   const bool batched = GENERATE(true, false);
   const int launches = fake_cuda_calls("cuLaunchKernel");
-  {
-    test::JobFixture job(2);
-    test::Problems problems;
-    job.run(
-        [&](Session& session) {
-          test::FrameworkStream stream(session.topology().rank);
-          std::vector<std::unique_ptr<test::GpuTensor>> tensors;
-          std::vector<Operation> list;
-          for (std::size_t i = 0; i < 20; ++i) {
-            tensors.push_back(std::make_unique<test::GpuTensor>(stream, test::Values(i + 1, static_cast<float>(i))));
-            list.push_back(test::on_gpu(OpType::kAllreduce, std::to_string(i), *tensors[i], tensors[i]->data()));
-          }
-          const auto handles = session.enqueue_group(std::move(list)).value();
-          for (const HandlePtr& handle : handles) problems.expect_ok(test::wait(handle), "list");
-          for (std::size_t i = 0; i < 20; ++i) {
-            problems.expect(tensors[i]->values() == test::Values(i + 1, static_cast<float>(2 * i)), "a tensor");
-          }
-        },
-        [&](config::RuntimeConfig& config) {
-          test::use_fake_nccl(config);
-          config.batch_copies = batched;
-        });
-    CHECK(problems.text() == "");
-  }
+  const auto configure = [&](config::RuntimeConfig& config) {
+    test::use_fake_nccl(config);
+    config.batch_copies = batched;
+  };
+  test::run_on_gpus(2, configure, [&](Session& session, test::Problems& problems) {
+    test::FrameworkStream stream(session.topology().rank);
+    std::vector<std::unique_ptr<test::GpuTensor>> tensors;
+    std::vector<Operation> list;
+    for (std::size_t i = 0; i < 20; ++i) {
+      tensors.push_back(std::make_unique<test::GpuTensor>(stream, test::Values(i + 1, static_cast<float>(i))));
+      list.push_back(test::on_gpu(OpType::kAllreduce, std::to_string(i), *tensors[i], tensors[i]->data()));
+    }
+    const auto handles = session.enqueue_group(std::move(list)).value();
+    for (const HandlePtr& handle : handles) problems.expect_ok(test::wait(handle), "list");
+    for (std::size_t i = 0; i < 20; ++i) {
+      problems.expect(tensors[i]->values() == test::Values(i + 1, static_cast<float>(2 * i)), "a tensor");
+    }
+  });
   CHECK(fake_cuda_calls("cuLaunchKernel") - launches == (batched ? 4 : 0));  // in and out on each rank
-  test::expect_nothing_left();
 }
 
 }  // namespace hvd::collectives::cuda

@@ -36,100 +36,70 @@ TEST_CASE("Every operation that NCCL has runs on it, lists and uneven parts too"
   const std::vector<const char*> functions = {"ncclAllReduce", "ncclBroadcast", "ncclSend",
                                               size == 1 ? "ncclReduceScatter" : "ncclReduce"};
   for (const char* function : functions) before.push_back(fake_nccl_calls(function));
-  {
-    Problems problems;
-    if (size == 1) {
-      config::RuntimeConfig config;
-      use_fake_nccl(config);
-      config.log_level = LogLevel::kFatal;
-      auto session = Session::start(config).value();
-      run_all_operations(*session, problems);
-    } else {
-      JobFixture job(size);
-      job.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_nccl);
-      for (const std::string& error : job.errors()) CHECK(error == "");
-    }
-    CHECK(problems.text() == "");
-  }
+  run_all_operations_on(size, use_fake_nccl);
   for (std::size_t i = 0; i < functions.size(); ++i) {
     INFO(functions[i]);
     CHECK(fake_nccl_calls(functions[i]) > before[i]);
   }
-  expect_nothing_left();
 }
 
 TEST_CASE("Groups, equal parts, scaled sums and what goes through the host keep their order", "[multi][gpu]") {
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(rank);
-          for (int step = 0; step < 100; ++step) {
-            GpuTensor a(stream, Values(3, 1.0F));
-            GpuTensor b(stream, Values(5, 2.0F));
-            GpuTensor largest(stream, Values(2, static_cast<float>(rank + step)));
-            GpuTensor rows(stream, Values(2, static_cast<float>(rank)));
-            CoreOutput gathered;
-            Operation scaled = on_gpu(OpType::kAllreduce, "a", a, a.data());
-            scaled.prescale = 3.0;
-            Operation also = on_gpu(OpType::kAllreduce, "b", b, b.data());
-            also.prescale = 3.0;
-            // Scaled and no sum: through the host.
-            Operation host = on_gpu(OpType::kAllreduce, "max", largest, largest.data(), ReduceOp::kMax);
-            host.postscale = 2.0;
-            Operation gather = on_gpu(OpType::kAllgather, "rows", rows, nullptr);
-            gathered.take_from(session, rank, gather);
-            auto handles = session.enqueue_group({scaled, also});
-            problems.expect_ok(handles.status(), "group");
-            const auto max = session.enqueue(host);
-            const auto all = session.enqueue(gather);
-            for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
-            problems.expect_ok(wait(max), "max");
-            problems.expect_ok(wait(all), "rows");
-            problems.expect(a.values() == Values(3, 6.0F) && b.values() == Values(5, 12.0F), "scaled sums");
-            problems.expect(largest.values() == Values(2, static_cast<float>(2 * (step + 1))), "max");
-            problems.expect(gathered.values() == Values{0, 0, 1, 1}, "rows");
-          }
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
-  expect_nothing_left();
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(rank);
+    for (int step = 0; step < 100; ++step) {
+      GpuTensor a(stream, Values(3, 1.0F));
+      GpuTensor b(stream, Values(5, 2.0F));
+      GpuTensor largest(stream, Values(2, static_cast<float>(rank + step)));
+      GpuTensor rows(stream, Values(2, static_cast<float>(rank)));
+      CoreOutput gathered;
+      Operation scaled = on_gpu(OpType::kAllreduce, "a", a, a.data());
+      scaled.prescale = 3.0;
+      Operation also = on_gpu(OpType::kAllreduce, "b", b, b.data());
+      also.prescale = 3.0;
+      // Scaled and no sum: through the host.
+      Operation host = on_gpu(OpType::kAllreduce, "max", largest, largest.data(), ReduceOp::kMax);
+      host.postscale = 2.0;
+      Operation gather = on_gpu(OpType::kAllgather, "rows", rows, nullptr);
+      gathered.take_from(session, rank, gather);
+      auto handles = session.enqueue_group({scaled, also});
+      problems.expect_ok(handles.status(), "group");
+      const auto max = session.enqueue(host);
+      const auto all = session.enqueue(gather);
+      for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+      problems.expect_ok(wait(max), "max");
+      problems.expect_ok(wait(all), "rows");
+      problems.expect(a.values() == Values(3, 6.0F) && b.values() == Values(5, 12.0F), "scaled sums");
+      problems.expect(largest.values() == Values(2, static_cast<float>(2 * (step + 1))), "max");
+      problems.expect(gathered.values() == Values{0, 0, 1, 1}, "rows");
+    }
+  });
 }
 
 TEST_CASE("Where members cannot use NCCL together, all go through the host", "[multi][gpu]") {
   const std::string why = GENERATE("a shared GPU", "no library", "no id", "no communicator", "a joined rank");
   const int before = fake_nccl_calls("ncclAllReduce");
-  {
-    JobFixture job(2);
-    Problems problems;
-    if (why == "no id") fake_nccl_fail("ncclGetUniqueId", 0, 2);
-    if (why == "no communicator") fake_nccl_fail("ncclCommInitRankConfig", 1, 2);
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          const auto join = [&] { problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join"); };
-          if (why == "a joined rank" && rank == 1) return join();
-          if (why == "a joined rank") {
-            FrameworkStream stream(0);
-            GpuTensor tensor(stream, Values(3, 1.0F));
-            problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), why);
-            problems.expect(tensor.values() == Values(3, 1.0F), "zeros of the joined rank");
-            return join();
-          }
-          problems.expect_ok(sum_once(session, problems, why == "a shared GPU" ? 0 : rank), why);
-        },
-        [&](config::RuntimeConfig& config) {
-          use_fake_nccl(config);
-          if (why == "no communicator") config.gloo_timeout = std::chrono::seconds(3);
-          if (why == "no library" && config.rank == 1) use_fake_driver(config);
-        });
-    CHECK(problems.text() == "");
-  }
+  if (why == "no id") fake_nccl_fail("ncclGetUniqueId", 0, 2);
+  if (why == "no communicator") fake_nccl_fail("ncclCommInitRankConfig", 1, 2);
+  const auto configure = [&](config::RuntimeConfig& config) {
+    use_fake_nccl(config);
+    if (why == "no communicator") config.gloo_timeout = std::chrono::seconds(3);
+    if (why == "no library" && config.rank == 1) use_fake_driver(config);
+  };
+  run_on_gpus(2, configure, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    const auto join = [&] { problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join"); };
+    if (why == "a joined rank" && rank == 1) return join();
+    if (why == "a joined rank") {
+      FrameworkStream stream(0);
+      GpuTensor tensor(stream, Values(3, 1.0F));
+      problems.expect_ok(wait(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()))), why);
+      problems.expect(tensor.values() == Values(3, 1.0F), "zeros of the joined rank");
+      return join();
+    }
+    problems.expect_ok(sum_once(session, problems, why == "a shared GPU" ? 0 : rank), why);
+  });
   CHECK(fake_nccl_calls("ncclAllReduce") == before);
-  expect_nothing_left();
 }
 
 TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", "[multi][gpu]") {
@@ -236,23 +206,15 @@ TEST_CASE("Who does not come to a collective on GPUs is named, who computes is w
 TEST_CASE("A thousand operations on NCCL leave no communicator, event or memory", "[multi][gpu]") {
   const int events = fake_cuda_calls("cuEventCreate");
   const int communicators = fake_nccl_calls("ncclCommInitRankConfig");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          FrameworkStream stream(session.topology().rank);
-          GpuTensor tensor(stream, Values(10, 0.0F));
-          for (int i = 0; i < 500; ++i) {
-            Operation operation = on_gpu(OpType::kAllreduce, "x", tensor, tensor.data(), ReduceOp::kAverage);
-            operation.prescale = i % 2 == 0 ? 1.0 : 0.5;
-            problems.expect_ok(wait(session.enqueue(operation)), "step");
-          }
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    GpuTensor tensor(stream, Values(10, 0.0F));
+    for (int i = 0; i < 500; ++i) {
+      Operation operation = on_gpu(OpType::kAllreduce, "x", tensor, tensor.data(), ReduceOp::kAverage);
+      operation.prescale = i % 2 == 0 ? 1.0 : 0.5;
+      problems.expect_ok(wait(session.enqueue(operation)), "step");
+    }
+  });
   CHECK(fake_cuda_calls("cuEventCreate") - events < 20);
   CHECK(fake_nccl_calls("ncclCommInitRankConfig") - communicators == 2);
-  expect_nothing_left();
 }

@@ -68,45 +68,30 @@ TEST_CASE("Lists are packed in memory that NCCL reaches directly, as its version
   const CallsOf pieces("ncclMemAlloc");
   const CallsOf registrations("ncclCommRegister");
   const CallsOf windows("ncclCommWindowRegister");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          // The second list fits where the first was, the third needs more.
-          const int rank = session.topology().rank;
-          sum_list(session, problems, rank, 100);
-          sum_list(session, problems, rank, 5000);
-          sum_list(session, problems, rank, 10000, 60);
-          for (int i = 0; i < 250; ++i) sum_list(session, problems, rank, 40);
-        },
-        [&](config::RuntimeConfig& config) {
-          use_fake_nccl(config);
-          config.nccl_register = now.switched_on;
-        });
-    CHECK(problems.text() == "");
-  }
+  const auto configure = [&](config::RuntimeConfig& config) {
+    use_fake_nccl(config);
+    config.nccl_register = now.switched_on;
+  };
+  run_on_gpus(2, configure, [&](Session& session, Problems& problems) {
+    // The second list fits where the first was, the third needs more.
+    const int rank = session.topology().rank;
+    sum_list(session, problems, rank, 100);
+    sum_list(session, problems, rank, 5000);
+    sum_list(session, problems, rank, 10000, 60);
+    for (int i = 0; i < 250; ++i) sum_list(session, problems, rank, 40);
+  });
   CHECK(pieces.now() == 2 * now.pieces);
   CHECK(registrations.now() == now.registrations);
   CHECK(windows.now() == now.windows);
-  expect_nothing_left();
 }
 
 TEST_CASE("Without memory for it on one rank lists are packed in other memory on all", "[multi][gpu]") {
   fake_nccl_fail("ncclMemAlloc", 1, 1);
   const CallsOf windows("ncclCommWindowRegister");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          for (const std::size_t count : {100, 10}) sum_list(session, problems, session.topology().rank, count);
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    for (const std::size_t count : {100, 10}) sum_list(session, problems, session.topology().rank, count);
+  });
   CHECK(windows.now() == 0);
-  expect_nothing_left();
 }
 
 TEST_CASE("A list for which a GPU has no memory is reduced in shorter ones, or tensor by tensor", "[multi][gpu]") {
@@ -118,19 +103,11 @@ TEST_CASE("A list for which a GPU has no memory is reduced in shorter ones, or t
                             Case{std::size_t{1} << 10, 16});
   fake_cuda_set_largest(now.largest);
   const CallsOf reductions("ncclAllReduce");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          for (int step = 0; step < 3; ++step) sum_list(session, problems, session.topology().rank, 1016, 16);
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    for (int step = 0; step < 3; ++step) sum_list(session, problems, session.topology().rank, 1016, 16);
+  });
   fake_cuda_set_largest(SIZE_MAX);
   CHECK(reductions.now() == 2 * 3 * now.reductions);
-  expect_nothing_left();
 }
 
 TEST_CASE("Where NCCL refuses memory of one rank, all begin anew without", "[multi][gpu]") {
@@ -140,44 +117,29 @@ TEST_CASE("Where NCCL refuses memory of one rank, all begin anew without", "[mul
   fake_nccl_fail(function, 1, 2);
   const CallsOf registrations(function);
   const CallsOf communicators("ncclCommInitRankConfig");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          const int rank = session.topology().rank;
-          FrameworkStream stream(rank);
-          GpuTensor before(stream, Values(3, 1.0F));
-          const auto still_runs = session.enqueue(on_gpu(OpType::kAllreduce, "before", before, before.data()));
-          for (const std::size_t count : {100, 5000}) sum_list(session, problems, rank, count);
-          problems.expect_ok(wait(still_runs), "before");
-          problems.expect(before.values() == Values(3, 2.0F), "what was under way");
-        },
-        use_fake_nccl);
-    CHECK(problems.text() == "");
-  }
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(rank);
+    GpuTensor before(stream, Values(3, 1.0F));
+    const auto still_runs = session.enqueue(on_gpu(OpType::kAllreduce, "before", before, before.data()));
+    for (const std::size_t count : {100, 5000}) sum_list(session, problems, rank, count);
+    problems.expect_ok(wait(still_runs), "before");
+    problems.expect(before.values() == Values(3, 2.0F), "what was under way");
+  });
   CHECK(registrations.now() == 2);
   CHECK(communicators.now() == 4);
-  expect_nothing_left();
 }
 
 TEST_CASE("Where one rank is told not to register memory, none does", "[multi][gpu]") {
   const CallsOf memory("ncclMemAlloc");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run(
-        [&](Session& session) {
-          for (const std::size_t count : {10, 100}) sum_list(session, problems, session.topology().rank, count);
-        },
-        [](config::RuntimeConfig& config) {
-          use_fake_nccl(config);
-          config.nccl_register = config.rank == 0;
-        });
-    CHECK(problems.text() == "");
-  }
+  const auto configure = [](config::RuntimeConfig& config) {
+    use_fake_nccl(config);
+    config.nccl_register = config.rank == 0;
+  };
+  run_on_gpus(2, configure, [&](Session& session, Problems& problems) {
+    for (const std::size_t count : {10, 100}) sum_list(session, problems, session.topology().rank, count);
+  });
   CHECK(memory.now() == 0);
-  expect_nothing_left();
 }
 
 TEST_CASE("Many ranks meet by several ids, where NCCL takes them", "[multi][gpu]") {
@@ -185,19 +147,14 @@ TEST_CASE("Many ranks meet by several ids, where NCCL takes them", "[multi][gpu]
   const NcclOf nccl(version);
   const CallsOf scalable("ncclCommInitRankScalable");
   const CallsOf ids("ncclGetUniqueId");
-  {
-    JobFixture job(3);
-    Problems problems;
-    job.run([&](Session& session) { sum_list(session, problems, session.topology().rank, 10); },
-            [&](config::RuntimeConfig& config) {
-              use_fake_nccl(config);
-              config.nccl_ranks_per_id = 2;
-            });
-    CHECK(problems.text() == "");
-  }
+  const auto configure = [](config::RuntimeConfig& config) {
+    use_fake_nccl(config);
+    config.nccl_ranks_per_id = 2;
+  };
+  run_on_gpus(3, configure,
+              [](Session& session, Problems& problems) { sum_list(session, problems, session.topology().rank, 10); });
   CHECK(scalable.now() == (version >= 22300 ? 3 : 0));
   CHECK(ids.now() == (version >= 22300 ? 2 : 1));
-  expect_nothing_left();
 }
 
 TEST_CASE("Ranks on one GPU use NCCL where it takes them, and is told to by all", "[multi][gpu]") {
@@ -207,17 +164,11 @@ TEST_CASE("Ranks on one GPU use NCCL where it takes them, and is told to by all"
   const NcclOf nccl(version);
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   const CallsOf reductions("ncclAllReduce");
-  {
-    JobFixture job(2);
-    Problems problems;
-    job.run([&](Session& session) { sum_list(session, problems, 0, 10); },
-            [&](config::RuntimeConfig& config) {
-              use_fake_nccl(config);
-              config.nccl_shares_gpu = all_say || config.rank == 0;
-            });
-    CHECK(problems.text() == "");
-  }
+  const auto configure = [&](config::RuntimeConfig& config) {
+    use_fake_nccl(config);
+    config.nccl_shares_gpu = all_say || config.rank == 0;
+  };
+  run_on_gpus(2, configure, [](Session& session, Problems& problems) { sum_list(session, problems, 0, 10); });
   ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
   CHECK((reductions.now() > 0) == is_used);
-  expect_nothing_left();
 }
