@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from horovod.common.elastic import restart_session, run_fn
-from horovod.torch.elastic.batch_size import keep_batch_size
-from horovod.torch.elastic.learning_rate import scale_learning_rate
 from horovod.torch.elastic.sampler import ElasticSampler
+from horovod.torch.elastic.scaling import keep_batch_size, scale_learning_rate
 from horovod.torch.elastic.state import TorchState
 
 __all__ = ["ElasticSampler", "TorchState", "keep_batch_size", "run", "scale_learning_rate"]
