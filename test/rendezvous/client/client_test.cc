@@ -5,36 +5,19 @@
 #include <set>
 #include <thread>
 
-#include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
 #include "rendezvous/server/server.h"
 #include "runtime/base/event.h"
-#include "test/rendezvous/support/soon.h"
+#include "test/rendezvous/client/client_job.h"
 
+// How ranks join: together, again, late, never.
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::Job;
 using test::kSoon;
 using test::soon;
 
 namespace {
-
-struct Job {
-  explicit Job(int num_proc, std::vector<std::string> addresses = {"127.0.0.1"},
-               crypto::Secret job_secret = crypto::Secret::random())
-      : secret(std::move(job_secret)),
-        server(Server::start(
-                   {.secret = secret, .plan = StaticPlan::of_size(num_proc), .listen_addresses = std::move(addresses)})
-                   .value()) {}
-
-  ClientOptions options(const std::string& host = "127.0.0.1") const {
-    return {.host = host, .port = server->port(), .secret = secret};
-  }
-  Client client(int, const std::string& host = "127.0.0.1") { return Client(options(host)); }
-  Seat seat(int slot, std::uint32_t incarnation = 0) const { return make_seat(seat_key(secret), {slot, incarnation}); }
-
-  crypto::Secret secret;
-  std::unique_ptr<Server> server;
-};
 
 Bytes row_of(int rank) {
   const std::string text = "row of rank " + std::to_string(rank);
@@ -238,179 +221,4 @@ TEST_CASE("A rank that went away while it waited is not part of the next epoch",
   CHECK_THAT(error.message(), Catch::Contains("wait no longer: 0"));
   const std::uint64_t epoch = join_all(job, 2);
   CHECK(late.get_many(scope_of_epoch(epoch), {"0"}, soon()).value()[0] == row_of(0));
-}
-
-TEST_CASE("Keys are written once", "[multi][rendezvous]") {
-  Job job(1);
-  Client client = job.client(0);
-  CHECK(client.put("s", "a/b", as_bytes("one"), soon()).is_ok());
-  CHECK(client.put("s", "a/b", as_bytes("one"), soon()).is_ok());
-  const Status error = client.put("s", "a/b", as_bytes("two"), soon());
-  CHECK(error.code() == StatusCode::kPrecondition);
-  CHECK_THAT(error.message(), Catch::Contains("s/a/b"));
-  CHECK(as_text(client.wait("s", "a/b", soon()).value()) == "one");
-}
-
-TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile", "[multi][rendezvous]") {
-  Job job(2);
-  Client client = job.client(0);
-  Bytes got;
-  std::thread waiter([&] {
-    auto value = client.wait("s", "late", soon());
-    if (value.is_ok()) got = value.value();
-  });
-  // The same client, while its other thread waits; and the key at last by another client.
-  for (int i = 0; i < 20; ++i) CHECK(client.put("s", "k" + std::to_string(i), as_bytes("v"), soon()).is_ok());
-  Client other = job.client(1);
-  CHECK(other.put("s", "late", as_bytes("here"), soon()).is_ok());
-  waiter.join();
-  CHECK(as_text(got) == "here");
-}
-
-TEST_CASE("wait ends at its deadline and names the key", "[multi][rendezvous]") {
-  Job job(1);
-  Client client = job.client(0);
-  const Status error = client.wait("s", "never", Deadline::after(Millis(200))).status();
-  CHECK(error.code() == StatusCode::kTimeout);
-  CHECK_THAT(error.message(), Catch::Contains("/v1/kv/s/never") && Catch::Contains("127.0.0.1:"));
-}
-
-TEST_CASE("get_many fetches more than one answer can hold", "[multi][rendezvous]") {
-  Job job(1);
-  Client client = job.client(0);
-  const Bytes big(kMaxValueBytes, 7);
-  std::vector<std::string> keys;
-  for (int i = 0; i < 9; ++i) {
-    keys.push_back("k" + std::to_string(i));
-    REQUIRE(client.put("s", keys.back(), big, soon()).is_ok());
-  }
-  for (int i = 0; i < 3000; ++i) keys.push_back("absent" + std::to_string(i));
-  const auto values = client.get_many("s", keys, soon());
-  REQUIRE(values.is_ok());
-  REQUIRE(values.value().size() == keys.size());
-  CHECK(values.value()[8] == big);
-  CHECK(values.value().back() == std::nullopt);
-  CHECK(client.get_many("s", {}, soon()).value().empty());
-}
-
-TEST_CASE("Values and names over the limits are refused by name before they are sent", "[multi][rendezvous]") {
-  Job job(1);
-  Client client = job.client(0);
-  CHECK_THAT(client.put("s", "k", Bytes(kMaxValueBytes + 1), soon()).message(),
-             Catch::Contains("s/k") && Catch::Contains("262145"));
-  CHECK_THAT(client.put("a b", "k", {}, soon()).message(), Catch::Contains("scope \"a b\""));
-  CHECK_THAT(client.put("s", "k?x", {}, soon()).message(), Catch::Contains("key \"k?x\""));
-  CHECK_THAT(client.join(job.seat(2), {}, {}, soon()).status().message(), Catch::Contains("slot 2 is not of this job"));
-  CHECK(client.put("s", "empty", {}, soon()).is_ok());
-  CHECK(client.wait("s", "empty", soon()).value().empty());
-}
-
-TEST_CASE("The server listens on every address it was given, on one port", "[multi][rendezvous]") {
-  Job job(1, {"127.0.0.1", "127.0.0.2", "127.0.0.1"});
-  Client a = job.client(0, "127.0.0.1");
-  Client b = job.client(0, "127.0.0.2");
-  CHECK(a.put("s", "k", as_bytes("v"), soon()).is_ok());
-  CHECK(as_text(b.wait("s", "k", soon()).value()) == "v");
-  // And on no other.
-  Client c = job.client(0, "127.0.0.3");
-  CHECK(c.put("s", "k2", as_bytes("v"), Deadline::after(Millis(100))).code() == StatusCode::kTimeout);
-}
-
-TEST_CASE("IPv6 works like IPv4", "[multi][rendezvous]") {
-  const auto secret = crypto::Secret::random();
-  auto server =
-      Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"::1", "127.0.0.1"}});
-  if (!server.is_ok()) {
-    WARN("skipped: this host has no IPv6 loopback: " << server.status().message());
-    return;
-  }
-  Client client({.host = "::1", .port = server.value()->port(), .secret = secret});
-  CHECK(client.put("s", "k", as_bytes("v"), soon()).is_ok());
-}
-
-TEST_CASE("A server that cannot listen says on which address", "[multi][rendezvous]") {
-  const auto secret = crypto::Secret::random();
-  const auto start = [&](std::vector<std::string> addresses) {
-    return Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = std::move(addresses)})
-        .status();
-  };
-  CHECK_THAT(start({"localhost"}).message(), Catch::Contains("\"localhost\""));
-  CHECK_THAT(start({"192.0.2.1"}).message(), Catch::Contains("192.0.2.1"));
-  CHECK(start({}).code() == StatusCode::kInvalidArgument);
-}
-
-TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]") {
-  Job job(2);
-  Client client = job.client(0);
-  REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
-  std::atomic<int> started{0};
-  std::vector<Status> statuses(3);
-  std::vector<std::thread> callers;
-  callers.emplace_back([&] {
-    ++started;
-    statuses[0] = client.join(job.seat(0), {}, {}, soon()).status();
-  });
-  callers.emplace_back([&] {
-    ++started;
-    statuses[1] = client.wait("s", "never", soon()).status();
-  });
-  callers.emplace_back([&] {
-    ++started;
-    statuses[2] = client.wait("s", "never2", soon()).status();
-  });
-  while (started < 3) std::this_thread::yield();
-  const TimePoint start = SteadyClock::now();
-  client.cancel();
-  for (auto& caller : callers) caller.join();
-  CHECK(SteadyClock::now() - start < kSoon / 2);
-  for (const Status& status : statuses) CHECK(status.code() == StatusCode::kAborted);
-  CHECK(client.put("s", "k2", as_bytes("v"), soon()).code() == StatusCode::kAborted);
-  client.cancel();
-}
-
-TEST_CASE("A server that goes away ends waiting clients at their deadline, not before", "[multi][rendezvous]") {
-  auto job = std::make_unique<Job>(2);
-  Client client = job->client(0);
-  REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
-  const std::uint16_t port = job->server->port();
-  job->server.reset();
-  const TimePoint start = SteadyClock::now();
-  const Status error = client.put("s", "k2", as_bytes("v"), Deadline::after(Millis(300)));
-  CHECK(error.code() == StatusCode::kTimeout);
-  CHECK(SteadyClock::now() - start >= Millis(250));
-  CHECK_THAT(error.message(),
-             Catch::Contains("127.0.0.1:" + std::to_string(port) + " /v1/kv/s/k2: connection refused"));
-}
-
-TEST_CASE("With TLS ranks join as without; who has no TLS, or another secret, is told so", "[multi][rendezvous]") {
-  const crypto::Secret secret = crypto::Secret::random();
-  const auto serve = [&](bool tls) {
-    return Server::start(
-               {.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"127.0.0.1"}, .tls = tls})
-        .value();
-  };
-  const auto server = serve(true);
-  ClientOptions options{.host = "127.0.0.1", .port = server->port(), .secret = secret, .tls = true};
-  Client client(options);
-  const Seat seat = make_seat(seat_key(secret), {0, 0});
-  const Bytes large(kMaxRowBytes, 3);  // of more than one record together with its head
-  const auto answer = client.join(seat, {.rank = 0, .size = 1}, large, soon());
-  REQUIRE(answer.is_ok());
-  const std::string scope = scope_of_epoch(answer.value().epoch);
-  CHECK(client.wait(scope, "0", soon()).value() == large);
-  const Bytes value(kMaxValueBytes, 5);
-  CHECK(client.put("s", "x", value, soon()).message() == "");
-  CHECK(client.wait("s", "x", soon()).value() == value);
-
-  options.tls = false;
-  Status refused = Client(options).connect(soon()).status();
-  CHECK_THAT(refused.message(), Catch::Contains("this job has TLS on: HOROVOD_TLS=1 must be set"));
-  options.tls = true;
-  options.secret = crypto::Secret::random();
-  refused = Client(options).connect(soon()).status();
-  CHECK_THAT(refused.message(), Catch::Contains("does not speak TLS with the secret of this job"));
-  const auto plain = serve(false);
-  options = {.host = "127.0.0.1", .port = plain->port(), .secret = secret, .tls = true};
-  refused = Client(options).connect(soon()).status();
-  CHECK_THAT(refused.message(), Catch::Contains("HOROVOD_TLS is on in this process"));
 }

@@ -231,4 +231,32 @@ void Cluster::kill(int rank, const std::string& why) {
   }
 }
 
+CoordinatorOptions job_of(int size, int radix) {
+  CoordinatorOptions options;
+  options.size = size;
+  options.radix = radix;
+  return options;
+}
+
+OperationId new_operation() {
+  static std::uint64_t next = 1;
+  return OperationId{next++};
+}
+
+void submit(Cluster& cluster, int rank, const std::string& name, Shape shape) {
+  OwnRequest s;
+  s.request.name = name;
+  s.request.shape = std::move(shape);
+  s.operation = new_operation();
+  REQUIRE(cluster.node(rank).queue.add({s}).is_ok());
+}
+
+void run_step(Cluster& cluster, int count) {
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    for (int i = 0; i < count; ++i) submit(cluster, rank, "layer.with.a.long.name." + std::to_string(i));
+  }
+  cluster.settle();
+  for (int rank = 0; rank < cluster.size(); ++rank) REQUIRE(static_cast<int>(cluster.take_log(rank).size()) == count);
+}
+
 }  // namespace hvd::negotiation::test

@@ -131,4 +131,15 @@ class Cluster {
   std::size_t messages_ = 0;
 };
 
+CoordinatorOptions job_of(int size, int radix = 2);
+
+// One that no other has.
+OperationId new_operation();
+
+// The rank submits one allreduce of this name.
+void submit(Cluster& cluster, int rank, const std::string& name, Shape shape = {4});
+
+// One step of training: every rank submits `count` tensors, then all of them run.
+void run_step(Cluster& cluster, int count);
+
 }  // namespace hvd::negotiation::test

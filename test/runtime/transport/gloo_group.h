@@ -6,6 +6,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include "test/runtime/transport/fabric_group.h"
@@ -28,6 +29,11 @@ inline std::vector<std::string> run_all(const std::vector<std::function<void()>>
   }
   threads.clear();
   return errors;
+}
+
+// On a rank's thread, where CHECK may not be used: run_all() yields `what`.
+inline void require(bool condition, const char* what) {
+  if (!condition) throw std::runtime_error(what);
 }
 
 // One Gloo context per rank, over our transport ("hvd", "hvd-tls") or Gloo's own ("tcp"): the same cases run on all.
