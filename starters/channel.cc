@@ -35,6 +35,7 @@ Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& confi
   if (is_socket(started.pmi_fd) && !started.speaks_pmi2) {
     return std::unique_ptr<Channel>(std::make_unique<PmiChannel>(started.pmi_fd));
   }
+  std::string why_folder;
   if (!config.shared_dir_is_chosen) {
     if (is_socket(started.pmi_fd) && !mpi_is_in_charge()) {
       return std::unique_ptr<Channel>(std::make_unique<Pmi2Channel>(started.pmi_fd, config.rank, started.pmi_job));
@@ -42,6 +43,7 @@ Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& confi
     if (started.speaks_pmix) {
       HVD_ASSIGN_OR_RETURN(auto channel, PmixChannel::open_library(config.rank, deadline, wake_fd));
       if (channel != nullptr) return std::unique_ptr<Channel>(std::move(channel));
+      why_folder = " (PMIx does not answer this rank; those that it answers meet there, and never look here)";
     }
   }
   const std::string who = started.program + " started this process as rank " + std::to_string(config.rank) + " of " +
@@ -60,7 +62,8 @@ Result<std::unique_ptr<Channel>> open_channel(const config::RuntimeConfig& confi
                                 remedy);
   }
   const std::string job = job_name(config, transport::HostIdentity::of_this_process());
-  return std::unique_ptr<Channel>(std::make_unique<SharedFolder>(config.shared_dir, job, std::move(answers)));
+  return std::unique_ptr<Channel>(
+      std::make_unique<SharedFolder>(config.shared_dir, job, std::move(answers), std::move(why_folder)));
 }
 
 }  // namespace hvd::starters

@@ -7,7 +7,7 @@ namespace hvd::starters {
 Status KeyValueSpace::meet(const Wait& wait) {
   const Status passed = pass_fence(wait);
   if (passed.code() != StatusCode::kTimeout) return passed;
-  return Status::timeout(name() + ": not every process of the job has come to hvd.init() in time");
+  return Status::timeout(name() + ": not every process of the job has come to hvd.init() in time" + elsewhere());
 }
 
 Status KeyValueSpace::announce(const std::string& text, const Deadline& deadline, int wake_fd) {

@@ -26,6 +26,8 @@ class KeyValueSpace : public Channel {
   // Returns when all processes of the job are there.
   virtual Status pass_fence(const Wait& wait) = 0;
   virtual Result<std::string> get(const Wait& wait) = 0;
+  // Where a process that never comes may be instead; for messages.
+  virtual std::string elsewhere() const { return ""; }
 
  private:
   Status meet(const Wait& wait);

@@ -29,6 +29,10 @@ class PmixChannel final : public KeyValueSpace {
   Status put(const std::string& text, const Wait& wait) override;
   Status pass_fence(const Wait& wait) override;
   Result<std::string> get(const Wait& wait) override;
+  std::string elsewhere() const override {
+    return "; one whose host has no libpmix.so.2 looks in a folder, and says so (HOROVOD_SHARED_DIR has all look "
+           "there)";
+  }
   Status failed(const char* call, int code) const;
 
   const std::shared_ptr<Library> library_;  // with the thread of a PMIx_Init that nobody waits for any more

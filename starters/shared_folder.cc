@@ -79,8 +79,8 @@ Result<std::string> write_temporary(const Fd& folder, const std::string& file, c
 
 }  // namespace
 
-SharedFolder::SharedFolder(std::string path, const std::string& job, Answers answers)
-    : path_(std::move(path)), file_(file_of(job)), answers_(std::move(answers)) {}
+SharedFolder::SharedFolder(std::string path, const std::string& job, Answers answers, std::string why)
+    : path_(std::move(path)), file_(file_of(job)), answers_(std::move(answers)), why_(std::move(why)) {}
 
 Result<Fd> SharedFolder::open_folder() const {
   if (!path_.starts_with('/')) {

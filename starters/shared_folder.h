@@ -14,10 +14,11 @@ namespace hvd::starters {
 // answer, and refuses to begin beside one whose server does; the other ranks believe none that does not answer.
 class SharedFolder final : public Channel {
  public:
-  SharedFolder(std::string path, const std::string& job, Answers answers);
+  // `why`: what is to be said beside the folder's name, in brackets; or "".
+  SharedFolder(std::string path, const std::string& job, Answers answers, std::string why = "");
   ~SharedFolder() override { forget(); }
 
-  std::string name() const override { return "the folder " + path_; }
+  std::string name() const override { return "the folder " + path_ + why_; }
   Status announce(const std::string& text, const Deadline& deadline, int wake_fd) override;
   Result<std::string> find(const Deadline& deadline, int wake_fd) override;
   void forget() override;
@@ -30,6 +31,7 @@ class SharedFolder final : public Channel {
   const std::string path_;
   const std::string file_;
   const Answers answers_;
+  const std::string why_;
   std::string announced_;  // by this process; "" when forgotten
 };
 

@@ -202,6 +202,11 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     text = refused(tmp_path, short)
     assert "rank 1 of 2, which mpirun (Open MPI) started: rank 0 has announced nothing in the folder" in text
     assert "HOROVOD_SHARED_DIR names another one" in text
+    # PMIx is spoken of, and nobody answers: a rank that it does answer would wait there, and each says where it is.
+    spoken_of = {"PMIX_NAMESPACE": "1", "PMIX_RANK": "1", "HOME": str(tmp_path), "HOROVOD_SHARED_DIR": None}
+    without = refused(tmp_path, {**short, **spoken_of})
+    assert "rank 0 has announced nothing in the folder" in without
+    assert "(PMIx does not answer this rank; those that it answers meet there, and never look here)" in without
     nowhere = {**ompi, "PMIX_NAMESPACE": "1", "HOME": None, "HOROVOD_SHARED_DIR": None}
     assert "neither HOME nor HOROVOD_SHARED_DIR says" in refused(tmp_path, nowhere)
     both = {**ompi, "PMI_RANK": "0", "PMI_SIZE": "2"}
