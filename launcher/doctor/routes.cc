@@ -69,7 +69,7 @@ std::string Route::found() const {
     if (one.outcome == kReached) continue;
     text += text.empty() ? "" : "; ";
     if (!one.address.empty()) text += one.address + " (" + one.interface + "): ";
-    text += one.outcome + ": " + one.error;
+    text += one.error.starts_with(one.outcome) ? one.error : one.outcome + ": " + one.error;
   }
   return text.empty() ? "no address" : text;
 }
@@ -78,7 +78,8 @@ std::string Route::remedy() const {
   if (level() == Level::kOk) return "";
   if (!was_told) return "the first of these hosts has not come to an end with its tries: it is too busy, or was lost";
   if (level() == Level::kWarn) {
-    return "ranks take the address that answers, after a second for each that does not: --network-interfaces names the "
+    return "ranks take the address that answers, after a quarter of a second for each that does not: "
+           "--network-interfaces names the "
            "network "
            "that connects all hosts";
   }

@@ -56,9 +56,9 @@ Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const
     StatusCode code = StatusCode::kTimeout;
     for (const Endpoint& endpoint : endpoints) {
       Attempt& attempt = last.emplace_back();
-      const Deadline limit =
-          endpoints.size() == 1 ? deadline : earlier(deadline, Deadline::after(attempt_limit_ * round));
-      auto stream = try_endpoint(endpoint, hello, key, limit, deadline, attempt);
+      const Millis limit = attempt_limit_ * round;
+      auto stream = try_endpoint(endpoint, hello, key, endpoints.size() == 1 ? std::nullopt : std::optional(limit),
+                                 deadline, attempt);
       if (stream.is_ok()) return stream;
       if (cancel_.cancelled()) return Status::aborted("");
       const bool gone = attempt.outcome == Outcome::kGone || attempt.outcome == Outcome::kHungUp;
@@ -79,8 +79,9 @@ Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const
 }
 
 Result<Stream> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
-                                       Deadline attempt_limit, Deadline deadline, Attempt& attempt) const {
-  auto fd = connect_stream(endpoint.address, attempt_limit, cancel_);
+                                       std::optional<Millis> limit, Deadline deadline, Attempt& attempt) const {
+  const auto within = [&](Millis part) { return earlier(deadline, Deadline::after(part)); };
+  auto fd = connect_stream(endpoint.address, limit ? within(*limit / kPartForConnecting) : deadline, cancel_);
   if (!fd.is_ok()) {
     const bool gone = fd.status().code() == StatusCode::kPeerLost;
     attempt = {gone ? Outcome::kGone : Outcome::kLater, fd.status().message()};
@@ -91,6 +92,7 @@ Result<Stream> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   ConnectorHandshake handshake(hello, key);
   Status shaken = configure_stream(fd.value().get(), liveness);
   std::unique_ptr<tls::Tunnel> tunnel;
+  const Deadline attempt_limit = limit ? within(*limit) : deadline;
   if (shaken.is_ok()) shaken = shake_hands(fd.value().get(), handshake, tunnel, attempt_limit, deadline);
   if (shaken.is_ok()) return Stream(std::move(fd).value(), std::move(tunnel));
   attempt = {Outcome::kLater, shaken.message()};

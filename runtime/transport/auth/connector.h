@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,10 @@ namespace hvd::transport {
 // store.
 class Connector {
  public:
-  // Of each address, when there is another to try; in every round so much longer.
+  // Of each address, when there is another to try; in every round so much longer. A host that is there takes a
+  // connection at once, however busy it is, so an address to which there is no way has a quarter of that.
   static constexpr Millis kAttemptLimit{1000};
+  static constexpr int kPartForConnecting = 4;
 
   Connector(HostIdentity self, const Cancel& cancel, Millis attempt_limit = kAttemptLimit)
       : self_(std::move(self)), cancel_(cancel), attempt_limit_(attempt_limit) {}
@@ -46,8 +49,9 @@ class Connector {
                              Deadline deadline, std::vector<Attempt>& last) const;
 
  private:
-  Result<Stream> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key, Deadline attempt_limit,
-                              Deadline deadline, Attempt& attempt) const;
+  // `limit`: absent where there is nothing else to try.
+  Result<Stream> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
+                              std::optional<Millis> limit, Deadline deadline, Attempt& attempt) const;
   // `tunnel`: made when the handshake says so.
   Status shake_hands(int fd, ConnectorHandshake& handshake, std::unique_ptr<tls::Tunnel>& tunnel,
                      Deadline attempt_limit, Deadline deadline) const;

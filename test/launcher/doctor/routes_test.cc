@@ -90,6 +90,8 @@ TEST_CASE("What answers in another's place has a remedy of its own", "[unit][job
   const Route nowhere{.from = 0, .to = 1, .was_told = true, .tries = {{"", "", "no connection", 0, "none"}}};
   CHECK_THAT(nowhere.remedy(), Contains("--network-interfaces"));
   CHECK(nowhere.found() == "no connection: none");
+  const Route silent{.from = 0, .to = 1, .was_told = true, .tries = {{"x", "y", "no answer", 0, "no answer in time"}}};
+  CHECK(silent.found() == "x (y): no answer in time");
 }
 
 TEST_CASE("Where only some addresses answer, a warning names the others", "[unit][job]") {

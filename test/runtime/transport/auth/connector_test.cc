@@ -103,3 +103,35 @@ TEST_CASE("The limit of an attempt ends a silent one, and none whose peer has be
   CHECK(seen.stayed);
   CHECK(seen.welcomed);
 }
+
+TEST_CASE("An address that takes no connection costs a part of an attempt", "[multi][transport]") {
+  const crypto::Secret key = crypto::Secret::random();
+  const AcceptorIdentity identity{.epoch = 1, .rank = 0, .size = 2, .control_key = key, .data_key = key};
+  const Millis all{16000};
+  // A listener whose queue is full drops what comes: nothing is ever heard of it.
+  const Door full;
+  REQUIRE(listen(full.fd.get(), 0) == 0);
+  const Cancel cancel;
+  std::vector<ForkFd> crowd;
+  for (;;) {
+    auto one = connect_stream(full.endpoint.address, Deadline::after(Millis(200)), cancel);
+    if (!one.is_ok()) break;
+    crowd.push_back(std::move(one).value());
+    REQUIRE(crowd.size() < 100);
+  }
+  const Door late;
+  const Deadline deadline = Deadline::after(all);
+  const HostIdentity here = HostIdentity::of_this_process();
+  const AddressRow row{.host = here, .endpoints = {full.endpoint, late.endpoint}};
+  auto outcome = std::async(std::launch::async, [&] { return welcome_late(late, identity, deadline); });
+  Hello hello;
+  hello.kind = ConnectionKind::kData;
+  hello.from_rank = 1;
+  hello.to_rank = 0;
+  hello.epoch = 1;
+  // An attempt that took its whole limit would take all the time there is.
+  const auto stream = Connector(here, cancel, all).connect(row, hello, key, deadline);
+  INFO(stream.status().message());
+  CHECK(stream.is_ok());
+  CHECK(outcome.get().welcomed);
+}
