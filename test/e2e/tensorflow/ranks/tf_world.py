@@ -80,6 +80,16 @@ def node_names(run: Callable[[], Any]) -> list[str]:
 
 
 def slices(rows: int, start: int = 0, value: float = 1.0) -> tf.IndexedSlices:
-    return tf.IndexedSlices(
-        tf.fill([rows, 2], value), tf.range(start, start + rows), dense_shape=tf.constant([10, 2])
-    )
+    return tf.IndexedSlices(tf.fill([rows, 2], value), tf.range(start, start + rows), dense_shape=tf.constant([10, 2]))
+
+
+def compiled(run: Callable[..., Any]) -> Callable[..., Any]:
+    return tf.function(run, jit_compile=True)
+
+
+def agree(run: Callable[..., Any], *arguments: Any) -> Any:
+    """Compiled, the function gives what it gives otherwise, bit by bit."""
+    without = tf.nest.map_structure(array, tf.function(run)(*arguments))
+    with_xla = tf.nest.map_structure(array, compiled(run)(*arguments))
+    tf.nest.map_structure(same, with_xla, without)
+    return with_xla

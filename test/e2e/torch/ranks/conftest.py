@@ -8,6 +8,7 @@ ends (-x), which fails the others too instead of leaving them waiting.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 
 import horovod.torch as hvd
 from rank_world import check_nothing_is_left, choose
+from sets import DYNAMIC, start_again
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +27,22 @@ def session() -> Iterator[None]:
     yield
     check_nothing_is_left()
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def world_as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Ends every test with a session that has the global set only; one that failed, without waiting for others."""
+    before = os.environ.pop(DYNAMIC, None)
+    yield
+    if request.session.testsfailed:
+        hvd.shutdown()
+        return
+    os.environ.pop(DYNAMIC, None)
+    if before is not None:
+        os.environ[DYNAMIC] = before
+    if not hvd.is_initialized():
+        hvd.init()
+    start_again()
 
 
 @pytest.fixture
