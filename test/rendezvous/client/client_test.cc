@@ -8,7 +8,7 @@
 #include "rendezvous/protocol/names.h"
 #include "rendezvous/server/server.h"
 #include "runtime/base/event.h"
-#include "test/rendezvous/client/client_job.h"
+#include "test/rendezvous/support/job.h"
 
 // How ranks join: together, again, late, never.
 using namespace hvd;
@@ -30,7 +30,7 @@ std::uint64_t join_all(Job& job, int size) {
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
-      Client client = job.client(rank);
+      Client client = job.client();
       const auto answer = client.join(job.seat(rank), {.rank = rank, .size = size}, row_of(rank), soon());
       if (answer.is_ok() && answer.value().numbers == RankNumbers{.rank = rank, .size = size}) {
         epochs[static_cast<std::size_t>(rank)] = answer.value().epoch;
@@ -49,7 +49,7 @@ TEST_CASE("8 ranks that join get one epoch and read each other's rows", "[multi]
   Job job(8);
   const std::uint64_t epoch = join_all(job, 8);
 
-  Client client = job.client(0);
+  Client client = job.client();
   const auto rows = client.get_many(scope_of_epoch(epoch), {"7", "0", "8"}, soon());
   REQUIRE(rows.is_ok());
   REQUIRE(rows.value().size() == 3);
@@ -62,7 +62,7 @@ TEST_CASE("8 ranks that join get one epoch and read each other's rows", "[multi]
 TEST_CASE("The next join of the same ranks is the next epoch and sees nothing of the last", "[multi][rendezvous]") {
   Job job(2);
   const std::uint64_t epoch = join_all(job, 2);
-  Client client = job.client(0);
+  Client client = job.client();
   REQUIRE(client.put(scope_of_epoch(epoch, "mine"), "k", as_bytes("v"), soon()).is_ok());
   CHECK(join_all(job, 2) == epoch + 1);
 
@@ -82,7 +82,7 @@ TEST_CASE("A rank of a server sees nothing of the next server, whose secret is t
   constexpr std::uint64_t kJoinsOfOneServer = 1U << 16U;
   CHECK(std::max(epoch, old_epoch) - std::min(epoch, old_epoch) >= kJoinsOfOneServer);
 
-  Client left_behind = job.client(0);
+  Client left_behind = job.client();
   const Status row = left_behind.get_many(scope_of_epoch(old_epoch), {"0"}, soon()).status();
   CHECK(row.code() == StatusCode::kPrecondition);
   CHECK_THAT(row.message(), Catch::Contains("the rendezvous server is not the one that they joined"));
@@ -100,9 +100,9 @@ TEST_CASE("64 ranks of one host may start at once", "[multi][rendezvous]") {
 TEST_CASE("A rank whose environment contradicts the plan is refused alone, with both values", "[multi][rendezvous]") {
   Job job(2);
   Result<JoinAnswer> first = Status::internal("never joined");
-  std::thread waiting([&] { first = job.client(0).join(job.seat(0), {}, {}, soon()); });
+  std::thread waiting([&] { first = job.client().join(job.seat(0), {}, {}, soon()); });
   while (job.server->stats().requests < 1) std::this_thread::yield();
-  Client other = job.client(1);
+  Client other = job.client();
   const Status refused = other.join(job.seat(1), {.rank = 1, .size = 3}, {}, soon()).status();
   CHECK(refused.code() == StatusCode::kPrecondition);
   CHECK_THAT(refused.message(),
@@ -115,8 +115,8 @@ TEST_CASE("A rank whose environment contradicts the plan is refused alone, with 
 TEST_CASE("A stale process is refused, a newer one takes its place, and a stranger disturbs nobody",
           "[multi][rendezvous]") {
   Job job(2);
-  Client stale = job.client(0);
-  Client live = job.client(0);
+  Client stale = job.client();
+  Client live = job.client();
   Status stale_error;
   std::uint64_t epoch = 0;
   std::thread waiting([&] { stale_error = stale.join(job.seat(0, 1), {}, {}, soon()).status(); });
@@ -134,7 +134,7 @@ TEST_CASE("A stale process is refused, a newer one takes its place, and a strang
   forged.process.number = 7;
   CHECK_THAT(stale.join(forged, {}, {}, soon()).status().message(), Catch::Contains("token"));
 
-  CHECK(job.client(1).join(job.seat(1, 1), {}, {}, soon()).is_ok());
+  CHECK(job.client().join(job.seat(1, 1), {}, {}, soon()).is_ok());
   newer.join();
   CHECK(epoch != 0);
   CHECK(as_text(*live.get_many(scope_of_epoch(epoch), {"0"}, soon()).value()[0]) == "live");
@@ -174,7 +174,7 @@ TEST_CASE("A plan that changes its mind is asked again when it says so", "[multi
 
 TEST_CASE("A join that nobody completes ends at its deadline and names who is missing", "[multi][rendezvous]") {
   Job job(3);
-  Client client = job.client(1);
+  Client client = job.client();
   const TimePoint start = SteadyClock::now();
   const Status error = client.join(job.seat(1), {}, {}, Deadline::after(Millis(300))).status();
   CHECK(SteadyClock::now() - start < kSoon);
@@ -211,11 +211,11 @@ TEST_CASE("Of all ranks that wait long for others, the lowest says once who is m
 TEST_CASE("A rank that went away while it waited is not part of the next epoch", "[multi][rendezvous]") {
   Job job(2);
   {
-    Client gone = job.client(0);
+    Client gone = job.client();
     CHECK(gone.join(job.seat(0), {}, as_bytes("gone"), Deadline::after(Millis(200))).status().code() ==
           StatusCode::kTimeout);
   }
-  Client late = job.client(1);
+  Client late = job.client();
   const Status error = late.join(job.seat(1), {}, {}, Deadline::after(Millis(300))).status();
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("wait no longer: 0"));

@@ -6,7 +6,7 @@
 
 #include "rendezvous/client/client.h"
 #include "rendezvous/server/server.h"
-#include "test/rendezvous/support/soon.h"
+#include "test/rendezvous/support/job.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;

@@ -14,7 +14,7 @@
 
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/fd.h"
-#include "test/rendezvous/support/soon.h"
+#include "test/rendezvous/support/job.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;

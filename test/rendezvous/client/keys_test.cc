@@ -4,7 +4,7 @@
 
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
-#include "test/rendezvous/client/client_job.h"
+#include "test/rendezvous/support/job.h"
 
 // What clients write and read, and how calls end that wait.
 using namespace hvd;
@@ -15,7 +15,7 @@ using test::soon;
 
 TEST_CASE("Keys are written once", "[multi][rendezvous]") {
   Job job(1);
-  Client client = job.client(0);
+  Client client = job.client();
   CHECK(client.put("s", "a/b", as_bytes("one"), soon()).is_ok());
   CHECK(client.put("s", "a/b", as_bytes("one"), soon()).is_ok());
   const Status error = client.put("s", "a/b", as_bytes("two"), soon());
@@ -26,7 +26,7 @@ TEST_CASE("Keys are written once", "[multi][rendezvous]") {
 
 TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanwhile", "[multi][rendezvous]") {
   Job job(2);
-  Client client = job.client(0);
+  Client client = job.client();
   Bytes got;
   std::thread waiter([&] {
     auto value = client.wait("s", "late", soon());
@@ -34,7 +34,7 @@ TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanw
   });
   // The same client, while its other thread waits; and the key at last by another client.
   for (int i = 0; i < 20; ++i) CHECK(client.put("s", "k" + std::to_string(i), as_bytes("v"), soon()).is_ok());
-  Client other = job.client(1);
+  Client other = job.client();
   CHECK(other.put("s", "late", as_bytes("here"), soon()).is_ok());
   waiter.join();
   CHECK(as_text(got) == "here");
@@ -42,7 +42,7 @@ TEST_CASE("wait gets a key that somebody puts later, and short calls go on meanw
 
 TEST_CASE("wait ends at its deadline and names the key", "[multi][rendezvous]") {
   Job job(1);
-  Client client = job.client(0);
+  Client client = job.client();
   const Status error = client.wait("s", "never", Deadline::after(Millis(200))).status();
   CHECK(error.code() == StatusCode::kTimeout);
   CHECK_THAT(error.message(), Catch::Contains("/v1/kv/s/never") && Catch::Contains("127.0.0.1:"));
@@ -50,7 +50,7 @@ TEST_CASE("wait ends at its deadline and names the key", "[multi][rendezvous]") 
 
 TEST_CASE("get_many fetches more than one answer can hold", "[multi][rendezvous]") {
   Job job(1);
-  Client client = job.client(0);
+  Client client = job.client();
   const Bytes big(kMaxValueBytes, 7);
   std::vector<std::string> keys;
   for (int i = 0; i < 9; ++i) {
@@ -68,7 +68,7 @@ TEST_CASE("get_many fetches more than one answer can hold", "[multi][rendezvous]
 
 TEST_CASE("Values and names over the limits are refused by name before they are sent", "[multi][rendezvous]") {
   Job job(1);
-  Client client = job.client(0);
+  Client client = job.client();
   CHECK_THAT(client.put("s", "k", Bytes(kMaxValueBytes + 1), soon()).message(),
              Catch::Contains("s/k") && Catch::Contains("262145"));
   CHECK_THAT(client.put("a b", "k", {}, soon()).message(), Catch::Contains("scope \"a b\""));
@@ -80,7 +80,7 @@ TEST_CASE("Values and names over the limits are refused by name before they are 
 
 TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]") {
   Job job(2);
-  Client client = job.client(0);
+  Client client = job.client();
   REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
   std::atomic<int> started{0};
   std::vector<Status> statuses(3);
@@ -109,7 +109,7 @@ TEST_CASE("cancel ends calls that wait and all later ones", "[multi][rendezvous]
 
 TEST_CASE("A server that goes away ends waiting clients at their deadline, not before", "[multi][rendezvous]") {
   auto job = std::make_unique<Job>(2);
-  Client client = job->client(0);
+  Client client = job->client();
   REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
   const std::uint16_t port = job->server->port();
   job->server.reset();

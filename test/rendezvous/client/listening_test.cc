@@ -2,7 +2,7 @@
 
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/protocol/names.h"
-#include "test/rendezvous/client/client_job.h"
+#include "test/rendezvous/support/job.h"
 
 // Where a server listens, and whether it takes a client that speaks TLS, or does not.
 using namespace hvd;
@@ -12,12 +12,12 @@ using test::soon;
 
 TEST_CASE("The server listens on every address it was given, on one port", "[multi][rendezvous]") {
   Job job(1, {"127.0.0.1", "127.0.0.2", "127.0.0.1"});
-  Client a = job.client(0, "127.0.0.1");
-  Client b = job.client(0, "127.0.0.2");
+  Client a = job.client("127.0.0.1");
+  Client b = job.client("127.0.0.2");
   CHECK(a.put("s", "k", as_bytes("v"), soon()).is_ok());
   CHECK(as_text(b.wait("s", "k", soon()).value()) == "v");
   // And on no other.
-  Client c = job.client(0, "127.0.0.3");
+  Client c = job.client("127.0.0.3");
   CHECK(c.put("s", "k2", as_bytes("v"), Deadline::after(Millis(100))).code() == StatusCode::kTimeout);
 }
 

@@ -4,7 +4,7 @@
 
 #include "rendezvous/client/client.h"
 #include "rendezvous/server/server.h"
-#include "test/rendezvous/support/soon.h"
+#include "test/rendezvous/support/job.h"
 #include "test/rendezvous/support/tampering_proxy.h"
 
 using namespace hvd;

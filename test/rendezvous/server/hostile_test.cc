@@ -7,102 +7,92 @@
 #include "rendezvous/protocol/limits.h"
 #include "rendezvous/server/server.h"
 #include "runtime/admission/admission.h"
+#include "test/rendezvous/support/job.h"
 #include "test/rendezvous/support/raw_client.h"
-#include "test/rendezvous/support/soon.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::Job;
 using test::key_route;
 using test::RawClient;
 using test::RawSession;
 using test::soon;
 
-namespace {
-
-struct HostileSetup {
-  crypto::Secret secret = crypto::Secret::random();
-  std::unique_ptr<Server> server =
-      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
-  Client client() { return Client({.host = "127.0.0.1", .port = server->port(), .secret = secret}); }
-};
-
-}  // namespace
-
 TEST_CASE("200 silent connections do not keep a client from being served", "[multi][rendezvous]") {
-  HostileSetup setup;
-  Client before = setup.client();
+  Job job(2);
+  Client before = job.client();
   REQUIRE(before.put("s", "before", as_bytes("v"), soon()).is_ok());
   std::vector<std::unique_ptr<RawClient>> crowd;
-  for (int i = 0; i < 200; ++i) crowd.push_back(std::make_unique<RawClient>(setup.server->port()));
+  for (int i = 0; i < 200; ++i) crowd.push_back(std::make_unique<RawClient>(job.server->port()));
 
   const TimePoint start = SteadyClock::now();
   CHECK(before.put("s", "during", as_bytes("v"), soon()).is_ok());
-  Client after = setup.client();
+  Client after = job.client();
   CHECK(after.put("s", "after", as_bytes("v"), soon()).is_ok());
   CHECK(SteadyClock::now() - start < admission::kIntroductionDeadline);  // nobody waited for a silent one to time out
 
-  const ServerStats stats = setup.server->stats();
+  const ServerStats stats = job.server->stats();
   CHECK(stats.evicted >= 200 - admission::Limits::for_ranks(2).per_source);
   CHECK_THAT(stats.limits_hit(), Catch::Contains("evicted="));
 }
 
 TEST_CASE("Garbage on the port harms nobody", "[multi][rendezvous]") {
-  HostileSetup setup;
-  Client client = setup.client();
+  Job job(2);
+  Client client = job.client();
   REQUIRE(client.put("s", "k", as_bytes("v"), soon()).is_ok());
   std::mt19937 random(1);
   for (int i = 0; i < 100; ++i) {
-    RawClient raw(setup.server->port());
+    RawClient raw(job.server->port());
     std::string garbage(random() % 3000, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
     raw.send(garbage);
   }
   // What scanners send: a TLS hello, SSH, a proxy request.
-  CHECK(RawClient(setup.server->port()).status_of(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8)) == 400);
-  CHECK(RawClient(setup.server->port()).status_of("SSH-2.0-scan\r\n\r\n") == 400);
-  CHECK(RawClient(setup.server->port()).status_of("GET http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n") == 404);
+  CHECK(RawClient(job.server->port()).status_of(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8)) == 400);
+  CHECK(RawClient(job.server->port()).status_of("SSH-2.0-scan\r\n\r\n") == 400);
+  CHECK(RawClient(job.server->port()).status_of("GET http://example.com/ HTTP/1.1\r\nHost: x\r\n\r\n") == 404);
   CHECK(as_text(client.wait("s", "k", soon()).value()) == "v");
-  CHECK(setup.server->stats().requests == 2);
+  CHECK(job.server->stats().requests == 2);
 }
 
 TEST_CASE("Authenticated connections over the limit are turned away and do not hurt the others",
           "[multi][rendezvous]") {
-  HostileSetup setup;
+  Job job(2);
   std::vector<std::unique_ptr<RawSession>> sessions;
   for (std::size_t i = 0; i < max_connections(2); ++i) {
-    sessions.push_back(std::make_unique<RawSession>(setup.server->port(), setup.secret));
+    sessions.push_back(std::make_unique<RawSession>(job.server->port(), job.secret));
     REQUIRE(sessions.back()->open());
     REQUIRE(sessions.back()->exchange(key_route(Action::kGet, "s", "k"))->status == 404);
   }
-  RawClient one_more(setup.server->port());
+  RawClient one_more(job.server->port());
   CHECK(one_more.closed_within(Millis(1000)));
-  CHECK(setup.server->stats().turned_away == 1);
+  CHECK(job.server->stats().turned_away == 1);
   CHECK(sessions.front()->exchange(key_route(Action::kPut, "s", "k"), as_bytes("v"))->status == 200);
   sessions.pop_back();
   // The server needs a moment to see it go; the client's retries find the free place.
-  CHECK(as_text(setup.client().wait("s", "k", soon()).value()) == "v");
+  CHECK(as_text(job.client().wait("s", "k", soon()).value()) == "v");
 }
 
 TEST_CASE("A client that goes while it waits leaves nothing behind", "[multi][rendezvous]") {
-  HostileSetup setup;
+  Job job(2);
   {
-    RawSession session(setup.server->port(), setup.secret);
+    RawSession session(job.server->port(), job.secret);
     REQUIRE(session.open());
     session.raw().send(session.sign(key_route(Action::kGet, "s", "k", Millis(30000))));
   }
-  Client client = setup.client();
+  Client client = job.client();
   CHECK(client.put("s", "k", as_bytes("v"), soon()).is_ok());
   CHECK(as_text(client.wait("s", "k", soon()).value()) == "v");
 }
 
 TEST_CASE("The server stops at once while clients wait", "[multi][rendezvous]") {
-  HostileSetup setup;
-  RawSession session(setup.server->port(), setup.secret);
+  Job job(2);
+  RawSession session(job.server->port(), job.secret);
   REQUIRE(session.open());
   session.raw().send(session.sign(key_route(Action::kGet, "s", "k", Millis(30000))));
-  RawClient silent(setup.server->port());
+  RawClient silent(job.server->port());
   const TimePoint start = SteadyClock::now();
-  setup.server.reset();
+  job.server.reset();
   CHECK(SteadyClock::now() - start < Millis(1500));  // no deadline of a request was waited for
   CHECK(session.raw().closed_within(Millis(1000)));
 }

@@ -4,29 +4,26 @@
 
 #include "rendezvous/server/server.h"
 #include "runtime/admission/admission.h"
+#include "test/rendezvous/support/job.h"
 #include "test/rendezvous/support/raw_client.h"
 
 using namespace hvd;
 using namespace hvd::rendezvous;
+using test::Job;
 using test::key_route;
 using test::RawClient;
 using test::RawSession;
 
 namespace {
 
-struct LimitsSetup {
-  crypto::Secret secret = crypto::Secret::random();
-  std::unique_ptr<Server> server =
-      Server::start({.secret = secret, .plan = StaticPlan::of_size(2), .listen_addresses = {"127.0.0.1"}}).value();
-  int status_of(std::string_view request) { return RawClient(server->port()).status_of(request); }
-};
+int status_of(const Job& job, std::string_view request) { return RawClient(job.server->port()).status_of(request); }
 
 }  // namespace
 
 TEST_CASE("Requests that are not ours get the right status without a secret", "[multi][rendezvous]") {
-  LimitsSetup setup;
+  Job job(2);
   const auto get = [&](const std::string& line) {
-    return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    return status_of(job, line + " HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
   };
   CHECK(get("GET /") == 404);
   CHECK(get("GET /v1/kv/onlyscope") == 404);
@@ -44,26 +41,27 @@ TEST_CASE("Requests that are not ours get the right status without a secret", "[
   CHECK(get("POST /v1/session") == 401);
   CHECK(get("POST /v1/join") == 401);
   CHECK(get("POST /v1/mget") == 401);
-  CHECK(setup.status_of("GET / HTTP/1.0\r\nHost: x\r\n\r\n") == 505);
-  CHECK(setup.status_of("POST /v1/join HTTP/1.1\r\nHost: x\r\n\r\n") == 411);
-  CHECK(setup.server->stats().requests == 0);
+  CHECK(status_of(job, "GET / HTTP/1.0\r\nHost: x\r\n\r\n") == 505);
+  CHECK(status_of(job, "POST /v1/join HTTP/1.1\r\nHost: x\r\n\r\n") == 411);
+  CHECK(job.server->stats().requests == 0);
 }
 
 TEST_CASE("Oversized heads, targets and bodies get the right status and the connection ends", "[multi][rendezvous]") {
-  LimitsSetup setup;
-  CHECK(setup.status_of("GET /" + std::string(600, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
-  CHECK(setup.status_of("GET /" + std::string(512, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
-  CHECK(setup.status_of("GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") == 431);
+  Job job(2);
+  CHECK(status_of(job, "GET /" + std::string(600, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
+  CHECK(status_of(job, "GET /" + std::string(512, 'x') + " HTTP/1.1\r\nHost: x\r\n\r\n") == 414);
+  CHECK(status_of(job, "GET / HTTP/1.1\r\nHost: x\r\nA: " + std::string(9000, 'x') + "\r\n\r\n") == 431);
   std::string many = "GET / HTTP/1.1\r\nHost: x\r\n";
   for (std::size_t i = 0; i < kMaxHeaderFields; ++i) many += "A: b\r\n";
-  CHECK(setup.status_of(many + "\r\n") == 431);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") == 413);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") == 413);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
-  CHECK(setup.status_of("PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: "
-                        "100-continue\r\n\r\n") == 417);
+  CHECK(status_of(job, many + "\r\n") == 431);
+  CHECK(status_of(job, "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n") == 413);
+  CHECK(status_of(job, "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n") == 413);
+  CHECK(status_of(job, "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n") == 501);
+  CHECK(status_of(job,
+                  "PUT /v1/kv/s/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: "
+                  "100-continue\r\n\r\n") == 417);
 
-  RawClient client(setup.server->port());
+  RawClient client(job.server->port());
   // More than the sockets buffer: the answer must arrive although the body is never read into
   // memory.
   const std::string body(2 * 1024 * 1024, 'x');
@@ -76,8 +74,8 @@ TEST_CASE("Oversized heads, targets and bodies get the right status and the conn
 }
 
 TEST_CASE("A signed value over the limit is refused with its size", "[multi][rendezvous]") {
-  LimitsSetup setup;
-  RawSession session(setup.server->port(), setup.secret);
+  Job job(2);
+  RawSession session(job.server->port(), job.secret);
   REQUIRE(session.open());
   const auto response = session.exchange(key_route(Action::kPut, "s", "k"), Bytes(kMaxValueBytes + 1));
   REQUIRE(response);
@@ -88,23 +86,23 @@ TEST_CASE("A signed value over the limit is refused with its size", "[multi][ren
 }
 
 TEST_CASE("Who has not shown the key is judged by the head, before any body", "[multi][rendezvous]") {
-  LimitsSetup setup;
+  Job job(2);
   const auto head = [&](const std::string& line, std::size_t length) {
-    return setup.status_of(line + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n");
+    return status_of(job, line + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(length) + "\r\n\r\n");
   };
   CHECK(head("PUT /v1/kv/s/k", kMaxBodyBytes) == 401);
   CHECK(head("POST /v1/join", 1) == 401);
   CHECK(head("POST /v1/session", kMaxSessionBodyBytes + 1) == 413);
-  CHECK(setup.server->stats().unauthorized == 2);
-  RawClient late(setup.server->port());
+  CHECK(job.server->stats().unauthorized == 2);
+  RawClient late(job.server->port());
   late.send("POST /v1/session HTTP/1.1\r\nHost: x\r\nContent-Length: 256\r\n\r\n");
   CHECK(late.closed_within(admission::kIntroductionDeadline + Millis(1000)));
-  CHECK(setup.server->stats().late == 1);
+  CHECK(job.server->stats().late == 1);
 }
 
 TEST_CASE("A client that trickles its first head is closed at the deadline", "[multi][rendezvous]") {
-  LimitsSetup setup;
-  RawClient client(setup.server->port());
+  Job job(2);
+  RawClient client(job.server->port());
   const TimePoint start = SteadyClock::now();
   // Far more patience than the deadline: bytes must not extend it.
   const std::string head = "GET /v1/kv/s/k HTTP/1.1\r\nHost: x\r\n";
@@ -114,12 +112,12 @@ TEST_CASE("A client that trickles its first head is closed at the deadline", "[m
   CHECK(sent < head.size());
   CHECK(took >= admission::kIntroductionDeadline - Millis(50));
   CHECK(took < admission::kIntroductionDeadline + Millis(1000));
-  CHECK(setup.server->stats().late == 1);
+  CHECK(job.server->stats().late == 1);
 }
 
 TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][rendezvous][slow]") {
-  LimitsSetup setup;
-  RawSession session(setup.server->port(), setup.secret);
+  Job job(2);
+  RawSession session(job.server->port(), job.secret);
   REQUIRE(session.open());
   const TimePoint start = SteadyClock::now();
   const Bytes request = session.sign(key_route(Action::kPut, "s", "k"), Bytes(1000));
@@ -135,16 +133,16 @@ TEST_CASE("A client that trickles its body is closed at the deadline", "[multi][
 TEST_CASE("A session that is opened and not used is closed at the deadline", "[multi][rendezvous][slow]") {
   // Somebody who replays a recorded opening gets an answer, but must not be able to keep the
   // connection.
-  LimitsSetup setup;
-  RawSession session(setup.server->port(), setup.secret);
+  Job job(2);
+  RawSession session(job.server->port(), job.secret);
   REQUIRE(session.open());
   CHECK(session.raw().closed_within(kHeadDeadline + Millis(1000)));
-  CHECK(setup.server->stats().sessions == 0);
+  CHECK(job.server->stats().sessions == 0);
 }
 
 TEST_CASE("A second request before the answer to the first ends the connection", "[multi][rendezvous]") {
-  LimitsSetup setup;
-  RawSession session(setup.server->port(), setup.secret);
+  Job job(2);
+  RawSession session(job.server->port(), job.secret);
   REQUIRE(session.open());
   SECTION("while the first waits") {
     session.raw().send(session.sign(key_route(Action::kGet, "s", "never", Millis(30000))));
