@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace hvd::test {
@@ -35,6 +36,17 @@ struct GoldenCommand {
   double real(const std::string& key, double otherwise) const {
     const auto at = args.find(key);
     return at == args.end() ? otherwise : std::stod(at->second);
+  }
+  // The value of an enumeration of `count` values that is called so.
+  template <typename Enum>
+  Enum one_of(const std::string& key, const std::string& otherwise, int count,
+              std::string_view (*name_of)(Enum)) const {
+    const std::string word = text(key, otherwise);
+    for (int i = 0; i < count; ++i) {
+      if (name_of(static_cast<Enum>(i)) == word) return static_cast<Enum>(i);
+    }
+    FAIL("unknown word " << word);
+    return Enum{};
   }
 };
 

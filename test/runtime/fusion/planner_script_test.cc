@@ -15,21 +15,12 @@ namespace {
 
 using hvd::test::GoldenCommand;
 
-template <typename Enum>
-Enum by_name(const std::string& name, int count, std::string_view (*name_of)(Enum)) {
-  for (int i = 0; i < count; ++i) {
-    if (name_of(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
-  }
-  FAIL("unknown word " << name);
-  return Enum{};
-}
-
 wire::Response make_response(const GoldenCommand& c) {
   wire::Response r;
   r.name = c.text("name", "?");
-  r.op = by_name<OpType>(c.text("op", "allreduce"), kOpTypeCount, op_type_name);
-  r.dtype = by_name<DataType>(c.text("dtype", "uint8"), kDataTypeCount, data_type_name);
-  r.reduce_op = by_name<ReduceOp>(c.text("reduce", "Sum"), kReduceOpCount, reduce_op_name);
+  r.op = c.one_of<OpType>("op", "allreduce", kOpTypeCount, op_type_name);
+  r.dtype = c.one_of<DataType>("dtype", "uint8", kDataTypeCount, data_type_name);
+  r.reduce_op = c.one_of<ReduceOp>("reduce", "Sum", kReduceOpCount, reduce_op_name);
   r.shape = {c.number("elements", 1)};
   r.process_set = static_cast<std::int32_t>(c.number("set", 0));
   r.prescale = c.real("prescale", 1);

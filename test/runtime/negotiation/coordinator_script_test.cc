@@ -24,23 +24,14 @@ std::vector<int> ints(const std::string& text) {
   return numbers;
 }
 
-template <typename Enum>
-Enum by_name(const std::string& name, int count, std::string_view (*name_of)(Enum)) {
-  for (int i = 0; i < count; ++i) {
-    if (name_of(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
-  }
-  FAIL("unknown word " << name);
-  return Enum{};
-}
-
 wire::Request make_request(const GoldenCommand& c) {
   wire::Request r;
   r.rank = static_cast<int>(c.number("rank", 0));
   r.process_set = static_cast<std::int32_t>(c.number("set", 0));
   r.name = c.text("name", "a");
-  r.op = by_name<OpType>(c.text("op", "allreduce"), kOpTypeCount, op_type_name);
-  r.dtype = by_name<DataType>(c.text("dtype", "float32"), kDataTypeCount, data_type_name);
-  r.reduce_op = by_name<ReduceOp>(c.text("reduce", "Sum"), kReduceOpCount, reduce_op_name);
+  r.op = c.one_of<OpType>("op", "allreduce", kOpTypeCount, op_type_name);
+  r.dtype = c.one_of<DataType>("dtype", "float32", kDataTypeCount, data_type_name);
+  r.reduce_op = c.one_of<ReduceOp>("reduce", "Sum", kReduceOpCount, reduce_op_name);
   for (const int d : ints(c.text("shape", "4"))) {
     if (d >= 0) r.shape.push_back(d);  // "shape=-1": a scalar
   }

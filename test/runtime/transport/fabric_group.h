@@ -48,25 +48,37 @@ inline crypto::Secret test_secret(std::uint8_t fill = 7) {
   return crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, fill)).value();
 }
 
-// N ranks of one job in one process, open in the same epoch.
-struct FabricGroup {
-  explicit FabricGroup(int size, std::uint64_t epoch = 1, Millis timeout = Millis(10000), bool tls = false) {
+// N ranks of one job in one process that have not opened.
+struct ClosedFabrics {
+  explicit ClosedFabrics(int size, transport::FabricOptions options = {}) {
+    options.size = size;
     for (int rank = 0; rank < size; ++rank) {
-      transport::FabricOptions options;
       options.rank = rank;
-      options.size = size;
-      options.timeout = timeout;
-      options.tls = tls;
       auto fabric = transport::Fabric::create(options);
       REQUIRE(fabric.is_ok());
       fabrics.push_back(std::move(fabric).value());
       rows.set(rank, fabrics.back()->address_row());
     }
-    for (auto& fabric : fabrics) REQUIRE(fabric->open(epoch, test_secret(), rows).is_ok());
   }
 
   MapRowSource rows;  // outlives the fabrics
   std::vector<std::unique_ptr<transport::Fabric>> fabrics;
+};
+
+// The same, open in one epoch.
+struct FabricGroup : ClosedFabrics {
+  explicit FabricGroup(int size, std::uint64_t epoch = 1, Millis timeout = Millis(10000), bool tls = false)
+      : ClosedFabrics(size, options_of(timeout, tls)) {
+    for (auto& fabric : fabrics) REQUIRE(fabric->open(epoch, test_secret(), rows).is_ok());
+  }
+
+ private:
+  static transport::FabricOptions options_of(Millis timeout, bool tls) {
+    transport::FabricOptions options;
+    options.timeout = timeout;
+    options.tls = tls;
+    return options;
+  }
 };
 
 // Runs `body(rank)` on one thread per rank and waits for all.

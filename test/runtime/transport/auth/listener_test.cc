@@ -139,35 +139,27 @@ TEST_CASE("A crowd of silent connections neither stays nor keeps a rank from con
 
 TEST_CASE("Hellos that anybody can make, waiting for a session, do not keep a rank from connecting",
           "[multi][transport]") {
-  test::MapRowSource rows;
-  std::vector<std::unique_ptr<Fabric>> fabrics;
-  for (int rank = 0; rank < 2; ++rank) {
-    FabricOptions options;
-    options.rank = rank;
-    options.size = 2;
-    fabrics.push_back(Fabric::create(options).value());
-    rows.set(rank, fabrics.back()->address_row());
-  }
+  test::ClosedFabrics group(2);
   const Bytes hello = unsigned_hello();
   std::vector<Fd> crowd;
   for (int i = 0; i < 200; ++i) {
-    crowd.push_back(knock(*fabrics[0]));
+    crowd.push_back(knock(*group.fabrics[0]));
     send(crowd.back().get(), hello.data(), hello.size(), MSG_NOSIGNAL);
   }
   // The oldest had to make room: hellos that wait are bounded.
   CHECK(read_until_closed(crowd.front().get(), Millis(2000)) == Bytes{static_cast<std::uint8_t>(Refusal::kBusy)});
-  REQUIRE(fabrics[1]->open(1, test::test_secret(), rows).is_ok());
+  REQUIRE(group.fabrics[1]->open(1, test::test_secret(), group.rows).is_ok());
   const auto errors = test::run_all({
       [&] {
-        auto context = fabrics[1]->make_context(1, {0, 1}).value();
+        auto context = group.fabrics[1]->make_context(1, {0, 1}).value();
         std::uint32_t value = 1;
         auto buffer = context->createUnboundBuffer(&value, sizeof(value));
         buffer->send(0, 1);
         buffer->waitSend();
       },
       [&] {
-        if (!fabrics[0]->open(1, test::test_secret(), rows).is_ok()) throw std::runtime_error("open");
-        auto context = fabrics[0]->make_context(1, {0, 1}).value();
+        if (!group.fabrics[0]->open(1, test::test_secret(), group.rows).is_ok()) throw std::runtime_error("open");
+        auto context = group.fabrics[0]->make_context(1, {0, 1}).value();
         std::uint32_t value = 0;
         auto buffer = context->createUnboundBuffer(&value, sizeof(value));
         buffer->recv(1, 1);

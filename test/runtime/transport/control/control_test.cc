@@ -183,49 +183,33 @@ TEST_CASE("A missing child is named when the deadline passes", "[multi][transpor
 }
 
 TEST_CASE("A connector waits for a peer that opens late", "[multi][transport]") {
-  test::MapRowSource rows;
-  std::vector<std::unique_ptr<Fabric>> fabrics;
-  for (int rank = 0; rank < 2; ++rank) {
-    FabricOptions options;
-    options.rank = rank;
-    options.size = 2;
-    fabrics.push_back(Fabric::create(options).value());
-    rows.set(rank, fabrics.back()->address_row());
-  }
-  REQUIRE(fabrics[1]->open(4, test::test_secret(), rows).is_ok());
-  Node parent(*fabrics[0]);
-  Node child(*fabrics[1]);
+  test::ClosedFabrics group(2);
+  REQUIRE(group.fabrics[1]->open(4, test::test_secret(), group.rows).is_ok());
+  Node parent(*group.fabrics[0]);
+  Node child(*group.fabrics[1]);
   Status status;
   std::jthread connecting([&] { status = child.connect(0, {}); });
   std::this_thread::sleep_for(Millis(100));  // long enough for the hello to wait at the closed door
-  REQUIRE(fabrics[0]->open(4, test::test_secret(), rows).is_ok());
+  REQUIRE(group.fabrics[0]->open(4, test::test_secret(), group.rows).is_ok());
   CHECK(parent.connect(-1, {1}).is_ok());
   connecting.join();
   CHECK(status.is_ok());
 }
 
 TEST_CASE("A rank with another secret or epoch is refused at once and in words", "[multi][transport]") {
-  test::MapRowSource rows;
-  std::vector<std::unique_ptr<Fabric>> fabrics;
-  for (int rank = 0; rank < 2; ++rank) {
-    FabricOptions options;
-    options.rank = rank;
-    options.size = 2;
-    fabrics.push_back(Fabric::create(options).value());
-    rows.set(rank, fabrics.back()->address_row());
-  }
-  REQUIRE(fabrics[0]->open(1, test::test_secret(), rows).is_ok());
-  Node child(*fabrics[1]);
+  test::ClosedFabrics group(2);
+  REQUIRE(group.fabrics[0]->open(1, test::test_secret(), group.rows).is_ok());
+  Node child(*group.fabrics[1]);
   const auto start = SteadyClock::now();
   SECTION("secret") {
-    REQUIRE(fabrics[1]->open(1, test::test_secret(8), rows).is_ok());
+    REQUIRE(group.fabrics[1]->open(1, test::test_secret(8), group.rows).is_ok());
     const Status status = child.connect(0, {});
     CHECK(status.code() == StatusCode::kPrecondition);
     CHECK(status.message().find("cannot connect to rank 0 on host ") != std::string::npos);
     CHECK(status.message().find("does not hold the secret") != std::string::npos);
   }
   SECTION("epoch") {
-    REQUIRE(fabrics[1]->open(2, test::test_secret(), rows).is_ok());
+    REQUIRE(group.fabrics[1]->open(2, test::test_secret(), group.rows).is_ok());
     const Status status = child.connect(0, {});
     CHECK(status.code() == StatusCode::kPrecondition);
     CHECK(status.message().find("another epoch") != std::string::npos);
