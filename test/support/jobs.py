@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,3 +68,14 @@ def check_ranks(job: Job, ranks: int) -> None:
     assert len({passed for _, passed, _ in summaries}) == 1, summaries
     assert int(summaries[0][1]) > 0
     assert all(skipped == "" for _, _, skipped in summaries), "what does not fit is deselected, with a reason"
+
+
+# The beginning of a script whose ranks have met.
+INIT_TORCH = "import os, sys, time, torch, horovod.torch as hvd\nhvd.init()\nhvd.allreduce(torch.ones(3))\n"
+
+
+def torch_script(folder: Path, body: str) -> str:
+    """The path of a script that does `body` once its ranks have met."""
+    script = folder / "script.py"
+    script.write_text(INIT_TORCH + textwrap.dedent(body) + "\n")
+    return str(script)

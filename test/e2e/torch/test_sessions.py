@@ -1,13 +1,16 @@
-"""Sessions that follow each other in one process, against one launcher."""
+"""Sessions that follow each other in one process."""
 
 from __future__ import annotations
 
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from jobs import run_to_end
 
 # Each cycle starts with a barrier, as test suites written for Horovod do.
 CYCLES = """
@@ -89,3 +92,18 @@ def test_a_rank_that_dies_is_named_to_those_that_wait_for_all(call: str, horovod
     assert job.code == 128 + signal.SIGKILL, job.text
     assert re.search(r"noticed True .*rank 1", job.out), job.text
     assert re.search(r"later .*rank 1", job.out), job.text
+
+
+@pytest.mark.parametrize("sessions", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_sessions_in_one_process_leave_nothing(sessions: int) -> None:
+    program = (
+        "import os, torch, horovod.torch as hvd\n"
+        f"for i in range({sessions}):\n"
+        "    hvd.init(); assert hvd.allreduce(torch.ones(1)).item() == 1; hvd.shutdown()\n"
+        "    if i == 10: fds, threads = len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task'))\n"
+        "assert len(os.listdir('/proc/self/fd')) <= fds, os.listdir('/proc/self/fd')\n"
+        "assert len(os.listdir('/proc/self/task')) <= threads\n"
+        "print('left nothing')\n"
+    )
+    job = run_to_end([sys.executable, "-c", program], deadline_s=300)
+    assert job.out.strip() == "left nothing", job.text
