@@ -99,7 +99,9 @@ int launcher_main(int argc, char** argv) {
 int run(int argc, char** argv) {
   fill_standard_descriptors();
   if (argc > 1 && std::strcmp(argv[1], kExecRankFlag) == 0) exec_rank_main(argc, argv);
-  const Status armed = failpoint::arm(config::ProcessEnv().get("HOROVOD_FAILPOINTS").value_or(""));
+  const config::ProcessEnv env;
+  const Status armed =
+      failpoint::arm(env.get("HOROVOD_FAILPOINTS").value_or(""), env.get("HOROVOD_FAILPOINTS_HITS").value_or(""));
   if (!armed.is_ok()) return print({.text = "horovodrun: " + armed.message() + "\n", .code = 1, .to_stderr = true});
   if (argc > 1 && std::strcmp(argv[1], kAgentFlag) == 0) return agent_main(argc, argv);
   if (argc > 1 && std::strcmp(argv[1], kGuardScriptFlag) == 0) guard_script_main(argc, argv);

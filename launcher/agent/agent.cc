@@ -10,6 +10,7 @@
 
 #include "launcher/agent/sweeper.h"
 #include "launcher/protocol/cookie.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {
@@ -83,6 +84,7 @@ void Agent::received(ByteSpan bytes) {
 }
 
 Status Agent::handle(const Frame& frame) {
+  HVD_FAILPOINT_RETURN("agent.frame");
   id_ = frame.agent;
   switch (frame.type) {
     case FrameType::kLaunch: {
@@ -156,6 +158,7 @@ Status Agent::give_input(InputMessage message) {
 }
 
 void Agent::send_frame(FrameType type, const Bytes& payload) {
+  HVD_FAILPOINT("agent.send");
   if (leased_) output_->write(encode_frame(type, id_, payload));
 }
 
@@ -190,6 +193,7 @@ void Agent::process_stopped(Incarnation process, bool is_stopped) {
 }
 
 void Agent::process_ended(Incarnation process, ExitStatus status) {
+  HVD_FAILPOINT("agent.ended");
   std::uint64_t kills = 0;
   if (!status.ok()) kills = std::max(memory_kills_of_this_host().count, kills_before_.count) - kills_before_.count;
   send(FrameType::kEnded,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "launcher/agent/sweeper.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {
@@ -62,6 +63,7 @@ void Agent::child_ended() {
 void Agent::swept() {
   // No process of ours is left that could write. But another may hold a rank's output open (a daemon it talked to), so
   // what is still in the pipes is waited for only so long.
+  HVD_FAILPOINT("agent.swept");
   swept_ = true;
   drain_deadline_.start(kDrainDeadline);
   finish_when_drained();

@@ -8,6 +8,7 @@
 
 #include "launcher/agent/agent.h"
 #include "launcher/agent/host_topology.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/config/env_reader.h"
 
 namespace hvd::launcher {
@@ -51,6 +52,7 @@ std::string threads_text(int unbound, const std::vector<SlotBinding>& bindings) 
 }  // namespace
 
 Status Agent::launch(LaunchMessage message) {
+  HVD_FAILPOINT_RETURN("agent.launch");
   if (launch_) return Status::precondition("an agent got a second launch frame");
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
@@ -73,6 +75,7 @@ Status Agent::launch(LaunchMessage message) {
 }
 
 void Agent::probed(const Result<std::string>& address) {
+  HVD_FAILPOINT("agent.probed");
   if (!leased_ || sweeper_.active()) return;  // nothing is to start any more
   if (!address.is_ok()) return fail(address.status());
   open_slots(address.value());

@@ -14,6 +14,7 @@
 #include "launcher/agent/sweeper.h"
 #include "launcher/process/main_loop.h"
 #include "launcher/protocol/cookie.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -35,6 +36,7 @@ int run_agent(const std::string& cookie, int guard_pid) {
   const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
   ::dup2(null.get(), 0);
   ::dup2(null.get(), 1);
+  HVD_FAILPOINT("agent.begin");
   MainLoop loop;
   Agent agent(loop, std::move(input), std::move(output));
   const int code = agent.run(cookie);
@@ -52,6 +54,7 @@ void become_guard() {
 
 int guard(int agent_pid) {
   become_guard();
+  HVD_FAILPOINT("agent.guard");
   int code = 1;
   bool agent_ended = false;
   for (;;) {

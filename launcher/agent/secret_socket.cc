@@ -13,6 +13,7 @@
 
 #include "rendezvous/protocol/agent_socket.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -95,6 +96,7 @@ class SecretSocket::Client {
       }
       default: return;
     }
+    HVD_FAILPOINT("slot.secret");
     Bytes bytes = out.take();
     // An empty socket buffer takes so little in one piece.
     [[maybe_unused]] const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -121,6 +123,7 @@ SecretSocket::~SecretSocket() = default;
 
 Result<std::unique_ptr<SecretSocket>> SecretSocket::open(MainLoop& loop, const crypto::Secret& job_secret,
                                                          rendezvous::Incarnation process, OnNotice on_notice) {
+  HVD_FAILPOINT_RETURN("slot.socket");
   std::unique_ptr<SecretSocket> self(new SecretSocket(loop, random_name(), job_secret, process, std::move(on_notice)));
   HVD_ASSIGN_OR_RETURN(self->listener_, listen_on(self->name_));
   const int rc = self->poll_.init(self.get(),

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -77,6 +79,7 @@ void SlotProcess::input_moved() {
 }
 
 Status SlotProcess::try_start(const ProcessCommand& command) {
+  HVD_FAILPOINT_RETURN("slot.start");
   // Real pipes: libuv would make sockets, and then a rank could not open /dev/stdout.
   HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe err, make_pipe());

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -43,6 +45,7 @@ void Sweeper::look_again() {
 }
 
 void Sweeper::step() {
+  HVD_FAILPOINT("agent.sweep");
   const std::vector<int> left = descendants_of(::getpid());
   const TimePoint now = SteadyClock::now();
   if (phase_ == Phase::kVoluntary && now >= phase_end_) {

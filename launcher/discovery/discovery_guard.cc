@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "launcher/discovery/discovery_runner.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -29,6 +30,7 @@ void guard_script_main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &news, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
   if (::getppid() != std::atoi(argv[2])) _exit(125);  // the launcher died before the line above
+  HVD_FAILPOINT("discovery.guard");
   const pid_t script = ::fork();
   if (script < 0) _exit(126);
   if (script == 0) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/hosts/host_list.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 
@@ -46,6 +47,7 @@ void DiscoveryRunner::run_script() {
 }
 
 Status DiscoveryRunner::spawn() {
+  HVD_FAILPOINT_RETURN("discovery.spawn");
   HVD_ASSIGN_OR_RETURN(Pipe pipe, make_pipe());
   ChildOptions options;
   options.file = "/proc/self/exe";  // what runs now, even if a new version was installed meanwhile
@@ -82,6 +84,7 @@ void DiscoveryRunner::maybe_ended() {
 }
 
 void DiscoveryRunner::ended() {
+  HVD_FAILPOINT("discovery.ended");
   limit_.stop();
   if (!status_->ok()) return failed("it " + describe(*status_));
   Result<std::vector<HostSpec>> hosts = parse_discovered_hosts(output_, options_.default_slots);
@@ -97,6 +100,7 @@ void DiscoveryRunner::failed(const std::string& what) {
 }
 
 void DiscoveryRunner::listed(std::vector<HostSpec> hosts) {
+  HVD_FAILPOINT("discovery.listed");
   hosts_ = std::move(hosts);
   std::map<std::string, ResolvedHost> known;
   std::vector<std::string> unknown;

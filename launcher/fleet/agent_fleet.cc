@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/crypto/secret.h"
 
 namespace hvd::launcher {
@@ -75,6 +76,7 @@ void AgentFleet::agent_lost(int agent, const std::string& reason, bool retry_may
 }
 
 void AgentFleet::send(int agent, FrameType type, const Bytes& payload, bool wipe) {
+  HVD_FAILPOINT("fleet.send");
   if (member(agent).link) member(agent).link->send(type, payload, wipe);
 }
 

@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -21,6 +23,7 @@ AgentLink::AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& 
       last_call_(loop.get(), [this] { maybe_lost(true); }) {}
 
 Status AgentLink::start() {
+  HVD_FAILPOINT_RETURN("link.start");
   if (options_.joined) return begin_joined();
   HVD_ASSIGN_OR_RETURN(Pipe in, make_pipe());
   HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
@@ -68,6 +71,7 @@ void AgentLink::received(ByteSpan bytes) {
     if (cookie_.given_up()) lose("host " + options_.host + ": what answered there is not an agent of horovodrun");
     return;
   }
+  HVD_FAILPOINT("link.greeted");
   greeted_ = true;
   decoder_.feed(*rest);
   deliver();

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "runtime/base/deadline.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -134,6 +135,7 @@ JobSocket::JobSocket(MainLoop& loop, Answer answer)
 JobSocket::~JobSocket() = default;
 
 Result<std::unique_ptr<JobSocket>> JobSocket::open(MainLoop& loop, Answer answer) {
+  HVD_FAILPOINT_RETURN("status.listen");
   std::unique_ptr<JobSocket> self(new JobSocket(loop, std::move(answer)));
   self->listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const JobAddress name(::geteuid(), ::getpid());

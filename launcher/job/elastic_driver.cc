@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "rendezvous/protocol/bodies.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -53,6 +54,7 @@ ElasticDriver::ElasticDriver(MainLoop& loop, const LaunchConfig& config, Elastic
 
 void ElasticDriver::hosts_found(const std::vector<HostSpec>& hosts,
                                 const std::map<std::string, ResolvedHost>& addresses) {
+  HVD_FAILPOINT("elastic.hosts");
   addresses_ = addresses;
   has_listed_ = true;
   last_failure_.clear();
@@ -84,6 +86,7 @@ std::vector<ResolvedHost> ElasticDriver::resolved(const std::vector<HostSpec>& h
 }
 
 Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
+  HVD_FAILPOINT_RETURN("elastic.prepare");
   return launch_.prepare_elastic(resolved(hosts), [this](std::shared_ptr<const CurrentSeats> seats) {
     const auto now = [] { return SteadyClock::now(); };
     plan_ = std::make_shared<ElasticPlan>(
@@ -91,12 +94,14 @@ Status ElasticDriver::prepare(const std::vector<HostSpec>& hosts) {
         ElasticPlan::Events{.on_waiting =
                                 [this, now](rendezvous::Incarnation process, std::uint64_t progress) {
                                   mailbox_.post([this, now, process, progress] {
+                                    HVD_FAILPOINT("elastic.waiting");
                                     callbacks_.apply(job_.process_waiting(process, progress, now()));
                                   });
                                 },
                             .on_began =
                                 [this, now](const std::map<int, Placement>& ranks) {
                                   mailbox_.post([this, now, ranks] {
+                                    HVD_FAILPOINT("elastic.began");
                                     news_ = 0;
                                     callbacks_.apply(job_.round_began(ranks, now()));
                                   });
@@ -134,6 +139,7 @@ bool ElasticDriver::apply(const JobAction& action) {
       launch_.server().reconsider();
       return true;
     case JobAction::Kind::kOffer:
+      HVD_FAILPOINT("elastic.offer");
       plan_->offer(action.members);
       launch_.server().reconsider();
       return true;
@@ -142,6 +148,7 @@ bool ElasticDriver::apply(const JobAction& action) {
       return true;
     case JobAction::Kind::kNotify: notify(action.code); return true;
     case JobAction::Kind::kTellLoss:
+      HVD_FAILPOINT("elastic.loss");
       // To the epoch that is, whether or not its beginning has been reported; of several losses the first counts.
       launch_.server().publish(rendezvous::kLossScope, rendezvous::kLossKey,
                                Bytes(action.text.begin(), action.text.end()));

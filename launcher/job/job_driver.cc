@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/job/static_job.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -314,6 +315,7 @@ void JobDriver::arm_timer() {
 }
 
 void JobDriver::timer_fired() {
+  HVD_FAILPOINT("driver.timer");
   apply(job_->timer_fired(SteadyClock::now(), [this](int agent) { return fleet_.quoted_stderr(agent); }));
 }
 

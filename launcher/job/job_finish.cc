@@ -1,5 +1,6 @@
 // What JobDriver does when the job is over: what it tells the user, and how it waits for that to be read.
 #include "launcher/job/job_driver.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 namespace {
@@ -50,6 +51,7 @@ void JobDriver::write_summary(int code) {
        .failures = job_->failures(),
        .last_stderr_lines = failure && failure->who ? output_.last_stderr_lines(failure->who->slot, kSummaryLines)
                                                     : std::vector<std::string>()});
+  HVD_FAILPOINT("summary.write");
   const Status status = write_all(summary_.fd.get(), text.data(), text.size());
   if (!status.is_ok()) output_.message("cannot write " + summary_.name + ": " + status.message());
 }

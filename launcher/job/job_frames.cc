@@ -1,5 +1,6 @@
 // What JobDriver does with the frames of its agents.
 #include "launcher/job/job_driver.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 
@@ -68,6 +69,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
       return Status::internal("its agent says: " + message.text);
     }
     case FrameType::kDone:
+      HVD_FAILPOINT("driver.done");
       fleet_.close_lease(agent);
       apply(job_->agent_done(agent, SteadyClock::now()));
       return Status::ok();
@@ -76,6 +78,7 @@ Status JobDriver::handle(int agent, const Frame& frame) {
 }
 
 Status JobDriver::handle_hello(int agent, const Frame& frame) {
+  HVD_FAILPOINT_RETURN("driver.hello");
   HVD_ASSIGN_OR_RETURN(const HelloMessage message, decode_hello(frame.payload));
   if (message.version != HVD_VERSION) {
     return Status::precondition("the agent there is of version " + message.version + ", this is " + HVD_VERSION +
@@ -88,6 +91,7 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
 
 // What an earlier process of a slot still prints is its slot's output like any other.
 Status JobDriver::handle_output(int agent, const Frame& frame) {
+  HVD_FAILPOINT_RETURN("driver.output");
   HVD_ASSIGN_OR_RETURN(const OutputMessage message, of_its_slot(agent, decode_output(frame.payload)));
   if (message.stream != OutputStream::kResult) {
     output_.output(message.process.slot, message.stream == OutputStream::kStderr, message.bytes);
@@ -118,6 +122,7 @@ Status JobDriver::handle_stacks(int agent, const Frame& frame) {
 }
 
 Status JobDriver::handle_process(int agent, const Frame& frame) {
+  HVD_FAILPOINT_RETURN("driver.process");
   const TimePoint now = SteadyClock::now();
   if (frame.type == FrameType::kStarted) {
     HVD_ASSIGN_OR_RETURN(const StartedMessage message, of_its_slot(agent, decode_started(frame.payload)));

@@ -9,6 +9,7 @@
 #include "launcher/protocol/cookie.h"
 #include "launcher/ssh/ssh_login.h"
 #include "rendezvous/protocol/bodies.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd::launcher {
 
@@ -60,6 +61,7 @@ Status Launch::prepare_elastic(const std::vector<ResolvedHost>& hosts, const Mak
 }
 
 Status Launch::listen(std::shared_ptr<rendezvous::Plan> plan) {
+  HVD_FAILPOINT_RETURN("launch.listen");
   HVD_ASSIGN_OR_RETURN(server_, rendezvous::Server::start({.secret = secret_,
                                                            .plan = std::move(plan),
                                                            .listen_addresses = listen_addresses_,
@@ -81,6 +83,7 @@ Status Launch::listen_for(const std::vector<ResolvedHost>& hosts) {
 }
 
 Status Launch::add_agent(int agent, const HostSpec& host, const ResolvedHost& resolved) {
+  HVD_FAILPOINT_RETURN("launch.add");
   HVD_RETURN_IF_ERROR(check_reachable(plan_.config, host));
   HVD_ASSIGN_OR_RETURN(NetworkPlan network, plan_network({resolved}, plan_.config.nics, view()));
   PlannedAgent& planned = network.agents.front();
@@ -129,6 +132,7 @@ AgentLinkOptions Launch::link_options(int agent) const {
 }
 
 Bytes Launch::launch_frame(int agent) const {
+  HVD_FAILPOINT("launch.frame");
   const Target& target = targets_.at(agent);
   const Variables variables = plan_.environment.all();
   return encode(LaunchMessage{.secret = secret_,

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -87,6 +89,7 @@ Result<std::unique_ptr<HostGathering>> HostGathering::open(MainLoop& loop, const
 }
 
 Status HostGathering::listen() {
+  HVD_FAILPOINT_RETURN("gather.listen");
   HVD_ASSIGN_OR_RETURN(Place place, place_of(config_.listen_address, config_.port));
   listener_ = Fd(::socket(place.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int fd = listener_.get();
@@ -108,7 +111,8 @@ Status HostGathering::listen() {
 void HostGathering::accept_some() {
   for (int i = 0; i < admission::kAcceptsPerTurn; ++i) {
     Place peer;
-    Fd fd(::accept4(listener_.get(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Fd fd(HVD_FAILPOINT_CALL("gather.accept",
+                             ::accept4(listener_.get(), peer.get(), &peer.size, SOCK_CLOEXEC | SOCK_NONBLOCK)));
     if (fd.valid()) {
       add(std::move(fd), text_of(peer).first);
       continue;
@@ -146,6 +150,7 @@ void HostGathering::introduced(admission::ConnectionId id) {
 }
 
 void HostGathering::asked(admission::ConnectionId id, ByteSpan record) {
+  HVD_FAILPOINT("gather.asked");
   const auto found = guests_.find(id);
   if (found == guests_.end()) return;  // the job's, which has not begun to listen to it
   Guest& guest = found->second;

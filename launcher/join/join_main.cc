@@ -16,6 +16,7 @@
 #include "launcher/process/main_loop.h"
 #include "launcher/process/signal_watcher.h"
 #include "rendezvous/client/connect.h"
+#include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
 #include "runtime/config/env_reader.h"
 #include "runtime/crypto/secret_file.h"
@@ -84,6 +85,7 @@ class Joiner {
   // kPeerLost: another try may succeed.
   Status try_once(const Deadline& deadline) {
     const Deadline soon = Deadline::at(std::min(deadline.when(), Deadline::after(kTry).when()));
+    HVD_FAILPOINT_RETURN("call.connect");
     auto connected = rendezvous::connect_tcp(config_.launcher, config_.port, soon, -1);
     if (!connected.is_ok()) {
       const Status& status = connected.status();
@@ -136,6 +138,7 @@ class Joiner {
   }
 
   Status spawn(const std::string& cookie) {
+    HVD_FAILPOINT_RETURN("call.agent");
     HVD_ASSIGN_OR_RETURN(Pipe in, make_pipe());
     HVD_ASSIGN_OR_RETURN(Pipe out, make_pipe());
     ChildOptions options;

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -46,6 +48,7 @@ Result<std::unique_ptr<SealedLink>> SealedLink::open(MainLoop& loop, Fd fd, Side
 }
 
 Status SealedLink::start(Fd fd) {
+  HVD_FAILPOINT_RETURN("seal.start");
   const int yes = 1;
   ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));  // frames are small, and waited for
   watch_ = std::make_unique<LeaseWatch>(
@@ -89,6 +92,7 @@ void SealedLink::turn_away() {
 }
 
 void SealedLink::received(ByteSpan bytes) {
+  HVD_FAILPOINT("seal.received");
   if (!end_.empty() || closing_) return;
   if (opener_) {
     opener_->feed(bytes);

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/thread.h"
 
@@ -168,6 +169,7 @@ void HostResolver::finished(std::size_t index, ResolvedHost host) {
 }
 
 void HostResolver::done() {
+  HVD_FAILPOINT("hosts.found");
   deadline_.stop();
   desk_->close();
   for (std::size_t i = 0; i < names_.size(); ++i) {

@@ -5,10 +5,13 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
 Status open_pipe(MainLoop& loop, Fd fd, void* owner, UvHandle<uv_pipe_t>& handle) {
+  HVD_FAILPOINT_RETURN("pipe.open");
   handle.init(owner, [&](uv_pipe_t* pipe) { return uv_pipe_init(loop.get(), pipe, 0); });
   const int rc = uv_pipe_open(handle.get(), fd.get());
   if (rc != 0) return Status::from_errno("uv_pipe_open", -rc);
@@ -41,6 +44,7 @@ void PipeReader::start() {
 }
 
 void PipeReader::received(ssize_t size) {
+  HVD_FAILPOINT("pipe.read");
   if (size > 0) {
     callbacks_.on_data({reinterpret_cast<const std::uint8_t*>(buffer_.data()), static_cast<std::size_t>(size)});
     if (wipe_) explicit_bzero(buffer_.data(), static_cast<std::size_t>(size));
@@ -93,10 +97,11 @@ void PipeWriter::write(Bytes bytes, bool wipe) {
   request->raw.data = request.get();
   const uv_buf_t buffer =
       uv_buf_init(reinterpret_cast<char*>(request->bytes.data()), static_cast<unsigned>(request->bytes.size()));
-  const int rc = uv_write(&request->raw, stream(handle_), &buffer, 1, [](uv_write_t* raw, int status) {
+  const uv_write_cb on_written = [](uv_write_t* raw, int status) {
     const std::unique_ptr<Request> done(static_cast<Request*>(raw->data));
     if (auto* self = static_cast<PipeWriter*>(raw->handle->data)) self->finished(status);
-  });
+  };
+  const int rc = HVD_FAILPOINT_CALL("pipe.write", uv_write(&request->raw, stream(handle_), &buffer, 1, on_written));
   if (rc == 0) {
     static_cast<void>(request.release());  // the callback owns it
   } else {

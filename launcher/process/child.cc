@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -37,6 +39,7 @@ std::string describe(const ExitStatus& status) {
 
 Result<std::unique_ptr<Child>> Child::spawn(MainLoop& loop, const ChildOptions& options,
                                             std::function<void(ExitStatus)> on_exit) {
+  HVD_FAILPOINT_RETURN("child.spawn");
   std::vector<char*> argv = pointers(options.argv);
   std::vector<char*> env;
   if (options.env) env = pointers(*options.env);

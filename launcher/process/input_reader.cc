@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 
 InputReader::InputReader(MainLoop& loop, int fd, Callbacks callbacks)
@@ -26,6 +28,7 @@ void InputReader::allow(std::size_t bytes) {
 }
 
 void InputReader::read_some() {
+  HVD_FAILPOINT("input.read");
   while (allowed_ > 0 && !ended_) {
     pollfd ready = {.fd = fd_.fd(), .events = POLLIN, .revents = 0};
     const bool has_some = fd_.kind() == SharedFd::Kind::kFile || ::poll(&ready, 1, 0) > 0;

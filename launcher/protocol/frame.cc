@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 namespace {
 
@@ -64,6 +66,7 @@ void FrameDecoder::move_to(std::size_t capacity) {
 }
 
 Result<std::optional<Frame>> FrameDecoder::next() {
+  HVD_FAILPOINT_RETURN("frame.next");
   if (!error_.is_ok()) return error_;
   ByteSpan rest = ByteSpan(buffer_).subspan(at_);
   if (rest.size() < kFrameHeaderBytes) return std::optional<Frame>();

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 
 std::string hostname_in(std::string_view output) {
@@ -20,6 +22,7 @@ std::string hostname_in(std::string_view output) {
 
 Result<std::unique_ptr<SshConfigQuery>> SshConfigQuery::start(MainLoop& loop, const std::string& ssh_program,
                                                               const std::string& host, OnDone on_done) {
+  HVD_FAILPOINT_RETURN("ssh.query");
   HVD_ASSIGN_OR_RETURN(Pipe pipe, make_pipe());
   ChildOptions options;
   options.file = ssh_program;

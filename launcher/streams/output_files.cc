@@ -1,4 +1,5 @@
 #include "launcher/streams/output_router.h"
+#include "runtime/base/failpoint.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -72,6 +73,7 @@ Result<Fd> open_file(const Fd& folder, const char* base, const std::string& name
 
 Result<std::array<OutputFile, 2>> open_pair(const std::string& directory, int rank, int num_proc) {
   const std::string folder_name = (std::filesystem::path(directory) / ("rank." + padded(rank, num_proc))).string();
+  HVD_FAILPOINT_RETURN("files.open");
   HVD_RETURN_IF_ERROR(check_place(directory));
   HVD_RETURN_IF_ERROR(make_directories(folder_name));
   HVD_ASSIGN_OR_RETURN(const Fd folder, open_folder(folder_name));

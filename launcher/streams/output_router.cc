@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 
 Console::Callbacks OutputRouter::screen_callbacks(const char* name, const Callbacks& callbacks) {
@@ -205,7 +207,10 @@ void OutputRouter::line_was_typed() {
 
 void OutputRouter::write_file(Stream& stream, const std::string& text) {
   if (text.empty() || !stream.file->fd.valid()) return;
-  const Status status = write_all(stream.file->fd.get(), text.data(), text.size());
+  const Status status = [&]() -> Status {
+    HVD_FAILPOINT_RETURN("files.write");
+    return write_all(stream.file->fd.get(), text.data(), text.size());
+  }();
   if (status.is_ok()) return;
   stream.file->fd.reset();  // say it once; the job and the console go on
   message("cannot write to " + stream.file->name + " any more: " + status.message());

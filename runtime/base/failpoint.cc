@@ -2,6 +2,7 @@
 
 #ifdef HVD_FAILPOINTS
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/socket_io.h"
 
@@ -55,6 +57,7 @@ struct Points {
   std::atomic<bool> any = false;  // so that nothing armed costs one load
   Mutex mutex;
   std::string text;
+  std::string hits;
   std::array<Armed, kTable.size()> all;
 };
 
@@ -115,17 +118,27 @@ Status parse_point(std::string_view text, std::array<Armed, kTable.size()>& all)
   return Status::ok();
 }
 
+// One write: lines of several processes do not mix.
+void note_hit(const std::string& path, std::size_t point) {
+  const std::string line = std::string(kTable[point].name) + " " + std::to_string(::getpid()) + "\n";
+  const Fd file(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+  static_cast<void>(write_all(file.get(), line.data(), line.size()));
+}
+
 // The deed of this passage; what ends, stops or delays the process is done here.
 Deed visit(std::size_t point) {
   Points& known = points();
   if (!known.any.load(std::memory_order_relaxed)) return {};
   Deed deed;
+  std::string hits;
   {
     const MutexLock lock(known.mutex);
+    hits = known.hits;
     Armed& armed = known.all[point];
     const std::uint64_t passage = ++armed.passages;
     if (passage == armed.hit || (armed.and_later && passage > armed.hit)) deed = armed.deed;
   }
+  if (deed.action != Action::kNone && !hits.empty()) note_hit(hits, point);
   switch (deed.action) {
     case Action::kExit: ::_exit(kExitCode);
     case Action::kAbort: std::abort();
@@ -139,11 +152,11 @@ Deed visit(std::size_t point) {
 
 }  // namespace
 
-Status arm(const std::string& text) {
+Status arm(const std::string& text, const std::string& hits) {
   Points& known = points();
   {
     const MutexLock lock(known.mutex);
-    if (known.text == text) return Status::ok();
+    if (known.text == text && known.hits == hits) return Status::ok();
   }
   std::array<Armed, kTable.size()> all;
   for (std::string_view rest = text; !rest.empty();) {
@@ -153,6 +166,7 @@ Status arm(const std::string& text) {
   }
   const MutexLock lock(known.mutex);
   known.text = text;
+  known.hits = hits;
   known.all = all;
   known.any.store(!text.empty(), std::memory_order_relaxed);
   return Status::ok();
@@ -198,7 +212,7 @@ std::uint64_t passages(std::string_view name) {
 
 namespace hvd::failpoint {
 
-Status arm(const std::string& text) {
+Status arm(const std::string& text, const std::string&) {
   if (text.empty()) return Status::ok();
   return Status::invalid_argument("HOROVOD_FAILPOINTS=" + text +
                                   ": this build has no failpoints (CMake's HVD_FAILPOINTS=ON makes one that has)");

@@ -21,7 +21,9 @@ namespace hvd::failpoint {
 //   point  = name "=" action ["@" hit ["+"]]         hit: the how manieth passage, 1 by default; "+": and all later
 //   ones action = exit | abort | kill | stop | delay:MS | error | ECONNRESET | ENOMEM | EMFILE | ... | short
 // A place takes what the comment above says of its kind; `error` is EIO where the place wants an errno.
-Status arm(const std::string& text);
+// `hits`: a file that gets the name of a point and the process' id in a line before what happens there happens; none
+// without a name.
+Status arm(const std::string& text, const std::string& hits = "");
 
 }  // namespace hvd::failpoint
 
@@ -77,8 +79,34 @@ inline constexpr auto kTable = std::to_array<Row>({
     {"shm.mark", Kind::kPlace},
     // The end of a session.
     {"end.shutdown", Kind::kPlace}, {"end.stopped", Kind::kPlace}, {"end.lanes", Kind::kPlace}, {"end.links", Kind::kPlace},
+    // The launcher: its processes and pipes, the job, its hosts.
+    {"child.spawn", Kind::kReturn}, {"pipe.open", Kind::kReturn}, {"pipe.read", Kind::kPlace},
+    {"pipe.write", Kind::kCall}, {"input.read", Kind::kPlace}, {"frame.next", Kind::kReturn},
+    {"link.start", Kind::kReturn}, {"link.greeted", Kind::kPlace}, {"fleet.send", Kind::kPlace},
+    {"launch.listen", Kind::kReturn}, {"launch.add", Kind::kReturn}, {"launch.frame", Kind::kPlace},
+    {"driver.timer", Kind::kPlace}, {"driver.done", Kind::kPlace}, {"driver.hello", Kind::kReturn},
+    {"driver.output", Kind::kReturn}, {"driver.process", Kind::kReturn}, {"summary.write", Kind::kPlace},
+    {"status.listen", Kind::kReturn}, {"files.open", Kind::kReturn}, {"files.write", Kind::kReturn},
+    {"hosts.found", Kind::kPlace}, {"ssh.query", Kind::kReturn},
+    // The launcher of an elastic job.
+    {"elastic.hosts", Kind::kPlace}, {"elastic.prepare", Kind::kReturn}, {"elastic.waiting", Kind::kPlace},
+    {"elastic.began", Kind::kPlace}, {"elastic.offer", Kind::kPlace}, {"elastic.loss", Kind::kPlace},
+    {"discovery.guard", Kind::kPlace}, {"discovery.spawn", Kind::kReturn}, {"discovery.ended", Kind::kPlace},
+    {"discovery.listed", Kind::kPlace},
+    // Its agents.
+    {"agent.frame", Kind::kReturn}, {"agent.send", Kind::kPlace}, {"agent.ended", Kind::kPlace},
+    {"agent.swept", Kind::kPlace}, {"agent.launch", Kind::kReturn}, {"agent.probed", Kind::kPlace},
+    {"agent.begin", Kind::kPlace}, {"agent.guard", Kind::kPlace}, {"agent.sweep", Kind::kPlace},
+    {"slot.secret", Kind::kPlace}, {"slot.socket", Kind::kReturn}, {"slot.start", Kind::kReturn},
+    // Hosts that call in.
+    {"gather.listen", Kind::kReturn}, {"gather.accept", Kind::kCall}, {"gather.asked", Kind::kPlace},
+    {"call.connect", Kind::kReturn}, {"call.agent", Kind::kReturn}, {"seal.start", Kind::kReturn},
+    {"seal.received", Kind::kPlace},
 });
 // clang-format on
+
+// Those before are in ranks and rendezvous, and have a sweep over sessions; those from here on one over real jobs.
+inline constexpr std::string_view kFirstOfLauncher = "child.spawn";
 
 // Index in kTable. A name that is not there, or is of another kind, does not compile.
 consteval std::size_t index_of(std::string_view name, Kind kind) {
