@@ -78,7 +78,9 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
 Executor::Events EngineLoop::executor_events() {
   Executor::Events events;
   events.job_done = [this](std::int32_t set, std::uint64_t context_id) {
-    if (is_root()) loop_.post([this, set, context_id] { release_done(set, context_id); });
+    if (!is_root()) return;
+    loop_.post_quietly([this, set, context_id] { release_done(set, context_id); });
+    if (awaits_batch_.load()) loop_.wake();
   };
   events.lane_ended = [this](std::uint64_t context_id) {
     loop_.post([this, context_id] { executor_.reap(context_id); });
@@ -190,6 +192,7 @@ void EngineLoop::take_decisions() {
     // The decision may have freed this rank's own worker to report more (an evicted bit).
     move_reports();
   }
+  awaits_batch_.store(coordinator_->has_ready());
   for (const auto& note : coordinator_->take_notes()) {
     if (note.level == negotiation::Note::Level::kError) {
       HVD_LOG(kError, note.text);

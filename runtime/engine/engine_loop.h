@@ -140,6 +140,10 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<Status> lane_error_;
   std::vector<PendingOperationPtr> lane_failures_;  // wait for the reason
   std::atomic<bool> pump_posted_{false};
+  // Rank 0: something is ready, and may wait for the end of a batch. Written before the loop looks for what is posted
+  // and sleeps, read after the end of a batch is posted. Both are sequentially consistent, so one of the two sees the
+  // other: nothing that is ready waits beside a loop that sleeps.
+  std::atomic<bool> awaits_batch_{false};
   TimePoint last_burst_{};  // when the last pump for submissions ended
   Event stopping_;
   Event stopped_;

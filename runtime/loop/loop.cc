@@ -19,13 +19,24 @@ Loop::Loop(std::string thread_name) {
 Loop::~Loop() { stop_and_join(); }
 
 bool Loop::post(std::function<void()> fn) {
+  if (!post_quietly(std::move(fn))) return false;
+  wake();
+  return true;
+}
+
+bool Loop::post_quietly(std::function<void()> fn) {
   const MutexLock lock(mutex_);
   if (stopped_) return false;
   posted_.push_back(std::move(fn));
   any_posted_.store(true);
-  // Under the lock: once `stopped_` is set nobody may touch the handle any more.
-  if (asleep_.load()) uv_async_send(&wake_);
   return true;
+}
+
+void Loop::wake() {
+  if (!asleep_.load()) return;
+  const MutexLock lock(mutex_);
+  // Under the lock: once `stopped_` is set nobody may touch the handle any more.
+  if (!stopped_) uv_async_send(&wake_);
 }
 
 void Loop::stop_and_join() {

@@ -27,6 +27,9 @@ class Loop {
   // Runs `fn` on the loop's thread, in the order of posting; never inline. False, and `fn` is dropped, once the loop is
   // stopping.
   bool post(std::function<void()> fn) HVD_EXCLUDES(mutex_);
+  // The same without waking a loop that sleeps: `fn` runs with what wakes it next, a wake() for example.
+  bool post_quietly(std::function<void()> fn) HVD_EXCLUDES(mutex_);
+  void wake() HVD_EXCLUDES(mutex_);
   bool in_loop() const { return std::this_thread::get_id() == thread_id_.load(std::memory_order_acquire); }
   uv_loop_t* uv() { return &uv_; }
 

@@ -118,6 +118,7 @@ std::optional<wire::Decision> Coordinator::step(TimePoint now) { return impl_->s
 std::vector<Note> Coordinator::take_notes() { return std::exchange(impl_->notes, {}); }
 std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next_deadline(); }
 const topology::ProcessSets& Coordinator::sets() const { return impl_->registry.sets(); }
+bool Coordinator::has_ready() const { return !impl_->ready.empty(); }
 bool Coordinator::stopped() const { return impl_->stopped; }
 
 wire::Decision make_abort(int lost_rank, std::string why) {

@@ -60,6 +60,8 @@ class Coordinator {
   // A release has run to its end on rank 0: all that one decision holds of that set. To be called once for each
   // decision and each set in WorkerOutput::released of rank 0.
   void on_batch_done(std::int32_t process_set);
+  // Something is ready that step() has not released: it waits for others to fuse with, or for on_batch_done().
+  bool has_ready() const;
 
   // The next decision, if there is anything to decide at `now`. Call it after every input and at next_deadline(), until
   // it returns nullopt. Nothing comes after a decision with `stop`.

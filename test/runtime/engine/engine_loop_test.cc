@@ -106,6 +106,43 @@ TEST_CASE("The end of a session does not wait for a lane that connects", "[engin
   CHECK(handle.value()->status().message() == "enough");
 }
 
+// Rank 0 lets two decisions of a set be under way. What is ready beyond that must not wait for the engine's next timer,
+// seconds later. One attempt of three is enough: the machine may be busy.
+TEST_CASE("What waits for the end of a batch is released with it", "[multi][engine]") {
+  auto session = Session::start(config::RuntimeConfig());
+  REQUIRE(session.is_ok());
+  // A change of sets is decided after what was enqueued before it, if only to be refused.
+  const auto see_decided = [&] {
+    CHECK(test::wait(session.value()->add_process_set({0})).code() == StatusCode::kInvalidArgument);
+  };
+  bool was_soon = false;
+  for (int attempt = 0; attempt < 3 && !was_soon; ++attempt) {
+    const std::string number = std::to_string(attempt);  // of names that are new: known ones come with a timer
+    Event started;
+    Event go_on;
+    std::vector<float> mine(1);
+    std::vector<float> all;
+    std::vector<float> data(1);
+    const auto first = session.value()->enqueue(test::allgather("first" + number, mine, all, kGlobalProcessSet, [&] {
+      started.set();
+      go_on.wait();
+    }));
+    started.wait();
+    const auto second = session.value()->enqueue(test::allreduce("second" + number, data));
+    see_decided();
+    const auto third = session.value()->enqueue(test::allreduce("third" + number, data));
+    see_decided();
+    Event().wait_for(Millis(5));  // that the engine sleeps is what this is about
+    go_on.set();
+    const auto begin = std::chrono::steady_clock::now();
+    CHECK(test::wait(third).is_ok());
+    was_soon = std::chrono::steady_clock::now() - begin < std::chrono::seconds(1);
+    CHECK(test::wait(first).is_ok());
+    CHECK(test::wait(second).is_ok());
+  }
+  CHECK(was_soon);
+}
+
 TEST_CASE("A neighbour that dies before the engine has its links is lost all the same", "[engine]") {
   const Status gone = Status::peer_lost("connection reset");
   SECTION("a child of the root, the parent of a rank") {

@@ -41,6 +41,33 @@ TEST_CASE("A stopping loop runs what is posted, also by posted functions, then r
   CHECK(runs == 5);
 }
 
+TEST_CASE("What is posted quietly runs with what wakes the loop next, in its turn", "[unit][loop]") {
+  Loop lp("test-loop");
+  for (int i = 0; i < 100; ++i) {
+    std::vector<int> seen;
+    std::promise<void> done;
+    REQUIRE(lp.post_quietly([&] { seen.push_back(1); }));
+    if (i % 2 == 0) {
+      lp.post([&] { seen.push_back(2); });
+      lp.post([&] { done.set_value(); });
+    } else {
+      REQUIRE(lp.post_quietly([&] {
+        seen.push_back(2);
+        done.set_value();
+      }));
+      lp.wake();
+    }
+    REQUIRE(done.get_future().wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+    CHECK(seen == std::vector<int>{1, 2});
+  }
+  bool ran = false;
+  CHECK(lp.post_quietly([&] { ran = true; }));
+  lp.stop_and_join();
+  CHECK(ran);
+  CHECK_FALSE(lp.post_quietly([] {}));
+  lp.wake();
+}
+
 TEST_CASE("Posts from many threads all run", "[unit][loop]") {
   Loop lp("test-loop");
   int sum = 0;
