@@ -198,6 +198,7 @@ class ElasticJob {
   void look_for_stuck(TimePoint now, ElasticDecisions& out);
 
   // What becomes of a round: elastic_job_rounds.cc.
+  void count_good_ends_as_drained();
   void settle(TimePoint now, ElasticDecisions& out);
   bool is_settled() const;
   bool has_outcome(Outcome outcome) const;

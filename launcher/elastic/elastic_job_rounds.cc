@@ -95,11 +95,22 @@ bool ElasticJob::is_settled() const {
   });
 }
 
+// Who was told to go may end well, as who has finished does. It has finished if nobody waits to go on.
+void ElasticJob::count_good_ends_as_drained() {
+  for (const HostSlots& host : members_) {
+    for (const int number : host.slots) {
+      Slot& slot = slots_.at(number);
+      if (slot.is_draining && slot.outcome == Outcome::kSucceeded) slot.outcome = Outcome::kDrained;
+    }
+  }
+}
+
 void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
   const bool in_round = phase_ == Phase::kForming || phase_ == Phase::kRunning;
   if (phase_ == Phase::kRunning && !disturbed_since_ && (any_waiting() || has_ended_members())) disturbed_since_ = now;
   note_who_is_missing(now);
   if (!in_round || is_offered_ || !is_settled()) return;
+  if (any_waiting()) count_good_ends_as_drained();
   if (has_outcome(Outcome::kSucceeded)) {
     // Others that wait would wait for a round that never comes.
     return end(!any_waiting() && !has_outcome(Outcome::kFailed),
