@@ -81,12 +81,17 @@ void ClientSocket::write(Bytes bytes, Done done) {
   out_ = std::move(bytes);
   out_sent_ = 0;
   if (tunnel_) return write_tunnel(std::move(done));
-  asio::async_write(socket_, asio::buffer(out_), std::move(done));
+  asio::async_write(socket_, asio::buffer(out_),
+                    [this, done = std::move(done)](const error_code& error, std::size_t size) {
+                      out_ = {};  // an idle connection holds no answer
+                      done(error, size);
+                    });
 }
 
 void ClientSocket::write_tunnel(Done done) {
   const auto end = [&](const error_code& error) {
     asio::post(socket_.get_executor(), [this, error, done] {
+      out_ = {};
       done(socket_.is_open() ? error : error_code(asio::error::operation_aborted), out_sent_);
     });
   };

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs import torch_script
+from jobs import assert_soon, torch_script
 
 # Rank 1 raises and takes its time to end; rank 0, which fails because of it, exits sooner and with another code.
 RAISING = """
@@ -31,18 +31,23 @@ RAISING = """
 
 @pytest.mark.parametrize("slow", [0.0, 0.8])
 def test_an_uncaught_exception_is_named_by_the_others_and_blamed(slow: float, horovodrun: Any, tmp_path: Path) -> None:
-    job = horovodrun(2, torch_script(tmp_path, RAISING.format(slow=slow)), deadline_s=60)
-    assert job.code == 1, job.text
-    raised = re.search(r"raised ([\d.]+)", job.out)
-    noticed = re.search(r"noticed ([\d.]+) rank 1 is lost: uncaught exception KeyError: 'oops'", job.out)
-    assert raised, job.text
-    assert noticed, job.text
-    assert float(noticed[1]) - float(raised[1]) < 1.0
-    assert "KeyError: 'oops'" in job.err
-    # A rank that takes longer to end than the survivors' grace, as on a busy machine, is ended before it has a code.
-    how = "(exited with code 1|failed with an uncaught exception)"
-    assert re.search(rf"the job failed: rank 1 on host localhost \(pid \d+\) {how} first", job.err), job.text
-    assert "After that, rank 0 exited with code 3" in job.err, job.text
+    script = torch_script(tmp_path, RAISING.format(slow=slow))
+
+    def seconds() -> float:
+        job = horovodrun(2, script, deadline_s=60)
+        assert job.code == 1, job.text
+        raised = re.search(r"raised ([\d.]+)", job.out)
+        noticed = re.search(r"noticed ([\d.]+) rank 1 is lost: uncaught exception KeyError: 'oops'", job.out)
+        assert raised, job.text
+        assert noticed, job.text
+        assert "KeyError: 'oops'" in job.err
+        # A rank that takes longer to end than the survivors' grace, as on a busy machine, is ended before it has a code.
+        how = "(exited with code 1|failed with an uncaught exception)"
+        assert re.search(rf"the job failed: rank 1 on host localhost \(pid \d+\) {how} first", job.err), job.text
+        assert "After that, rank 0 exited with code 3" in job.err, job.text
+        return float(noticed[1]) - float(raised[1])
+
+    assert_soon(seconds, 1.0)
 
 
 # Rank 1 leaves the job in the middle; rank 0 fails because of it, and has exited when rank 1 does. Rank 1 then ends at
@@ -162,9 +167,15 @@ def test_a_killed_rank_is_an_error_for_the_others(horovodrun: Any, tmp_path: Pat
             while True:
                 hvd.allreduce(torch.ones(1 << 16), name="loop")
         except hvd.HorovodInternalError as error:
-            print(f"noticed within a second: {time.monotonic() - begin < 1.0}; {error}", flush=True)
+            print("noticed after", time.monotonic() - begin, error, flush=True)
         """,
     )
-    job = horovodrun(2, script, deadline_s=60)
-    assert job.code == 128 + signal.SIGKILL, job.text
-    assert "noticed within a second: True" in job.out, job.text
+
+    def seconds() -> float:
+        job = horovodrun(2, script, deadline_s=60)
+        assert job.code == 128 + signal.SIGKILL, job.text
+        noticed = re.search(r"noticed after ([\d.]+)", job.out)
+        assert noticed, job.text
+        return float(noticed[1])
+
+    assert_soon(seconds, 1.0)

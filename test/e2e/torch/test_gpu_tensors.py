@@ -23,6 +23,8 @@ def build_fake_driver(folder: Path) -> Path:
 def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, tmp_path: Path) -> None:
     driver = str(build_fake_driver(tmp_path))
     script = ROOT / "test/e2e/torch/gpu_tensors_worker.py"
-    job = horovodrun(2, str(script), driver, env={"HOROVOD_CUDA_DRIVER": driver, "HOROVOD_ENABLE_ASYNC_COMPLETION": "1"})
+    job = horovodrun(
+        2, str(script), driver, env={"HOROVOD_CUDA_DRIVER": driver, "HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
+    )
     assert job.code == 0, job.text
     assert job.out.count("gpu tensors ok") == 2, job.text

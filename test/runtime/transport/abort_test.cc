@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <future>
+#include <latch>
 
 #include "runtime/transport/data/gloo_context.h"
 #include "test/runtime/transport/gloo_group.h"
@@ -19,12 +20,14 @@ SteadyClock::duration time_to_wake(const std::function<void(transport::Fabric&, 
   std::vector<std::jthread> waiters;
   std::vector<std::future<void>> woken;
   std::vector<std::string> errors(12);
+  std::latch have_contexts(12);
   for (std::size_t i = 0; i < 12; ++i) {
     auto promise = std::make_shared<std::promise<void>>();
     woken.push_back(promise->get_future());
     waiters.emplace_back([&, i, promise] {
       try {
         auto context = group.fabrics[0]->make_context(i, {0, 1, 2}).value();
+        have_contexts.count_down();
         std::vector<std::uint8_t> memory(1U << 20U);
         auto buffer = context->createUnboundBuffer(memory.data(), memory.size());
         if (i % 2 == 0) {
@@ -40,7 +43,8 @@ SteadyClock::duration time_to_wake(const std::function<void(transport::Fabric&, 
       promise->set_value();
     });
   }
-  std::this_thread::sleep_for(Millis(100));  // so that all sleep
+  have_contexts.wait();
+  std::this_thread::sleep_for(Millis(100));  // so that most of them sleep; whoever does not fails all the same
   const auto start = SteadyClock::now();
   abort(*group.fabrics[0], Status::peer_lost("rank 2 on host b died"));
   for (auto& awake : woken) REQUIRE(awake.wait_for(Millis(5000)) == std::future_status::ready);

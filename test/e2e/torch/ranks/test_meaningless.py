@@ -80,7 +80,9 @@ def test_a_flag_has_no_factor() -> None:
         (hvd.Max, 1.0, 0.5, "bool tensors cannot be multiplied; expected postscale_factor 1, got 0.5"),
         (hvd.Average, 1.0, 1.0, "bool tensors have no reduction Average"),
     ):
-        _, refused = outcome(lambda o=op, b=before, a=after: hvd.allreduce(flags, op=o, prescale_factor=b, postscale_factor=a))
+        _, refused = outcome(
+            lambda o=op, b=before, a=after: hvd.allreduce(flags, op=o, prescale_factor=b, postscale_factor=a)
+        )
         assert refused == "ValueError"
         tensor = (flags.data_ptr(), flags.data_ptr(), (3,), core.DTYPE_BOOL, -1)
         with pytest.raises(ValueError, match=said):

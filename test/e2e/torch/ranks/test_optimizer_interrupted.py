@@ -41,7 +41,9 @@ def test_ranks_that_began_only_parts_of_groups_forget_them_together(op: int, pas
     """The last pass of rank 0 submitted something, that of the others nothing."""
     model = Layers()
     options: dict[str, Any] = {"groups": [list(model.ways[:2].parameters())]} if op == hvd.Average else {"op": op}
-    optimizer = wrap(model, torch.optim.SGD(model.ways.parameters(), lr=0.1), backward_passes_per_step=passes, **options)
+    optimizer = wrap(
+        model, torch.optim.SGD(model.ways.parameters(), lr=0.1), backward_passes_per_step=passes, **options
+    )
     saved = copy.deepcopy(optimizer.state_dict())
     for _ in range(2):
         for part in range(passes):

@@ -169,7 +169,7 @@ def default_of_new_tensors(default: Any) -> Iterator[None]:
 
 @pytest.mark.parametrize("default", [torch.float64, torch.bfloat16, "meta"], ids=str)
 def test_the_default_type_and_device_of_a_program_change_nothing(default: Any) -> None:
-    """"meta" stands for "cuda": what is made there has no memory that could be sent."""
+    """ "meta" stands for "cuda": what is made there has no memory that could be sent."""
     for options in ({}, {"gradient_as_bucket_view": True}):
         model, twin = Parts(), Parts()
         optimizer, twin_optimizer = wrap(model, make("Adam", model), **options), make("Adam", twin)

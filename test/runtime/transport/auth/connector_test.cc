@@ -113,10 +113,10 @@ TEST_CASE("An address that takes no connection costs a part of an attempt", "[mu
   REQUIRE(listen(full.fd.get(), 0) == 0);
   const Cancel cancel;
   std::vector<ForkFd> crowd;
-  for (;;) {
+  for (int refused = 0; refused < 3;) {  // once may be a thread that had no processor for so long
     auto one = connect_stream(full.endpoint.address, Deadline::after(Millis(200)), cancel);
-    if (!one.is_ok()) break;
-    crowd.push_back(std::move(one).value());
+    refused = one.is_ok() ? 0 : refused + 1;
+    if (one.is_ok()) crowd.push_back(std::move(one).value());
     REQUIRE(crowd.size() < 100);
   }
   const Door late;
