@@ -56,9 +56,9 @@ Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const
     StatusCode code = StatusCode::kTimeout;
     for (const Endpoint& endpoint : endpoints) {
       Attempt& attempt = last.emplace_back();
-      const Millis limit = attempt_limit_ * round;
-      auto stream = try_endpoint(endpoint, hello, key, endpoints.size() == 1 ? std::nullopt : std::optional(limit),
-                                 deadline, attempt);
+      auto stream =
+          try_endpoint(endpoint, hello, key, endpoints.size() == 1 ? std::nullopt : std::optional(limits_of(round)),
+                       deadline, attempt);
       if (stream.is_ok()) return stream;
       if (cancel_.cancelled()) return Status::aborted("");
       const bool gone = attempt.outcome == Outcome::kGone || attempt.outcome == Outcome::kHungUp;
@@ -78,10 +78,15 @@ Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const
   }
 }
 
+Connector::Limits Connector::limits_of(int round) const {
+  const Millis all = attempt_limit_ * round;
+  return {std::min(all, attempt_limit_ / kPartForConnecting * (1 << std::min(round - 1, 10))), all};
+}
+
 Result<Stream> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
-                                       std::optional<Millis> limit, Deadline deadline, Attempt& attempt) const {
+                                       std::optional<Limits> limits, Deadline deadline, Attempt& attempt) const {
   const auto within = [&](Millis part) { return earlier(deadline, Deadline::after(part)); };
-  auto fd = connect_stream(endpoint.address, limit ? within(*limit / kPartForConnecting) : deadline, cancel_);
+  auto fd = connect_stream(endpoint.address, limits ? within(limits->connecting) : deadline, cancel_);
   if (!fd.is_ok()) {
     const bool gone = fd.status().code() == StatusCode::kPeerLost;
     attempt = {gone ? Outcome::kGone : Outcome::kLater, fd.status().message()};
@@ -92,7 +97,7 @@ Result<Stream> Connector::try_endpoint(const Endpoint& endpoint, Hello hello, co
   ConnectorHandshake handshake(hello, key);
   Status shaken = configure_stream(fd.value().get(), liveness);
   std::unique_ptr<tls::Tunnel> tunnel;
-  const Deadline attempt_limit = limit ? within(*limit) : deadline;
+  const Deadline attempt_limit = limits ? within(limits->all) : deadline;
   if (shaken.is_ok()) shaken = shake_hands(fd.value().get(), handshake, tunnel, attempt_limit, deadline);
   if (shaken.is_ok()) return Stream(std::move(fd).value(), std::move(tunnel));
   attempt = {Outcome::kLater, shaken.message()};

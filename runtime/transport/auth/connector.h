@@ -21,7 +21,8 @@ namespace hvd::transport {
 class Connector {
  public:
   // Of each address, when there is another to try; in every round so much longer. A host that is there takes a
-  // connection at once, however busy it is, so an address to which there is no way has a quarter of that.
+  // connection at once, however busy it is, so an address to which there is no way has a quarter of that at first. It
+  // has twice as much in each round, until that is all: the system says after seconds that a host is down.
   static constexpr Millis kAttemptLimit{1000};
   static constexpr int kPartForConnecting = 4;
 
@@ -49,9 +50,14 @@ class Connector {
                              Deadline deadline, std::vector<Attempt>& last) const;
 
  private:
-  // `limit`: absent where there is nothing else to try.
+  struct Limits {
+    Millis connecting;
+    Millis all;
+  };
+  Limits limits_of(int round) const;
+  // `limits`: absent where there is nothing else to try.
   Result<Stream> try_endpoint(const Endpoint& endpoint, Hello hello, const crypto::Secret& key,
-                              std::optional<Millis> limit, Deadline deadline, Attempt& attempt) const;
+                              std::optional<Limits> limits, Deadline deadline, Attempt& attempt) const;
   // `tunnel`: made when the handshake says so.
   Status shake_hands(int fd, ConnectorHandshake& handshake, std::unique_ptr<tls::Tunnel>& tunnel,
                      Deadline attempt_limit, Deadline deadline) const;
