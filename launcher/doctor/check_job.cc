@@ -40,10 +40,18 @@ Status CheckJob::start(const std::vector<std::string>& arguments) {
                        }));
   HVD_ASSIGN_OR_RETURN(out_, read(std::move(out.read_end), [this](ByteSpan bytes) {
                          if (output_.empty()) arrived_ = now_of_this_host();
-                         if (output_.size() < most_output_) output_ += as_text(bytes);
+                         keep(as_text(bytes));
                        }));
   HVD_ASSIGN_OR_RETURN(err_, read(std::move(err.read_end), [this](ByteSpan bytes) { errors_.add(bytes); }));
   return Status::ok();
+}
+
+void CheckJob::keep(std::string_view text) {
+  const std::size_t room = most_output_ - output_.size();
+  output_ += text.substr(0, room);
+  if (text.size() > room && problem_.empty()) {
+    problem_ = "too much output: more than " + std::to_string(most_output_) + " bytes, the rest is not read";
+  }
 }
 
 void CheckJob::maybe_over() {

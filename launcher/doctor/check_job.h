@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/process/byte_pipe.h"
@@ -19,7 +20,8 @@ namespace hvd::launcher {
 // loop-confined.
 class CheckJob {
  public:
-  // `most_output`: bytes of stdout that are kept. `on_over`: once, when it has ended and all that it said is here.
+  // `most_output`: bytes of stdout that are kept; that there were more is an error. `on_over`: once, when it has ended
+  // and all that it said is here.
   CheckJob(MainLoop& loop, std::size_t most_output, std::function<void()> on_over);
 
   // `arguments`: of horovodrun.
@@ -37,6 +39,7 @@ class CheckJob {
 
  private:
   Result<std::unique_ptr<PipeReader>> read(Fd fd, std::function<void(ByteSpan)> on_data);
+  void keep(std::string_view text);
   void maybe_over();
 
   MainLoop& loop_;

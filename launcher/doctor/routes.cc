@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 
 #include "launcher/doctor/told.h"
 
@@ -30,12 +31,25 @@ void read_ports(const Json& line, const HostSpec& host, HostCheck& check) {
   check.remedy = "a wider --port-range: it takes a port for each rank, and one for the rendezvous";
 }
 
+// A try that went well may be told as a list.
+Json in_full(const Json& told) {
+  if (!told.is_array() || told.size() != 4) return told;
+  return {
+      {"to", told[0]}, {"round_trip_us", told[1]}, {"address", told[2]}, {"interface", told[3]}, {"outcome", kReached}};
+}
+
+// The launcher says whose line it is, unless there is only one rank: a rank speaks for itself alone.
+bool may_be_of(std::string_view line, std::int64_t rank) {
+  return !line.starts_with('[') || line.starts_with("[" + std::to_string(rank) + "]");
+}
+
 void read_tries(const Json& line, std::size_t from, std::size_t hosts, std::vector<Route>& pairs) {
   const auto tries = line.find("tries");
   if (tries == line.end() || !tries->is_array()) return;
   const std::span<Route> row(pairs.data() + from * (hosts - 1), hosts - 1);
   for (Route& route : row) route.was_told = true;
-  for (const Json& one : *tries) {
+  for (const Json& told : *tries) {
+    const Json one = in_full(told);
     const std::int64_t to = one.is_object() ? number_of(one, "to").value_or(-1) : -1;
     if (to < 0 || static_cast<std::size_t>(to) >= hosts || static_cast<std::size_t>(to) == from) continue;
     const auto other = static_cast<std::size_t>(to);
@@ -78,10 +92,9 @@ std::string Route::remedy() const {
   if (level() == Level::kOk) return "";
   if (!was_told) return "the first of these hosts has not come to an end with its tries: it is too busy, or was lost";
   if (level() == Level::kWarn) {
-    return "ranks take the address that answers, after a quarter of a second for each that does not: "
-           "--network-interfaces names the "
-           "network "
-           "that connects all hosts";
+    return "ranks may try such an address first, which costs time at the start of a job: --network-interfaces names "
+           "the "
+           "network that connects all hosts";
   }
   if (has(tries, "refused"))
     return "a process of another job, or of another version, answers there: --port-range keeps jobs apart";
@@ -105,24 +118,25 @@ Routes read_routes(const std::vector<HostSpec>& hosts, const std::string& output
     }
   }
   routes.ports.resize(hosts.size());
-  bool any_told = hosts.size() < 2;
   for (std::size_t at = 0; at < output.size();) {
     const std::size_t end = std::min(output.find('\n', at), output.size());
-    const std::size_t begin = std::min(output.find('{', at), end);
-    const Json line = Json::parse(output.substr(begin, end - begin), nullptr, false);
+    const std::string_view text = std::string_view(output).substr(at, end - at);
     at = end + 1;
+    const std::string_view told = text.substr(std::min(text.find('{'), text.size()));
+    const Json line = Json::parse(told, nullptr, false);
     const auto rank = line.is_object() ? number_of(line, "rank") : std::nullopt;
     if (!rank || *rank < 0 || static_cast<std::size_t>(*rank) >= hosts.size()) continue;
+    if (!may_be_of(text, *rank)) continue;
     const auto from = static_cast<std::size_t>(*rank);
     if (line.contains("ports")) read_ports(line, hosts[from], routes.ports[from]);
     if (!line.contains("tries") || hosts.size() < 2) continue;
     read_tries(line, from, hosts.size(), routes.pairs);
-    any_told = true;
   }
-  if (!any_told) {
-    routes.pairs.clear();
-    routes.error = error.empty() ? "the job of all hosts said nothing" : error;
-  }
+  const bool no_way_told = std::ranges::none_of(routes.pairs, &Route::was_told);
+  const bool all_told = std::ranges::all_of(routes.pairs, &Route::was_told) &&
+                        std::ranges::none_of(routes.ports, [](const HostCheck& check) { return check.name.empty(); });
+  if (!all_told) routes.error = error.empty() ? "the job of these hosts ended before all was told" : error;
+  if (no_way_told) routes.pairs.clear();
   return routes;
 }
 

@@ -39,8 +39,8 @@ struct Route {
 // What the job of all hosts has told.
 struct Routes {
   std::vector<std::string> hosts;  // empty: there was no such job
-  std::vector<Route> pairs;        // of each two hosts, in both directions, row by row; empty when the job has failed
-  std::string error;               // of the job
+  std::vector<Route> pairs;        // of each two hosts, in both directions, row by row; empty when none was told
+  std::string error;               // of the job, when it has not told all
   std::vector<HostCheck> ports;    // of each host; without a name where it has not said which are free there
 };
 

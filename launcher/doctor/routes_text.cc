@@ -67,12 +67,13 @@ std::string detail_text(const Routes& routes, const Route& route) {
 }  // namespace
 
 std::string routes_text(const Routes& routes) {
-  if (routes.hosts.size() < 2) return "";
-  if (routes.pairs.empty()) {
-    return "routes: from each host to each other\n  FAIL  " + routes.error +
-           "\n        -> `horovodrun -np N -H …` with all these hosts and `hostname` as its command tries the same\n";
+  if (routes.pairs.empty() && routes.error.empty()) return "";
+  std::string text = "routes: from each host to each other\n";
+  if (!routes.pairs.empty()) text = routes.hosts.size() <= kLargestMatrix ? matrix_text(routes) : summary_text(routes);
+  if (!routes.error.empty()) {
+    text += "  FAIL  " + routes.error +
+            "\n        -> `horovodrun -np N -H …` with all these hosts and `hostname` as its command tries the same\n";
   }
-  std::string text = routes.hosts.size() <= kLargestMatrix ? matrix_text(routes) : summary_text(routes);
   // What fails comes first, for the rest may be cut off.
   std::size_t told = 0;
   std::size_t left = 0;
@@ -92,9 +93,9 @@ std::string routes_text(const Routes& routes) {
 }
 
 Json routes_json(const Routes& routes) {
-  if (routes.hosts.size() < 2) return nullptr;
+  if (routes.hosts.size() < 2 && routes.error.empty()) return nullptr;
   Json json;
-  json["error"] = routes.pairs.empty() ? Json(routes.error) : Json();
+  json["error"] = routes.error.empty() ? Json() : Json(routes.error);
   json["pairs"] = Json::array();
   for (const Route& route : routes.pairs) {
     Json tries = Json::array();

@@ -203,6 +203,9 @@ def nccl_version() -> int:
 def gloo_library() -> str:
     """The file that the Gloo symbols used by the core come from."""
 
+def count_free_ports() -> int:
+    """How many ports of HOROVOD_PORT_RANGE, of the first 4096, this rank of a job could listen on. Needs no init()."""
+
 def try_routes(tell: Callable[[list[tuple[int, str, str, str, int, str]]], None]) -> None:
     """Joins the job, tries to reach each other rank at each of its addresses, tells what came of it, and leaves.
 

@@ -6,46 +6,29 @@ listened on are free, then how each other host was reached.
 
 from __future__ import annotations
 
-import errno
 import json
-import socket
 
 from horovod import _env
 from horovod._load import load_core
 
-_MOST_PORTS = 4096  # as many slots as a host may have
+_KEYS = ("to", "address", "interface", "outcome", "round_trip_us", "error")
 
 
-def _can_listen(port: int) -> bool:
-    # As the core does: connections of an earlier listener may linger there.
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("", port))
-            probe.listen()
-        except OSError as error:
-            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise
-            return False
-    return True
+def _short(one: tuple[int, str, str, str, int, str]) -> object:
+    """What is well takes a third of the space of the other: a large job has many of these."""
+    to, address, interface, outcome, round_trip_us, _ = one
+    return [to, round_trip_us, address, interface] if outcome == "reached" else dict(zip(_KEYS, one, strict=True))
 
 
-def free_ports(text: str) -> int:
-    """How many of the ports "FIRST-LAST" can be listened on, of the first 4096."""
-    first, _, last = text.partition("-")
-    return sum(_can_listen(port) for port in range(int(first), int(last or first) + 1)[:_MOST_PORTS])
+def _print(line: dict[str, object]) -> None:
+    print(json.dumps(line, separators=(",", ":")), flush=True)
 
 
 def print_routes() -> None:
     """Needs to be a rank of a job."""
     rank = int(_env.get("HOROVOD_RANK") or 0)
     ports = _env.get("HOROVOD_PORT_RANGE") or ""
-    print(json.dumps({"rank": rank, "ports": ports, "free": free_ports(ports) if ports else None}), flush=True)
-
-    def tell(tries: list[tuple[int, str, str, str, int, str]]) -> None:
-        keys = ("to", "address", "interface", "outcome", "round_trip_us", "error")
-        found = [dict(zip(keys, one, strict=True)) for one in tries]
-        print(json.dumps({"rank": rank, "tries": found}), flush=True)
-
+    core = load_core()
+    _print({"rank": rank, "ports": ports, "free": core.count_free_ports() if ports else None})
     if int(_env.get("HOROVOD_SIZE") or 1) > 1:
-        load_core().try_routes(tell)
+        core.try_routes(lambda tries: _print({"rank": rank, "tries": [_short(one) for one in tries]}))

@@ -101,6 +101,14 @@ Result<std::unique_ptr<Network>> Network::join(const config::RuntimeConfig& conf
   return network;
 }
 
+Result<int> Network::count_free_ports(const config::RuntimeConfig& config, int most, Deadline deadline) {
+  HVD_ASSIGN_OR_RETURN(const rendezvous::Credentials own, credentials(config, nullptr, deadline));
+  Network network(config, own.secret, false);
+  HVD_ASSIGN_OR_RETURN(const std::string server, network.client_.connect(deadline));
+  HVD_ASSIGN_OR_RETURN(const std::string outside, network.outside_address(server, deadline));
+  return transport::count_free_ports(listen_options(config, server, outside), most);
+}
+
 void Network::watch_losses() {
   loss_watch_ =
       std::make_unique<LossWatch>(client_options(config_, secret_, false), epoch_, [this](const Status& loss) {

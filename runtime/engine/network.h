@@ -37,6 +37,9 @@ class Network {
   // network fails, when the launcher says that a rank is gone; until begun().
   Status reach(const std::stop_token& stop);
 
+  // How many ports of the configured range this rank could listen on for the others, of the first `most`.
+  static Result<int> count_free_ports(const config::RuntimeConfig& config, int most, Deadline deadline);
+
   // In place of reach(): see hvd::try_routes (horovod/routes.h).
   Status try_routes(const std::function<void(const std::vector<RouteTry>&)>& tell);
 

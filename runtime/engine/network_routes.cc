@@ -12,6 +12,8 @@ constexpr const char* kRoutesScope = "routes";
 constexpr Millis kAddressLimit{5000};
 constexpr Millis kTrialsLimit{40000};     // for all of them
 constexpr Millis kOthersPatience{60000};  // for the others' beginning, and for their end
+constexpr Millis kServerPatience{60000};
+constexpr int kMostPorts = 4096;  // as many slots as a host may have
 
 }  // namespace
 
@@ -39,6 +41,12 @@ Status Network::try_routes(const std::function<void(const std::vector<RouteTry>&
 }
 
 }  // namespace engine
+
+Result<int> count_free_ports(const config::RuntimeConfig& config) {
+  configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
+  if (config.ports.is_any()) return Status::precondition("there is no range of ports to count: HOROVOD_PORT_RANGE");
+  return engine::Network::count_free_ports(config, engine::kMostPorts, Deadline::after(engine::kServerPatience));
+}
 
 Status try_routes(const config::RuntimeConfig& config, const std::function<void(const std::vector<RouteTry>&)>& tell) {
   configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});

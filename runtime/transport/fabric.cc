@@ -94,6 +94,12 @@ Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const ListenOptions
   return chosen;
 }
 
+Result<std::vector<InterfaceAddress>> addresses_for_row(const ListenOptions& options) {
+  HVD_ASSIGN_OR_RETURN(auto addresses, addresses_to_listen_on(options));
+  if (addresses.size() > AddressRow::kMaxEndpoints) addresses.resize(AddressRow::kMaxEndpoints);
+  return addresses;
+}
+
 }  // namespace
 
 struct ListeningSockets {
@@ -102,13 +108,17 @@ struct ListeningSockets {
 };
 
 Result<std::shared_ptr<ListeningSockets>> listen_for_ranks(const ListenOptions& options) {
-  HVD_ASSIGN_OR_RETURN(auto addresses, addresses_to_listen_on(options));
-  if (addresses.size() > AddressRow::kMaxEndpoints) addresses.resize(AddressRow::kMaxEndpoints);
+  HVD_ASSIGN_OR_RETURN(const auto addresses, addresses_for_row(options));
   HVD_ASSIGN_OR_RETURN(BoundSockets bound, bind_listeners(addresses, options.ports));
   auto sockets = std::make_shared<ListeningSockets>();
   sockets->row = AddressRow{HostIdentity::of_this_process(), std::move(bound.endpoints)};
   sockets->fds = std::move(bound.fds);
   return sockets;
+}
+
+Result<int> count_free_ports(const ListenOptions& options, int most) {
+  HVD_ASSIGN_OR_RETURN(const auto addresses, addresses_for_row(options));
+  return count_free_ports(addresses, options.ports, most);
 }
 
 Bytes address_row(const ListeningSockets& sockets) { return sockets.row.encode(); }
@@ -244,9 +254,8 @@ Result<std::unique_ptr<ControlLinks>> FabricImpl::connect_control(uv_loop_s* eng
 Result<std::vector<RouteTry>> FabricImpl::try_routes(Millis limit, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(const Session session, this->session());
   std::vector<int> others;
-  for (int rank = 0; rank < options_.size; ++rank) {
-    if (rank != options_.rank) others.push_back(rank);
-  }
+  // Each begins with another, that not all call the same at once.
+  for (int i = 1; i < options_.size; ++i) others.push_back((options_.rank + i) % options_.size);
   HVD_ASSIGN_OR_RETURN(const auto rows, session.rows.rows(others, deadline));
   if (rows.size() != others.size()) return Status::internal("the store has not one row for each rank");
   std::vector<TrialPeer> peers;

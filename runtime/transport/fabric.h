@@ -41,6 +41,8 @@ struct ListenOptions {
 // one fabric.
 struct ListeningSockets;  // fabric.cc
 Result<std::shared_ptr<ListeningSockets>> listen_for_ranks(const ListenOptions& options);
+// How many of the ports, of the first `most`, listen_for_ranks() could take. Listens on none.
+Result<int> count_free_ports(const ListenOptions& options, int most);
 // For the store: protocol version, host identity, listening addresses.
 Bytes address_row(const ListeningSockets& sockets);
 

@@ -19,7 +19,7 @@ struct RouteTrials {
 };
 
 // Tries each of these ranks at each address by itself, several at once. Blocks the calling thread. In the order of
-// ranks, and of a rank's candidates.
+// `peers`, and of a rank's candidates.
 struct TrialPeer {
   int rank = -1;
   Result<AddressRow> row;

@@ -25,6 +25,10 @@ struct RouteTry {
 };
 const char* route_outcome_name(RouteTry::Outcome outcome);
 
+// How many ports of the configured range, of the first 4096, this rank could listen on for the others, at the addresses
+// where it would. Asks the rendezvous for nothing but the way to it; listens on none. Requires: a range.
+Result<int> count_free_ports(const config::RuntimeConfig& config);
+
 // Joins the job as Session::start() would, tries to reach each other rank at each of its addresses as a rank does,
 // gives what came of it to `tell`, and leaves when the others have done the same, or are late. Blocks, within bounds.
 // Requires: a job of several ranks.

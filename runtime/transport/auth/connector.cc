@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
@@ -51,7 +52,7 @@ Result<Stream> Connector::connect(const AddressRow& peer, const Hello& hello, co
 Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const Hello& hello,
                                       const crypto::Secret& key, Deadline deadline, std::vector<Attempt>& last) const {
   for (int round = 1;; ++round) {
-    last.clear();
+    const std::vector<Attempt> before = std::exchange(last, {});
     bool again = false;
     StatusCode code = StatusCode::kTimeout;
     for (const Endpoint& endpoint : endpoints) {
@@ -67,14 +68,17 @@ Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const
       again |= attempt.outcome == Outcome::kLater;
       again |= attempt.outcome == Outcome::kGone && round < kRoundsWithoutListener;
       again |= attempt.outcome == Outcome::kHungUp && round < kRoundsOfHangingUp;
+      // Cut off by the deadline, it says less than the round before.
+      const bool is_cut_off = attempt.outcome == Outcome::kLater && deadline.expired();
+      if (is_cut_off && last.size() <= before.size()) attempt = before[last.size() - 1];
     }
     if (!again) return Status(code, "");
-    if (deadline.expired()) return Status::timeout(" in time");
     const Deadline pause = earlier(deadline, Deadline::after(kRoundPause * std::min(round, 10)));
     while (!pause.expired() && !cancel_.cancelled()) {
       pollfd entry{cancel_.fd(), POLLIN, 0};
       poll(&entry, 1, static_cast<int>(pause.remaining().count()) + 1);
     }
+    if (deadline.expired() && !cancel_.cancelled()) return Status::timeout(" in time");
   }
 }
 

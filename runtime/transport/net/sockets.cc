@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "runtime/base/failpoint.h"
@@ -83,6 +84,11 @@ Result<ForkFd> bind_one(const SocketAddress& address, bool reuse, int& err) {
     err = errno;
     return Status::from_errno("cannot listen on " + address.to_string(), err);
   }
+  return fd;
+}
+
+Result<ForkFd> listen_on(const SocketAddress& address, bool reuse, int& err) {
+  HVD_ASSIGN_OR_RETURN(ForkFd fd, bind_one(address, reuse, err));
   if (HVD_FAILPOINT_CALL("net.listen", listen(fd.get(), SOMAXCONN)) !=
       0) {  // another may have bound it, too, and be the first to listen
     err = errno;
@@ -109,7 +115,7 @@ Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& address
       SocketAddress address = wanted.address;
       address.set_port(port);
       int err = 0;
-      auto fd = bind_one(address, !ports.is_any(), err);
+      auto fd = listen_on(address, !ports.is_any(), err);
       if (err == EADDRNOTAVAIL && addresses.size() > 1) continue;  // gone meanwhile, or an IPv6 address still tentative
       if (err == EADDRINUSE && port != 0) {                        // another program has this port there
         bound.fds.clear();
@@ -127,6 +133,25 @@ Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& address
   }
   return Status::precondition("found no port" + (ports.is_any() ? "" : " of " + ports.to_string()) +
                               " that is free on all " + std::to_string(addresses.size()) + " addresses to listen on");
+}
+
+Result<int> count_free_ports(const std::vector<InterfaceAddress>& addresses, const PortRange& ports, int most) {
+  int free = 0;
+  for (int port = ports.first; port <= std::min<int>(ports.last, ports.first + most - 1); ++port) {
+    std::size_t bound = 0;
+    std::size_t gone = 0;
+    for (const InterfaceAddress& wanted : addresses) {
+      SocketAddress address = wanted.address;
+      address.set_port(static_cast<std::uint16_t>(port));
+      int err = 0;
+      const auto fd = bind_one(address, true, err);
+      if (!fd.is_ok() && err != EADDRINUSE && err != EACCES && err != EADDRNOTAVAIL) return fd.status();
+      bound += fd.is_ok() ? 1 : 0;
+      gone += err == EADDRNOTAVAIL ? 1 : 0;
+    }
+    free += bound > 0 && bound + gone == addresses.size() ? 1 : 0;
+  }
+  return free;
 }
 
 }  // namespace hvd::transport

@@ -47,4 +47,8 @@ struct BoundSockets {
 };
 Result<BoundSockets> bind_listeners(const std::vector<InterfaceAddress>& addresses, const PortRange& ports);
 
+// How many of `ports`, of the first `most`, bind_listeners() could take now: binds and closes, and listens on none.
+// Requires: !ports.is_any().
+Result<int> count_free_ports(const std::vector<InterfaceAddress>& addresses, const PortRange& ports, int most);
+
 }  // namespace hvd::transport

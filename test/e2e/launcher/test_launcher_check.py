@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,10 +15,12 @@ import pytest
 from launcher_job import StartJob, eventually
 
 import horovod
-from horovod import _facts, _routes
+from horovod import _facts
 
 
-def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_path: str, fake_ssh: str, tmp_path: Path) -> None:
+def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(
+    horovodrun_path: str, fake_ssh: str, tmp_path: Path
+) -> None:
     # far-away is this machine behind a stand-in for ssh that does not know the other.
     ssh = tmp_path / "ssh"
     ssh.write_text(
@@ -36,7 +37,19 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_pa
     assert (seen["format"], seen["version"]) == (1, horovod.__version__)
     checks = {host["host"]: {check["check"]: check for check in host["checks"]} for host in seen["hosts"]}
     assert list(checks) == ["localhost", "far-away", "nowhere"]
-    names = ["answer", "horovod", "python", "frameworks", "clock", "cores", "memory", "shared memory", "limits", "gpu", "ports"]
+    names = [
+        "answer",
+        "horovod",
+        "python",
+        "frameworks",
+        "clock",
+        "cores",
+        "memory",
+        "shared memory",
+        "limits",
+        "gpu",
+        "ports",
+    ]
     for name in ("localhost", "far-away"):
         assert list(checks[name]) == names
         for wanted in ("answer", "horovod", "python", "clock", "ports"):
@@ -67,7 +80,9 @@ def test_the_doctor_says_of_each_host_what_is_there_and_what_helps(horovodrun_pa
     assert "-> install Horovod for the Python that is named, on that host\n1 host: 1 FAIL, 0 WARN\n" in done.stdout
 
 
-def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(start_job: StartJob, fake_ssh: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(
+    start_job: StartJob, fake_ssh: str, tmp_path: Path
+) -> None:
     ill = tmp_path / "python"
     ill.write_text(f'#!/bin/sh\n[ "$HOROVOD_HOSTNAME" = far-away ] && exec sleep 1000\nexec {sys.executable} "$@"\n')
     ill.chmod(0o755)
@@ -88,16 +103,25 @@ def test_ctrl_c_ends_the_doctors_jobs_and_tells_what_is_known(start_job: StartJo
 
 def test_ports_of_the_range_that_others_have_are_missed(horovodrun_path: str) -> None:
     """Also where there is one host: the rendezvous takes a port, and ranks the rest."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        assert _routes.free_ports(f"{taken.getsockname()[1]}") == 0
     command = [horovodrun_path, "--check", "-H", "localhost:40", "--port-range", "20000-20031", sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done
     assert "  FAIL  ports          " in done.stdout
     assert " of 20000-20031 free for 40 ranks\n" in done.stdout
     assert "-> a wider --port-range" in done.stdout
+
+
+def test_what_the_job_of_all_hosts_says_beyond_its_limit_is_an_error(horovodrun_path: str, tmp_path: Path) -> None:
+    loud = tmp_path / "python"
+    noise = f"yes {'x' * 1000} | head -c {65 << 20}"
+    loud.write_text(f'#!/bin/sh\ncase "$*" in *--routes*) {noise};; esac\nexec {sys.executable} "$@"\n')
+    loud.chmod(0o755)
+    command = [horovodrun_path, "--check", "--json", "-H", "localhost:1", "--port-range", "20000-20031", str(loud)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1, done.stderr
+    seen = json.loads(done.stdout)
+    assert seen["routes"]["error"].startswith(f"too much output: more than {64 << 20} bytes"), seen["routes"]
+    assert "ports" not in {check["check"] for check in seen["hosts"][0]["checks"]}
 
 
 def test_a_tool_that_hangs_and_its_children_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,14 +171,20 @@ COMPLETIONS = {
 def test_completions_know_flags_and_their_values_before_the_command_alone(horovodrun_path: str, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: its completions are not run")
-    done = subprocess.run([shell, "-c", COMPLETIONS[shell], horovodrun_path], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["always auto" if shell == "fish" else "auto always", "--check-build", ""], done.stderr
+    done = subprocess.run(
+        [shell, "-c", COMPLETIONS[shell], horovodrun_path], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == ["always auto" if shell == "fish" else "auto always", "--check-build", ""], (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize("shell", ["zsh"])
 def test_completions_are_right_to_the_shell(horovodrun_path: str, shell: str, tmp_path: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed: its completions are not looked at")
-    script = subprocess.run([horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=30, check=True)
+    script = subprocess.run(
+        [horovodrun_path, "--completion", shell], capture_output=True, text=True, timeout=30, check=True
+    )
     (tmp_path / "script").write_text(script.stdout)
     subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, timeout=30)

@@ -25,8 +25,15 @@ Json a_try(int to, const char* outcome, std::int64_t us = 0, const char* address
           {"outcome", outcome}, {"round_trip_us", us}, {"error", us > 0 ? "" : "why"}};
 }
 
+std::string said_by(int rank, const Json& line) {
+  return "[" + std::to_string(rank) + "]<stdout>:" + line.dump() + "\n";
+}
+
+std::string ports_line(int rank) { return said_by(rank, {{"rank", rank}, {"ports", ""}, {"free", nullptr}}); }
+
+// All that a rank says.
 std::string line_of(int rank, const Json& tries) {
-  return "[" + std::to_string(rank) + "]<stdout>:" + Json{{"rank", rank}, {"tries", tries}}.dump() + "\n";
+  return ports_line(rank) + said_by(rank, {{"rank", rank}, {"tries", tries}});
 }
 
 // Everybody reaches everybody, but for what `change` makes of a try.
@@ -132,15 +139,51 @@ TEST_CASE("Above 16 hosts only what does not work is listed, and JSON has every 
 
 TEST_CASE("A host that tells nothing, and a job that fails, are failures", "[unit][job]") {
   const Routes one_silent = read_routes(hosts(2), line_of(0, Json::array({a_try(1, "reached", 5)})), "killed");
-  CHECK(count_of(one_silent).failures == 1);
-  CHECK_THAT(routes_text(one_silent),
-             Contains("   2  n1       ?       -\n") && Contains("  FAIL  n1 to n0  not told\n"));
+  CHECK(count_of(one_silent).failures == 2);
+  CHECK_THAT(routes_text(one_silent), Contains("   2  n1       ?       -\n") &&
+                                          Contains("  FAIL  n1 to n0  not told\n") && Contains("  FAIL  killed\n"));
+  CHECK(Json(routes_json(one_silent))["error"] == "killed");
   const Routes failed = read_routes(hosts(2), "", "host n1 was lost");
   CHECK(count_of(failed).failures == 1);
   CHECK_THAT(routes_text(failed), Contains("  FAIL  host n1 was lost\n        -> "));
   CHECK(Json(routes_json(failed))["error"] == "host n1 was lost");
-  CHECK(count_of(read_routes(hosts(1), "", "")).failures == 0);
-  CHECK(routes_text(read_routes(hosts(1), "", "")).empty());
+  CHECK_THAT(read_routes(hosts(2), "", "").error, Contains("before all was told"));
+  CHECK(routes_text({}).empty());
+}
+
+TEST_CASE("One host that does not say which ports are free is a failure, with what its job said", "[unit][job]") {
+  const Routes silent = read_routes(hosts(1), "", "no such range");
+  CHECK(count_of(silent).failures == 1);
+  CHECK_THAT(routes_text(silent), Contains("  FAIL  no such range\n"));
+  CHECK(Json(routes_json(silent))["error"] == "no such range");
+  const Routes well = read_routes(hosts(1), ports_line(0), "a warning");
+  CHECK(count_of(well).failures == 0);
+  CHECK(routes_text(well).empty());
+  CHECK(Json(routes_json(well)).is_null());
+}
+
+TEST_CASE("A host that told its routes and not its ports is a failure, too", "[unit][job]") {
+  const std::string output = line_of(0, Json::array({a_try(1, "reached", 5)})) +
+                             said_by(1, {{"rank", 1}, {"tries", Json::array({a_try(0, "reached", 5)})}});
+  CHECK(read_routes(hosts(2), output, "killed").error == "killed");
+  CHECK(read_routes(hosts(2), output + ports_line(1), "killed").error.empty());
+}
+
+TEST_CASE("A try that went well may be told in short, and says the same", "[unit][job]") {
+  const auto with = [](const Json& one) {
+    return read_routes(hosts(2), line_of(0, Json::array({one})) + line_of(1, Json::array({a_try(0, "reached", 5)})),
+                       "");
+  };
+  const Json brief = Json::array({1, 123, "10.0.0.9:4000", "eth0"});
+  CHECK(Json(routes_json(with(brief))) == Json(routes_json(with(a_try(1, "reached", 123)))));
+  CHECK(with(Json::array({1, 123})).pairs[0].level() == Level::kFail);
+}
+
+TEST_CASE("A rank speaks for itself alone", "[unit][job]") {
+  const std::string of_1 = Json{{"rank", 1}, {"tries", Json::array({a_try(0, "reached", 5)})}}.dump() + "\n";
+  CHECK_FALSE(read_routes(hosts(2), ports_line(0) + "[0]<stdout>:" + of_1, "").error.empty());
+  CHECK(read_routes(hosts(2), "[0]<stdout>:" + of_1 + "[1]<stdout>:" + of_1, "").pairs[1].level() == Level::kOk);
+  CHECK(read_routes(hosts(2), of_1, "").pairs[1].level() == Level::kOk);  // nobody says whose it is
 }
 
 TEST_CASE("Too few ports of the range are a failure of that host", "[unit][job]") {
