@@ -62,7 +62,7 @@ Status Channel::open(const Deadline& deadline) {
   HVD_ASSIGN_OR_RETURN(fd_, connect_tcp(options_.host, options_.port, deadline, options_.wake_fd));
   if (options_.tls_key) {
     tunnel_ = std::make_unique<tls::Tunnel>(fd_.get(), tls::Role::kConnector, *options_.tls_key);
-    const Status shaken = tls::shake_hands(*tunnel_, deadline, options_.wake_fd);
+    const Status shaken = tunnel_error(tls::shake_hands(*tunnel_, deadline, options_.wake_fd));
     if (shaken.code() == StatusCode::kPrecondition) return shaken.annotate(std::string(kNoTlsThere));
     HVD_RETURN_IF_ERROR(shaken);
   }
@@ -116,14 +116,27 @@ Status Channel::distrusted(Status error) {
   return error;
 }
 
+// TLS ends at whatever changed on its way: at either end, which tells the other, or hangs up.
+Status Channel::tunnel_error(Status error) {
+  switch (error.code()) {
+    case StatusCode::kOk:
+    case StatusCode::kPeerLost:
+    case StatusCode::kTimeout:
+    case StatusCode::kAborted: return error;
+    default: return distrusted(std::move(error));
+  }
+}
+
 Status Channel::send(ByteSpan bytes, const Deadline& deadline) {
-  if (tunnel_) return tls::send_all(*tunnel_, bytes, deadline, options_.wake_fd);
+  if (tunnel_) return tunnel_error(tls::send_all(*tunnel_, bytes, deadline, options_.wake_fd));
   return send_all(fd_.get(), bytes, deadline, options_.wake_fd);
 }
 
 Result<std::size_t> Channel::receive_some(std::span<std::uint8_t> into, const Deadline& deadline) {
-  if (tunnel_) return tls::receive_some(*tunnel_, into, deadline, options_.wake_fd);
-  return hvd::receive_some(fd_.get(), into, deadline, options_.wake_fd);
+  if (!tunnel_) return hvd::receive_some(fd_.get(), into, deadline, options_.wake_fd);
+  auto received = tls::receive_some(*tunnel_, into, deadline, options_.wake_fd);
+  if (!received.is_ok()) return tunnel_error(received.status());
+  return received;
 }
 
 void Channel::close() {

@@ -35,7 +35,7 @@ class Channel {
 
   // An authentic answer, whatever its status. Errors as in base/socket_io.h; kPeerLost and kTimeout are
   // worth another attempt. kInvalidArgument: the server refused our signature. kInternal: what
-  // answers is not our server. See may_be_garbled() for both.
+  // answers is not our server. kPrecondition: nor does it speak TLS with our key. See may_be_garbled() for these.
   Result<HttpResponse> exchange(const Route& route, ByteSpan body, const Deadline& deadline);
 
   // Connects and opens the session, if that has not been done.
@@ -44,7 +44,7 @@ class Channel {
   Result<std::string> server_address() const { return peer_address(fd_); }
   const ChannelOptions& options() const { return options_; }
   bool is_open() const { return fd_.valid(); }
-  // The last error was one of these two: what we sent, or the answer, was not what arrived, or the keys differ.
+  // The last error was one of these: what we sent, or the answer, was not what arrived, or the keys differ.
   bool may_be_garbled() const { return may_be_garbled_; }
   void close();
 
@@ -55,6 +55,7 @@ class Channel {
   Result<HttpResponse> send_signed(HttpRequest request, const Deadline& deadline);
   Result<HttpResponse> receive(const Deadline& deadline);
   Status distrusted(Status error);
+  Status tunnel_error(Status error);
 
   const ChannelOptions options_;
   Fd fd_;

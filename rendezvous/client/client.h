@@ -32,9 +32,9 @@ struct ClientOptions {
 // authenticated connections, made on first use and kept: one for short calls and one for calls that
 // wait (join, wait), so that a waiting thread does not hold up a short call; calls of the same kind
 // run one after another. Connecting and transient failures are retried until the call's deadline. A
-// wrong secret and an answer that is not authentic fail after one more attempt, which a bit that flipped on the way
-// needs; an answer that says no fails at once. Errors name host, port, path and cause. It starts no thread and opens no
-// socket before the first call.
+// wrong secret, an answer that is not authentic and an error of TLS fail after one more attempt, which a bit that
+// flipped on the way needs; an answer that says no fails at once. Errors name host, port, path and cause. It starts no
+// thread and opens no socket before the first call.
 //
 // Codes: kTimeout (no such key, or no answer, within the deadline), kAborted (cancel()),
 // kPrecondition (the store or another rank disagrees), kInvalidArgument (a bad name or size, or the

@@ -16,11 +16,12 @@ using test::TamperingProxy;
 namespace {
 
 struct Setup {
-  explicit Setup(TamperingProxy::Change change)
-      : server(Server::start({.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"127.0.0.1"}})
+  explicit Setup(TamperingProxy::Change change, bool tls = false)
+      : server(Server::start(
+                   {.secret = secret, .plan = StaticPlan::of_size(1), .listen_addresses = {"127.0.0.1"}, .tls = tls})
                    .value()),
         proxy(server->port(), std::move(change)),
-        client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret}) {}
+        client({.host = "127.0.0.1", .port = proxy.port(), .secret = secret, .tls = tls}) {}
   crypto::Secret secret = crypto::Secret::random();
   std::unique_ptr<Server> server;
   TamperingProxy proxy;
@@ -89,20 +90,36 @@ TEST_CASE("A request changed on its way to the server is refused and changes not
 
 TEST_CASE("A bit that flips once on its way costs no call", "[multi][rendezvous]") {
   using Direction = TamperingProxy::Direction;
-  // The opening of the session, then the request; the signature or the body, then the head.
-  const int index = GENERATE(0, 1);
+  // The opening of the session, then two requests, with TLS after its handshake; the signature or the body, then the
+  // head.
+  const bool tls = GENERATE(false, true);
+  const int index = GENERATE(0, 1, 2);
   const bool at_end = GENERATE(true, false);
   const Direction direction = GENERATE(Direction::kToServer, Direction::kToClient);
   std::atomic<int> flips = 0;
-  Setup setup([&](auto way, int piece_index, Bytes& piece) {
-    if (way != direction || piece_index != index || flips.exchange(1) != 0) return;
-    (at_end ? piece.back() : piece.front()) ^= 4;
-  });
-  INFO("piece " << index << (at_end ? ", end" : ", head")
-                << (direction == Direction::kToServer ? ", asked" : ", said"));
+  Setup setup(
+      [&](auto way, int piece_index, Bytes& piece) {
+        if (way != direction || piece_index != index || flips.exchange(1) != 0) return;
+        (at_end ? piece.back() : piece.front()) ^= 4;
+      },
+      tls);
+  INFO((tls ? "TLS, piece " : "piece ") << index << (at_end ? ", end" : ", head")
+                                        << (direction == Direction::kToServer ? ", asked" : ", said"));
   CHECK(setup.client.put("s", "k", as_bytes("v"), soon()).is_ok());
-  CHECK(flips == 1);
   CHECK(setup.client.get_many("s", {"k"}, soon()).value()[0] == Bytes{'v'});
+  CHECK(flips == 1);
+}
+
+TEST_CASE("With TLS, too, a client with another secret is refused at its second attempt", "[multi][rendezvous]") {
+  std::atomic<int> attempts = 0;
+  Setup setup(
+      [&](auto way, int index, Bytes&) { attempts += way == TamperingProxy::Direction::kToServer && index == 0; },
+      true);
+  Client stranger({.host = "127.0.0.1", .port = setup.proxy.port(), .secret = crypto::Secret::random(), .tls = true});
+  const Status error = stranger.put("s", "k", as_bytes("v"), soon());
+  CHECK(error.code() == StatusCode::kPrecondition);
+  CHECK_THAT(error.message(), Catch::Contains("does not speak TLS with the secret of this job"));
+  CHECK(attempts == 2);
 }
 
 TEST_CASE("Something that is not our server is named as such at once", "[multi][rendezvous]") {
