@@ -82,6 +82,7 @@ struct Comm {
 struct World {
   std::mutex mutex;
   int version = 23203;
+  int async_error = kSuccess;
   bool windows = true;
   int room = 0;                // 0: for all
   std::map<int, int> running;  // collectives, by GPU

@@ -17,3 +17,5 @@ HVD_FAKE void fake_nccl_set_windows(int has_windows);
 HVD_FAKE void fake_nccl_set_room(int collectives);
 // Of these, how many run on a GPU now.
 HVD_FAKE int fake_nccl_running(int device);
+// Every communicator reports it from now on; 0: none does.
+HVD_FAKE void fake_nccl_set_async_error(int code);

@@ -38,6 +38,10 @@ HVD_FAKE void fake_nccl_set_windows(int has_windows) {
   const std::lock_guard lock(world().mutex);
   world().windows = has_windows != 0;
 }
+HVD_FAKE void fake_nccl_set_async_error(int code) {
+  const std::lock_guard lock(world().mutex);
+  world().async_error = code;
+}
 HVD_FAKE void fake_nccl_set_room(int collectives) {
   const std::lock_guard lock(world().mutex);
   world().room = collectives;

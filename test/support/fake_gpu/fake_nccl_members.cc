@@ -199,7 +199,7 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   const bool ready = !first && is_ready(*comm);
   const std::lock_guard group_lock(comm->group->mutex);
   const std::lock_guard lock(world().mutex);
-  *state = !ready ? kInProgress : shares_gpu(*comm->group) ? kInvalidUsage : kSuccess;
+  *state = !ready ? kInProgress : shares_gpu(*comm->group) ? kInvalidUsage : world().async_error;
   if (ready && comm->window != nullptr) {
     void** const window = std::exchange(comm->window, nullptr);
     *window = reinterpret_cast<void*>(++world().handles);

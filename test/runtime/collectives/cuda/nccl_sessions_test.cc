@@ -28,6 +28,16 @@ void run_before(Operation& operation, std::function<void()> before) {
   };
 }
 
+// Until both ranks have given NCCL another allreduce, and ask it how that goes.
+void wait_until_watched(int allreduces_before) {
+  const Deadline limit = Deadline::after(kLimit);
+  const auto wait_for = [&](const char* call, int count) {
+    while (fake_nccl_calls(call) < count && !limit.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  wait_for("ncclAllReduce", allreduces_before + 2);
+  wait_for("ncclCommGetAsyncError", fake_nccl_calls("ncclCommGetAsyncError") + 3);  // more than each start asks
+}
+
 }  // namespace
 
 TEST_CASE("Every operation that NCCL has runs on it, lists and uneven parts too", "[multi][gpu]") {
@@ -103,7 +113,8 @@ TEST_CASE("Where members cannot use NCCL together, all go through the host", "[m
 }
 
 TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", "[multi][gpu]") {
-  const std::string call = GENERATE("ncclAllReduce", "ncclCommGetAsyncError", "a lost peer");
+  const std::string call = GENERATE("ncclAllReduce", "ncclCommGetAsyncError", "an asynchronous error", "a lost peer");
+  const bool is_asynchronous = call == "an asynchronous error";
   {
     JobFixture job(2);
     Problems problems;
@@ -112,12 +123,17 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
         [&](Session& session) {
           const int rank = session.topology().rank;
           problems.expect_ok(sum_once(session, problems, rank, "first"), "before");
-          if (rank == 0 && call != "a lost peer") fake_nccl_fail(call.c_str(), 0, 2);
+          const int before = fake_nccl_calls("ncclAllReduce");
+          if (rank == 0 && call.starts_with("nccl")) fake_nccl_fail(call.c_str(), 0, 2);
           FrameworkStream stream(rank);
           GpuTensor tensor(stream, Values(10, 1.0F));
           // It never comes on rank 1, so that rank 0 waits inside NCCL.
           if (rank == 1) fake_cuda_hold(stream.get());
           const auto handle = session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()));
+          if (rank == 0 && is_asynchronous) {
+            wait_until_watched(before);
+            fake_nccl_set_async_error(2);
+          }
           if (rank == 1 && call == "a lost peer") {
             handle.value()->wait_for(std::chrono::milliseconds(20));
             session.announce_failure("gone");
@@ -126,7 +142,7 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
           const Status status = wait(handle);
           problems.expect(!status.is_ok(), "it went well");
           problems.expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8), "it took too long");
-          if (rank == 0 && call != "a lost peer") {
+          if (is_asynchronous || (rank == 0 && call != "a lost peer")) {
             problems.expect(
                 status.message().find("NCCL says unhandled system error (the last line") != std::string::npos,
                 status.message());
@@ -140,6 +156,7 @@ TEST_CASE("An error of NCCL ends the session on all ranks, with its own words", 
           }
         },
         use_fake_nccl);
+    fake_nccl_set_async_error(0);
     JobFixture next(2);
     next.run([&](Session& session) { run_all_operations(session, problems); }, use_fake_nccl);
     CHECK(problems.text() == "");
