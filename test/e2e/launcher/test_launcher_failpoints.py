@@ -3,9 +3,11 @@ with a reason that no job without a fault gives, and no process is left."""
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -70,7 +72,8 @@ SETTINGS = (
 def launcher(horovodrun_path: str) -> str:
     """With failpoints: the one that is tested, or that of the build for tests."""
     for path in (horovodrun_path, str(ROOT / "build" / "dev" / "launcher" / "horovodrun")):
-        if Path(path).exists() and b"call.connect" in Path(path).read_bytes():
+        if Path(path).exists() and b"no failpoint has this name" in Path(path).read_bytes():
+            assert_knows_the_table(path)
             return path
     pytest.skip("no launcher with failpoints is there: cmake --build --preset dev --target horovodrun")
 
@@ -82,6 +85,15 @@ def table() -> dict[str, str]:
     found = re.search(r'kFirstOfLauncher = "([a-z.]+)"', text)
     assert found, "which of the table are the launcher's?"
     return dict(rows[[name for name, _ in rows].index(found[1]) :])
+
+
+def assert_knows_the_table(launcher: str) -> None:
+    """A launcher of older sources refuses names of the table, or has them with another kind."""
+    never = ";".join(f"{name}={'kill' if kind == 'Place' else 'error'}@1000000000" for name, kind in KINDS.items())
+    env = {**os.environ, "HOROVOD_FAILPOINTS": never}
+    ran = subprocess.run((launcher, "--version"), env=env, capture_output=True, text=True, timeout=HANG_S, check=False)
+    if ran.returncode != 0:
+        pytest.fail(f"build/dev is older than the sources: cmake --build --preset dev\n{launcher}: {ran.stderr}")
 
 
 KINDS = table()
