@@ -132,6 +132,7 @@ class JobDriver : private AgentFleetEvents {
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   const TimePoint start_ = SteadyClock::now();
   bool ended_for_output_ = false;
+  bool has_looked_for_signals_ = false;  // since our reader was lost
   bool flush_given_up_ = false;
   std::optional<int> exit_code_;
 };

@@ -11,8 +11,9 @@ namespace {
 constexpr int kOutputGone = 128 + SIGPIPE;
 constexpr Millis kSuspendDelay{100};     // for the agents to stop their ranks, and for what these print to arrive
 constexpr Millis kSignalMayFollow{100};  // after the loss of our reader
-constexpr int kLeaveAtOnce = 3;          // signals that say: end
-constexpr Millis kTwice{1000};           // two within it are for the job, though a rank is debugged
+constexpr Millis kOneLook{1};
+constexpr int kLeaveAtOnce = 3;  // signals that say: end
+constexpr Millis kTwice{1000};   // two within it are for the job, though a rank is debugged
 
 }  // namespace
 
@@ -81,6 +82,9 @@ void JobDriver::output_broken(const Status& status) {
 }
 
 void JobDriver::end_for_output() {
+  // A loop that was busy, or had no processor, runs its timers before it looks for the signals that have come
+  // meanwhile.
+  if (!std::exchange(has_looked_for_signals_, true)) return broken_timer_.start(kOneLook);
   if (job_->end_requests() > 0 || std::exchange(ended_for_output_, true)) return;
   end_requested(
       job_->stop("nobody takes the output any more (" + output_error_ + ")", kOutputGone, SteadyClock::now()));
