@@ -77,6 +77,15 @@ Outcome welcome_late(const Door& door, const AcceptorIdentity& identity, Deadlin
   return outcome;
 }
 
+Hello hello_of_rank_1() {
+  Hello hello;
+  hello.kind = ConnectionKind::kData;
+  hello.from_rank = 1;
+  hello.to_rank = 0;
+  hello.epoch = 1;
+  return hello;
+}
+
 }  // namespace
 
 TEST_CASE("The limit of an attempt ends a silent one, and none whose peer has been told all", "[multi][transport]") {
@@ -88,13 +97,8 @@ TEST_CASE("The limit of an attempt ends a silent one, and none whose peer has be
   const HostIdentity here = HostIdentity::of_this_process();
   const AddressRow row{.host = here, .endpoints = {silent.endpoint, late.endpoint}};
   auto outcome = std::async(std::launch::async, [&] { return welcome_late(late, identity, deadline); });
-  Hello hello;
-  hello.kind = ConnectionKind::kData;
-  hello.from_rank = 1;
-  hello.to_rank = 0;
-  hello.epoch = 1;
   const Cancel cancel;
-  const auto stream = Connector(here, cancel, kLimit).connect(row, hello, key, deadline);
+  const auto stream = Connector(here, cancel, kLimit).connect(row, hello_of_rank_1(), key, deadline);
   INFO(stream.status().message());
   CHECK(stream.is_ok());
   CHECK(silent.accept_one(Deadline::after(Millis(0))).valid());  // it came first, and was given up
@@ -124,13 +128,8 @@ TEST_CASE("An address that takes no connection costs a part of an attempt", "[mu
   const HostIdentity here = HostIdentity::of_this_process();
   const AddressRow row{.host = here, .endpoints = {full.endpoint, late.endpoint}};
   auto outcome = std::async(std::launch::async, [&] { return welcome_late(late, identity, deadline); });
-  Hello hello;
-  hello.kind = ConnectionKind::kData;
-  hello.from_rank = 1;
-  hello.to_rank = 0;
-  hello.epoch = 1;
   // An attempt that took its whole limit would take all the time there is.
-  const auto stream = Connector(here, cancel, all).connect(row, hello, key, deadline);
+  const auto stream = Connector(here, cancel, all).connect(row, hello_of_rank_1(), key, deadline);
   INFO(stream.status().message());
   CHECK(stream.is_ok());
   CHECK(outcome.get().welcomed);
