@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(sys.executable).parent
 LAUNCHER = str(HERE / "horovodrun")
 IDLE_S = 10.0  # for how long an idle job is watched
+START_DEADLINE_S = 60.0
 
 # One rank: enters init() when all others are about to, as far as files in a folder tell.
 RANK = """
@@ -71,10 +72,13 @@ def processor_seconds(pids: set[int]) -> float:
 def idle_job(ranks: int) -> Iterator[int]:
     """The launcher's pid, once all ranks sleep."""
     job = subprocess.Popen([LAUNCHER, "-np", str(ranks), "sleep", "600"], stdin=subprocess.DEVNULL)
+    end = time.monotonic() + START_DEADLINE_S
     try:
         while sum(Path(f"/proc/{p}/comm").read_text() == "sleep\n" for p in descendants(job.pid)) < ranks:
             if job.poll() is not None:
                 raise SystemExit(f"the job ended with {job.returncode}")
+            if time.monotonic() > end:
+                raise SystemExit(f"not all of {ranks} ranks had started after {START_DEADLINE_S:g} s")
             time.sleep(0.05)
         yield job.pid
     finally:
