@@ -22,7 +22,8 @@ namespace hvd::transport {
 // never more than one stream between them and nothing to agree on. (A message needs both its ends, so both get to the
 // point where one connects and the other waits.) Shared by the fabric and the Gloo contexts, because a context may
 // outlive the fabric; then every call fails. Thread-safe. Lock order: the driver's turn (Progress), connecting of one
-// peer, a context's mutex, a connection's; contexts_mutex_ and peers_mutex_ are innermost and never held together.
+// peer, rows_mutex_ (held while the store is asked), a context's mutex, a connection's; contexts_mutex_ and
+// peers_mutex_ are innermost and never held together.
 class DataPlane final : public FrameSink, public IoHandler {
  public:
   static constexpr std::size_t kMaxUnknownContexts = 4096;
@@ -84,6 +85,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   };
   Peer& peer(int rank) HVD_EXCLUDES(peers_mutex_);
   Status connect(int to, Peer& peer);
+  Result<Bytes> row_of(int rank, Deadline deadline) HVD_EXCLUDES(rows_mutex_);
   // The context of a frame, made when it is not known yet; null when it was removed.
   Result<std::shared_ptr<MessageContext>> context_of(const FrameHeader& header) HVD_EXCLUDES(contexts_mutex_);
   std::shared_ptr<MessageContext> make_message_context(std::uint64_t id);
@@ -105,6 +107,9 @@ class DataPlane final : public FrameSink, public IoHandler {
   std::vector<std::atomic<Peer*>> peers_;  // by rank; null until first used
   Mutex peers_mutex_;
   std::deque<std::unique_ptr<Peer>> owned_peers_ HVD_GUARDED_BY(peers_mutex_);
+
+  Mutex rows_mutex_;
+  std::unordered_map<int, Bytes> rows_ HVD_GUARDED_BY(rows_mutex_);  // of this epoch, as far as asked for
 
   Mutex contexts_mutex_;
   std::unordered_map<std::uint64_t, std::shared_ptr<MessageContext>> contexts_ HVD_GUARDED_BY(contexts_mutex_);

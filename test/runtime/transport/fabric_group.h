@@ -25,6 +25,7 @@ class MapRowSource final : public transport::RowSource {
   }
   Result<std::vector<Bytes>> rows(std::span<const int> ranks, Deadline) override {
     const std::lock_guard lock(mutex_);
+    ++requests_;
     std::vector<Bytes> found;
     for (const int rank : ranks) {
       if (!rows_.contains(rank)) return Status::timeout("no row of rank " + std::to_string(rank));
@@ -32,10 +33,15 @@ class MapRowSource final : public transport::RowSource {
     }
     return found;
   }
+  int requests() {
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
 
  private:
   std::mutex mutex_;
   std::map<int, Bytes> rows_;
+  int requests_ = 0;
 };
 
 // Of three trials: a machine with other work delays some.

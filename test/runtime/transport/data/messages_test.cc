@@ -1,6 +1,7 @@
 // Sends and receives of unbound buffers: the same cases on our transport and on Gloo's own.
 #include <gloo/transport/unbound_buffer.h>
 
+#include <bit>
 #include <numeric>
 #include <random>
 
@@ -214,4 +215,38 @@ TEST_CASE("One buffer may have several operations pending", "[conformance][trans
       }
     });
   });
+}
+
+TEST_CASE("Who exchanges messages with everybody asks the store seldom", "[transport]") {
+  constexpr int kSize = 24;
+  test::FabricGroup group(kSize);
+  std::vector<int> all(kSize);
+  std::iota(all.begin(), all.end(), 0);
+  const int before = group.rows.requests();
+  std::vector<std::function<void()>> bodies;
+  int expected = 0;
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank > 0) expected += 1 + std::bit_width(static_cast<unsigned>(rank - 1));  // of 1, 1, 2, 4, ... rows
+    bodies.emplace_back([&, rank] {
+      const auto context = group.fabrics[static_cast<std::size_t>(rank)]->make_context(1, all).value();
+      std::vector<int> in(kSize);
+      int out = rank;
+      const auto receives = context->createUnboundBuffer(in.data(), in.size() * sizeof(int));
+      const auto sends = context->createUnboundBuffer(&out, sizeof(out));
+      const auto place = [](int peer) { return static_cast<std::size_t>(peer) * sizeof(int); };
+      for (int step = 1; step < kSize; ++step) {
+        const int from = (rank + kSize - step) % kSize;
+        receives->recv(from, 1, place(from), sizeof(int));
+      }
+      for (int peer : all) {
+        if (peer != rank) sends->send(peer, 1);
+      }
+      for (int i = 1; i < kSize; ++i) receives->waitRecv();
+      for (int i = 1; i < kSize; ++i) sends->waitSend();
+      in[static_cast<std::size_t>(rank)] = rank;
+      require(in == all, "wrong messages");
+    });
+  }
+  for (const std::string& error : test::run_all(bodies)) CHECK(error == "");
+  CHECK(group.rows.requests() - before == expected);
 }
