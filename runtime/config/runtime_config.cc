@@ -28,14 +28,12 @@ std::int64_t integer_bound(double bound) {
 // which the tests find by loading every default.
 template <typename Target, typename T>
 void assign(Target& target, const T& value) {
-  if constexpr (std::is_same_v<Target, T>) {
+  if constexpr (std::is_same_v<Target, T> || std::is_same_v<Target, std::optional<T>>) {
     target = value;
   } else if constexpr (std::is_enum_v<Target> && std::is_same_v<T, int>) {
     target = static_cast<Target>(value);
   } else if constexpr (std::is_same_v<Target, std::optional<Milliseconds>> && std::is_same_v<T, double>) {
     target = Milliseconds(value);
-  } else if constexpr (std::is_same_v<Target, std::optional<bool>> && std::is_same_v<T, bool>) {
-    target = value;
   } else if constexpr (std::is_same_v<Target, std::chrono::seconds> && std::is_same_v<T, std::int64_t>) {
     target = std::chrono::seconds(value);
   } else if constexpr (std::is_same_v<Target, int> && std::is_same_v<T, std::int64_t>) {
