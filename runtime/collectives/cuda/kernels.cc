@@ -10,8 +10,9 @@ namespace hvd::collectives::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr std::uint64_t kBytesPerBlock = kThreads * 4 * sizeof(std::uint64_t) * 2;  // four words for each thread
-constexpr std::uint64_t kMostBlocks = 512;                                          // of one copy
+constexpr std::uint64_t kBytesPerBlock =
+    std::uint64_t{kThreads} * 4 * sizeof(std::uint64_t) * 2;  // four words for each thread
+constexpr std::uint64_t kMostBlocks = 512;                    // of one copy
 
 }  // namespace
 
