@@ -28,7 +28,17 @@ std::string node_name() {
 Agent::Agent(MainLoop& loop, Fd from_launcher, Fd to_launcher)
     : loop_(loop),
       slots_(loop, static_cast<ProcessEvents&>(*this)),
-      sweeper_(loop, [this] { swept(); }),
+      relay_(loop, {.send =
+                        [this](int agent, FrameType type, const Bytes& payload) {
+                          send_frame_of(static_cast<std::uint32_t>(agent), type, payload);
+                          apply_backpressure();
+                        },
+                    .on_gone =
+                        [this] {
+                          if (swept_) finish_when_drained();
+                        }}),
+      sweeper_(
+          loop, [this] { swept(); }, [this] { return starters_in_use(); }),
       drain_deadline_(loop.get(),
                       [this] {
                         slots_.close_output();
@@ -85,7 +95,8 @@ void Agent::received(ByteSpan bytes) {
 
 Status Agent::handle(const Frame& frame) {
   HVD_FAILPOINT_RETURN("agent.frame");
-  id_ = frame.agent;
+  if (id_ == kOwnAgent) id_ = frame.agent;
+  if (frame.agent != id_) return relay_.pass(frame);
   switch (frame.type) {
     case FrameType::kLaunch: {
       HVD_ASSIGN_OR_RETURN(LaunchMessage message, decode_launch(frame.payload));
@@ -115,9 +126,18 @@ Status Agent::handle(const Frame& frame) {
       return Status::ok();
     }
     case FrameType::kAskStacks: ask_stacks(); return Status::ok();
+    case FrameType::kOpenBelow: {
+      HVD_ASSIGN_OR_RETURN(OpenBelowMessage message, decode_open_below(frame.payload));
+      return open_below(std::move(message));
+    }
     default:
       return Status::invalid_argument("an agent got a frame of type " + std::to_string(static_cast<int>(frame.type)));
   }
+}
+
+Status Agent::open_below(OpenBelowMessage message) {
+  if (!leased_ || sweeper_.active()) return Status::ok();
+  return relay_.open(std::move(message));
 }
 
 Status Agent::start(StartMessage message) {
@@ -131,7 +151,7 @@ void Agent::signal(const SignalMessage& message) {
   slots_.signal(message.slot, message.signal);
   if (message.signal != SIGKILL || message.slot != SignalMessage::kAllSlots) return;
   killed_ = true;
-  for (int pid : descendants_of(::getpid())) ::kill(pid, SIGKILL);
+  for (int pid : descendants_of(::getpid(), starters_in_use())) ::kill(pid, SIGKILL);
 }
 
 void Agent::shut_down(const ShutdownMessage& message) {
@@ -157,9 +177,9 @@ Status Agent::give_input(InputMessage message) {
                                   std::to_string(number) + ", which it has not started");
 }
 
-void Agent::send_frame(FrameType type, const Bytes& payload) {
+void Agent::send_frame_of(std::uint32_t agent, FrameType type, const Bytes& payload) {
   HVD_FAILPOINT("agent.send");
-  if (leased_) output_->write(encode_frame(type, id_, payload));
+  if (leased_) output_->write(encode_frame(type, agent, payload));
 }
 
 void Agent::process_started(Incarnation process, int pid) { send(FrameType::kStarted, StartedMessage{process, pid}); }
@@ -209,6 +229,7 @@ void Agent::apply_backpressure() {
   if (full == paused_) return;
   paused_ = full;
   slots_.pause_output(full);
+  relay_.pause(full);
 }
 
 }  // namespace hvd::launcher

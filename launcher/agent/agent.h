@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
+#include "launcher/agent/relay.h"
 #include "launcher/agent/rendezvous_probe.h"
 #include "launcher/agent/slots.h"
 #include "launcher/agent/sweeper.h"
@@ -36,6 +38,7 @@ class Agent : private ProcessEvents {
   // From the launcher.
   void received(ByteSpan bytes);
   Status handle(const Frame& frame);
+  Status open_below(OpenBelowMessage message);
   Status launch(LaunchMessage message);
   void probed(const Result<std::string>& address);
   void open_slots(const std::string& address);
@@ -50,7 +53,8 @@ class Agent : private ProcessEvents {
   void send(FrameType type, const Message& message) {
     send_frame(type, encode(message));
   }
-  void send_frame(FrameType type, const Bytes& payload);
+  void send_frame(FrameType type, const Bytes& payload) { send_frame_of(id_, type, payload); }
+  void send_frame_of(std::uint32_t agent, FrameType type, const Bytes& payload);
   void process_started(Incarnation process, int pid) override;
   void process_not_started(Incarnation process, int code, std::string reason) override;
   void process_output(Incarnation process, OutputStream stream, ByteSpan bytes) override;
@@ -68,6 +72,7 @@ class Agent : private ProcessEvents {
   void fail(const Status& status);
   void lease_lost();
   void told_to_end(int signal);
+  std::set<int> starters_in_use() const;
   bool may_drain() const { return launch_ && launch_->grace_ms > 0 && leased_ && !sweeper_.active(); }
   void child_ended();
   void swept();
@@ -78,13 +83,14 @@ class Agent : private ProcessEvents {
   std::unique_ptr<PipeReader> input_;
   std::unique_ptr<PipeWriter> output_;
   FrameDecoder decoder_;
-  std::uint32_t id_ = 0;  // the launcher's number for us, learned from its first frame
+  std::uint32_t id_ = kOwnAgent;  // the launcher's number for us, learned from its first frame
   std::optional<LaunchMessage> launch_;
   HostFacts facts_;
   MemoryKills kills_before_;     // when the job began here
   HostEnvironment environment_;  // until the slots are open
   std::unique_ptr<RendezvousProbe> probe_;
   Slots slots_;
+  Relay relay_;
   std::unique_ptr<LeaseWatch> lease_watch_;
   Sweeper sweeper_;
   std::unique_ptr<StackDump> stacks_;  // the one that runs, or the last

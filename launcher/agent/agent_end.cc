@@ -43,6 +43,7 @@ void Agent::lease_lost() {
   // Output that still comes is read and dropped, so that no rank waits for it while it ends.
   leased_ = false;
   apply_backpressure();
+  relay_.give_up();
   sweeper_.start(Millis(0));
 }
 
@@ -54,9 +55,14 @@ void Agent::told_to_end(int signal) {
   grace_.start(Millis(launch_->grace_ms));
 }
 
+// While we are leased, those who lead to agents below us end when the launcher lets these go.
+std::set<int> Agent::starters_in_use() const { return leased_ ? relay_.starters() : std::set<int>(); }
+
 void Agent::child_ended() {
   slots_.look_for_stops();
-  reap_adopted(slots_.running_pids());
+  std::set<int> known = slots_.running_pids();
+  known.merge(relay_.starters());
+  reap_adopted(known);
   sweeper_.look_again();
 }
 
@@ -72,7 +78,7 @@ void Agent::swept() {
 void Agent::finish_when_drained() {
   if (done_sent_) return;
   if (leased_) {
-    if (!slots_.output_ended()) return;
+    if (!slots_.output_ended() || !relay_.empty()) return;
     send_frame(FrameType::kDone, {});
   }
   done_sent_ = true;

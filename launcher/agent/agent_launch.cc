@@ -54,6 +54,7 @@ std::string threads_text(int unbound, const std::vector<SlotBinding>& bindings) 
 Status Agent::launch(LaunchMessage message) {
   HVD_FAILPOINT_RETURN("agent.launch");
   if (launch_) return Status::precondition("an agent got a second launch frame");
+  relay_.keep(message);
   std::error_code ignored;
   if (!is_usable_directory(message.cwd)) {
     const std::string here = std::filesystem::current_path(ignored).string();

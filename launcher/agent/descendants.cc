@@ -69,9 +69,11 @@ std::vector<int> children_of(int pid) {
   return children;
 }
 
-std::vector<int> descendants_of(int pid) {
+std::vector<int> descendants_of(int pid, const std::set<int>& spared) {
   std::vector<int> found = children_of(pid);
-  std::set<int> seen(found.begin(), found.end());
+  std::erase_if(found, [&spared](int child) { return spared.contains(child); });
+  std::set<int> seen = spared;
+  seen.insert(found.begin(), found.end());
   for (std::size_t i = 0; i < found.size(); ++i) {
     for (int child : children_of(found[i])) {
       if (seen.insert(child).second) found.push_back(child);

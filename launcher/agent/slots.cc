@@ -34,7 +34,7 @@ void Slots::for_each_process(F&& action) const {
 
 void Slots::open(SharedStart shared, std::size_t most) {
   // For each process two of its output, one of its input, one of its result, its socket, and one more while it starts.
-  descriptor_limit_ = raise_descriptor_limit(6 * most);
+  raise_descriptor_limit(6 * most);
   shared_ = std::make_unique<SharedStart>(std::move(shared));
   for (auto& [number, slot] : slots_) {
     if (const auto start = std::exchange(slot.waiting, nullptr)) start_now(number, slot, *start);

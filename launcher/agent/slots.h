@@ -88,7 +88,7 @@ class Slots {
   MainLoop& loop_;
   ProcessEvents& events_;
   std::unique_ptr<SharedStart> shared_;
-  std::size_t descriptor_limit_ = 0;  // from before we raised it
+  std::size_t descriptor_limit_ = raise_descriptor_limit(0);  // from before this process raised it
   bool output_paused_ = false;
   std::map<int, Slot> slots_;
 };

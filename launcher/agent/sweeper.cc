@@ -16,8 +16,8 @@ constexpr Millis kRescan{20};
 
 }  // namespace
 
-Sweeper::Sweeper(MainLoop& loop, std::function<void()> on_clean)
-    : on_clean_(std::move(on_clean)), timer_(loop.get(), [this] { step(); }) {}
+Sweeper::Sweeper(MainLoop& loop, std::function<void()> on_clean, std::function<std::set<int>()> spared)
+    : on_clean_(std::move(on_clean)), spared_(std::move(spared)), timer_(loop.get(), [this] { step(); }) {}
 
 void Sweeper::start(Millis voluntary) {
   const TimePoint end = SteadyClock::now() + voluntary;
@@ -46,7 +46,7 @@ void Sweeper::look_again() {
 
 void Sweeper::step() {
   HVD_FAILPOINT("agent.sweep");
-  const std::vector<int> left = descendants_of(::getpid());
+  const std::vector<int> left = descendants_of(::getpid(), spared_());
   const TimePoint now = SteadyClock::now();
   if (phase_ == Phase::kVoluntary && now >= phase_end_) {
     phase_ = Phase::kTerm;

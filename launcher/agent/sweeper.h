@@ -15,8 +15,9 @@ namespace hvd::launcher {
 std::vector<int> numbers_in(const std::string& path);
 // The children of a process, from /proc. Empty when it is gone.
 std::vector<int> children_of(int pid);
-// Its children, theirs, and so on; `pid` itself is not in it. A snapshot: processes come and go while it is taken.
-std::vector<int> descendants_of(int pid);
+// Its children, theirs, and so on; `pid` itself is not in it, nor are those in `spared` and what descends from them. A
+// snapshot: processes come and go while it is taken.
+std::vector<int> descendants_of(int pid, const std::set<int>& spared = {});
 
 // This process becomes the parent of descendants whose parent dies, so that none escapes by forking twice.
 void become_subreaper();
@@ -31,7 +32,8 @@ class Sweeper {
   static constexpr Millis kTermGrace{2000};
   static constexpr Millis kGiveUp{5000};  // after SIGKILL: a process that the kernel cannot end (stuck in a device)
 
-  Sweeper(MainLoop& loop, std::function<void()> on_clean);
+  // `spared` are left alone, with what descends from them; asked at each look.
+  Sweeper(MainLoop& loop, std::function<void()> on_clean, std::function<std::set<int>()> spared);
 
   // A second start can only make it faster.
   void start(Millis voluntary);
@@ -45,6 +47,7 @@ class Sweeper {
   void step();
 
   std::function<void()> on_clean_;
+  std::function<std::set<int>()> spared_;
   loop::Timer timer_;
   bool active_ = false;
   Phase phase_ = Phase::kVoluntary;

@@ -136,6 +136,10 @@ constexpr FlagRow kRows[] = {
      .help = "what starts agents in place of ssh: a command that ends with the host, or has {host} in it, and is followed by "
              "the agent's command, as in 'kubectl exec -i {host} --'; srun; default: srun for Slurm's hosts, else ssh",
      .metavar = "COMMAND"},
+    {.dest = "fan_out", .on = "--fan-out", .kind = K::kInteger, .section = S::kSsh,
+     .help = "log in to N hosts from here, and from these to the others, which need the same names, and keys of their own; what "
+             "does not work that way is started from here; default: log in to all hosts from here",
+     .metavar = "N", .min = 1, .max = 64},
     {.dest = "container", .on = "--container", .kind = K::kText, .section = S::kSsh,
      .help = "what starts the agent of each host, and so its ranks, in a container: 'apptainer exec --nv image.sif'; that has "
              "to have horovodrun of this version, found by its PATH or --agent-path", .metavar = "COMMAND"},

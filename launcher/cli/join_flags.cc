@@ -24,7 +24,7 @@ Result<ListenPlace> parse_launcher(const std::string& text) {
 Status check_gather_flags(const FlagValues& values) {
   const std::string& source = values.find("wait_for_hosts")->source;
   const std::string logs_in = values.source_of(
-      {"rsh", "ssh_program", "ssh_port", "ssh_identity_file", "ssh_host_keys", "container", "agent_path"});
+      {"rsh", "ssh_program", "ssh_port", "ssh_identity_file", "ssh_host_keys", "container", "fan_out", "agent_path"});
   if (!logs_in.empty()) {
     return Status::invalid_argument(logs_in + " is for hosts that horovodrun logs in to; those of " + source +
                                     " come by themselves");

@@ -106,6 +106,19 @@ Status choose_rsh(const FlagValues& values, const config::EnvReader& env, bool h
   return Status::ok();
 }
 
+// What works from here need not work from another host, nor inside a container.
+Status read_fan_out(const FlagValues& values, LaunchConfig& config) {
+  const auto* entry = values.find("fan_out");
+  if (entry == nullptr) return Status::ok();
+  const std::string other = !config.rsh.empty() ? config.rsh.front() : !config.container.empty() ? "--container" : "";
+  if (!other.empty()) {
+    return Status::invalid_argument(entry->source + " is for agents that ssh starts, and here " + other +
+                                    " starts them" + (config.rsh.empty() ? "" : "; --rsh ssh: by ssh"));
+  }
+  config.fan_out = static_cast<int>(std::get<std::int64_t>(entry->value));
+  return Status::ok();
+}
+
 SshHostKeys host_keys_of(const FlagValues& values) {
   const std::string policy = values.get<std::string>("ssh_host_keys").value_or("accept-new");
   if (policy == "strict") return SshHostKeys::kStrict;
@@ -132,6 +145,7 @@ Status read_remote_flags(const FlagValues& values, const config::EnvReader& env,
     if (!words.is_ok()) return words.status().annotate(entry->source);
     config.container = std::move(words).value();
   }
+  HVD_RETURN_IF_ERROR(read_fan_out(values, config));
   for (const HostSpec& host : config.hosts) HVD_RETURN_IF_ERROR(check_reachable(config, host));
   return Status::ok();
 }

@@ -117,8 +117,8 @@ std::string AgentLink::explain_loss() const {
   return (greeted_ ? "lost host " : "no agent on host ") + options_.host + ": " + how + quoted_stderr();
 }
 
-void AgentLink::send(FrameType type, const Bytes& payload, bool wipe) {
-  Bytes frame = encode_frame(type, static_cast<std::uint32_t>(options_.agent), payload);
+void AgentLink::send(FrameType type, const Bytes& payload, bool wipe, std::optional<int> to) {
+  Bytes frame = encode_frame(type, static_cast<std::uint32_t>(to.value_or(options_.agent)), payload);
   if (options_.joined) {
     options_.joined->write(frame);
     if (wipe) explicit_bzero(frame.data(), frame.size());

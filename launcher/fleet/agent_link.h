@@ -46,7 +46,13 @@ class AgentLink {
   AgentLink(MainLoop& loop, AgentLinkOptions options, AgentLinkEvents& events);
 
   Status start();
-  void send(FrameType type, const Bytes& payload, bool wipe = false);
+  // `to`: an agent that this one has started.
+  void send(FrameType type, const Bytes& payload, bool wipe = false, std::optional<int> to = {});
+  // Bytes that the agent has not taken yet, as far as we know.
+  std::size_t queued() const { return input_ ? input_->queued() : 0; }
+  const std::string& host() const { return options_.host; }
+  // Of the process at our end; 0 when there is none, or it has ended.
+  int pid() const { return child_ && child_->running() ? child_->pid() : 0; }
   // While paused, what the agent sends stays in the pipe.
   void pause(bool paused);
   // Nothing more is wanted: closes the lease, which ends what the agent has started. No agent_lost follows.

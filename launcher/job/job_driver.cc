@@ -61,6 +61,9 @@ std::unique_ptr<Job> make_job(const JobPlan& plan) {
 // Half of the time to start is for the agents.
 Millis lookup_patience(const LaunchConfig& config) { return std::min(kMaxLookup, Millis(config.start_timeout) / 2); }
 
+// And of the rest a part is for those that are started from here after all.
+Millis tree_patience(const LaunchConfig& config) { return Millis(config.start_timeout) / 4; }
+
 }  // namespace
 
 JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::vector<JoinedHost> joined)
@@ -75,7 +78,8 @@ JobDriver::JobDriver(MainLoop& loop, JobPlan plan, const OwnStart& start, std::v
                .on_broken = [this](const Status& status) { output_broken(status); }}),
       stacks_(loop, [this] { return ask_for_stacks(); }),
       fleet_(
-          loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this)),
+          loop, [this](int agent) { return link_options(agent); }, static_cast<AgentFleetEvents&>(*this),
+          tree_patience(plan_.config)),
       input_forwarder_(loop, plan_.config.elastic && plan_.config.input_to == InputTo::kAll,
                        {.send = [this](int slot, ByteSpan bytes) { send_input(slot, bytes); },
                         .on_line_typed = [this] { output_.line_was_typed(); },
@@ -163,7 +167,7 @@ void JobDriver::resolved(const std::vector<ResolvedHost>& hosts) {
   if (plan_.config.verbose > 0) {
     for (const std::string& text : launch_.description()) output_.message(text);
   }
-  for (const auto& [agent, record] : job_->roster().agents()) fleet_.start(agent);
+  for (const auto& [agent, record] : job_->roster().agents()) fleet_.start(agent, launch_.parent(agent));
 }
 
 // A job runs as well without anybody who can ask it.
@@ -219,6 +223,7 @@ void JobDriver::show_start() {
 }
 
 void JobDriver::send_launch_frame(int agent) {
+  if (fleet_.is_relayed(agent)) return fleet_.send(agent, FrameType::kLaunchBelow, launch_.launch_below_frame(agent));
   Bytes payload = launch_.launch_frame(agent);
   fleet_.send(agent, FrameType::kLaunch, payload, true);
   explicit_bzero(payload.data(), payload.size());

@@ -53,6 +53,7 @@ class JobDriver : private AgentFleetEvents {
   // What comes from the agents: job_frames.cc.
   void fleet_frame(int agent, const Frame& frame) override;
   void fleet_lost(int agent, const std::string& reason) override;
+  void fleet_is_flat(const std::string& why) override;
   Status handle(int agent, const Frame& frame);
   Status handle_hello(int agent, const Frame& frame);
   Status handle_output(int agent, const Frame& frame);

@@ -22,6 +22,11 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
   apply(job_->agent_lost(agent, reason, SteadyClock::now()));
 }
 
+void JobDriver::fleet_is_flat(const std::string& why) {
+  output_.message("--fan-out " + std::to_string(*plan_.config.fan_out) +
+                  ": hosts that others were to start are started from " + "here instead: " + why);
+}
+
 // An agent may speak only of its own slots, and of processes that it was told to start.
 template <typename Message>
 Result<Message> JobDriver::of_its_slot(int agent, Result<Message> message) const {
@@ -84,6 +89,7 @@ Status JobDriver::handle_hello(int agent, const Frame& frame) {
     return Status::precondition("the agent there is of version " + message.version + ", this is " + HVD_VERSION +
                                 ": install the same version on all hosts");
   }
+  fleet_.open_below(agent);
   apply(job_->agent_ready(agent, SteadyClock::now()));
   if (job_->roster().count(Roster::AgentState::kWaiting) == 0) output_.status("");
   return Status::ok();

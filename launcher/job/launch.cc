@@ -25,6 +25,15 @@ std::vector<rendezvous::RankNumbers> seats_of(const Roster& roster) {
   return seats;
 }
 
+// Local hosts need no login. A name that only ssh's configuration here knows may be another host's elsewhere.
+std::vector<int> parents_of(const std::vector<ResolvedHost>& hosts, const NetworkPlan& network, int fan_out) {
+  std::vector<bool> may_be_below;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    may_be_below.push_back(!network.agents[i].local && !hosts[i].by_ssh && !hosts[i].addresses.empty());
+  }
+  return plan_tree(may_be_below, static_cast<std::size_t>(fan_out));
+}
+
 std::uint32_t milliseconds(Millis span) { return static_cast<std::uint32_t>(span.count()); }
 
 }  // namespace
@@ -46,10 +55,13 @@ NetworkView Launch::view() const { return {.own = interface_addresses(), .source
 Status Launch::prepare(const std::vector<ResolvedHost>& hosts, const Roster& roster) {
   HVD_ASSIGN_OR_RETURN(const NetworkPlan network, plan_network(hosts, plan_.config.nics, view()));
   listen_addresses_ = network.listen_addresses;
+  std::vector<int> parents(hosts.size(), kLauncher);
+  if (plan_.config.fan_out) parents = parents_of(hosts, network, *plan_.config.fan_out);
   for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
     targets_[static_cast<int>(agent)] = {.host = plan_.hosts[agent].host,
                                          .slots = static_cast<std::uint32_t>(plan_.hosts[agent].ranks.size()),
-                                         .network = network.agents[agent]};
+                                         .network = network.agents[agent],
+                                         .parent = parents[agent]};
   }
   return listen(std::make_shared<SeatPlan>(seats_of(roster), seats_));
 }
@@ -149,6 +161,13 @@ Bytes Launch::launch_frame(int agent) const {
                               .tells_binding = plan_.config.verbose > 0});
 }
 
+Bytes Launch::launch_below_frame(int agent) const {
+  const Target& target = targets_.at(agent);
+  return encode(LaunchBelowMessage{.rendezvous_addresses = target.network.rendezvous_addresses,
+                                   .slots = target.slots,
+                                   .announces_threads = agent == 0});
+}
+
 Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot, bool has_input) {
   seats_->set_current(process);
   const HostSpec& host = targets_.at(slot.agent).host;
@@ -162,8 +181,10 @@ Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot, bool ha
 std::vector<std::string> Launch::description() const {
   std::vector<std::string> texts = {launch_text(plan_)};
   for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {
-    texts.push_back(start_text(plan_.hosts[agent], link_options(static_cast<int>(agent)).argv,
-                               targets_.at(static_cast<int>(agent)).network.rendezvous_addresses, server_->port()));
+    const Target& target = targets_.at(static_cast<int>(agent));
+    const std::string starter = target.parent == kLauncher ? "" : targets_.at(target.parent).host.name;
+    texts.push_back(start_text(plan_.hosts[agent], link_options(static_cast<int>(agent)).argv, starter,
+                               target.network.rendezvous_addresses, server_->port()));
   }
   return texts;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/fleet/agent_fleet.h"
 #include "launcher/fleet/agent_link.h"
 #include "launcher/job/roster.h"
 #include "launcher/job/seat_plan.h"
@@ -52,10 +53,14 @@ class Launch {
   // Requires, for the rest: one of these has succeeded.
   rendezvous::Server& server() { return *server_; }
   CurrentSeats& seats() { return *seats_; }
+  // Which agent starts this one, or kLauncher.
+  int parent(int agent) const { return targets_.at(agent).parent; }
   // With a fresh cookie each time.
   AgentLinkOptions link_options(int agent) const;
   // The payload of the agent's launch frame. It holds the secret and the user's environment: the caller wipes it.
   Bytes launch_frame(int agent) const;
+  // The same for an agent that another has started, and that has the rest from it.
+  Bytes launch_below_frame(int agent) const;
   // And of the start frame of the process, which from now on is the slot's: no other may join in its place.
   Bytes start_frame(Incarnation process, const Roster::Slot& slot, bool has_input);
   // For --verbose: the plan, then each host.
@@ -69,6 +74,7 @@ class Launch {
     HostSpec host;
     std::uint32_t slots = 0;
     PlannedAgent network;
+    int parent = kLauncher;
   };
   Status listen(std::shared_ptr<rendezvous::Plan> plan);
   NetworkView view() const;

@@ -58,8 +58,10 @@ std::string dry_run_text(const JobPlan& plan);
 // What a launch does, for --verbose: the same without notices, and what ranks inherit from the launcher's own
 // environment.
 std::string launch_text(const JobPlan& plan);
-// And of one host, what was chosen since: how its agent is started, and where its ranks meet the others.
+// And of one host, what was chosen since: how its agent is started, from which host ("": this one), and where its ranks
+// meet the others.
 std::string start_text(const HostAssignment& host, const std::vector<std::string>& agent_argv,
-                       const std::vector<std::string>& rendezvous_addresses, std::uint16_t rendezvous_port);
+                       const std::string& starter, const std::vector<std::string>& rendezvous_addresses,
+                       std::uint16_t rendezvous_port);
 
 }  // namespace hvd::launcher

@@ -82,6 +82,7 @@ struct LaunchConfig {
   std::vector<std::string> ssh_args;      // more arguments for it
   std::vector<std::string> rsh;           // --rsh: what is run in place of ssh, with "{host}" in its words; empty: ssh
   std::vector<std::string> container;     // --container: words in front of each agent's
+  std::optional<int> fan_out;             // --fan-out: so many hosts start the others' agents; absent: we start all
   std::optional<std::string> agent_path;  // --agent-path: see JobPlan::agent_words
   int verbose = 0;                        // 0 or 2
   std::optional<std::string> output_filename;

@@ -90,10 +90,12 @@ std::string launch_text(const JobPlan& plan) {
 }
 
 std::string start_text(const HostAssignment& host, const std::vector<std::string>& agent_argv,
-                       const std::vector<std::string>& rendezvous_addresses, std::uint16_t rendezvous_port) {
+                       const std::string& starter, const std::vector<std::string>& rendezvous_addresses,
+                       std::uint16_t rendezvous_port) {
   std::string text = "host " + host.host.name + " runs";
   for (const Placement& placement : host.ranks) text += " rank " + std::to_string(placement.rank);
-  text += "\n  agent:" + (agent_argv.empty() ? " called in" : as_command_line(agent_argv)) + "\n  rendezvous:";
+  text += "\n  agent:" + (agent_argv.empty() ? " called in" : as_command_line(agent_argv)) +
+          (starter.empty() ? "" : ", on host " + starter) + "\n  rendezvous:";
   for (const std::string& address : rendezvous_addresses) {
     text += " " + address + " port " + std::to_string(rendezvous_port);
   }

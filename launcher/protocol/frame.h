@@ -8,7 +8,7 @@
 
 namespace hvd::launcher {
 
-inline constexpr std::uint8_t kAgentProtocolVersion = 4;
+inline constexpr std::uint8_t kAgentProtocolVersion = 5;
 
 // What travels between the launcher and its agents: the launcher's frames on an agent's stdin, the agent's on its
 // stdout. docs/design/launcher.md has the grammar. On the wire: u32 payload size, u8 version, u8 type, u16 zero, u32
@@ -22,6 +22,9 @@ enum class FrameType : std::uint8_t {
   kStart = 5,
   kStop = 6,
   kAskStacks = 7,
+  kOpenBelow = 8,     // to an agent that is to start another
+  kCloseBelow = 9,    // of the agent that the frame names: it is not needed any more
+  kLaunchBelow = 10,  // for the agent that the frame names
   // agent -> launcher
   kHello = 64,
   kStarted = 65,
@@ -38,6 +41,7 @@ enum class FrameType : std::uint8_t {
   kStacksEnd = 77,
   kDraining = 78,
   kStopped = 79,
+  kLost = 80,   // of an agent that the sender has started: no more frames will come from it
   kAlive = 75,  // nothing has happened: something to acknowledge
 };
 
@@ -47,9 +51,12 @@ inline constexpr std::size_t kMaxLaunchBytes =
     std::size_t{16} * 1024 * 1024;  // the environment and the command are in it
 inline constexpr std::size_t kMaxOtherBytes = std::size_t{256} * 1024;
 
+// In place of a number, of who has not been told its own yet.
+inline constexpr std::uint32_t kOwnAgent = 0xffffffff;
+
 struct Frame {
   FrameType type = FrameType::kError;
-  std::uint32_t agent = 0;  // where it goes to, or comes from: agents may form a tree later
+  std::uint32_t agent = kOwnAgent;  // where it goes to, or comes from: an agent passes on what is another's
   Bytes payload;
 };
 

@@ -1,4 +1,6 @@
-// The two messages by which processes come to be: what an agent's processes share, and what is one's own.
+// The messages by which processes come to be: what an agent's processes share, what is one's own, and the agents that
+// another starts.
+#include "launcher/protocol/cookie.h"
 #include "launcher/protocol/frame.h"
 #include "launcher/protocol/messages.h"
 
@@ -55,12 +57,17 @@ BindingConfig get_binding(ByteReader& in) {
   return {.bind = static_cast<Bind>(bind), .one_gpu = get_flag(in)};
 }
 
-void check_launch(const LaunchMessage& message, ByteReader& in) {
-  if (message.command.empty() || message.command[0].empty()) in.fail("there is no command");
+// Of a LaunchMessage and of a LaunchBelowMessage.
+void check_agent(const auto& message, ByteReader& in) {
   if (message.rendezvous_addresses.empty()) in.fail("there is no rendezvous address");
   if (message.slots < 1 || message.slots > kMaxSlotsPerAgent) {
     in.fail(std::to_string(message.slots) + " slots, expected 1 to " + std::to_string(kMaxSlotsPerAgent));
   }
+}
+
+void check_launch(const LaunchMessage& message, ByteReader& in) {
+  if (message.command.empty() || message.command[0].empty()) in.fail("there is no command");
+  check_agent(message, in);
 }
 
 // All but the secret.
@@ -136,6 +143,50 @@ Result<StartMessage> decode_start(ByteSpan payload) {
   if (message.process.slot < 0) in.fail("slot " + std::to_string(message.process.slot) + " is negative");
   if (message.process.number == 0) in.fail("incarnation 0, expected 1 or more");
   HVD_RETURN_IF_ERROR(in.finish("start frame"));
+  return message;
+}
+
+Bytes encode(const OpenBelowMessage& message) {
+  ByteWriter out;
+  out.put(message.agent);
+  out.put_string(message.host);
+  out.put_string(message.agent_path);
+  out.put_string(message.cookie);
+  put_strings(out, message.argv);
+  return out.take();
+}
+
+Result<OpenBelowMessage> decode_open_below(ByteSpan payload) {
+  ByteReader in(payload);
+  OpenBelowMessage message;
+  message.agent = in.get<std::int32_t>();
+  message.host = get_c_string(in);
+  message.agent_path = get_c_string(in);
+  message.cookie = get_c_string(in);
+  message.argv = get_strings(in, kMaxStarterWords);
+  if (message.agent < 0) in.fail("agent " + std::to_string(message.agent) + " is negative");
+  if (!is_cookie(message.cookie)) in.fail("the cookie is not one");
+  if (message.argv.empty() || message.argv[0].empty()) in.fail("there is nothing to execute");
+  HVD_RETURN_IF_ERROR(in.finish("open-below frame"));
+  return message;
+}
+
+Bytes encode(const LaunchBelowMessage& message) {
+  ByteWriter out;
+  put_strings(out, message.rendezvous_addresses);
+  out.put(message.slots);
+  out.put(static_cast<std::uint8_t>(message.announces_threads ? 1 : 0));
+  return out.take();
+}
+
+Result<LaunchBelowMessage> decode_launch_below(ByteSpan payload) {
+  ByteReader in(payload);
+  LaunchBelowMessage message;
+  message.rendezvous_addresses = get_strings(in, kMaxAddresses);
+  message.slots = in.get<std::uint32_t>();
+  message.announces_threads = get_flag(in);
+  if (!in.failed()) check_agent(message, in);
+  HVD_RETURN_IF_ERROR(in.finish("launch-below frame"));
   return message;
 }
 

@@ -19,6 +19,7 @@ inline constexpr std::size_t kMaxEnvironment = 65536;  // variables
 inline constexpr std::size_t kMaxCommandWords = 131072;
 inline constexpr std::uint32_t kMaxSlotsPerAgent = 4096;
 inline constexpr std::size_t kMaxAddresses = 64;
+inline constexpr std::size_t kMaxStarterWords = 1024;
 inline constexpr std::size_t kMaxOutputChunk = std::size_t{64} * 1024;
 inline constexpr std::size_t kMaxInputChunk = std::size_t{64} * 1024;
 inline constexpr std::size_t kMaxText = std::size_t{64} * 1024;
@@ -44,6 +45,22 @@ struct LaunchMessage {
   std::uint32_t grace_ms = 0;                     // from SIGTERM to the end; 0: it ends at once
   BindingConfig binding = {};                     // of its processes to processors and GPUs
   bool tells_binding = false;                     // which that has come to
+};
+
+// For an agent: the one that it is to start on another host, as it does for the launcher, and to pass frames on for.
+struct OpenBelowMessage {
+  std::int32_t agent = 0;
+  std::string host;
+  std::string agent_path;  // for messages
+  std::string cookie;
+  std::vector<std::string> argv;  // of what starts it
+};
+
+// The launch message of an agent that another has started: that one has the rest, which is the same for both.
+struct LaunchBelowMessage {
+  std::vector<std::string> rendezvous_addresses;
+  std::uint32_t slots = 1;
+  bool announces_threads = false;
 };
 
 // A process, and what it alone has. Requires that none runs in its slot, and that its number is the slot's highest so
@@ -150,13 +167,15 @@ struct DrainingMessage {
   std::int32_t slot = SignalMessage::kAllSlots;
 };
 
-// kNotice and kError.
+// kNotice, kError and kLost.
 struct TextMessage {
   std::string text;
 };
 
 Bytes encode(const LaunchMessage& message);
 Bytes encode(const StartMessage& message);
+Bytes encode(const OpenBelowMessage& message);
+Bytes encode(const LaunchBelowMessage& message);
 Bytes encode(const SignalMessage& message);
 Bytes encode(const StopMessage& message);
 Bytes encode(const ShutdownMessage& message);
@@ -176,6 +195,8 @@ Bytes encode(const TextMessage& message);
 
 Result<LaunchMessage> decode_launch(ByteSpan payload);
 Result<StartMessage> decode_start(ByteSpan payload);
+Result<OpenBelowMessage> decode_open_below(ByteSpan payload);
+Result<LaunchBelowMessage> decode_launch_below(ByteSpan payload);
 Result<SignalMessage> decode_signal(ByteSpan payload);
 Result<StopMessage> decode_stop(ByteSpan payload);
 Result<ShutdownMessage> decode_shutdown(ByteSpan payload);

@@ -62,7 +62,7 @@ ALLOWED: dict[str, list[str]] = {
     "launcher/process": ["runtime/loop"],
     "launcher/elastic": ["launcher/hosts", "rendezvous/protocol", "runtime/config"],
     "launcher/ssh": ["launcher/hosts", "launcher/plan", "launcher/process"],
-    "launcher/agent": ["launcher/binding", "launcher/environment", "launcher/hosts", "launcher/process", "launcher/protocol",
+    "launcher/agent": ["launcher/binding", "launcher/environment", "launcher/fleet", "launcher/hosts", "launcher/process", "launcher/protocol",
                        "rendezvous/protocol", "runtime/config", "runtime/crypto", "runtime/loop"],
     "launcher/network": ["launcher/process", "launcher/ssh", "runtime/loop"],
     "launcher/join": ["launcher/hosts", "launcher/plan", "launcher/process", "rendezvous/client", "runtime/admission", "runtime/config", "runtime/crypto", "runtime/loop"],

@@ -37,6 +37,8 @@ void check_message(const Frame& frame) {
   const ByteSpan payload = frame.payload;
   switch (frame.type) {
     case FrameType::kLaunch: return check_round_trip(decode_launch(payload), payload);
+    case FrameType::kOpenBelow: return check_round_trip(decode_open_below(payload), payload);
+    case FrameType::kLaunchBelow: return check_round_trip(decode_launch_below(payload), payload);
     case FrameType::kSignal: return check_round_trip(decode_signal(payload), payload);
     case FrameType::kStart: return check_round_trip(decode_start(payload), payload);
     case FrameType::kStop: return check_round_trip(decode_stop(payload), payload);
@@ -53,8 +55,10 @@ void check_message(const Frame& frame) {
     case FrameType::kStacks: return check_round_trip(decode_stacks(payload), payload);
     case FrameType::kStopped: return check_round_trip(decode_stopped(payload), payload);
     case FrameType::kDraining: return check_round_trip(decode_draining(payload), payload);
+    case FrameType::kLost:
     case FrameType::kNotice:
     case FrameType::kError: return check_round_trip(decode_text(payload), payload);
+    case FrameType::kCloseBelow:
     case FrameType::kAskStacks:
     case FrameType::kStacksEnd:
     case FrameType::kAlive:
