@@ -1,6 +1,14 @@
 #include "launcher/fleet/agent_fleet.h"
 
 #include <catch2/catch.hpp>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "launcher/protocol/cookie.h"
+#include "launcher/protocol/messages.h"
+#include "test/support/bytes_file.h"
 
 using namespace hvd;
 using namespace hvd::launcher;
@@ -78,4 +86,143 @@ TEST_CASE("AgentFleet has 64 logins under way at most, and the next begins when 
   for (const int agent : {4, 5, 6, 7, 8}) fleet.drop(agent);
   CHECK(started == 69);
   fleet.drop_all();
+}
+
+namespace {
+
+// Of agent 0, which is to start the others: what it says, besides its hello, and what becomes of all.
+struct TreeEvents : AgentFleetEvents {
+  explicit TreeEvents(MainLoop& main) : loop(main), deadline(main.get(), [this] { loop.stop(); }) {}
+  void fleet_frame(int agent, const Frame& frame) override {
+    said.push_back("frame of " + std::to_string(agent));
+    if (agent == 0 && frame.type == FrameType::kHello) fleet->open_below(0);
+    if (said.size() == wanted) loop.stop();
+  }
+  void fleet_lost(int agent, const std::string& reason) override {
+    said.push_back("lost " + std::to_string(agent) + ": " + reason);
+    if (said.size() == wanted) loop.stop();
+  }
+  void fleet_is_flat(const std::string& why) override { said.push_back("flat: " + why); }
+  AgentLinkOptions options_of(int agent) const {
+    const std::string end = agent == 0 ? "exec cat > /dev/null" : "exec sleep 1000";
+    AgentLinkOptions options;
+    options.agent = agent;
+    options.host = "h" + std::to_string(agent);
+    options.is_remote = true;
+    options.file = "sh";
+    options.argv = {"sh", "-c", "cat " + (agent == 0 ? inner : leaf)->path() + "; " + end};
+    options.cookie = std::string(32, '0');
+    return options;
+  }
+  std::vector<std::string> run(ByteSpan frames, std::size_t events, Millis patience = Millis(20000)) {
+    const std::string line = hello_line(std::string(32, '0'));
+    Bytes leaf_bytes(line.begin(), line.end());
+    const Bytes hello = encode_frame(FrameType::kHello, kOwnAgent, encode(HelloMessage{}));
+    leaf_bytes.insert(leaf_bytes.end(), hello.begin(), hello.end());
+    leaf = std::make_unique<test::BytesFile>(leaf_bytes);
+    leaf_bytes.insert(leaf_bytes.end(), frames.begin(), frames.end());
+    inner = std::make_unique<test::BytesFile>(leaf_bytes);
+    wanted = events;
+    fleet = std::make_unique<AgentFleet>(loop, [this](int agent) { return options_of(agent); }, *this, patience);
+    fleet->start(0);
+    for (const int agent : {1, 2}) fleet->start(agent, 0);
+    deadline.start(Millis(20000));
+    loop.run();
+    fleet->drop_all();
+    return said;
+  }
+  MainLoop& loop;
+  loop::Timer deadline;
+  std::unique_ptr<test::BytesFile> inner, leaf;
+  std::unique_ptr<AgentFleet> fleet;
+  std::vector<std::string> said;
+  std::size_t wanted = 0;
+};
+
+Bytes frames_of(std::initializer_list<std::pair<std::uint32_t, FrameType>> list) {
+  Bytes all;
+  for (const auto& [agent, type] : list) {
+    const Bytes frame = encode_frame(type, agent, type == FrameType::kLost ? encode(TextMessage{"no key"}) : Bytes());
+    all.insert(all.end(), frame.begin(), frame.end());
+  }
+  return all;
+}
+
+using Said = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("Frames of agents that another has started come under their own names", "[job]") {
+  MainLoop loop;
+  TreeEvents events(loop);
+  const Bytes frames = frames_of({{2, FrameType::kAlive}, {0, FrameType::kAlive}, {1, FrameType::kAlive}});
+  CHECK(events.run(frames, 4) == Said{"frame of 0", "frame of 2", "frame of 0", "frame of 1"});
+}
+
+TEST_CASE("Agents that another cannot start are started from here, and that is said once", "[job]") {
+  MainLoop loop;
+  TreeEvents events(loop);
+  SECTION("none of them") {
+    const Bytes frames = frames_of({{1, FrameType::kLost}, {2, FrameType::kLost}});
+    CHECK(events.run(frames, 4) == Said{"frame of 0", "flat: host h0 says: no key", "frame of 1", "frame of 2"});
+  }
+  SECTION("those that have answered stay") {
+    const Bytes frames = frames_of({{2, FrameType::kHello}, {1, FrameType::kLost}});
+    CHECK(events.run(frames, 4) == Said{"frame of 0", "frame of 2", "flat: host h0 says: no key", "frame of 1"});
+    CHECK(events.fleet->is_relayed(2) == false);  // all are dropped
+  }
+  SECTION("it says nothing of them") {
+    CHECK(events.run({}, 4, Millis(20)) ==
+          Said{"frame of 0", "flat: they have not answered there", "frame of 1", "frame of 2"});
+  }
+}
+
+TEST_CASE("An agent that is lost takes along those that it has started, after itself", "[job]") {
+  MainLoop loop;
+  TreeEvents events(loop);
+  const std::string below = ": its agent was started by that of host h0, which is lost";
+  const Bytes heard = frames_of({{1, FrameType::kHello}, {2, FrameType::kHello}});
+  SECTION("one of those below first") {
+    Bytes frames = heard;
+    const Bytes lost = frames_of({{2, FrameType::kLost}, {2, FrameType::kAlive}, {1, FrameType::kAlive}});
+    frames.insert(frames.end(), lost.begin(), lost.end());
+    CHECK(events.run(frames, 5) == Said{"frame of 0", "frame of 1", "frame of 2",
+                                        "lost 2: no key (its agent was started by that of host h0)", "frame of 1"});
+  }
+  SECTION("what it sends is garbled") {
+    Bytes frames = heard;
+    frames.resize(frames.size() + 20);
+    CHECK(events.run(frames, 6) == Said{"frame of 0", "frame of 1", "frame of 2",
+                                        "lost 0: host h0: frame of protocol version 0, this program speaks 4",
+                                        "lost 1: lost host h1" + below, "lost 2: lost host h2" + below});
+  }
+  SECTION("it speaks for others") {
+    const Bytes frames = frames_of({{1, FrameType::kHello}, {7, FrameType::kHello}});
+    CHECK(events.run(frames, 5) == Said{"frame of 0", "frame of 1",
+                                        "lost 0: host h0: its agent speaks for agent 7, which it was not told to start",
+                                        "lost 1: lost host h1" + below, "lost 2: lost host h2" + below});
+  }
+}
+
+TEST_CASE("plan_tree shares hosts out equally, and leaves those at the root that have to be there", "[job]") {
+  const auto plan = [](const std::string& hosts, std::size_t fan_out) {  // '-': stays at the root
+    std::vector<bool> may_be_below;
+    for (const char c : hosts) may_be_below.push_back(c != '-');
+    return plan_tree(may_be_below, fan_out);
+  };
+  CHECK(plan("", 1).empty());
+  CHECK(plan("xxx", 3) == std::vector<int>{-1, -1, -1});
+  CHECK(plan("xxx", 1) == std::vector<int>{-1, 0, 0});
+  CHECK(plan("xxxxx", 2) == std::vector<int>{-1, 0, 0, -1, 3});
+  CHECK(plan("-x-xx-x", 2) == std::vector<int>{-1, -1, -1, 1, -1, -1, 4});
+  const std::vector<int> large = plan(std::string(2000, 'x'), 64);
+  std::map<int, int> groups;
+  for (int agent = 0; agent < 2000; ++agent) {
+    const int parent = large[static_cast<std::size_t>(agent)];
+    CHECK(parent < agent);
+    ++groups[parent == kLauncher ? agent : parent];
+    if (parent != kLauncher) CHECK(large[static_cast<std::size_t>(parent)] == kLauncher);
+  }
+  CHECK(groups.size() == 64);
+  for (const auto& [inner, size] : groups) CHECK((size == 31 || size == 32));
 }

@@ -85,7 +85,7 @@ TEST_CASE("The text of a launch masks sensitive values", "[unit][plan][security]
   config.command = {"python", "a b"};
   const JobPlan plan = plan_of(config, {{"AWS_SECRET_ACCESS_KEY", "hunter2"}, {"LANG", "C"}, {"HOROVOD_RANK", "3"}});
   const std::string text =
-      launch_text(plan) + start_text(plan.hosts[0], {"ssh", "--", "a", "exec x"}, {"10.0.0.1"}, 42);
+      launch_text(plan) + start_text(plan.hosts[0], {"ssh", "--", "a", "exec x"}, "b", {"10.0.0.1"}, 42);
   CHECK(text.find("hunter2") == std::string::npos);
   CHECK(text.find("LANG=C") != std::string::npos);
   CHECK(text.find("python 'a b'") != std::string::npos);

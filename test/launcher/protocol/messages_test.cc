@@ -202,3 +202,34 @@ TEST_CASE("The largest output chunk fits into a frame", "[unit][launch_protocol]
   CHECK(encode(OutputMessage{kProcess, OutputStream::kStdout, Bytes(kMaxOutputChunk)}).size() <= kMaxOtherBytes);
   CHECK(encode(TextMessage{std::string(1'000'000, 'x')}).size() <= kMaxOtherBytes);
 }
+
+TEST_CASE("What agents are told of those below them survives the round trip, and is refused when it makes no sense",
+          "[unit][launch_protocol]") {
+  OpenBelowMessage open{.agent = 3,
+                        .host = "n3",
+                        .agent_path = "/bin/horovodrun",
+                        .cookie = std::string(32, 'a'),
+                        .argv = {"ssh", "", "n3"}};
+  const OpenBelowMessage got = decode_open_below(encode(open)).value();
+  CHECK(got.agent == 3);
+  CHECK(got.host == "n3");
+  CHECK(got.agent_path == "/bin/horovodrun");
+  CHECK(got.cookie == open.cookie);
+  CHECK(got.argv == open.argv);
+  const auto error = [&open] { return decode_open_below(encode(open)).status().message(); };
+  open.agent = -1;
+  CHECK(error() == "open-below frame: agent -1 is negative");
+  open.agent = 0;
+  open.cookie = "no";
+  CHECK(error() == "open-below frame: the cookie is not one");
+  open.cookie = got.cookie;
+  open.argv = {""};
+  CHECK(error() == "open-below frame: there is nothing to execute");
+
+  LaunchBelowMessage launch{.rendezvous_addresses = {"10.0.0.1", "::1"}, .slots = 2, .announces_threads = true};
+  CHECK(decode_launch_below(encode(launch)).value().rendezvous_addresses == launch.rendezvous_addresses);
+  CHECK(decode_launch_below(encode(launch)).value().slots == 2);
+  CHECK(decode_launch_below(encode(launch)).value().announces_threads);
+  launch.slots = 0;
+  CHECK(decode_launch_below(encode(launch)).status().message() == "launch-below frame: 0 slots, expected 1 to 4096");
+}
