@@ -50,9 +50,8 @@ Status Relay::pass(const Frame& frame) {
   }
   fleet_.send(agent, frame.type, frame.payload, true);
   if (fleet_.queued(agent) <= kMaxQueued) return Status::ok();
-  fleet_.drop(agent);
-  fleet_lost(agent, "lost host " + told_.at(agent).host + ": its agent does not take what is sent to it, of which " +
-                        std::to_string(kMaxQueued >> 20) + " MiB wait");
+  fleet_.fail(agent, "lost host " + told_.at(agent).host + ": its agent does not take what is sent to it, of which " +
+                         std::to_string(kMaxQueued >> 20) + " MiB wait");
   return Status::ok();
 }
 

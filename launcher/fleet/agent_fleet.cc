@@ -132,6 +132,11 @@ void AgentFleet::drop(int agent) {
   start_more();
 }
 
+void AgentFleet::fail(int agent, const std::string& reason) {
+  drop(agent);
+  report_lost(agent, reason);
+}
+
 void AgentFleet::drop_all() {
   for (auto& [number, one] : members_) {
     if (one.link) one.link->drop();

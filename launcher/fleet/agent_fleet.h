@@ -38,7 +38,7 @@ class AgentFleet : private AgentLinkEvents {
   static constexpr std::size_t kMaxConnecting = 64;  // agents that have been started and have sent nothing yet
   static constexpr int kMaxTries = 5;
 
-  // No event comes from inside a call. `options_of(agent)` is asked for each try. Agents that others start have to
+  // No event comes from inside a call but fail(). `options_of(agent)` is asked for each try. Agents that others start have to
   // answer within `patience`, or they are started from here.
   AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events,
              Millis patience = Millis(10000));
@@ -57,6 +57,8 @@ class AgentFleet : private AgentLinkEvents {
   void close_lease(int agent);
   // Nor is it tried again.
   void drop(int agent);
+  // The same, and it is reported as lost, with those that it has started.
+  void fail(int agent, const std::string& reason);
   void drop_all();
   // " (ssh said: ...)", or "".
   std::string quoted_stderr(int agent) const;

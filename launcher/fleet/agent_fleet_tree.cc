@@ -47,9 +47,8 @@ void AgentFleet::frame_from_below(int parent, const Frame& frame) {
   const auto found = members_.find(agent);
   if (found == members_.end() || found->second.parent != parent || !found->second.opened) {
     const std::string who = member(parent).link->host();
-    member(parent).link->drop();
-    return report_lost(parent, "host " + who + ": its agent speaks for agent " + std::to_string(frame.agent) +
-                                   ", which it was not told to start");
+    return fail(parent, "host " + who + ": its agent speaks for agent " + std::to_string(frame.agent) +
+                            ", which it was not told to start");
   }
   Member& one = found->second;
   if (!one.relayed) return;  // it was given up since, and perhaps started from here

@@ -7,8 +7,7 @@ namespace hvd::launcher {
 void JobDriver::fleet_frame(int agent, const Frame& frame) {
   const Status status = handle(agent, frame);
   if (status.is_ok()) return;
-  fleet_.drop(agent);
-  fleet_lost(agent, "host " + host_name(agent) + ": " + status.message());
+  fleet_.fail(agent, "host " + host_name(agent) + ": " + status.message());
 }
 
 void JobDriver::fleet_lost(int agent, const std::string& reason) {

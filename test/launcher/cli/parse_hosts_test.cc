@@ -53,6 +53,15 @@ TEST_CASE("Agents are started by what --rsh or the environment says, else by ssh
   REQUIRE(error({"--rsh", "a 'b"}) == "--rsh: a ' without its end");
   REQUIRE(error({"--container", "a\\"}) == "--container: a \\ at the end");
   REQUIRE(error({"--rsh", "srun", "-p", "22"}) == "-p is for ssh, and --rsh starts agents without it");
+  REQUIRE(parse_job({}).fan_out == std::nullopt);
+  REQUIRE(parse_job({"--fan-out", "22"}).fan_out == 22);
+  REQUIRE(error({"--fan-out", "65"}).starts_with("--fan-out: "));
+  REQUIRE(error({"--rsh", "srun", "--fan-out", "8"}) ==
+          "--fan-out is for agents that ssh starts, and here srun starts them; --rsh ssh: by ssh");
+  REQUIRE(error({"--container", "x", "--fan-out", "8"}) ==
+          "--fan-out is for agents that ssh starts, and here --container starts them");
+  REQUIRE(error({"--min-np", "1", "--fan-out", "8"}) ==
+          "--fan-out is not built for elastic jobs, whose hosts come and go");
   REQUIRE(error({"--rsh", "x", "-H", "me@a"}) ==
           "host a has a user or a port, which are for ssh; agents are started by x");
 }

@@ -96,6 +96,7 @@ struct TreeEvents : AgentFleetEvents {
   void fleet_frame(int agent, const Frame& frame) override {
     said.push_back("frame of " + std::to_string(agent));
     if (agent == 0 && frame.type == FrameType::kHello) fleet->open_below(0);
+    if (frame.type == FrameType::kError) fleet->fail(agent, "no good");
     if (said.size() == wanted) loop.stop();
   }
   void fleet_lost(int agent, const std::string& reason) override {
@@ -195,6 +196,20 @@ TEST_CASE("An agent that is lost takes along those that it has started, after it
     CHECK(events.run(frames, 6) == Said{"frame of 0", "frame of 1", "frame of 2",
                                         "lost 0: host h0: frame of protocol version 0, this program speaks 4",
                                         "lost 1: lost host h1" + below, "lost 2: lost host h2" + below});
+  }
+  SECTION("what it says is taken for a fault") {
+    Bytes frames = heard;
+    const Bytes error = frames_of({{0, FrameType::kError}, {1, FrameType::kAlive}});
+    frames.insert(frames.end(), error.begin(), error.end());
+    CHECK(events.run(frames, 7) == Said{"frame of 0", "frame of 1", "frame of 2", "frame of 0", "lost 0: no good",
+                                        "lost 1: lost host h1" + below, "lost 2: lost host h2" + below});
+  }
+  SECTION("what one below says is taken for a fault") {
+    Bytes frames = heard;
+    const Bytes error = frames_of({{1, FrameType::kError}, {1, FrameType::kAlive}, {2, FrameType::kAlive}});
+    frames.insert(frames.end(), error.begin(), error.end());
+    CHECK(events.run(frames, 6) ==
+          Said{"frame of 0", "frame of 1", "frame of 2", "frame of 1", "lost 1: no good", "frame of 2"});
   }
   SECTION("it speaks for others") {
     const Bytes frames = frames_of({{1, FrameType::kHello}, {7, FrameType::kHello}});
