@@ -38,8 +38,8 @@ class AgentFleet : private AgentLinkEvents {
   static constexpr std::size_t kMaxConnecting = 64;  // agents that have been started and have sent nothing yet
   static constexpr int kMaxTries = 5;
 
-  // No event comes from inside a call but fail(). `options_of(agent)` is asked for each try. Agents that others start have to
-  // answer within `patience`, or they are started from here.
+  // No event comes from inside a call but fail(). `options_of(agent)` is asked for each try. Agents that others start
+  // have to answer within `patience`, or they are started from here.
   AgentFleet(MainLoop& loop, std::function<AgentLinkOptions(int)> options_of, AgentFleetEvents& events,
              Millis patience = Millis(10000));
 
