@@ -68,6 +68,10 @@ Result<Stream> Connector::connect_any(std::span<const Endpoint> endpoints, const
       again |= attempt.outcome == Outcome::kLater;
       again |= attempt.outcome == Outcome::kGone && round < kRoundsWithoutListener;
       again |= attempt.outcome == Outcome::kHungUp && round < kRoundsOfHangingUp;
+      // A refusal comes in clear, perhaps to a hello that was garbled on its way: it counts when it comes again.
+      const bool has_refused_before =
+          before.size() >= last.size() && before[last.size() - 1].outcome == Outcome::kRefused;
+      again |= attempt.outcome == Outcome::kRefused && !has_refused_before;
       // Cut off by the deadline, it says less than the round before.
       const bool is_cut_off = attempt.outcome == Outcome::kLater && deadline.expired();
       if (is_cut_off && last.size() <= before.size()) attempt = before[last.size() - 1];

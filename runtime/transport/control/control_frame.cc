@@ -1,5 +1,7 @@
 #include "runtime/transport/control/control_frame.h"
 
+#include "runtime/transport/net/frame_check.h"
+
 namespace hvd::transport {
 
 Bytes encode_control_frame(ControlFrameType type, ByteSpan payload) {
@@ -7,8 +9,11 @@ Bytes encode_control_frame(ControlFrameType type, ByteSpan payload) {
   out.put(static_cast<std::uint8_t>(type));
   out.put_raw(Bytes(3));
   out.put(static_cast<std::uint32_t>(payload.size()));
+  out.put(check_of(payload));
   out.put_raw(payload);
-  return out.take();
+  Bytes frame = out.take();
+  put_header_check(std::span(frame).first(kControlHeaderSize));
+  return frame;
 }
 
 Status ControlFrameReader::feed(ByteSpan input, const std::function<bool(const ControlFrame&)>& sink) {
@@ -23,13 +28,16 @@ Status ControlFrameReader::feed(ByteSpan input, const std::function<bool(const C
 Status ControlFrameReader::next(std::size_t& at, const std::function<bool(const ControlFrame&)>& sink, bool& more) {
   more = false;
   if (buffer_.size() - at < kControlHeaderSize) return Status::ok();
-  ByteReader in(ByteSpan(buffer_).subspan(at, kControlHeaderSize));
+  const ByteSpan header = ByteSpan(buffer_).subspan(at, kControlHeaderSize);
+  HVD_RETURN_IF_ERROR(verify_header(header));
+  ByteReader in(header);
   const auto type = in.get<std::uint8_t>();
-  const ByteSpan zeros = in.take(3);
+  in.take(3);
   const auto length = in.get<std::uint32_t>();
+  const auto check = in.get<std::uint32_t>();
   const bool known = type == static_cast<std::uint8_t>(ControlFrameType::kMessage) ||
                      type == static_cast<std::uint8_t>(ControlFrameType::kGoodbye);
-  if (!known || zeros[0] != 0 || zeros[1] != 0 || zeros[2] != 0) {
+  if (!known) {
     return Status::precondition("a control frame has the unknown type " + std::to_string(type));
   }
   if (length > max_message_) {
@@ -39,6 +47,7 @@ Status ControlFrameReader::next(std::size_t& at, const std::function<bool(const 
   if (buffer_.size() - at - kControlHeaderSize < length) return Status::ok();
   const ControlFrame frame{static_cast<ControlFrameType>(type),
                            ByteSpan(buffer_).subspan(at + kControlHeaderSize, length)};
+  if (check_of(frame.payload) != check) return changed_on_the_way("a control message");
   at += kControlHeaderSize + length;
   more = sink(frame);
   return Status::ok();

@@ -8,7 +8,8 @@
 
 namespace hvd::transport {
 
-// Frames on a control connection: u8 type, three zero bytes, u32 length, then `length` bytes. docs/design/transport.md.
+// Frames on a control connection: a header with two checks (net/frame_check.h), then `length` bytes.
+// docs/design/transport.md.
 enum class ControlFrameType : std::uint8_t { kMessage = 1, kGoodbye = 2 };
 
 struct ControlFrame {
@@ -16,7 +17,7 @@ struct ControlFrame {
   ByteSpan payload;
 };
 
-inline constexpr std::size_t kControlHeaderSize = 8;
+inline constexpr std::size_t kControlHeaderSize = 12;
 
 // The header in front of the payload. Requires: payload_size fits u32.
 Bytes encode_control_frame(ControlFrameType type, ByteSpan payload);

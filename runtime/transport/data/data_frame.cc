@@ -1,5 +1,7 @@
 #include "runtime/transport/data/data_frame.h"
 
+#include "runtime/transport/net/frame_check.h"
+
 namespace hvd::transport {
 namespace {
 
@@ -31,15 +33,17 @@ std::array<std::uint8_t, kFrameHeaderSize> FrameHeader::encode() const {
   std::memcpy(&out[24], &slot, sizeof(slot));
   std::memcpy(&out[32], &offset, sizeof(offset));
   std::memcpy(&out[40], &total, sizeof(total));
+  put_header_check(out);
   return out;
 }
 
 Result<FrameHeader> FrameHeader::decode(ByteSpan bytes) {
+  HVD_RETURN_IF_ERROR(verify_header(bytes));
   ByteReader in(bytes);
   FrameHeader header;
   const auto type = in.get<std::uint8_t>();
   header.type = static_cast<FrameType>(type);
-  const ByteSpan zeros = in.take(3);
+  in.take(3);
   header.length = in.get<std::uint32_t>();
   header.epoch = in.get<std::uint64_t>();
   header.context = in.get<std::uint64_t>();
@@ -47,8 +51,7 @@ Result<FrameHeader> FrameHeader::decode(ByteSpan bytes) {
   header.offset = in.get<std::uint64_t>();
   header.total = in.get<std::uint64_t>();
   HVD_RETURN_IF_ERROR(in.finish("data frame header"));
-  const char* fault = zeros[0] == 0 && zeros[1] == 0 && zeros[2] == 0 ? find_fault(header) : "reserved bytes in use";
-  if (fault != nullptr) {
+  if (const char* fault = find_fault(header); fault != nullptr) {
     return Status::precondition("data frame of type " + std::to_string(type) + " with " + fault + " (length " +
                                 std::to_string(header.length) + ", offset " + std::to_string(header.offset) +
                                 ", total " + std::to_string(header.total) + ")");

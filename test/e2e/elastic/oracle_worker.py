@@ -152,6 +152,14 @@ def fail_together(state: Any) -> None:
     raise HorovodInternalError("all fail together")
 
 
+def train_and_tell(state: Any) -> None:
+    try:
+        train(state)
+    except HorovodInternalError as error:
+        print(f"failed pid={os.getpid()}: {error}", flush=True)
+        raise
+
+
 def restart() -> None:
     say("had", the_state)
     break_here("reset", rank())
@@ -165,6 +173,6 @@ if "with-child" in sys.argv:  # which has all our descriptors that are not close
 the_state: Any = OracleState(
     broadcast_object, rank, commits=0, epoch=0, chain="", counts=np.zeros(SAMPLES, np.int64)
 )
-run_fn(train, restart)(the_state)
+run_fn(train_and_tell, restart)(the_state)
 check((the_state.counts == the_state.epoch).all(), "a sample was lost")
 say("end", the_state)

@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "runtime/transport/net/frame_check.h"
+
 using namespace hvd;
 using namespace hvd::transport;
 
@@ -43,11 +45,25 @@ TEST_CASE("Control frames come out as they went in however the bytes are cut", "
 TEST_CASE("A control frame beyond the limit or of unknown type is an error at once", "[unit][transport]") {
   std::vector<Seen> seen;
   ControlFrameReader reader(10);
-  CHECK(feed(reader, ByteSpan(encode_control_frame(ControlFrameType::kMessage, Bytes(11))).first(8), seen).code() ==
-        StatusCode::kPrecondition);
+  CHECK(feed(reader, ByteSpan(encode_control_frame(ControlFrameType::kMessage, Bytes(11))).first(kControlHeaderSize),
+             seen)
+            .code() == StatusCode::kPrecondition);
   ControlFrameReader other(10);
   Bytes unknown = encode_control_frame(ControlFrameType::kMessage, {});
   unknown[0] = 3;
-  CHECK_FALSE(feed(other, unknown, seen).is_ok());
+  put_header_check(std::span(unknown).first(kControlHeaderSize));
+  CHECK_THAT(feed(other, unknown, seen).message(), Catch::Contains("unknown type 3"));
   CHECK(seen.empty());
+}
+
+TEST_CASE("A bit that flips in a control frame is an error as soon as the frame is there", "[unit][transport]") {
+  const Bytes good = encode_control_frame(ControlFrameType::kMessage, as_bytes("which tensors are ready"));
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    Bytes bad = good;
+    bad[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+    ControlFrameReader reader(1U << 31U);
+    std::vector<Seen> seen;
+    CHECK_THAT(feed(reader, bad, seen).message(), Catch::Contains("has changed on the way"));
+    CHECK(seen.empty());
+  }
 }

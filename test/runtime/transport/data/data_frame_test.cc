@@ -41,7 +41,13 @@ TEST_CASE("A data frame header that no rank sends is refused", "[unit][transport
   CHECK_FALSE(decodes({.type = FrameType::kFail, .length = kMaxFailText + 1}));
   CHECK_FALSE(decodes({.type = static_cast<FrameType>(0)}));
   CHECK_FALSE(decodes({.type = static_cast<FrameType>(7)}));
-  auto bytes = FrameHeader{}.encode();
-  bytes[2] = 1;
-  CHECK_FALSE(FrameHeader::decode(bytes).is_ok());
+}
+
+TEST_CASE("A bit that flips in a data frame's header is an error", "[unit][transport]") {
+  const auto good = FrameHeader{FrameType::kCredit, 0, 1, 2, 3, 0, 2000}.encode();
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    auto bad = good;
+    bad[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));
+    CHECK_FALSE(FrameHeader::decode(bad).is_ok());
+  }
 }
