@@ -27,7 +27,7 @@ std::string why_no_communicator(std::span<const MemberFacts> members, std::span<
     }
     const auto [other, is_alone] = rank_on.emplace(member.gpu, ranks[i]);
     if (is_alone) continue;
-    const std::string pair = "rank " + std::to_string(other->second) + " and " + rank + " share a GPU";
+    std::string pair = "rank " + std::to_string(other->second) + " and " + rank + " share a GPU";
     if (member.version < kTakesRanksOnOneGpu) return pair;
     if (!all_share) return pair + ", and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1";
   }

@@ -42,7 +42,7 @@ void DeviceBackend::start(const CollectiveCall& call, Completion done) {
 }
 
 std::shared_ptr<DeviceBackend::Underway> DeviceBackend::begin_call(Completion& done) {
-  const auto one = std::make_shared<Underway>();
+  auto one = std::make_shared<Underway>();
   {
     const MutexLock lock(mutex_);
     underway_.push_back(one);
