@@ -76,11 +76,14 @@ Result<ElasticConfig> read_config(const FlagValues& values, const config::EnvRea
   if (values.is_true("watch_hostfile")) elastic.watched_hostfile = values.get<std::string>("hostfile").value_or("");
   if (const auto limit = number("replace_stuck")) elastic.replace_stuck = std::chrono::seconds(*limit);
   elastic.num_spares = static_cast<int>(number("spares").value_or(0));
-  elastic.sets_aside =
-      values.get<std::string>("blacklist").value_or(elastic.num_spares > 0 ? "none" : "host") == "host";
-  if (!elastic.sets_aside && values.has("cooldown_range")) {
-    return Status::invalid_argument(values.find("cooldown_range")->source +
-                                    " is for hosts that are left aside: give --blacklist host as well");
+  const std::string blacklist = values.get<std::string>("blacklist").value_or(elastic.num_spares > 0 ? "none" : "host");
+  elastic.sets_aside = blacklist == "host"   ? SetsAside::kHosts
+                       : blacklist == "slot" ? SetsAside::kSlots
+                                             : SetsAside::kNothing;
+  if (elastic.sets_aside == SetsAside::kNothing && values.has("cooldown_range")) {
+    return Status::invalid_argument(
+        values.find("cooldown_range")->source +
+        " is for what is left aside when a process has failed: give --blacklist host or slot as well");
   }
   if (const auto range = values.get<std::vector<std::string>>("cooldown_range")) {
     const std::chrono::seconds shortest(std::stoll(range->at(0)));

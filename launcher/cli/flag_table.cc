@@ -205,11 +205,12 @@ constexpr FlagRow kRows[] = {
      .help = "an elastic job ends instead of beginning anew more often than this",
      .metavar = "N", .min = 0, .max = kIntMax},
     {.dest = "cooldown_range", .on = "--blacklist-cooldown-range", .kind = K::kPair, .section = S::kElastic,
-     .help = "shortest and longest time in seconds before a failed host is tried again; default: never",
+     .help = "shortest and longest time in seconds before a failed host, or slot, is tried again; default: never",
      .metavar = "MIN MAX", .min = 1, .max = 3600},
     {.dest = "blacklist", .on = "--blacklist", .kind = K::kChoice, .section = S::kElastic,
-     .help = "what an elastic job leaves aside when a process has failed: its host, if the others suffice (default), or none: "
-             "the process is started anew in its slot (default with --spares)", .metavar = "WHAT", .choices = "host|none"},
+     .help = "what an elastic job leaves aside when a process has failed: its host, if the others suffice (default), its slot "
+             "alone, if the others suffice, or none: the process is started anew in its slot (default with --spares)",
+     .metavar = "WHAT", .choices = "host|slot|none"},
     {.dest = "replace_stuck", .on = "--replace-stuck", .kind = K::kInteger, .section = S::kElastic,
      .help = "end a process of an elastic job that is stopped (SIGSTOP), or that has not come while the others wait for the "
              "next round, after this time; default: never, it is only reported", .metavar = "SECONDS", .min = 1, .max = 86400},

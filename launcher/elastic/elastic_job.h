@@ -20,11 +20,11 @@ namespace hvd::launcher {
 using rendezvous::Incarnation;
 
 struct ElasticLimits {
-  int num_proc = 1;                // so many slots there must be at the start
-  int min_num_proc = 1;            // and so many later
-  int max_num_proc = 1;            // more are not used
-  int num_spares = 0;              // slots that are kept for processes that wait to take a lost one's place
-  bool sets_aside = true;          // the host of a failed process, if the job can do without; else never
+  int num_proc = 1;      // so many slots there must be at the start
+  int min_num_proc = 1;  // and so many later
+  int max_num_proc = 1;  // more are not used
+  int num_spares = 0;    // slots that are kept for processes that wait to take a lost one's place
+  SetsAside sets_aside = SetsAside::kHosts;
   std::optional<int> reset_limit;  // so often a round may end and the next begin
   bool hosts_are_fixed = false;    // none comes that has not been listed at first
   Millis slots_timeout{600'000};   // to wait for enough slots
@@ -135,7 +135,8 @@ class ElasticJob {
     std::optional<TimePoint> leaves_until;  // the slot is gone, and the process has to leave
     bool is_draining = false;               // its end is no failure; by `drains_until` it is made to end
     TimePoint drains_until;
-    bool is_told_to_stop = false;      // since it did not
+    bool is_told_to_stop = false;  // since it did not
+    int home = -1;  // the local rank with which its process began: the process may have taken that GPU. -1: none yet
     Outcome outcome = Outcome::kNone;  // of its process in this round
     std::optional<TimePoint> stopped_since = {};
     bool is_reported_stuck = false;  // in this round
@@ -205,7 +206,8 @@ class ElasticJob {
   bool has_ended_members() const;
   bool any_waiting() const;
   void after_failures(TimePoint now, ElasticDecisions& out);
-  bool can_do_without(const std::vector<std::string>& hosts) const;
+  std::set<Place> places_to_set_aside() const;
+  bool can_do_without(const std::set<Place>& failed) const;
   void count_failure(const Slot& slot, bool took_part, TimePoint now, ElasticDecisions& out);
   void next_round(TimePoint now, ElasticDecisions& out);
   void end(bool is_well, const std::string& text, ElasticDecisions& out);
@@ -225,9 +227,10 @@ class ElasticJob {
   bool is_listed_ = false;  // hosts have been listed
   std::optional<TimePoint> wait_until_;
   std::optional<TimePoint> disturbed_since_;  // the round that runs: somebody has ended or waits for the next one
-  std::optional<TimePoint> missing_since_;    // the round that is to be: it lacks one process, the others wait for that
-  SteadyClock::duration longest_start_{};     // of a process, until it came to the rendezvous
-  int rounds_ = 0;                            // that have begun
+  std::optional<TimePoint> missing_since_;  // the round that is to be: it lacks processes, and since then none has come
+  std::ptrdiff_t missing_ = 0;              // so many
+  SteadyClock::duration longest_start_{};   // of a process, until it came to the rendezvous
+  int rounds_ = 0;                          // that have begun
   int resets_ = 0;
   int last_agent_ = -1;
   int last_slot_ = -1;

@@ -6,14 +6,25 @@
 
 namespace hvd::launcher {
 
-// The hosts in order, each with the indexes of its slots where there may be processes.
+// The hosts in order, each with the indexes of its slots where there may be processes. Where a host has become smaller
+// who lives keeps its slot, rather than one that is out of use keeps its number.
 std::vector<HostSlots> ElasticJob::usable_places() const {
   std::vector<HostSlots> places;
   for (const HostSpec& spec : hosts_.usable()) {
     HostSlots host{.host = spec.name, .slots = {}};
-    for (int index = 0; index < spec.slots; ++index) {
+    for (int index = 0; index < hosts_.most_slots(spec.name); ++index) {
       const Place place{spec.name, index};
-      if (!is_given_up(place) && !drained_.contains(place)) host.slots.push_back(index);
+      const bool is_out_of_use =
+          is_given_up(place) || drained_.contains(place) || hosts_.is_slot_aside(spec.name, index);
+      if (!is_out_of_use) host.slots.push_back(index);
+    }
+    if (const auto most = static_cast<std::size_t>(spec.slots); host.slots.size() > most) {
+      std::ranges::stable_sort(host.slots, {}, [&](int index) {
+        const Slot* slot = slot_in({spec.name, index});
+        return slot == nullptr || !slot->has_process || slot->leaves_until;
+      });
+      host.slots.resize(most);
+      std::ranges::sort(host.slots);
     }
     if (!host.slots.empty()) places.push_back(std::move(host));
   }
@@ -76,30 +87,29 @@ ElasticJob::Choice ElasticJob::choose() const {
   return {.ranks = in_order({at(0), at(ranks)}), .spares = in_order({at(ranks), at(all)})};
 }
 
-// Hosts in their order, and their slots so that who stays keeps its local rank as far as possible: with spares, a slot
-// that is new takes the place of one that is gone.
+// Hosts in their order, and their slots so that who lives has the local rank with which it began, and so its GPU, while
+// its host has so many; the others take the places that are left.
 std::vector<HostSlots> ElasticJob::in_order(const std::set<Place>& places) const {
   std::vector<HostSlots> hosts;
   for (const HostSpec& spec : hosts_.usable()) {
-    std::vector<int> fresh;
-    for (auto at = places.lower_bound({spec.name, 0}); at != places.end() && at->first == spec.name; ++at) {
-      fresh.push_back(at->second);
+    std::vector<int> others;
+    std::map<int, int> at_home;
+    std::size_t size = 0;
+    for (auto at = places.lower_bound({spec.name, 0}); at != places.end() && at->first == spec.name; ++at, ++size) {
+      const Slot* slot = slot_in(*at);
+      const bool has_home = slot != nullptr && slot->has_process && !slot->leaves_until && slot->home >= 0;
+      if (!has_home || !at_home.emplace(slot->home, at->second).second) others.push_back(at->second);
     }
+    for (auto [home, index] : std::map<int, int>(at_home.lower_bound(static_cast<int>(size)), at_home.end())) {
+      others.push_back(index);
+      at_home.erase(home);
+    }
+    std::ranges::sort(others);
     HostSlots host{.host = spec.name, .slots = {}};
-    const auto before = std::ranges::find(members_, spec.name, &HostSlots::host);
-    if (limits_.num_spares > 0 && before != members_.end()) {
-      std::vector<int> old;
-      for (const int number : before->slots) old.push_back(slots_.at(number).index);
-      const auto is_old = [&old](int index) { return std::ranges::find(old, index) != old.end(); };
-      for (const int index : old) {
-        auto found = std::ranges::find(fresh, index);
-        if (found == fresh.end()) found = std::ranges::find_if_not(fresh, is_old);
-        if (found == fresh.end()) continue;
-        host.slots.push_back(*found);
-        fresh.erase(found);
-      }
+    auto next = others.begin();
+    for (int place = 0; place < static_cast<int>(size); ++place) {
+      host.slots.push_back(at_home.contains(place) ? at_home.at(place) : *next++);
     }
-    host.slots.insert(host.slots.end(), fresh.begin(), fresh.end());
     if (!host.slots.empty()) hosts.push_back(std::move(host));
   }
   return hosts;

@@ -27,6 +27,7 @@ ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, 
   for (const auto& [number, placement] : ranks) {
     Slot& slot = slots_.at(number);
     slot.is_waiting = slot.is_reported_stuck = false;
+    if (slot.home < 0) slot.home = placement.local_rank;  // it was a spare
     // In later rounds who is new has nothing before it has synchronised, which its progress tells when it waits again.
     slot.has_state = slot.has_state || rounds_ == 1;
   }
@@ -129,20 +130,22 @@ void ElasticJob::settle(TimePoint now, ElasticDecisions& out) {
   out.push_back({.kind = Kind::kOffer, .hosts = members_});
 }
 
-// A host where a process failed is set aside, if the job can do without it: what has failed may fail again there. If
-// it cannot, or is not to, the process alone is started anew, and its place may go to a spare meanwhile.
+// Where a process failed, its host or its slot is set aside, if the job can do without it: what has failed may fail
+// again there. If it cannot, or is not to, the process alone is started anew, and its place may go to a spare
+// meanwhile.
 void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
-  std::vector<std::string> failed;
-  for (const HostSlots& host : members_) {
-    const bool has_failed =
-        std::ranges::any_of(host.slots, [this](int slot) { return slots_.at(slot).outcome == Outcome::kFailed; });
-    if (has_failed && hosts_.is_usable(host.host)) failed.push_back(host.host);
-  }
-  if (limits_.sets_aside && !failed.empty() && can_do_without(failed)) {
-    for (const std::string& host : failed) {
-      hosts_.set_aside(host, now);
-      out.push_back(ElasticDecision::print("host " + host + " is left aside " + hosts_.how_long(host, now) +
-                                           ": a process failed there"));
+  const std::set<Place> failed = places_to_set_aside();
+  if (!failed.empty() && can_do_without(failed)) {
+    for (const auto& [host, index] : failed) {
+      if (limits_.sets_aside == SetsAside::kSlots) {
+        hosts_.set_slot_aside(host, index, now);
+        out.push_back(ElasticDecision::print("slot " + std::to_string(index) + " of host " + host + " is left aside " +
+                                             hosts_.how_long(host, index, now) + ": its process failed"));
+      } else if (hosts_.is_usable(host)) {
+        hosts_.set_aside(host, now);
+        out.push_back(ElasticDecision::print("host " + host + " is left aside " + hosts_.how_long(host, now) +
+                                             ": a process failed there"));
+      }
     }
     return;
   }
@@ -154,12 +157,30 @@ void ElasticJob::after_failures(TimePoint now, ElasticDecisions& out) {
   }
 }
 
-// With the slots of the other hosts that may be used there are enough, and somebody who has the job's state is among
-// them.
-bool ElasticJob::can_do_without(const std::vector<std::string>& hosts) const {
+// Where processes of the round have failed, on hosts that may be used: their slots, or with SetsAside::kHosts all of
+// the hosts' slots.
+std::set<ElasticJob::Place> ElasticJob::places_to_set_aside() const {
+  std::set<Place> places;
+  if (limits_.sets_aside == SetsAside::kNothing) return places;
+  for (const HostSlots& host : members_) {
+    if (!hosts_.is_usable(host.host)) continue;
+    for (const int number : host.slots) {
+      const Slot& slot = slots_.at(number);
+      if (slot.outcome != Outcome::kFailed) continue;
+      places.emplace(host.host, slot.index);
+      if (limits_.sets_aside == SetsAside::kSlots) continue;
+      for (int index = 0; index < hosts_.most_slots(host.host); ++index) places.emplace(host.host, index);
+    }
+  }
+  return places;
+}
+
+// With the other slots that may be used there are enough, and somebody who has the job's state is among them.
+bool ElasticJob::can_do_without(const std::set<Place>& failed) const {
   std::vector<HostSlots> left = usable_places();
-  std::erase_if(left, [&](const HostSlots& host) { return std::ranges::find(hosts, host.host) != hosts.end(); });
-  return size_of(left) >= limits_.min_num_proc && !left.empty() && has_state_left(left);
+  for (HostSlots& host : left)
+    std::erase_if(host.slots, [&](int index) { return failed.contains({host.host, index}); });
+  return size_of(left) >= limits_.min_num_proc && has_state_left(left);
 }
 
 // `took_part`: in the job's progress; a spare has not.

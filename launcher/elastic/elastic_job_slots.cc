@@ -147,9 +147,11 @@ void ElasticJob::start_missing(TimePoint now, ElasticDecisions& out) {
   if (phase_ != Phase::kForming) return;
   const std::map<int, Placement> ranks = rank_slots(members_, members_.front().slots.front());
   for (const auto& [number, placement] : ranks) {
-    const Slot& slot = slots_.at(number);
-    if (slot.has_process || slot.outcome != Outcome::kNone || !agents_.at(slot.agent).is_ready) continue;
+    Slot& slot = slots_.at(number);
+    const bool may_start = slot.outcome == Outcome::kNone && agents_.at(slot.agent).is_ready;
+    if (slot.has_process || !may_start) continue;
     start(number, placement, now, out);
+    slot.home = placement.local_rank;
   }
 }
 
@@ -179,6 +181,7 @@ void ElasticJob::start_spares(TimePoint now, ElasticDecisions& out) {
 void ElasticJob::start(int number, const Placement& placement, TimePoint now, ElasticDecisions& out) {
   Slot& slot = slots_.at(number);
   slot.has_process = true;
+  slot.home = -1;
   slot.stopped_since.reset();
   slot.has_state = slot.has_come = slot.is_draining = false;
   slot.started = now;

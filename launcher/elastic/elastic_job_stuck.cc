@@ -1,5 +1,6 @@
 // Processes that are there and do nothing: stopped by a signal, or elsewhere while the others wait for the next round.
 #include <algorithm>
+#include <utility>
 
 #include "launcher/elastic/elastic_job.h"
 
@@ -18,17 +19,18 @@ bool ElasticJob::holds_up_others(int number, const Slot& slot) const {
   return is_round_over && slot.has_process && !slot.is_waiting && is_member(number);
 }
 
-// Called when somebody has come or ended. With two missing nobody knows whether they are slow or hang: no time runs.
+// Called when somebody has come or ended, which all who are missing get the time anew for. Before the first process of
+// the job has come nothing is known of how long that takes: no time runs.
 void ElasticJob::note_who_is_missing(TimePoint now) {
-  int missing = 0;
+  std::ptrdiff_t missing = 0;
   for (const HostSlots& host : members_) {
-    missing += static_cast<int>(std::ranges::count_if(host.slots, [this](int number) {
+    missing += std::ranges::count_if(host.slots, [this](int number) {
       return !slots_.at(number).is_waiting && slots_.at(number).outcome == Outcome::kNone;
-    }));
+    });
   }
-  const bool lacks_one = phase_ == Phase::kForming && missing == 1 && (any_waiting() || has_ended_members());
-  if (!lacks_one) missing_since_.reset();
-  if (lacks_one && !missing_since_) missing_since_ = now;
+  const bool is_measured = rounds_ > 0 || any_waiting() || has_ended_members();
+  if (phase_ != Phase::kForming || missing == 0 || !is_measured) return missing_since_.reset();
+  if (std::exchange(missing_, missing) != missing || !missing_since_) missing_since_ = now;
 }
 
 // A process that was started and without which the round does not begin, and since when that counts: imports may take

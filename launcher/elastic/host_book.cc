@@ -22,45 +22,57 @@ int HostBook::update(const std::vector<HostSpec>& listed) {
     if (!host.spec || now.contains(name)) continue;
     host.spec.reset();
     std::erase(order_, name);
-    if (!host.is_aside) change |= kHostRemoved;
-    if (std::exchange(host.is_drained, false)) host.is_aside = false;
+    if (!host.cooldown.is_aside) change |= kHostRemoved;
+    if (std::exchange(host.is_drained, false)) host.cooldown.is_aside = false;
   }
   for (const HostSpec& spec : listed) {
     Host& host = hosts_[spec.name];
     const int before = host.spec ? host.spec->slots : 0;
     if (!host.spec) order_.push_back(spec.name);
     host.spec = spec;
-    if (host.is_aside || spec.slots == before) continue;
+    host.most_slots = std::max(host.most_slots, spec.slots);
+    if (host.cooldown.is_aside || spec.slots == before) continue;
     change |= spec.slots > before ? kHostAdded : kHostRemoved;
   }
   return change;
 }
 
-void HostBook::set_aside(const std::string& name, TimePoint now) {
-  Host& host = hosts_[name];
-  if (host.is_aside) return;
-  host.is_aside = true;
-  host.times_aside = std::min(host.times_aside + 1, kMaxDoublings);
+void HostBook::begin(Cooldown& cooldown, TimePoint now) {
+  if (std::exchange(cooldown.is_aside, true)) return;
+  cooldown.times = std::min(cooldown.times + 1, kMaxDoublings);
   if (!cooldown_) return;
   const auto [lo, hi] = *cooldown_;
-  const double delay = static_cast<double>(lo.count()) * (std::exp2(host.times_aside) + random_());
-  host.until = now + std::clamp(Millis(static_cast<std::int64_t>(std::min(delay, 1e15))), lo, hi);
+  const double delay = static_cast<double>(lo.count()) * (std::exp2(cooldown.times) + random_());
+  cooldown.until = now + std::clamp(Millis(static_cast<std::int64_t>(std::min(delay, 1e15))), lo, hi);
+}
+
+bool HostBook::end(Cooldown& cooldown, TimePoint now) {
+  if (!cooldown.is_aside || !cooldown.until || now < *cooldown.until) return false;
+  cooldown.is_aside = false;
+  cooldown.until.reset();
+  return true;
+}
+
+void HostBook::set_aside(const std::string& name, TimePoint now) { begin(hosts_[name].cooldown, now); }
+
+void HostBook::set_slot_aside(const std::string& name, int index, TimePoint now) {
+  begin(hosts_[name].slots[index], now);
 }
 
 void HostBook::set_aside_until_relisted(const std::string& name) {
   Host& host = hosts_[name];
   if (!host.spec) return;  // it has left the list already
-  host.is_aside = host.is_drained = true;
-  host.until.reset();
+  host.cooldown.is_aside = host.is_drained = true;
+  host.cooldown.until.reset();
 }
 
 int HostBook::end_cooldowns(TimePoint now) {
   int change = kNoHostChange;
   for (auto& [name, host] : hosts_) {
-    if (!host.is_aside || !host.until || now < *host.until) continue;
-    host.is_aside = false;
-    host.until.reset();
-    if (!host.spec) continue;
+    for (auto& [index, slot] : host.slots) {
+      if (end(slot, now) && is_usable(name)) change |= kHostAdded;
+    }
+    if (!end(host.cooldown, now) || !host.spec) continue;
     move_to_end(name);
     change |= kHostAdded;
   }
@@ -74,7 +86,13 @@ void HostBook::move_to_end(const std::string& name) {
 
 bool HostBook::is_usable(const std::string& name) const {
   const auto found = hosts_.find(name);
-  return found != hosts_.end() && found->second.spec && !found->second.is_aside;
+  return found != hosts_.end() && found->second.spec && !found->second.cooldown.is_aside;
+}
+
+bool HostBook::is_slot_aside(const std::string& name, int index) const {
+  const std::map<int, Cooldown>& slots = hosts_.at(name).slots;
+  const auto found = slots.find(index);
+  return found != slots.end() && found->second.is_aside;
 }
 
 std::vector<HostSpec> HostBook::usable() const {
@@ -87,17 +105,28 @@ std::vector<HostSpec> HostBook::usable() const {
 
 std::optional<TimePoint> HostBook::next_return() const {
   std::optional<TimePoint> next;
+  const auto consider = [&next](const Cooldown& one) {
+    if (one.is_aside && one.until && (!next || *one.until < *next)) next = one.until;
+  };
   for (const auto& [name, host] : hosts_) {
-    if (host.is_aside && host.until && (!next || *host.until < *next)) next = host.until;
+    consider(host.cooldown);
+    for (const auto& [index, slot] : host.slots) consider(slot);
   }
   return next;
 }
 
+std::string HostBook::text_of(const Cooldown& cooldown, TimePoint now) {
+  if (!cooldown.until) return "for good";
+  return "for " + std::to_string(std::chrono::ceil<std::chrono::seconds>(*cooldown.until - now).count()) + " s";
+}
+
 std::string HostBook::how_long(const std::string& name, TimePoint now) const {
   const Host& host = hosts_.at(name);
-  if (host.is_drained) return "until it is listed anew";
-  if (!host.until) return "for good";
-  return "for " + std::to_string(std::chrono::ceil<std::chrono::seconds>(*host.until - now).count()) + " s";
+  return host.is_drained ? "until it is listed anew" : text_of(host.cooldown, now);
+}
+
+std::string HostBook::how_long(const std::string& name, int index, TimePoint now) const {
+  return text_of(hosts_.at(name).slots.at(index), now);
 }
 
 }  // namespace hvd::launcher

@@ -35,4 +35,7 @@ struct HostAssignment {
   bool operator==(const HostAssignment&) const = default;
 };
 
+// What an elastic job leaves aside when a process has failed, if it can do without.
+enum class SetsAside { kNothing, kSlots, kHosts };
+
 }  // namespace hvd::launcher

@@ -26,7 +26,7 @@ struct ElasticConfig {
   std::string watched_hostfile;  // or it is read again and again; "": none is
   int default_slots = 1;         // of hosts that it prints without a number
   int num_spares = 0;
-  bool sets_aside = true;  // hosts of failed processes
+  SetsAside sets_aside = SetsAside::kHosts;  // where processes have failed
   std::optional<std::chrono::seconds> replace_stuck;
   std::chrono::seconds timeout{600};
   std::optional<int> reset_limit;

@@ -104,6 +104,21 @@ def test_a_host_where_a_process_failed_is_left_aside(start_elastic: StartElastic
     finish(job)
 
 
+def test_a_slot_where_a_process_failed_is_left_aside(start_elastic: StartElastic) -> None:
+    """The others keep their processes and, while there are as many, their local ranks; it comes back to its own."""
+    flags = ("-np", "3", "--min-np", "1", "--blacklist", "slot", "--blacklist-cooldown-range", "1", "2")
+    job = start_elastic(*flags)
+    old = job.wait_for_size(3)
+    job.kill(0)
+    job.wait_for("slot 0 of host localhost is left aside for 2 s: its process failed")
+    two = job.wait_for_size(2)
+    assert {job.latest()[pid].local_rank: pid for pid in two.values()} == {0: old[2], 1: old[1]}
+    back = {job.latest()[pid].local_rank: pid for pid in job.wait_for_size(3).values()}
+    assert (back[1], back[2]) == (old[1], old[2])
+    assert back[0] != old[0]
+    finish(job)
+
+
 def parent_of(pid: int) -> int:
     return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
 

@@ -65,7 +65,8 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "--spares", "1", "true"},
        "--spares is for elastic jobs: give --min-np or --host-discovery-script as well"},
       {{"-np", "2", "--min-np", "1", "--spares", "1", "--blacklist-cooldown-range", "1", "2", "true"},
-       "--blacklist-cooldown-range is for hosts that are left aside: give --blacklist host as well"},
+       "--blacklist-cooldown-range is for what is left aside when a process has failed: give --blacklist host or slot "
+       "as well"},
       {{"-np", "2", "--min-np", "1", "--bind", "gpu", "true"},
        "--bind gpu is not built for elastic jobs, whose hosts may get more ranks than they have GPUs"},
       {{"-np", "2", "--host-discovery-script", "x", "--bind-gpu", "true"},

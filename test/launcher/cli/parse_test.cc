@@ -239,6 +239,15 @@ TEST_CASE("The flags of an elastic job", "[unit][cli]") {
   CHECK(most.elastic->cooldown->first == std::chrono::seconds(10));
   CHECK(most.elastic->cooldown->second == std::chrono::seconds(20));
   CHECK(most.hosts.empty());
+
+  const auto aside = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"--min-np", "1"});
+    return parse_job(flags).elastic->sets_aside;
+  };
+  CHECK(aside({}) == SetsAside::kHosts);
+  CHECK(aside({"--spares", "1"}) == SetsAside::kNothing);
+  CHECK(aside({"--blacklist", "slot", "--spares", "1", "--blacklist-cooldown-range", "1", "2"}) == SetsAside::kSlots);
+  CHECK(aside({"--blacklist", "none"}) == SetsAside::kNothing);
 }
 
 TEST_CASE("--thread-affinity is a list of cores", "[unit][cli][compat]") {

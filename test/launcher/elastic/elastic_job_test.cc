@@ -56,7 +56,9 @@ class Script {
     limits.min_num_proc = static_cast<int>(command.number("min", limits.num_proc));
     limits.max_num_proc = static_cast<int>(command.number("max", 100));
     limits.num_spares = static_cast<int>(command.number("spares", 0));
-    limits.sets_aside = limits.num_spares == 0;
+    limits.sets_aside = command.number("slots", 0) != 0 ? SetsAside::kSlots
+                        : limits.num_spares == 0        ? SetsAside::kHosts
+                                                        : SetsAside::kNothing;
     limits.hosts_are_fixed = command.number("fixed", 0) != 0;
     limits.grace = std::chrono::seconds(command.number("grace", 0));
     if (const long long stuck = command.number("stuck", 0); stuck > 0)

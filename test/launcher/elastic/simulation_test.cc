@@ -38,6 +38,7 @@ class World {
     bool is_stuck = false;
     int progress = 0;  // commits, once it has synchronised
     bool is_founder = false;
+    int gpu = -1;  // that of its first local rank: a spare has none before its first round
   };
 
   double part() { return std::uniform_real_distribution<>(0, 1)(random_); }
@@ -161,11 +162,10 @@ class World {
     }
   }
 
-  // One at a time, which the others come to wait for: of two, or of a spare, nobody knows.
+  // Of a spare, and before the first has come, nobody knows.
   bool hangs_at_start(const Process& process) {
-    const bool is_first = std::ranges::none_of(processes_, [](const auto& one) { return one.second.is_stuck; });
-    const bool is_waited_for = limits_.max_num_proc > 1 && limits_.num_spares == 0 && !process.has_to_leave;
-    return is_first && is_waited_for && process.life == Life::kStarting && pick(3) == 0;
+    const bool is_waited_for = limits_.num_spares == 0 && !process.has_to_leave;
+    return rounds_ > 0 && is_waited_for && process.life == Life::kStarting && pick(3) == 0;
   }
 
   void answer_host(bool well) {
@@ -226,9 +226,14 @@ class World {
     if (size < (rounds_ == 0 ? limits_.num_proc : limits_.min_num_proc)) fail("a round has too few");
     if (rounds_ > 0 && !has_state) fail("a round has nobody with the job's state");
     if (ranks.at(leader).rank != 0) fail("the leader is not rank 0");
+    std::set<std::pair<int, int>> gpus;
     for (const auto& [slot, rank] : ranks) {
-      processes_[slot].life = Life::kRunning;
-      if (rounds_ == 0) processes_[slot].is_founder = true;
+      Process& process = processes_[slot];
+      process.life = Life::kRunning;
+      if (rounds_ == 0) process.is_founder = true;
+      if (process.gpu < 0) process.gpu = rank.local_rank;
+      if (!gpus.emplace(process.agent, process.gpu).second) fail("two ranks of a host have the same GPU");
+      if (process.gpu < rank.local_size && rank.local_rank != process.gpu) fail("a rank has not its first local rank");
     }
     is_synchronised_ = false;
     furthest_ = std::max(best, 1);
@@ -270,6 +275,7 @@ class World {
         if (decision.process.number <= process.number) fail("an incarnation came twice");
         if (!ready_.contains(decision.agent)) fail("a process was started on a host that is not there");
         process = {.number = decision.process.number, .agent = decision.agent, .life = Life::kStarting};
+        if (!job_.spares().contains(slot)) process.gpu = decision.placement.local_rank;
         return;
       }
       case Kind::kStop: processes_[slot].is_stuck = false; [[fallthrough]];
@@ -320,7 +326,7 @@ int live_through(unsigned first, unsigned last) {
     limits.num_proc = limits.min_num_proc + static_cast<int>(seed % 2);
     limits.max_num_proc = limits.num_proc + static_cast<int>(seed % 5);
     limits.num_spares = static_cast<int>(seed / 7 % 3);
-    limits.sets_aside = seed % 9 < 6;
+    limits.sets_aside = seed % 9 < 3 ? SetsAside::kHosts : seed % 9 < 6 ? SetsAside::kSlots : SetsAside::kNothing;
     if (seed % 2 == 0) limits.replace_stuck = std::chrono::seconds(5);
     if (seed % 4 != 0) limits.cooldown = CooldownRange(std::chrono::seconds(1), std::chrono::seconds(5 + seed % 20));
     World world(seed, limits);
