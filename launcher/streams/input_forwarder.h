@@ -53,7 +53,7 @@ class InputForwarder {
   const bool keeps_;
   Callbacks callbacks_;
   std::map<int, Receiver> receivers_;
-  Bytes kept_;
+  WipedBytes kept_;
   bool is_at_end_ = false;
   std::optional<InputReader> reader_;
   std::size_t allowed_ = 0;  // of which nothing has come yet
