@@ -16,6 +16,9 @@ from pathlib import Path
 from chaos_proxy import KINDS, ChaosProxy, Fault
 from elastic_job import ElasticJob
 from launcher_job import eventually
+from peer_proxy import KINDS as PEER_KINDS
+from peer_proxy import Fault as PeerFault
+from peer_proxy import PeerProxy
 
 WORKER = Path(__file__).resolve().parent / "oracle_worker.py"
 
@@ -112,6 +115,7 @@ class Chaos:
 
     job: OracleJob
     proxy: ChaosProxy
+    peers: PeerProxy
     seed: int
     mean_s: float
     faults: int = 0
@@ -124,7 +128,7 @@ class Chaos:
         self.random = random.Random(self.seed)
         self.has_other = True
         self.counts: dict[str, int] = {}
-        self.nets: list[Fault] = []
+        self.nets: list[Fault | PeerFault] = []
 
     def run(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -134,7 +138,14 @@ class Chaos:
             self.one_fault()
 
     def one_fault(self) -> None:
-        kind = self.random.choices(("kill", "two", "stop", "terminate", "hosts", "net"), (40, 10, 15, 10, 15, 10))[0]
+        kinds = ("kill", "two", "stop", "terminate", "hosts", "net", "peers")
+        kind = self.random.choices(kinds, (40, 10, 15, 10, 15, 5, 5))[0]
+        if kind == "peers":  # control connections: a flip in a tensor is not told
+            seconds = self.random.uniform(0.3, 1.5)
+            fault = PeerFault(self.random.choice(PEER_KINDS), seconds, lambda way: way.kind == "control")
+            self.peers.strike(fault)
+            self.nets.append(fault)
+            return
         if kind == "net":
             seconds, from_next = self.random.uniform(0.3, 1.5), self.random.random() < 0.5
             self.nets.append(self.proxy.fault(self.random.choice(KINDS), seconds, from_next))
@@ -166,7 +177,7 @@ class Chaos:
         """When the job is over: those that struck something."""
         for fault in self.nets:
             if fault.struck:
-                self.count(fault.kind)
+                self.count(f"peers {fault.kind}" if isinstance(fault, PeerFault) else fault.kind)
 
     def hit(self, pid: int, kind: str) -> bool:
         """False if the process has just ended by itself."""

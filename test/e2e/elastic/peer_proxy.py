@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+KINDS = ("hold", "slow", "reset", "truncate", "flip")
 LIBC = ctypes.CDLL(None)
 HELLO_BEGIN = struct.Struct("<8sHBBII")  # magic, version, kind, TLS, from, to
 
@@ -76,7 +77,9 @@ class PeerProxy:
         self.ways: list[Way] = []
         self.chunks = 0  # that have passed
         self._listener = socket.create_server(("", 0), backlog=64)  # 127.0.0.0/8
-        self.wrapper = f'LD_PRELOAD={library} HVD_PEER_PROXY={self._listener.getsockname()[1]} exec "$0" "$@"'
+        # Shell commands, for ranks: variables, and these and then the rank.
+        self.exports = f"export LD_PRELOAD={library} HVD_PEER_PROXY={self._listener.getsockname()[1]}; "
+        self.wrapper = self.exports + 'exec "$0" "$@"'
         self._over = threading.Event()
         threading.Thread(target=self._accept, name="peer-proxy", daemon=True).start()
 

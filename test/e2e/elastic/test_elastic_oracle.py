@@ -14,6 +14,7 @@ import pytest
 from chaos_proxy import FLIP, KINDS, ChaosProxy
 from launcher_job import RunningJob
 from oracle import Chaos, OracleJob
+from peer_proxy import PeerProxy
 
 DISCOVER = ("--host-discovery-script", "cat hosts")
 
@@ -95,13 +96,19 @@ def run_chaos(
     jobs: list[OracleJob], horovodrun: str, folder: Path, seed: int, mean_s: float, seconds: float
 ) -> Chaos:
     """One job, to its end; the oracle has held."""
-    with contextlib.closing(ChaosProxy(folder / "rendezvous", seed)) as proxy:
+    folder.mkdir(exist_ok=True)
+    with (
+        contextlib.closing(ChaosProxy(folder / "rendezvous", seed)) as proxy,
+        contextlib.closing(PeerProxy(folder)) as peers,
+    ):
         flags = (*Chaos.FLAGS, *DISCOVER)
-        job = OracleJob(horovodrun, folder, flags, Chaos.HOSTS + Chaos.OTHER, wrapper=proxy.wrapper)
+        wrapper = peers.exports + proxy.wrapper
+        job = OracleJob(horovodrun, folder, flags, Chaos.HOSTS + Chaos.OTHER, wrapper=wrapper)
         jobs.append(job)
         job.wait_for_round(5)
         assert proxy.passed >= 5
-        chaos = Chaos(job, proxy, seed, mean_s)
+        assert peers.ways
+        chaos = Chaos(job, proxy, peers, seed, mean_s)
         chaos.run(seconds)
         finish(job)
     chaos.count_nets()
