@@ -124,7 +124,7 @@ Result<int> count_free_ports(const ListenOptions& options, int most) {
 Bytes address_row(const ListeningSockets& sockets) { return sockets.row.encode(); }
 
 Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options,
-                                               std::shared_ptr<ListeningSockets> listening) {
+                                               const std::shared_ptr<ListeningSockets>& listening) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return Status::invalid_argument("rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) +
                                     " is not possible");

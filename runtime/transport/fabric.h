@@ -61,7 +61,7 @@ class Fabric {
  public:
   // Starts hvd-net, which accepts connections. None is used before open().
   static Result<std::unique_ptr<Fabric>> create(const FabricOptions& options,
-                                                std::shared_ptr<ListeningSockets> listening);
+                                                const std::shared_ptr<ListeningSockets>& listening);
   // On sockets of its own.
   static Result<std::unique_ptr<Fabric>> create(const FabricOptions& options);
   virtual ~Fabric() = default;

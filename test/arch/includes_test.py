@@ -93,7 +93,7 @@ CONFINED = {
     # The engine works on tensors through collectives::Memory, whatever memory they are in.
     r"\bkernels::(reduce|scale|copy|combine|add_dots)\w*\(": ["runtime/collectives"],
     r"#include <gloo/": ["runtime/transport/data", "runtime/collectives/gloo"],
-    r"#include <boost/": ["rendezvous/server"],
+    r"#include <boost/": ["rendezvous/server", "runtime/transport/net/frame_check.h"],
     r"#include <openssl/": ["runtime/crypto", "runtime/tls"],
     r"#include <spdlog/": ["runtime/base/log.cc"],
     r"#include <hwloc": ["launcher/agent"],
