@@ -99,6 +99,19 @@ def test_what_is_cut_or_garbled_is_told_with_the_peers_name(start: Callable[...,
     finish(bad)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["control", "data"])
+def test_silence_for_good_ends_with_the_stall(start: Callable[..., Bad], kind: str) -> None:
+    """The proxy's kernel answers for who is behind it, so nothing else finds it."""
+    bad = start(*JOBS["elastic"], "--stall-check-warning-time-seconds", "1", "--stall-check-shutdown-time-seconds", "3")
+    before, since = set(bad.job.members().values()), time.time()
+    bad.proxy.strike(Fault("hold", 600.0, way(kind)))
+    eventually(lambda: bad.job.out.count(">:failed ") >= RANKS, f"all fail\n{bad.job}")
+    bad.proxy.strike()
+    assert set(bad.job.wait_for_round(RANKS, since).values()) == before, bad.job
+    finish(bad)
+
+
 # Of magic, version, kind, from, to, epoch, nonce, host, MAC and finish; of answer, nonce, MAC and welcome. The welcome's end
 # is common to both: where it is garbled one side believes in the connection, and ranks of a static job fail in init().
 HANDSHAKE = {"there": (0, 8, 10, 12, 16, 20, 30, 70, 130, 160), "back": (0, 5, 40, 65)}

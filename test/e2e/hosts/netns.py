@@ -368,6 +368,17 @@ class Network:
         finally:
             host.shell(f"ip link set {host.interface} up")
 
+    @contextlib.contextmanager
+    def unheard(self, host: Host) -> Iterator[None]:
+        """It hears the others, and what it says reaches nobody: it goes to an address that nobody's card has."""
+        others = [other.address for other in self.hosts.values() if other is not host]
+        nobody = f"lladdr 02:00:00:00:00:99 dev {host.interface} nud permanent"
+        host.shell("; ".join(f"ip neigh replace {address} {nobody}" for address in others))
+        try:
+            yield
+        finally:
+            host.shell("; ".join(f"ip neigh del {address} dev {host.interface}" for address in others))
+
     def job_processes(self) -> dict[str, dict[int, str]]:
         """host -> what runs there and is no part of the host."""
         return {name: left for name, host in self.hosts.items() if (left := host.job_processes())}
