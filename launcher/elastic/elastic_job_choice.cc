@@ -12,17 +12,18 @@ std::vector<HostSlots> ElasticJob::usable_places() const {
   std::vector<HostSlots> places;
   for (const HostSpec& spec : hosts_.usable()) {
     HostSlots host{.host = spec.name, .slots = {}};
+    const auto lives = [&](int index) {
+      const Slot* slot = slot_in({spec.name, index});
+      return slot != nullptr && slot->has_process && !slot->leaves_until;
+    };
     for (int index = 0; index < hosts_.most_slots(spec.name); ++index) {
       const Place place{spec.name, index};
       const bool is_out_of_use =
           is_given_up(place) || drained_.contains(place) || hosts_.is_slot_aside(spec.name, index);
-      if (!is_out_of_use) host.slots.push_back(index);
+      if (!is_out_of_use && (index < spec.slots || lives(index))) host.slots.push_back(index);
     }
     if (const auto most = static_cast<std::size_t>(spec.slots); host.slots.size() > most) {
-      std::ranges::stable_sort(host.slots, {}, [&](int index) {
-        const Slot* slot = slot_in({spec.name, index});
-        return slot == nullptr || !slot->has_process || slot->leaves_until;
-      });
+      std::ranges::stable_partition(host.slots, lives);
       host.slots.resize(most);
       std::ranges::sort(host.slots);
     }
