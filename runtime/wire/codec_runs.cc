@@ -95,8 +95,11 @@ RankRuns get_rank_runs(ByteReader& in, bool with_dims, const char* what) {
     if (with_dims) run.first_dim = in.get<std::int64_t>();
     if (run.first_dim < 0) in.fail("first dimension " + std::to_string(run.first_dim) + ": negative");
     if (in.failed()) return {};
-    const int end = previous == nullptr ? -1 : previous->first + previous->count;
-    if (run.first < end || (run.first == end && run.first_dim == previous->first_dim)) {
+    const auto joins = [&run](const RankRun& before) {
+      const int end = before.first + before.count;
+      return run.first < end || (run.first == end && run.first_dim == before.first_dim);
+    };
+    if (previous != nullptr && joins(*previous)) {
       in.fail(std::string(what) + " " + std::to_string(run.first) + ": not ascending, or part of the run before");
       return {};
     }
