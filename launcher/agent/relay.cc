@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "runtime/base/failpoint.h"
+
 namespace hvd::launcher {
 
 Relay::Relay(MainLoop& loop, Callbacks callbacks)
@@ -24,6 +26,7 @@ Relay::Relay(MainLoop& loop, Callbacks callbacks)
           static_cast<AgentFleetEvents&>(*this)) {}
 
 Status Relay::open(OpenBelowMessage message) {
+  HVD_FAILPOINT_RETURN("relay.open");
   const int agent = message.agent;
   if (!told_.try_emplace(agent, std::move(message)).second) {
     return Status::precondition("an agent was told twice to start agent " + std::to_string(agent));
@@ -36,6 +39,7 @@ Status Relay::open(OpenBelowMessage message) {
 }
 
 Status Relay::pass(const Frame& frame) {
+  HVD_FAILPOINT_RETURN("relay.pass");
   const int agent = static_cast<int>(frame.agent);
   if (!told_.contains(agent)) {
     return Status::invalid_argument("an agent got a frame for agent " + std::to_string(frame.agent) +
@@ -85,6 +89,7 @@ void Relay::give_up() {
 }
 
 void Relay::fleet_frame(int agent, const Frame& frame) {
+  HVD_FAILPOINT("relay.up");
   if (present_.contains(agent)) callbacks_.send(agent, frame.type, frame.payload);
 }
 
@@ -95,6 +100,7 @@ void Relay::fleet_lost(int agent, const std::string& reason) {
 }
 
 void Relay::gone(int agent) {
+  HVD_FAILPOINT("relay.gone");
   present_.erase(agent);
   to_launch_.erase(agent);
   if (to_launch_.empty()) common_.reset();

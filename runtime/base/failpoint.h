@@ -98,6 +98,7 @@ inline constexpr auto kTable = std::to_array<Row>({
     {"agent.swept", Kind::kPlace}, {"agent.launch", Kind::kReturn}, {"agent.probed", Kind::kPlace},
     {"agent.begin", Kind::kPlace}, {"agent.guard", Kind::kPlace}, {"agent.sweep", Kind::kPlace},
     {"slot.secret", Kind::kPlace}, {"slot.socket", Kind::kReturn}, {"slot.start", Kind::kReturn},
+    {"relay.open", Kind::kReturn}, {"relay.pass", Kind::kReturn}, {"relay.up", Kind::kPlace}, {"relay.gone", Kind::kPlace},
     // Hosts that call in.
     {"gather.listen", Kind::kReturn}, {"gather.accept", Kind::kCall}, {"gather.asked", Kind::kPlace},
     {"call.connect", Kind::kReturn}, {"call.agent", Kind::kReturn}, {"seal.start", Kind::kReturn},

@@ -27,6 +27,13 @@ unset HOROVOD_FAILPOINTS
 if [ "$HOROVOD_RANK" = 1 ] && mkdir "$1"; then exit 5; fi 2>/dev/null
 exec "$0" -c 'from horovod._common.native import core; core.init(); print("round of", core.size())'
 """
+# To hosts that are this one; the fault is for the first, and what it has started.
+BELOW_SSH = """#!/bin/sh
+while [ "$1" != "--" ]; do shift || exit 255; done
+[ -n "$ON_HOST" ] && unset HOROVOD_FAILPOINTS || HOROVOD_FAILPOINTS="$FAULT_BELOW"
+export HOROVOD_FAILPOINTS ON_HOST="$2"
+exec sh -c "$3"
+"""
 STATIC_RANK = 'read line; echo "$HOROVOD_RANK got $line"; echo "$HOROVOD_RANK complains" >&2'
 
 
@@ -57,6 +64,11 @@ SETTINGS = (
         agent.swept agent.sweep slot.start slot.socket""",
     ),
     Setting("late", "driver.timer summary.write"),
+    Setting(
+        "below",  # in an agent that has started others
+        """relay.open relay.pass relay.up relay.gone child.spawn pipe.open pipe.read pipe.write frame.next link.start
+        link.greeted fleet.send agent.send agent.swept agent.sweep""",
+    ),
     Setting("ssh", "ssh.query child.spawn"),
     Setting(
         "listed",
@@ -155,6 +167,13 @@ class Trial:
 
     def start_late(self) -> None:
         self.start("-np", "1", "--timeout", "1", "--log-dir", str(self.folder / "log"), "sleep", "1000")
+
+    def start_below(self) -> None:
+        ssh = self.folder / "ssh"
+        ssh.write_text(BELOW_SSH.replace("$FAULT_BELOW", self.fault))
+        ssh.chmod(0o755)
+        tree = ("-H", "198.51.100.1,198.51.100.2,198.51.100.3", "--fan-out", "1", "--ssh-program", str(ssh))
+        self.start("-np", "3", *tree, "--stdin", "all", "sh", "-c", f"unset HOROVOD_FAILPOINTS; {STATIC_RANK}", armed=False)
 
     def start_ssh(self) -> None:
         self.start("-np", "1", "-H", "far-away:1", "--ssh-program", self.fake_ssh, "echo", "ran")

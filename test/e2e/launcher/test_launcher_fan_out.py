@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -110,6 +111,55 @@ def test_nothing_outlives_who_started_it(start_job: StartJob, tmp_path: Path, vi
         assert job.err.startswith(f"horovodrun: lost host {HOSTS[0]}: "), job
         assert job.err.count("lost host") == 1, job
     job.wait_all_gone(8)
+
+
+def test_an_agent_that_has_cleaned_up_waits_for_those_below(start_job: StartJob, tmp_path: Path) -> None:
+    left = "trap 'sleep 0.5; echo bye; exit' TERM; echo ready; while :; do sleep 0.05; done"
+    script = f'[ $HOROVOD_RANK = 1 ] || exec sleep 1000; setsid sh -c "{left}" & while :; do sleep 0.05; [ -e end ] && exit 3; done'
+    hosts = ",".join(f"{host}:1" for host in HOSTS[:3])
+    job = start(start_job, stand_in(tmp_path), "sh", "-c", script, hosts=hosts, fan_out="1")
+    job.wait_for(">:ready\n")
+    (tmp_path / "end").touch()
+    assert job.wait() == 3, job
+    assert job.lines("[1]<stdout>:") == ["ready", "bye"]
+    job.wait_all_gone()
+
+
+def test_a_reader_that_pauses_holds_ranks_below_and_not_the_memory(start_job: StartJob, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    job = start_job(
+        "-np", "3", "-H", ",".join(HOSTS[:3]), "--ssh-program", stand_in(tmp_path), "--fan-out", "1",
+        "sh", "-c", f"yes {'z' * 1023} | head -c 41943040", stdout=write_end,
+    )
+    os.close(write_end)
+    seen = [-2, -1]
+
+    def stalled() -> bool:
+        # Half a second without progress: 50 looks of `eventually`.
+        seen.append(sum(int(Path(f"/proc/{pid}/io").read_text().split()[1]) for pid in job.named("hvd-agent")))
+        return len(seen) > 52 and len(set(seen[-50:])) == 1 and seen[-1] > 2**22
+
+    eventually(stalled, "the agents wait for the reader")
+    agents = job.named("hvd-agent")
+    assert len(agents) == 3
+    for pid in (job.pid, *agents):
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        assert pages * os.sysconf("SC_PAGE_SIZE") < 40 * 2**20
+    total = 0
+    with os.fdopen(read_end, "rb") as reader:
+        while chunk := reader.read(1 << 20):
+            total += len(chunk)
+    assert job.wait() == 0
+    assert total == 3 * 40960 * (1024 + len("[0]<stdout>:"))
+
+
+def test_what_is_typed_reaches_ranks_below(horovodrun_path: str, tmp_path: Path) -> None:
+    text = "".join(f"line {number}\n" for number in range(50000))  # more than is sent ahead
+    tree = ["-H", ",".join(HOSTS[:3]), "--ssh-program", stand_in(tmp_path), "--fan-out", "1"]
+    command = [horovodrun_path, "-np", "3", *tree, "--stdin", "all", "cksum"]
+    ran = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    alone = subprocess.run(["cksum"], input=text, capture_output=True, text=True, check=True).stdout
+    assert sorted(ran.stdout.splitlines()) == [f"[{rank}]<stdout>:{alone.strip()}" for rank in range(3)], ran
 
 
 FALLBACK = "horovodrun: --fan-out 2: hosts that others were to start are started from here instead: "
