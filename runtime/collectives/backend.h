@@ -74,6 +74,7 @@ struct CollectiveCall {
   // that this rank sends to each.
   std::vector<std::int64_t> rank_counts{};
   std::vector<std::int64_t> receive_counts{};  // alltoall: elements that each set rank sends to this one
+  std::int64_t most_sent = 0;                  // alltoall: elements of the member that sends most; 0: not known
   std::vector<std::int64_t> tensor_counts{};   // adasum: elements of each tensor in the memory; their sum is `count`
   int root = 0;                                // broadcast: set rank
   MemoryKind memory = MemoryKind::kHost;       // of every pointer here

@@ -1,5 +1,5 @@
 // Batches of one alltoall: two collectives.
-#include <numeric>
+#include <algorithm>
 
 #include "runtime/engine/batch_run.h"
 #include "runtime/engine/pending_operation.h"
@@ -8,7 +8,8 @@ namespace hvd::engine {
 
 namespace {
 
-// First every rank learns how many rows it gets from each other, then the rows are moved.
+// First every rank learns how many rows it gets from each other, and how many that one sends in all; then the rows are
+// moved.
 class AlltoallRun final : public BatchRun {
  public:
   AlltoallRun(const Batch& batch, const BatchContext& context)
@@ -30,30 +31,33 @@ class AlltoallRun final : public BatchRun {
 
   // Always in host memory, wherever the rows are.
   void exchange_splits() {
-    state().received_splits.assign(ranks_, 0);
+    for (const std::int64_t rows : operation().splits) told_.push_back({rows, operation().input.shape.front()});
+    heard_.resize(ranks_);
     call_.op = OpType::kAlltoall;
     call_.dtype = DataType::kInt64;
-    call_.input = operation().splits.data();
-    call_.output = state().received_splits.data();
-    call_.rank_counts.assign(ranks_, 1);
-    call_.receive_counts.assign(ranks_, 1);
+    call_.input = told_.data();
+    call_.output = heard_.data();
+    call_.rank_counts.assign(ranks_, 2);
+    call_.receive_counts.assign(ranks_, 2);
   }
 
   Status move_rows() {
-    const std::vector<std::int64_t>& received = state().received_splits;
     Shape shape = operation().input.shape;
     const std::int64_t row = row_elements(shape);
-    shape.front() = std::accumulate(received.begin(), received.end(), std::int64_t{0});
+    shape.front() = 0;
+    for (std::size_t r = 0; r < ranks_; ++r) {
+      shape.front() += heard_[r].to_you;
+      state().received_splits.push_back(heard_[r].to_you);
+      call_.rank_counts[r] = operation().splits[r] * row;
+      call_.receive_counts[r] = heard_[r].to_you * row;
+      call_.most_sent = std::max(call_.most_sent, heard_[r].to_all * row);
+    }
     HVD_ASSIGN_OR_RETURN(call_.output, operation().allocate_output(shape));
     const collectives::CallTraits traits = traits_of(batch_);
     call_.dtype = traits.dtype;
     call_.memory = traits.memory;
     if (call_.memory == collectives::MemoryKind::kDevice) call_.use = device_use(batch_, context_);
     call_.input = operation().input.data;
-    for (std::size_t r = 0; r < ranks_; ++r) {
-      call_.rank_counts[r] = operation().splits[r] * row;
-      call_.receive_counts[r] = received[r] * row;
-    }
     state().output_shape = std::move(shape);
     return Status::ok();
   }
@@ -61,6 +65,12 @@ class AlltoallRun final : public BatchRun {
   const Batch& batch_;
   const BatchContext context_;
   const std::size_t ranks_;
+  struct Rows {
+    std::int64_t to_you;
+    std::int64_t to_all;
+  };
+  std::vector<Rows> told_;
+  std::vector<Rows> heard_;
   collectives::CollectiveCall call_;
   int stage_ = 0;  // collectives prepared so far
 };

@@ -22,6 +22,7 @@ class Packing {
     tensors_ = call.segments;
     if (tensors_.empty()) tensors_.push_back({call.input, call.output, call.count, call.rank_counts});
     plan_.call = call;
+    plan_.own = own_;
     plan_.call.segments.clear();
     plan_.call.use = {};
     plan_.call.memory = MemoryKind::kHost;
@@ -136,37 +137,93 @@ class Packing {
   PackPlan plan_;
 };
 
-}  // namespace
-
-namespace {
-
-// What of `copies` lies from `begin` to `end`.
-std::vector<PackPlan::Copy> between(const std::vector<PackPlan::Copy>& copies, std::size_t begin, std::size_t end) {
-  std::vector<PackPlan::Copy> part;
-  for (const PackPlan::Copy& copy : copies) {
-    const std::size_t from = std::max(begin, copy.offset);
-    const std::size_t to = std::min(end, copy.offset + copy.bytes);
-    if (from >= to) continue;
-    auto* const tensor = static_cast<std::byte*>(copy.tensor);
-    part.push_back({from, tensor == nullptr ? nullptr : tensor + (from - copy.offset), to - from});
+// What of `copies`, which are in order, lies from `begin` to `end`, moved to `place`.
+void take(const std::vector<PackPlan::Copy>& copies, std::size_t begin, std::size_t end, std::size_t place,
+          std::vector<PackPlan::Copy>& into) {
+  if (begin == end) return;
+  auto copy = std::ranges::partition_point(copies, [&](const auto& one) { return one.offset + one.bytes <= begin; });
+  for (; copy != copies.end() && copy->offset < end; ++copy) {
+    const std::size_t from = std::max(begin, copy->offset);
+    const std::size_t to = std::min(end, copy->offset + copy->bytes);
+    auto* const tensor = static_cast<std::byte*>(copy->tensor);
+    into.push_back({place + (from - begin), tensor == nullptr ? nullptr : tensor + (from - copy->offset), to - from});
   }
-  return part;
+}
+
+// Slice `slice` of each rank's part, of the parts that lie side by side from `begin` on in `whole`: to `place` and what
+// follows it. How many elements of each rank that is.
+std::vector<std::int64_t> take_slices(const PackPlan& whole, const std::vector<std::int64_t>& parts, std::size_t begin,
+                                      std::size_t slice, std::size_t slices, std::size_t& place, PackPlan& piece) {
+  const std::size_t element = element_size(whole.call.dtype);
+  std::vector<std::int64_t> counts;
+  for (const std::int64_t part : parts) {
+    const auto n = static_cast<std::size_t>(part);
+    const auto share = [&](std::size_t before) { return n / slices * before + std::min(before, n % slices); };
+    const std::size_t from = begin + share(slice) * element;
+    const std::size_t to = begin + share(slice + 1) * element;
+    take(whole.in, from, to, place, piece.in);
+    take(whole.out, from, to, place, piece.out);
+    counts.push_back(static_cast<std::int64_t>((to - from) / element));
+    place += to - from;
+    begin += n * element;
+  }
+  return counts;
 }
 
 }  // namespace
 
 std::vector<PackPlan> PackPlan::pieces(std::size_t most) const {
-  if ((call.op != OpType::kAllreduce && call.op != OpType::kBroadcast) || bytes <= most) return {*this};
+  switch (call.op) {
+    case OpType::kAllreduce:
+    case OpType::kBroadcast: return bytes <= most ? std::vector{*this} : ranges(most);
+    case OpType::kAllgather:
+    case OpType::kReducescatter: return slices((bytes + most - 1) / most);
+    case OpType::kAlltoall:
+      return slices((static_cast<std::size_t>(call.most_sent) * element_size(call.dtype) + most - 1) / most);
+    default: return {*this};
+  }
+}
+
+std::vector<PackPlan> PackPlan::ranges(std::size_t most) const {
   std::vector<PackPlan> all;
   for (std::size_t begin = 0; begin < bytes; begin += most) {
     const std::size_t end = std::min(begin + most, bytes);
     PackPlan piece;
-    piece.in = between(in, begin, end);
-    piece.out = between(out, begin, end);
+    take(in, begin, end, begin, piece.in);
+    take(out, begin, end, begin, piece.out);
     piece.bytes = end - begin;
     piece.call = call;
     piece.call.count = static_cast<std::int64_t>(piece.bytes / element_size(call.dtype));
     piece.output_offset = begin;
+    all.push_back(std::move(piece));
+  }
+  return all;
+}
+
+std::vector<PackPlan> PackPlan::slices(std::size_t pieces) const {
+  if (pieces <= 1) return {*this};
+  std::vector<PackPlan> all;
+  std::size_t place = 0;
+  std::size_t received = output_offset;  // of an alltoall: the other side begins there
+  for (std::size_t i = 0; i < pieces; ++i) {
+    PackPlan piece;
+    piece.call = call;
+    piece.has_input = true;
+    piece.input_offset = piece.output_offset = place;
+    piece.call.rank_counts = take_slices(*this, call.rank_counts, 0, i, pieces, place, piece);
+    const auto& counts = piece.call.rank_counts;
+    const auto before =
+        std::accumulate(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(own), std::int64_t{0});
+    const std::size_t own_offset = piece.input_offset + static_cast<std::size_t>(before) * element_size(call.dtype);
+    if (call.op == OpType::kAllgather) {
+      piece.input_offset = own_offset;
+      piece.call.count = counts[own];
+    } else if (call.op == OpType::kReducescatter) {
+      piece.output_offset = own_offset;
+    } else {
+      piece.output_offset = received;
+      piece.call.receive_counts = take_slices(*this, call.receive_counts, output_offset, i, pieces, received, piece);
+    }
     all.push_back(std::move(piece));
   }
   return all;

@@ -112,6 +112,56 @@ TEST_CASE("What is large goes through the host in pieces, which a joined rank ma
   CHECK(fake_cuda_calls("cuMemcpyAsync") - copies == 3 * 3 + 2 * 6);
 }
 
+// Of sizes that fit no piece, by ranks that give much, little and nothing.
+TEST_CASE("What ranks have parts of goes through the host in pieces of all parts, in process sets too",
+          "[multi][gpu]") {
+  const int copies = fake_cuda_calls("cuMemcpyAsync");
+  run_on_gpus(3, use_fake_driver, [&](Session& session, Problems& problems) {
+    const auto set = session.add_process_set({0, 2});
+    problems.expect_ok(wait(set), "add_process_set");
+    const int rank = session.topology().rank;
+    if (rank == 1) return problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
+    const int set_rank = rank / 2;
+    constexpr std::int64_t kMany = (std::int64_t{9} << 20) / 4 + 1;  // 9 MiB and an element
+    FrameworkStream stream(rank);
+    const auto numbers = [](std::int64_t from, std::int64_t to) {
+      Values values;
+      for (; from < to; ++from) values.push_back(static_cast<float>(from % 1000003));
+      return values;
+    };
+    const auto run = [&](OpType op, const GpuTensor& input, std::vector<std::int64_t> splits = {}) {
+      CoreOutput output;
+      Operation operation = on_gpu(op, "parts", input, nullptr);
+      operation.process_set = static_cast<std::int32_t>(set.value()->value());
+      operation.splits = std::move(splits);
+      output.take_from(session, rank, operation);
+      problems.expect_ok(wait(session.enqueue(operation)), "parts");
+      return output;
+    };
+    GpuTensor whole(stream, numbers(0, kMany));
+    GpuTensor little(stream, numbers(kMany, kMany + 3));
+    GpuTensor nothing(stream, 0);
+    const GpuTensor& mine = set_rank == 0 ? whole : little;
+    problems.expect(run(OpType::kAllgather, mine).values() == numbers(0, kMany + 3), "allgather");
+    problems.expect(run(OpType::kAllgather, set_rank == 0 ? nothing : whole).values() == numbers(0, kMany),
+                    "rows of one");
+
+    Values sums = set_rank == 0 ? numbers(0, (kMany + 1) / 2) : numbers((kMany + 1) / 2, kMany);
+    for (float& value : sums) value *= 2;
+    problems.expect(run(OpType::kReducescatter, whole).values() == sums, "reducescatter");
+
+    const std::int64_t kept = kMany / 3;
+    const CoreOutput received =
+        set_rank == 0 ? run(OpType::kAlltoall, whole, {kept, kMany - kept}) : run(OpType::kAlltoall, little, {3, 0});
+    Values expected = set_rank == 0 ? numbers(0, kept) : numbers(kept, kMany);
+    if (set_rank == 0)
+      for (const float value : numbers(kMany, kMany + 3)) expected.push_back(value);
+    problems.expect(received.values() == expected, "alltoall");
+    problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
+  });
+  CHECK(fake_cuda_calls("cuMemcpyAsync") - copies == 18 + 9 + 18 + 18);  // three pieces of each call
+}
+
 TEST_CASE("A thousand operations on GPUs leave no event, stream or memory", "[multi][gpu]") {
   const int events = fake_cuda_calls("cuEventCreate");
   run_on_gpus(2, use_fake_driver, [&](Session& session, Problems& problems) {
