@@ -98,6 +98,21 @@ def test_wheel_trains_the_demo_in_a_clean_venv(clean_venv: Path, tmp_path: Path)
     assert "all 2 ranks hold bitwise equal parameters" in output.splitlines()[-1]
 
 
+def test_torch_alone_is_enough_to_train(wheel: Path, tmp_path: Path) -> None:
+    """Without numpy, which torch does not require."""
+    venv.create(tmp_path, with_pip=False, system_site_packages=False)
+    site = next((tmp_path / "lib").glob("python3.*/site-packages"))
+    run(sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", site, wheel)
+    link_installed(site, ["cloudpickle", "torch"])
+    assert not (site / "numpy").exists()
+    python = tmp_path / "bin" / "python"
+    code = "from horovod.runner.launch import run_commandline; run_commandline()"
+    example = ROOT / "examples" / "pytorch_synthetic_benchmark.py"
+    quick = ["--model", "small", "--batch-size", "2", "--num-warmup-batches", "1", "--num-iters", "1"]
+    output = run(python, "-c", code, "-np", "2", python, example, *quick, env=clean_environment(tmp_path))
+    assert "Total img/sec on 2 CPU rank(s)" in output
+
+
 @pytest.mark.parametrize("order", ["import torch, horovod.torch", "import horovod._load; import torch, horovod.torch"])
 def test_gloo_symbols_come_from_the_wheel(clean_venv: Path, tmp_path: Path, order: str) -> None:
     code = f"{order}\nfrom horovod import _core\nprint(_core.gloo_library())"

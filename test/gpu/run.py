@@ -1,13 +1,17 @@
 """The suites that need a GPU: `make test-gpu`, or `python test/gpu/run.py [--device cpu] [--json FILE]`.
 
-Needs nothing but the installed package and torch. A line for each suite on stdout, figures and output of all in the
-JSON file. One GPU will do: two ranks on it go through the host's memory. `--device cpu` tries the suites themselves.
+Needs torch and the installed package, or what `make carry-gpu` has put into build/gpu. A line for each suite on stdout;
+figures and output of all in the JSON file, which is written anew after each. One GPU will do: two ranks on it go
+through the host's memory, or use NCCL where it takes that. `--device cpu` tries the suites themselves.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,50 +19,97 @@ import time
 from pathlib import Path
 from typing import Any
 
-RANK = Path(__file__).resolve().parent / "rank.py"
+HERE = Path(__file__).resolve().parent
+CARRIED = HERE.parent.parent / "build" / "gpu"
+RANK = HERE / "rank.py"
+EXAMPLE = HERE.parent.parent / "examples" / "pytorch_synthetic_benchmark.py"
 SUITES = ("operations", "lists", "streams", "training", "figures", "ratios", "bench")
+ON_NCCL = ("lists", "streams", "training")  # have nothing that NCCL and our kernels do not do
 LIMIT_S = 300
+# Memory in the order of streams: who uses it before it is there, or after it was given back, is named.
+SANITIZER = "--tool memcheck --track-stream-ordered-races all --report-api-errors no --error-exitcode 9".split()
 
 
-def run(suite: str, ranks: int, device: str) -> dict[str, Any]:
-    # The horovodrun of the package that this Python imports, wherever pip has put it.
-    launcher = [sys.executable, "-c", "from horovod.runner.launch import run_commandline as run; run()"]
-    command = [*launcher, "-np", str(ranks), sys.executable, str(RANK), suite, device]
-    if suite == "bench":
-        return run_bench([*launcher, "-np", str(ranks), sys.executable, "-m", "horovod.bench", "gpu"], ranks, device)
-    begin = time.monotonic()
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-        code, out, err = done.returncode, done.stdout, done.stderr
-    except subprocess.TimeoutExpired as late:
-        code, out, err = 124, str(late.stdout or ""), f"not done after {LIMIT_S} s\n{late.stderr or ''}"
-    figures = [json.loads(line.split("RESULT ", 1)[1]) for line in out.splitlines() if "RESULT " in line]
-    ok = code == 0 and len(figures) == 1
-    return {
-        "suite": suite, "ranks": ranks, "ok": ok, "seconds": round(time.monotonic() - begin, 1),
-        "figures": figures[0] if figures else {}, "stderr": err[-4000:], "code": code,
-    }  # fmt: skip
+def horovodrun(ranks: int) -> list[str]:
+    """That of the package that this Python imports, wherever pip has put it."""
+    return [sys.executable, "-c", "from horovod.runner.launch import run_commandline as run; run()", "-np", str(ranks)]
 
 
-def run_bench(command: list[str], ranks: int, device: str) -> dict[str, Any]:
-    """All sizes on GPUs; without one only whether it runs. Its figures are the largest busbw of each operation."""
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "figures.json"
-        sizes = "4:1G:4" if device == "cuda" else "4,64K"
-        done = subprocess.run(
-            [*command, "--device", device, "--sizes", sizes, "--json", str(file)],
-            capture_output=True, text=True, timeout=2 * LIMIT_S, check=False,
-        )  # fmt: skip
-        rows = json.loads(file.read_text())["rows"] if file.exists() else []
-    best: dict[str, float] = {}
-    for row in rows:
-        best[row["operation"]] = max(best.get(row["operation"], 0.0), row["busbw_GBps"])
-    return {
-        "suite": "bench", "ranks": ranks, "ok": done.returncode == 0 and bool(rows), "rows": rows,
-        "seconds": round(time.monotonic() - begin, 1), "figures": best, "stderr": done.stderr[-4000:],
-        "code": done.returncode,
-    }  # fmt: skip
+class Runs:
+    """Runs suites until the time is over, and keeps what came of them."""
+
+    def __init__(self, device: str, gpus: int, seconds: float, file: Path) -> None:
+        self.device, self.gpus, self.file = device, gpus, file
+        self.end = time.monotonic() + seconds
+        self.results: list[dict[str, Any]] = []
+
+    def run(self, suite: str, ranks: int, command: list[str], **environment: str) -> dict[str, Any]:
+        """A suite prints `RESULT` and a JSON object, or leaves one in the file FIGURES; the example prints its speed."""
+        begin = time.monotonic()
+        limit = min(LIMIT_S, self.end - begin)
+        if limit <= 0:
+            return self.leave_out(suite, ranks, "the time is over (--seconds)")
+        with tempfile.TemporaryDirectory() as folder:
+            figures_file = Path(folder) / "figures.json"
+            command = [str(figures_file) if part == "FIGURES" else part for part in command]
+            try:
+                done = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=limit,
+                    env={**os.environ, **environment},
+                    check=False,
+                )
+                code, out, err = done.returncode, done.stdout, done.stderr
+            except subprocess.TimeoutExpired as late:
+                code, out = 124, (late.stdout or b"").decode()
+                err = f"{(late.stderr or b'').decode()}\nnot done after {limit:.0f} s"
+            figures = [json.loads(line.split("RESULT ", 1)[1]) for line in out.splitlines() if "RESULT " in line]
+            figures += [{"img_per_s": float(speed)} for speed in re.findall(r"Total img/sec .*: ([0-9.]+)", out)]
+            if figures_file.exists():
+                figures.append(json.loads(figures_file.read_text()))
+        by_host = sorted({line.split(": ", 1)[-1] for line in err.splitlines() if "go through host memory" in line})
+        ok = code == 0 and len(figures) == 1
+        if suite in ON_NCCL and self.device == "cuda" and ranks <= self.gpus and by_host:
+            ok, err = False, f"{err}\nexpected NCCL and our kernels for all of it"
+        return self.keep({
+            "suite": suite, "ranks": ranks, "ok": ok, "seconds": round(time.monotonic() - begin, 1),
+            "figures": figures[0] if figures else {}, "by_host": by_host, "out": out[-4000:], "stderr": err[-4000:],
+            "code": code,
+        })  # fmt: skip
+
+    def keep(self, result: dict[str, Any]) -> dict[str, Any]:
+        self.results.append(result)
+        shown = {name: value for name, value in result["figures"].items() if name != "rows"}
+        if rows := result["figures"].get("rows"):  # the largest busbw of each operation
+            shown = {row["operation"]: 0.0 for row in rows}
+            for row in rows:
+                shown[row["operation"]] = max(shown[row["operation"]], row["busbw_GBps"])
+        word = "ok    " if result["ok"] else "FAILED"
+        print(f"{word} {result['suite']} np={result['ranks']} {result['seconds']} s {json.dumps(shown)}", flush=True)
+        if not result["ok"]:
+            print(result["stderr"][-1500:], flush=True)
+        self.write()
+        return result
+
+    def leave_out(self, suite: str, ranks: int, why: str) -> dict[str, Any]:
+        print(f"-      {suite} np={ranks} left out: {why}", flush=True)
+        result = {"suite": suite, "ranks": ranks, "ok": None, "left_out": why, "figures": {}}
+        self.results.append(result)
+        self.write()
+        return result
+
+    def write(self) -> None:
+        self.file.write_text(
+            json.dumps({"machine": machine(), "device": self.device, "results": self.results}, indent=1)
+        )
+
+
+def machine() -> dict[str, Any]:
+    smi = ["nvidia-smi", "--query-gpu=name,uuid,driver_version,memory.total", "--format=csv,noheader"]
+    gpus = subprocess.run(smi, capture_output=True, text=True, check=False).stdout if shutil.which(smi[0]) else ""
+    return {"gpus": gpus.splitlines(), "python": sys.version.split()[0], "cores": os.cpu_count()}
 
 
 def gpu_count() -> int:
@@ -66,26 +117,55 @@ def gpu_count() -> int:
     return int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout or 0)
 
 
+def why_no_package() -> str:
+    program = "import torch; import horovod.torch as hvd; print(hvd.__file__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def run_all(runs: Runs, rank_counts: list[int]) -> None:
+    device, python = runs.device, sys.executable
+    sizes = "4:1G:4" if device == "cuda" else "4,64K"
+    bench = [python, "-m", "horovod.bench", "gpu", "--device", device, "--sizes", sizes, "--json", "FIGURES"]
+    nccl = 0
+    for ranks in rank_counts:
+        for suite in SUITES:
+            ours = bench if suite == "bench" else [python, str(RANK), suite, device]
+            nccl = runs.run(suite, ranks, [*horovodrun(ranks), *ours])["figures"].get("nccl", nccl)
+    if device == "cpu":
+        return
+    example = [*horovodrun(1), python, str(EXAMPLE), "--fp16", "--num-iters", "3"]
+    runs.run("example", 1, example)
+    if nccl >= 23003:
+        together = [*horovodrun(2), python, str(RANK), "streams", device]
+        runs.run("together", 2, together, CUDA_VISIBLE_DEVICES="0", NCCL_MULTI_RANK_GPU_ENABLE="1")
+    else:
+        runs.leave_out("together", 2, f"NCCL is {nccl}, expected 23003 or later")
+    if sanitizer := shutil.which("compute-sanitizer"):
+        watched = [sanitizer, *SANITIZER, python, str(RANK), "streams", device]
+        runs.run("sanitizer", 1, watched, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+    else:
+        runs.leave_out("sanitizer", 1, "there is no compute-sanitizer in PATH")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--json", type=Path, default=Path("gpu-results.json"))
+    parser.add_argument("--seconds", type=float, default=3600, help="what has not begun by then is left out")
     arguments = parser.parse_args()
+    if CARRIED.is_dir():
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(CARRIED), os.environ.get("PYTHONPATH")]))
+    if why_not := why_no_package():
+        print(f"gpu: {sys.executable} has not torch and Horovod ({why_not}); see docs/testing.md")
+        return 1
     gpus = gpu_count()
     if arguments.device == "cuda" and gpus == 0:
         print("gpu: no GPU that torch can use; nothing was tested")
         return 1
-    results = []
-    for ranks in sorted({1, 2, max(gpus, 1)}):
-        for suite in SUITES:
-            result = run(suite, ranks, arguments.device)
-            results.append(result)
-            word = "ok    " if result["ok"] else "FAILED"
-            print(f"{word} {suite} np={ranks} {result['seconds']} s {json.dumps(result['figures'])}", flush=True)
-            if not result["ok"]:
-                print(result["stderr"][-1500:], flush=True)
-    arguments.json.write_text(json.dumps({"device": arguments.device, "gpus": gpus, "results": results}, indent=1))
-    return 0 if all(result["ok"] for result in results) else 1
+    runs = Runs(arguments.device, gpus, arguments.seconds, arguments.json)
+    run_all(runs, sorted({1, 2, max(gpus, 1)}))
+    return 0 if all(result["ok"] is not False for result in runs.results) else 1
 
 
 if __name__ == "__main__":
