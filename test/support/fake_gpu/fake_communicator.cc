@@ -180,6 +180,15 @@ void Group::run(int rank, int device, const Call& call) {
       --world().running[device];
     }
   };
+  {
+    const std::lock_guard lock(mutex);
+    for (const Work& work : aborted.contains(rank) ? Call() : call) {
+      if (work.reads > 0 && fake_cuda_owns(device, work.input, work.reads) == 0)
+        breach(work.kind + " reads memory that was given back");
+      if (work.writes > 0 && fake_cuda_owns(device, work.output, work.writes) == 0)
+        breach(work.kind + " writes memory that was given back");
+    }
+  }
   take_room(rank, device);
   const Room room{device};
   std::unique_lock lock(mutex);

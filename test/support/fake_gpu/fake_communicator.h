@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,9 @@ struct Work {
   int type;
   int reduction;
   double factor;
-  int root;  // or peer
+  int root;               // or peer
+  std::size_t reads = 0;  // bytes
+  std::size_t writes = 0;
   bool operator==(const Work& o) const {
     return kind == o.kind && count == o.count && type == o.type && root == o.root && factor == o.factor;
   }
@@ -66,7 +69,8 @@ struct Comm {
   int rank = 0;
   int device = 0;
   bool finalized = false;
-  bool polled = false;  // since it was made: the first look finds it in progress
+  bool polled = false;           // since it was made or given work: the first look finds it in progress
+  std::function<void()> launch;  // comes into the stream while the caller looks how it goes, not before
   std::map<int, double> reductions;
   struct Registered {
     const void* memory;
@@ -84,6 +88,7 @@ struct World {
   int version = 23203;
   int async_error = kSuccess;
   bool windows = true;
+  bool slices = false;
   int room = 0;                // 0: for all
   std::map<int, int> running;  // collectives, by GPU
   int ids = 0;

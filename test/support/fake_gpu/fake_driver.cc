@@ -40,8 +40,14 @@ HVD_FAKE int cuDeviceGetName(char* name, int size, int device) {
   std::strncpy(name, text.c_str(), static_cast<std::size_t>(size));
   return kSuccess;
 }
-HVD_FAKE int cuDeviceGetUuid(void* uuid, int device) {
+// Of the whole GPU: the same for its slices, if they were some.
+HVD_FAKE int cuDeviceGetUuid(void* uuid, int) {
   HVD_ENTER_ALONE("cuDeviceGetUuid");
+  std::memset(uuid, 0xFF, 16);
+  return kSuccess;
+}
+HVD_FAKE int cuDeviceGetUuid_v2(void* uuid, int device) {
+  HVD_ENTER_ALONE("cuDeviceGetUuid_v2");
   std::memset(uuid, device + 1, 16);
   return kSuccess;
 }
@@ -56,6 +62,14 @@ HVD_FAKE int cuDevicePrimaryCtxRelease_v2(int device) {
   HVD_ENTER_ALONE("cuDevicePrimaryCtxRelease_v2");
   const std::lock_guard lock(world().mutex);
   if (--world().retained[device] < 0) world().breaches += "a context is released more often than retained\n";
+  if (world().retained[device] > 0) return kSuccess;
+  // It ends then, unless a framework has it as well, and with it what was made in it.
+  for (const auto& [handle, stream] : world().streams) {
+    if (stream->device == device && stream->is_products) world().breaches += "a context ends before a stream\n";
+  }
+  for (const auto& [handle, event] : world().events) {
+    if (event->device == device) world().breaches += "a context ends before an event\n";
+  }
   return kSuccess;
 }
 HVD_FAKE int cuCtxPushCurrent_v2(void* context) {
@@ -78,7 +92,7 @@ HVD_FAKE int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 HVD_FAKE int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
   HVD_ENTER("cuStreamCreateWithPriority");
   if (flags != 1 || priority != -5) breach("a stream that others wait for has not the highest priority");
-  *stream = add_stream(contexts().back());
+  *stream = add_stream(contexts().back(), true);
   return kSuccess;
 }
 HVD_FAKE int cuStreamDestroy_v2(void* stream) {
@@ -115,7 +129,7 @@ HVD_FAKE int cuThreadExchangeStreamCaptureMode(int* mode) {
 HVD_FAKE int cuEventCreate(void** event, unsigned flags) {
   HVD_ENTER("cuEventCreate");
   if ((flags & 2U) == 0) breach("an event with timing, which is slow");
-  auto made = std::make_shared<Event>();
+  auto made = std::make_shared<Event>(contexts().back());
   const std::lock_guard lock(world().mutex);
   *event = made.get();
   world().events[*event] = std::move(made);
@@ -132,7 +146,8 @@ HVD_FAKE int cuEventRecord(void* event, void* stream) {
   const auto of = event_of(event, "cuEventRecord");
   const auto in = stream_of(stream, "cuEventRecord");
   if (of == nullptr || in == nullptr) return kInvalidHandle;
-  if (in->device != contexts().back()) breach("an event is recorded in a stream of another GPU");
+  if (in->device != contexts().back() || of->device != in->device)
+    breach("an event is recorded in a stream of another GPU");
   std::uint64_t time = 0;
   {
     const std::lock_guard lock(of->mutex);

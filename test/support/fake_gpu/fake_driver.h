@@ -28,6 +28,8 @@ HVD_FAKE void fake_cuda_set_largest(std::size_t bytes);
 HVD_FAKE void* fake_cuda_pages(int device, std::size_t bytes);
 HVD_FAKE int fake_cuda_unmap(void* memory);
 HVD_FAKE void fake_cuda_free(int device, void* memory);
+// As a caching allocator does: after what is in the stream now, whatever other streams still have to do with it.
+HVD_FAKE void fake_cuda_free_in(void* stream, void* memory);
 // The stream runs nothing from its next piece of work on, until it is released.
 HVD_FAKE void fake_cuda_hold(void* stream);
 HVD_FAKE void fake_cuda_release(void* stream);

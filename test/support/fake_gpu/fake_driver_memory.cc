@@ -21,10 +21,13 @@ constexpr Kernel kKernels[] = {
                     std::uint64_t threads) { hvd::collectives::cuda::copy_part(copy, thread, threads); }},
     {"hvd_scaled_copy", hvd::collectives::cuda::scale_part}};
 
-void check_range(std::uint64_t address, std::size_t bytes, const char* caller) {
+// When it runs: the memory may have been given back since.
+bool is_there(std::uint64_t address, std::size_t bytes, const char* caller) {
   World& w = world();
   const std::lock_guard lock(w.mutex);
-  if (block_of(address, bytes) == nullptr) w.breaches += std::string(caller) + " beyond memory that is there\n";
+  if (block_of(address, bytes) != nullptr) return true;
+  w.breaches += std::string(caller) + " beyond memory that is there\n";
+  return false;
 }
 
 }  // namespace
@@ -55,9 +58,8 @@ HVD_FAKE int cuMemcpyAsync(std::uint64_t to, std::uint64_t from, std::size_t byt
   const auto in = stream_of(stream, "cuMemcpyAsync");
   if (in == nullptr) return kInvalidHandle;
   in->push([to, from, bytes] {
-    check_range(to, bytes, "a copy to");
-    check_range(from, bytes, "a copy from");
-    std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    if (is_there(to, bytes, "a copy to") && is_there(from, bytes, "a copy from"))
+      std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   });
   return kSuccess;
 }
@@ -65,9 +67,9 @@ HVD_FAKE int cuMemsetD8Async(std::uint64_t memory, unsigned char value, std::siz
   HVD_ENTER("cuMemsetD8Async");
   const auto in = stream_of(stream, "cuMemsetD8Async");
   if (in == nullptr) return kInvalidHandle;
+  if (in->device != contexts().back()) breach("memory is filled in a stream of another GPU");
   in->push([memory, value, bytes] {
-    check_range(memory, bytes, "zeros");
-    std::memset(reinterpret_cast<void*>(memory), value, bytes);
+    if (is_there(memory, bytes, "zeros")) std::memset(reinterpret_cast<void*>(memory), value, bytes);
   });
   return kSuccess;
 }
@@ -104,12 +106,14 @@ HVD_FAKE int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, 
   if (in == nullptr) return kInvalidHandle;
   const CopyBatch batch = *static_cast<const CopyBatch*>(arguments[0]);  // the driver copies arguments
   if (x == 0 || y == 0 || z != 1 || threads > 1024 || threads_y * threads_z != 1) return kInvalidValue;
+  if (in->device != contexts().back()) breach("a kernel is launched in a stream of another GPU");
   if (y > CopyBatch::kMost) breach("a launch for more copies than there are");
   in->push([batch, x, y, threads, kernel = *static_cast<const Kernel*>(function)] {
     for (unsigned i = 0; i < y; ++i) {
       const Copy& copy = batch.copies[i];
-      if (copy.from != nullptr) check_range(reinterpret_cast<std::uintptr_t>(copy.from), copy.bytes, "a kernel reads");
-      check_range(reinterpret_cast<std::uintptr_t>(copy.to), copy.bytes, "a kernel writes");
+      const auto reads = reinterpret_cast<std::uintptr_t>(copy.from);
+      if (copy.from != nullptr && !is_there(reads, copy.bytes, "a kernel reads")) continue;
+      if (!is_there(reinterpret_cast<std::uintptr_t>(copy.to), copy.bytes, "a kernel writes")) continue;
       const std::uint64_t all = std::uint64_t{x} * threads;
       for (std::uint64_t thread = 0; thread < all; ++thread) kernel.run(batch, copy, thread, all);
     }

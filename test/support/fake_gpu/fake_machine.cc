@@ -59,7 +59,7 @@ std::shared_ptr<Stream> stream_of(void* handle, const char* caller) {
   const std::lock_guard lock(w.mutex);
   if (handle == nullptr && !contexts().empty()) {
     auto& stream = w.default_streams[contexts().back()];
-    if (stream == nullptr) stream = std::make_shared<Stream>(contexts().back());
+    if (stream == nullptr) stream = std::make_shared<Stream>(contexts().back(), false);
     return stream;
   }
   const auto found = w.streams.find(handle);
@@ -102,11 +102,22 @@ void drain(int device) {
   std::vector<std::shared_ptr<Stream>> all;
   {
     const std::lock_guard lock(world().mutex);
-    for (const auto& [handle, stream] : world().streams) {
-      if (stream->device == device) all.push_back(stream);
-    }
+    for (const auto& [handle, stream] : world().streams) all.push_back(stream);
+    all.insert(all.end(), world().ended.begin(), world().ended.end());
   }
-  for (const auto& stream : all) stream->drain();
+  for (const auto& stream : all) {
+    if (stream->device == device) stream->drain();
+  }
+}
+
+// Lets go of streams that were destroyed, when what was in them has run.
+void drain_ended() {
+  std::vector<std::shared_ptr<Stream>> ended;
+  {
+    const std::lock_guard lock(world().mutex);
+    ended.swap(world().ended);
+  }
+  for (const auto& stream : ended) stream->drain();
 }
 
 }  // namespace
@@ -125,9 +136,15 @@ int remove_block(int device, void* memory, const char* caller) {
   return kSuccess;
 }
 
-void* add_stream(int device) {
-  auto stream = std::make_shared<Stream>(device);
+void* add_stream(int device, bool is_products) {
+  auto stream = std::make_shared<Stream>(device, is_products);
+  std::vector<std::shared_ptr<Stream>> done;  // let go of when the world is not locked
   const std::lock_guard lock(world().mutex);
+  std::erase_if(world().ended, [&](const auto& one) {
+    const bool is_idle = one->is_idle();
+    if (is_idle) done.push_back(one);
+    return is_idle;
+  });
   void* const handle = stream.get();
   world().streams[handle] = std::move(stream);
   return handle;
@@ -136,9 +153,9 @@ void* add_stream(int device) {
 int remove_stream(void* handle, const char* caller) {
   const auto stream = stream_of(handle, caller);
   if (stream == nullptr) return kInvalidHandle;
-  stream->drain();
   const std::lock_guard lock(world().mutex);
   world().streams.erase(handle);
+  world().ended.push_back(stream);  // as with a driver, nobody waits here
   return kSuccess;
 }
 
@@ -171,11 +188,12 @@ HVD_FAKE int fake_cuda_calls(const char* name) {
   return world().calls[name];
 }
 HVD_FAKE const char* fake_cuda_breaches() {
+  drain_ended();
   const std::lock_guard lock(world().mutex);
   world().breaches_text = world().breaches;
   return world().breaches_text.c_str();
 }
-HVD_FAKE void* fake_cuda_stream(int device) { return add_stream(device); }
+HVD_FAKE void* fake_cuda_stream(int device) { return add_stream(device, false); }
 HVD_FAKE void fake_cuda_end_stream(void* stream) { remove_stream(stream, "the test's end"); }
 HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes) {
   void* memory = nullptr;
@@ -195,6 +213,9 @@ HVD_FAKE int fake_cuda_unmap(void* memory) {
   }
   std::free(memory);
   return kSuccess;
+}
+HVD_FAKE void fake_cuda_free_in(void* stream, void* memory) {
+  stream_of(stream, "a framework's memory")->push([memory] { fake_cuda_unmap(memory); });
 }
 HVD_FAKE void fake_cuda_free(int device, void* memory) { remove_block(device, memory, "the test's end"); }
 HVD_FAKE void fake_cuda_hold(void* stream) { stream_of(stream, "hold")->hold(true); }
@@ -219,6 +240,7 @@ HVD_FAKE int fake_cuda_owns(int device, const void* memory, std::size_t bytes) {
 HVD_FAKE int fake_cuda_device_of(void* stream) { return stream_of(stream, "device")->device; }
 HVD_FAKE int fake_cuda_current() { return contexts().empty() ? -1 : contexts().back(); }
 HVD_FAKE void fake_cuda_forget() {
+  drain_ended();
   World& w = world();
   std::map<void*, std::shared_ptr<Stream>> streams;
   {

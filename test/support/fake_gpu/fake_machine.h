@@ -29,6 +29,8 @@ constexpr int kNotReady = 600;
 constexpr int kMostDevices = 4;
 
 struct Event {
+  explicit Event(int of_device) : device(of_device) {}
+  const int device;
   std::mutex mutex;
   std::condition_variable changed;
   std::uint64_t recorded = 0;  // times
@@ -49,7 +51,7 @@ struct Event {
 
 class Stream {
  public:
-  explicit Stream(int of_device) : device(of_device), thread_([this] { run(); }) {}
+  Stream(int of_device, bool of_product) : device(of_device), is_products(of_product), thread_([this] { run(); }) {}
   ~Stream() {
     push(nullptr);
     thread_.join();
@@ -68,11 +70,16 @@ class Stream {
     }
     changed_.notify_all();
   }
+  bool is_idle() {
+    const std::lock_guard lock(mutex_);
+    return work_.empty() && !busy_;
+  }
   void drain() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return work_.empty() && !busy_; });
   }
   const int device;
+  const bool is_products;  // else a framework's, which keeps its context alive
   std::atomic<int> capturing{0};
 
  private:
@@ -112,6 +119,7 @@ struct World {
   std::atomic<bool> started = false;
   int retained[kMostDevices] = {};
   std::map<void*, std::shared_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Stream>> ended;              // destroyed; what was put into them still runs
   std::map<int, std::shared_ptr<Stream>> default_streams;  // by device; null stands for them
   std::map<void*, std::shared_ptr<Event>> events;
   std::map<std::uint64_t, Block> memory;
@@ -136,7 +144,7 @@ std::shared_ptr<Event> event_of(void* handle, const char* caller);
 const Block* block_of(std::uint64_t address, std::size_t bytes);
 int add_block(std::size_t bytes, int device, void** out, std::size_t alignment = 512);
 int remove_block(int device, void* memory, const char* caller);
-void* add_stream(int device);
+void* add_stream(int device, bool is_products);
 int remove_stream(void* handle, const char* caller);
 
 }  // namespace fake_cuda

@@ -29,14 +29,17 @@ Open& open_group() {
 
 int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
   if (call.empty()) return kSuccess;
-  auto* work = new Launch{comm->group, comm->rank, comm->device, std::move(call)};
-  fake_cuda_enqueue(
-      stream,
-      [](void* argument) {
-        const std::unique_ptr<Launch> one(static_cast<Launch*>(argument));
-        one->group->run(one->rank, one->device, one->call);
-      },
-      work);
+  const std::lock_guard lock(comm->group->mutex);
+  comm->polled = false;
+  comm->launch = [stream, work = Launch{comm->group, comm->rank, comm->device, std::move(call)}] {
+    fake_cuda_enqueue(
+        stream,
+        [](void* argument) {
+          const std::unique_ptr<Launch> one(static_cast<Launch*>(argument));
+          one->group->run(one->rank, one->device, one->call);
+        },
+        new Launch(work));
+  };
   return kInProgress;  // as a non-blocking communicator may
 }
 
@@ -44,7 +47,8 @@ int issue(const char* name, Work work, void* handle, void* stream) {
   if (const int code = enter(name); code != kSuccess) return code;
   const auto comm = comm_of(handle, name);
   if (comm == nullptr) return kInvalidArgument;
-  if (!is_ready(*comm) || !comm->polled) breach(std::string(name) + " on a communicator that is in progress");
+  if (!is_ready(*comm) || !comm->polled || comm->launch)
+    breach(std::string(name) + " on a communicator that is in progress");
   if (comm->finalized) breach(std::string(name) + " on a communicator that was finalized");
   if (fake_cuda_device_of(stream) != comm->device) breach(std::string(name) + " in a stream of another GPU");
   const std::size_t bytes = work.count * size_of(work.type);
@@ -53,6 +57,8 @@ int issue(const char* name, Work work, void* handle, void* stream) {
   const std::size_t out = work.kind == "all_gather" ? bytes * n : bytes;
   const bool reads = work.kind != "receive" && (work.kind != "broadcast" || work.root == comm->rank);
   const bool writes = work.kind != "send" && (work.kind != "reduce" || work.root == comm->rank);
+  work.reads = reads ? in : 0;
+  work.writes = writes ? out : 0;
   if (reads && fake_cuda_owns(comm->device, work.input, in) == 0) breach(std::string(name) + " reads beyond its GPU");
   if (writes && fake_cuda_owns(comm->device, work.output, out) == 0)
     breach(std::string(name) + " writes beyond its GPU");

@@ -9,9 +9,11 @@ using namespace fake_nccl;
 
 namespace {
 
-// Whether two members are on one GPU, which NCCL refuses unless it is told not to.
+// Whether two members are on one GPU, which NCCL refuses unless it is told not to. Before 2.30 it knows GPUs by their
+// places on the bus, and so takes slices of one for one.
 bool shares_gpu(const Group& group) {
-  const std::set<int> distinct(group.devices.begin(), group.devices.end());
+  std::set<int> distinct(group.devices.begin(), group.devices.end());
+  if (world().slices && world().version < 23000) distinct = {0};
   const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   const bool may = world().version >= 23003 && allowed != nullptr && std::strcmp(allowed, "1") == 0;
   return distinct.size() != group.devices.size() && !may;
@@ -168,13 +170,15 @@ HVD_FAKE int ncclCommFinalize(void* handle) {
   HVD_ENTER("ncclCommFinalize");
   const auto comm = comm_of(handle, "ncclCommFinalize");
   if (comm == nullptr) return kInvalidArgument;
+  if (comm->launch) breach("ncclCommFinalize on a communicator that is in progress");
   comm->finalized = true;
+  comm->polled = false;
   return kInProgress;
 }
 HVD_FAKE int ncclCommDestroy(void* handle) {
   HVD_ENTER("ncclCommDestroy");
-  if (const auto comm = comm_of(handle, "ncclCommDestroy"); comm != nullptr && !comm->finalized) {
-    breach("a communicator is destroyed that was not finalized");
+  if (const auto comm = comm_of(handle, "ncclCommDestroy"); comm != nullptr && (!comm->finalized || !comm->polled)) {
+    breach("a communicator is destroyed that has not come to its end");
   }
   return end_comm(handle, "ncclCommDestroy");
 }
@@ -185,6 +189,7 @@ HVD_FAKE int ncclCommAbort(void* handle) {
   {
     const std::lock_guard lock(comm->group->mutex);
     comm->group->aborted.insert(comm->rank);
+    comm->launch = nullptr;
     comm->reductions.clear();
     comm->registered.clear();
   }
@@ -198,6 +203,7 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   const bool first = !std::exchange(comm->polled, true);
   const bool ready = !first && is_ready(*comm);
   const std::lock_guard group_lock(comm->group->mutex);
+  if (ready && comm->launch) std::exchange(comm->launch, nullptr)();
   const std::lock_guard lock(world().mutex);
   *state = !ready ? kInProgress : shares_gpu(*comm->group) ? kInvalidUsage : world().async_error;
   if (ready && comm->window != nullptr) {

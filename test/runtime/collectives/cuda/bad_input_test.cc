@@ -140,7 +140,7 @@ TEST_CASE("Tensors of an operation that was given up are kept until the GPU is d
               stuck.write(tensor.data(), Values(10, 2.0F));
             }
             Operation operation = sum();
-            operation.keep_alive = std::make_shared<int>(0);
+            operation.keep_alive = std::make_shared<std::shared_ptr<void>>(used.owner());
             if (rank == 0) kept = operation.keep_alive;
             const auto handle = session.enqueue(std::move(operation));
             const auto end = std::chrono::steady_clock::now() + kLimit;

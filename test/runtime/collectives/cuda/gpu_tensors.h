@@ -17,12 +17,15 @@ namespace hvd::test {
 // What a rank of a test has of a GPU: a stream of the framework, in which everything happens.
 class FrameworkStream {
  public:
-  explicit FrameworkStream(int device) : device_(device), stream_(fake_cuda_stream(device)) {}
-  ~FrameworkStream() { fake_cuda_end_stream(stream_); }
+  explicit FrameworkStream(int device) : device_(device), stream_(fake_cuda_stream(device), fake_cuda_end_stream) {}
   FrameworkStream(const FrameworkStream&) = delete;
   FrameworkStream& operator=(const FrameworkStream&) = delete;
   int device() const { return device_; }
-  void* get() const { return stream_; }
+  void* get() const { return stream_.get(); }
+  // As from a caching allocator, to which it goes back in the order of this stream.
+  std::shared_ptr<void> memory(std::size_t bytes) {
+    return {fake_cuda_memory(device_, bytes), [stream = stream_](void* p) { fake_cuda_free_in(stream.get(), p); }};
+  }
   // A kernel that writes `values` to `memory`, some time.
   void write(void* memory, std::vector<float> values) {
     struct Work {
@@ -30,7 +33,7 @@ class FrameworkStream {
       std::vector<float> values;
     };
     fake_cuda_enqueue(
-        stream_,
+        stream_.get(),
         [](void* argument) {
           const std::unique_ptr<Work> work(static_cast<Work*>(argument));
           std::memcpy(work->to, work->values.data(), 4 * work->values.size());
@@ -40,36 +43,36 @@ class FrameworkStream {
 
  private:
   const int device_;
-  void* const stream_;
+  const std::shared_ptr<void> stream_;
 };
 
 class GpuTensor {
  public:
   GpuTensor(FrameworkStream& stream, std::size_t count)
-      : stream_(stream), count_(count), memory_(fake_cuda_memory(stream.device(), 4 * count + 4)) {}
+      : stream_(stream), count_(count), memory_(stream.memory(4 * count + 4)) {}
   GpuTensor(FrameworkStream& stream, std::vector<float> values) : GpuTensor(stream, values.size()) {
-    stream.write(memory_, std::move(values));
+    stream.write(memory_.get(), std::move(values));
   }
-  ~GpuTensor() { fake_cuda_free(stream_.device(), memory_); }
   GpuTensor(const GpuTensor&) = delete;
   GpuTensor& operator=(const GpuTensor&) = delete;
-  void* data() const { return memory_; }
+  void* data() const { return memory_.get(); }
+  const std::shared_ptr<void>& owner() const { return memory_; }
   // Without waiting for any stream: what a framework would find after synchronize().
-  std::vector<float> values() const { return values_at(memory_, count_); }
+  std::vector<float> values() const { return values_at(memory_.get(), count_); }
   static std::vector<float> values_at(const void* memory, std::size_t count) {
     const auto* begin = static_cast<const float*>(memory);
     return {begin, begin + count};
   }
   TensorRef ref(Shape shape = {}) const {
     if (shape.empty()) shape = {static_cast<std::int64_t>(count_)};
-    return {memory_, std::move(shape), DataType::kFloat32, stream_.device()};
+    return {memory_.get(), std::move(shape), DataType::kFloat32, stream_.device()};
   }
   void* stream() const { return stream_.get(); }
 
  private:
   FrameworkStream& stream_;
   const std::size_t count_;
-  void* const memory_;
+  const std::shared_ptr<void> memory_;
 };
 
 inline Operation on_gpu(OpType op, std::string name, const GpuTensor& input, void* output,
@@ -81,6 +84,7 @@ inline Operation on_gpu(OpType op, std::string name, const GpuTensor& input, voi
   operation.output = output;
   operation.reduce_op = reduce;
   operation.stream = input.stream();
+  operation.keep_alive = input.owner();
   return operation;
 }
 
