@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <numeric>
 
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 
@@ -116,19 +117,17 @@ TEST_CASE("What is large goes through the host in pieces, which a joined rank ma
 TEST_CASE("What ranks have parts of goes through the host in pieces of all parts, in process sets too",
           "[multi][gpu]") {
   const int copies = fake_cuda_calls("cuMemcpyAsync");
+  constexpr std::int64_t kMany = (std::int64_t{9} << 20) / 4 + 1;  // 9 MiB and an element
+  Values all(kMany + 3);
+  std::iota(all.begin(), all.end(), 0.0F);
+  const auto numbers = [&](std::int64_t from, std::int64_t to) { return Values(all.begin() + from, all.begin() + to); };
   run_on_gpus(3, use_fake_driver, [&](Session& session, Problems& problems) {
     const auto set = session.add_process_set({0, 2});
     problems.expect_ok(wait(set), "add_process_set");
     const int rank = session.topology().rank;
     if (rank == 1) return problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
     const int set_rank = rank / 2;
-    constexpr std::int64_t kMany = (std::int64_t{9} << 20) / 4 + 1;  // 9 MiB and an element
     FrameworkStream stream(rank);
-    const auto numbers = [](std::int64_t from, std::int64_t to) {
-      Values values;
-      for (; from < to; ++from) values.push_back(static_cast<float>(from % 1000003));
-      return values;
-    };
     const auto run = [&](OpType op, const GpuTensor& input, std::vector<std::int64_t> splits = {}) {
       CoreOutput output;
       Operation operation = on_gpu(op, "parts", input, nullptr);

@@ -1,0 +1,122 @@
+#include <functional>
+
+#include "test/runtime/collectives/cuda/gpu_sessions.h"
+
+// An error at each call of the driver and of NCCL, once.
+using namespace hvd;
+using namespace hvd::test;
+
+namespace {
+
+// Operations that make every call; those of a rank that refuses one are over. What each came to is checked.
+class EveryCall {
+ public:
+  EveryCall(Session& session, Problems& problems, const std::function<void(const Status&)>& failed)
+      : session_(session), problems_(problems), failed_(failed), stream_(session.topology().rank) {}
+
+  void run() {
+    const int rank = session_.topology().rank;
+    GpuTensor a(stream_, Values(100, 1.0F));
+    GpuTensor b(stream_, Values(50, 2.0F));
+    Operation scaled = on_gpu(OpType::kAllreduce, "scaled", a, a.data());
+    scaled.prescale = 3.0;
+    Operation also = on_gpu(OpType::kAllreduce, "also", b, b.data());
+    also.prescale = 3.0;
+    if (go({scaled, also})) expect(a.values() == Values(100, 6.0F) && b.values() == Values(50, 12.0F), "a list");
+    Operation largest = on_gpu(OpType::kAllreduce, "largest", a, a.data(), ReduceOp::kMax);
+    largest.postscale = 2.0;
+    if (go({largest})) expect(a.values() == Values(100, 12.0F), "the largest");
+    Operation root = on_gpu(OpType::kBroadcast, "root", b, b.data());
+    root.root_rank = 1;
+    if (go({root})) expect(b.values() == Values(50, 12.0F), "broadcast");
+    for (const std::size_t rows : {std::size_t{2}, static_cast<std::size_t>(rank + 1)}) {  // equal parts, and uneven
+      GpuTensor mine(stream_, Values(rows, 1.0F));
+      CoreOutput all;
+      if (go({to_core(OpType::kAllgather, mine, all)}))
+        expect(all.values() == Values(rows == 2 && all.count == 4 ? 4 : 3, 1.0F), "allgather");
+    }
+    for (const std::size_t rows : {4, 5}) {
+      GpuTensor whole(stream_, Values(rows, 1.0F));
+      CoreOutput part;
+      if (go({to_core(OpType::kReducescatter, whole, part)}))
+        expect(part.values() == Values(part.count, 2.0F), "reducescatter");
+    }
+    GpuTensor parts(stream_, Values(4, 1.0F));
+    CoreOutput exchanged;
+    if (go({to_core(OpType::kAlltoall, parts, exchanged)})) expect(exchanged.values() == Values(4, 1.0F), "alltoall");
+    GpuTensor layer(stream_, Values(4, 1.0F));
+    if (go({on_gpu(OpType::kAllreduce, "layer", layer, layer.data(), ReduceOp::kAdasum)}))
+      expect(layer.values() == Values(4, 1.0F), "Adasum");
+  }
+
+ private:
+  void expect(bool holds, const std::string& what) { problems_.expect(holds, "a wrong result: " + what); }
+  Operation to_core(OpType op, const GpuTensor& input, CoreOutput& output) {
+    Operation operation = on_gpu(op, "to_core", input, nullptr);
+    output.take_from(session_, stream_.device(), operation);
+    return operation;
+  }
+  // Whether these went well, and all before them. Who cannot even submit tells the others, as a process that ends does.
+  bool go(std::vector<Operation> operations) {
+    if (is_over_) return false;
+    const auto handles = session_.enqueue_group(std::move(operations));
+    Status status = handles.status();
+    if (!status.is_ok()) session_.announce_failure(status.message());
+    for (std::size_t i = 0; status.is_ok() && i < handles.value().size(); ++i) status = wait(handles.value()[i]);
+    if (!status.is_ok()) failed_(status);
+    is_over_ = !status.is_ok();
+    return !is_over_;
+  }
+
+  Session& session_;
+  Problems& problems_;
+  const std::function<void(const Status&)>& failed_;
+  FrameworkStream stream_;
+  bool is_over_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("An error at any call of the driver or of NCCL is told in its words, nothing hangs, and a new session works",
+          "[multi][gpu]") {
+  const std::string call =
+      GENERATE("cuCtxGetStreamPriorityRange", "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuEventCreate",
+               "cuEventQuery", "cuEventRecord", "cuLaunchKernel", "cuMemAlloc_v2", "cuMemHostAlloc", "cuMemcpyAsync",
+               "cuModuleGetFunction", "cuModuleLoadData", "cuPointerGetAttribute", "cuStreamCreateWithPriority",
+               "cuStreamIsCapturing", "cuStreamWaitEvent", "ncclAllGather", "ncclAllReduce", "ncclBroadcast",
+               "ncclCommGetAsyncError", "ncclCommInitRankConfig", "ncclCommWindowRegister", "ncclGetUniqueId",
+               "ncclGroupEnd", "ncclGroupStart", "ncclMemAlloc", "ncclRecv", "ncclRedOpCreatePreMulSum",
+               "ncclRedOpDestroy", "ncclReduce", "ncclReduceScatter", "ncclSend");
+  const bool of_nccl = call.starts_with("nccl");
+  const auto calls = [&] { return of_nccl ? fake_nccl_calls(call.c_str()) : fake_cuda_calls(call.c_str()); };
+  const int before = calls();
+  INFO(call);
+  Problems problems;
+  Mutex mutex;
+  std::string said;
+  const std::function<void(const Status&)> failed = [&](const Status& status) {
+    const MutexLock lock(mutex);
+    said += status.message() + "\n";
+  };
+  const auto configure = [](config::RuntimeConfig& config) {
+    use_fake_nccl(config);
+    config.gloo_timeout = std::chrono::seconds(3);  // for who waits for a communicator that another one did not get
+  };
+  {
+    JobFixture job(2);
+    of_nccl ? fake_nccl_fail(call.c_str(), 0, 2) : fake_cuda_fail(call.c_str(), 0, 719);
+    job.run([&](Session& session) { EveryCall(session, problems, failed).run(); }, configure);
+    CHECK(calls() > before);
+    CHECK(problems.text() == "");
+    if (!said.empty()) {
+      INFO(said);
+      CHECK(said.find(of_nccl ? "NCCL says unhandled system error" : "error 719") != std::string::npos);
+    }
+    said.clear();
+    JobFixture next(2);
+    next.run([&](Session& session) { EveryCall(session, problems, failed).run(); }, configure);
+    CHECK(said == "");
+    CHECK(problems.text() == "");
+  }
+  expect_nothing_left();
+}
