@@ -37,6 +37,7 @@ int enter(const char* name, bool needs_context) {
   if (failure != w.failures.end() && failure->second.first-- == 0) {
     const int code = failure->second.second;
     w.failures.erase(failure);
+    w.has_failed = w.has_failed || std::strcmp(name, "cuEventQuery") == 0;
     return code;
   }
   if (!w.started && std::strcmp(name, "cuInit") != 0 && std::strcmp(name, "cuDriverGetVersion") != 0) {
@@ -189,6 +190,13 @@ HVD_FAKE int fake_cuda_calls(const char* name) {
 }
 HVD_FAKE const char* fake_cuda_breaches() {
   drain_ended();
+  std::vector<void*> orphans;
+  {
+    const std::lock_guard lock(world().mutex);
+    orphans.swap(world().orphans);
+    world().has_failed = false;
+  }
+  for (void* const memory : orphans) fake_cuda_unmap(memory);
   const std::lock_guard lock(world().mutex);
   world().breaches_text = world().breaches;
   return world().breaches_text.c_str();
@@ -215,6 +223,10 @@ HVD_FAKE int fake_cuda_unmap(void* memory) {
   return kSuccess;
 }
 HVD_FAKE void fake_cuda_free_in(void* stream, void* memory) {
+  {
+    const std::lock_guard lock(world().mutex);
+    if (world().has_failed) return world().orphans.push_back(memory);
+  }
   stream_of(stream, "a framework's memory")->push([memory] { fake_cuda_unmap(memory); });
 }
 HVD_FAKE void fake_cuda_free(int device, void* memory) { remove_block(device, memory, "the test's end"); }

@@ -126,8 +126,11 @@ struct World {
   std::map<void*, std::shared_ptr<void>> modules;
   std::map<std::string, int> calls;
   std::map<std::string, std::pair<int, int>> failures;  // after how many calls, with what
-  int captures = 0;                                     // going on
-  std::atomic<std::size_t> largest = SIZE_MAX;          // piece of memory on a GPU
+  // An event has reported an error: a GPU would run nothing any more. Here it does, so memory goes back only after it.
+  bool has_failed = false;
+  std::vector<void*> orphans;
+  int captures = 0;                             // going on
+  std::atomic<std::size_t> largest = SIZE_MAX;  // piece of memory on a GPU
   std::string breaches;
   std::string breaches_text;
 };

@@ -190,6 +190,7 @@ HVD_FAKE int ncclCommAbort(void* handle) {
     const std::lock_guard lock(comm->group->mutex);
     comm->group->aborted.insert(comm->rank);
     comm->launch = nullptr;
+    const std::lock_guard world_lock(world().mutex);
     comm->reductions.clear();
     comm->registered.clear();
   }
