@@ -22,6 +22,31 @@ def waits_for_data():
 waits_for_data()
 """
 
+# Native code that keeps the interpreter's lock: no other thread of Python's runs.
+STUCK = """
+import ctypes
+import horovod._common.native
+print("ready", flush=True)
+while True:
+    ctypes.PyDLL(None).pause()
+"""
+PAUSE = r"libc\.so\.6\(.*pause"
+
+# Another thread loads a library that takes its time, and has the loader's lock meanwhile.
+LOADS = """
+import ctypes, sys, threading
+import horovod._common.native
+threading.Thread(target=ctypes.CDLL, args=sys.argv[1:], daemon=True).start()
+threading.Event().wait()
+"""
+SLOW_LIBRARY = """
+#include <unistd.h>
+__attribute__((constructor)) static void load(void) {
+  write(1, "loads\\n", 6);
+  for (;;) pause();
+}
+"""
+
 # Who asks as the user that is named: prints what it gets.
 ASKER = """
 import os, socket, sys
@@ -86,9 +111,13 @@ def all_wait(answer: subprocess.CompletedProcess[str]) -> bool:
     return all(re.search(stands, text) for text in ranks[:2]) and "(sleep), state S" in ranks[2]
 
 
-def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(start_job: StartJob, horovodrun_path: str) -> None:
+def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(
+    start_job: StartJob, horovodrun_path: str
+) -> None:
     # Rank 0 is a shell with a Python program, rank 1 is one, and rank 2 is none and would die of the signal.
-    script = '[ $HOROVOD_RANK = 2 ] && exec sleep 1000; [ $HOROVOD_RANK = 1 ] && exec "$0" -c "$1"; "$0" -c "$1"; exit 3'
+    script = (
+        '[ $HOROVOD_RANK = 2 ] && exec sleep 1000; [ $HOROVOD_RANK = 1 ] && exec "$0" -c "$1"; "$0" -c "$1"; exit 3'
+    )
     job = start_job("-np", "3", "sh", "-c", script, PYTHON, WAITS)
     job.wait_for("[0]<stdout>:ready")
     job.wait_for("[1]<stdout>:ready")
@@ -132,12 +161,57 @@ def test_the_stacks_of_a_running_job_are_for_its_owner_and_harm_nobody(start_job
         pytest.skip("only root can ask as another user: that this is refused is not tested")
 
 
+def test_a_rank_that_is_stuck_in_native_code_says_where_and_goes_on(start_job: StartJob, horovodrun_path: str) -> None:
+    job = start_job("-np", "1", PYTHON, "-c", STUCK)
+    job.wait_for("[0]<stdout>:ready")
+    before = job.processes()
+
+    def stands_there() -> bool:
+        done = run_tool([horovodrun_path, "--stacks", str(job.pid)])
+        assert (done.returncode, done.stderr) == (0, "")
+        python, title, native = done.stdout.partition(
+            "Native stack of the thread that has the signal, innermost call first:\n"
+        )
+        assert title, done.stdout
+        assert 'File "<string>", line ' in python
+        return re.search(PAUSE, native) is not None
+
+    for _ in range(3):
+        eventually(stands_there, "the rank has come to its native call")
+    assert job.processes().keys() == before.keys()  # the copies that walked its stack are gone
+    assert job.out + job.err == "[0]<stdout>:ready\n"
+    job.signal(signal.SIGTERM)
+    assert job.wait() == 143
+
+
+def test_a_rank_whose_locks_are_held_is_not_harmed(start_job: StartJob, horovodrun_path: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.c").write_text(SLOW_LIBRARY)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "slow.so", tmp_path / "slow.c"], check=True)
+    job = start_job("-np", "1", PYTHON, "-c", LOADS, str(tmp_path / "slow.so"))
+    job.wait_for("[0]<stdout>:loads")
+    before = job.processes()
+    for _ in range(2):
+        done = run_tool([horovodrun_path, "--stacks", str(job.pid)])
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "The native stack ends here: its walk waited for a lock\n" in done.stdout
+    assert job.processes().keys() == before.keys()
+    job.signal(signal.SIGTERM)
+    assert job.wait() == 143
+
+
+def test_a_job_whose_time_is_up_says_where_its_native_code_stands(start_job: StartJob) -> None:
+    job = start_job("-np", "1", "--timeout", "5", PYTHON, "-c", STUCK)
+    assert job.wait() == 124
+    assert re.search(r"\[0\]<stderr>:.*" + PAUSE, job.err), job
+
+
 def test_a_job_that_nobody_reads_says_so(start_job: StartJob, horovodrun_path: str) -> None:
     reader, writer = os.pipe()
     job = start_job("-np", "1", "sh", "-c", "exec yes", stdout=writer)
     os.close(writer)
     eventually(
-        lambda: '"output_waits": true' in run_tool([horovodrun_path, "--status", str(job.pid)]).stdout, "nobody reads the output"
+        lambda: '"output_waits": true' in run_tool([horovodrun_path, "--status", str(job.pid)]).stdout,
+        "nobody reads the output",
     )
     done = run_tool([horovodrun_path, "--stacks", str(job.pid)])
     assert (done.returncode, done.stderr) == (1, "")
@@ -161,7 +235,10 @@ def test_the_programs_own_handler_is_left_alone_and_system_calls_go_on(before: s
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
-    [(("--stacks", "1"), 1, "process 1 is no horovodrun with a job"), (("--stacks", "7", "true"), 2, "expected no command")],
+    [
+        (("--stacks", "1"), 1, "process 1 is no horovodrun with a job"),
+        (("--stacks", "7", "true"), 2, "expected no command"),
+    ],
 )
 def test_stacks_of_what_is_no_job(start_job: StartJob, arguments: tuple[str, ...], code: int, says: str) -> None:
     job = start_job(*arguments)
