@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/doctor/told.h"
+#include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
 namespace {
@@ -164,6 +165,11 @@ HostCheck check_gpus(const HostReport& report, const Facts& facts, const Facts& 
   return ok("gpu", found + ", NCCL " + nccl);
 }
 
+// It may be cut, or anything that a program has printed: the beginning says which.
+std::string no_facts(const HostReport& report) {
+  return "no facts" + (report.error.empty() ? "" : " (" + report.error + ")") + ": " + config::quoted(report.facts);
+}
+
 HostCheck check_answer(const HostReport& report) {
   if (!report.facts.empty()) return ok("answer", "in " + rounded(report.seconds) + " s");
   std::string remedy = "`horovodrun -np 1 -H " + report.host.name + ":1 --verbose hostname` tries it alone";
@@ -197,8 +203,7 @@ std::vector<std::vector<HostCheck>> check_hosts(const std::vector<HostReport>& r
     std::vector<HostCheck>& checks = all.emplace_back();
     checks.push_back(check_answer(report));
     if (!facts[i].is_object()) {
-      if (!report.facts.empty())
-        checks.push_back({Level::kFail, "horovod", "no facts: " + report.facts, "install it anew there"});
+      if (!report.facts.empty()) checks.push_back({Level::kFail, "horovod", no_facts(report), "install it anew there"});
       continue;
     }
     checks.push_back(check_horovod(facts[i]));

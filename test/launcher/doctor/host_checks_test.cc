@@ -113,6 +113,15 @@ TEST_CASE("A clock is wrong when no delay explains its lag", "[unit][job]") {
   }
 }
 
+TEST_CASE("Of an answer that is cut the beginning is told, and why it is cut", "[unit][job]") {
+  HostReport report = report_of(nullptr);
+  report.facts = "{\"python\": \"" + std::string(100'000, 'x');
+  report.error = "too much output";
+  const std::string found = check_hosts({report}).front().at(1).found;
+  CHECK(found.starts_with("no facts (too much output): '{\"python\": \"xxx"));
+  CHECK(found.size() < 1000);
+}
+
 TEST_CASE("Whatever a host says, it is judged", "[unit][job]") {
   for (const char* facts :
        {"{}", "[]", "x", "{\"gpus\":7,\"cores\":\"x\",\"packages\":[1],\"horovod\":{}}", "{\"gpus\":[1]}"}) {
