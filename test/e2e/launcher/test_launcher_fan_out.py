@@ -125,7 +125,7 @@ def test_an_agent_that_has_cleaned_up_waits_for_those_below(start_job: StartJob,
     job.wait_all_gone()
 
 
-def test_a_reader_that_pauses_holds_ranks_below_and_not_the_memory(start_job: StartJob, tmp_path: Path) -> None:
+def test_a_reader_that_pauses_holds_ranks_below(start_job: StartJob, tmp_path: Path) -> None:
     read_end, write_end = os.pipe()
     job = start_job(
         "-np", "3", "-H", ",".join(HOSTS[:3]), "--ssh-program", stand_in(tmp_path), "--fan-out", "1",
@@ -135,16 +135,15 @@ def test_a_reader_that_pauses_holds_ranks_below_and_not_the_memory(start_job: St
     seen = [-2, -1]
 
     def stalled() -> bool:
-        # Half a second without progress: 50 looks of `eventually`.
+        # What agents have read. Half a second without progress: 50 looks of `eventually`.
         seen.append(sum(int(Path(f"/proc/{pid}/io").read_text().split()[1]) for pid in job.named("hvd-agent")))
         return len(seen) > 52 and len(set(seen[-50:])) == 1 and seen[-1] > 2**22
 
     eventually(stalled, "the agents wait for the reader")
-    agents = job.named("hvd-agent")
-    assert len(agents) == 3
-    for pid in (job.pid, *agents):
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        assert pages * os.sysconf("SC_PAGE_SIZE") < 40 * 2**20
+    print(f"read by agents: {seen[-1] / 2**20:.1f} MiB")
+    assert len(job.named("hvd-agent")) == 3
+    # Of 120 MiB. Launcher and agents hold 4 MiB each, and what passes two agents counts twice: it is 20 MiB.
+    assert seen[-1] < 48 * 2**20
     total = 0
     with os.fdopen(read_end, "rb") as reader:
         while chunk := reader.read(1 << 20):
