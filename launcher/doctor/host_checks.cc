@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/doctor/told.h"
-#include "runtime/config/parse_value.h"
 
 namespace hvd::launcher {
 namespace {
@@ -167,7 +166,8 @@ HostCheck check_gpus(const HostReport& report, const Facts& facts, const Facts& 
 
 // It may be cut, or anything that a program has printed: the beginning says which.
 std::string no_facts(const HostReport& report) {
-  return "no facts" + (report.error.empty() ? "" : " (" + report.error + ")") + ": " + config::quoted(report.facts);
+  return "no facts" + (report.error.empty() ? "" : " (" + report.error + ")") + ": " + report.facts.substr(0, 80) +
+         (report.facts.size() > 80 ? "..." : "");
 }
 
 HostCheck check_answer(const HostReport& report) {
