@@ -20,10 +20,11 @@ bool is_usable_directory(const std::string& path) {
 }
 
 // "local rank 0: cpus 0-3, GPU 0; local rank 1: ..."
-std::string text_of(const std::vector<SlotBinding>& bindings) {
+std::string text_of(const BindingConfig& config, const std::vector<SlotBinding>& bindings) {
+  const std::string who = config.grows ? "share " : "local rank ";  // which slots take as they come
   std::string text;
   for (std::size_t i = 0; i < bindings.size(); ++i) {
-    text += (i == 0 ? "local rank " : "; local rank ") + std::to_string(i) + ": " + binding_text(bindings[i]);
+    text += (i == 0 ? "" : "; ") + who + std::to_string(i) + ": " + binding_text(bindings[i]);
   }
   return text;
 }
@@ -89,7 +90,7 @@ void Agent::open_slots(const std::string& address) {
     if (facts_.has_quota && environment_.threads) one.threads = std::min(one.threads, *environment_.threads);
   }
   if (launch_->tells_binding && launch_->binding.any())
-    send(FrameType::kNotice, TextMessage{text_of(bindings.value())});
+    send(FrameType::kNotice, TextMessage{text_of(launch_->binding, bindings.value())});
   if (const std::string unplaced = unplaced_text(launch_->binding, bindings.value()); !unplaced.empty()) {
     send(FrameType::kNotice, TextMessage{"--bind gpu: nothing tells which cores are near the GPU of " + unplaced +
                                          ", which may run on any; --bind core gives each rank cores of its own"});
@@ -107,6 +108,7 @@ void Agent::open_slots(const std::string& address) {
                .ignored_signals = launch_->ignored_signals,
                .environment = std::move(environment_),
                .bindings = std::move(bindings).value(),
+               .one_for_each = launch_->binding.needs_gpus(),
                .rendezvous_address = address,
                .rendezvous_port = launch_->rendezvous_port},
               launch_->slots);

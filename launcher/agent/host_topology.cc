@@ -145,7 +145,7 @@ Result<std::vector<SlotBinding>> bind_slots(const BindingConfig& config, std::si
     const auto visible = variables.find(kVisible);
     host.gpus = gpus_of_host(visible == variables.end() ? std::nullopt : std::optional(visible->second));
   }
-  return plan_binding(config, slots, host);
+  return plan_shares(config, slots, host);
 }
 
 Variables binding_variables(const SlotBinding& binding, const Variables& of_host, bool chose_threads) {

@@ -43,9 +43,7 @@ void Slots::open(SharedStart shared, std::size_t most) {
 
 Status Slots::start(StartMessage start) {
   const auto [number, incarnation] = start.process;
-  const auto [entry, is_new] = slots_.try_emplace(number);
-  Slot& slot = entry->second;
-  if (is_new) slot.place = slots_.size() - 1;
+  Slot& slot = slots_[number];
   const std::string what = "slot " + std::to_string(number) + ", incarnation " + std::to_string(incarnation) + ": ";
   if (slot.waiting || (slot.process && !slot.process->over())) {
     return Status::precondition(what + "incarnation " + std::to_string(slot.number) + " has not ended");
@@ -64,6 +62,8 @@ Status Slots::start(StartMessage start) {
 
 void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   vacate(slot);
+  const Result<SlotBinding> binding = bind(slot);
+  if (!binding.is_ok()) return events_.process_not_started(start.process, 126, binding.status().message());
   auto socket = SecretSocket::open(
       loop_, shared_->job_secret, start.process,
       [this, process = start.process](rendezvous::AgentNotice kind) { return noticed(process, kind); });
@@ -73,9 +73,8 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   }
   slot.socket = std::move(socket).value();
   slot.process = std::make_unique<SlotProcess>(loop_, start.process, events_);
-  const SlotBinding binding = binding_of(slot);
   const HostEnvironment& host = shared_->environment;
-  Variables own = binding_variables(binding, host.variables, host.threads.has_value());
+  Variables own = binding_variables(binding.value(), host.variables, host.threads.has_value());
   own.insert(start.env.begin(), start.env.end());
   slot.process->start({.argv = shared_->command,
                        .env = process_environment(host, std::move(own),
@@ -83,7 +82,7 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
                                                    .rendezvous_address = shared_->rendezvous_address,
                                                    .rendezvous_port = shared_->rendezvous_port}),
                        .cwd = shared_->cwd,
-                       .cpus = binding.cpus,
+                       .cpus = binding.value().cpus,
                        .descriptor_limit = descriptor_limit_,
                        .ignored_signals = shared_->ignored_signals,
                        .has_input = start.has_input,
@@ -91,9 +90,29 @@ void Slots::start_now(int number, Slot& slot, const StartMessage& start) {
   if (output_paused_) slot.process->pause_output(true);
 }
 
-SlotBinding Slots::binding_of(const Slot& slot) const {
+// A slot keeps its share from process to process, but where no two that live may have the same: while nothing ran in
+// it, another may have taken that.
+Result<SlotBinding> Slots::bind(Slot& slot) {
   const auto& bindings = shared_->bindings;
-  return bindings.empty() ? SlotBinding{} : bindings[slot.place % bindings.size()];
+  if (bindings.empty()) return SlotBinding{};
+  std::vector<ShareUsers> users(bindings.size());
+  for (const auto& [number, other] : slots_) {
+    if (&other == &slot || !other.share) continue;
+    const bool lives = other.process && !other.process->over();
+    ++(lives ? users[*other.share].living : users[*other.share].gone);
+  }
+  const auto is_free = [&](std::size_t share) { return !shared_->one_for_each || users[share].living == 0; };
+  if (!slot.share || !is_free(*slot.share)) slot.share = choose_share(users);
+  if (is_free(*slot.share)) {
+    for (auto& [number, other] : slots_) {  // what has left this GPU may have left something on it
+      if (shared_->one_for_each && &other != &slot && other.share == slot.share) vacate(other);
+    }
+    return bindings[*slot.share];
+  }
+  slot.share.reset();
+  return Status::precondition("--bind-gpu, --bind gpu: all " + std::to_string(bindings.size()) +
+                              " GPUs of this host that this job may use have a rank, expected one for each; "
+                              "`slots` of this host, or --slots-per-host, limit its ranks");
 }
 
 bool Slots::noticed(Incarnation process, rendezvous::AgentNotice kind) {

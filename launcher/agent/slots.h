@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,9 +27,8 @@ struct SharedStart {
   std::string cwd;
   std::uint64_t ignored_signals = 0;
   HostEnvironment environment;
-  // Of slots, in the order in which they come; more slots than these, which only elastic jobs have, begin anew with the
-  // first. None: nothing is bound.
-  std::vector<SlotBinding> bindings = {};
+  std::vector<SlotBinding> bindings = {};  // shares of this host; none: nothing is bound
+  bool one_for_each = false;               // no share is for two slots that live
   std::string rendezvous_address;
   std::uint16_t rendezvous_port = 0;
 };
@@ -66,7 +66,7 @@ class Slots {
  private:
   struct Slot {
     std::uint32_t number = 0;               // of its latest incarnation
-    std::size_t place = 0;                  // among the slots of this agent
+    std::optional<std::size_t> share;       // of the host, that it has or had last
     std::unique_ptr<StartMessage> waiting;  // for open()
     std::unique_ptr<SecretSocket> socket;
     std::unique_ptr<SlotProcess> process;
@@ -77,7 +77,7 @@ class Slots {
   };
 
   void start_now(int number, Slot& slot, const StartMessage& start);
-  SlotBinding binding_of(const Slot& slot) const;
+  Result<SlotBinding> bind(Slot& slot);
   void vacate(Slot& slot);
   bool noticed(Incarnation process, rendezvous::AgentNotice kind);
   void signal_one(int number, Slot& slot, int signal);

@@ -19,6 +19,7 @@ enum class Bind : std::uint8_t { kNone = 0, kCore = 1, kNuma = 2, kGpu = 3 };
 struct BindingConfig {
   Bind bind = Bind::kNone;
   bool one_gpu = false;  // --bind-gpu: each rank sees one GPU of its own
+  bool grows = false;    // an elastic job: slots may come and go
 
   bool any() const { return bind != Bind::kNone || one_gpu; }
   bool needs_gpus() const { return bind == Bind::kGpu || one_gpu; }
@@ -51,6 +52,18 @@ struct SlotBinding {
 // For each of `slots` slots, in order. Cores go to slots in equal blocks that leave no NUMA node where they need not.
 // An error when there is less than one core, or GPU, for each. A slot whose GPU may be near any node is not bound.
 Result<std::vector<SlotBinding>> plan_binding(const BindingConfig& config, std::size_t slots, const HostTopology& host);
+
+// The shares of a host in an elastic job, where slots come later than others: with GPUs there is one for each GPU, as
+// far as the cores near them go, else one for each of the first `slots` slots.
+Result<std::vector<SlotBinding>> plan_shares(const BindingConfig& config, std::size_t slots, const HostTopology& host);
+
+// Which share a slot takes: of those that the fewest others have that live, the first that the fewest have kept who do
+// not. Each of `users` has the number of those for one share. Requires: there is a share.
+struct ShareUsers {
+  int living = 0;
+  int gone = 0;
+};
+std::size_t choose_share(const std::vector<ShareUsers>& users);
 
 // "cpus 0-3,8, GPU 1": for people.
 std::string binding_text(const SlotBinding& binding);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "launcher/binding/binding.h"
 
@@ -143,6 +144,20 @@ Result<std::vector<SlotBinding>> plan_binding(const BindingConfig& config, std::
   }
   for (std::size_t i = 0; config.one_gpu && i < slots; ++i) out[i].gpu = host.gpus[i].name;
   return out;
+}
+
+Result<std::vector<SlotBinding>> plan_shares(const BindingConfig& config, std::size_t slots, const HostTopology& host) {
+  if (config.grows && config.needs_gpus() && host.gpus.size() > slots) {
+    auto all = plan_binding(config, host.gpus.size(), host);
+    if (all.is_ok()) return all;
+  }
+  return plan_binding(config, slots, host);
+}
+
+std::size_t choose_share(const std::vector<ShareUsers>& users) {
+  const auto least =
+      std::ranges::min_element(users, {}, [](const ShareUsers& one) { return std::pair(one.living, one.gone); });
+  return static_cast<std::size_t>(least - users.begin());
 }
 
 std::string binding_text(const SlotBinding& binding) {

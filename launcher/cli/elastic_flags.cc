@@ -34,12 +34,6 @@ Status check_elastic_flags(const FlagValues& values, bool is_elastic, const Laun
     }
     return Status::ok();
   }
-  // A slot that comes later shares the cores of another. A GPU that it would share is none.
-  if (config.binding.needs_gpus()) {
-    return refuse(config.binding.one_gpu ? "bind_gpu" : "bind",
-                  std::string(config.binding.one_gpu ? "" : " gpu") +
-                      " is not built for elastic jobs, whose hosts may get more ranks than they have GPUs");
-  }
   if (values.has("fan_out")) return refuse("fan_out", " is not built for elastic jobs, whose hosts come and go");
   if (values.has("slots") && !values.has("host_discovery_script")) {
     return refuse("slots", " is for hosts that --host-discovery-script prints, which is not given");

@@ -226,6 +226,7 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   if (config.tls) config.flag_variables["HOROVOD_TLS"] = "1";
   config.no_env = values.is_true("no_env");
   HVD_ASSIGN_OR_RETURN(config.elastic, elastic_config(values, env, config));
+  config.binding.grows = config.elastic.has_value();
   const int most_ranks = config.elastic ? config.elastic->max_num_proc : config.num_proc;
   HVD_ASSIGN_OR_RETURN(config.output, output_config(values, env, most_ranks));
   if (config.elastic) {

@@ -54,7 +54,7 @@ BindingConfig get_binding(ByteReader& in) {
   const auto bind = in.get<std::uint8_t>();
   if (bind > static_cast<std::uint8_t>(Bind::kGpu))
     in.fail("a binding is " + std::to_string(bind) + ", expected 0 to 3");
-  return {.bind = static_cast<Bind>(bind), .one_gpu = get_flag(in)};
+  return {.bind = static_cast<Bind>(bind), .one_gpu = get_flag(in), .grows = get_flag(in)};
 }
 
 // Of a LaunchMessage and of a LaunchBelowMessage.
@@ -84,6 +84,7 @@ Bytes encode_rest(const LaunchMessage& message) {
   out.put(message.grace_ms);
   out.put(static_cast<std::uint8_t>(message.binding.bind));
   out.put(static_cast<std::uint8_t>(message.binding.one_gpu ? 1 : 0));
+  out.put(static_cast<std::uint8_t>(message.binding.grows ? 1 : 0));
   out.put(static_cast<std::uint8_t>(message.tells_binding ? 1 : 0));
   return out.take();
 }

@@ -71,6 +71,34 @@ def test_slots_keep_their_cores_and_one_that_comes_later_shares_them(
     finish(job)
 
 
+def test_no_two_ranks_of_a_host_that_changes_have_one_gpu(start_elastic: StartElastic) -> None:
+    flags = ("-np", "2", "--min-np", "1", "--max-np", "4", "--bind-gpu", "-x", "CUDA_VISIBLE_DEVICES=5,6,7", "--blacklist", "none")
+    job = start_elastic(*flags, *DISCOVER, hosts="localhost:2\n")
+
+    def gpus_of(ranks: dict[int, int]) -> dict[int, str]:
+        gpus = {}
+        for rank, pid in ranks.items():
+            variables = Path(f"/proc/{pid}/environ").read_text().split("\0")
+            gpus[rank] = next(line for line in variables if line.startswith("CUDA_VISIBLE_DEVICES="))[-1]
+        return gpus
+
+    first = job.wait_for_size(2)
+    assert gpus_of(first) == {0: "5", 1: "6"}
+    job.kill(1)
+    eventually(lambda: len({one.pid for one in job.begins()}) == 3, f"a process in its place\n{job}", 60)
+    assert gpus_of(job.wait_for_size(2)) == {0: "5", 1: "6"}
+    job.set_hosts("localhost:3\n")
+    assert gpus_of(job.wait_for_size(3)) == {0: "5", 1: "6", 2: "7"}
+    job.set_hosts("localhost:1\n")
+    assert gpus_of(job.wait_for_size(1)) == {0: "5"}
+    job.set_hosts("localhost:3\n")  # what those had who are gone is free again
+    assert sorted(gpus_of(job.wait_for_size(3)).values()) == ["5", "6", "7"]
+    job.set_hosts("localhost:4\n")
+    job.wait_for("all 3 GPUs of this host that this job may use have a rank, expected one for each")
+    assert sorted(gpus_of(job.wait_for_size(3)).values()) == ["5", "6", "7"]
+    finish(job)
+
+
 def test_a_job_grows_shrinks_waits_and_resumes(start_elastic: StartElastic) -> None:
     flags = ("-np", "1", "--min-np", "1", "--max-np", "3", "--slots-per-host", "1", *DISCOVER)
     job = start_elastic(*flags, hosts="localhost\n")

@@ -71,6 +71,21 @@ TEST_CASE("Ranks share nodes by how many cores these have", "[unit][binding]") {
   CHECK(planned(numa, 4, host_of("0;1")) == "cpus 0-1 x1 | cpus 0-1 x1 | cpus 0-1 x1 | cpus 0-1 x1");
 }
 
+TEST_CASE("A host of an elastic job has a share for each GPU, and a slot takes the one that is used least",
+          "[unit][binding]") {
+  const BindingConfig gpu{.bind = Bind::kGpu, .one_gpu = true, .grows = true};
+  const HostTopology host = host_of("0;1", {{"0", {0, 1}}, {"1", {0, 1}}});
+  CHECK(plan_shares(gpu, 1, host).value().size() == 2);
+  CHECK(plan_shares({.bind = Bind::kGpu, .one_gpu = true}, 1, host).value().size() == 1);
+  CHECK(plan_shares({.bind = Bind::kCore, .grows = true}, 1, host).value().size() == 1);
+  CHECK(!plan_shares(gpu, 3, host).is_ok());
+  // More GPUs than cores: only as many as slots at the start.
+  CHECK(plan_shares(gpu, 1, host_of("0", {{"0", {0}}, {"1", {0}}})).value().size() == 1);
+  CHECK(choose_share({{.living = 1, .gone = 0}, {.living = 0, .gone = 1}, {.living = 0, .gone = 0}}) == 2);
+  CHECK(choose_share({{.living = 1, .gone = 0}, {.living = 0, .gone = 1}}) == 1);
+  CHECK(choose_share({{.living = 2, .gone = 0}, {.living = 1, .gone = 2}, {.living = 1, .gone = 2}}) == 1);
+}
+
 TEST_CASE("Each rank gets a GPU, and cores near it", "[unit][binding]") {
   const HostTopology host = host_of("0;1;2;3|4;5;6;7", {{"0", {4, 5, 6, 7}}, {"1", {0, 1, 2, 3}}, {"2", {4, 5, 6, 7}}});
   CHECK(planned({.bind = Bind::kGpu}, 3, host) == "cpus 4-5 x2 | cpus 0-3 x4 | cpus 6-7 x2");

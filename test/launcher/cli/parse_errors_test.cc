@@ -67,10 +67,6 @@ TEST_CASE("A wrong command line is one clear error and exit 2", "[unit][cli]") {
       {{"-np", "2", "--min-np", "1", "--spares", "1", "--blacklist-cooldown-range", "1", "2", "true"},
        "--blacklist-cooldown-range is for what is left aside when a process has failed: give --blacklist host or slot "
        "as well"},
-      {{"-np", "2", "--min-np", "1", "--bind", "gpu", "true"},
-       "--bind gpu is not built for elastic jobs, whose hosts may get more ranks than they have GPUs"},
-      {{"-np", "2", "--host-discovery-script", "x", "--bind-gpu", "true"},
-       "--bind-gpu is not built for elastic jobs, whose hosts may get more ranks than they have GPUs"},
       {{"-np", "2", "--watch-hostfile", "true"}, "--watch-hostfile: expected --hostfile FILE as well"},
       {{"-np", "2", "--status", "7", "true"}, "--status starts nothing: expected no command"},
       {{"-np", "2", "--host-discovery-script", "x", "--include", "a", "true"},

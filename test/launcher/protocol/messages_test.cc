@@ -20,7 +20,7 @@ LaunchMessage sample() {
           .slots = 2,
           .announces_threads = true,
           .grace_ms = 7,
-          .binding = {.bind = Bind::kNuma, .one_gpu = true},
+          .binding = {.bind = Bind::kNuma, .one_gpu = true, .grows = true},
           .tells_binding = true};
 }
 
@@ -59,6 +59,7 @@ TEST_CASE("The launch message survives the round trip", "[unit][launch_protocol]
   CHECK(got.grace_ms == sent.grace_ms);
   CHECK(got.binding.bind == Bind::kNuma);
   CHECK(got.binding.one_gpu);
+  CHECK(got.binding.grows);
   CHECK(got.tells_binding);
 }
 
