@@ -1,9 +1,11 @@
-// allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--pin]
+// allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--pin] [--netns PID,...]
 // Times float32 sum allreduces of several contenders, interleaved call by call in the same processes, so that whatever
 // disturbs the machine disturbs all of them. Prints one JSON object a line:
 // {"size":..,"arm":..,"p50_us":..,"min_us":..}. A sample is the slowest rank's time from a common barrier to its
-// return. Every rank rewrites its buffer before every call, and every element is verified once per size.
+// return. Every rank rewrites its buffer before every call, and every element is verified once per size. With --netns
+// rank i is in the network of the i-th process.
 
+#include <fcntl.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -27,6 +29,7 @@ struct Options {
   double seconds = 2;  // per size, all arms together
   int samples = 30;    // at least, whatever it takes
   bool pin = false;
+  std::vector<std::string> netns;  // by rank; empty: all are here
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -50,6 +53,7 @@ Options parse(int argc, char** argv) {
     }
     const std::string value = argv[++i];
     if (flag == "--np") options.np = std::stoi(value);
+    if (flag == "--netns") options.netns = split(value);
     if (flag == "--arms") options.arms = split(value);
     if (flag == "--seconds") options.seconds = std::stod(value);
     if (flag == "--samples") options.samples = std::stoi(value);
@@ -66,6 +70,7 @@ class Runner {
  public:
   Runner(const Options& options, int rank, Shared& shared) : options_(options), rank_(rank), shared_(shared) {
     if (options.pin) pin();
+    if (!options.netns.empty()) enter(options.netns.at(static_cast<std::size_t>(rank)));
     for (const std::string& name : options.arms) arms_.push_back(make_arm(name, rank, options.np, shared));
   }
 
@@ -80,6 +85,14 @@ class Runner {
     CPU_ZERO(&set);
     CPU_SET(static_cast<unsigned>(rank_) % std::thread::hardware_concurrency(), &set);
     sched_setaffinity(0, sizeof(set), &set);
+  }
+
+  static void enter(const std::string& pid) {
+    const std::string path = "/proc/" + pid + "/ns/net";
+    const int network = open(path.c_str(), O_RDONLY | O_CLOEXEC);  // for as long as this process
+    if (network >= 0 && setns(network, CLONE_NEWNET) == 0) return;
+    std::perror(("allreduce_bench: " + path).c_str());
+    std::_Exit(1);
   }
 
   void run_size(std::int64_t size) {
@@ -108,7 +121,7 @@ class Runner {
     std::fill(data.begin(), data.end(), static_cast<float>(rank_ + 1));
     shared_.barrier(options_.np);
     const TimePoint start = SteadyClock::now();
-    arm.allreduce(data.data(), static_cast<std::int64_t>(data.size()));
+    arm.run(data.data(), static_cast<std::int64_t>(data.size()));
     const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now() - start).count();
     shared_.cell(rank_) = took;
     shared_.barrier(options_.np);
@@ -120,10 +133,12 @@ class Runner {
 
   void verify(Arm& arm, std::vector<float>& data) {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(rank_ + 1) + static_cast<float>(i % 64);
-    arm.allreduce(data.data(), static_cast<std::int64_t>(data.size()));
-    if (!arm.is_correct()) return;
+    arm.run(data.data(), static_cast<std::int64_t>(data.size()));
+    if (arm.result() == Arm::Result::kNone) return;
+    const bool is_sum = arm.result() == Arm::Result::kSum;
     for (std::size_t i = 0; i < data.size(); ++i) {
-      const int expected = options_.np * (options_.np + 1) / 2 + options_.np * static_cast<int>(i % 64);
+      const int step = static_cast<int>(i % 64);
+      const int expected = is_sum ? options_.np * (options_.np + 1) / 2 + options_.np * step : 1 + step;
       if (data[i] == static_cast<float>(expected)) continue;
       std::fprintf(stderr, "allreduce_bench: element %zu is %g, expected %d\n", i, static_cast<double>(data[i]),
                    expected);

@@ -5,12 +5,17 @@
 #include <numeric>
 
 #include <gloo/allreduce.h>
+#include <gloo/broadcast.h>
 #include <gloo/context.h>
 #include <gloo/math.h>
 
 #include "bench/cpp/stock_tcp.h"
 #include "bench/cpp/tcp_ring.h"
+#include "runtime/collectives/gloo/chain_broadcast.h"
+#include "runtime/collectives/gloo/exchange_allreduce.h"
 #include "runtime/collectives/gloo/gloo_backend.h"
+#include "runtime/collectives/gloo/halving_allreduce.h"
+#include "runtime/collectives/gloo/ring_allreduce.h"
 #include "runtime/transport/fabric.h"
 #include "runtime/transport/net/address_row.h"
 
@@ -30,10 +35,10 @@ std::shared_ptr<gloo::Context> stock_context(const std::string& prefix, int rank
 
 class BackendArm : public Arm {
  public:
-  using MakeContext = std::function<Result<std::shared_ptr<gloo::Context>>()>;
+  using MakeContext = std::function<hvd::Result<std::shared_ptr<gloo::Context>>()>;
   explicit BackendArm(MakeContext make, collectives::GlooBackendOptions options = {})
       : backend_({std::move(make)}, options) {}
-  void allreduce(float* data, std::int64_t count) override {
+  void run(float* data, std::int64_t count) override {
     backend_.start({.output = data, .count = count}, [](const Status& status) {
       if (!status.is_ok()) die(status.to_string());
     });
@@ -46,7 +51,7 @@ class BackendArm : public Arm {
 class StockArm final : public Arm {
  public:
   explicit StockArm(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
-  void allreduce(float* data, std::int64_t count) override {
+  void run(float* data, std::int64_t count) override {
     gloo::AllreduceOptions options(context_);
     options.setOutput(data, static_cast<std::size_t>(count));
     using Function = void (*)(void*, const void*, const void*, std::size_t);
@@ -61,11 +66,11 @@ class StockArm final : public Arm {
 class BoundArm final : public Arm {
  public:
   BoundArm(int rank, int size, Shared& shared) : size_(static_cast<std::size_t>(size)), ring_(rank, size, shared) {}
-  void allreduce(float* data, std::int64_t count) override {
+  void run(float* data, std::int64_t count) override {
     const std::size_t bytes = 4 * static_cast<std::size_t>(count);
     ring_.exchange(reinterpret_cast<std::uint8_t*>(data), bytes, 2 * (size_ - 1) * bytes / size_);
   }
-  bool is_correct() const override { return false; }
+  Result result() const override { return Result::kNone; }
 
  private:
   std::size_t size_;
@@ -90,33 +95,88 @@ class SharedRows final : public transport::RowSource {
 };
 
 // Our transport, as the session sets it up.
-class FabricArm final : public Arm {
+class OwnFabric {
  public:
-  FabricArm(int rank, int size, bool tls, Shared& shared) : rows_(shared, tls ? "tls-row/" : "row/") {
+  OwnFabric(const std::string& name, int rank, int size, bool tls, Shared& shared)
+      : size_(size), rows_(shared, name + "-row/") {
     transport::FabricOptions options;
     options.rank = rank;
     options.size = size;
     options.tls = tls;
+    options.listen.loopback_only = false;  // with --netns ranks are on several hosts
     auto made = transport::Fabric::create(options);
     if (!made.is_ok()) die(made.status().to_string());
     fabric_ = std::move(made).value();
-    require(shared.put((tls ? "tls-row/" : "row/") + std::to_string(rank), fabric_->address_row()));
+    require(shared.put(name + "-row/" + std::to_string(rank), fabric_->address_row()));
     require(fabric_->open(1, crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value(), rows_));
-    backend_ = std::make_unique<BackendArm>([this, size] {
-      std::vector<int> ranks(static_cast<std::size_t>(size));
-      std::iota(ranks.begin(), ranks.end(), 0);
-      return fabric_->make_context(1, ranks);
-    });
   }
-  void allreduce(float* data, std::int64_t count) override { backend_->allreduce(data, count); }
+  Result<std::shared_ptr<gloo::Context>> make_context() {
+    std::vector<int> ranks(static_cast<std::size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return fabric_->make_context(1, ranks);
+  }
 
  private:
   static void require(const Status& status) {
     if (!status.is_ok()) die(status.to_string());
   }
+  const int size_;
   SharedRows rows_;
   std::unique_ptr<transport::Fabric> fabric_;
-  std::unique_ptr<BackendArm> backend_;
+};
+
+class FabricArm final : public Arm {
+ public:
+  FabricArm(const std::string& name, int rank, int size, Shared& shared)
+      : fabric_(name, rank, size, name == "ours_tls", shared), backend_([this] { return fabric_.make_context(); }) {}
+  void run(float* data, std::int64_t count) override { backend_.run(data, count); }
+
+ private:
+  OwnFabric fabric_;
+  BackendArm backend_;
+};
+
+// One algorithm, where the backend would choose it and where it would not.
+class AlgorithmArm final : public Arm {
+ public:
+  AlgorithmArm(std::string name, int rank, int size, Shared& shared)
+      : name_(std::move(name)), fabric_(name_, rank, size, false, shared) {
+    auto made = fabric_.make_context();
+    if (!made.is_ok()) die(made.status().to_string());
+    context_ = std::move(made).value();
+    exchange_ = std::make_unique<collectives::ExchangeAllreduce>(context_, kPatience, kLargestExchange);
+    halving_ = std::make_unique<collectives::HalvingAllreduce>(context_, kPatience);
+    ring_ = std::make_unique<collectives::RingAllreduce>(context_, kPatience);
+    chain_ = std::make_unique<collectives::ChainBroadcast>(context_, kPatience);
+  }
+  Result result() const override { return broadcasts() ? Result::kOfRank0 : Result::kSum; }
+  void run(float* data, std::int64_t count) override {
+    ++tag_;
+    const std::size_t bytes = 4 * static_cast<std::size_t>(count);
+    if (name_ == "exchange") return exchange_->run(data, count, DataType::kFloat32, ReduceOp::kSum, tag_);
+    if (name_ == "halving") return halving_->run(data, count, DataType::kFloat32, ReduceOp::kSum, tag_);
+    if (name_ == "ring") return ring_->run({data, data, count, DataType::kFloat32, ReduceOp::kSum}, tag_);
+    if (name_ == "chain") return chain_->run(data, bytes, 0, tag_);
+    gloo::BroadcastOptions options(context_);
+    options.setOutput(data, static_cast<std::size_t>(count));
+    options.setRoot(0);
+    options.setTag(tag_);
+    gloo::broadcast(options);
+  }
+
+ private:
+  static constexpr Millis kPatience{600000};
+  static constexpr std::size_t kLargestExchange = std::size_t{4} << 20;
+  bool broadcasts() const { return name_ == "chain" || name_ == "tree"; }
+
+  const std::string name_;
+  OwnFabric fabric_;
+  std::shared_ptr<gloo::Context> context_;
+  std::unique_ptr<collectives::ExchangeAllreduce> exchange_;
+  std::unique_ptr<collectives::HalvingAllreduce> halving_;
+  std::unique_ptr<collectives::RingAllreduce> ring_;
+  std::unique_ptr<collectives::ChainBroadcast> chain_;
+  std::uint32_t tag_ = 0;
 };
 
 }  // namespace
@@ -132,8 +192,12 @@ std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Share
     return std::make_unique<BackendArm>(
         factory, collectives::GlooBackendOptions{Millis(60000), name == "ours_tcp" ? Ring::kOurs : Ring::kGloo});
   }
-  if (name == "ours" || name == "ours_tls") return std::make_unique<FabricArm>(rank, size, name == "ours_tls", shared);
-  die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, gloo_tcp, stock and bound");
+  if (name == "ours" || name == "ours_tls") return std::make_unique<FabricArm>(name, rank, size, shared);
+  for (const char* algorithm : {"exchange", "halving", "ring", "chain", "tree"}) {
+    if (name == algorithm) return std::make_unique<AlgorithmArm>(name, rank, size, shared);
+  }
+  die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, gloo_tcp, stock, bound, exchange, halving, ring, " +
+      "chain and tree");
 }
 
 }  // namespace hvd::bench

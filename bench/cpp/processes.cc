@@ -17,7 +17,14 @@ namespace hvd::bench {
 void Shared::barrier(int size) {
   const std::int64_t ticket = arrived_.fetch_add(1);
   const std::int64_t round_end = (ticket / size + 1) * size;
-  while (arrived_.load(std::memory_order_acquire) < round_end) sched_yield();
+  const TimePoint patience = SteadyClock::now() + Millis(2);
+  while (arrived_.load(std::memory_order_acquire) < round_end) {
+    if (SteadyClock::now() < patience) {
+      sched_yield();
+    } else {
+      usleep(50);
+    }
+  }
 }
 
 Status Shared::put(const std::string& key, const Bytes& value) {

@@ -17,7 +17,8 @@ class Shared {
   static constexpr int kMaxEntries = 4096;
   static constexpr std::size_t kMaxValue = std::size_t{12} * 1024;
 
-  // Polls with sched_yield, so that all leave within a few microseconds where there are enough cores.
+  // Polls with sched_yield, so that all leave within a few microseconds where there are enough cores; who has waited
+  // for 2 ms leaves the core to those that it waits for.
   void barrier(int size);
   // One number of every rank, for the maximum over them.
   std::atomic<std::int64_t>& cell(int rank) { return cells_[rank]; }

@@ -2,9 +2,13 @@
 """Collectives between two hosts whose network is slow, and what they take at best.
 
     bench/ranks/between_hosts.py [--gbit 1] [--ranks 2] [--mib 16] [--calls 10]
+    bench/ranks/between_hosts.py --algorithms build/dev/bench/cpp/allreduce_bench [--gbit 0.25] [--delay-ms 2.5]
+                                 [--hosts 2,4,8] [--calls 10]
 
 The hosts are network namespaces, joined by a pair of interfaces with a token bucket at each end. Ranks are dealt out to
 them in a row, then in turns. Needs what the tests with several hosts need (test/e2e/hosts/README.md), and tc.
+--algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on a wire with a delay
+(slow_wire.py), as multiples of the first one's time.
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
     parser.add_argument("--mib", type=int, default=16, help="of a tensor (gathers: of all ranks)")
     parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--algorithms", metavar="PROGRAM", help="compare these by allreduce_bench instead")
+    parser.add_argument("--delay-ms", type=float, default=2.5, help="of the wire, one way")
+    parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -87,6 +94,10 @@ def main() -> int:
     if why := why_impossible():
         print(f"between_hosts: {why}", file=sys.stderr)
         return 1
+    if options.algorithms:
+        for count in map(int, options.hosts.split(",")):
+            compare_algorithms(options, [Namespace(f"h{number}") for number in range(count)])
+        return 0
     hosts = [Namespace("a"), Namespace("b")]
     try:
         hosts[0].shell(f"ip link add data0 type veth peer name data0 netns {hosts[1].keeper.pid}")
@@ -100,6 +111,41 @@ def main() -> int:
         for host in hosts:
             host.close()
     return 0
+
+
+ALGORITHMS = {  # and from 8 KiB to what, by doubling
+    "ring,exchange,halving": 2 << 20,
+    "chain,tree": 4 << 20,
+}
+
+
+def compare_algorithms(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[type-arg]
+    from slow_wire import Wire
+
+    pids = [host.keeper.pid for host in hosts]
+    try:
+        wire = Wire(pids, options.gbit * 1e9, options.delay_ms / 1e3)
+        for number, host in enumerate(hosts, 1):
+            host.shell(wire.up(number))
+        with wire.carrying():
+            for arms, largest in ALGORITHMS.items():
+                sizes = [size for bits in range(13, 32) if (size := 1 << bits) <= largest]
+                command = [options.algorithms, "--np", str(len(hosts)), "--netns", ",".join(map(str, pids))]
+                command += ["--arms", arms, "--sizes", ",".join(map(str, sizes))]
+                command += ["--seconds", "0", "--samples", str(options.calls)]
+                lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+                print_ratios(len(hosts), arms.split(","), [json.loads(line) for line in lines])
+    finally:
+        for host in hosts:
+            host.close()
+
+
+def print_ratios(hosts: int, arms: list[str], rows: list[dict[str, float]]) -> None:
+    print(f"{hosts} hosts, load {os.getloadavg()[0]:.1f}: milliseconds of {arms[0]}; {', '.join(arms[1:])} / {arms[0]}")
+    for begin in range(0, len(rows), len(arms)):
+        first, *others = rows[begin : begin + len(arms)]
+        ratios = "  ".join(f"{other['p50_us'] / first['p50_us']:.2f}" for other in others)
+        print(f"  {int(first['size']) >> 10:5} KiB  {first['p50_us'] / 1e3:6.1f}  {ratios}", flush=True)
 
 
 def one_job(options: argparse.Namespace, hosts: list, placement: str) -> dict[str, float]:  # type: ignore[type-arg]

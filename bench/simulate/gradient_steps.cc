@@ -10,7 +10,7 @@ namespace {
 // What an allreduce of so many bytes takes: inside the hosts to slices, between hosts slice by slice, and back.
 Seconds allreduce_time(const Step& step, double bytes) {
   const bool folds = !std::has_single_bit(static_cast<unsigned>(step.hosts));
-  const double most_halved = step.halved_bytes_per_host * step.hosts / (folds ? 2 : 1);
+  const double most_halved = step.halved_bytes_per_host * step.hosts / (folds ? 8 : 1);
   double moved = 2.0 * (step.hosts - 1) / step.hosts * bytes;
   double hops = 2.0 * (step.hosts - 1);
   if (bytes / step.ranks_per_host <= most_halved) {

@@ -18,9 +18,9 @@ struct Step {
   double local_bytes_per_second = 1e9;
   Seconds hop{50e-6};   // what a message between hosts takes beside its bytes
   Seconds decision{0};  // from "ready on the last rank" to "runs on every rank"
-  // Slices of up to so many bytes for each host go by halving and doubling, half as many if hosts are no power of two;
-  // larger ones around a ring. As HalvingAllreduce decides; 0: all around a ring.
-  double halved_bytes_per_host = 16 << 10;
+  // Slices of up to so many bytes for each host go by halving and doubling, of an eighth as many if hosts are no power
+  // of two; larger ones around a ring. As HalvingAllreduce decides; 0: all around a ring.
+  double halved_bytes_per_host = 64 << 10;
 };
 
 // Bytes of the gradients of a ResNet-50, float32, in the order in which backward makes them: 161 of 102 MB.

@@ -15,10 +15,10 @@ namespace hvd::collectives {
 // one thread. Throws what Gloo throws.
 class ChainBroadcast {
  public:
-  // It costs as many hops as there are ranks, each of a segment: little of the whole from here on. Of two ranks a tree
-  // does the same.
+  // It costs as many hops as there are ranks, which the root's sends of a tree outweigh from here on, measured between
+  // hosts. Of two ranks a tree does the same.
   static constexpr bool is_better_than_tree(int size, std::size_t bytes) {
-    return size > 2 && bytes / kSegmentBytes >= static_cast<std::size_t>(size);
+    return size > 2 && bytes / kBytesPerRank >= static_cast<std::size_t>(size);
   }
 
   ChainBroadcast(std::shared_ptr<gloo::Context> context, Millis wait_timeout)
@@ -28,6 +28,7 @@ class ChainBroadcast {
   void run(void* data, std::size_t bytes, int root, std::uint32_t tag);
 
  private:
+  static constexpr std::size_t kBytesPerRank = std::size_t{64} << 10;
   static constexpr std::size_t kSegmentBytes = std::size_t{256} << 10;
   static constexpr std::size_t kWindow = 4;  // receives in flight
   std::shared_ptr<gloo::Context> context_;

@@ -28,15 +28,16 @@ struct ExchangeAllreduce::Call {
   void reduce(const void* left, const void* right) const { kernels::reduce(dtype, op, data, left, right, count); }
 };
 
-ExchangeAllreduce::ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Millis wait_timeout)
+ExchangeAllreduce::ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Millis wait_timeout, std::size_t largest)
     : context_(std::move(context)), wait_timeout_(wait_timeout) {
   const int size = context_->size;
   const bool is_direct = size <= kDirectRanks;
-  const std::size_t block_bytes = max_bytes(size);
-  memory_.resize(block_bytes * static_cast<std::size_t>(is_direct ? size : 2));
+  const std::size_t block_bytes = largest != 0 ? largest : max_bytes(size);
+  // Of the doubling: as many blocks as there are steps, the fold's among them.
+  in_.resize(static_cast<std::size_t>(is_direct ? size : std::bit_width(static_cast<unsigned>(size))));
+  memory_.resize(block_bytes * (in_.size() + 1));
   std::uint8_t* block = memory_.data();
   out_ = context_->createUnboundBuffer(block, block_bytes);
-  in_.resize(is_direct ? static_cast<std::size_t>(size) : 1);
   for (std::size_t i = 0; i < in_.size(); ++i) {
     if (is_direct && i == static_cast<std::size_t>(context_->rank)) continue;
     block += block_bytes;
@@ -87,35 +88,37 @@ void ExchangeAllreduce::recursive_doubling(const Call& call) {
   const bool in_fold = rank < 2 * folded;
   constexpr std::uint8_t kFoldStep = 100;
   constexpr std::uint8_t kUnfoldStep = 101;
-  const auto exchange = [&](int partner, std::uint64_t slot) {
-    std::memcpy(out_->ptr, call.data, call.bytes);
-    in_[0]->recv(partner, slot, 0, call.bytes);
-    out_->send(partner, slot, 0, call.bytes);
-    in_[0]->waitRecv(wait_timeout_);
-    out_->waitSend(wait_timeout_);
-  };
-
   if (in_fold && rank % 2 == 0) {
+    in_[0]->recv(rank + 1, call.slot + kUnfoldStep, 0, call.bytes);
     std::memcpy(out_->ptr, call.data, call.bytes);
     send(rank + 1, call.slot + kFoldStep, call.bytes);
-    receive(rank + 1, call.slot + kUnfoldStep, call.bytes);
+    in_[0]->waitRecv(wait_timeout_);
     std::memcpy(call.data, in_[0]->ptr, call.bytes);
     return;
   }
-  if (in_fold) {
-    receive(rank - 1, call.slot + kFoldStep, call.bytes);
-    call.reduce(in_[0]->ptr, call.data);
-  }
+  // All receives first: who sends more than rides along unasked need not ask.
   const int number = in_fold ? rank / 2 : rank - folded;
+  const auto partner = [&](int distance) {
+    const int other = number ^ distance;
+    return other < folded ? 2 * other + 1 : other + folded;
+  };
+  if (in_fold) in_.back()->recv(rank - 1, call.slot + kFoldStep, 0, call.bytes);
   std::uint8_t step = 0;
   for (int distance = 1; distance < power; distance *= 2, ++step) {
-    const int other = number ^ distance;
-    exchange(other < folded ? 2 * other + 1 : other + folded, call.slot + step);
-    if (other < number) {
-      call.reduce(in_[0]->ptr, call.data);
-    } else {
-      call.reduce(call.data, in_[0]->ptr);
-    }
+    in_[step]->recv(partner(distance), call.slot + step, 0, call.bytes);
+  }
+  if (in_fold) {
+    in_.back()->waitRecv(wait_timeout_);
+    call.reduce(in_.back()->ptr, call.data);
+  }
+  step = 0;
+  for (int distance = 1; distance < power; distance *= 2, ++step) {
+    std::memcpy(out_->ptr, call.data, call.bytes);
+    send(partner(distance), call.slot + step, call.bytes);
+    in_[step]->waitRecv(wait_timeout_);
+    const void* const incoming = in_[step]->ptr;
+    const bool incoming_is_left = (number & distance) != 0;
+    call.reduce(incoming_is_left ? incoming : call.data, incoming_is_left ? call.data : incoming);
   }
   if (in_fold) {
     std::memcpy(out_->ptr, call.data, call.bytes);
@@ -126,11 +129,6 @@ void ExchangeAllreduce::recursive_doubling(const Call& call) {
 void ExchangeAllreduce::send(int to, std::uint64_t slot, std::size_t bytes) {
   out_->send(to, slot, 0, bytes);
   out_->waitSend(wait_timeout_);
-}
-
-void ExchangeAllreduce::receive(int from, std::uint64_t slot, std::size_t bytes) {
-  in_[0]->recv(from, slot, 0, bytes);
-  in_[0]->waitRecv(wait_timeout_);
 }
 
 }  // namespace hvd::collectives

@@ -1,5 +1,6 @@
 #include "runtime/collectives/gloo/halving_allreduce.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <gloo/types.h>
@@ -46,12 +47,17 @@ class HalvingAllreduce::Run {
       whole_->waitRecv(owner_.wait_timeout_);
       return;
     }
+    plan(in_fold ? rank_ / 2 : rank_ - folded_);
+    // All receives that need no memory which is still read: whoever sends later need not ask first.
+    if (in_fold) owner_.scratch_->recv(rank_ - 1, slot_, 0, length(all));
+    for (const Step& step : steps_) owner_.scratch_->recv(step.partner, slot_, step.scratch, length(step.kept));
+    const Step& turn = steps_.back();  // its partner answers at once, before it could know where to
+    owner_.scratch_->recv(turn.partner, slot_, turn.scratch + length(turn.kept), length(turn.given));
     if (in_fold) {
-      post_scratch(rank_ - 1, all);
-      reduce(all, true);
+      wait_for(*owner_.scratch_, rank_ - 1);
+      reduce(all, 0, true);
     }
-    const int number = in_fold ? rank_ / 2 : rank_ - folded_;
-    halve_and_double(number, all);
+    halve_and_double();
     if (!in_fold) return;
     send(rank_ - 1, all);
     whole_->waitSend(owner_.wait_timeout_);
@@ -62,41 +68,65 @@ class HalvingAllreduce::Run {
   std::size_t offset(Range r) const { return static_cast<std::size_t>(r.begin) * element_; }
   std::size_t length(Range r) const { return static_cast<std::size_t>(r.end - r.begin) * element_; }
 
-  void halve_and_double(int number, Range all) {
-    std::vector<Range> kept = {all};
-    std::vector<Range> given;
+  // Of both halves of the way: what this rank keeps and goes on with, and what its partner does.
+  struct Step {
+    int partner;
+    bool is_lower;
+    Range kept;
+    Range given;
+    std::size_t scratch;  // where the partner's part of `kept` comes to
+  };
+
+  void plan(int number) {
+    Range now{0, count_};
+    std::size_t scratch = static_cast<std::size_t>(count_) * element_;  // before it: what is folded in
     for (int distance = power_ / 2; distance > 0; distance /= 2) {
-      const Range now = kept.back();
       const std::int64_t middle = now.begin + (now.end - now.begin) / 2;
       const bool is_lower = (number & distance) == 0;
       const Range lower{now.begin, middle};
       const Range upper{middle, now.end};
-      kept.push_back(is_lower ? lower : upper);
-      given.push_back(is_lower ? upper : lower);
-      const int partner = rank_of(number ^ distance);
-      post_scratch(partner, kept.back());
-      send(partner, given.back());
-      reduce(kept.back(), !is_lower);
-      whole_->waitSend(owner_.wait_timeout_);
+      now = is_lower ? lower : upper;
+      steps_.push_back({rank_of(number ^ distance), is_lower, now, is_lower ? upper : lower, scratch});
+      scratch += length(now);
     }
-    for (int distance = 1; distance < power_; distance *= 2) {
-      const int partner = rank_of(number ^ distance);
-      receive(partner, given.back());
-      send(partner, kept.back());
-      whole_->waitRecv(owner_.wait_timeout_);
+  }
+
+  void halve_and_double() {
+    for (const Step& step : steps_) {
+      send(step.partner, step.given);
+      wait_for(*owner_.scratch_, step.partner);
+      reduce(step.kept, step.scratch, !step.is_lower);
       whole_->waitSend(owner_.wait_timeout_);
-      kept.pop_back();
-      given.pop_back();
+      if (&step != &steps_.back()) receive(step.partner, step.given);  // on the way back
+    }
+    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+      const bool is_turn = step == steps_.rbegin();
+      send(step->partner, step->kept);
+      wait_for(is_turn ? *owner_.scratch_ : *whole_, step->partner);
+      if (is_turn) {
+        const void* const came = owner_.memory_.data() + step->scratch + length(step->kept);
+        kernels::copy(dtype_, data_ + offset(step->given), came, step->given.end - step->given.begin);
+      }
+      whole_->waitSend(owner_.wait_timeout_);
     }
   }
 
   void send(int to, Range r) { whole_->send(to, slot_, offset(r), length(r)); }
   void receive(int from, Range r) { whole_->recv(from, slot_, offset(r), length(r)); }
-  void post_scratch(int from, Range r) { owner_.scratch_->recv(from, slot_, 0, length(r)); }
-  void reduce(Range r, bool incoming_is_left) {
-    owner_.scratch_->waitRecv(owner_.wait_timeout_);
+  // Messages of other partners may come first; those of one come in order.
+  void wait_for(gloo::transport::UnboundBuffer& buffer, int partner) {
+    const std::pair wanted{&buffer, partner};
+    auto at = std::find(came_.begin(), came_.end(), wanted);
+    for (; at == came_.end(); at = std::find(came_.begin(), came_.end(), wanted)) {
+      int from = -1;
+      buffer.waitRecv(&from, owner_.wait_timeout_);
+      came_.emplace_back(&buffer, from);
+    }
+    came_.erase(at);
+  }
+  void reduce(Range r, std::size_t scratch, bool incoming_is_left) {
     std::uint8_t* const own = data_ + offset(r);
-    const void* const incoming = owner_.scratch_->ptr;
+    const void* const incoming = owner_.memory_.data() + scratch;
     kernels::reduce(dtype_, op_, own, incoming_is_left ? incoming : own, incoming_is_left ? own : incoming,
                     r.end - r.begin);
   }
@@ -112,10 +142,14 @@ class HalvingAllreduce::Run {
   const int power_;
   const int folded_;
   std::unique_ptr<gloo::transport::UnboundBuffer> whole_;
+  std::vector<Step> steps_;
+  std::vector<std::pair<gloo::transport::UnboundBuffer*, int>> came_;  // and was not waited for yet
 };
 
 void HalvingAllreduce::run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag) {
-  const std::size_t bytes = static_cast<std::size_t>(count) * element_size(dtype);
+  // What is folded in, then half of it, a quarter, ..., each rounded up, and the last of these once more.
+  constexpr std::size_t kMostSteps = 32;
+  const std::size_t bytes = (2 * static_cast<std::size_t>(count) + kMostSteps) * element_size(dtype);
   if (memory_.size() < bytes) {
     scratch_.reset();
     memory_.resize(bytes);

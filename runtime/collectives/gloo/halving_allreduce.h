@@ -23,7 +23,7 @@ class HalvingAllreduce {
  public:
   static constexpr bool is_better_than_ring(int size, std::size_t bytes) {
     const auto ranks = static_cast<std::size_t>(size);
-    return size > 4 && bytes <= ranks * (std::has_single_bit(ranks) ? kBytesPerRank : kBytesPerFoldedRank);
+    return size >= 4 && bytes <= ranks * (std::has_single_bit(ranks) ? kBytesPerRank : kBytesPerFoldedRank);
   }
 
   // Requires: context->size > 1.
@@ -34,7 +34,7 @@ class HalvingAllreduce {
   void run(void* data, std::int64_t count, DataType dtype, ReduceOp op, std::uint32_t tag);
 
  private:
-  static constexpr std::size_t kBytesPerRank = std::size_t{16} << 10;
+  static constexpr std::size_t kBytesPerRank = std::size_t{64} << 10;
   static constexpr std::size_t kBytesPerFoldedRank = std::size_t{8} << 10;
   class Run;
   std::shared_ptr<gloo::Context> context_;
