@@ -69,6 +69,7 @@ class HierarchicalBackend final : public CollectiveBackend {
   Status broadcast(const CollectiveCall& call) const;
   Status reducescatter(const CollectiveCall& call);
   Status allgather(const CollectiveCall& call);
+  Status spread(const CollectiveCall& call, const Layout& layout, const std::byte* own) const;
   // Of `part`, its op, type and reduction set: gathers what each member of the host has into `whole`.
   Status gather_locally(CollectiveCall part, const void* own, void* whole, std::vector<std::int64_t> counts) const;
 

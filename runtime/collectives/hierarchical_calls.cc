@@ -63,6 +63,7 @@ struct HierarchicalBackend::Layout {
   struct Part {
     int set_rank = 0;
     int host = 0;
+    int slice = 0;
     std::int64_t plain = 0;   // where it lies in order of set ranks
     std::int64_t packed = 0;  // and here
     std::int64_t count = 0;
@@ -79,7 +80,7 @@ struct HierarchicalBackend::Layout {
         for (auto i = static_cast<std::size_t>(slice); i < members.size();
              i += static_cast<std::size_t>(groups.slices)) {
           const auto rank = static_cast<std::size_t>(members[i]);
-          parts.push_back({members[i], host, plain[rank], total, counts[rank]});
+          parts.push_back({members[i], host, slice, plain[rank], total, counts[rank]});
           total += counts[rank];
           of_host += counts[rank];
         }
@@ -245,6 +246,23 @@ Status HierarchicalBackend::reducescatter(const CollectiveCall& call) {
   return Status::ok();
 }
 
+// Gathers inside the host the parts that its owners have got, to where they belong.
+Status HierarchicalBackend::spread(const CollectiveCall& call, const Layout& layout, const std::byte* own) const {
+  CollectiveCall list = part_of(call, OpType::kAllgather);
+  for (const Layout::Part& part : layout.parts) {
+    Segment segment{.output = static_cast<std::byte*>(call.output) + bytes_of(call.dtype, part.plain),
+                    .rank_counts = std::vector<std::int64_t>(static_cast<std::size_t>(groups_.local_size()), 0)};
+    segment.rank_counts[static_cast<std::size_t>(part.slice)] = part.count;
+    if (part.slice == groups_.local_rank) {
+      segment.input = own;
+      segment.count = part.count;
+      own += bytes_of(call.dtype, part.count);
+    }
+    list.segments.push_back(std::move(segment));
+  }
+  return run_on(*groups_.local, list, bytes_of(call.dtype, layout.total));
+}
+
 // Owners gather their slice of each host's parts between hosts, and hosts gather the slices. Where a host has more
 // members than slices, its owners get the parts of the others first.
 Status HierarchicalBackend::allgather(const CollectiveCall& call) {
@@ -279,6 +297,9 @@ Status HierarchicalBackend::allgather(const CollectiveCall& call) {
     HVD_RETURN_IF_ERROR(run_on(*groups_.across, part, bytes_of(call.dtype, layout.slices[own])));
   }
   if (groups_.local != nullptr) {
+    const CallTraits traits{OpType::kAllgather, call.dtype, call.reduce_op, call.memory, packed_.size()};
+    const CollectiveBackend* const local = groups_.local->choose(traits).backend;
+    if (local != nullptr && local->traits().takes_segments) return spread(call, layout, gathered);
     HVD_RETURN_IF_ERROR(gather_locally(part_of(call, OpType::kAllgather), gathered, packed_.data(), layout.slices));
   }
   for (const Layout::Part& part : layout.parts) {
