@@ -71,7 +71,7 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   check_thread();
   if (stop_reason_) return;
   HVD_FAILPOINT("engine.lost");
-  const std::string text = rank_text(rank) + ": " + why;
+  const std::string text = rank == wire::LostRank::kNobody ? why : rank_text(rank) + ": " + why;
   if (is_root()) {
     coordinator_->on_rank_lost(rank, why);
     take_decisions();
@@ -85,7 +85,8 @@ void EngineLoop::report_lost(int rank, const std::string& why) {
   HVD_LOG(kInfo, "lost", log_field("what", text));
 }
 
-// A lost peer is reported by lanes and by the control tree, and only the tree knows which rank died. So the first
+// A lost peer is reported by lanes and by the control tree, and only the tree knows whether a rank died or the way
+// between two that live was cut. So the first
 // failure of that kind waits for the tree's word (kLaneErrorGrace), and later ones with it; any other failure is its
 // own reason.
 void EngineLoop::lane_failed(const Status& why, const std::vector<PendingOperationPtr>& operations) {
@@ -105,7 +106,7 @@ void EngineLoop::lane_failed(const Status& why, const std::vector<PendingOperati
 
 void EngineLoop::lane_grace_over() {
   check_thread();
-  report_lost(own_rank(), lane_error_->message());
+  report_lost(wire::LostRank::kNobody, rank_text(own_rank()) + " reports: " + lane_error_->message());
   // Others may need long to answer when the network is cut: the user does not wait for them.
   table_.complete(std::exchange(lane_failures_, {}), *lane_error_);
 }

@@ -122,7 +122,9 @@ bool Coordinator::has_ready() const { return !impl_->ready.empty(); }
 bool Coordinator::stopped() const { return impl_->stopped; }
 
 wire::Decision make_abort(int lost_rank, std::string why) {
-  std::string message = "rank " + std::to_string(lost_rank) + " is lost: " + std::move(why);
+  std::string message = lost_rank == wire::LostRank::kNobody
+                            ? std::move(why)
+                            : "rank " + std::to_string(lost_rank) + " is lost: " + std::move(why);
   message.resize(std::min(message.size(), wire::kMaxTextBytes));
   wire::Decision decision;
   decision.stop = wire::Stop{wire::Stop::Kind::kAbort, lost_rank, std::move(message)};

@@ -80,7 +80,8 @@ class Coordinator {
   std::unique_ptr<Impl> impl_;
 };
 
-// The decision that a rank makes for itself and the ranks below it when it cannot reach the root any more.
+// The end of the session because a rank, or nobody (wire::LostRank), is lost: the root's, or that of a rank that cannot
+// reach the root any more, for itself and the ranks below it.
 wire::Decision make_abort(int lost_rank, std::string why);
 
 }  // namespace hvd::negotiation

@@ -127,7 +127,7 @@ Result<Report> decode_report(ByteSpan bytes) {
   }
   for (std::uint32_t n = in.get_count(kMaxLostRanks, 8); n > 0 && !in.failed(); --n) {
     LostRank lost;
-    lost.rank = get_rank(in, 0, "lost rank");
+    lost.rank = get_rank(in, LostRank::kNobody, "lost rank");
     lost.message = in.get_string(kMaxTextBytes);
     report.lost_ranks.push_back(std::move(lost));
   }

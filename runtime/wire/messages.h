@@ -104,6 +104,7 @@ struct MergedChange {
 };
 
 struct LostRank {
+  static constexpr int kNobody = -1;  // the way between two that live was cut; the message says whose
   int rank = 0;
   std::string message;
   bool operator==(const LostRank&) const = default;

@@ -56,6 +56,7 @@ class Bad:
         assert errors, self.job
         ends = f"[{faults[0].struck[0].connector}{faults[0].struck[0].acceptor}]"
         for error in errors:
+            assert not re.search(r"rank \d+ is lost: (?!host )", error), error  # all live: who reports is not lost
             assert re.search(f"lost rank {ends} on host |rank {ends} is lost: host ", error), (faults, self.job)
 
 
