@@ -23,7 +23,7 @@ void JobDriver::fleet_lost(int agent, const std::string& reason) {
 
 void JobDriver::fleet_is_flat(const std::string& why) {
   output_.message("--fan-out " + std::to_string(*plan_.config.fan_out) +
-                  ": hosts that others were to start are started from " + "here instead: " + why);
+                  ": hosts that others were to start are started from here instead: " + why);
 }
 
 // An agent may speak only of its own slots, and of processes that it was told to start.
