@@ -108,13 +108,13 @@ Result<const collectives::CollectiveCall*> SingleCollective::next() {
   return moves_bytes ? &call_ : nullptr;
 }
 
-kernels::Scaling SingleCollective::scaling() const {
-  kernels::Scaling scaling{first().prescale, first().postscale};
-  if (first().reduce_op != ReduceOp::kAverage) return scaling;
-  if (is_integer(first().dtype) && first().postscale == 1.0) {
-    scaling.divisor = context_.set.size();
+kernels::Scaling scaling_of(const wire::Response& response, int set_size) {
+  kernels::Scaling scaling{response.prescale, response.postscale};
+  if (response.reduce_op != ReduceOp::kAverage) return scaling;
+  if (is_integer(response.dtype) && response.postscale == 1.0) {
+    scaling.divisor = set_size;
   } else {
-    scaling.after /= context_.set.size();
+    scaling.after /= set_size;
   }
   return scaling;
 }

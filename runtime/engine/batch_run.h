@@ -62,6 +62,9 @@ class BatchRun {
 // `batch` outlives the run.
 std::unique_ptr<BatchRun> make_run(const Batch& batch, const BatchContext& context);
 
+// What users call prescale and postscale, with Average's division included.
+kernels::Scaling scaling_of(const wire::Response& response, int set_size);
+
 // A batch that is one collective.
 class SingleCollective : public BatchRun {
  public:
@@ -76,8 +79,7 @@ class SingleCollective : public BatchRun {
   const wire::Response& first() const { return *batch_.items.front().response; }
   std::size_t element() const { return element_size(first().dtype); }
   const collectives::Memory& memory() const { return context_.backend.memory(call_.memory); }
-  // What users call prescale and postscale, with Average's division included.
-  kernels::Scaling scaling() const;
+  kernels::Scaling scaling() const { return scaling_of(first(), context_.set.size()); }
   // Several tensors, for a backend that does not take lists.
   bool must_pack() const { return batch_.items.size() > 1 && !context_.backend.traits().takes_segments; }
 

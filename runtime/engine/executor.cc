@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/collectives/kernels/kernels.h"
 #include "runtime/collectives/local_backend.h"
 #include "runtime/engine/pending_operation.h"
 #include "runtime/fusion/fusion_planner.h"
@@ -39,8 +40,9 @@ void Executor::execute(const negotiation::WorkerOutput& output) {
   std::map<std::int32_t, std::vector<negotiation::OwnResponse>> by_set;
   // Also sets with nothing to move: their job is done at once.
   for (const std::int32_t id : output.released) by_set[id];
+  complete_small(output);
   for (const negotiation::OwnResponse& op : output.ready) {
-    if (!complete_without_data(op)) by_set[op.response->process_set].push_back(op);
+    if (op.elements.empty() && !complete_without_data(op)) by_set[op.response->process_set].push_back(op);
   }
   for (const auto& [id, ops] : by_set) {
     const topology::ProcessSetPtr set = set_of_release(id, output);
@@ -65,6 +67,22 @@ void Executor::reap(std::uint64_t context_id) {
   check_thread();
   std::erase_if(retired_, [&](const auto& lane) { return lane->set().context_id == context_id; });
   backends_.erase(context_id);
+}
+
+void Executor::complete_small(const negotiation::WorkerOutput& output) {
+  std::vector<PendingOperationPtr> done;
+  for (const negotiation::OwnResponse& op : output.ready) {
+    if (op.elements.empty()) continue;
+    const wire::Response& response = *op.response;
+    PendingOperationPtr pending = table_.start(op.operation);
+    HVD_CHECK(pending != nullptr, "what was read for the report is still pending");
+    recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name);
+    kernels::scale_result(response.dtype, pending->operation.output, op.elements.data(), num_elements(response.shape),
+                          scaling_of(response, pending->set->size()));
+    pending->handle.state().output_shape = response.shape;
+    done.push_back(std::move(pending));
+  }
+  if (!done.empty()) table_.complete(done, Status::ok());
 }
 
 bool Executor::complete_without_data(const negotiation::OwnResponse& op) {

@@ -51,6 +51,8 @@ class Executor {
   void retire(std::int32_t process_set);
   // True when the operation needs no data to be moved; it is complete then.
   bool complete_without_data(const negotiation::OwnResponse& op);
+  // Small tensors that the control tree has reduced.
+  void complete_small(const negotiation::WorkerOutput& output);
   void queue_on_lane(const topology::ProcessSetPtr& set, const std::vector<negotiation::OwnResponse>& ops,
                      const wire::FusionLimits& limits);
 

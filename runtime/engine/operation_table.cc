@@ -121,7 +121,8 @@ HandlePtr OperationTable::store(PendingOperationPtr pending, wire::Request reque
   pending->id = static_cast<negotiation::OperationId>(next_id_++);
   pending->submitted = SteadyClock::now();
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
-  fresh_.push_back({std::move(request), pending->id});
+  const bool is_read = operation.op == OpType::kAllreduce && operation.input.device == kCpuDevice;
+  fresh_.push_back({std::move(request), pending->id, is_read ? operation.input.data : nullptr});
   const std::uint64_t key = key_of(pending->id);
   HandlePtr handle(pending, &pending->handle);
   pending_.emplace(key, std::move(pending));

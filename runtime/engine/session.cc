@@ -53,6 +53,7 @@ engine::EngineOptions make_engine_options(const config::RuntimeConfig& config, c
   options.worker.rank = membership.rank();
   options.worker.cached_wait_limit =
       config.stall_check_disable ? std::nullopt : std::optional<Millis>(config.stall_check_time);
+  if (config.deterministic) options.worker.max_members_in_tree = 2;
   return options;
 }
 

@@ -42,12 +42,14 @@ void BitCounter::remove_set(std::int32_t id) {
   std::erase_if(bits_, [id](const auto& bit) { return bit.second.process_set == id; });
 }
 
-Status BitCounter::add_bit(CacheBit bit, std::int32_t process_set) {
-  if (!sets_.contains(process_set)) {
-    return Status::internal("bit " + std::to_string(value(bit)) + " belongs to the unknown process set " +
-                            std::to_string(process_set));
+Status BitCounter::add_bit(const wire::Response& response) {
+  if (!sets_.contains(response.process_set)) {
+    return Status::internal("bit " + std::to_string(value(response.bit)) + " belongs to the unknown process set " +
+                            std::to_string(response.process_set));
   }
-  bits_[value(bit)].process_set = process_set;
+  BitState& bit = bits_[value(response.bit)];
+  bit.process_set = response.process_set;
+  bit.tensor = SmallTensor(response);
   return Status::ok();
 }
 
@@ -85,7 +87,7 @@ struct BitCounter::Update {
   Status operator()(const wire::Response& response) const {
     if (response.op == OpType::kJoin) bits.clear_joins(response.process_set);
     if (response.bit == CacheBit::kNone) return Status::ok();
-    return bits.add_bit(response.bit, response.process_set);
+    return bits.add_bit(response);
   }
   Status operator()(const wire::CacheHit& hit) const {
     bits.reset(hit.bit);
@@ -124,6 +126,35 @@ bool BitCounter::report(CacheBit bit, int unit) {
   if (at == bits_.end()) return false;
   at->second.reported |= Mask{1} << unit;
   return check_complete(at->second, sets_.at(at->second.process_set));
+}
+
+Result<bool> BitCounter::report(wire::ReadyTensor tensor, int unit) {
+  const auto at = bits_.find(value(tensor.bit));
+  if (at == bits_.end()) return false;
+  BitState& bit = at->second;
+  if (tensor.elements.size() != bit.tensor.bytes) {
+    return Status::internal(std::to_string(tensor.elements.size()) + " bytes of elements for bit " +
+                            std::to_string(value(tensor.bit)) + ", expected " + std::to_string(bit.tensor.bytes));
+  }
+  bit.elements.resize(children_.size() + 1);
+  bit.elements[static_cast<std::size_t>(unit)] = std::move(tensor.elements);
+  bit.with_elements |= Mask{1} << unit;
+  return report(tensor.bit, unit);
+}
+
+std::string BitCounter::take_elements(CacheBit bit) {
+  BitState& state = bits_.at(value(bit));
+  std::string all;
+  if (state.with_elements != sets_.at(state.process_set).needed) return all;
+  for (std::string& unit : state.elements) {
+    if (all.empty()) {
+      all = std::move(unit);
+    } else if (!unit.empty()) {
+      state.tensor.reduce(all, unit);
+    }
+    unit.clear();
+  }
+  return all;
 }
 
 std::vector<CacheBit> BitCounter::join(std::int32_t process_set, int rank) {
@@ -170,6 +201,8 @@ void BitCounter::reset(CacheBit bit) {
   if (at == bits_.end()) return;
   at->second.reported = 0;
   at->second.complete = false;
+  at->second.with_elements = 0;
+  for (std::string& unit : at->second.elements) unit.clear();
 }
 
 }  // namespace hvd::negotiation

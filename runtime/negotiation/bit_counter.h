@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/negotiation/small_tensor.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/topology/tree_plan.h"
 #include "runtime/wire/messages.h"
@@ -34,6 +36,10 @@ class BitCounter {
   // A bit that is not live is ignored: it was evicted while the report was on its way, and its ranks will resubmit.
   // True when that completed the bit.
   bool report(wire::CacheBit bit, int unit);
+  // The same with the unit's elements. Not ok when the tensor has not so many.
+  Result<bool> report(wire::ReadyTensor tensor, int unit);
+  // Of a bit that is complete: the units' elements, reduced in their order. Empty when not each has given its own.
+  std::string take_elements(wire::CacheBit bit);
   // For the root, which knows of an eviction before it announces it.
   void forget(wire::CacheBit bit) { bits_.erase(wire::value(bit)); }
   // `rank` of this subtree has joined. Returns the bits of the set that are complete now, ascending.
@@ -57,11 +63,14 @@ class BitCounter {
     std::int32_t process_set = 0;
     Mask reported = 0;
     bool complete = false;  // reported once per use
+    SmallTensor tensor;
+    Mask with_elements = 0;             // units that have reported theirs
+    std::vector<std::string> elements;  // per unit; empty until the first
   };
   struct Update;  // applies one item of a decision
   void add_set(std::int32_t id, const std::vector<int>& ranks);
   void remove_set(std::int32_t id);
-  Status add_bit(wire::CacheBit bit, std::int32_t process_set);
+  Status add_bit(const wire::Response& response);
   void clear_joins(std::int32_t process_set);
   // The bit was executed: the next use of it starts.
   void reset(wire::CacheBit bit);

@@ -55,13 +55,17 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
     if (set == nullptr) continue;
     // The join comes before the bits that it completes, because some of them cannot run with joined ranks.
     HVD_RETURN_IF_ERROR(set->add_join(join.rank, now));
-    for (const CacheBit bit : bits.join(join.process_set, join.rank)) add_ready_bit(bit, now);
+    for (const CacheBit bit : bits.join(join.process_set, join.rank)) add_ready_bit(bit, {}, now);
   }
   // After the joins, which may be what made these bits complete in the sender's subtree. No rank joins with a bit
   // outstanding, so this cannot take a rank's own bit for one without it.
   const int unit = *bits.unit_of(from_rank);
   for (const CacheBit bit : report.ready_bits) {
-    if (bits.report(bit, unit)) add_ready_bit(bit, now);
+    if (bits.report(bit, unit)) add_ready_bit(bit, {}, now);
+  }
+  for (const wire::ReadyTensor& tensor : report.ready_tensors) {
+    HVD_ASSIGN_OR_RETURN(const bool is_complete, bits.report(tensor, unit));
+    if (is_complete) add_ready_bit(tensor.bit, bits.take_elements(tensor.bit), now);
   }
   for (const wire::MergedChange& merged : report.set_changes) registry.add(merged, now);
   for (const wire::Wait& wait : report.waits) {
@@ -78,8 +82,8 @@ Status Coordinator::Impl::add_report(int from_rank, const wire::Report& report, 
   return Status::ok();
 }
 
-void Coordinator::Impl::add_ready_bit(CacheBit bit, TimePoint now) {
-  if (!touch(set_of_bit.at(value(bit)))->add_ready_bit(bit, now)) evict(bit);
+void Coordinator::Impl::add_ready_bit(CacheBit bit, std::string elements, TimePoint now) {
+  if (!touch(set_of_bit.at(value(bit)))->add_ready({bit, std::move(elements)}, now)) evict(bit);
 }
 
 // At once, not at the next step: the report that carries a stale bit may also carry a join of the same rank, which must

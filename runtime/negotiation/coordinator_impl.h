@@ -51,7 +51,7 @@ struct Coordinator::Impl {
 
   // coordinator.cc: what comes in.
   Status add_report(int from_rank, const wire::Report& report, TimePoint now);
-  void add_ready_bit(CacheBit bit, TimePoint now);
+  void add_ready_bit(CacheBit bit, std::string elements, TimePoint now);
   void evict(CacheBit bit);
   // The set, which may change now; null when there is none.
   SetNegotiation* touch(std::int32_t id);

@@ -36,7 +36,12 @@ Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
   append(out_.stale_bits, std::move(report.stale_bits));
   for (wire::MergedRequest& merged : report.requests) HVD_RETURN_IF_ERROR(requests_.add(std::move(merged), now));
   for (const wire::CacheBit bit : report.ready_bits) {
-    if (bits_.report(bit, unit)) out_.ready_bits.push_back(bit);
+    if (bits_.report(bit, unit)) add_complete(bit);
+  }
+  for (wire::ReadyTensor& tensor : report.ready_tensors) {
+    const wire::CacheBit bit = tensor.bit;
+    HVD_ASSIGN_OR_RETURN(const bool is_complete, bits_.report(std::move(tensor), unit));
+    if (is_complete) add_complete(bit);
   }
   for (const auto& join : report.joins) {
     requests_.flush(join.process_set);
@@ -49,6 +54,14 @@ Status Relay::add_report(int from_rank, wire::Report report, TimePoint now) {
   for (wire::LostRank& lost : report.lost_ranks) add_lost(lost.rank, std::move(lost.message));
   for (wire::Wait& wait : report.waits) add_wait(std::move(wait), now);
   return Status::ok();
+}
+
+void Relay::add_complete(wire::CacheBit bit) {
+  std::string elements = bits_.take_elements(bit);
+  if (elements.empty() || elements_bytes_ + elements.size() > wire::kMaxReportElements)
+    return out_.ready_bits.push_back(bit);
+  elements_bytes_ += elements.size();
+  out_.ready_tensors.push_back({bit, std::move(elements)});
 }
 
 // Joins the youngest equal change, unless that would overtake another one of the same ranks.
@@ -134,6 +147,7 @@ wire::Report Relay::take_report(TimePoint now) {
   }
   std::vector<wire::MergedRequest> requests = std::move(report.requests);
   report = std::exchange(out_, {});
+  elements_bytes_ = 0;
   report.requests = std::move(requests);
   report.joins = std::exchange(joins_, {});
   while (!moving_.empty() && report.waits.size() < wire::kMaxWaits) {

@@ -42,6 +42,7 @@ class Relay {
   Status on_decision(const wire::Decision& decision);
 
  private:
+  void add_complete(wire::CacheBit bit);
   void add_wait(wire::Wait wait, TimePoint now);
   // A change of process sets that the rest of the subtree has not asked for yet, as far as kHold allows.
   struct HeldChange {
@@ -57,6 +58,7 @@ class Relay {
   BitCounter bits_;
   RequestMerger requests_;
   wire::Report out_;
+  std::size_t elements_bytes_ = 0;         // in it
   std::list<HeldChange> changes_;          // they leave in this order
   std::vector<wire::Report::Join> joins_;  // and when the first came
   TimePoint joins_since_{};

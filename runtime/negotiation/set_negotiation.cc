@@ -140,12 +140,12 @@ void SetNegotiation::push_ready(Ready item, TimePoint now) {
   ready_.push_back(std::move(item));
 }
 
-bool SetNegotiation::add_ready_bit(CacheBit bit, TimePoint now) {
-  const Response* cached = cache_.find(bit);
+bool SetNegotiation::add_ready(wire::CacheHit hit, TimePoint now) {
+  const Response* cached = cache_.find(hit.bit);
   HVD_CHECK(cached != nullptr, "a complete bit is a live bit");
   if (joins_.any() && !works_with_joined_ranks(cached->op)) return false;
-  cache_.set_pinned(bit, true);
-  push_through_group(cached->group_key, cached->group_size, bit, now);
+  cache_.set_pinned(hit.bit, true);
+  push_through_group(cached->group_key, cached->group_size, std::move(hit), now);
   return true;
 }
 

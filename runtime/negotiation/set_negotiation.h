@@ -77,7 +77,7 @@ class SetNegotiation {
   Status add_request(const wire::MergedRequest& merged, TimePoint now);
   // Every member that has not joined has reported the bit. False when it cannot run because ranks have joined
   // (allgather, alltoall); evict it, then the members resubmit in full and the validator words the error.
-  bool add_ready_bit(wire::CacheBit bit, TimePoint now);
+  bool add_ready(wire::CacheHit hit, TimePoint now);
   Status add_join(int rank, TimePoint now);
   // The bit's parameters changed, or it waits for too long. False when it is not live or already ready.
   bool evict(wire::CacheBit bit);
@@ -107,7 +107,7 @@ class SetNegotiation {
   };
   // Something to release: a response in full or a bit. Tombstones stand in a group for a member that left early.
   struct Tombstone {};
-  using Ready = std::variant<wire::Response, wire::CacheBit, Tombstone>;
+  using Ready = std::variant<wire::Response, wire::CacheHit, Tombstone>;
 
   // Enters the ranks of a merged request. Not ok when one is not a member or has reported the tensor before.
   Status enter_ranks(Pending& pending, const wire::MergedRequest& merged);
@@ -119,7 +119,7 @@ class SetNegotiation {
   bool may_release(TimePoint now) const;
   std::size_t size_of(const Ready& item) const;
   void emit(wire::Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items);
-  void emit(wire::CacheBit bit, std::vector<wire::DecisionItem>& items);
+  void emit(wire::CacheHit hit, std::vector<wire::DecisionItem>& items);
 
   const topology::ProcessSetPtr set_;
   int max_in_flight_;  // 0: no limit

@@ -36,13 +36,14 @@ std::optional<TimePoint> SetNegotiation::release_deadline() const {
 
 std::size_t SetNegotiation::size_of(const Ready& item) const {
   const auto* response = std::get_if<Response>(&item);
+  if (const auto* hit = std::get_if<wire::CacheHit>(&item)) return kBitPartBytes + hit->elements.size();
   return response == nullptr ? kBitPartBytes : wire::encoded_size_bound(*response) + 2 * kBitPartBytes;
 }
 
 void SetNegotiation::release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room,
                              std::vector<wire::DecisionItem>& items) {
   if (flush ? ready_.empty() : !may_release(now)) return;
-  bool any = false;
+  bool is_run = false;  // what has its result already takes no time, and so no turn
   // A response may bring two evictions along.
   while (!ready_.empty() && items.size() + 3 <= wire::kMaxItems) {
     const std::size_t size = size_of(ready_.front());
@@ -50,14 +51,16 @@ void SetNegotiation::release(TimePoint now, bool flush, std::uint64_t& next_bit,
     room -= std::min(room, size);
     Ready item = std::move(ready_.front());
     ready_.pop_front();
-    any = true;
     if (auto* response = std::get_if<Response>(&item)) {
+      is_run = true;
       emit(std::move(*response), next_bit, items);
     } else {
-      emit(std::get<CacheBit>(item), items);
+      auto& hit = std::get<wire::CacheHit>(item);
+      is_run |= hit.elements.empty();
+      emit(std::move(hit), items);
     }
   }
-  if (any) ++in_flight_;
+  if (is_run) ++in_flight_;
 }
 
 void SetNegotiation::emit(Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items) {
@@ -79,10 +82,10 @@ void SetNegotiation::emit(Response response, std::uint64_t& next_bit, std::vecto
   items.emplace_back(std::move(response));
 }
 
-void SetNegotiation::emit(CacheBit bit, std::vector<wire::DecisionItem>& items) {
-  cache_.set_pinned(bit, false);
-  cache_.touch(bit);
-  items.emplace_back(wire::CacheHit{bit});
+void SetNegotiation::emit(wire::CacheHit hit, std::vector<wire::DecisionItem>& items) {
+  cache_.set_pinned(hit.bit, false);
+  cache_.touch(hit.bit);
+  items.emplace_back(std::move(hit));
 }
 
 bool SetNegotiation::take_cache_full() {

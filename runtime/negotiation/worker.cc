@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/negotiation/small_tensor.h"
 #include "runtime/wire/codec.h"
 
 namespace hvd::negotiation {
@@ -153,7 +154,7 @@ wire::Report Worker::take_report(TimePoint now) {
 bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
   while (!set.queue.empty()) {
     Pending& pending = *set.queue.front();
-    const std::size_t most = wire::encoded_size_bound(pending.own.request);
+    const std::size_t most = wire::encoded_size_bound(pending.own.request) + wire::kMaxElementsBytes;
     if (room < most) return false;
     report_one(set, pending, now, room, report);
     set.queue.pop_front();
@@ -165,20 +166,34 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
 // sends everything in full: its bits have to be settled before its join or removal is sent.
 void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
   const wire::Request& request = pending.own.request;
-  const auto [outcome, bit] = set.cache.look_up(request);
+  const auto [outcome, bit, cached] = set.cache.look_up(request);
   if (outcome == Outcome::kHit && set.join == OperationId::kNone && !set.leaving) {
     ++set.sent_bits;
     pending.state = State::kSentBit;
     pending.bit = bit;
     pending.wait = waiting_.insert(waiting_.end(), {now, bit});
-    report.ready_bits.push_back(bit);
-    room -= kBitBytes;
+    report_ready(pending, *cached, room, report);
     return;
   }
   if (outcome != Outcome::kMiss) report.stale_bits.push_back(bit);
   pending.state = State::kSentFull;
   report.requests.push_back(request);
   room -= wire::encoded_size_bound(request);
+}
+
+// With its elements, if they are known and small.
+void Worker::report_ready(const Pending& pending, const wire::Response& cached, std::size_t& room,
+                          wire::Report& report) {
+  room -= kBitBytes;
+  const std::size_t bytes = pending.own.input == nullptr ? 0 : elements_bytes(cached);
+  const std::size_t sent = wire::kMessageByteBudget - room;  // at least as much as the elements before
+  if (bytes == 0 || sent + bytes > wire::kMaxReportElements ||
+      sets_->find(cached.process_set)->size() > options_.max_members_in_tree) {
+    report.ready_bits.push_back(pending.bit);
+    return;
+  }
+  report.ready_tensors.push_back({pending.bit, read_elements(cached, pending.own.input)});
+  room -= bytes;
 }
 
 void Worker::report_long_waits(TimePoint now, wire::Report& report) {

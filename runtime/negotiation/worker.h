@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
@@ -24,6 +25,9 @@ struct WorkerOptions {
   // A cached tensor that waits for longer is sent to the slow path, where the coordinator's stall inspector sees who is
   // missing. nullopt: never (HOROVOD_STALL_CHECK_DISABLE).
   std::optional<Millis> cached_wait_limit = Millis(60000);
+  // Sets of at most so many members reduce small tensors in the tree, where the order differs from a backend's: which
+  // of the two takes a tensor depends on what happens (HOROVOD_DETERMINISTIC: 2, whose order shows in no bit).
+  int max_members_in_tree = std::numeric_limits<int>::max();
 };
 
 // The engine's name for one operation that a user of this rank has enqueued. Chosen by the engine; never 0, never
@@ -34,12 +38,16 @@ enum class OperationId : std::uint64_t { kNone = 0 };
 struct OwnRequest {
   wire::Request request;
   OperationId operation = OperationId::kNone;
+  // An allreduce's elements in host memory: read when they are reported, at the latest when the operation is released
+  // or failed. Null: unknown.
+  const void* input = nullptr;
 };
 
 // One collective that this rank executes now, or one error that it delivers.
 struct OwnResponse {
   std::shared_ptr<const wire::Response> response;
   OperationId operation = OperationId::kNone;  // kNone: this rank has joined and takes part with zeros
+  std::string elements{};                      // not empty: of all members, reduced; nothing is to be run
 };
 
 struct FailedOperation {
@@ -53,8 +61,9 @@ Status removed_status(std::int32_t process_set, const std::string& name);
 // What a decision means for this rank.
 struct WorkerOutput {
   std::vector<OwnResponse> ready;  // in the order in which every member of the set runs them; all of one decision
-  // The sets of this rank that the decision releases something of. Rank 0 calls Coordinator::on_batch_done once for
-  // each, after the last of `ready` of that set has run; at once when there is none (an error in which it has no part).
+  // The sets of this rank that the decision releases something of that is to be run. Rank 0 calls
+  // Coordinator::on_batch_done once for each, after the last of `ready` of that set has run; at once when there is none
+  // (an error in which it has no part).
   std::vector<std::int32_t> released;
   topology::ProcessSets sets;                    // in force after the decision; another one only if it changes sets
   std::vector<wire::SetDecision> set_decisions;  // the changes
@@ -144,6 +153,7 @@ class Worker {
   bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
   void flush_sent_bits(SetState& set, wire::Report& report);
   void report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report);
+  void report_ready(const Pending& pending, const wire::Response& cached, std::size_t& room, wire::Report& report);
   void report_long_waits(TimePoint now, wire::Report& report);
 
   Status apply(const wire::Response& response, WorkerOutput& out);

@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "runtime/negotiation/small_tensor.h"
 #include "runtime/negotiation/worker.h"
 
 namespace hvd::negotiation {
@@ -104,18 +105,23 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   if (owner == set_of_bit_.end()) return disagree(options_.rank, "unknown bit " + std::to_string(value(hit.bit)));
   const auto at = states_.find(owner->second);
   if (at == states_.end()) return Status::ok();  // not a member
-  mark_released(out, owner->second);
+  if (hit.elements.empty()) mark_released(out, owner->second);
   SetState& set = at->second;
   std::shared_ptr<const wire::Response> response = set.cache.find(hit.bit);
   if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
+  if (!hit.elements.empty() && hit.elements.size() != elements_bytes(*response)) {
+    return disagree(options_.rank, "\"" + response->name + "\" has a result of " + std::to_string(hit.elements.size()) +
+                                       " bytes, expected " + std::to_string(elements_bytes(*response)));
+  }
   const auto pending = set.pending.find(response->name);
   if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == hit.bit) {
     leave_bit(set, pending->second);
-    out.ready.push_back({std::move(response), pending->second.own.operation});
+    out.ready.push_back({std::move(response), pending->second.own.operation, hit.elements});
     set.pending.erase(pending);
     return Status::ok();
   }
-  if (!set.join_sent) return disagree(options_.rank, "\"" + response->name + "\" is to run, but was not reported");
+  if (!set.join_sent || !hit.elements.empty())
+    return disagree(options_.rank, "\"" + response->name + "\" is to run, but was not reported");
   out.ready.push_back({std::move(response), OperationId::kNone});
   return Status::ok();
 }

@@ -11,7 +11,7 @@ WorkerCache::Lookup WorkerCache::look_up(const wire::Request& request) const {
   const auto named = by_name_.find(request.name);
   if (named == by_name_.end()) return {};
   const Entry& entry = by_bit_.at(value(named->second));
-  return {entry.own_request == request ? Outcome::kHit : Outcome::kChanged, named->second};
+  return {entry.own_request == request ? Outcome::kHit : Outcome::kChanged, named->second, entry.response.get()};
 }
 
 void WorkerCache::insert(std::shared_ptr<const wire::Response> response, wire::Request own_request) {

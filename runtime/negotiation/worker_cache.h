@@ -22,6 +22,7 @@ class WorkerCache {
   struct Lookup {
     Outcome outcome = Outcome::kMiss;
     wire::CacheBit bit = wire::CacheBit::kNone;
+    const wire::Response* response = nullptr;  // that of the bit
   };
   // Compares every field of the request (rank included: it is always this rank's).
   Lookup look_up(const wire::Request& request) const;

@@ -11,16 +11,18 @@ namespace hvd::wire {
 
 // The bounds of docs/design/wire.md. A message that exceeds one is refused on decode; what a user could exceed is
 // refused earlier with a message of its own (engine/operation_checks.cc).
-inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::uint8_t kProtocolVersion = 3;
 inline constexpr std::size_t kMaxMessageBytes = 64u << 20;   // == transport::ControlLinks::kMaxControlMessage
 inline constexpr std::size_t kMessageByteBudget = 8u << 20;  // senders start a new message beyond this
 inline constexpr std::size_t kMaxNameBytes = 4096;
 inline constexpr std::size_t kMaxTextBytes = 64u << 10;
 inline constexpr std::size_t kMaxDimensions = 255;
 inline constexpr std::size_t kMaxRanks = 1u << 20;
-inline constexpr std::size_t kMaxRequests = 1u << 20;  // per report
-inline constexpr std::size_t kMaxItems = 1u << 16;     // per decision, each bit of a run counted
-inline constexpr std::size_t kMaxBits = 1u << 20;      // per list of bits
+inline constexpr std::size_t kMaxRequests = 1u << 20;         // per report
+inline constexpr std::size_t kMaxItems = 1u << 16;            // per decision, each bit of a run counted
+inline constexpr std::size_t kMaxBits = 1u << 20;             // per list of bits
+inline constexpr std::size_t kMaxElementsBytes = 256;         // of a tensor that travels with its bit
+inline constexpr std::size_t kMaxReportElements = 64u << 10;  // of all in a report; more go without their elements
 inline constexpr std::size_t kMaxGroupSize = 1u << 20;
 inline constexpr std::size_t kMaxSetChanges = 1u << 16;   // rank lists of one change
 inline constexpr std::size_t kMaxListedRanks = 1u << 20;  // ranks in all lists of one change

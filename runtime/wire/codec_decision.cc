@@ -1,3 +1,4 @@
+#include <span>
 #include <type_traits>
 
 #include "runtime/base/check.h"
@@ -10,7 +11,14 @@ namespace {
 using namespace fields;
 
 // Tags of the parts of a decision; consecutive hits (or evictions) of consecutive bits are one part.
-enum class PartTag : std::uint8_t { kResponse = 0, kHits = 1, kEvicts = 2, kSetDecision = 3, kWaitAnswer = 4 };
+enum class PartTag : std::uint8_t {
+  kResponse = 0,
+  kHits = 1,
+  kEvicts = 2,
+  kSetDecision = 3,
+  kWaitAnswer = 4,
+  kResults = 5
+};
 constexpr std::size_t kMinPartBytes = 9;
 
 void put_limits(ByteWriter& out, const FusionLimits& limits) {
@@ -63,7 +71,7 @@ SetDecision get_set_decision(ByteReader& in) {
 
 // The parts in which a decision's items are written.
 struct Part {
-  const DecisionItem* item = nullptr;  // null: a run of bits
+  const DecisionItem* item = nullptr;  // null: a run of bits; results: the first of the run
   PartTag tag = PartTag::kResponse;
   Run run;
 };
@@ -78,11 +86,27 @@ void add_bit(std::vector<Part>& parts, PartTag tag, const BitItem& item) {
   }
 }
 
+void add_result(std::vector<Part>& parts, const DecisionItem& item, const CacheHit& hit) {
+  if (!parts.empty() && parts.back().tag == PartTag::kResults) {
+    Part& last = parts.back();
+    if (last.run.start + last.run.length == value(hit.bit) &&
+        std::get<CacheHit>(*last.item).elements.size() == hit.elements.size()) {
+      ++last.run.length;
+      return;
+    }
+  }
+  parts.push_back({&item, PartTag::kResults, {value(hit.bit), 1}});
+}
+
 std::vector<Part> make_parts(const std::vector<DecisionItem>& items) {
   std::vector<Part> parts;
   for (const DecisionItem& item : items) {
     if (const auto* hit = std::get_if<CacheHit>(&item)) {
-      add_bit(parts, PartTag::kHits, *hit);
+      if (hit->elements.empty()) {
+        add_bit(parts, PartTag::kHits, *hit);
+      } else {
+        add_result(parts, item, *hit);
+      }
     } else if (const auto* evict = std::get_if<Evict>(&item)) {
       add_bit(parts, PartTag::kEvicts, *evict);
     } else {
@@ -98,12 +122,21 @@ std::vector<Part> make_parts(const std::vector<DecisionItem>& items) {
   return parts;
 }
 
+// The items of a run of results lie one behind the other.
+void put_results(ByteWriter& out, const Part& part) {
+  put_run(out, part.run);
+  const std::span items(part.item, part.run.length);
+  out.put(static_cast<std::uint16_t>(std::get<CacheHit>(items.front()).elements.size()));
+  for (const DecisionItem& item : items) out.put_raw(as_bytes(std::get<CacheHit>(item).elements));
+}
+
 void put_part(ByteWriter& out, const Part& part) {
   out.put(static_cast<std::uint8_t>(part.tag));
   switch (part.tag) {
     case PartTag::kResponse: return put_response(out, std::get<Response>(*part.item));
     case PartTag::kSetDecision: return put_set_decision(out, std::get<SetDecision>(*part.item));
     case PartTag::kWaitAnswer: return out.put(std::get<WaitAnswer>(*part.item).context_id);
+    case PartTag::kResults: return put_results(out, part);
     case PartTag::kHits:
     case PartTag::kEvicts: return put_run(out, part.run);
   }
@@ -114,8 +147,20 @@ DecisionItem bit_item(PartTag tag, std::uint64_t number) {
   return Evict{CacheBit{number}};
 }
 
+void get_results(ByteReader& in, std::size_t room, std::vector<DecisionItem>& items) {
+  const Run run = get_run(in, room);
+  const std::uint16_t size = get_elements_size(in);
+  const auto* before = items.empty() ? nullptr : std::get_if<CacheHit>(&items.back());
+  if (before != nullptr && before->elements.size() == size && value(before->bit) + 1 == run.start)
+    in.fail("a run that continues the one before");
+  for (std::uint32_t i = 0; i < run.length && !in.failed(); ++i) {
+    std::string elements(as_text(in.take(size)));
+    if (!in.failed()) items.emplace_back(CacheHit{CacheBit{run.start + i}, std::move(elements)});
+  }
+}
+
 void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
-  const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kWaitAnswer), "part of a decision");
+  const auto tag = get_enum<PartTag>(in, static_cast<int>(PartTag::kResults), "part of a decision");
   const std::size_t room = kMaxItems - items.size();
   if (room == 0) in.fail("more than " + std::to_string(kMaxItems) + " items");
   if (in.failed()) return;
@@ -125,6 +170,8 @@ void get_part(ByteReader& in, std::vector<DecisionItem>& items) {
     items.emplace_back(get_set_decision(in));
   } else if (tag == PartTag::kWaitAnswer) {
     items.emplace_back(WaitAnswer{in.get<std::uint64_t>()});
+  } else if (tag == PartTag::kResults) {
+    get_results(in, room, items);
   } else {
     const Run run = get_run(in, room);
     // One form for one meaning: a run that continues the one before belongs to it.

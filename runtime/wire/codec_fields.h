@@ -48,6 +48,8 @@ struct Run {
 void put_run(ByteWriter& out, Run run);
 Run get_run(ByteReader& in, std::size_t max_length);
 inline constexpr std::size_t kRunBytes = 12;
+// The size of each tensor's elements, which follow a run of their bits.
+std::uint16_t get_elements_size(ByteReader& in);
 
 // Runs of ranks in their one form; never empty. `with_dims`: each carries its first dimension.
 void put_rank_runs(ByteWriter& out, const RankRuns& runs, bool with_dims);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "runtime/base/check.h"
 #include "runtime/wire/codec.h"
 #include "runtime/wire/codec_fields.h"
@@ -75,6 +77,46 @@ Wait get_wait(ByteReader& in) {
   return wait;
 }
 
+bool continues(const ReadyTensor& before, const ReadyTensor& next) {
+  return value(before.bit) + 1 == value(next.bit) && before.elements.size() == next.elements.size();
+}
+
+// Runs of consecutive bits with equally many bytes, and those bytes.
+void put_ready_tensors(ByteWriter& out, const std::vector<ReadyTensor>& tensors) {
+  std::vector<const ReadyTensor*> sorted;
+  sorted.reserve(tensors.size());
+  for (const ReadyTensor& tensor : tensors) sorted.push_back(&tensor);
+  std::sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) { return a->bit < b->bit; });
+  std::vector<std::size_t> ends;  // of the runs
+  for (std::size_t i = 1; i <= sorted.size(); ++i) {
+    if (i == sorted.size() || !continues(*sorted[i - 1], *sorted[i])) ends.push_back(i);
+  }
+  out.put(static_cast<std::uint32_t>(ends.size()));
+  std::size_t at = 0;
+  for (const std::size_t end : ends) {
+    put_run(out, {value(sorted[at]->bit), static_cast<std::uint32_t>(end - at)});
+    out.put(static_cast<std::uint16_t>(sorted[at]->elements.size()));
+    for (; at < end; ++at) out.put_raw(as_bytes(sorted[at]->elements));
+  }
+}
+
+std::vector<ReadyTensor> get_ready_tensors(ByteReader& in) {
+  std::vector<ReadyTensor> tensors;
+  for (std::uint32_t n = in.get_count(kMaxBits, kRunBytes + 3); n > 0 && !in.failed(); --n) {
+    const Run run = get_run(in, kMaxBits - tensors.size());
+    const std::uint16_t size = get_elements_size(in);
+    if (in.failed()) break;
+    if (!tensors.empty() && value(tensors.back().bit) >= run.start) in.fail("ready tensors: not ascending");
+    for (std::uint32_t i = 0; i < run.length && !in.failed(); ++i) {
+      ReadyTensor tensor{CacheBit{run.start + i}, std::string(as_text(in.take(size)))};
+      if (i == 0 && !tensors.empty() && continues(tensors.back(), tensor))
+        in.fail("a run that continues the one before");
+      if (!in.failed()) tensors.push_back(std::move(tensor));
+    }
+  }
+  return tensors;
+}
+
 }  // namespace
 
 Bytes encode(const Report& report) {
@@ -84,6 +126,7 @@ Bytes encode(const Report& report) {
   out.put(static_cast<std::uint32_t>(report.requests.size()));
   for (const MergedRequest& merged : report.requests) put_request(out, merged);
   put_bits(out, report.ready_bits);
+  put_ready_tensors(out, report.ready_tensors);
   out.put(static_cast<std::uint32_t>(report.joins.size()));
   for (const Report::Join& join : report.joins) {
     out.put(join.process_set);
@@ -113,6 +156,7 @@ Result<Report> decode_report(ByteSpan bytes) {
     report.requests.push_back(get_request(in));
   }
   report.ready_bits = get_bits(in, "ready bits");
+  report.ready_tensors = get_ready_tensors(in);
   for (std::uint32_t n = in.get_count(kMaxRanks, 8); n > 0 && !in.failed(); --n) {
     Report::Join join;
     join.process_set = get_process_set(in);

@@ -40,6 +40,14 @@ Run get_run(ByteReader& in, std::size_t max_length) {
   return run;
 }
 
+std::uint16_t get_elements_size(ByteReader& in) {
+  const auto size = in.get<std::uint16_t>();
+  if (!in.failed() && (size == 0 || size > kMaxElementsBytes)) {
+    in.fail("elements of " + std::to_string(size) + " bytes: expected 1 .. " + std::to_string(kMaxElementsBytes));
+  }
+  return size;
+}
+
 void put_bits(ByteWriter& out, std::vector<CacheBit> bits) {
   std::sort(bits.begin(), bits.end());
   bits.erase(std::unique(bits.begin(), bits.end()), bits.end());

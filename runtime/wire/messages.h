@@ -142,6 +142,14 @@ struct Wait {
   bool operator==(const Wait&) const = default;
 };
 
+// A cached tensor that is ready and so small that its elements travel along: those of the sender's subtree, reduced. In
+// a string, because short ones need no memory of their own.
+struct ReadyTensor {
+  CacheBit bit = CacheBit::kNone;
+  std::string elements;  // not empty
+  bool operator==(const ReadyTensor&) const = default;
+};
+
 // The receiver handles the fields in this order, but joins before ready bits; within a field, in the order given.
 struct Report {
   // Bits that should be forgotten everywhere: their parameters changed on some rank, or they wait for too long.
@@ -150,6 +158,7 @@ struct Report {
   // Cached tensors that are ready on every rank of the sender's subtree that is in the set and has not joined. A set:
   // the codec sorts them.
   std::vector<CacheBit> ready_bits;
+  std::vector<ReadyTensor> ready_tensors;  // more of them; a set, too
   struct Join {
     std::int32_t process_set = kGlobalProcessSet;
     int rank = 0;
@@ -162,8 +171,8 @@ struct Report {
   std::vector<Wait> waits;           // no two of them the same
 
   bool empty() const {
-    return stale_bits.empty() && requests.empty() && ready_bits.empty() && joins.empty() && set_changes.empty() &&
-           shutdown_ranks.empty() && lost_ranks.empty() && waits.empty();
+    return stale_bits.empty() && requests.empty() && ready_bits.empty() && ready_tensors.empty() && joins.empty() &&
+           set_changes.empty() && shutdown_ranks.empty() && lost_ranks.empty() && waits.empty();
   }
   bool operator==(const Report&) const = default;
 };
@@ -198,6 +207,7 @@ struct Response {
 // Execute the response that is cached under `bit`.
 struct CacheHit {
   CacheBit bit = CacheBit::kNone;
+  std::string elements{};  // of a small tensor: the reduction of all members' elements; empty: it is yet to run
   bool operator==(const CacheHit&) const = default;
 };
 

@@ -26,7 +26,7 @@ ALLOWED: dict[str, list[str]] = {
     "runtime/loop": [],
     "runtime/wire": [],
     "runtime/topology": [],
-    "runtime/negotiation": NEGOTIATION_CORE,
+    "runtime/negotiation": [*NEGOTIATION_CORE, "runtime/collectives/kernels"],
     "runtime/fusion": ["runtime/wire"],
     "runtime/transport": ["runtime/transport/*", "runtime/crypto", "runtime/loop", "runtime/tls"],
     "runtime/transport/net": ["runtime/tls"],

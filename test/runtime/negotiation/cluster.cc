@@ -24,7 +24,7 @@ Status PendingOperations::add(std::vector<OwnRequest> group) {
   for (const OwnRequest& own : group) requests.push_back(own.request);
   wire::make_group(requests);
   for (std::size_t i = 0; i < group.size(); ++i) {
-    const Status entered = enter({requests[i], group[i].operation});
+    const Status entered = enter({requests[i], group[i].operation, group[i].input});
     if (entered.is_ok()) continue;
     for (; i > 0; --i, fresh_.pop_back()) complete(group[i - 1].operation);
     return entered;
@@ -168,9 +168,17 @@ void Cluster::apply(int rank, const wire::Decision& decision) {
   std::map<std::int32_t, std::size_t> counts;
   for (const OwnResponse& op : output.value().ready) {
     const wire::Response& r = *op.response;
-    n.lanes[r.process_set].push_back({r.process_set, context_of(r.process_set), r.name, r.op, r.shape, r.error_message,
-                                      op.operation, r.root_rank, r.first_dims});
-    ++counts[r.process_set];
+    Executed ready{r.process_set, context_of(r.process_set),
+                   r.name,        r.op,
+                   r.shape,       r.error_message,
+                   op.operation,  r.root_rank,
+                   r.first_dims,  op.elements};
+    if (op.elements.empty()) {
+      ++counts[r.process_set];
+    } else {
+      n.queue.complete(op.operation);  // at once; the log shows it in the order of the decision
+    }
+    n.lanes[r.process_set].push_back(std::move(ready));
   }
   if (rank == 0) {
     for (const std::int32_t set : output.value().released) {
@@ -195,9 +203,10 @@ bool Cluster::execute(int rank, std::int32_t process_set) {
   lane.pop_front();
   const topology::ProcessSet* set = n.worker.sets()->find(process_set);
   const bool is_registered = set != nullptr && set->context_id == done.context;
-  if (done.operation != OperationId::kNone) n.queue.complete(done.operation);
+  const bool was_run = done.elements.empty();
+  if (was_run && done.operation != OperationId::kNone) n.queue.complete(done.operation);
   n.log.push_back(std::move(done));
-  if (rank == 0 && --n.releases[process_set].front().count == 0) {
+  if (rank == 0 && was_run && --n.releases[process_set].front().count == 0) {
     n.releases[process_set].pop_front();
     if (is_registered) coordinator_.on_batch_done(process_set);
   }

@@ -64,6 +64,7 @@ class Cluster {
     OperationId operation = OperationId::kNone;
     int root_rank = -1;
     std::vector<std::int64_t> first_dims;
+    std::string elements{};  // reduced by the tree; empty: it was run
   };
   // Operations that one decision released of a set.
   struct Release {
@@ -107,6 +108,8 @@ class Cluster {
   // Everything, in a fixed order, until nothing is left to do.
   void settle();
   std::vector<Executed> take_log(int rank);
+  // Values for an operation's input, which live as long as this.
+  const void* keep(std::vector<std::int64_t> values) { return inputs_.emplace_back(std::move(values)).data(); }
 
   std::size_t bytes_up() const { return bytes_up_; }
   std::size_t bytes_down() const { return bytes_down_; }
@@ -125,6 +128,7 @@ class Cluster {
   Coordinator coordinator_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::vector<bool> dead_;
+  std::deque<std::vector<std::int64_t>> inputs_;
   TimePoint now_{std::chrono::hours(1)};
   std::size_t bytes_up_ = 0;
   std::size_t bytes_down_ = 0;

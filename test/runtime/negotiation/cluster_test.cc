@@ -1,7 +1,12 @@
 // The parts of negotiation together: what travels, and what happens when ranks fail.
 #include "test/runtime/negotiation/cluster.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <optional>
+
+#include "runtime/wire/codec.h"
 
 namespace hvd::negotiation::test {
 namespace {
@@ -18,8 +23,138 @@ TEST_CASE("Cluster: repeated steps send bits and no text", "[unit][negotiation]"
   const std::size_t up = cluster.bytes_up() - first_up;
   const std::size_t down = cluster.bytes_down() - first_down;
   // Three links, at most one report of one run each way; a decision may be split in as many as releases in flight.
-  CHECK(up <= 3 * 50);
+  CHECK(up <= 3 * 54);
   CHECK(down <= 3 * 3 * 60);
+}
+
+// Every rank submits its value of `name`; those in `without` do not show it.
+void submit_values(Cluster& cluster, const wire::Request& request, std::vector<int> without = {}) {
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    OwnRequest own{request, new_operation(), cluster.keep({rank + 1})};
+    if (std::find(without.begin(), without.end(), rank) != without.end()) own.input = nullptr;
+    REQUIRE(cluster.node(rank).queue.add({own}).is_ok());
+  }
+}
+
+// What all ranks got for it; nullopt: it was run.
+std::optional<std::int64_t> settle_value(Cluster& cluster) {
+  cluster.settle();
+  std::vector<std::string> elements;
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    const auto log = cluster.take_log(rank);
+    REQUIRE(log.size() == 1);
+    elements.push_back(log.front().elements);
+    CHECK(elements.back() == elements.front());
+    CHECK(cluster.node(rank).queue.pending() == 0);
+  }
+  if (elements.front().empty()) return std::nullopt;
+  std::int64_t value = 0;
+  REQUIRE(elements.front().size() == sizeof(value));
+  std::memcpy(&value, elements.front().data(), sizeof(value));
+  return value;
+}
+
+TEST_CASE("Cluster: a small cached tensor is reduced by the tree once all bring it along", "[unit][negotiation]") {
+  Cluster cluster(job_of(7));
+  wire::Request request;
+  request.name = "loss";
+  request.dtype = DataType::kInt64;
+  request.shape = {1};
+  const auto step = [&](std::vector<int> without = {}) {
+    submit_values(cluster, request, std::move(without));
+    return settle_value(cluster);
+  };
+  CHECK(step() == std::nullopt);  // not cached
+  CHECK(step() == 28);
+  CHECK(step({0}) == std::nullopt);
+  CHECK(step({6}) == std::nullopt);  // a leaf
+  CHECK(step() == 28);               // nothing is left of what was brought in vain
+  request.reduce_op = ReduceOp::kMax;
+  CHECK(step() == std::nullopt);  // it changed
+  CHECK(step() == 7);
+  request.prescale = 2;
+  CHECK(step() == std::nullopt);
+  CHECK(step() == 14);
+  request.reduce_op = ReduceOp::kAverage;  // a sum; the engine divides it
+  step();
+  CHECK(step() == 56);
+}
+
+TEST_CASE("Cluster: what is not small, or whose order would show, is run", "[unit][negotiation]") {
+  wire::Request request;
+  request.name = "x";
+  request.dtype = DataType::kInt64;
+  const auto reduced = [&](int size, const WorkerOptions& options) {
+    Cluster cluster(job_of(size), options);
+    std::size_t bytes = 0;
+    for (int i = 0; i < 3; ++i) {
+      for (int rank = 0; rank < size; ++rank) {
+        const auto n = static_cast<std::size_t>(num_elements(request.shape));
+        const void* input = cluster.keep(std::vector<std::int64_t>(n + 1));
+        REQUIRE(cluster.node(rank).queue.add({{request, new_operation(), input}}).is_ok());
+      }
+      cluster.settle();
+      for (const auto& op : cluster.take_log(size - 1)) bytes += op.elements.size();
+    }
+    return bytes;
+  };
+  request.shape = {32};
+  CHECK(reduced(3, {}) == 2 * 256);
+  WorkerOptions deterministic;
+  deterministic.max_members_in_tree = 2;
+  CHECK(reduced(3, deterministic) == 0);
+  CHECK(reduced(2, deterministic) == 2 * 256);
+  request.shape = {33};
+  CHECK(reduced(3, {}) == 0);
+  request.shape = {0};
+  CHECK(reduced(3, {}) == 0);
+  request.shape = {1LL << 31, 0};
+  CHECK(reduced(3, {}) == 0);
+  request.shape = {4};
+  request.device = 0;
+  CHECK(reduced(3, {}) == 0);
+}
+
+TEST_CASE("Cluster: elements beyond a report's room stay behind", "[unit][negotiation]") {
+  Cluster cluster(job_of(3));
+  std::size_t reduced = 0;
+  for (int i = 0; i < 2; ++i) {
+    for (int rank = 0; rank < 3; ++rank) {
+      for (int k = 0; k < 400; ++k) {
+        wire::Request request;
+        request.name = std::to_string(k);
+        request.dtype = DataType::kInt64;
+        request.shape = {32};
+        const void* input = cluster.keep(std::vector<std::int64_t>(32, rank));
+        REQUIRE(cluster.node(rank).queue.add({{request, new_operation(), input}}).is_ok());
+      }
+    }
+    cluster.settle();
+    for (const auto& op : cluster.take_log(2)) reduced += op.elements.size();
+  }
+  CHECK(reduced > wire::kMaxReportElements / 2);
+  CHECK(reduced <= wire::kMaxReportElements);
+}
+
+TEST_CASE("Cluster: elements of another size than the tensor's end the session", "[unit][negotiation]") {
+  Cluster cluster(job_of(2));
+  wire::Request request;
+  request.name = "loss";
+  request.dtype = DataType::kInt64;
+  request.shape = {1};
+  submit_values(cluster, request);
+  cluster.settle();
+  wire::Report report;
+  report.ready_tensors = {{wire::CacheBit{1}, "four"}};
+  CHECK_THAT(cluster.coordinator().add_report(1, report, cluster.now()).message(),
+             Contains("4 bytes of elements for bit 1, expected 8"));
+  report.ready_tensors = {{wire::CacheBit{9}, "four"}};  // evicted on the way
+  CHECK(cluster.coordinator().add_report(1, report, cluster.now()).is_ok());
+  wire::Decision decision;
+  decision.sequence = cluster.node(1).worker.last_sequence() + 1;
+  decision.items = {wire::CacheHit{wire::CacheBit{1}, "four"}};
+  CHECK_THAT(cluster.node(1).worker.on_decision(decision).status().message(),
+             Contains("a result of 4 bytes, expected 8"));
 }
 
 TEST_CASE("Cluster: nothing is sent when nothing changes", "[unit][negotiation]") {

@@ -21,6 +21,7 @@ struct SimulationPlan {
   std::vector<std::vector<int>> sets;  // besides the global one
   int max_in_flight = 2;
   std::chrono::microseconds delay{0};
+  int small_percent = 0;  // so many allreduces bring their elements along
 };
 
 // What all ranks do, and what must come of it.
@@ -64,6 +65,8 @@ class Simulation {
   }
 
   Cluster& cluster() { return cluster_; }
+  // Operations that the tree has reduced, on all ranks.
+  int reduced() const { return reduced_; }
 
  private:
   // One submission of a rank: the members of a group, or one tensor, or a join.
@@ -125,12 +128,27 @@ class Simulation {
     const bool gathers = !plan_.joins && r.name == "t1";
     r.op = gathers ? OpType::kAllgather : r.name == "t2" && !plan_.joins ? OpType::kBroadcast : OpType::kAllreduce;
     r.root_rank = r.op == OpType::kBroadcast ? cluster_sets().find(step.set)->ranks.back() : -1;
+    r.dtype = DataType::kInt64;
     r.shape = {4, 1 + step.repeat / plan_.shape_period};
     if (gathers) r.shape[0] = rank + step.repeat / plan_.shape_period;
     if (mismatches(step)) r.shape.push_back(rank);
     return r;
   }
   const topology::ProcessSetTable& cluster_sets() const { return *const_cast<Cluster&>(cluster_).coordinator().sets(); }
+
+  // With joins, ranks may be at different repeats.
+  std::int64_t element(int rank, const std::string& name, int repeat) const {
+    return (rank + 1) * 1000003 + static_cast<std::int64_t>(name.back()) + (plan_.joins ? 0 : repeat * 101);
+  }
+
+  void check_elements(const Cluster::Executed& op, std::int32_t set, int repeat) {
+    if (op.elements.empty()) return;
+    ++reduced_;
+    std::int64_t sum = 0;
+    for (const int member : cluster_sets().find(set)->ranks) sum += element(member, op.name, repeat);
+    const std::vector<std::int64_t> expected(static_cast<std::size_t>(num_elements(op.shape)), sum);
+    REQUIRE(op.elements == std::string(reinterpret_cast<const char*>(expected.data()), expected.size() * 8));
+  }
 
   // The same on all ranks, whatever their order: an error for all members.
   bool mismatches(const Step& step) const {
@@ -157,6 +175,11 @@ class Simulation {
     std::vector<OwnRequest> group;
     for (std::size_t i = 0; i < step.names.size(); ++i) {
       group.push_back({request(rank, step, i), OperationId{next_ + i}});
+      const wire::Request& asked = group.back().request;
+      if (asked.op == OpType::kAllreduce && static_cast<int>(random_() % 100) < plan_.small_percent) {
+        const auto n = static_cast<std::size_t>(num_elements(asked.shape));
+        group.back().input = cluster_.keep(std::vector<std::int64_t>(n, element(rank, asked.name, step.repeat)));
+      }
     }
     if (!node.queue.add(group).is_ok()) return false;  // still pending from the repeat before
     for (std::size_t i = 0; i < step.names.size(); ++i) next_entry(rank, step.names[i], step.repeat);
@@ -244,6 +267,7 @@ class Simulation {
       // Own operations of one name run in the order of submission, none is lost, and (without joins) the ranks agree on
       // which repeat it is.
       const int k = done[own.name]++;
+      check_elements(log[i], set, own.repeat);
       if (!plan_.joins) {
         REQUIRE(own.repeat == k);
         REQUIRE(log[i].error.empty() == !mismatches({set, names_of(own.name), k, false}));
@@ -277,6 +301,7 @@ class Simulation {
   std::map<std::pair<int, std::int32_t>, std::vector<Strand>> strands_;
   std::map<OperationId, Submitted> submitted_;
   std::uint64_t next_ = 1;
+  int reduced_ = 0;
 };
 
 }  // namespace hvd::negotiation::test

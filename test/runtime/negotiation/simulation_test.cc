@@ -8,14 +8,18 @@
 namespace hvd::negotiation::test {
 namespace {
 
-void simulate(const SimulationPlan& plan, std::uint64_t first_seed, int count) {
+// How many operations the tree has reduced.
+int simulate(const SimulationPlan& plan, std::uint64_t first_seed, int count) {
+  int reduced = 0;
   for (int i = 0; i < count; ++i) {
     const std::uint64_t seed = first_seed + static_cast<std::uint64_t>(i);
     INFO("seed " << seed << ", size " << plan.size << ", radix " << plan.radix << ", capacity " << plan.cache_capacity);
     Simulation simulation(plan, seed);
     simulation.run();
     simulation.check();
+    reduced += simulation.reduced();
   }
+  return reduced;
 }
 
 // HVD_SIMULATION_SEEDS=200 in the environment looks harder.
@@ -81,6 +85,29 @@ TEST_CASE("Simulation: ranks that run out of work join, twice", "[unit][negotiat
       plan.group_size = 2;
       plan.shape_period = 2;
       simulate(plan, 500, seeds());
+    }
+  }
+}
+
+TEST_CASE("Simulation: small tensors that the tree reduces are right on all ranks", "[unit][negotiation]") {
+  for (const std::size_t capacity : {2u, 1024u}) {
+    for (const int percent : {100, 95}) {  // ranks without elements among those that have them
+      for (const auto& [size, radix] : {std::pair{1, 8}, {2, 8}, {7, 2}, {12, 3}}) {
+        SimulationPlan plan;
+        plan.size = size;
+        plan.radix = radix;
+        plan.cache_capacity = capacity;
+        plan.small_percent = percent;
+        plan.shape_period = 3;
+        if (size > 2) plan.sets = {{0, 3, 5}, {1, 2, 6}, {4}};
+        CHECK(simulate(plan, 700, seeds()) > 0);
+        plan.group_size = 2;
+        plan.sets.clear();
+        simulate(plan, 800, seeds());
+        plan.joins = true;
+        plan.group_size = 1;
+        CHECK(simulate(plan, 900, seeds()) > 0);
+      }
     }
   }
 }

@@ -53,6 +53,21 @@ TEST_CASE("Codec: consecutive bits take the room of one, whatever their number",
   CHECK(encode(report) == bytes);
 }
 
+TEST_CASE("Codec: elements of consecutive bits take their own room and that of one run", "[unit][wire]") {
+  Report report;
+  Decision decision;
+  decision.sequence = 1;
+  const std::size_t empty = encode(decision).size();
+  for (std::uint64_t bit = 1000; bit > 0; --bit) report.ready_tensors.push_back({CacheBit{bit}, "four"});
+  for (std::uint64_t bit = 1; bit <= 1000; ++bit) decision.items.emplace_back(CacheHit{CacheBit{bit}, "four"});
+  CHECK(encode(report).size() == encode(Report{}).size() + 14 + 4000);
+  CHECK(encode(decision).size() == empty + 15 + 4000);
+  const auto decoded = decode_report(encode(report)).value().ready_tensors;
+  REQUIRE(decoded.size() == 1000);
+  CHECK(decoded.front() == ReadyTensor{CacheBit{1}, "four"});
+  CHECK(decode_decision(encode(decision)).value() == decision);
+}
+
 TEST_CASE("Codec: the size bounds hold", "[unit][wire]") {
   const std::size_t empty_report = encode(Report{}).size();
   for (std::size_t extra = 0; extra < 200; extra += 7) {
@@ -94,7 +109,11 @@ TEST_CASE("Codec: random messages survive the round trip", "[unit][wire]") {
     Decision d;
     d.sequence = 1 + random() % 5;
     for (int k = below(12); k > 0; --k) {
-      switch (below(5)) {
+      switch (below(6)) {
+        case 4:
+          d.items.emplace_back(
+              CacheHit{CacheBit{1 + random() % 4}, std::string(1 + random() % 2, static_cast<char>('a' + below(9)))});
+          break;
         case 0: d.items.emplace_back(CacheHit{CacheBit{1 + random() % 4}}); break;
         case 1: d.items.emplace_back(Evict{CacheBit{1 + random() % 4}}); break;
         case 2: d.items.emplace_back(full_response()); break;

@@ -42,6 +42,7 @@ inline Report full_report() {
   odd.name = std::string("\0\xff", 2);
   report.requests = {full_request(), odd, merged_request()};
   report.ready_bits = {CacheBit{1}, CacheBit{2}, CacheBit{3}, CacheBit{9}, CacheBit{~std::uint64_t{0} - 5}};
+  report.ready_tensors = {{CacheBit{4}, "abcd"}, {CacheBit{5}, "efgh"}, {CacheBit{6}, std::string(256, '\0')}};
   report.joins = {{0, 3}, {2, 1}};
   report.set_changes = {SetChange{1, SetChange::Kind::kStatic, 0, {}, {digest_of({0, 1}), digest_of({2})}},
                         SetChange{4, SetChange::Kind::kAdd, 0, {{0, 3}}, {}},
@@ -105,6 +106,9 @@ inline Decision full_decision() {
              sets,
              removed,
              CacheHit{CacheBit{7}},
+             CacheHit{CacheBit{8}, "abcd"},
+             CacheHit{CacheBit{9}, "efgh"},
+             CacheHit{CacheBit{10}, "ijk"},
              WaitAnswer{1ULL << 40}};
   d.stop = Stop{Stop::Kind::kAbort, 3, "rank 3 is lost"};
   return d;

@@ -1,5 +1,7 @@
 #include "runtime/wire/codec.h"
 
+#include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -56,7 +58,7 @@ TEST_CASE("Codec: magic, version and kind are checked and named", "[unit][wire]"
   CHECK_THAT(decode_report(bad).status().message(), Contains("magic"));
   bad = bytes;
   bad[2] = 9;
-  CHECK_THAT(decode_report(bad).status().message(), Contains("protocol version 9, this rank speaks 2"));
+  CHECK_THAT(decode_report(bad).status().message(), Contains("protocol version 9, this rank speaks 3"));
   CHECK_THAT(decode_decision(bytes).status().message(), Contains("message kind 1, expected 2"));
 }
 
@@ -140,6 +142,37 @@ TEST_CASE("Codec: runs of bits are refused unless they are ascending, apart, bou
   CHECK(decode_report(with_runs({{1, kMaxBits}})).is_ok());
   CHECK_FALSE(decode_report(with_runs({{1, kMaxBits}, {kMaxBits + 5, 1}})).is_ok());
   CHECK_FALSE(decode_report(with_runs({{1, kMaxBits + 1}})).is_ok());
+}
+
+// A report of ready tensors in runs {first, length, bytes of each}.
+Bytes with_tensors(const std::vector<std::array<std::uint64_t, 3>>& runs) {
+  const Bytes empty = encode(Report{});
+  constexpr std::size_t kAt = 4 + 3 * 4;  // behind the header, stale bits, requests and ready bits
+  ByteWriter out;
+  out.put_raw(ByteSpan(empty).first(kAt));
+  out.put(static_cast<std::uint32_t>(runs.size()));
+  for (const auto& [first, length, size] : runs) {
+    out.put(first);
+    out.put(static_cast<std::uint32_t>(length));
+    out.put(static_cast<std::uint16_t>(size));
+    for (std::uint64_t i = 0; i < std::min<std::uint64_t>(length, 9) * size; ++i) out.put(std::uint8_t{7});
+  }
+  out.put_raw(ByteSpan(empty).subspan(kAt + 4));
+  return out.take();
+}
+
+TEST_CASE("Codec: ready tensors are refused unless they are ascending, in one form, small and all there",
+          "[unit][wire]") {
+  CHECK(decode_report(with_tensors({{1, 2, 4}, {3, 1, 8}, {5, 1, 8}})).is_ok());
+  CHECK(decode_report(with_tensors({{1, 1, kMaxElementsBytes}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{1, 1, kMaxElementsBytes + 1}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{1, 1, 0}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{0, 1, 4}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{1, 0, 4}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{1, 2, 4}, {3, 1, 4}})).is_ok());  // one run in two pieces
+  CHECK_FALSE(decode_report(with_tensors({{5, 1, 4}, {2, 1, 4}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{5, 2, 4}, {6, 1, 4}})).is_ok());
+  CHECK_FALSE(decode_report(with_tensors({{1, 1u << 20, 4}})).is_ok());  // of which nine are there
 }
 
 TEST_CASE("Codec: a hostile count does not reserve memory for it", "[unit][wire]") {
