@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "runtime/base/check.h"
-#include "runtime/collectives/kernels/kernels.h"
 #include "runtime/collectives/local_backend.h"
+#include "runtime/collectives/memory.h"
 #include "runtime/engine/pending_operation.h"
 #include "runtime/fusion/fusion_planner.h"
 
@@ -77,8 +77,8 @@ void Executor::complete_small(const negotiation::WorkerOutput& output) {
     PendingOperationPtr pending = table_.start(op.operation);
     HVD_CHECK(pending != nullptr, "what was read for the report is still pending");
     recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name);
-    kernels::scale_result(response.dtype, pending->operation.output, op.elements.data(), num_elements(response.shape),
-                          scaling_of(response, pending->set->size()));
+    collectives::host_memory().scale_result(response.dtype, pending->operation.output, op.elements.data(),
+                                            num_elements(response.shape), scaling_of(response, pending->set->size()));
     pending->handle.state().output_shape = response.shape;
     done.push_back(std::move(pending));
   }

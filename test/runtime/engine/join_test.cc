@@ -169,7 +169,8 @@ TEST_CASE("Joins follow each other, one at a time, and their name is nobody's", 
         auto first = session.enqueue(without_tensor(OpType::kJoin));
         problems.expect_code(session.enqueue(without_tensor(OpType::kJoin)).status(), StatusCode::kInvalidArgument,
                              "a join is pending already", "second join");
-        auto after = session.enqueue(allreduce("after", data));  // held until the join has ended
+        std::vector<float> mine(3, 1.0F);
+        auto after = session.enqueue(allreduce("after", mine));  // held until the join has ended
         std::vector<float> again(3);
         problems.expect_code(session.enqueue(allreduce("after", again)).status(), StatusCode::kInvalidArgument,
                              "\"after\" is pending already", "held, but pending");
