@@ -63,6 +63,13 @@ void EventWatch::keep(EventPtr event, Owners owners) {
   changed_.notify_all();
 }
 
+void EventWatch::leave(Owners owners) {
+  HVD_LOG(kWarning,
+          "a GPU's driver records no event behind a collective that failed: its tensors stay in memory for as long as "
+          "this process lives");
+  leave_for_good(std::make_shared<Owners>(std::move(owners)));
+}
+
 void EventWatch::post(std::function<void()> work) {
   {
     const std::lock_guard lock(mutex_);

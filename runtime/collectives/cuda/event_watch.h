@@ -43,6 +43,9 @@ class EventWatch {
   // Holds them until `event` has come.
   void keep(EventPtr event, Owners owners);
 
+  // Holds them for as long as the process lives, with a warning: no event tells when the GPU is done with them.
+  static void leave(Owners owners);
+
   // Runs `work` on this object's thread.
   void post(std::function<void()> work);
 

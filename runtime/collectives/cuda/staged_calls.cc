@@ -80,7 +80,11 @@ StagedCalls::~StagedCalls() {
 // What is in the stream still uses the tensors: who failed may not give them back before it has run.
 void StagedCalls::end_after(Stream& stream, const Status& why, const CollectiveCall& call, Completion done) {
   auto end = stream.record();
-  if (!end.is_ok()) return done(why);
+  if (!end.is_ok()) end = stream.record();
+  if (!end.is_ok()) {
+    EventWatch::leave(call.use.owners_now());
+    return done(why);
+  }
   devices_.watch().watch(this, {.event = std::move(end).value(),
                                 .done = [why, done = std::move(done)](const Status&) { done(why); },
                                 .owners = call.use.owners_now()});

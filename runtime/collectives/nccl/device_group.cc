@@ -22,10 +22,19 @@ void DeviceGroup::start(const void* owner, const CollectiveCall& call, Completio
                         std::function<void()> has_begun) {
   auto begin = enqueue(call);
   auto end = stream_->record();
-  if (!end.is_ok()) return done(begin.is_ok() ? end.status() : begin.status());
+  Status why = begin.status();
+  if (!end.is_ok()) {  // what has come into the stream runs all the same; nobody may get its memory before it has
+    if (why.is_ok()) why = end.status();
+    end = stream_->record();
+  }
+  if (!end.is_ok()) {
+    cuda::Owners owners = call.use.owners_now();
+    owners.push_back(stream_);
+    cuda::EventWatch::leave(std::move(owners));
+    return done(why);
+  }
   if (call.use.turn != nullptr) call.use.turn->ends(call.use.device, stream_->handle(), end.value());
-  if (!begin.is_ok()) {  // what has come into the stream still uses the tensors
-    const Status why = begin.status();
+  if (!why.is_ok()) {  // what has come into the stream still uses the tensors
     devices_.watch().watch(owner, {.event = std::move(end).value(),
                                    .done = [why, done = std::move(done)](const Status&) { done(why); },
                                    .owners = call.use.owners_now()});

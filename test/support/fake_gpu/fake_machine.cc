@@ -34,9 +34,9 @@ int enter(const char* name, bool needs_context) {
   const std::lock_guard lock(w.mutex);
   ++w.calls[name];
   const auto failure = w.failures.find(name);
-  if (failure != w.failures.end() && failure->second.first-- == 0) {
-    const int code = failure->second.second;
-    w.failures.erase(failure);
+  if (failure != w.failures.end() && failure->second.after-- <= 0) {
+    const int code = failure->second.code;
+    if (--failure->second.times == 0) w.failures.erase(failure);
     w.has_failed = w.has_failed || std::strcmp(name, "cuEventQuery") == 0;
     return code;
   }
@@ -166,9 +166,10 @@ int remove_stream(void* handle, const char* caller) {
 
 using namespace fake_cuda;
 
-HVD_FAKE void fake_cuda_fail(const char* name, int after, int code) {
+HVD_FAKE void fake_cuda_fail(const char* name, int after, int code) { fake_cuda_fail_times(name, after, code, 1); }
+HVD_FAKE void fake_cuda_fail_times(const char* name, int after, int code, int times) {
   const std::lock_guard lock(world().mutex);
-  world().failures[name] = {after, code};
+  world().failures[name] = {after, code, times};
 }
 HVD_FAKE void fake_cuda_set_version(int version) { world().version = version; }
 HVD_FAKE void fake_cuda_set_devices(int count) { world().devices = count; }

@@ -125,7 +125,12 @@ struct World {
   std::map<std::uint64_t, Block> memory;
   std::map<void*, std::shared_ptr<void>> modules;
   std::map<std::string, int> calls;
-  std::map<std::string, std::pair<int, int>> failures;  // after how many calls, with what
+  struct Failure {  // after how many calls, with what, in how many calls
+    int after;
+    int code;
+    int times;
+  };
+  std::map<std::string, Failure> failures;
   // An event has reported an error: a GPU would run nothing any more. Here it does, so memory goes back only after it.
   bool has_failed = false;
   std::vector<void*> orphans;

@@ -114,6 +114,41 @@ TEST_CASE("An NCCL that does not start is quoted, once, and everything goes thro
   expect_nothing_left();
 }
 
+// The driver takes the collective, and refuses the event behind it once, or for good.
+TEST_CASE("A collective whose end the driver does not record fails in its words and keeps its tensors",
+          "[multi][gpu]") {
+  const bool for_good = GENERATE(false, true);
+  const bool on_nccl = GENERATE(true, false);
+  std::weak_ptr<void> kept;
+  {
+    FrameworkStream stuck(0);
+    GpuTensor tensor(stuck, Values(10, 1.0F));
+    config::RuntimeConfig config;
+    on_nccl ? use_fake_nccl(config) : use_fake_driver(config);
+    config.log_level = LogLevel::kFatal;
+    auto session = Session::start(config).value();
+    const auto sum = [&] { return on_gpu(OpType::kAllreduce, "x", tensor, tensor.data()); };
+    REQUIRE(wait(session->enqueue(sum())).is_ok());
+    fake_cuda_hold(stuck.get());
+    stuck.write(tensor.data(), Values(10, 2.0F));
+    Operation operation = sum();
+    operation.keep_alive = std::make_shared<std::shared_ptr<void>>(tensor.owner());
+    kept = operation.keep_alive;
+    // Behind the tensor, before the collective and behind it; or behind the tensor and behind the copy in.
+    fake_cuda_fail_times("cuEventRecord", on_nccl ? 2 : 1, 719, (for_good ? 2 : 1) + (on_nccl ? 0 : 1));
+    const auto handle = session->enqueue(std::move(operation));
+    operation.keep_alive.reset();
+    const Status status = wait(handle);
+    CHECK(has(status.message(), "cuEventRecord: error 719"));
+    CHECK_FALSE(kept.expired());
+    fake_cuda_release(stuck.get());
+    session.reset();
+  }
+  CHECK(kept.expired() != for_good);
+  if (for_good) fake_cuda_forget();
+  expect_nothing_left();
+}
+
 // Of a GPU that is slow, and of one that hangs: nobody else may get memory that a stream still writes to.
 TEST_CASE("Tensors of an operation that was given up are kept until the GPU is done with them", "[multi][gpu]") {
   const bool hangs = GENERATE(false, true);
