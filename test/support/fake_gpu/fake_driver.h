@@ -9,7 +9,7 @@
 
 // The `after`+1st call from now on of the driver's function `name` fails with `code`, once.
 HVD_FAKE void fake_cuda_fail(const char* name, int after, int code);
-// The same for that call and `times` - 1 after it.
+// The same for that call and `times` - 1 after it; 0: none fails any more.
 HVD_FAKE void fake_cuda_fail_times(const char* name, int after, int code, int times);
 HVD_FAKE void fake_cuda_set_version(int version);
 HVD_FAKE void fake_cuda_set_devices(int count);

@@ -169,7 +169,11 @@ using namespace fake_cuda;
 HVD_FAKE void fake_cuda_fail(const char* name, int after, int code) { fake_cuda_fail_times(name, after, code, 1); }
 HVD_FAKE void fake_cuda_fail_times(const char* name, int after, int code, int times) {
   const std::lock_guard lock(world().mutex);
-  world().failures[name] = {after, code, times};
+  if (times == 0) {
+    world().failures.erase(name);
+  } else {
+    world().failures[name] = {after, code, times};
+  }
 }
 HVD_FAKE void fake_cuda_set_version(int version) { world().version = version; }
 HVD_FAKE void fake_cuda_set_devices(int count) { world().devices = count; }

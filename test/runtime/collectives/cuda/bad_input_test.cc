@@ -8,7 +8,7 @@
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 
 // What users and machines get wrong: who is told, in which words, and what goes on. (Graphs and missing drivers are in
-// gpu_sessions_test.cc, old drivers in driver_test.cc, full GPUs in nccl_versions_test.cc.)
+// gpu_sessions_test.cc, full GPUs in nccl_versions_test.cc.)
 using namespace hvd;
 using namespace hvd::test;
 
@@ -84,6 +84,54 @@ TEST_CASE("Memory that was given back is refused before anything is submitted", 
     CHECK(session->pending().empty());
   }
   expect_nothing_left();
+}
+
+TEST_CASE("A driver that is too old is said at each call, and tensors in host memory go on", "[multi][gpu]") {
+  fake_cuda_set_version(10020);
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    GpuTensor tensor(stream, Values(3, 1.0F));
+    for (int call = 0; call < 2; ++call) {
+      problems.expect_code(session.enqueue(on_gpu(OpType::kAllreduce, "x", tensor, tensor.data())).status(),
+                           StatusCode::kInvalidArgument,
+                           "tensor 'x' on GPU " + std::to_string(stream.device()) +
+                               ": the CUDA driver is of version 10.2, expected 11.0 or later",
+                           "an old driver");
+    }
+    Values on_host(3, 1.0F);
+    problems.expect_ok(wait(session.enqueue(allreduce("y", on_host))), "in host memory");
+    problems.expect(on_host == Values(3, 2.0F), "sum");
+  });
+  fake_cuda_set_version(13000);
+}
+
+// As of a driver for CUDA 12 beside kernels of CUDA 13.
+TEST_CASE("With a driver older than our kernels NCCL does what it can, the host the rest, and it is said",
+          "[multi][gpu]") {
+  constexpr int kUnsupportedPtx = 222;
+  const std::string said = stderr_of([&] {
+    fake_cuda_fail_times("cuModuleLoadData", 0, kUnsupportedPtx, 2);
+    run_on_gpus(
+        2,
+        [](config::RuntimeConfig& config) {
+          use_fake_nccl(config);
+          config.log_level = LogLevel::kWarning;
+        },
+        [&](Session& session, Problems& problems) {
+          FrameworkStream stream(session.topology().rank);
+          GpuTensor a(stream, Values(3, 1.0F));
+          GpuTensor b(stream, Values(5, 2.0F));
+          const auto list = session.enqueue_group(
+              {on_gpu(OpType::kAllreduce, "a", a, a.data()), on_gpu(OpType::kAllreduce, "b", b, b.data())});
+          for (const HandlePtr& handle : list.value()) problems.expect_ok(wait(handle), "a list on NCCL");
+          Operation largest = on_gpu(OpType::kAllreduce, "largest", b, b.data(), ReduceOp::kMax);
+          largest.prescale = 2.0;
+          problems.expect_ok(wait(session.enqueue(largest)), "through the host");
+          problems.expect(a.values() == Values(3, 2.0F) && b.values() == Values(5, 8.0F), "results");
+        });
+  });
+  fake_cuda_fail_times("cuModuleLoadData", 0, kUnsupportedPtx, 0);  // a build without kernels loads none
+  CHECK(has(said, "tensors on GPUs go through host memory: NCCL scales sums only, and a rank has no kernels for that"));
 }
 
 TEST_CASE("An NCCL that does not start is quoted, once, and everything goes through the host", "[multi][gpu]") {
