@@ -2,6 +2,9 @@
 
 #include <poll.h>
 
+#include <cstdio>
+#include <cstdlib>
+
 #include "runtime/base/check.h"
 
 namespace hvd::launcher {
@@ -20,7 +23,10 @@ void prepare_for_signals() {
 
 MainLoop::MainLoop() : loop_(std::make_unique<uv_loop_t>()) {
   prepare_for_signals();
-  HVD_CHECK(uv_loop_init(loop_.get()) == 0, "no event loop: out of descriptors or memory");
+  if (const int error = uv_loop_init(loop_.get()); error != 0) {
+    std::fprintf(stderr, "horovodrun: no event loop: %s\n", uv_strerror(error));
+    std::exit(1);
+  }
 }
 
 MainLoop::~MainLoop() {

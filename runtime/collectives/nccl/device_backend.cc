@@ -53,6 +53,7 @@ std::shared_ptr<DeviceBackend::Underway> DeviceBackend::begin_call(Completion& d
       const MutexLock lock(mutex_);
       std::erase(underway_, one);
       ++moved_;
+      if (status.is_ok()) status = failure_;  // an abort ends a collective with anything as its result
     }
     done(std::move(status));  // last: the lane may end this object then
   };
