@@ -174,3 +174,22 @@ def test_localhost_needs_neither_a_hosts_file_nor_a_directory(horovodrun_path: s
     assert job.returncode == 0, job.stderr
     assert sorted(line.partition(":")[2] for line in job.stdout.splitlines()) == ["rank 0 of 2", "rank 1 of 2"]
     assert "horovodrun's own directory has been removed; ranks start in it\n" in job.stderr
+
+
+@pytest.mark.slow  # ssh tries the dead address for some seconds
+def test_a_hosts_own_name_may_be_loopback_and_another_may_have_two_addresses(
+    network: Network, start_on: StartOn
+) -> None:
+    """As Debian writes its own name into /etc/hosts, and as a name that a server answers with several, one of them dead."""
+    _, b, c = network.hosts.values()
+    hosts_file = network.folder / "hosts"
+    text = hosts_file.read_text()
+    dead = network.dead_end_address(2)
+    hosts_file.write_text(
+        text.replace(f"{c.address} c", "127.0.1.1 c").replace(f"{b.address} b", f"{dead} b\n{b.address} b")
+    )
+    try:
+        job = start_on(c, "-np", "3", "-H", "a:1,b:1,c:1", *REDUCE)
+        wait_ready(job, 3)
+    finally:
+        hosts_file.write_text(text)
