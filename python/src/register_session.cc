@@ -48,10 +48,15 @@ Result<std::unique_ptr<Session>> start_interruptibly(const config::RuntimeConfig
   std::optional<Result<std::unique_ptr<Session>>> result;
   Event finished;
   std::stop_source stop;
-  auto starter = start_thread("hvd-init", [&](const std::stop_token&) {
-    result.emplace(find_and_start(config, process_sets, stop.get_token(), meeting));
-    finished.set();
-  });
+  std::jthread starter;
+  try {
+    starter = start_thread("hvd-init", [&](const std::stop_token&) {
+      result.emplace(find_and_start(config, process_sets, stop.get_token(), meeting));
+      finished.set();
+    });
+  } catch (const std::system_error& e) {
+    return Status::from_errno("a thread for it", e.code().value());
+  }
   try {
     wait_interruptibly([&](std::chrono::milliseconds slice) { return finished.wait_for(slice); });
   } catch (...) {

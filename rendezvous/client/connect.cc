@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <tuple>
 
 #include "runtime/base/socket_io.h"
@@ -95,7 +96,11 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
   lookup->port = port;
   lookup->done = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!lookup->done.valid()) return Status::from_errno("eventfd", errno);
-  start_thread("hvd-resolve", [lookup](const std::stop_token&) { run_lookup(*lookup); }).detach();
+  try {
+    start_thread("hvd-resolve", [lookup](const std::stop_token&) { run_lookup(*lookup); }).detach();
+  } catch (const std::system_error& e) {
+    return Status::from_errno("a thread to look up the address of \"" + host + "\"", e.code().value());
+  }
   HVD_RETURN_IF_ERROR(wait_for_socket(lookup->done.get(), POLLIN, deadline, wake_fd)
                           .annotate("looking up the address of \"" + host + "\""));
   const std::scoped_lock lock(lookup->mutex);

@@ -57,6 +57,8 @@ inline constexpr auto kTable = std::to_array<Row>({
     {"client.session", Kind::kReturn}, {"agent.ask", Kind::kReturn},
     {"server.accept", Kind::kCall}, {"server.request", Kind::kPlace}, {"server.join", Kind::kPlace},
     {"server.round", Kind::kPlace}, {"server.answer", Kind::kPlace},
+    // Threads of ours.
+    {"thread.start", Kind::kCall},
     // Sockets of any purpose whose callers may block.
     {"socket.connect", Kind::kCall}, {"socket.send", Kind::kIo}, {"socket.receive", Kind::kIo},
     // Connections between ranks.

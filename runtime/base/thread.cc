@@ -2,11 +2,14 @@
 
 #include <pthread.h>
 
+#include <cerrno>
 #include <csignal>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/check.h"
+#include "runtime/base/failpoint.h"
 
 namespace hvd {
 namespace {
@@ -20,6 +23,7 @@ struct Restorer {
 }  // namespace
 
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body) {
+  if (HVD_FAILPOINT_CALL("thread.start", 0) != 0) throw std::system_error(errno, std::generic_category(), name);
   // Block before creating: the thread inherits the mask, so there is no moment at which it could take a signal.
   sigset_t all;
   sigset_t old;

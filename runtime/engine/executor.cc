@@ -1,5 +1,6 @@
 #include "runtime/engine/executor.h"
 
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -115,19 +116,30 @@ void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vect
     }
     job.batches.push_back(std::move(batch));
   }
-  lane_for(set).push(std::move(job));
+  try {
+    lane_for(set).push(std::move(job));
+  } catch (const std::system_error& e) {  // before the lane has anything
+    std::vector<PendingOperationPtr> operations;
+    for (const Batch& batch : job.batches) {
+      for (const BatchItem& item : batch.items) {
+        if (item.pending != nullptr) operations.push_back(item.pending);
+      }
+    }
+    events_.failed(Status::from_errno("a thread for collectives" + topology::of_set(set->id), e.code().value()),
+                   std::move(operations));
+  }
 }
 
 Lane& Executor::lane_for(const topology::ProcessSetPtr& set) {
-  auto& lane = lanes_[set->id];
-  if (lane == nullptr) {
+  if (!lanes_.contains(set->id)) {
     auto backends = backend_factory_ ? backend_factory_(*set) : collectives::local_backends();
     backends_[set->context_id] = backends;
     Lane::Events events{[this, id = set->id, context = set->context_id] { events_.job_done(id, context); },
                         [this, context = set->context_id] { events_.lane_ended(context); }, events_.failed};
-    lane = std::make_unique<Lane>(set, rank_, std::move(backends), table_, recorder_, std::move(events));
+    lanes_.emplace(set->id,
+                   std::make_unique<Lane>(set, rank_, std::move(backends), table_, recorder_, std::move(events)));
   }
-  return *lane;
+  return *lanes_.at(set->id);
 }
 
 void Executor::abort(const Status& why) {

@@ -23,7 +23,7 @@ class Executor {
     // What one decision released of a set has run. On the lane's thread, or within execute().
     std::function<void(std::int32_t process_set, std::uint64_t context_id)> job_done;
     std::function<void(std::uint64_t context_id)> lane_ended;                     // on the lane's thread, its last act
-    std::function<void(const Status&, std::vector<PendingOperationPtr>)> failed;  // on the lane's thread
+    std::function<void(const Status&, std::vector<PendingOperationPtr>)> failed;  // on the lane's or the engine's
   };
   Executor(int global_rank, OperationTable& table, recorder::FlightRecorder& recorder, BackendFactory backend_factory,
            Events events);
@@ -47,6 +47,7 @@ class Executor {
   }
 
  private:
+  // Throws std::system_error when the system gives no thread for a new one.
   Lane& lane_for(const topology::ProcessSetPtr& set);
   void retire(std::int32_t process_set);
   // True when the operation needs no data to be moved; it is complete then.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <system_error>
 #include <utility>
 
 #include "runtime/base/failpoint.h"
@@ -314,16 +315,10 @@ Result<std::unique_ptr<Session>> begin(const config::RuntimeConfig& config, std:
   return std::unique_ptr<Session>(std::move(session));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, const std::stop_token& stop,
-                                                std::vector<std::vector<int>> process_sets,
+// With the others, once or more often.
+Result<std::unique_ptr<Session>> join_and_begin(const config::RuntimeConfig& config, const std::stop_token& stop,
+                                                const std::vector<std::vector<int>>& process_sets,
                                                 const crypto::Secret* secret) {
-  configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
-  for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
-  if (!config.failpoints.empty()) HVD_RETURN_IF_ERROR(failpoint::arm(config.failpoints));
-  const bool is_alone = config.size == 1 && !(config.elastic && !config.rendezvous_addr.empty());
-  if (is_alone) return begin(config, nullptr, stop, std::move(process_sets));
   for (int starts = 1;; ++starts) {
     HVD_ASSIGN_OR_RETURN(auto network, engine::Network::join(config, stop, secret));
     const Status reached = network->reach(stop);
@@ -332,6 +327,21 @@ Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& con
     if (session.is_ok() || starts == kMaxStarts || !may_begin_anew(config, session.status(), stop)) return session;
     HVD_LOG(kWarning, "init() begins anew: ", session.status().message());
   }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::start(const config::RuntimeConfig& config, const std::stop_token& stop,
+                                                std::vector<std::vector<int>> process_sets,
+                                                const crypto::Secret* secret) try {
+  configure_log({config.log_level, config.log_hide_time, config.size > 1 ? config.rank : -1});
+  for (const std::string& warning : config.warnings) HVD_LOG(kWarning, warning);
+  if (!config.failpoints.empty()) HVD_RETURN_IF_ERROR(failpoint::arm(config.failpoints));
+  const bool is_alone = config.size == 1 && !(config.elastic && !config.rendezvous_addr.empty());
+  if (is_alone) return begin(config, nullptr, stop, std::move(process_sets));
+  return join_and_begin(config, stop, process_sets, secret);
+} catch (const std::system_error& e) {  // a thread, or a descriptor of one, that the system does not give
+  return Status::from_errno("what a session needs", e.code().value());
 }
 
 bool may_leave_later(const config::RuntimeConfig& config) {

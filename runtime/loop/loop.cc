@@ -2,6 +2,8 @@
 
 #include <poll.h>
 
+#include <system_error>
+
 #include "runtime/base/check.h"
 #include "runtime/base/spinner.h"
 #include "runtime/base/thread.h"
@@ -9,11 +11,22 @@
 namespace hvd::loop {
 
 Loop::Loop(std::string thread_name) {
-  HVD_CHECK(uv_loop_init(&uv_) == 0, "uv_loop_init");
-  const int rc = uv_async_init(&uv_, &wake_, [](uv_async_t* wake) { static_cast<Loop*>(wake->data)->run_posted(); });
-  HVD_CHECK(rc == 0, "uv_async_init");
+  int rc = uv_loop_init(&uv_);
+  if (rc != 0) throw std::system_error(-rc, std::generic_category(), thread_name + ": an event loop");
+  rc = uv_async_init(&uv_, &wake_, [](uv_async_t* wake) { static_cast<Loop*>(wake->data)->run_posted(); });
+  if (rc != 0) {
+    uv_loop_close(&uv_);
+    throw std::system_error(-rc, std::generic_category(), thread_name + ": an event loop");
+  }
   wake_.data = this;
-  thread_ = start_thread(std::move(thread_name), [this](const std::stop_token&) { run(); });
+  try {
+    thread_ = start_thread(std::move(thread_name), [this](const std::stop_token&) { run(); });
+  } catch (const std::system_error&) {
+    uv_close(reinterpret_cast<uv_handle_t*>(&wake_), nullptr);
+    uv_run(&uv_, UV_RUN_DEFAULT);
+    uv_loop_close(&uv_);
+    throw;
+  }
 }
 
 Loop::~Loop() { stop_and_join(); }

@@ -19,6 +19,7 @@ namespace hvd::loop {
 // handles others put on the loop, but closes what they left there when it stops.
 class Loop {
  public:
+  // Throws std::system_error when the system gives no descriptor or thread.
   explicit Loop(std::string thread_name);
   ~Loop();  // stop_and_join()
   Loop(const Loop&) = delete;

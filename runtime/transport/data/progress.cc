@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 
 #include "runtime/base/check.h"
 
@@ -19,7 +20,7 @@ constexpr std::chrono::milliseconds kCheckPeriod{1000};
 
 Progress::Progress(IoHandler& handler)
     : handler_(handler), epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  HVD_CHECK(epoll_.valid() && kick_.valid(), "epoll and eventfd");
+  if (!epoll_.valid() || !kick_.valid()) throw std::system_error(errno, std::generic_category(), "epoll and eventfd");
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.ptr = this;  // tells the kick from the sockets

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/socket_io.h"
@@ -39,7 +40,9 @@ Status configure_stream(int fd, Liveness liveness) {
   return Status::ok();
 }
 
-Cancel::Cancel() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { HVD_CHECK(event_.valid(), "eventfd"); }
+Cancel::Cancel() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_.valid()) throw std::system_error(errno, std::generic_category(), "eventfd");
+}
 
 void Cancel::cancel() {
   const std::uint64_t one = 1;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from launcher_job import RunningJob
 
+REDUCE = Path(__file__).parent.parent / "hosts" / "reduce_worker.py"
 RANKS = 3
 JOB = ("-np", str(RANKS), "true")
 STRANGERS = (
@@ -43,6 +45,11 @@ def outcomes(commands: list[list[str]], folder: Path, cwd: Path) -> list[int]:
     return codes
 
 
+def skip_with(sanitizer: str, program: str, why: str) -> None:
+    if re.search(rf"lib{sanitizer}\.so".encode(), Path(program).read_bytes()):
+        pytest.skip(f"a sanitizer {why}")
+
+
 def assert_is_a_threshold(codes: list[int]) -> None:
     """Too little, then enough."""
     enough = codes.index(0)
@@ -51,14 +58,14 @@ def assert_is_a_threshold(codes: list[int]) -> None:
 
 
 def test_few_descriptors(horovodrun_path: str, tmp_path: Path) -> None:
+    skip_with("ubsan", horovodrun_path, "asks whether it may read memory by pipes of its own")
     limits = range(6, 45)  # with fewer libuv itself gives up
     commands = [["prlimit", f"--nofile={n}:{n}", horovodrun_path] for n in limits]
     assert_is_a_threshold(outcomes(commands, tmp_path, tmp_path))
 
 
 def test_little_address_space(horovodrun_path: str, tmp_path: Path) -> None:
-    if re.search(rb"lib[at]san\.so", Path(horovodrun_path).read_bytes()):
-        pytest.skip("a sanitizer maps more than that for itself")
+    skip_with("[at]san", horovodrun_path, "maps more than that for itself")
     limits = range(14 << 20, 120 << 20, 3 << 20)  # with less not even the C library can be loaded
     commands = [["prlimit", f"--as={n}:{n}", horovodrun_path] for n in limits]
     assert_is_a_threshold(outcomes(commands, tmp_path, tmp_path))
@@ -73,3 +80,22 @@ def test_few_processes(public_launcher: Path, tmp_path: Path) -> None:
 
     commands = [command(limit) for limit in range(2, 25)]
     assert_is_a_threshold(outcomes(commands, tmp_path, public_launcher.parent))
+
+
+@pytest.mark.parametrize(
+    ("limit", "values"), [("nofile", range(12, 28, 2)), ("as", range(40 << 20, 280 << 20, 20 << 20))]
+)
+def test_limits_of_one_rank(limit: str, values: range, horovodrun_path: str, tmp_path: Path) -> None:
+    """Which trains with another, or raises the reason. With fewer descriptors libuv itself aborts, as above."""
+    for value in values:
+        limited = f'test "$HOROVOD_RANK" = 0 || limit="prlimit --{limit}={value}:{value}"'
+        worker = f"{limited}; exec $limit {sys.executable} {REDUCE} --until /dev/null"
+        command = [horovodrun_path, "-np", "2", "sh", "-c", worker]
+        job = RunningJob(command, tmp_path, {}, None, tmp_path)
+        try:
+            assert job.wait(30) in (0, 1, 127), (limit, value, job)  # 127: Python's own libraries do not fit
+            assert job.process.returncode == 0 or "Error" in job.err or "error" in job.err, (limit, value, job)
+            assert "check failed" not in job.err, (limit, value, job)
+            job.wait_all_gone(5)
+        finally:
+            job.kill_everything()

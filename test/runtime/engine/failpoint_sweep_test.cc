@@ -214,14 +214,26 @@ std::span<const failpoint::Row> rank_points() {
 // How often a job without a fault passes each place.
 using Passages = std::map<std::string, std::uint64_t, std::less<>>;
 Passages passages(Path path) {
-  const Armed armed("join.begin=delay:1@1000000");  // something that never comes, so that passages count
   Trial trial(path);
+  const Armed armed("join.begin=delay:1@1000000");  // something that never comes, so that passages count
   trial.run();
   CHECK(trial.problems() == "");
   CHECK(trial.failures() == 0);
   Passages found;
   for (const failpoint::Row& row : rank_points()) found[std::string(row.name)] = failpoint::passages(row.name);
   return found;
+}
+
+void try_one(const std::string& text, Path path, bool harmless, const Holdings& before) {
+  INFO(text << " " << name_of(path));
+  {
+    Trial trial(path);
+    const Armed armed(text);
+    trial.run();
+    CHECK(trial.problems() == "");
+    if (harmless) CHECK(trial.failures() == 0);
+  }
+  CHECK(nothing_more_than(before));
 }
 
 void sweep(unsigned seed) {
@@ -240,15 +252,8 @@ void sweep(unsigned seed) {
       const std::uint64_t passed = usual.at(path).at(std::string(row.name));
       std::string text = std::string(row.name) + "=" + action + "@" + std::to_string(1 + random() % passed);
       if (action == "short") text += "+";
-      INFO(text << " " << name_of(path) << ", seed " << seed);
-      {
-        const Armed armed(text);
-        Trial trial(path);
-        trial.run();
-        CHECK(trial.problems() == "");
-        if (is_harmless(action)) CHECK(trial.failures() == 0);
-      }
-      CHECK(nothing_more_than(before));
+      INFO("seed " << seed);
+      try_one(text, path, is_harmless(action), before);
     }
   }
 }
@@ -270,6 +275,15 @@ TEST_CASE("A job passes every failpoint of its ranks and of the rendezvous", "[m
 
 TEST_CASE("Whatever fails at whichever failpoint, all ranks begin anew and nothing is left", "[multi][failpoint]") {
   sweep(1);
+}
+
+TEST_CASE("Whichever thread of a session the system does not give, all ranks begin anew", "[multi][failpoint]") {
+  const std::uint64_t threads = passages(Path::kSockets).at("thread.start");
+  REQUIRE(threads >= 3U * kSize);  // engine, network, lane
+  const Holdings before;
+  for (std::uint64_t at = 1; at <= threads; ++at) {
+    try_one("thread.start=EAGAIN@" + std::to_string(at), Path::kSockets, false, before);
+  }
 }
 
 TEST_CASE("Many seeds of failures at failpoints", "[.][slow]") {
