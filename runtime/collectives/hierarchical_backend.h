@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ struct HostGroups {
   Limit reductions{};                     // allreduce, reducescatter
   Limit allgathers{};
   Limit broadcasts{};
+  std::uint64_t owner_bytes = 512U << 10;  // each owner on each host has at least so much of a piece of an allreduce
 
   int local_size() const { return static_cast<int>(hosts[static_cast<std::size_t>(host)].size()); }
 };
@@ -36,10 +38,12 @@ struct HostGroups {
 // Allreduce, reducescatter, allgather and broadcast host by host: inside hosts to and from slices, between hosts each
 // slice by its owners, all slices at once. So what a host sends does not depend on how many ranks it has, nor on how
 // ranks are dealt out to hosts. Made of backends of parts of the set, whose calls end within start(); so do this one's.
-// It keeps its memory between calls.
+// Large allreduces go in pieces, and what is between hosts has a thread of its own meanwhile. It keeps its memory
+// between calls.
 class HierarchicalBackend final : public CollectiveBackend {
  public:
-  explicit HierarchicalBackend(HostGroups groups) : groups_(std::move(groups)) {}
+  explicit HierarchicalBackend(HostGroups groups);
+  ~HierarchicalBackend() override;
 
   std::string_view name() const override { return "hierarchical"; }
   std::string why_not(const CallTraits& call) const override;
@@ -60,12 +64,13 @@ class HierarchicalBackend final : public CollectiveBackend {
 
  private:
   struct Layout;
+  struct Piece;
+  class AcrossThread;
   const HostGroups::Limit* limit_of(OpType op) const;
   bool owns_slice() const { return groups_.local_rank < groups_.slices; }
 
   // hierarchical_calls.cc
   Status run(const CollectiveCall& call);
-  Status allreduce(const CollectiveCall& call) const;
   Status broadcast(const CollectiveCall& call) const;
   Status reducescatter(const CollectiveCall& call);
   Status allgather(const CollectiveCall& call);
@@ -73,8 +78,19 @@ class HierarchicalBackend final : public CollectiveBackend {
   // Of `part`, its op, type and reduction set: gathers what each member of the host has into `whole`.
   Status gather_locally(CollectiveCall part, const void* own, void* whole, std::vector<std::int64_t> counts) const;
 
+  // Reduces to each member of the host what is its own.
+  Status scatter_locally(const CollectiveCall& part) const;
+
+  // hierarchical_allreduce.cc
+  Status allreduce(const CollectiveCall& call);
+  std::deque<Piece> cut(const CollectiveCall& call) const;
+  Status reduce_pieces(const CollectiveCall& call, std::deque<Piece>& pieces);
+  Status scatter(const CollectiveCall& call, const Piece& piece) const;
+  void begin_across(Piece& piece, std::size_t pieces);
+
   const HostGroups groups_;
-  std::vector<std::byte> packed_;  // a tensor by slices
+  std::unique_ptr<AcrossThread> across_thread_;  // from the first call in pieces on
+  std::vector<std::byte> packed_;                // a tensor by slices
   std::vector<std::byte> slice_;
 };
 

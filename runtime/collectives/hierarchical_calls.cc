@@ -117,6 +117,10 @@ Status HierarchicalBackend::reduce_across(const CollectiveCall& slice) const {
   return run_on(*groups_.across, slice, bytes_of(slice.dtype, slice.count));
 }
 
+Status HierarchicalBackend::scatter_locally(const CollectiveCall& part) const {
+  return run_on(*groups_.local, part, bytes_of(part.dtype, sum(part.rank_counts)));
+}
+
 Status HierarchicalBackend::run(const CollectiveCall& call) {
   switch (call.op) {
     case OpType::kReducescatter: return reducescatter(call);
@@ -135,37 +139,6 @@ Status HierarchicalBackend::gather_locally(CollectiveCall part, const void* own,
   const std::uint64_t bytes = bytes_of(part.dtype, sum(counts));
   part.rank_counts = std::move(counts);
   return run_on(*groups_.local, part, bytes);
-}
-
-// Each slice is reduced to its owner inside each host, by its owners between hosts, and gathered inside each host.
-// Elements are scaled before in the first step and after in the second, as in passes of their own.
-Status HierarchicalBackend::allreduce(const CollectiveCall& call) const {
-  const std::vector<std::int64_t> counts = slice_counts(groups_, call.dtype, call.count);
-  const auto own = counts.begin() + groups_.local_rank;
-  const std::int64_t begin = std::accumulate(counts.begin(), own, std::int64_t{0});
-  const void* const input = call.input != nullptr ? call.input : call.output;
-  std::byte* const slice = static_cast<std::byte*>(call.output) + bytes_of(call.dtype, begin);
-
-  CollectiveCall part = part_of(call, OpType::kReducescatter);
-  part.output = slice;
-  part.count = *own;
-  if (groups_.local == nullptr) {
-    kernels::scale_copy(call.dtype, call.output, input, call.count, call.scaling.before);
-  } else {
-    part.input = input;
-    part.scaling = {.before = call.scaling.before};
-    part.rank_counts = counts;
-    HVD_RETURN_IF_ERROR(run_on(*groups_.local, part, bytes_of(call.dtype, call.count)));
-  }
-  if (groups_.across != nullptr && *own > 0) {
-    part.op = OpType::kAllreduce;
-    part.input = nullptr;
-    part.scaling = {.after = call.scaling.after, .divisor = call.scaling.divisor};
-    part.rank_counts.clear();
-    HVD_RETURN_IF_ERROR(reduce_across(part));
-  }
-  if (groups_.local == nullptr) return Status::ok();
-  return gather_locally(part_of(call, OpType::kAllgather), slice, call.output, counts);
 }
 
 // The root's host gets all of it, its members send a slice each to the others' owners, and those hosts gather.

@@ -178,7 +178,7 @@ TEST_CASE("Allreduces of unequal hosts are right, with shared memory or without"
           problems.expect_ok(wait(handle), what);
           problems.expect(std::count(data.begin(), data.end(), expected) == std::ssize(data), "wrong " + what);
         };
-        for (const std::size_t count : {1U, 5U, 20U, 1000U, 70001U}) {
+        for (const std::size_t count : {1U, 5U, 20U, 1000U, 70001U, 1000001U}) {  // the last one in pieces
           std::vector<float> data(count, static_cast<float>(rank + 1));
           check(session.enqueue(allreduce("sum", data)), data, 36, "sum of " + std::to_string(count));
           data.assign(count, static_cast<float>(rank + 1));
@@ -245,12 +245,13 @@ TEST_CASE("Gathers, scatters and broadcasts host by host are right, however rank
 }
 
 TEST_CASE("A rank that goes ends the steps of a hierarchical allreduce on all others", "[multi][engine]") {
-  const int gone = GENERATE(0, 3, 7);  // of a host of four, two of which own slices; the only one of its host
+  const int gone = GENERATE(0, 3, 7);  // who owns the slice of a host of four, another there; the only one of its host
+  const std::size_t count = GENERATE(300001U, 1000001U);  // in one piece, and in two
   JobFixture job(8);
   Problems problems;
   job.run(
       [&](Session& session) {
-        std::vector<float> data(300001, 1.0F);
+        std::vector<float> data(count, 1.0F);
         Status status;
         for (int call = 0; status.is_ok(); ++call) {
           if (session.topology().rank == gone && call == 2) return session.announce_failure("it has had enough");

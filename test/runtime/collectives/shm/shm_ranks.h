@@ -56,7 +56,7 @@ class ShmRanks {
 };
 
 // Runs one call to its end.
-inline Status run_call(ShmBackend& backend, const CollectiveCall& call) {
+inline Status run_call(CollectiveBackend& backend, const CollectiveCall& call) {
   std::optional<Status> result;
   backend.start(call, [&](Status status) { result = std::move(status); });
   return result ? *result : Status::internal("start() came back without an end");
