@@ -37,7 +37,7 @@ with RendezvousServer(int(sys.argv[1]), listen=sys.argv[2]) as server:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gbit", type=float, default=1.0, help="rate of each direction")
+    parser.add_argument("--gbit", type=float, default=1.0, help="rate of each direction; 0: no limit")
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
     parser.add_argument("--mib", type=int, default=16, help="of a tensor (gathers: of all ranks)")
     parser.add_argument("--calls", type=int, default=10)
@@ -78,7 +78,9 @@ def rank(options: argparse.Namespace) -> None:
 
 
 def bounds(options: argparse.Namespace) -> dict[str, float]:
-    """In milliseconds: a host sends and gets half of the tensor to reduce it, and half to gather it."""
+    """In milliseconds, with a limit: a host sends and gets half of the tensor to reduce it, and half to gather it."""
+    if options.gbit == 0:
+        return {}
     half = (options.mib << 20) / 2 / (options.gbit / 8 * 1e9 * GOODPUT) * 1e3
     return {"allreduce": 2 * half, "reducescatter": half, "allgather": half, "broadcast": 2 * half}
 
@@ -103,7 +105,8 @@ def main() -> int:
         hosts[0].shell(f"ip link add data0 type veth peer name data0 netns {hosts[1].keeper.pid}")
         for number, host in enumerate(hosts, 1):
             host.shell(f"ip address add 10.77.0.{number}/24 dev data0; ip link set data0 up")
-            host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
+            if options.gbit > 0:
+                host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
         print(f"load {os.getloadavg()[0]:.1f}; milliseconds, at best: {bounds(options)}")
         for placement in ("in a row", "in turns"):
             print(f"{placement}: {one_job(options, hosts, placement)}")
