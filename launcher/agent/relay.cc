@@ -90,7 +90,11 @@ void Relay::give_up() {
 
 void Relay::fleet_frame(int agent, const Frame& frame) {
   HVD_FAILPOINT("relay.up");
-  if (present_.contains(agent)) callbacks_.send(agent, frame.type, frame.payload);
+  if (!present_.contains(agent)) return;
+  // Ours to say: the launcher would take it as gone, and we would wait for it.
+  if (frame.type == FrameType::kLost)
+    return fleet_.fail(agent, "host " + told_.at(agent).host + ": its agent says that it is lost");
+  callbacks_.send(agent, frame.type, frame.payload);
 }
 
 void Relay::fleet_lost(int agent, const std::string& reason) {

@@ -138,6 +138,7 @@ void AgentFleet::fail(int agent, const std::string& reason) {
 }
 
 void AgentFleet::drop_all() {
+  stopped_ = true;
   for (auto& [number, one] : members_) {
     if (one.link) one.link->drop();
     one.relayed = false;

@@ -118,6 +118,15 @@ TEST_CASE("Who does not read is given up, and the others go on", "[agent]") {
   CHECK(relay.relay().empty());
 }
 
+TEST_CASE("An agent that calls itself lost is ended, and nobody waits for it", "[agent]") {
+  RelayUnderTest relay;
+  const test::BytesFile frame(encode_frame(FrameType::kLost, kOwnAgent, encode(TextMessage{"I am lost"})));
+  REQUIRE(relay.open(1, kHello + ("cat " + frame.path()) + "; exec sleep 1000").is_ok());
+  relay.run_until([&] { return !relay.lost(1).empty(); });
+  CHECK(relay.lost(1) == "host h1: its agent says that it is lost");
+  CHECK(relay.relay().empty());
+}
+
 TEST_CASE("What is garbled on its way up costs the agent that has sent it", "[agent]") {
   RelayUnderTest relay;
   const Bytes good = output(100);

@@ -89,6 +89,36 @@ TEST_CASE("AgentFleet has 64 logins under way at most, and the next begins when 
   fleet.drop_all();
 }
 
+TEST_CASE("AgentFleet tries nobody again once all are dropped", "[job]") {
+  MainLoop loop;
+  Events events(loop);
+  int started = 0;
+  AgentFleet fleet(
+      loop,
+      [&](int) {
+        ++started;
+        AgentLinkOptions options;
+        options.host = "h0";
+        options.is_remote = true;
+        options.over_ssh = true;
+        options.file = "sh";
+        options.argv = {"sh", "-c", "echo Connection reset by peer >&2; exit 255"};
+        options.cookie = std::string(32, '0');
+        return options;
+      },
+      events);
+  fleet.start(0);
+  loop::Timer end(loop.get(), [&] { loop.stop(); });
+  loop::Timer look(loop.get(), [&] {
+    if (!fleet.pids().empty()) return look.start(Millis(20));
+    fleet.drop_all();
+    end.start(Millis(1400));  // the next try would be due
+  });
+  look.start(Millis(20));
+  loop.run();
+  CHECK(started == 1);
+}
+
 namespace {
 
 // Of agent 0, which is to start the others: what it says, besides its hello, and what becomes of all.
