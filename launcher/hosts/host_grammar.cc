@@ -48,6 +48,12 @@ bool is_bad_ipv4(std::string_view name) {
   return inet_pton(AF_INET, std::string(name).c_str(), &address) != 1;
 }
 
+// An embedded NUL would hide the rest of the name from inet_pton.
+bool is_ipv6(std::string_view text) {
+  in6_addr parsed{};
+  return text.find('\0') == std::string_view::npos && inet_pton(AF_INET6, std::string(text).c_str(), &parsed) == 1;
+}
+
 bool is_user(std::string_view user) {
   if (user.empty() || user.size() > kMaxUser || user.front() == '-' || user.front() == '.') return false;
   for (const char c : user) {
@@ -59,6 +65,10 @@ bool is_user(std::string_view user) {
 // Splits the host from what follows it; `text` is without the user.
 Result<std::string> take_host(std::string_view& text) {
   if (!text.starts_with('[')) {
+    if (is_ipv6(text)) {
+      return Status::invalid_argument(quoted(text) +
+                                      " has no brackets around its IPv6 address, expected as in '[::1]:2'");
+    }
     const std::string_view name = text.substr(0, text.find(':'));
     text.remove_prefix(name.size());
     if (!is_name(name)) {
@@ -73,11 +83,7 @@ Result<std::string> take_host(std::string_view& text) {
   if (end == std::string_view::npos) return Status::invalid_argument(quoted(text) + " has no ']'");
   const std::string address(text.substr(1, end - 1));
   text.remove_prefix(end + 1);
-  in6_addr parsed{};
-  // An embedded NUL would hide the rest of the name from inet_pton.
-  if (address.find('\0') != std::string::npos || inet_pton(AF_INET6, address.c_str(), &parsed) != 1) {
-    return Status::invalid_argument(quoted(address) + " is not an IPv6 address");
-  }
+  if (!is_ipv6(address)) return Status::invalid_argument(quoted(address) + " is not an IPv6 address");
   return address;
 }
 

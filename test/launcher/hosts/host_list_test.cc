@@ -57,6 +57,10 @@ TEST_CASE("A malformed host list is an error that names the entry", "[unit][host
       error_of("a:1,b:1,u@a:3") ==
       "host list, entry 3 'u@a:3': host 'a' was named before with another user or port; name it with the same ones");
   REQUIRE(error_of("a:4096,b,a").ends_with("host 'a' has 4097 slots with its earlier mentions; the limit is 4096"));
+  for (const std::string bare : {"::1", "fe80::1:2", "2001:db8:0:0:0:0:0:5"}) {
+    REQUIRE(
+        error_of(bare).ends_with("'" + bare + "' has no brackets around its IPv6 address, expected as in '[::1]:2'"));
+  }
   for (const char* bad :
        {"a:0",      "a:4097", "a:-1",      "a:+1",         "a: 1",    "a:",     ":2",      "a:1:2:3",
         "a::2",     "a:0:2",  "a:65536:2", "10.0.0.256:1", "1.2.3:1", "[::1:2", "[::g]:1", "[10.0.0.1]:1",
