@@ -38,6 +38,8 @@ DTYPE_FLOAT32: int
 DTYPE_FLOAT64: int
 DTYPE_BOOL: int
 DTYPE_BFLOAT16: int
+DTYPE_FLOAT8_E4M3FN: int
+DTYPE_FLOAT8_E5M2: int
 
 @final
 class Handle:
@@ -57,6 +59,10 @@ class Handle:
 
         KeyboardInterrupt also after interrupt_waits().
         """
+
+    @property
+    def dtype(self) -> int:
+        """The code of the type of its tensor."""
 
     def output_dlpack(self) -> Any:
         """After wait(): a DLPack capsule of the output that the core allocated (allgather, ...). Only once."""

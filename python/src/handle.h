@@ -55,6 +55,7 @@ class PyHandle {
   pybind11::capsule output_dlpack() const;
   std::vector<std::int64_t> received_splits() const;
   std::int64_t value() const;
+  int dtype() const { return static_cast<int>(dtype_); }
 
  private:
   void require_done() const;

@@ -93,6 +93,7 @@ void register_operations(py::module_& module) {
       .def("wait", &PyHandle::wait)
       .def("wait_in_callback", &PyHandle::wait_in_callback)
       .def("output_dlpack", &PyHandle::output_dlpack)
+      .def_property_readonly("dtype", &PyHandle::dtype)
       .def("received_splits", &PyHandle::received_splits)
       .def("value", &PyHandle::value);
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));

@@ -5,13 +5,14 @@
 namespace hvd {
 
 std::size_t element_size(DataType dtype) {
-  static constexpr std::array<std::size_t, kDataTypeCount> kSizes = {1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2};
+  static constexpr std::array<std::size_t, kDataTypeCount> kSizes = {1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2, 1, 1};
   return kSizes.at(static_cast<std::size_t>(dtype));
 }
 
 std::string_view data_type_name(DataType dtype) {
   static constexpr std::array<std::string_view, kDataTypeCount> kNames = {
-      "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool", "bfloat16"};
+      "uint8",   "int8",    "uint16", "int16",    "int32",         "int64",      "float16",
+      "float32", "float64", "bool",   "bfloat16", "float8_e4m3fn", "float8_e5m2"};
   return kNames.at(static_cast<std::size_t>(dtype));
 }
 

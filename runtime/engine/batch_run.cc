@@ -12,10 +12,7 @@ namespace hvd::engine {
 
 namespace {
 
-bool is_integer(DataType dtype) {
-  return dtype != DataType::kFloat16 && dtype != DataType::kBfloat16 && dtype != DataType::kFloat32 &&
-         dtype != DataType::kFloat64;
-}
+bool is_integer(DataType dtype) { return dtype <= DataType::kInt64 || dtype == DataType::kBool; }
 
 class BroadcastRun final : public SingleCollective {
  public:

@@ -23,6 +23,8 @@ DTYPES = {
     "float64": torch.float64,
     "bool": torch.bool,
     "bfloat16": torch.bfloat16,
+    "float8_e4m3fn": getattr(torch, "float8_e4m3fn", torch.uint8),  # not before torch 2.1
+    "float8_e5m2": getattr(torch, "float8_e5m2", torch.uint8),
 }
 LONGEST_NAME = 4096
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
@@ -75,7 +77,9 @@ def check_operation(call: Call) -> None:
     """What one rank can check without knowing what is in flight."""
     about = f'{call.kind} "{call.name}"'
     if call.device != -1:
-        raise ValueError(f"tensor '{call.name}' on GPU {call.device}: there is no CUDA driver")  # the real one may have it
+        raise ValueError(
+            f"tensor '{call.name}' on GPU {call.device}: there is no CUDA driver"
+        )  # the real one may have it
     if call.kind in ("allreduce", "reducescatter"):
         _check_reduction(call, about)
     if call.kind in ("allreduce", "broadcast") and 0 not in call.shape and not (call.data_ptr and call.output_ptr):

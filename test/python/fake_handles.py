@@ -72,6 +72,10 @@ class Handle:
         if self._in_flight:
             raise ValueError("the operation is not done yet: call wait() first")
 
+    @property
+    def dtype(self) -> int:
+        return self._call.dtype
+
     def output_dlpack(self) -> Any:
         self._require_done()
         if self._output is None:

@@ -24,6 +24,13 @@ _CODES: dict[torch.dtype, int] = {
     torch.bool: core.DTYPE_BOOL,
     torch.bfloat16: core.DTYPE_BFLOAT16,
 }
+# Types that not every torch has (2.1), nor takes by DLPack (2.9): their bytes are given another view.
+_VIEWED: dict[int, torch.dtype] = {
+    getattr(core, f"DTYPE_{name.upper()}"): getattr(torch, name)
+    for name in ("float8_e4m3fn", "float8_e5m2")
+    if hasattr(torch, name)
+}
+_CODES.update({dtype: code for code, dtype in _VIEWED.items()})
 _LARGE = 1 << 20  # bytes; the core recycles nothing smaller
 _BASE_CLASSES = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
 _BOOL = core.DTYPE_BOOL
@@ -101,7 +108,9 @@ def _refusal(tensor: Any, operation: str) -> Exception:
 
 def output_of(native: Any) -> torch.Tensor:
     """The result of an operation for which the core has allocated the memory."""
-    return from_dlpack(native.output_dlpack())
+    result: torch.Tensor = from_dlpack(native.output_dlpack())
+    viewed = _VIEWED.get(native.dtype)
+    return result if viewed is None else result.view(viewed)
 
 
 def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
@@ -127,7 +136,7 @@ def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:
     if tensor.nbytes < _LARGE or not tensor.is_cpu or type(tensor) not in _BASE_CLASSES:
         return torch.empty_like(tensor)
     result: torch.Tensor = from_dlpack(core.new_output(tensor.shape, code))
-    return result
+    return result.view(_VIEWED[code]) if code in _VIEWED else result
 
 
 def check(call: Call, reduction: Reduction, tensor: torch.Tensor) -> int:

@@ -42,7 +42,7 @@ class _CastCompressor(Compressor):
 
     @classmethod
     def _compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
-        if not tensor.dtype.is_floating_point:
+        if not tensor.dtype.is_floating_point or tensor.element_size() < 2:  # nor is it made longer
             return tensor, None
         return tensor.to(cls.wire_type), tensor.dtype
 

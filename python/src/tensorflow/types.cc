@@ -1,25 +1,19 @@
 #include "python/src/tensorflow/types.h"
 
-#include <array>
 #include <utility>
 
 namespace hvd::tensorflow {
 
 namespace {
 
-constexpr std::array<std::pair<TfType, DataType>, kDataTypeCount> kTypes{{
-    {TfType::kUint8, DataType::kUint8},
-    {TfType::kInt8, DataType::kInt8},
-    {TfType::kUint16, DataType::kUint16},
-    {TfType::kInt16, DataType::kInt16},
-    {TfType::kInt32, DataType::kInt32},
-    {TfType::kInt64, DataType::kInt64},
-    {TfType::kHalf, DataType::kFloat16},
-    {TfType::kFloat, DataType::kFloat32},
-    {TfType::kDouble, DataType::kFloat64},
-    {TfType::kBool, DataType::kBool},
+constexpr std::pair<TfType, DataType> kTypes[] = {
+    {TfType::kUint8, DataType::kUint8},       {TfType::kInt8, DataType::kInt8},
+    {TfType::kUint16, DataType::kUint16},     {TfType::kInt16, DataType::kInt16},
+    {TfType::kInt32, DataType::kInt32},       {TfType::kInt64, DataType::kInt64},
+    {TfType::kHalf, DataType::kFloat16},      {TfType::kFloat, DataType::kFloat32},
+    {TfType::kDouble, DataType::kFloat64},    {TfType::kBool, DataType::kBool},
     {TfType::kBfloat16, DataType::kBfloat16},
-}};
+};
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 #include "python/src/tensorflow/xla_call.h"
 
-#include <array>
 #include <cstddef>
 #include <exception>
 #include <utility>
@@ -12,19 +11,14 @@ namespace hvd::tensorflow {
 
 namespace {
 
-constexpr std::array<std::pair<ffi::Type, DataType>, kDataTypeCount> kBufferTypes{{
-    {ffi::Type::kUint8, DataType::kUint8},
-    {ffi::Type::kInt8, DataType::kInt8},
-    {ffi::Type::kUint16, DataType::kUint16},
-    {ffi::Type::kInt16, DataType::kInt16},
-    {ffi::Type::kInt32, DataType::kInt32},
-    {ffi::Type::kInt64, DataType::kInt64},
-    {ffi::Type::kFloat16, DataType::kFloat16},
-    {ffi::Type::kFloat32, DataType::kFloat32},
-    {ffi::Type::kFloat64, DataType::kFloat64},
-    {ffi::Type::kBool, DataType::kBool},
+constexpr std::pair<ffi::Type, DataType> kBufferTypes[] = {
+    {ffi::Type::kUint8, DataType::kUint8},       {ffi::Type::kInt8, DataType::kInt8},
+    {ffi::Type::kUint16, DataType::kUint16},     {ffi::Type::kInt16, DataType::kInt16},
+    {ffi::Type::kInt32, DataType::kInt32},       {ffi::Type::kInt64, DataType::kInt64},
+    {ffi::Type::kFloat16, DataType::kFloat16},   {ffi::Type::kFloat32, DataType::kFloat32},
+    {ffi::Type::kFloat64, DataType::kFloat64},   {ffi::Type::kBool, DataType::kBool},
     {ffi::Type::kBfloat16, DataType::kBfloat16},
-}};
+};
 
 // What stands for memory of tensors without elements.
 alignas(64) std::byte no_elements_of_buffer[64];

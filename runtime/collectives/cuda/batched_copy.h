@@ -89,18 +89,17 @@ struct ScaledFloat {
   using Bits = T;
   HVD_ON_GPU static T of(T value, const CopyBatch& batch) { return value * static_cast<T>(batch.factor); }
 };
-struct ScaledFloat16 {
-  using Bits = std::uint16_t;
-  HVD_ON_GPU static Bits of(Bits value, const CopyBatch& batch) {
-    return narrow_float16(widen_float16(value) * static_cast<float>(batch.factor));
+template <typename T, float to_float(T), T of_float(float)>
+struct ScaledNarrow {
+  using Bits = T;
+  HVD_ON_GPU static T of(T value, const CopyBatch& batch) {
+    return of_float(to_float(value) * static_cast<float>(batch.factor));
   }
 };
-struct ScaledBfloat16 {
-  using Bits = std::uint16_t;
-  HVD_ON_GPU static Bits of(Bits value, const CopyBatch& batch) {
-    return narrow_bfloat16(widen_bfloat16(value) * static_cast<float>(batch.factor));
-  }
-};
+using ScaledFloat16 = ScaledNarrow<std::uint16_t, widen_float16, narrow_float16>;
+using ScaledBfloat16 = ScaledNarrow<std::uint16_t, widen_bfloat16, narrow_bfloat16>;
+using ScaledE4m3fn = ScaledNarrow<std::uint8_t, widen_e4m3fn, narrow_e4m3fn>;
+using ScaledE5m2 = ScaledNarrow<std::uint8_t, widen_e5m2, narrow_e5m2>;
 
 template <typename Scaled>
 HVD_ON_GPU inline void scale_elements(const CopyBatch& batch, const Copy& copy, std::uint64_t thread,
@@ -123,6 +122,8 @@ HVD_ON_GPU inline void scale_part(const CopyBatch& batch, const Copy& copy, std:
     case DataType::kInt64: return scale_elements<ScaledInteger<std::int64_t>>(batch, copy, thread, threads);
     case DataType::kFloat16: return scale_elements<ScaledFloat16>(batch, copy, thread, threads);
     case DataType::kBfloat16: return scale_elements<ScaledBfloat16>(batch, copy, thread, threads);
+    case DataType::kFloat8E4m3fn: return scale_elements<ScaledE4m3fn>(batch, copy, thread, threads);
+    case DataType::kFloat8E5m2: return scale_elements<ScaledE5m2>(batch, copy, thread, threads);
     case DataType::kFloat64: return scale_elements<ScaledFloat<double>>(batch, copy, thread, threads);
     default: return scale_elements<ScaledFloat<float>>(batch, copy, thread, threads);
   }

@@ -9,6 +9,8 @@ namespace {
 
 constexpr std::size_t kMostIdleEvents = 1024;
 constexpr std::size_t kNameSize = 256;
+constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+constexpr int kCapabilityMinor = 76;
 
 }  // namespace
 
@@ -41,6 +43,12 @@ Status Device::retain() {
       driver_->check(calls.device_name(name.data(), static_cast<int>(name.size()) - 1, device_), "cuDeviceGetName"));
   name_ = name.data();
   HVD_RETURN_IF_ERROR(driver_->check(calls.device_uuid(&uuid_, device_), "cuDeviceGetUuid"));
+  int minor = 0;
+  HVD_RETURN_IF_ERROR(
+      driver_->check(calls.device_attribute(&capability_, kCapabilityMajor, device_), "cuDeviceGetAttribute"));
+  HVD_RETURN_IF_ERROR(
+      driver_->check(calls.device_attribute(&minor, kCapabilityMinor, device_), "cuDeviceGetAttribute"));
+  capability_ = 10 * capability_ + minor;
   return driver_->check(calls.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 

@@ -29,6 +29,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   int ordinal() const { return ordinal_; }
   const std::string& name() const { return name_; }  // "NVIDIA H200"
+  int capability() const { return capability_; }     // 90: compute capability 9.0
   const Uuid& uuid() const { return uuid_; }
   const Driver& driver() const { return *driver_; }
 
@@ -70,6 +71,7 @@ class Device : public std::enable_shared_from_this<Device> {
   const int ordinal_;
   int device_ = 0;  // the driver's number for it
   std::string name_;
+  int capability_ = 0;
   Uuid uuid_{};
   void* context_ = nullptr;
   Mutex mutex_;

@@ -23,6 +23,7 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
   table.take(calls.device_count, "cuDeviceGetCount", 2000);
   table.take(calls.device, "cuDeviceGet", 2000);
   table.take(calls.device_name, "cuDeviceGetName", 2000);
+  table.take(calls.device_attribute, "cuDeviceGetAttribute", 2000);
   // Of a slice of a GPU (MIG), where the driver knows how: two ranks on two slices share none.
   calls.device_uuid = library.function<int(Uuid*, int)>("cuDeviceGetUuid_v2");
   if (calls.device_uuid == nullptr) table.take(calls.device_uuid, "cuDeviceGetUuid", 9020);

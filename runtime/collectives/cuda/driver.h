@@ -37,6 +37,7 @@ struct DriverCalls {
   int (*device_count)(int* count) = nullptr;
   int (*device)(int* device, int ordinal) = nullptr;
   int (*device_name)(char* name, int size, int device) = nullptr;
+  int (*device_attribute)(int* value, int attribute, int device) = nullptr;
   int (*device_uuid)(Uuid* uuid, int device) = nullptr;
   int (*retain_context)(void** context, int device) = nullptr;
   int (*release_context)(int device) = nullptr;

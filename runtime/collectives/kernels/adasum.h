@@ -9,7 +9,7 @@
 // which is their sum when they are orthogonal and their average when they are equal. Pure, safe on any thread.
 namespace hvd::kernels {
 
-// float16, bfloat16, float32, float64.
+// floats.
 bool can_adasum(DataType dtype);
 
 // Sums of products over a part of a layer; those of the parts add up to those of the layer. In double.

@@ -8,7 +8,8 @@
 // the instruction set is chosen once per process (dispatch.cc). All sizes are elements; memory needs no alignment.
 // Rules:
 //  - integers wrap around, without saturation;
-//  - float16 and bfloat16 are computed in float32 and rounded to nearest even after every operation;
+//  - floats of 16 and 8 bits are computed in float32 and rounded to nearest even after every operation; float8_e4m3fn
+//    has no infinity, so what is too large for it becomes 448;
 //  - Min and Max propagate NaN, as torch does; of two equal values (so of -0 and +0) the first stays;
 //  - bool knows Min (and) and Max (or) only; any byte but 0 is true, results are 0 or 1.
 // The bits of a NaN result are unspecified but for its being NaN.
@@ -26,7 +27,8 @@ bool can_scale(DataType dtype);
 
 // dst[i] = src[i] * factor; dst may be src, otherwise the ranges don't overlap. Requires: can_scale(dtype), or factor
 // 1, which copies exactly whatever the type.
-//  - float64: in double; float32: with the factor rounded to float32; float16 and bfloat16: likewise in float32, then
+//  - float64: in double; float32: with the factor rounded to float32; floats of 16 and 8 bits: likewise in float32,
+//  then
 //    rounded to the type;
 //  - integers: in double, truncated toward zero; so an int64 beyond 2^53 is rounded to 53 bits first. A result outside
 //    the type wraps around like a sum; one outside int64 stops at its ends, and NaN becomes 0.

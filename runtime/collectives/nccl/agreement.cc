@@ -34,6 +34,18 @@ std::string why_no_communicator(std::span<const MemberFacts> members, std::span<
   return "";
 }
 
+std::string why_no_float8(std::span<const MemberFacts> members, std::span<const int> ranks) {
+  if (members[0].version < kReducesFloat8) {
+    return "NCCL reduces 8-bit floats from version " + version_text(kReducesFloat8) + " on, and this is " +
+           version_text(members[0].version);
+  }
+  const auto old = std::ranges::find_if(members, [](const MemberFacts& m) { return m.capability < kFloat8Capability; });
+  if (old == members.end()) return "";
+  return "NCCL reduces 8-bit floats on GPUs of compute capability 9.0 or later, and that of rank " +
+         std::to_string(ranks[static_cast<std::size_t>(old - members.begin())]) + " has " +
+         std::to_string(old->capability / 10) + "." + std::to_string(old->capability % 10);
+}
+
 std::string shared_gpus(std::span<const MemberFacts> members, std::span<const int> ranks, std::span<const int> hosts) {
   struct Sharing {
     std::vector<std::string> ranks;

@@ -14,8 +14,9 @@ namespace hvd::collectives::nccl {
 // members with the same version of this package on machines of one byte order.
 struct MemberFacts {
   static constexpr std::size_t kMostText = 220;
-  std::int32_t version = 0;  // of its NCCL
-  std::uint8_t can = 0;      // else `why_not`
+  std::int32_t version = 0;     // of its NCCL
+  std::int32_t capability = 0;  // of its GPU; 90 is 9.0
+  std::uint8_t can = 0;         // else `why_not`
   std::uint8_t has_kernels = 0;
   std::uint8_t shares_gpu = 0;  // NCCL was told to take several ranks on a GPU
   std::uint8_t registers = 0;   // lists may be packed in registered memory
@@ -29,6 +30,9 @@ struct MemberFacts {
 // Empty when all members can use NCCL together; else why not, the same text on all of them. `ranks`: global, by set
 // rank. Pure.
 std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks);
+
+// The same for reductions of 8-bit floats, where they use NCCL otherwise. Pure.
+std::string why_no_float8(std::span<const MemberFacts> members, std::span<const int> ranks);
 
 // Which members share a GPU, and why that may be, with the numbers; empty when none do. `hosts`: by set rank, equal for
 // members on one host. Pure.

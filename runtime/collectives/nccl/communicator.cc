@@ -26,11 +26,14 @@ std::optional<Type> type_of(DataType dtype) {
     case DataType::kFloat32: return Type::kFloat32;
     case DataType::kFloat64: return Type::kFloat64;
     case DataType::kBfloat16: return Type::kBfloat16;
+    case DataType::kFloat8E4m3fn: return Type::kFloat8E4m3;
+    case DataType::kFloat8E5m2: return Type::kFloat8E5m2;
     default: return std::nullopt;  // int16, uint16 and bool are no numbers to NCCL
   }
 }
 
-bool is_float(DataType dtype) {
+// Not floats of 8 bits: a factor of so few digits is not what was asked for.
+bool takes_factors(DataType dtype) {
   return dtype == DataType::kFloat16 || dtype == DataType::kBfloat16 || dtype == DataType::kFloat32 ||
          dtype == DataType::kFloat64;
 }
@@ -70,7 +73,7 @@ std::array<std::byte, 8> scalar_of(DataType dtype, double factor) {
 }  // namespace
 
 bool scales(const CollectiveCall& call) {
-  return !is_scaled(call.scaling) || (call.reduce_op == ReduceOp::kSum && is_float(call.dtype));
+  return !is_scaled(call.scaling) || (call.reduce_op == ReduceOp::kSum && takes_factors(call.dtype));
 }
 
 std::string why_not(const CollectiveCall& call, bool can_scale) {

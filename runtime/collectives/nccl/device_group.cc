@@ -15,6 +15,8 @@ std::string DeviceGroup::why_not(const CollectiveCall& call) const {
   const bool reduces = call.op == OpType::kAllreduce || call.op == OpType::kReducescatter;
   if (options_.deterministic && reduces && options_.set_size() > 2)
     return "HOROVOD_DETERMINISTIC with more than 2 ranks";
+  const bool is_float8 = call.dtype == DataType::kFloat8E4m3fn || call.dtype == DataType::kFloat8E5m2;
+  if (is_float8 && reduces && !why_no_float8_.empty()) return why_no_float8_;
   return nccl::why_not(call, all_have_kernels_);
 }
 

@@ -115,6 +115,7 @@ class DeviceGroup {
   std::shared_ptr<Communicator> communicator_;
   std::shared_ptr<Communicator> of_host_;  // of the members on this host; null: allreduces do not go host by host
   std::string why_not_;
+  std::string why_no_float8_;
   std::string shared_;
   const cuda::Kernels* kernels_ = nullptr;  // of the stream's device, where it has them
   bool all_have_kernels_ = false;

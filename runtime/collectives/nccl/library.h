@@ -28,7 +28,9 @@ enum class Type : int {
   kFloat16 = 6,
   kFloat32 = 7,
   kFloat64 = 8,
-  kBfloat16 = 9
+  kBfloat16 = 9,
+  kFloat8E4m3 = 10,
+  kFloat8E5m2 = 11
 };
 enum class Reduction : int { kSum = 0, kProduct = 1, kMax = 2, kMin = 3, kAverage = 4 };
 // ncclConfig_t of 2.18, which later versions take for what it says it is.
@@ -103,5 +105,7 @@ class Library {
 std::string version_text(int version);  // "2.32.3"
 
 inline constexpr int kTakesRanksOnOneGpu = 23003;  // with NCCL_MULTI_RANK_GPU_ENABLE=1
+inline constexpr int kReducesFloat8 = 22400;
+inline constexpr int kFloat8Capability = 90;  // of GPUs; older ones only move such floats
 
 }  // namespace hvd::collectives::nccl

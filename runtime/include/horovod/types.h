@@ -22,8 +22,10 @@ enum class DataType : std::uint8_t {
   kFloat64 = 8,
   kBool = 9,
   kBfloat16 = 10,
+  kFloat8E4m3fn = 11,
+  kFloat8E5m2 = 12,
 };
-inline constexpr int kDataTypeCount = 11;
+inline constexpr int kDataTypeCount = 13;
 
 std::size_t element_size(DataType dtype);         // bytes
 std::string_view data_type_name(DataType dtype);  // "float32", ...

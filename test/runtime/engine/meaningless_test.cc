@@ -51,7 +51,7 @@ std::vector<Case> every_case() {
 
 bool is_float(DataType dtype) {
   return dtype == DataType::kFloat16 || dtype == DataType::kBfloat16 || dtype == DataType::kFloat32 ||
-         dtype == DataType::kFloat64;
+         dtype == DataType::kFloat64 || dtype >= DataType::kFloat8E4m3fn;
 }
 
 // What the table of meanings says, in other words than the code's.
@@ -148,8 +148,8 @@ TEST_CASE("Codes, memory, splits and groups that mean nothing are refused at the
   };
   CHECK(refusal([](Operation& o) { o.op = static_cast<OpType>(99); }) ==
         "invalid argument: operation \"x\": there is no operation with the code 99; expected 0 to 7");
-  CHECK(refusal([](Operation& o) { o.input.dtype = static_cast<DataType>(11); }) ==
-        "invalid argument: operation \"x\": there is no element type with the code 11; expected 0 to 10");
+  CHECK(refusal([](Operation& o) { o.input.dtype = static_cast<DataType>(13); }) ==
+        "invalid argument: operation \"x\": there is no element type with the code 13; expected 0 to 12");
   CHECK(refusal([](Operation& o) { o.reduce_op = static_cast<ReduceOp>(255); }) ==
         "invalid argument: operation \"x\": there is no reduction with the code 255; expected 0 to 5");
   CHECK(refusal([](Operation& o) { o.input.data = nullptr; }) ==

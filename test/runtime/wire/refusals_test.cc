@@ -79,7 +79,7 @@ TEST_CASE("Codec: each field of a request has its range", "[unit][wire]") {
   CHECK_THAT(refusal([](Request& r) { r.process_set = -2; }), Contains("process set -2"));
   CHECK_THAT(refusal([](Request& r) { r.op = OpType{8}; }), Contains("operation 8: expected 0 .. 7"));
   CHECK_THAT(refusal([](Request& r) { r.op = OpType::kJoin; }), Contains("join"));
-  CHECK_THAT(refusal([](Request& r) { r.dtype = DataType{11}; }), Contains("element type 11"));
+  CHECK_THAT(refusal([](Request& r) { r.dtype = DataType{13}; }), Contains("element type 13"));
   CHECK_THAT(refusal([](Request& r) { r.reduce_op = ReduceOp{6}; }), Contains("reduction 6"));
   CHECK_THAT(refusal([](Request& r) { r.device = -2; }), Contains("device -2"));
   CHECK_THAT(refusal([](Request& r) { r.root_rank = -2; }), Contains("root rank -2"));

@@ -6,6 +6,7 @@
 #include <deque>
 #include <thread>
 
+#include "test/runtime/collectives/kernels/reference.h"
 #include "test/support/fake_gpu/fake_nccl.h"
 
 namespace fake_nccl {
@@ -77,6 +78,21 @@ void reduce_as(const std::vector<const void*>& inputs, void* output, std::size_t
   std::memcpy(output, result.data(), n * sizeof(T));
 }
 
+// 8-bit floats, as float32.
+template <typename T>
+void reduce_narrow(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
+  std::vector<std::vector<float>> wide(inputs.size());
+  std::vector<const void*> places;
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    for (std::size_t i = 0; i < n; ++i)
+      wide[r].push_back(static_cast<float>(static_cast<const T*>(inputs[r])[i].value()));
+    places.push_back(wide[r].data());
+  }
+  std::vector<float> result(n);
+  reduce_as<float>(places, result.data(), n, work);
+  for (std::size_t i = 0; i < n; ++i) static_cast<T*>(output)[i] = T::of(static_cast<double>(result[i]));
+}
+
 void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
   switch (work.type) {
     case 1: return reduce_as<std::uint8_t>(inputs, output, n, work);
@@ -84,6 +100,8 @@ void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n,
     case 4: return reduce_as<std::int64_t>(inputs, output, n, work);
     case 7: return reduce_as<float>(inputs, output, n, work);
     case 8: return reduce_as<double>(inputs, output, n, work);
+    case 10: return reduce_narrow<hvd::kernels::reference::Float8E4m3fn>(inputs, output, n, work);
+    case 11: return reduce_narrow<hvd::kernels::reference::Float8E5m2>(inputs, output, n, work);
     default: breach("the fake does not reduce type " + std::to_string(work.type));
   }
 }

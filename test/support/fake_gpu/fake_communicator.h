@@ -42,7 +42,9 @@ struct Work {
 };
 using Call = std::vector<Work>;  // one, or those of a group
 
-std::size_t size_of(int type) { return type <= 1 ? 1 : type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 8; }
+std::size_t size_of(int type) {
+  return type <= 1 || type == 10 || type == 11 ? 1 : type == 2 || type == 7 ? 4 : type == 6 || type == 9 ? 2 : 8;
+}
 
 // The members of one communicator.
 struct Group {

@@ -40,6 +40,12 @@ HVD_FAKE int cuDeviceGetName(char* name, int size, int device) {
   std::strncpy(name, text.c_str(), static_cast<std::size_t>(size));
   return kSuccess;
 }
+HVD_FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
+  HVD_ENTER_ALONE("cuDeviceGetAttribute");
+  if (attribute != 75 && attribute != 76) return kInvalidValue;
+  *value = attribute == 75 ? world().capability / 10 : world().capability % 10;
+  return kSuccess;
+}
 // Of the whole GPU: the same for its slices, if they were some.
 HVD_FAKE int cuDeviceGetUuid(void* uuid, int) {
   HVD_ENTER_ALONE("cuDeviceGetUuid");

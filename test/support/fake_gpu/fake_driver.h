@@ -12,6 +12,9 @@ HVD_FAKE void fake_cuda_fail(const char* name, int after, int code);
 // The same for that call and `times` - 1 after it; 0: none fails any more.
 HVD_FAKE void fake_cuda_fail_times(const char* name, int after, int code, int times);
 HVD_FAKE void fake_cuda_set_version(int version);
+// Of all GPUs; 90 is 9.0.
+HVD_FAKE void fake_cuda_set_capability(int capability);
+HVD_FAKE int fake_cuda_capability();
 HVD_FAKE void fake_cuda_set_devices(int count);
 // Objects that live: "context" (times retained), "stream", "event", "memory", "pinned", "module".
 HVD_FAKE int fake_cuda_alive(const char* kind);

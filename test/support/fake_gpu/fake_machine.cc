@@ -176,6 +176,8 @@ HVD_FAKE void fake_cuda_fail_times(const char* name, int after, int code, int ti
   }
 }
 HVD_FAKE void fake_cuda_set_version(int version) { world().version = version; }
+HVD_FAKE void fake_cuda_set_capability(int capability) { world().capability = capability; }
+HVD_FAKE int fake_cuda_capability() { return world().capability; }
 HVD_FAKE void fake_cuda_set_devices(int count) { world().devices = count; }
 HVD_FAKE int fake_cuda_alive(const char* kind) {
   World& w = world();

@@ -115,6 +115,7 @@ struct Block {
 struct World {
   std::mutex mutex;
   int version = 13000;
+  int capability = 90;
   int devices = kMostDevices;
   std::atomic<bool> started = false;
   int retained[kMostDevices] = {};

@@ -45,6 +45,8 @@ int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
 
 int issue(const char* name, Work work, void* handle, void* stream) {
   if (const int code = enter(name); code != kSuccess) return code;
+  const bool reduces = work.kind.find("reduce") != std::string::npos;
+  if (work.type >= 10 && (world().version < 22400 || (reduces && fake_cuda_capability() < 90))) return kInvalidArgument;
   const auto comm = comm_of(handle, name);
   if (comm == nullptr) return kInvalidArgument;
   if (!is_ready(*comm) || !comm->polled || comm->launch)

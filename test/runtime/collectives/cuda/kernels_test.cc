@@ -120,7 +120,8 @@ TEST_CASE("Our kernels scale every type that NCCL reduces with the bits of the h
       for (const std::size_t last : {2 * i + 1}) values[last] &= static_cast<std::uint8_t>(i % 2 == 0 ? 0xBF : 0x3F);
     }
     for (const DataType dtype : {DataType::kUint8, DataType::kInt8, DataType::kInt32, DataType::kInt64,
-                                 DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64}) {
+                                 DataType::kFloat16, DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64,
+                                 DataType::kFloat8E4m3fn, DataType::kFloat8E5m2}) {
       const bool is_integer = dtype < DataType::kFloat16;
       for (const auto& [factor, divisor] : {std::pair(0.3, 1), std::pair(-2.5, 1), std::pair(1.0, 3)}) {
         if (divisor != 1 && !is_integer) continue;

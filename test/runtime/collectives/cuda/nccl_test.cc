@@ -63,6 +63,20 @@ TEST_CASE("Members agree on NCCL only where all have the same one and GPUs of th
   CHECK(why_no_communicator(members, ranks).substr(0, 26) == "rank 0: there is no NCCL: ");
 }
 
+TEST_CASE("8-bit floats are reduced by NCCL 2.24 on GPUs of compute capability 9.0, else it says why not",
+          "[unit][gpu]") {
+  const std::vector<int> ranks = {0, 4};
+  std::vector<MemberFacts> members = {member(22403, 1), member(22403, 2)};
+  members[0].capability = 90;
+  members[1].capability = 120;
+  CHECK(why_no_float8(members, ranks).empty());
+  members[1].capability = 89;
+  CHECK(why_no_float8(members, ranks) ==
+        "NCCL reduces 8-bit floats on GPUs of compute capability 9.0 or later, and that of rank 4 has 8.9");
+  members[0].version = members[1].version = 22304;
+  CHECK(why_no_float8(members, ranks) == "NCCL reduces 8-bit floats from version 2.24.0 on, and this is 2.23.4");
+}
+
 TEST_CASE("Members that share a GPU are named, with what may be the reason", "[unit][gpu]") {
   const std::vector<int> ranks = {0, 2, 5, 7};
   const std::vector<int> hosts = {0, 0, 0, 1};
@@ -92,6 +106,9 @@ TEST_CASE("What NCCL does not do as the host does it, it does not get", "[unit][
   CHECK(of_call(OpType::kAllreduce, DataType::kFloat32, ReduceOp::kMax, {2.0, 1.0}) ==
         "NCCL scales sums only, and a rank has no kernels for that");
   CHECK(of_call(OpType::kReducescatter, DataType::kInt16, ReduceOp::kSum) == "NCCL does not reduce int16");
+  CHECK(of_call(OpType::kAllreduce, DataType::kFloat8E5m2, ReduceOp::kSum).empty());
+  CHECK(of_call(OpType::kAllreduce, DataType::kFloat8E5m2, ReduceOp::kSum, {0.5, 1.0}) ==
+        "NCCL does not scale float8_e5m2, and a rank has no kernels for that");
   CHECK(of_call(OpType::kAdasum, DataType::kFloat32, ReduceOp::kAdasum) == "NCCL has no Adasum");
 }
 

@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 
+#include "runtime/collectives/cuda/kernels.h"
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 
 // What is used of NCCL only where its version has it: memory that it reaches directly, several ids, several ranks on a
@@ -171,4 +174,70 @@ TEST_CASE("Ranks on one GPU use NCCL where it takes them, and is told to by all"
   run_on_gpus(2, configure, [](Session& session, Problems& problems) { sum_list(session, problems, 0, 10); });
   ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
   CHECK((reductions.now() > 0) == is_used);
+}
+
+TEST_CASE("8-bit floats are moved by any NCCL, and reduced by it where it can, else through the host", "[multi][gpu]") {
+  struct Case {
+    int version;
+    int capability;
+    bool by_nccl;
+  };
+  const Case c = GENERATE(Case{21800, 90, false}, Case{22304, 90, false}, Case{22403, 89, false}, Case{22403, 90, true},
+                          Case{23203, 120, true});
+  const DataType dtype = GENERATE(DataType::kFloat8E4m3fn, DataType::kFloat8E5m2);
+  const bool is_e4m3 = dtype == DataType::kFloat8E4m3fn;
+  const std::uint8_t one = is_e4m3 ? 0x38 : 0x3c;
+  const std::uint8_t one_and_half = is_e4m3 ? 0x3c : 0x3e;
+  const std::uint8_t two = 0x40;
+  const std::uint8_t three = is_e4m3 ? 0x44 : 0x42;
+  const std::uint8_t six = is_e4m3 ? 0x4c : 0x46;
+  INFO(c.version << " " << c.capability << " " << data_type_name(dtype));
+  const NcclOf nccl(c.version);
+  fake_cuda_set_capability(c.capability);
+  const CallsOf sums("ncclAllReduce");
+  const CallsOf parts("ncclReduceScatter");
+  const CallsOf gathers("ncclAllGather");
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    FrameworkStream stream(session.topology().rank);
+    const auto of_bytes = [&](std::uint8_t each) { return Values(1, std::bit_cast<float>(each * 0x01010101U)); };
+    const auto is = [&](const Values& values, std::uint8_t each) {
+      return std::bit_cast<std::uint32_t>(values.at(0)) == each * 0x01010101U;
+    };
+    const GpuTensor sum(stream, of_bytes(three));
+    const GpuTensor average(stream, of_bytes(session.topology().rank == 0 ? one : two));
+    const GpuTensor rows(stream, of_bytes(one));
+    const GpuTensor moved(stream, of_bytes(two));
+    CoreOutput part;
+    CoreOutput all;
+    const auto eight = [&](OpType op, const char* name, const GpuTensor& tensor, void* output, ReduceOp reduce) {
+      Operation operation = on_gpu(op, name, tensor, output, reduce);
+      operation.input.dtype = dtype;
+      operation.input.shape = {4};
+      return operation;
+    };
+    Operation scatter = eight(OpType::kReducescatter, "part", rows, nullptr, ReduceOp::kSum);
+    part.take_from(session, stream.device(), scatter);
+    Operation gather = eight(OpType::kAllgather, "all", moved, nullptr, ReduceOp::kSum);
+    all.take_from(session, stream.device(), gather);
+    const std::vector<Operation> operations = {
+        eight(OpType::kAllreduce, "sum", sum, sum.data(), ReduceOp::kSum),
+        eight(OpType::kAllreduce, "average", average, average.data(), ReduceOp::kAverage), scatter, gather};
+    for (const Operation& operation : operations) {
+      problems.expect_ok(wait(session.enqueue(operation)), operation.name);
+    }
+    problems.expect(is(sum.values(), six), "sum");
+    problems.expect(is(average.values(), one_and_half), "average");
+    const auto all_are = [](const CoreOutput& output, std::size_t count, std::uint8_t each) {
+      const auto* begin = static_cast<const std::uint8_t*>(output.memory.get());
+      return output.count == count && std::all_of(begin, begin + count, [&](std::uint8_t b) { return b == each; });
+    };
+    problems.expect(all_are(part, 2, two), "part");
+    problems.expect(all_are(all, 8, two), "all");
+  });
+  fake_cuda_set_capability(90);
+  // An average is scaled by kernels of our own, where the build has them.
+  const int reductions = collectives::cuda::kernel_image().empty() ? 2 : 4;
+  CHECK(sums.now() == (c.by_nccl ? reductions : 0));
+  CHECK(parts.now() == (c.by_nccl ? 2 : 0));
+  CHECK(gathers.now() == 2);
 }

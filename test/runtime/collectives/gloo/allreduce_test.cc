@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <limits>
 #include <random>
 
 #include "runtime/collectives/kernels/kernels.h"
@@ -65,6 +66,13 @@ Bytes input_of(const Case& c, int rank) {
       }
       break;
     }
+    case DataType::kFloat8E4m3fn:
+    case DataType::kFloat8E5m2: {
+      const std::uint8_t ones[] = {0x00, 0x38, 0xb8, 0x40, 0xc0};  // 0, 1, -1, 2, -2
+      const std::uint8_t twos[] = {0x00, 0x3c, 0xbc, 0x3c, 0xbc};  // 0, 1, -1: 9 has too many digits
+      for (auto& b : bytes) b = (c.dtype == DataType::kFloat8E4m3fn ? ones : twos)[random() % 5];
+      break;
+    }
     case DataType::kBool:
       for (auto& b : bytes) b = static_cast<std::uint8_t>(random() % 2);
       break;
@@ -83,8 +91,8 @@ bool equal_values(DataType dtype, const Bytes& a, const Bytes& b) {
       T y;
       std::memcpy(&x, a.data() + i, sizeof(T));
       std::memcpy(&y, b.data() + i, sizeof(T));
-      if constexpr (std::is_same_v<T, std::uint16_t>) {
-        if (x != y && ((x | y) & 0x7fff) != 0) return false;
+      if constexpr (std::is_unsigned_v<T>) {
+        if (x != y && ((x | y) & std::numeric_limits<T>::max() >> 1) != 0) return false;
       } else if (!(x == y)) {
         return false;
       }
@@ -96,6 +104,8 @@ bool equal_values(DataType dtype, const Bytes& a, const Bytes& b) {
     case DataType::kFloat64: return equal_as(double{});
     case DataType::kFloat16:
     case DataType::kBfloat16: return equal_as(std::uint16_t{});
+    case DataType::kFloat8E4m3fn:
+    case DataType::kFloat8E5m2: return equal_as(std::uint8_t{});
     default: return a == b;
   }
 }

@@ -83,6 +83,34 @@ TEST_CASE("Every reduction of every type equals the reference on each instructio
   }
 }
 
+TEST_CASE("8-bit floats add and multiply every pair of values as the reference does", "[unit][kernels]") {
+  const TableList usable = usable_tables();
+  const auto check = [&]<typename T>(T, DataType dtype) {
+    std::vector<T> a;
+    std::vector<T> b;
+    for (int i = 0; i < 65536; ++i) {
+      a.push_back({static_cast<std::uint8_t>(i)});
+      b.push_back({static_cast<std::uint8_t>(i >> 8)});
+    }
+    for (int t = 0; t < usable.count; ++t) {
+      for (const ReduceOp op : kOps) {
+        INFO(usable.tables[t]->name << " " << data_type_name(dtype) << " " << reduce_op_name(op));
+        CHECK(count_wrong(*usable.tables[t], dtype, op, a, b, 0, Where::kElsewhere) == 0);
+      }
+    }
+  };
+  check(reference::Float8E4m3fn{}, DataType::kFloat8E4m3fn);
+  check(reference::Float8E5m2{}, DataType::kFloat8E5m2);
+  // By the formats' definition: 448 is the largest of e4m3fn, which has no infinity; 57344 that of e5m2.
+  const auto value = [](auto x) { return x.value(); };
+  CHECK(value(reference::Float8E4m3fn{0x7e}) == 448);
+  CHECK(value(reference::Float8E4m3fn{0x01}) == 0x1p-9);
+  CHECK(std::isnan(value(reference::Float8E4m3fn{0xff})));
+  CHECK(value(reference::Float8E5m2{0x7b}) == 57344);
+  CHECK(value(reference::Float8E5m2{0x01}) == 0x1p-16);
+  CHECK(std::isinf(value(reference::Float8E5m2{0xfc})));
+}
+
 TEST_CASE("16-bit floats survive widening and narrowing unchanged", "[unit][kernels]") {
   const TableList usable = usable_tables();
   std::vector<std::uint16_t> all(65536);

@@ -14,18 +14,22 @@
 // The slow and obvious counterpart of the kernels: one element at a time, 16-bit floats by their definition in double.
 namespace hvd::kernels::reference {
 
-// A 16-bit float with `kFraction` fraction bits, decoded and encoded by arithmetic alone.
-template <int kFraction, int kMinExponent>
+// A short float with `kFraction` fraction bits, decoded and encoded by arithmetic alone. Without infinity only the
+// largest code is NaN, and the one before it stands for all that is too large.
+template <typename Raw, int kFraction, int kMinExponent, bool kHasInfinity = true>
 struct Half {
-  static constexpr int kExponentBits = 15 - kFraction;
+  static constexpr int kBits = 8 * static_cast<int>(sizeof(Raw)) - 1;
+  static constexpr int kExponentBits = kBits - kFraction;
+  static constexpr int kLargest = (1 << kBits) - 1;
   static constexpr int kBias = (1 << (kExponentBits - 1)) - 1;
-  std::uint16_t raw;
+  Raw raw;
 
   double value() const {
-    const double sign = (raw & 0x8000) != 0 ? -1.0 : 1.0;
+    const double sign = (raw >> kBits) != 0 ? -1.0 : 1.0;
     const int exponent = (raw >> kFraction) & ((1 << kExponentBits) - 1);
     const int fraction = raw & ((1 << kFraction) - 1);
-    if (exponent == (1 << kExponentBits) - 1) {
+    if (!kHasInfinity && (raw & kLargest) == kLargest) return std::numeric_limits<double>::quiet_NaN();
+    if (kHasInfinity && exponent == (1 << kExponentBits) - 1) {
       return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
     }
     if (exponent == 0) return sign * std::ldexp(fraction, kMinExponent - kFraction);
@@ -33,27 +37,30 @@ struct Half {
   }
   // Round to nearest, ties to even.
   static Half of(double x) {
-    const int sign = std::signbit(x) ? 0x8000 : 0;
-    const int infinity = ((1 << kExponentBits) - 1) << kFraction;
-    if (std::isnan(x)) return {static_cast<std::uint16_t>(infinity | 1 << (kFraction - 1))};
+    const int sign = std::signbit(x) ? 1 << kBits : 0;
+    const int infinity = kHasInfinity ? ((1 << kExponentBits) - 1) << kFraction : kLargest - 1;
+    if (std::isnan(x)) return {static_cast<Raw>(kHasInfinity ? infinity | 1 << (kFraction - 1) : kLargest)};
     x = std::fabs(x);
-    if (x == 0) return {static_cast<std::uint16_t>(sign)};
-    if (std::isinf(x)) return {static_cast<std::uint16_t>(sign | infinity)};
+    if (x == 0) return {static_cast<Raw>(sign)};
+    if (std::isinf(x)) return {static_cast<Raw>(sign | infinity)};
     const int exponent = std::max(std::ilogb(x), kMinExponent);
     // The integer number of units in the last place; 2^kFraction more is the next exponent, up to infinity.
     const int units = static_cast<int>(std::nearbyint(std::ldexp(x, kFraction - exponent)));
     const int encoded = units + ((exponent - kMinExponent) << kFraction);
-    return {static_cast<std::uint16_t>(sign | std::min(encoded, infinity))};
+    return {static_cast<Raw>(sign | std::min(encoded, infinity))};
   }
 };
-using Float16 = Half<10, -14>;
-using Bfloat16 = Half<7, -126>;
+using Float16 = Half<std::uint16_t, 10, -14>;
+using Bfloat16 = Half<std::uint16_t, 7, -126>;
+using Float8E4m3fn = Half<std::uint8_t, 3, -6, false>;
+using Float8E5m2 = Half<std::uint8_t, 2, -14>;
 struct Bool {
   std::uint8_t raw;
 };
 
 template <typename T>
-constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>;
+constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16> || std::is_same_v<T, Float8E4m3fn> ||
+                         std::is_same_v<T, Float8E5m2>;
 
 template <typename T>
 bool is_nan(T x) {
@@ -132,6 +139,8 @@ void for_each_type(F f) {
   f(double{}, DataType::kFloat64);
   f(Bool{}, DataType::kBool);
   f(Bfloat16{}, DataType::kBfloat16);
+  f(Float8E4m3fn{}, DataType::kFloat8E4m3fn);
+  f(Float8E5m2{}, DataType::kFloat8E5m2);
 }
 
 // Sizes around every vector width, and one with many blocks.

@@ -46,6 +46,8 @@ inline Bytes make_pattern(DataType dtype) {
       case DataType::kFloat64: std::memcpy(at, &value, sizeof(value)); break;
       case DataType::kFloat16:
       case DataType::kBfloat16: std::memcpy(at, &half, sizeof(half)); break;
+      case DataType::kFloat8E4m3fn:
+      case DataType::kFloat8E5m2: *at = static_cast<std::uint8_t>(0x30U | (raw & 0x8fU)); break;
       default: std::memcpy(at, &raw, element_size(dtype));
     }
   }

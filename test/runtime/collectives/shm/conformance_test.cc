@@ -32,7 +32,7 @@ std::vector<Case> reductions() {
     for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
       if (!kernels::can_reduce(dtype, op)) continue;
       const bool is_product_of_halves =
-          op == ReduceOp::kProduct && (dtype == DataType::kFloat16 || dtype == DataType::kBfloat16);
+          op == ReduceOp::kProduct && (dtype == DataType::kFloat16 || dtype >= DataType::kBfloat16);
       for (const std::int64_t count : kCounts) {
         if (is_product_of_halves && count > 8) continue;  // infinities
         for (const std::size_t offset : kOffsets) {
@@ -44,7 +44,7 @@ std::vector<Case> reductions() {
     }
   }
   for (const DataType dtype : {DataType::kFloat32, DataType::kFloat64, DataType::kFloat16, DataType::kBfloat16,
-                               DataType::kInt32, DataType::kInt64}) {
+                               DataType::kFloat8E5m2, DataType::kInt32, DataType::kInt64}) {
     for (const std::int64_t count : {std::int64_t{5}, std::int64_t{140003}}) {
       cases.push_back({dtype, ReduceOp::kSum, count, {0.7, 1.0 / 3.0}});
       cases.push_back({dtype, ReduceOp::kSum, count, {1.0, 0.5}});
