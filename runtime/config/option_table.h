@@ -15,7 +15,7 @@ namespace hvd::config {
 // clang-format off
 enum class Option {
   kRank, kSize, kLocalRank, kLocalSize, kCrossRank, kCrossSize, kHostname, kGlooRendezvousAddr, kGlooRendezvousPort,
-  kGlooIface, kPortRange, kTls, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kSharedDir, kJobId, kController, kCpuOperations, kIgnoreStarter,
+  kGlooIface, kPortRange, kTls, kSocketsPerPeer, kGlooTimeoutSeconds, kStartTimeout, kAgent, kSecretFile, kSharedDir, kJobId, kController, kCpuOperations, kIgnoreStarter,
   kElastic, kFusionThreshold, kIdleOutputBytes, kCycleTime, kCacheCapacity, kDisableGroupFusion, kDynamicProcessSets,
   kDeterministic, kShm, kHierarchicalAllreduce, kHierarchicalAllgather, kTorusAllreduce, kAutotune, kAutotuneLog,
   kAutotuneWarmupSamples, kAutotuneStepsPerSample, kAutotuneBayesOptMaxSamples, kAutotuneGaussianProcessNoise,

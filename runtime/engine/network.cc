@@ -145,8 +145,12 @@ Status Network::reach(const std::stop_token& stop) {
 }
 
 Status Network::open_fabric() {
-  const transport::FabricOptions options{
-      .rank = numbers_.rank, .size = numbers_.size, .tls = config_.tls, .timeout = config_.gloo_timeout};
+  const transport::FabricOptions options{.rank = numbers_.rank,
+                                         .size = numbers_.size,
+                                         .tls = config_.tls,
+                                         .sockets = config_.sockets_per_peer,
+                                         .ranks_here = std::max(1, numbers_.local_size),
+                                         .timeout = config_.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
   if (config_.elastic) watch_losses();
   return fabric_->open(epoch_, secret_, rows_);

@@ -50,7 +50,7 @@ Bytes Hello::encode() const {
   ByteWriter out;
   out.put_raw(as_bytes(kMagic));
   out.put(kProtocolVersion);
-  out.put(static_cast<std::uint8_t>(kind));
+  out.put(static_cast<std::uint8_t>(static_cast<int>(kind) + number));
   out.put(static_cast<std::uint8_t>(tls));
   out.put(static_cast<std::uint32_t>(from_rank));
   out.put(static_cast<std::uint32_t>(to_rank));
@@ -133,8 +133,11 @@ void AcceptorHandshake::check_prelude() {
     return refuse(Refusal::kVersion, "it speaks protocol version " + std::to_string(version) + ", this rank " +
                                          std::to_string(kProtocolVersion));
   }
-  if ((kind != 1 && kind != 2) || tls > 1) return fail("it wants a connection of unknown kind " + std::to_string(kind));
-  hello_.kind = static_cast<ConnectionKind>(kind);
+  if (kind < 1 || kind > 1 + kMaxSockets || tls > 1) {
+    return fail("it wants a connection of unknown kind " + std::to_string(kind));
+  }
+  hello_.kind = kind == 1 ? ConnectionKind::kControl : ConnectionKind::kData;
+  hello_.number = kind == 1 ? 0 : kind - static_cast<int>(ConnectionKind::kData);
   hello_.tls = tls == 1;
   wanted_ = Hello::kSize + kMacSize;
 }

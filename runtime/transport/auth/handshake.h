@@ -24,6 +24,8 @@ namespace hvd::transport {
 // little, for it may be a recording, but nobody without the key gets past it.
 
 enum class ConnectionKind : std::uint8_t { kControl = 1, kData = 2 };
+// Data connections of one pair of ranks.
+inline constexpr int kMaxSockets = 8;
 std::string_view connection_kind_name(ConnectionKind kind);
 
 inline constexpr std::size_t kNonceSize = 32;
@@ -35,6 +37,7 @@ enum class Refusal : std::uint8_t { kNone = 0, kVersion = 1, kEpoch = 2, kRank =
 
 struct Hello {
   ConnectionKind kind = ConnectionKind::kControl;
+  int number = 0;    // of a data connection among those of its pair, below kMaxSockets
   bool tls = false;  // of the connector; both have the same setting, or there is no connection
   int from_rank = 0;
   int to_rank = 0;

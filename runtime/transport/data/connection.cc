@@ -1,8 +1,10 @@
 #include "runtime/transport/data/connection.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -22,8 +24,13 @@ std::size_t eager_cost(std::size_t size) { return size + kFrameHeaderSize; }
 
 }  // namespace
 
-Connection::Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink)
-    : peer_(peer), epoll_fd_(epoll_fd), sink_(sink), reader_(peer, epoch, sink), queue_(epoch) {}
+Connection::Connection(int peer, std::uint64_t epoch, int epoll_fd, FrameSink& sink, ConnectionGroup& group)
+    : peer_(peer),
+      epoll_fd_(epoll_fd),
+      sink_(sink),
+      group_(group),
+      reader_(peer, epoch, sink),
+      queue_(epoch, group.messages()) {}
 
 bool Connection::attach(Stream stream, const std::string& host) {
   {
@@ -37,7 +44,7 @@ bool Connection::attach(Stream stream, const std::string& host) {
     HVD_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, stream_.get(), &event) == 0, "epoll_ctl");
     attached_.store(true, std::memory_order_release);
   }
-  flush();
+  group_.flush();
   return true;
 }
 
@@ -53,16 +60,15 @@ void Connection::queue_eager(const SendOp& op, std::uint64_t context) {
   queue_.push_eager({.context = context, .slot = op.slot, .total = op.size}, op.data, op.id);
 }
 
-void Connection::queue_message(const SendOp& op, std::uint64_t context) {
+void Connection::queue_begin(const FrameHeader& header, const SentMessage& message) {
   const MutexLock lock(mutex_);
-  queue_.push_message({.context = context, .slot = op.slot, .total = op.size}, op.data, op.id);
+  queue_.push_begin(header, message);
 }
 
-void Connection::queue_notice(FrameType type, std::uint64_t context, std::uint64_t slot, std::uint64_t total,
-                              std::string_view text) {
+void Connection::queue_notice(const FrameHeader& header, std::string_view text) {
   const MutexLock lock(mutex_);
   const std::string_view cut = text.substr(0, kMaxFailText);
-  queue_.push_control({.type = type, .context = context, .slot = slot, .total = total}, Bytes(cut.begin(), cut.end()));
+  queue_.push_control(header, Bytes(cut.begin(), cut.end()));
 }
 
 void Connection::consumed_eager(std::size_t size) {
@@ -78,14 +84,27 @@ Status Connection::lost() const {
   return lost_;
 }
 
-void Connection::flush() { write_all(false); }
+// Once the socket was full, the driver is told when it no longer is.
+bool Connection::can_write() const { return stream_.valid() && !write_broken_ && (!wants_writable_ || has_room_); }
 
-void Connection::write_all(bool socket_has_room) {
-  do {
-    const MutexLock lock(mutex_);
-    // When the socket is full, the driver is told when it no longer is.
-    if (socket_has_room || !wants_writable_) write_some();
-  } while (report_written());  // which may queue the next message
+void Connection::write(std::size_t ahead) {
+  const MutexLock lock(mutex_);
+  if (can_write()) write_some(ahead);
+}
+
+std::optional<std::size_t> Connection::backlog() const {
+  const MutexLock lock(mutex_);
+  if (!can_write()) return std::nullopt;
+  int unacknowledged = 0;
+  if (ioctl(stream_.get(), SIOCOUTQ, &unacknowledged) != 0) return 0;
+  return static_cast<std::size_t>(unacknowledged);
+}
+
+void Connection::write_piece() {
+  const MutexLock lock(mutex_);
+  if (!can_write()) return;
+  queue_.cut_ahead(1);
+  write_some(0);
 }
 
 // What one thread has written another may report: a message is struck off only after its report, and a second report of
@@ -103,11 +122,11 @@ bool Connection::report_written() {
   return true;
 }
 
-void Connection::write_some() {
-  if (!stream_.valid() || write_broken_) return;
+void Connection::write_some(std::size_t ahead) {
   iovec parts[kMaxParts];
   for (;;) {
     if (!all_written()) return;
+    queue_.cut_ahead(ahead);
     const std::size_t count = queue_.gather(parts);
     if (count == 0) return arm_writable(false);
     std::size_t used = count;
@@ -139,12 +158,16 @@ bool Connection::all_written() {
     case tls::Flush::kWaiting: arm_writable(true); return false;
     case tls::Flush::kFailed: stop_writing(); return false;
   }
-  written_.insert(written_.end(), taken_.begin(), taken_.end());
+  for (const WrittenFrame& frame : taken_) {
+    const bool is_whole = !frame.is_part || group_.messages().written(frame.message, frame.bytes);
+    if (is_whole) written_.push_back(frame.message);
+  }
   taken_.clear();
   return true;
 }
 
 void Connection::arm_writable(bool on) {
+  has_room_ = false;
   if (on == wants_writable_) return;
   wants_writable_ = on;
   epoll_event event{};
@@ -153,16 +176,26 @@ void Connection::arm_writable(bool on) {
   HVD_CHECK(epoll_ctl(epoll_fd_, EPOLL_CTL_MOD, stream_.get(), &event) == 0, "epoll_ctl");
 }
 
-void Connection::cancel_send(std::uint64_t context, std::uint64_t op_id) {
+bool Connection::cancel_send(std::uint64_t context, std::uint64_t op_id) {
   const MutexLock lock(mutex_);
-  if (queue_.cancel(context, op_id)) return;
+  return queue_.cancel(context, op_id);
+}
+
+void Connection::shut_down() {
+  const MutexLock lock(mutex_);
   write_broken_ = true;
   queue_.clear();
-  if (stream_.valid()) shutdown(stream_.get(), SHUT_RDWR);  // both ends find the end of the stream
+  if (stream_.valid()) shutdown(stream_.get(), SHUT_RDWR);
 }
 
 bool Connection::on_io(bool readable, bool writable) {
-  if (writable) write_all(true);
+  if (writable) {
+    {
+      const MutexLock lock(mutex_);
+      has_room_ = true;
+    }
+    group_.flush();
+  }
   return readable && read_some();
 }
 
@@ -179,14 +212,14 @@ bool Connection::read_some() {
     eager_outstanding_ -= std::min(returned, eager_outstanding_);
   }
   if (outcome == FrameReader::Outcome::kClosed) {
-    end(Status::peer_lost("its process ended or closed the connection"));
+    end(Status::peer_lost("its process ended or closed the connection"), true);
     return false;
   }
   if (outcome == FrameReader::Outcome::kFailed) {
-    end(reader_.error());
+    end(reader_.error(), false);
     return false;
   }
-  flush();  // credits let messages go, and receives give budget back
+  group_.flush();  // credits let messages go, and receives give budget back
   return stream_.has_buffered();
 }
 
@@ -204,7 +237,7 @@ void Connection::check_liveness() {
   if (!owes_answer) return owes_since_.reset();
   if (!owes_since_ || last_ack > *owes_since_) owes_since_ = now;
   if (now - *owes_since_ < kPeerSilence) return;
-  end(Status::peer_lost("no sign of life from its host for " + std::to_string(info.tcpi_last_ack_recv) + " ms"));
+  end(Status::peer_lost("no sign of life from its host for " + std::to_string(info.tcpi_last_ack_recv) + " ms"), false);
 }
 
 void Connection::close(const Status& why) {
@@ -222,11 +255,11 @@ void Connection::close(const Status& why) {
   stream_.reset();
 }
 
-void Connection::end(const Status& why) {
+void Connection::end(const Status& why, bool at_its_end) {
   const Status named = describe(why);
   close(named);
   report_written();  // the peer may have ended because it has received this
-  sink_.on_lost(peer_, named);
+  group_.on_end(named, at_its_end);
 }
 
 Status Connection::describe(const Status& why) const {

@@ -11,7 +11,8 @@ const char* find_fault(const FrameHeader& h) {
     case FrameType::kEager:
       return h.length == h.total && h.length <= kMaxEager && h.offset == 0 ? nullptr : "an eager message's size";
     case FrameType::kRequest:
-    case FrameType::kCredit: return h.length == 0 && h.offset == 0 ? nullptr : "a payload where none belongs";
+    case FrameType::kBegin: return h.length == 0 && h.offset == 0 ? nullptr : "a payload where none belongs";
+    case FrameType::kCredit: return h.length == 0 && h.offset != 0 ? nullptr : "no number of a receive, or a payload";
     case FrameType::kConsumed:
       return h.length == 0 && h.total <= kEagerBudget ? nullptr : "a return of more than the eager budget";
     case FrameType::kData:

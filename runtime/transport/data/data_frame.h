@@ -17,6 +17,7 @@ enum class FrameType : std::uint8_t {
   kData = 4,      // a piece of a message that has credit
   kConsumed = 5,  // "`total` bytes of the eager budget are free again"
   kFail = 6,      // "this context is broken", and why
+  kBegin = 7,     // "the message for this receive comes, its pieces on any connection"
 };
 
 // The largest piece of a message in one frame. Pieces of different messages interleave.
@@ -34,9 +35,9 @@ struct FrameHeader {
   std::uint32_t length = 0;  // of the payload that follows
   std::uint64_t epoch = 0;
   std::uint64_t context = 0;  // never reused in an epoch
-  std::uint64_t slot = 0;
-  std::uint64_t offset = 0;  // of a piece in its message
-  std::uint64_t total = 0;   // of the message
+  std::uint64_t slot = 0;     // of a piece and of kBegin instead: the number of the receive that gave credit
+  std::uint64_t offset = 0;   // of a piece in its message; of a credit: the number of its receive, not 0
+  std::uint64_t total = 0;    // of the message
 
   std::array<std::uint8_t, kFrameHeaderSize> encode() const;
   // Requires: kFrameHeaderSize bytes. Refuses what no peer of ours sends; after that the stream cannot be trusted.

@@ -5,15 +5,16 @@
 
 namespace hvd::transport {
 
-DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout)
+DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, Sockets sockets)
     : rank_(rank),
       size_(size),
       generation_(fork_generation()),
       self_(self),
       connect_timeout_(connect_timeout),
+      sockets_(sockets),
       connector_(std::move(self), cancel_),
       progress_(*this),
-      peers_(static_cast<std::size_t>(size)) {}
+      links_(static_cast<std::size_t>(size)) {}
 
 DataPlane::~DataPlane() = default;
 
@@ -46,55 +47,62 @@ void DataPlane::close() {
   const Status why = Status::aborted("the session was shut down");
   abort(why);
   progress_.set_on_driver_left(nullptr);
-  progress_.exclusive([&] { for_each_peer([&](Peer& p) { p.connection.close(why); }); });
+  progress_.exclusive([&] { for_each_link([&](PeerLink& link) { link.close(why); }); });
 }
 
-DataPlane::Peer& DataPlane::peer(int rank) {
-  std::atomic<Peer*>& entry = peers_[static_cast<std::size_t>(rank)];
-  if (Peer* known = entry.load(std::memory_order_acquire)) return *known;
-  const MutexLock lock(peers_mutex_);
-  if (Peer* known = entry.load(std::memory_order_acquire)) return *known;
-  owned_peers_.push_back(std::make_unique<Peer>(rank, session_->epoch, progress_.epoll_fd(), *this));
-  entry.store(owned_peers_.back().get(), std::memory_order_release);
-  return *owned_peers_.back();
+PeerLink& DataPlane::link(int peer) {
+  std::atomic<PeerLink*>& entry = links_[static_cast<std::size_t>(peer)];
+  if (PeerLink* known = entry.load(std::memory_order_acquire)) return *known;
+  const MutexLock lock(links_mutex_);
+  if (PeerLink* known = entry.load(std::memory_order_acquire)) return *known;
+  owned_links_.push_back(std::make_unique<PeerLink>(peer, session_->epoch, progress_.epoll_fd(), *this));
+  entry.store(owned_links_.back().get(), std::memory_order_release);
+  return *owned_links_.back();
 }
 
-Connection& DataPlane::connection(int peer_rank) { return peer(peer_rank).connection; }
-
-void DataPlane::for_each_peer(const std::function<void(Peer&)>& fn) {
-  for (const auto& entry : peers_) {
-    if (Peer* known = entry.load(std::memory_order_acquire)) fn(*known);
+void DataPlane::for_each_link(const std::function<void(PeerLink&)>& fn) {
+  for (const auto& entry : links_) {
+    if (PeerLink* known = entry.load(std::memory_order_acquire)) fn(*known);
   }
 }
 
-void DataPlane::accept(int from, Stream stream, const std::string& host) {
+void DataPlane::accept(int from, int number, Stream stream, const std::string& host) {
   HVD_FAILPOINT("data.accept");
   if (from < rank_) {
     HVD_LOG(kWarning, "refused a data connection in the wrong direction", log_field("from_rank", from));
     return;
   }
-  if (!connection(from).attach(std::move(stream), host)) {
-    HVD_LOG(kWarning, "refused a second data connection", log_field("from_rank", from));
+  if (!link(from).attach(number, std::move(stream), host)) {
+    HVD_LOG(kWarning, "refused a second data connection", log_field("from_rank", from), log_field("number", number));
   }
 }
 
-Status DataPlane::ensure_connected(int to) {
-  Peer& target = peer(to);
-  if (to > rank_ || target.connection.attached()) return Status::ok();
-  const MutexLock lock(target.connecting);
-  if (target.connection.attached()) return Status::ok();
-  HVD_RETURN_IF_ERROR(target.connection.lost());
-  Status connected = connect(to, target);
-  if (!connected.is_ok()) target.connection.close(connected);
+int DataPlane::sockets_for(std::size_t bytes) const {
+  return bytes < kMaxChunk ? 1 : std::max(sockets_.here, sockets_.between_hosts);
+}
+
+Status DataPlane::ensure_connected(int to, std::size_t bytes) {
+  PeerLink& target = link(to);
+  if (to > rank_ || target.has_all(sockets_for(bytes))) return Status::ok();
+  const MutexLock lock(target.connecting());
+  if (target.has_all(sockets_for(bytes))) return Status::ok();
+  HVD_RETURN_IF_ERROR(target.lost());
+  Status connected = connect(to, target, sockets_for(bytes));
+  if (!connected.is_ok()) {
+    progress_.exclusive([&] { target.close(connected); });
+    on_lost(to, connected);
+  }
   return connected;
 }
 
-Status DataPlane::connect(int to, Peer& target) {
+Status DataPlane::connect(int to, PeerLink& target, int wanted) {
   HVD_FAILPOINT_RETURN("data.connect");
   const Deadline deadline = Deadline::after(connect_timeout_);
   HVD_ASSIGN_OR_RETURN(const Bytes encoded, row_of(to, deadline));
   auto row = AddressRow::decode(encoded);
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
+  const HostIdentity& host = row.value().host;
+  target.expect(host.shares_network(self_) ? sockets_.here : sockets_.between_hosts);
   Hello hello;
   hello.kind = ConnectionKind::kData;
   hello.tls = session_->tls;
@@ -102,9 +110,12 @@ Status DataPlane::connect(int to, Peer& target) {
   hello.to_rank = to;
   hello.epoch = session_->epoch;
   hello.host_name = self_.host_name;
-  auto stream = connector_.connect(row.value(), hello, session_->key, deadline);
-  if (!stream.is_ok()) return stream.status().annotate("data connection");
-  if (!target.connection.attach(std::move(stream).value(), row.value().host.host_name)) return target.connection.lost();
+  while (!target.has_all(wanted)) {
+    hello.number = target.count();
+    auto stream = connector_.connect(row.value(), hello, session_->key, deadline);
+    if (!stream.is_ok()) return stream.status().annotate("data connection");
+    if (!target.attach(hello.number, std::move(stream).value(), host.host_name)) return target.lost();
+  }
   return Status::ok();
 }
 
@@ -124,7 +135,7 @@ Result<Bytes> DataPlane::row_of(int rank, Deadline deadline) {
 }
 
 std::shared_ptr<MessageContext> DataPlane::make_message_context(std::uint64_t id) {
-  return std::make_shared<MessageContext>(id, rank_, [this](int to) -> FrameSender& { return connection(to); });
+  return std::make_shared<MessageContext>(id, rank_, [this](int to) -> FrameSender& { return link(to); });
 }
 
 Result<std::shared_ptr<MessageContext>> DataPlane::add_context(std::uint64_t id) {
@@ -146,7 +157,7 @@ void DataPlane::remove_context(const std::shared_ptr<MessageContext>& context) {
     contexts_.erase(context->id());
   }
   progress_.exclusive([&] {
-    context->for_each_recv([&](const RecvOp& op) { for_each_peer([&](Peer& p) { p.connection.forget_target(&op); }); });
+    context->for_each_recv([&](const RecvOp& op) { for_each_link([&](PeerLink& link) { link.forget_target(&op); }); });
   });
 }
 
@@ -170,10 +181,9 @@ void DataPlane::abort_context(std::uint64_t context_id, const Status& why) {
 
 void DataPlane::cancel(MessageContext& context, const Completions& owner) {
   if (generation_ != fork_generation()) return;
-  progress_.exclusive([&] {
-    context.cancel(owner, [&](int to, std::uint64_t op_id) { connection(to).cancel_send(context.id(), op_id); });
-  });
-  for_each_peer([](Peer& p) { p.connection.flush(); });
+  progress_.exclusive(
+      [&] { context.cancel(owner, [&](int to, std::uint64_t op_id) { link(to).cancel_send(context.id(), op_id); }); });
+  for_each_link([](PeerLink& link) { link.flush(); });
   progress_.notify();
 }
 

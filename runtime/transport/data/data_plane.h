@@ -10,8 +10,8 @@
 
 #include "runtime/base/mutex.h"
 #include "runtime/transport/auth/connector.h"
-#include "runtime/transport/data/connection.h"
 #include "runtime/transport/data/message_context.h"
+#include "runtime/transport/data/peer_link.h"
 #include "runtime/transport/data/progress.h"
 #include "runtime/transport/net/address_row.h"
 
@@ -19,16 +19,21 @@ namespace hvd::transport {
 
 // The data connections of one rank in one epoch and the message contexts on top of them: routes frames to contexts and
 // contexts to connections. Connections are made when first used; of two ranks the higher one connects, so that there is
-// never more than one stream between them and nothing to agree on. (A message needs both its ends, so both get to the
-// point where one connects and the other waits.) Shared by the fabric and the Gloo contexts, because a context may
+// nothing to agree on. (A message needs both its ends, so both get to the point where one connects and the other
+// waits.) Shared by the fabric and the Gloo contexts, because a context may
 // outlive the fabric; then every call fails. Thread-safe. Lock order: the driver's turn (Progress), connecting of one
 // peer, rows_mutex_ (held while the store is asked), a context's mutex, a connection's; contexts_mutex_ and
-// peers_mutex_ are innermost and never held together.
+// links_mutex_ are innermost and never held together.
 class DataPlane final : public FrameSink, public IoHandler {
  public:
   static constexpr std::size_t kMaxUnknownContexts = 4096;
 
-  DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout);
+  // `sockets`: of one pair's connections, 1..kMaxSockets, for pairs whose ranks share a network and for others.
+  struct Sockets {
+    int here = 1;
+    int between_hosts = 1;
+  };
+  DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, Sockets sockets);
   ~DataPlane() override;
 
   int rank() const { return rank_; }
@@ -38,8 +43,8 @@ class DataPlane final : public FrameSink, public IoHandler {
 
   // Requires: called once, before everything below.
   void open(std::uint64_t epoch, const crypto::Secret& data_key, bool tls, RowSource& rows);
-  // An authenticated data stream of another rank has come.
-  void accept(int from, Stream stream, const std::string& host);
+  // An authenticated data stream of another rank has come, as the `number`th of the pair's.
+  void accept(int from, int number, Stream stream, const std::string& host);
 
   // Why nothing can be done any more: aborted, closed, or used in a forked child. OK otherwise.
   Status usable() const HVD_EXCLUDES(status_mutex_);
@@ -56,26 +61,22 @@ class DataPlane final : public FrameSink, public IoHandler {
   // Forgets the pending operations of a buffer.
   void cancel(MessageContext& context, const Completions& owner);
 
-  // Connects when it is on this rank to do so; blocks for that at most the connect timeout.
-  Status ensure_connected(int peer);
-  Connection& connection(int peer) HVD_EXCLUDES(peers_mutex_);
+  // Connects for a message of so many bytes when it is on this rank to do so; blocks for that at most the connect
+  // timeout.
+  Status ensure_connected(int peer, std::size_t bytes);
+  PeerLink& link(int peer) HVD_EXCLUDES(links_mutex_);
 
   // FrameSink, IoHandler: the driver's calls.
   Status on_eager(int from, const FrameHeader& header, ByteSpan payload) override;
   Status on_notice(int from, const FrameHeader& header, ByteSpan payload) override;
   Result<RecvOp*> on_data_begin(int from, const FrameHeader& header) override;
-  void on_data_end(int from, const FrameHeader& header, RecvOp& op) override;
+  void on_data_end(const FrameHeader& header, RecvOp& op) override;
   void on_sent(int to, const SentMessage& message) override;
   void on_lost(int peer, const Status& why) override;
   bool on_io(void* tag, bool readable, bool writable) override;
   void check_liveness() override;
 
  private:
-  struct Peer {
-    Peer(int rank, std::uint64_t epoch, int epoll_fd, FrameSink& sink) : connection(rank, epoch, epoll_fd, sink) {}
-    Mutex connecting;
-    Connection connection;
-  };
   // What open() fixed.
   struct Session {
     std::uint64_t epoch;
@@ -83,8 +84,9 @@ class DataPlane final : public FrameSink, public IoHandler {
     bool tls;
     RowSource& rows;
   };
-  Peer& peer(int rank) HVD_EXCLUDES(peers_mutex_);
-  Status connect(int to, Peer& peer);
+  // How many connections a message of so many bytes may have.
+  int sockets_for(std::size_t bytes) const;
+  Status connect(int to, PeerLink& link, int wanted);
   Result<Bytes> row_of(int rank, Deadline deadline) HVD_EXCLUDES(rows_mutex_);
   // The context of a frame, made when it is not known yet; null when it was removed.
   Result<std::shared_ptr<MessageContext>> context_of(const FrameHeader& header) HVD_EXCLUDES(contexts_mutex_);
@@ -92,21 +94,22 @@ class DataPlane final : public FrameSink, public IoHandler {
   std::vector<std::shared_ptr<MessageContext>> all_contexts() HVD_EXCLUDES(contexts_mutex_);
   // Null when there is none of that number.
   std::shared_ptr<MessageContext> find_context(std::uint64_t id) HVD_EXCLUDES(contexts_mutex_);
-  void for_each_peer(const std::function<void(Peer&)>& fn) HVD_EXCLUDES(peers_mutex_);
+  void for_each_link(const std::function<void(PeerLink&)>& fn) HVD_EXCLUDES(links_mutex_);
 
   const int rank_;
   const int size_;
   const int generation_;
   const HostIdentity self_;
   const Millis connect_timeout_;
+  const Sockets sockets_;
   Cancel cancel_;
   Connector connector_;
   Progress progress_;
   std::optional<Session> session_;
 
-  std::vector<std::atomic<Peer*>> peers_;  // by rank; null until first used
-  Mutex peers_mutex_;
-  std::deque<std::unique_ptr<Peer>> owned_peers_ HVD_GUARDED_BY(peers_mutex_);
+  std::vector<std::atomic<PeerLink*>> links_;  // by rank; null until first used
+  Mutex links_mutex_;
+  std::deque<std::unique_ptr<PeerLink>> owned_links_ HVD_GUARDED_BY(links_mutex_);
 
   Mutex rows_mutex_;
   std::unordered_map<int, Bytes> rows_ HVD_GUARDED_BY(rows_mutex_);  // of this epoch, as far as asked for

@@ -24,7 +24,7 @@ std::vector<std::shared_ptr<MessageContext>> DataPlane::all_contexts() {
 Status DataPlane::on_eager(int from, const FrameHeader& header, ByteSpan payload) {
   HVD_ASSIGN_OR_RETURN(const auto context, context_of(header));
   if (!context) {
-    connection(from).consumed_eager(payload.size());
+    link(from).consumed_eager(payload.size());
     return Status::ok();
   }
   Status handled = context->on_eager(from, header, payload);
@@ -39,6 +39,7 @@ Status DataPlane::on_notice(int from, const FrameHeader& header, ByteSpan payloa
   switch (header.type) {
     case FrameType::kRequest: handled = context->on_request(from, header); break;
     case FrameType::kCredit: handled = context->on_credit(from, header); break;
+    case FrameType::kBegin: handled = context->on_begin(from, header); break;
     default: context->fail(Status::precondition(std::string(as_text(payload)))); break;
   }
   progress_.notify();
@@ -51,10 +52,10 @@ Result<RecvOp*> DataPlane::on_data_begin(int from, const FrameHeader& header) {
   return context->on_data_begin(from, header);
 }
 
-void DataPlane::on_data_end(int from, const FrameHeader& header, RecvOp& op) {
+void DataPlane::on_data_end(const FrameHeader& header, RecvOp& op) {
   const auto context = context_of(header);
   if (!context.is_ok() || !context.value()) return;
-  context.value()->on_data_end(from, header, op);
+  context.value()->on_data_end(header, op);
   progress_.notify();
 }
 
@@ -66,7 +67,7 @@ void DataPlane::on_sent(int to, const SentMessage& message) {
 }
 
 void DataPlane::on_lost(int peer_rank, const Status& why) {
-  // The connection refuses new operations by now, so none can slip in behind this.
+  // The link refuses new operations by now, so none can slip in behind this.
   for (const auto& context : all_contexts()) context->fail_peer(peer_rank, why);
   progress_.notify();
 }
@@ -76,7 +77,7 @@ bool DataPlane::on_io(void* tag, bool readable, bool writable) {
 }
 
 void DataPlane::check_liveness() {
-  for_each_peer([](Peer& p) { p.connection.check_liveness(); });
+  for_each_link([](PeerLink& link) { link.check_liveness(); });
 }
 
 }  // namespace hvd::transport

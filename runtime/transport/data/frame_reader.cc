@@ -114,7 +114,7 @@ void FrameReader::piece_received(std::size_t size) {
   if (piece_left_ > 0) return;
   in_frame_ = false;
   RecvOp* const op = std::exchange(target_, nullptr);
-  if (op != nullptr) sink_.on_data_end(from_, header_, *op);
+  if (op != nullptr) sink_.on_data_end(header_, *op);
 }
 
 }  // namespace hvd::transport

@@ -101,14 +101,14 @@ void GlooBuffer::send(int to, uint64_t slot, size_t offset, size_t nbytes) {
   op.to = group_->to_global(to);
   op.slot = slot;
   op.completions = &completions_;
-  Status posted = group_->plane->ensure_connected(op.to);
+  Status posted = group_->plane->ensure_connected(op.to, op.size);
   if (posted.is_ok()) {
     completions_.begin();
     posted = group_->messages->send(op);
     if (!posted.is_ok()) completions_.cancel_one();
   }
   if (!posted.is_ok()) throw WaitError(posted);
-  group_->plane->connection(op.to).flush();
+  group_->plane->link(op.to).flush();
 }
 
 void GlooBuffer::recv(int from, uint64_t slot, size_t offset, size_t nbytes) {
@@ -131,7 +131,7 @@ void GlooBuffer::post_recv(RecvOp op) {
   const std::vector<int> sources = op.sources;
   if (sources.empty()) throw WaitError(Status::invalid_argument("a receive from nobody"));
   for (const int source : sources) {
-    const Status connected = group_->plane->ensure_connected(source);
+    const Status connected = group_->plane->ensure_connected(source, op.size);
     if (!connected.is_ok()) throw WaitError(connected);
   }
   completions_.begin();
@@ -140,7 +140,7 @@ void GlooBuffer::post_recv(RecvOp op) {
     completions_.cancel_one();
     throw WaitError(posted);
   }
-  for (const int source : sources) group_->plane->connection(source).flush();
+  for (const int source : sources) group_->plane->link(source).flush();
 }
 
 bool GlooBuffer::waitRecv(int* rank, std::chrono::milliseconds) {

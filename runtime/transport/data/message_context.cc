@@ -29,18 +29,19 @@ void MessageContext::start_send(Slot& slot, SendOp& op) {
     connection.queue_message(op, id_);
   } else {
     op.state = SendOp::State::kRequested;
-    connection.queue_notice(FrameType::kRequest, id_, op.slot, op.size, {});
+    connection.queue_notice({.type = FrameType::kRequest, .context = id_, .slot = op.slot, .total = op.size}, {});
   }
 }
 
 // Credit that came before its send. A small message has credit only as the answer to its request, a large one may have
 // it in advance; so the two kinds are told apart by size.
-bool MessageContext::take_credit(Slot& slot, const SendOp& op) {
+bool MessageContext::take_credit(Slot& slot, SendOp& op) {
   const auto found = std::find_if(slot.credits.begin(), slot.credits.end(), [&](const Credit& credit) {
     return credit.from == op.to && (credit.total > kMaxEager) == (op.size > kMaxEager);
   });
   if (found == slot.credits.end()) return false;
   const std::uint64_t total = found->total;
+  op.receive = found->receive;
   slot.credits.erase(found);
   --unmatched_;
   if (total == op.size) return true;
@@ -56,51 +57,47 @@ Status MessageContext::recv(RecvOp op) {
   const auto arrival =
       std::find_if(slot.arrivals.begin(), slot.arrivals.end(), [&](const Arrival& a) { return op.accepts(a.from); });
   if (arrival != slot.arrivals.end()) {
-    Arrival taken = std::move(*arrival);
+    const Arrival taken = std::move(*arrival);
     slot.arrivals.erase(arrival);
     --unmatched_;
-    if (accept_arrival(op, std::move(taken))) {
-      drop_if_empty(op.slot);
-      return Status::ok();
-    }
-  } else {
-    for (const int source : op.sources) {
-      Status lost = senders_(source).lost();
-      if (lost.is_ok()) continue;
-      drop_if_empty(op.slot);
-      return lost;
-    }
-    if (op.sources.size() == 1 && op.size > kMaxEager) {
-      op.from = op.sources[0];
-      give_credit(op);
-    }
+    accept_arrival(*slot.recvs.emplace_back(std::make_unique<RecvOp>(std::move(op))), taken);
+    return Status::ok();
   }
-  slot.recvs.push_back(std::make_unique<RecvOp>(std::move(op)));
+  for (const int source : op.sources) {
+    Status lost = senders_(source).lost();
+    if (lost.is_ok()) continue;
+    drop_if_empty(op.slot);
+    return lost;
+  }
+  RecvOp& posted = *slot.recvs.emplace_back(std::make_unique<RecvOp>(std::move(op)));
+  if (posted.sources.size() == 1 && posted.size > kMaxEager) {
+    posted.from = posted.sources[0];
+    give_credit(posted);
+  }
   return Status::ok();
 }
 
-bool MessageContext::accept_arrival(RecvOp& op, Arrival arrival) {
+void MessageContext::accept_arrival(RecvOp& op, const Arrival& arrival) {
   if (!arrival.is_request) senders_(arrival.from).consumed_eager(arrival.payload.size());
-  if (arrival.total != op.size) {
-    // The receive is posted all the same, to be ended by the failure like every other.
-    mismatch(arrival.from, op.slot, arrival.total, op.size);
-    op.completions->fail(failed_);
-    return false;
-  }
+  if (arrival.total != op.size) return mismatch(arrival.from, op.slot, arrival.total, op.size);
   op.from = arrival.from;
-  if (arrival.is_request) {
-    op.requested = true;
-    give_credit(op);
-    return false;
-  }
-  if (op.size > 0) std::memcpy(op.data, arrival.payload.data(), op.size);
-  op.completions->complete_recv(arrival.from);
-  return true;
+  if (!arrival.is_request) return take_whole(op, arrival.payload);
+  op.requested = true;
+  give_credit(op);
+}
+
+void MessageContext::take_whole(RecvOp& op, ByteSpan payload) {
+  if (op.data != nullptr && op.size > 0) std::memcpy(op.data, payload.data(), op.size);
+  op.started = true;
+  op.received = op.size;
+  complete_in_order(op.slot, op.from);
 }
 
 void MessageContext::give_credit(RecvOp& op) {
-  op.credited = true;
-  senders_(op.from).queue_notice(FrameType::kCredit, id_, op.slot, op.size, {});
+  op.number = next_receive_++;
+  credited_.emplace(op.number, &op);
+  senders_(op.from).queue_notice(
+      {.type = FrameType::kCredit, .context = id_, .slot = op.slot, .offset = op.number, .total = op.size}, {});
 }
 
 Status MessageContext::on_eager(int from, const FrameHeader& header, ByteSpan payload) {
@@ -123,10 +120,8 @@ Status MessageContext::on_eager(int from, const FrameHeader& header, ByteSpan pa
     mismatch(from, header.slot, header.total, op.size);
     return Status::ok();
   }
-  if (op.data != nullptr && op.size > 0) std::memcpy(op.data, payload.data(), op.size);
-  if (op.completions != nullptr) op.completions->complete_recv(from);
-  slot.recvs.erase(found);
-  drop_if_empty(header.slot);
+  op.from = from;
+  take_whole(op, payload);
   return Status::ok();
 }
 
@@ -148,7 +143,7 @@ Status MessageContext::on_request(int from, const FrameHeader& header) {
   }
   op.requested = true;
   op.from = from;
-  if (!op.credited) give_credit(op);  // else request and credit have crossed
+  if (!op.credited()) give_credit(op);  // else request and credit have crossed
   return Status::ok();
 }
 
@@ -162,7 +157,7 @@ Status MessageContext::on_credit(int from, const FrameHeader& header) {
            (op->size > kMaxEager) == (header.total > kMaxEager);
   });
   if (found == slot.sends.end()) {
-    slot.credits.push_back({from, header.total});
+    slot.credits.push_back({from, header.total, header.offset});
     return check_unmatched(from);
   }
   SendOp& op = **found;
@@ -171,37 +166,65 @@ Status MessageContext::on_credit(int from, const FrameHeader& header) {
     return Status::ok();
   }
   op.state = SendOp::State::kQueued;
+  op.receive = header.offset;
   senders_(op.to).queue_message(op, id_);
+  return Status::ok();
+}
+
+Status MessageContext::on_begin(int from, const FrameHeader& header) {
+  const MutexLock lock(mutex_);
+  ++events_;
+  const auto found = credited_.find(header.slot);
+  if (found == credited_.end() || found->second->from != from || found->second->started) {
+    return failed_.is_ok()
+               ? Status::precondition("it began a message for which no receive has credit (context " +
+                                      std::to_string(id_) + ", receive " + std::to_string(header.slot) + ")")
+               : Status::ok();
+  }
+  found->second->started = true;
+  complete_in_order(found->second->slot, from);
   return Status::ok();
 }
 
 Result<RecvOp*> MessageContext::on_data_begin(int from, const FrameHeader& header) {
   const MutexLock lock(mutex_);
-  const auto slot = slots_.find(header.slot);
-  if (slot != slots_.end()) {
-    for (const auto& op : slot->second.recvs) {
-      if (!op->credited || op->from != from || op->size != header.total) continue;
-      const bool fits = header.offset == 0 ? !op->started : op->started && op->received == header.offset;
-      if (!fits) continue;
-      op->started = true;
-      return op.get();
+  const auto found = credited_.find(header.slot);
+  if (found != credited_.end()) {
+    RecvOp& op = *found->second;
+    if (op.from == from && op.size == header.total && header.length <= op.size - op.begun) {
+      op.begun += header.length;
+      return &op;
     }
   }
   if (!failed_.is_ok()) return static_cast<RecvOp*>(nullptr);
   return Status::precondition("it sent data for which no receive has credit (context " + std::to_string(id_) +
-                              ", slot " + std::to_string(header.slot) + ", offset " + std::to_string(header.offset) +
+                              ", receive " + std::to_string(header.slot) + ", offset " + std::to_string(header.offset) +
                               " of " + std::to_string(header.total) + ")");
 }
 
-void MessageContext::on_data_end(int from, const FrameHeader& header, RecvOp& op) {
+void MessageContext::on_data_end(const FrameHeader& header, RecvOp& op) {
   const MutexLock lock(mutex_);
   ++events_;
   op.received += header.length;
-  if (op.received < op.size) return;
-  if (op.completions != nullptr) op.completions->complete_recv(from);
-  auto& recvs = slots_[header.slot].recvs;
-  std::erase_if(recvs, [&](const auto& other) { return other.get() == &op; });
-  drop_if_empty(header.slot);
+  complete_in_order(op.slot, op.from);
+}
+
+// Pieces may come before the beginning, which keeps its place among requests and small messages: a receive that was
+// gone by then would leave the next ones of its slot to the wrong messages. And who waits counts completions.
+void MessageContext::complete_in_order(std::uint64_t slot, int from) {
+  auto& recvs = slots_[slot].recvs;
+  for (auto at = recvs.begin(); at != recvs.end();) {
+    const RecvOp& op = **at;
+    if (op.from != from) {
+      ++at;
+      continue;
+    }
+    if (!op.complete()) return;
+    if (op.completions != nullptr) op.completions->complete_recv(from);
+    credited_.erase(op.number);
+    at = recvs.erase(at);
+  }
+  drop_if_empty(slot);
 }
 
 void MessageContext::on_sent(int to, const SentMessage& message) {

@@ -24,7 +24,7 @@ struct ContextProgress {
 // DataPlane.
 //
 // Order: messages of one sender for one slot are sent one after another, so their first frames come in the order of the
-// sends; receives match them in the order of posting.
+// sends; receives match them in the order of posting, and are completed in that order.
 class MessageContext {
  public:
   static constexpr std::size_t kMaxUnmatched = 1U << 20U;  // arrivals and credits; a peer that sends more is broken
@@ -44,8 +44,9 @@ class MessageContext {
   Status on_eager(int from, const FrameHeader& header, ByteSpan payload) HVD_EXCLUDES(mutex_);
   Status on_request(int from, const FrameHeader& header) HVD_EXCLUDES(mutex_);
   Status on_credit(int from, const FrameHeader& header) HVD_EXCLUDES(mutex_);
+  Status on_begin(int from, const FrameHeader& header) HVD_EXCLUDES(mutex_);
   Result<RecvOp*> on_data_begin(int from, const FrameHeader& header) HVD_EXCLUDES(mutex_);
-  void on_data_end(int from, const FrameHeader& header, RecvOp& op) HVD_EXCLUDES(mutex_);
+  void on_data_end(const FrameHeader& header, RecvOp& op) HVD_EXCLUDES(mutex_);
   void on_sent(int to, const SentMessage& message) HVD_EXCLUDES(mutex_);
 
   // Ends every operation, now and later. The first reason stays.
@@ -70,6 +71,7 @@ class MessageContext {
   struct Credit {
     int from;
     std::uint64_t total;
+    std::uint64_t receive;
   };
   // Everything that waits for its counterpart in one slot.
   struct Slot {
@@ -81,14 +83,18 @@ class MessageContext {
   };
 
   void start_send(Slot& slot, SendOp& op) HVD_REQUIRES(mutex_);
-  bool take_credit(Slot& slot, const SendOp& op) HVD_REQUIRES(mutex_);
+  bool take_credit(Slot& slot, SendOp& op) HVD_REQUIRES(mutex_);
   void give_credit(RecvOp& op) HVD_REQUIRES(mutex_);
-  // Handles an early arrival for a receive that is being posted. True when the receive is complete.
-  bool accept_arrival(RecvOp& op, Arrival arrival) HVD_REQUIRES(mutex_);
+  // An early arrival for a receive that is being posted.
+  void accept_arrival(RecvOp& op, const Arrival& arrival) HVD_REQUIRES(mutex_);
+  // All of a message came in one frame.
+  void take_whole(RecvOp& op, ByteSpan payload) HVD_REQUIRES(mutex_);
   Status check_unmatched(int from) HVD_REQUIRES(mutex_);
   void mismatch(int from, std::uint64_t slot, std::uint64_t sent, std::uint64_t expected) HVD_REQUIRES(mutex_);
   void give_up(const SendOp& op) HVD_REQUIRES(mutex_);
   void set_failed(const Status& why) HVD_REQUIRES(mutex_);
+  // Ends what is complete of one rank's messages for a slot; `op` of the caller may be gone then.
+  void complete_in_order(std::uint64_t slot, int from) HVD_REQUIRES(mutex_);
   void drop_if_empty(std::uint64_t slot) HVD_REQUIRES(mutex_);
 
   const std::uint64_t id_;
@@ -97,7 +103,9 @@ class MessageContext {
   Mutex mutex_;
   std::unordered_map<std::uint64_t, Slot> slots_ HVD_GUARDED_BY(mutex_);
   std::size_t unmatched_ HVD_GUARDED_BY(mutex_) = 0;
+  std::unordered_map<std::uint64_t, RecvOp*> credited_ HVD_GUARDED_BY(mutex_);  // by number; of slots_
   std::uint64_t next_op_id_ HVD_GUARDED_BY(mutex_) = 1;
+  std::uint64_t next_receive_ HVD_GUARDED_BY(mutex_) = 1;
   std::uint64_t events_ HVD_GUARDED_BY(mutex_) = 0;  // see progress()
   Status failed_ HVD_GUARDED_BY(mutex_);
 };

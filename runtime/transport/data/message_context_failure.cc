@@ -11,7 +11,7 @@ void MessageContext::mismatch(int from, std::uint64_t slot, std::uint64_t sent, 
                            " disagree on the size of a message: " + std::to_string(sent) + " bytes sent, " +
                            std::to_string(expected) + " bytes expected (context " + std::to_string(id_) + ", slot " +
                            std::to_string(slot) + ")";
-  senders_(from).queue_notice(FrameType::kFail, id_, slot, 0, text);
+  senders_(from).queue_notice({.type = FrameType::kFail, .context = id_, .slot = slot}, text);
   set_failed(Status::precondition(text));
 }
 
@@ -58,7 +58,7 @@ void MessageContext::cancel(const Completions& owner, const CancelQueued& cancel
       op->completions = nullptr;
     }
     // A sender that has credit will send; its message is received into nothing.
-    std::erase_if(slot.recvs, [](const auto& op) { return op->completions == nullptr && !op->credited; });
+    std::erase_if(slot.recvs, [](const auto& op) { return op->completions == nullptr && !op->credited(); });
   }
   std::erase_if(slots_, [](const auto& entry) { return entry.second.empty(); });
 }
@@ -68,7 +68,7 @@ void MessageContext::give_up(const SendOp& op) {
   if (!failed_.is_ok()) return;
   const std::string text = "rank " + std::to_string(own_rank_) + " gave up a send to rank " + std::to_string(op.to) +
                            " (context " + std::to_string(id_) + ", slot " + std::to_string(op.slot) + ")";
-  senders_(op.to).queue_notice(FrameType::kFail, id_, op.slot, 0, text);
+  senders_(op.to).queue_notice({.type = FrameType::kFail, .context = id_, .slot = op.slot}, text);
   set_failed(Status::aborted(text));
 }
 

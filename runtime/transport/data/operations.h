@@ -63,6 +63,7 @@ struct SendOp {
   std::size_t size = 0;
   Completions* completions = nullptr;
   State state = State::kWaiting;
+  std::uint64_t receive = 0;  // the number of the one that gave credit
 };
 
 // A receive that a buffer has posted. Owned by its MessageContext, guarded by its mutex, apart from `data`, which the
@@ -74,11 +75,15 @@ struct RecvOp {
   std::uint8_t* data = nullptr;
   std::size_t size = 0;
   Completions* completions = nullptr;
-  int from = -1;           // the one source, as soon as it is decided
-  bool credited = false;   // the source was told to send
-  bool requested = false;  // the source's request for this message was seen
-  bool started = false;    // its first piece has come
+  int from = -1;             // the one source, as soon as it is decided
+  std::uint64_t number = 0;  // in its context, by which the source names it; 0: it was not told to send
+  bool requested = false;    // the source's request for this message was seen
+  bool started = false;      // its beginning has come, in its turn among the sender's messages
+  std::size_t begun = 0;     // bytes of pieces whose headers have come
   std::size_t received = 0;
+
+  bool credited() const { return number != 0; }
+  bool complete() const { return started && received == size; }
 
   bool accepts(int rank) const {
     return from >= 0 ? from == rank : std::find(sources.begin(), sources.end(), rank) != sources.end();

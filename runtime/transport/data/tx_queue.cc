@@ -4,15 +4,23 @@
 
 namespace hvd::transport {
 
+void TxQueue::push(Frame frame) {
+  frame_bytes_ += frame.total();
+  frames_.push_back(std::move(frame));
+}
+
 void TxQueue::push_control(FrameHeader header, Bytes owned) {
   header.epoch = epoch_;
   header.length = static_cast<std::uint32_t>(owned.size());
-  Frame& frame = frames_.emplace_back();
-  frame.header = header.encode();
-  frame.owned = std::move(owned);
-  frame.data = frame.owned.data();
-  frame.size = frame.owned.size();
-  frame_bytes_ += frame.total();
+  const std::uint8_t* const data = owned.data();  // stays where it is when the vector is moved
+  push({.header = header.encode(), .owned = std::move(owned), .data = data, .size = header.length, .message = {}});
+}
+
+void TxQueue::push_begin(const FrameHeader& header, const SentMessage& message) {
+  FrameHeader full = header;
+  full.epoch = epoch_;
+  full.type = FrameType::kBegin;
+  push({.header = full.encode(), .owned = {}, .message = message, .is_part = true});
 }
 
 void TxQueue::push_eager(const FrameHeader& header, const std::uint8_t* data, std::uint64_t op_id) {
@@ -20,42 +28,28 @@ void TxQueue::push_eager(const FrameHeader& header, const std::uint8_t* data, st
   full.epoch = epoch_;
   full.type = FrameType::kEager;
   full.length = static_cast<std::uint32_t>(header.total);
-  frames_.push_back({full.encode(), {}, data, full.length, header.context, header.slot, op_id, true, true});
-  frame_bytes_ += frames_.back().total();
+  push({.header = full.encode(),
+        .owned = {},
+        .data = data,
+        .size = full.length,
+        .message = SentMessage{header.context, header.slot, op_id}});
 }
 
-void TxQueue::push_message(const FrameHeader& header, const std::uint8_t* data, std::uint64_t op_id) {
-  Message message{header, data, op_id};
-  message.header.epoch = epoch_;
-  message.header.type = FrameType::kData;
-  message.header.offset = 0;
-  messages_.push_back(message);
-}
-
-void TxQueue::cut_ahead() {
-  while (!messages_.empty() && frame_bytes_ < kAhead) {
-    Message message = messages_.front();
-    messages_.pop_front();
-    FrameHeader& header = message.header;
-    header.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(kMaxChunk, header.total - header.offset));
-    const bool last = header.offset + header.length == header.total;
-    frames_.push_back({header.encode(),
-                       {},
-                       message.data + header.offset,
-                       header.length,
-                       header.context,
-                       header.slot,
-                       message.op_id,
-                       true,
-                       last});
-    frame_bytes_ += frames_.back().total();
-    header.offset += header.length;
-    if (!last) messages_.push_back(message);  // the others have their turn first
+void TxQueue::cut_ahead(std::size_t ahead) {
+  while (frame_bytes_ < ahead) {
+    auto piece = messages_.cut();
+    if (!piece) return;
+    piece->header.epoch = epoch_;
+    push({.header = piece->header.encode(),
+          .owned = {},
+          .data = piece->data,
+          .size = piece->header.length,
+          .message = piece->message,
+          .is_part = true});
   }
 }
 
 std::size_t TxQueue::gather(std::span<iovec> out) {
-  cut_ahead();
   std::size_t used = 0;
   std::size_t skip = written_of_front_;
   for (const Frame& frame : frames_) {
@@ -73,32 +67,31 @@ std::size_t TxQueue::gather(std::span<iovec> out) {
   return used;
 }
 
-void TxQueue::advance(std::size_t bytes, std::vector<SentMessage>& sent) {
+void TxQueue::advance(std::size_t bytes, std::vector<WrittenFrame>& written) {
   written_of_front_ += bytes;
   while (!frames_.empty() && written_of_front_ >= frames_.front().total()) {
     const Frame& done = frames_.front();
     written_of_front_ -= done.total();
     frame_bytes_ -= done.total();
-    if (done.has_op && done.last) sent.push_back({done.context, done.slot, done.op_id});
+    if (done.message) written.push_back({*done.message, std::max<std::size_t>(done.size, 1), done.is_part});
     frames_.pop_front();
   }
 }
 
 bool TxQueue::cancel(std::uint64_t context, std::uint64_t op_id) {
-  const auto frame_of_it = [&](const Frame& f) { return f.has_op && f.context == context && f.op_id == op_id; };
-  const auto message_of_it = [&](const Message& m) { return m.header.context == context && m.op_id == op_id; };
+  const auto frame_of_it = [&](const Frame& f) {
+    return f.message && f.message->context == context && f.message->op_id == op_id;
+  };
   if (!frames_.empty() && frame_of_it(frames_.front()) && written_of_front_ > 0) return false;
   for (const Frame& frame : frames_) {
     if (frame_of_it(frame)) frame_bytes_ -= frame.total();
   }
   std::erase_if(frames_, frame_of_it);
-  std::erase_if(messages_, message_of_it);
   return true;
 }
 
 void TxQueue::clear() {
   frames_.clear();
-  messages_.clear();
   frame_bytes_ = 0;
   written_of_front_ = 0;
 }

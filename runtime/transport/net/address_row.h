@@ -12,7 +12,7 @@
 namespace hvd::transport {
 
 // The version of everything ranks say to each other: address rows, handshake, control and data frames.
-inline constexpr std::uint16_t kProtocolVersion = 3;
+inline constexpr std::uint16_t kProtocolVersion = 4;
 
 // Tells whether two processes share a machine, and a network on it.
 struct HostIdentity {

@@ -58,6 +58,7 @@ class ProcessRanks {
     transport::FabricOptions options;
     options.rank = rank;
     options.size = size;
+    options.sockets = 2;
     return transport::Fabric::create(options).value();
   }
   static void send_row(int fd, const Bytes& row) {

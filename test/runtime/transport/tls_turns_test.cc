@@ -9,7 +9,7 @@
 #include <map>
 
 #include "runtime/transport/control/control_links.h"
-#include "runtime/transport/data/connection.h"
+#include "runtime/transport/data/peer_link.h"
 #include "runtime/transport/data/progress.h"
 
 using namespace hvd;
@@ -72,7 +72,7 @@ struct Refill final : FrameSink {
   }
   Status on_notice(int, const FrameHeader&, ByteSpan) override { return Status::ok(); }
   Result<RecvOp*> on_data_begin(int, const FrameHeader&) override { return static_cast<RecvOp*>(nullptr); }
-  void on_data_end(int, const FrameHeader&, RecvOp&) override {}
+  void on_data_end(const FrameHeader&, RecvOp&) override {}
   void on_sent(int, const SentMessage&) override {}
   void on_lost(int, const Status& why) override { FAIL(why.message()); }
 
@@ -116,10 +116,13 @@ bool is_ready(const Progress& progress) {
 TEST_CASE("A data connection through TLS leaves the rest for its next turn", "[multi][transport][tls]") {
   Refill sink;
   const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-  Connection connection(1, 1, epoll.get(), sink);
+  PeerLink link(1, 1, epoll.get(), sink);
   sink.ends.fill(sink.frame);
-  const bool attached = connection.attach(std::move(sink.ends.ours), "host");
+  const bool attached = link.attach(0, std::move(sink.ends.ours), "host");
   REQUIRE(attached);
+  epoll_event first{};
+  REQUIRE(epoll_wait(epoll.get(), &first, 1, 5000) == 1);
+  auto& connection = *static_cast<Connection*>(first.data.ptr);
   int turns_for_the_rest = 0;
   while (sink.taken + sink.frame.size() <= kAll) {
     const std::size_t before = sink.taken;

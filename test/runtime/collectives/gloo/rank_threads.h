@@ -79,6 +79,7 @@ class ContextSource {
     transport::FabricOptions fabric_options;
     fabric_options.rank = rank_;
     fabric_options.size = size_;
+    fabric_options.sockets = 1 + size_ % 4;
     HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(fabric_options));
     HVD_RETURN_IF_ERROR(store_.put("row/" + std::to_string(rank_), fabric_->address_row()));
     const auto secret = crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value();

@@ -1,4 +1,4 @@
-#include "runtime/transport/data/connection.h"
+#include "runtime/transport/data/peer_link.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ struct SlowSink final : FrameSink {
   Status on_eager(int, const FrameHeader&, ByteSpan) override { return Status::ok(); }
   Status on_notice(int, const FrameHeader&, ByteSpan) override { return Status::ok(); }
   Result<RecvOp*> on_data_begin(int, const FrameHeader&) override { return static_cast<RecvOp*>(nullptr); }
-  void on_data_end(int, const FrameHeader&, RecvOp&) override {}
+  void on_data_end(const FrameHeader&, RecvOp&) override {}
   void on_sent(int, const SentMessage& message) override {
     if (!stopped.exchange(true)) {
       writes.count_down();
@@ -44,12 +44,12 @@ struct SlowSink final : FrameSink {
 TEST_CASE("What the peer has received is reported before its end, by whatever thread", "[multi][transport]") {
   SlowSink sink;
   const Fd epoll(epoll_create1(EPOLL_CLOEXEC));
-  Connection connection(1, 1, epoll.get(), sink);
+  PeerLink link(1, 1, epoll.get(), sink);
   int ends[2] = {-1, -1};
   ForkFd ours = ForkFd::make(
       [&] { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? ends[0] : -1; });
   Fd peer(ends[1]);
-  const bool attached = connection.attach(Stream(std::move(ours)), "host");
+  const bool attached = link.attach(0, Stream(std::move(ours)), "host");
   REQUIRE(attached);
 
   const std::uint8_t payload = 1;
@@ -58,15 +58,17 @@ TEST_CASE("What the peer has received is reported before its end, by whatever th
   op.to = 1;
   op.data = &payload;
   op.size = 1;
-  REQUIRE(connection.reserve_eager(op.size));
-  connection.queue_eager(op, 1);
-  std::thread writer([&] { connection.flush(); });
+  REQUIRE(link.reserve_eager(op.size));
+  link.queue_eager(op, 1);
+  std::thread writer([&] { link.flush(); });
   sink.writes.wait();  // it is written, and not reported
 
   std::uint8_t received[256];
   CHECK(read(peer.get(), received, sizeof(received)) == static_cast<ssize_t>(kFrameHeaderSize) + 1);
   peer.reset();
-  connection.on_io(true, false);
+  epoll_event end{};
+  REQUIRE(epoll_wait(epoll.get(), &end, 1, 5000) == 1);
+  static_cast<Connection*>(end.data.ptr)->on_io(true, false);
   CHECK(sink.lost);
   CHECK(sink.sent_before_end);
   sink.let_go.count_down();

@@ -36,15 +36,18 @@ TEST_CASE("A data frame header that no rank sends is refused", "[unit][transport
   CHECK_FALSE(decodes({.type = FrameType::kData, .length = 5, .offset = 1, .total = 5}));
   CHECK_FALSE(decodes({.type = FrameType::kData, .length = 5, .offset = UINT64_MAX - 2, .total = UINT64_MAX}));
   CHECK_FALSE(decodes({.type = FrameType::kRequest, .length = 1, .total = 5}));
-  CHECK_FALSE(decodes({.type = FrameType::kCredit, .offset = 1, .total = 5}));
+  CHECK(decodes({.type = FrameType::kCredit, .offset = 1, .total = 5}));
+  CHECK_FALSE(decodes({.type = FrameType::kCredit, .total = 5}));
+  CHECK_FALSE(decodes({.type = FrameType::kCredit, .length = 1, .offset = 1, .total = 5}));
+  CHECK_FALSE(decodes({.type = FrameType::kBegin, .offset = 1, .total = 5}));
   CHECK_FALSE(decodes({.type = FrameType::kConsumed, .total = kEagerBudget + 1}));
   CHECK_FALSE(decodes({.type = FrameType::kFail, .length = kMaxFailText + 1}));
   CHECK_FALSE(decodes({.type = static_cast<FrameType>(0)}));
-  CHECK_FALSE(decodes({.type = static_cast<FrameType>(7)}));
+  CHECK_FALSE(decodes({.type = static_cast<FrameType>(8)}));
 }
 
 TEST_CASE("A bit that flips in a data frame's header is an error", "[unit][transport]") {
-  const auto good = FrameHeader{FrameType::kCredit, 0, 1, 2, 3, 0, 2000}.encode();
+  const auto good = FrameHeader{FrameType::kCredit, 0, 1, 2, 3, 1, 2000}.encode();
   for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
     auto bad = good;
     bad[bit / 8] ^= static_cast<std::uint8_t>(1U << (bit % 8));

@@ -12,8 +12,12 @@ TEST_CASE("Data without credit is an error of the peer", "[unit][transport]") {
   Bytes in(100000);
   Completions received;
   two.recv(1, 3, in, received);
-  FrameHeader skipping{.type = FrameType::kData, .length = 10, .context = 1, .slot = 3, .offset = 10, .total = 100000};
-  CHECK_FALSE(two.context[1].on_data_begin(0, skipping).is_ok());
+  FrameHeader piece{.type = FrameType::kData, .length = 60000, .context = 1, .slot = 1, .total = 100000};
+  CHECK(two.context[1].on_data_begin(0, piece).value() != nullptr);
+  CHECK_FALSE(two.context[1].on_data_begin(0, piece).is_ok());  // more than the whole
+  piece.slot = 2;
+  CHECK_FALSE(two.context[1].on_data_begin(0, piece).is_ok());
+  CHECK_FALSE(two.context[1].on_begin(0, piece).is_ok());
 }
 
 TEST_CASE("A cancelled receive with credit swallows its message", "[unit][transport]") {

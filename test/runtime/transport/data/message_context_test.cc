@@ -182,7 +182,7 @@ TEST_CASE("A message of no bytes is a message", "[unit][transport]") {
 
 TEST_CASE("A peer that sends what nobody receives is stopped before memory ends", "[unit][transport]") {
   Two two;
-  const FrameHeader credit{.type = FrameType::kCredit, .context = 1, .slot = 3, .total = 100000};
+  const FrameHeader credit{.type = FrameType::kCredit, .context = 1, .slot = 3, .offset = 1, .total = 100000};
   Status last;
   std::size_t taken = 0;
   for (; last.is_ok() && taken <= MessageContext::kMaxUnmatched; ++taken) last = two.context[1].on_credit(0, credit);

@@ -13,6 +13,7 @@ struct Frame {
   FrameHeader header;
   Bytes payload;
   std::uint64_t op_id = 0;
+  std::uint64_t slot = 0;  // of the message
 };
 
 // The sending half of a connection: keeps frames until the test delivers them.
@@ -20,11 +21,13 @@ class Wire final : public FrameSender {
  public:
   bool reserve_eager(std::size_t size) override { return size <= budget; }
   void queue_eager(const SendOp& op, std::uint64_t context) override { queue(FrameType::kEager, op, context); }
-  void queue_message(const SendOp& op, std::uint64_t context) override { queue(FrameType::kData, op, context); }
-  void queue_notice(FrameType type, std::uint64_t context, std::uint64_t slot, std::uint64_t total,
-                    std::string_view text) override {
-    frames.push_back(
-        {{.type = type, .context = context, .slot = slot, .total = total}, Bytes(text.begin(), text.end())});
+  void queue_message(const SendOp& op, std::uint64_t context) override {
+    frames.push_back({{.type = FrameType::kBegin, .context = context, .slot = op.receive, .total = op.size}, {}});
+    queue(FrameType::kData, op, context);
+    frames.back().header.slot = op.receive;
+  }
+  void queue_notice(const FrameHeader& header, std::string_view text) override {
+    frames.push_back({header, Bytes(text.begin(), text.end())});
   }
   void consumed_eager(std::size_t size) override { consumed += size; }
   Status lost() const override { return end; }
@@ -40,7 +43,7 @@ class Wire final : public FrameSender {
 
  private:
   void queue(FrameType type, const SendOp& op, std::uint64_t context) {
-    Frame frame{{.type = type, .context = context, .slot = op.slot, .total = op.size}, {}, op.id};
+    Frame frame{{.type = type, .context = context, .slot = op.slot, .total = op.size}, {}, op.id, op.slot};
     frame.payload.assign(op.data, op.data + op.size);
     frame.header.length = static_cast<std::uint32_t>(op.size);
     frames.push_back(std::move(frame));
@@ -70,8 +73,12 @@ struct Two {
     op.completions = &completions;
     REQUIRE(context[rank].recv(op).is_ok());
   }
-  // Delivers the oldest frame that `rank` has queued; yields its type.
+  // Delivers the oldest frame that `rank` has queued, but for beginnings, which go before; yields its type.
   FrameType deliver(int rank) {
+    const FrameType type = deliver_one(rank);
+    return type == FrameType::kBegin ? deliver_one(rank) : type;
+  }
+  FrameType deliver_one(int rank) {
     REQUIRE_FALSE(from[rank].frames.empty());
     const Frame frame = std::move(from[rank].frames.front());
     from[rank].frames.pop_front();
@@ -80,10 +87,11 @@ struct Two {
       case FrameType::kEager: CHECK(to.on_eager(rank, frame.header, frame.payload).is_ok()); break;
       case FrameType::kRequest: CHECK(to.on_request(rank, frame.header).is_ok()); break;
       case FrameType::kCredit: CHECK(to.on_credit(rank, frame.header).is_ok()); break;
+      case FrameType::kBegin: CHECK(to.on_begin(rank, frame.header).is_ok()); break;
       case FrameType::kFail: to.fail(Status::precondition(std::string(as_text(frame.payload)))); break;
       default: deliver_data(rank, frame); break;
     }
-    if (frame.op_id != 0) context[rank].on_sent(1 - rank, {1, frame.header.slot, frame.op_id});
+    if (frame.op_id != 0) context[rank].on_sent(1 - rank, {1, frame.slot, frame.op_id});
     return frame.header.type;
   }
   void deliver_data(int rank, const Frame& frame) {
@@ -91,7 +99,7 @@ struct Two {
     REQUIRE(op.is_ok());
     if (op.value() == nullptr) return;
     if (op.value()->data != nullptr) std::memcpy(op.value()->data, frame.payload.data(), frame.payload.size());
-    context[1 - rank].on_data_end(rank, frame.header, *op.value());
+    context[1 - rank].on_data_end(frame.header, *op.value());
   }
 };
 

@@ -12,31 +12,60 @@ struct Piece {
   Bytes payload;
 };
 
-// One write of at most `step` bytes; yields them.
-Bytes write_once(TxQueue& queue, std::size_t step, std::vector<SentMessage>& sent) {
+// A queue that is the only one of its messages, and what of them is written.
+struct Sender {
+  explicit Sender(std::uint64_t epoch) : queue(epoch, messages) {}
+
+  void push_message(std::uint64_t slot, const Bytes& data, std::uint64_t op_id) {
+    const FrameHeader header{.type = FrameType::kData, .context = 1, .slot = slot, .total = data.size()};
+    messages.push(header, data.data(), {1, slot, op_id});
+    queue.push_begin(header, {1, slot, op_id});
+  }
+  std::size_t gather(std::span<iovec> parts) {
+    queue.cut_ahead(TxQueue::kAhead);
+    return queue.gather(parts);
+  }
+  void advance(std::size_t bytes) {
+    std::vector<WrittenFrame> frames;
+    queue.advance(bytes, frames);
+    for (const WrittenFrame& frame : frames) {
+      if (!frame.is_part || messages.written(frame.message, frame.bytes)) sent.push_back(frame.message);
+    }
+  }
+  bool cancel(std::uint64_t op_id) {
+    messages.cancel(1, op_id);
+    return queue.cancel(1, op_id);
+  }
+
+  OutgoingMessages messages;
+  TxQueue queue;
+  std::vector<SentMessage> sent;
+};
+
+// One write of at most `step` bytes; yields them, none at the end.
+Bytes write_once(Sender& sender, std::size_t step) {
   Bytes written;
   iovec parts[8];
-  const std::size_t count = queue.gather(parts);
+  const std::size_t count = sender.gather(parts);
   for (std::size_t i = 0; i < count && written.size() < step; ++i) {
     const auto* at = static_cast<const std::uint8_t*>(parts[i].iov_base);
     written.insert(written.end(), at, at + std::min(step - written.size(), parts[i].iov_len));
   }
-  queue.advance(written.size(), sent);
+  sender.advance(written.size());
   return written;
 }
 
 // Writes everything in steps of `step` bytes and cuts the result into frames.
-std::vector<Piece> drain(TxQueue& queue, std::size_t step, std::vector<SentMessage>& sent) {
+std::vector<Piece> drain(Sender& sender, std::size_t step) {
   Bytes stream;
-  while (!queue.empty()) {
-    const Bytes more = write_once(queue, step, sent);
+  for (Bytes more = write_once(sender, step); !more.empty(); more = write_once(sender, step)) {
     stream.insert(stream.end(), more.begin(), more.end());
   }
   std::vector<Piece> pieces;
   for (std::size_t at = 0; at < stream.size();) {
     const FrameHeader header = FrameHeader::decode(ByteSpan(stream).subspan(at, kFrameHeaderSize)).value();
     const ByteSpan payload = ByteSpan(stream).subspan(at + kFrameHeaderSize, header.length);
-    pieces.push_back({header, Bytes(payload.begin(), payload.end())});
+    if (header.type != FrameType::kBegin) pieces.push_back({header, Bytes(payload.begin(), payload.end())});
     at += kFrameHeaderSize + header.length;
   }
   return pieces;
@@ -48,11 +77,10 @@ TEST_CASE("Two large messages take turns by pieces of at most 256 KiB", "[unit][
   Bytes a(600U << 10U);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<std::uint8_t>(i % 251);
   const Bytes b(300U << 10U, 2);
-  TxQueue queue(7);
-  queue.push_message({.context = 1, .slot = 10, .total = a.size()}, a.data(), 100);
-  queue.push_message({.context = 1, .slot = 20, .total = b.size()}, b.data(), 200);
-  std::vector<SentMessage> sent;
-  const auto pieces = drain(queue, 100000, sent);
+  Sender sender(7);
+  sender.push_message(10, a, 100);
+  sender.push_message(20, b, 200);
+  const auto pieces = drain(sender, 100000);
   std::vector<std::uint64_t> slots;
   Bytes again;
   for (const Piece& piece : pieces) {
@@ -65,20 +93,19 @@ TEST_CASE("Two large messages take turns by pieces of at most 256 KiB", "[unit][
   }
   CHECK((again == a));
   CHECK(slots == std::vector<std::uint64_t>{10, 20, 10, 20, 10});
-  REQUIRE(sent.size() == 2);
-  CHECK(sent[0].op_id == 200);
-  CHECK(sent[1].op_id == 100);
+  REQUIRE(sender.sent.size() == 2);
+  CHECK(sender.sent[0].op_id == 200);
+  CHECK(sender.sent[1].op_id == 100);
 }
 
 TEST_CASE("A small frame waits for no more than what is cut ahead", "[unit][transport]") {
   const Bytes large(8U << 20U, 1);
-  TxQueue queue(1);
-  queue.push_message({.context = 1, .slot = 1, .total = large.size()}, large.data(), 1);
+  Sender sender(1);
+  sender.push_message(1, large, 1);
   iovec parts[8];
-  queue.gather(parts);
-  queue.push_control({.type = FrameType::kCredit, .context = 1, .slot = 2, .total = 5});
-  std::vector<SentMessage> sent;
-  const auto pieces = drain(queue, 65536, sent);
+  sender.gather(parts);
+  sender.queue.push_control({.type = FrameType::kCredit, .context = 1, .slot = 2, .offset = 1, .total = 5});
+  const auto pieces = drain(sender, 65536);
   std::size_t before = 0;
   for (const Piece& piece : pieces) {
     if (piece.header.type == FrameType::kCredit) break;
@@ -90,16 +117,16 @@ TEST_CASE("A small frame waits for no more than what is cut ahead", "[unit][tran
 TEST_CASE("A message is reported as sent with its last byte, whatever the steps", "[unit][transport]") {
   const Bytes data(5000, 3);
   const std::size_t first_end = kFrameHeaderSize + 4;
-  const std::size_t second_end = first_end + kFrameHeaderSize + data.size();
+  const std::size_t second_end = first_end + 2 * kFrameHeaderSize + data.size();  // beginning and piece
   for (const std::size_t step : {std::size_t{1}, std::size_t{47}, std::size_t{48}, std::size_t{10000}}) {
     INFO("steps of " << step << " bytes");
-    TxQueue queue(1);
-    queue.push_eager({.context = 1, .slot = 1, .total = 4}, data.data(), 1);
-    queue.push_message({.context = 1, .slot = 2, .total = data.size()}, data.data(), 2);
-    std::vector<SentMessage> sent;
+    Sender sender(1);
+    const std::vector<SentMessage>& sent = sender.sent;
+    sender.queue.push_eager({.context = 1, .slot = 1, .total = 4}, data.data(), 1);
+    sender.push_message(2, data, 2);
     std::size_t wrong = 0;
-    for (std::size_t written = 0; !queue.empty();) {
-      written += write_once(queue, step, sent).size();
+    for (std::size_t written = 0; written < second_end;) {
+      written += write_once(sender, step).size();
       const std::size_t expected = (written >= first_end ? 1U : 0U) + (written >= second_end ? 1U : 0U);
       if (sent.size() != expected) ++wrong;
     }
@@ -112,32 +139,54 @@ TEST_CASE("A message is reported as sent with its last byte, whatever the steps"
 
 TEST_CASE("A message can be taken back between its frames but not inside one", "[unit][transport]") {
   const Bytes data(600U << 10U, 3);
-  std::vector<SentMessage> sent;
-  TxQueue queue(1);
+  Sender sender(1);
   iovec parts[8];
-  queue.push_message({.context = 1, .slot = 2, .total = data.size()}, data.data(), 2);
+  sender.push_message(2, data, 2);
   SECTION("nothing written") {
-    queue.gather(parts);
-    CHECK(queue.cancel(1, 2));
-    CHECK(queue.empty());
+    sender.gather(parts);
+    CHECK(sender.cancel(2));
+    CHECK(sender.gather(parts) == 0);
   }
   SECTION("one frame written") {
-    queue.gather(parts);
-    queue.advance(kFrameHeaderSize + kMaxChunk, sent);
-    CHECK(queue.cancel(1, 2));
-    CHECK(queue.empty());
+    sender.gather(parts);
+    sender.advance(2 * kFrameHeaderSize + kMaxChunk);
+    CHECK(sender.cancel(2));
+    CHECK(sender.gather(parts) == 0);
   }
   SECTION("in the middle of a frame") {
-    queue.gather(parts);
-    queue.advance(kFrameHeaderSize + 1, sent);
-    CHECK_FALSE(queue.cancel(1, 2));
+    sender.gather(parts);
+    sender.advance(kFrameHeaderSize + 1);
+    CHECK_FALSE(sender.cancel(2));
   }
   SECTION("another message is in the middle of a frame") {
-    queue.gather(parts);
-    queue.advance(kFrameHeaderSize + 1, sent);
-    queue.push_message({.context = 2, .slot = 2, .total = data.size()}, data.data(), 2);
-    CHECK(queue.cancel(2, 2));
-    CHECK_FALSE(queue.empty());
+    sender.gather(parts);
+    sender.advance(kFrameHeaderSize + 1);
+    sender.push_message(3, data, 3);
+    CHECK(sender.cancel(3));
+    CHECK(sender.gather(parts) > 0);
   }
-  CHECK(sent.empty());
+  CHECK(sender.sent.empty());
+}
+
+TEST_CASE("A message is written with its last piece and its beginning, wherever they go", "[unit][transport]") {
+  const Bytes data(600U << 10U, 3);
+  OutgoingMessages messages;
+  messages.push({.type = FrameType::kData, .slot = 1, .total = data.size()}, data.data(), {1, 1, 1});
+  TxQueue first(1, messages);
+  TxQueue second(1, messages);
+  first.push_begin({.slot = 1, .total = data.size()}, {1, 1, 1});
+  iovec parts[8];
+  std::vector<WrittenFrame> written;
+  second.cut_ahead(1);
+  second.cut_ahead(1);  // has a piece already
+  CHECK(second.gather(parts) == 2);
+  first.cut_ahead(TxQueue::kAhead);
+  CHECK(first.gather(parts) == 5);
+  second.advance(kFrameHeaderSize + kMaxChunk, written);
+  first.advance(3 * kFrameHeaderSize + data.size() - kMaxChunk, written);
+  REQUIRE(written.size() == 4);
+  for (const WrittenFrame& frame : written) {
+    CHECK(frame.is_part);
+    CHECK(messages.written(frame.message, frame.bytes) == (&frame == &written.back()));
+  }
 }

@@ -1,0 +1,148 @@
+// Several connections to one rank: what goes over which, and when the rank is lost.
+#include "runtime/transport/data/peer_link.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "runtime/base/fd.h"
+
+using namespace hvd;
+using namespace hvd::transport;
+
+namespace {
+
+constexpr int kSockets = 3;
+
+// A link with three streams whose other ends the test reads, and what it tells.
+struct Sink final : FrameSink {
+  Sink() {
+    for (int number = 0; number < kSockets; ++number) {
+      int ends[2] = {-1, -1};
+      ForkFd ours = ForkFd::make(
+          [&] { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0 ? ends[0] : -1; });
+      peers.emplace_back(ends[1]);
+      const bool attached = link.attach(number, Stream(std::move(ours)), "host");
+      REQUIRE(attached);
+    }
+  }
+  Status on_eager(int, const FrameHeader&, ByteSpan) override { return Status::ok(); }
+  Status on_notice(int, const FrameHeader&, ByteSpan) override {
+    ++notices;
+    return Status::ok();
+  }
+  Result<RecvOp*> on_data_begin(int, const FrameHeader&) override { return static_cast<RecvOp*>(nullptr); }
+  void on_data_end(const FrameHeader&, RecvOp&) override {}
+  void on_sent(int, const SentMessage&) override { ++sent; }
+  void on_lost(int, const Status& why) override { lost = why; }
+
+  // What the sockets have for us, as the driver would.
+  void drive() {
+    epoll_event events[8];
+    for (int n = epoll_wait(epoll.get(), events, 8, 0); n > 0; n = epoll_wait(epoll.get(), events, 8, 0)) {
+      for (int i = 0; i < n; ++i) {
+        const bool writable = (events[i].events & EPOLLOUT) != 0;
+        static_cast<Connection*>(events[i].data.ptr)->on_io((events[i].events & ~EPOLLOUT) != 0, writable);
+      }
+    }
+  }
+  // The bytes of pieces by their offsets, of what comes on one connection until nothing does.
+  void read_all(int number, Bytes& stream) {
+    std::uint8_t part[65536];
+    for (ssize_t n = 1; n > 0;) {
+      n = read(peers[static_cast<std::size_t>(number)].get(), part, sizeof(part));
+      if (n > 0) stream.insert(stream.end(), part, part + n);
+    }
+  }
+
+  Fd epoll{epoll_create1(EPOLL_CLOEXEC)};
+  std::vector<Fd> peers;
+  int notices = 0;
+  int sent = 0;
+  Status lost;
+  PeerLink link{1, 1, epoll.get(), *this};
+};
+
+}  // namespace
+
+TEST_CASE("The pieces of a large message go over all connections, and its beginning over the first",
+          "[multi][transport]") {
+  Sink sink;
+  Bytes data(8U << 20U);
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i % 251);
+  SendOp op{.id = 7, .to = 1, .slot = 3, .data = data.data(), .size = data.size(), .receive = 5};
+  sink.link.queue_message(op, 1);
+  sink.link.flush();
+  CHECK(sink.sent == 0);
+  std::vector<Bytes> streams(kSockets);
+  while (sink.sent == 0) {
+    for (int number = 0; number < kSockets; ++number) sink.read_all(number, streams[static_cast<std::size_t>(number)]);
+    sink.drive();
+  }
+  CHECK(sink.sent == 1);
+  Bytes again(data.size());
+  std::size_t begins = 0;
+  for (int number = 0; number < kSockets; ++number) {
+    Bytes& stream = streams[static_cast<std::size_t>(number)];
+    sink.read_all(number, stream);
+    std::size_t pieces = 0;
+    for (std::size_t at = 0; at < stream.size();) {
+      const FrameHeader header = FrameHeader::decode(ByteSpan(stream).subspan(at, kFrameHeaderSize)).value();
+      at += kFrameHeaderSize;
+      CHECK(header.slot == 5);
+      CHECK(header.total == data.size());
+      begins += header.type == FrameType::kBegin && number == 0 ? 1 : 0;
+      pieces += header.type == FrameType::kData ? 1 : 0;
+      std::copy_n(stream.begin() + static_cast<std::ptrdiff_t>(at), header.length,
+                  again.begin() + static_cast<std::ptrdiff_t>(header.offset));
+      at += header.length;
+    }
+    CHECK(pieces > 0);
+  }
+  CHECK(begins == 1);
+  CHECK((again == data));
+}
+
+TEST_CASE("A rank is lost when all its connections have ended, and what was said before is read",
+          "[multi][transport]") {
+  Sink sink;
+  const auto notice = FrameHeader{.type = FrameType::kRequest, .epoch = 1, .total = 9}.encode();
+  sink.peers[1].reset();
+  sink.drive();
+  CHECK(sink.lost.is_ok());
+  CHECK(sink.link.lost().is_ok());
+  REQUIRE(write(sink.peers[0].get(), notice.data(), notice.size()) == static_cast<ssize_t>(notice.size()));
+  sink.peers[0].reset();
+  sink.peers[2].reset();
+  sink.drive();
+  CHECK(sink.notices == 1);
+  CHECK(sink.lost.message().find("lost rank 1 on host host") == 0);
+  CHECK_FALSE(sink.link.lost().is_ok());
+}
+
+TEST_CASE("A connection that ends alone costs the rank after a second, one that breaks at once", "[multi][transport]") {
+  Sink sink;
+  SECTION("ends") {
+    sink.peers[2].reset();
+    sink.drive();
+    CHECK(sink.lost.is_ok());
+    const TimePoint start = SteadyClock::now();
+    while (sink.lost.is_ok() && SteadyClock::now() - start < Millis(20'000)) {
+      epoll_event none{};
+      epoll_wait(sink.epoll.get(), &none, 1, 50);
+      sink.link.check_liveness();
+    }
+    CHECK(SteadyClock::now() - start >= Millis(1000));
+  }
+  SECTION("breaks") {
+    Bytes nonsense(kFrameHeaderSize, 0xff);
+    REQUIRE(write(sink.peers[2].get(), nonsense.data(), nonsense.size()) == static_cast<ssize_t>(nonsense.size()));
+    sink.drive();
+  }
+  CHECK_FALSE(sink.lost.is_ok());
+  std::uint8_t byte = 0;
+  for (const int open : {0, 1}) CHECK(read(sink.peers[static_cast<std::size_t>(open)].get(), &byte, 1) == 0);
+}
