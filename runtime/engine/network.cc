@@ -149,7 +149,6 @@ Status Network::open_fabric() {
                                          .size = numbers_.size,
                                          .tls = config_.tls,
                                          .sockets = config_.sockets_per_peer,
-                                         .ranks_here = std::max(1, numbers_.local_size),
                                          .timeout = config_.gloo_timeout};
   HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
   if (config_.elastic) watch_losses();

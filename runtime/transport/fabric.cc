@@ -21,9 +21,6 @@
 namespace hvd::transport {
 namespace {
 
-// Networks bound a stream, by a limit of their own or by one of several ways; so do one core's worth of packets.
-constexpr int kStreamsBetweenHosts = 4;
-
 // Composition root of the transport: owns hvd-net, the listener, the inbox of control connections and the data plane,
 // and routes authenticated streams to them. In a forked child every call fails and the destructor leaves everything
 // behind: its threads do not exist there.
@@ -74,11 +71,6 @@ class FabricImpl final : public Fabric {
   Mutex mutex_;
   std::optional<Session> session_;
 };
-
-DataPlane::Sockets sockets_of(const FabricOptions& options) {
-  if (options.sockets > 0) return {options.sockets, options.sockets};
-  return {.here = 1, .between_hosts = std::max(1, kStreamsBetweenHosts / options.ranks_here)};
-}
 
 Result<std::vector<InterfaceAddress>> addresses_to_listen_on(const ListenOptions& options) {
   if (options.loopback_only) return std::vector<InterfaceAddress>{{"lo", SocketAddress::loopback(0), 8}};
@@ -153,7 +145,7 @@ FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector
       generation_(fork_generation()),
       parts_(std::make_unique<Parts>()) {
   parts_->data =
-      std::make_shared<DataPlane>(options_.rank, options_.size, row_.host, options_.timeout, sockets_of(options_));
+      std::make_shared<DataPlane>(options_.rank, options_.size, row_.host, options_.timeout, options_.sockets);
   parts_->data->progress().set_on_driver_left([parts = parts_.get()] {
     parts->net.post([parts] {
       if (parts->net_watch) parts->net_watch->on_driver_left();

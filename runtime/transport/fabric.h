@@ -51,11 +51,8 @@ struct FabricOptions {
   int size = 1;
   ListenOptions listen{};  // for create() without sockets
   bool tls = false;        // on all ranks or on none
-  // TCP connections for the data of one pair of ranks, 1..8; 0: one where they share a network, else as many as make
-  // about four between two hosts with so many ranks each.
-  int sockets = 0;
-  int ranks_here = 1;
-  Millis timeout{30000};  // for connecting and for the handshake; never for a user's collective
+  int sockets = 1;         // TCP connections for the data of one pair of ranks, 1..8
+  Millis timeout{30000};   // for connecting and for the handshake; never for a user's collective
 };
 
 // Everything one rank needs to talk to the others in one epoch: the one listener of the process, the thread hvd-net

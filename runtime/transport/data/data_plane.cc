@@ -5,7 +5,7 @@
 
 namespace hvd::transport {
 
-DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, Sockets sockets)
+DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, int sockets)
     : rank_(rank),
       size_(size),
       generation_(fork_generation()),
@@ -77,17 +77,14 @@ void DataPlane::accept(int from, int number, Stream stream, const std::string& h
   }
 }
 
-int DataPlane::sockets_for(std::size_t bytes) const {
-  return bytes < kMaxChunk ? 1 : std::max(sockets_.here, sockets_.between_hosts);
-}
-
 Status DataPlane::ensure_connected(int to, std::size_t bytes) {
   PeerLink& target = link(to);
-  if (to > rank_ || target.has_all(sockets_for(bytes))) return Status::ok();
+  const int wanted = bytes < kMaxChunk ? 1 : sockets_;
+  if (to > rank_ || target.count() >= wanted) return Status::ok();
   const MutexLock lock(target.connecting());
-  if (target.has_all(sockets_for(bytes))) return Status::ok();
+  if (target.count() >= wanted) return Status::ok();
   HVD_RETURN_IF_ERROR(target.lost());
-  Status connected = connect(to, target, sockets_for(bytes));
+  Status connected = connect(to, target, wanted);
   if (!connected.is_ok()) {
     progress_.exclusive([&] { target.close(connected); });
     on_lost(to, connected);
@@ -101,8 +98,6 @@ Status DataPlane::connect(int to, PeerLink& target, int wanted) {
   HVD_ASSIGN_OR_RETURN(const Bytes encoded, row_of(to, deadline));
   auto row = AddressRow::decode(encoded);
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
-  const HostIdentity& host = row.value().host;
-  target.expect(host.shares_network(self_) ? sockets_.here : sockets_.between_hosts);
   Hello hello;
   hello.kind = ConnectionKind::kData;
   hello.tls = session_->tls;
@@ -110,11 +105,11 @@ Status DataPlane::connect(int to, PeerLink& target, int wanted) {
   hello.to_rank = to;
   hello.epoch = session_->epoch;
   hello.host_name = self_.host_name;
-  while (!target.has_all(wanted)) {
+  while (target.count() < wanted) {
     hello.number = target.count();
     auto stream = connector_.connect(row.value(), hello, session_->key, deadline);
     if (!stream.is_ok()) return stream.status().annotate("data connection");
-    if (!target.attach(hello.number, std::move(stream).value(), host.host_name)) return target.lost();
+    if (!target.attach(hello.number, std::move(stream).value(), row.value().host.host_name)) return target.lost();
   }
   return Status::ok();
 }

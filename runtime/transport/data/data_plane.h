@@ -28,12 +28,8 @@ class DataPlane final : public FrameSink, public IoHandler {
  public:
   static constexpr std::size_t kMaxUnknownContexts = 4096;
 
-  // `sockets`: of one pair's connections, 1..kMaxSockets, for pairs whose ranks share a network and for others.
-  struct Sockets {
-    int here = 1;
-    int between_hosts = 1;
-  };
-  DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, Sockets sockets);
+  // `sockets`: connections of one pair, 1..kMaxSockets, from the first large message on.
+  DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, int sockets);
   ~DataPlane() override;
 
   int rank() const { return rank_; }
@@ -84,8 +80,6 @@ class DataPlane final : public FrameSink, public IoHandler {
     bool tls;
     RowSource& rows;
   };
-  // How many connections a message of so many bytes may have.
-  int sockets_for(std::size_t bytes) const;
   Status connect(int to, PeerLink& link, int wanted);
   Result<Bytes> row_of(int rank, Deadline deadline) HVD_EXCLUDES(rows_mutex_);
   // The context of a frame, made when it is not known yet; null when it was removed.
@@ -101,7 +95,7 @@ class DataPlane final : public FrameSink, public IoHandler {
   const int generation_;
   const HostIdentity self_;
   const Millis connect_timeout_;
-  const Sockets sockets_;
+  const int sockets_;
   Cancel cancel_;
   Connector connector_;
   Progress progress_;

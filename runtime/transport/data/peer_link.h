@@ -22,11 +22,9 @@ class PeerLink final : public FrameSender, public ConnectionGroup {
 
   // A stream has come, as connection `number`, below kMaxSockets. False when that is there already or the rank is lost.
   bool attach(int number, Stream stream, const std::string& host);
-  // For who connects: how many there are, how many there will ever be (until that is known: 1 at least), and whether
-  // there are as many as wanted, or all.
+  // How many have come.
   int count() const { return count_.load(std::memory_order_acquire); }
-  void expect(int sockets) { expected_.store(sockets, std::memory_order_release); }
-  bool has_all(int wanted) const { return count() >= std::min(wanted, expected_.load(std::memory_order_acquire)); }
+  // Held by who connects.
   Mutex& connecting() { return connecting_; }
 
   bool reserve_eager(std::size_t size) override { return first().reserve_eager(size); }
@@ -68,7 +66,6 @@ class PeerLink final : public FrameSender, public ConnectionGroup {
   std::vector<std::unique_ptr<Connection>> owned_ HVD_GUARDED_BY(mutex_);
   std::array<std::atomic<Connection*>, kMaxSockets> by_number_{};  // null until it is used
   std::atomic<int> count_{0};
-  std::atomic<int> expected_{kMaxSockets};
   // Driver only: the first that has ended while others had not.
   std::optional<Status> end_;
   TimePoint end_since_{};

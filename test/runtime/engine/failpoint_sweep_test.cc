@@ -125,7 +125,7 @@ class Trial {
     config::RuntimeConfig config = job_.config(rank);
     config.elastic = true;
     config.shared_memory = path_ == Path::kSharedMemory;
-    config.sockets_per_peer = path_ == Path::kTls ? 3 : 0;
+    config.sockets_per_peer = path_ == Path::kTls ? 3 : 1;
     std::string last;
     for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
       auto session = Session::start(config);

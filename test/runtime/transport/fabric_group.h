@@ -83,7 +83,6 @@ struct FabricGroup : ClosedFabrics {
     transport::FabricOptions options;
     options.timeout = timeout;
     options.tls = tls;
-    if (tls) options.sockets = 3;
     return options;
   }
 };
