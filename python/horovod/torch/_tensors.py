@@ -24,7 +24,7 @@ _CODES: dict[torch.dtype, int] = {
     torch.bool: core.DTYPE_BOOL,
     torch.bfloat16: core.DTYPE_BFLOAT16,
 }
-# Types that not every torch has (2.1), nor takes by DLPack (2.9): their bytes are given another view.
+# Types that not every torch has, nor takes by DLPack: their bytes are given another view.
 _VIEWED: dict[int, torch.dtype] = {
     getattr(core, f"DTYPE_{name.upper()}"): getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2")
