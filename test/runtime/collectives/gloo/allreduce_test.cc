@@ -68,9 +68,11 @@ Bytes input_of(const Case& c, int rank) {
     }
     case DataType::kFloat8E4m3fn:
     case DataType::kFloat8E5m2: {
-      const std::uint8_t ones[] = {0x00, 0x38, 0xb8, 0x40, 0xc0};  // 0, 1, -1, 2, -2
-      const std::uint8_t twos[] = {0x00, 0x3c, 0xbc, 0x3c, 0xbc};  // 0, 1, -1: 9 has too many digits
-      for (auto& b : bytes) b = (c.dtype == DataType::kFloat8E4m3fn ? ones : twos)[random() % 5];
+      static constexpr std::uint8_t kE4m3fn[] = {0x00, 0x38, 0xb8, 0x40, 0xc0};  // 0, 1, -1, 2, -2
+      static constexpr std::uint8_t kE5m2[] = {0x00, 0x3c, 0xbc, 0x3c, 0xbc};    // 0, 1, -1: 9 has too many digits
+      // Not `(a ? x : y)[i]`, in which GCC 12 takes the wrong element with -fsanitize=undefined.
+      const std::uint8_t* const values = c.dtype == DataType::kFloat8E4m3fn ? kE4m3fn : kE5m2;
+      for (auto& b : bytes) b = values[random() % 5];
       break;
     }
     case DataType::kBool:
