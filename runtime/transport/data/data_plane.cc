@@ -4,6 +4,12 @@
 #include "runtime/base/log.h"
 
 namespace hvd::transport {
+namespace {
+
+// Of a message; the segments of a ring are of up to 256 KiB.
+constexpr std::size_t kManyConnectionsFrom = 64U << 10U;
+
+}  // namespace
 
 DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, int sockets)
     : rank_(rank),
@@ -79,7 +85,7 @@ void DataPlane::accept(int from, int number, Stream stream, const std::string& h
 
 Status DataPlane::ensure_connected(int to, std::size_t bytes) {
   PeerLink& target = link(to);
-  const int wanted = bytes < kMaxChunk ? 1 : sockets_;
+  const int wanted = bytes < kManyConnectionsFrom ? 1 : sockets_;
   if (to > rank_ || target.count() >= wanted) return Status::ok();
   const MutexLock lock(target.connecting());
   if (target.count() >= wanted) return Status::ok();

@@ -47,6 +47,18 @@ def test_a_job_listens_on_the_route_between_its_hosts_alone(network: Network, st
     assert len(c.ports() & {40000, 40001}) == 1
 
 
+@pytest.mark.parametrize("sockets", [1, 3])
+def test_large_messages_go_over_as_many_connections_as_are_asked_for(
+    sockets: int, network: Network, start_on: StartOn
+) -> None:
+    a, b, c = network.hosts.values()
+    variable = ("-x", f"HOROVOD_SOCKETS_PER_PEER={sockets}")
+    job = start_on(c, "-np", "2", "-H", "a:1,b:1", *variable, *REDUCE, "--elements", "4000000")
+    wait_ready(job, 2)
+    between = [line for line in a.shell("ss -Htn state established").splitlines() if f"{b.address}:" in line]
+    assert len(between) == 1 + sockets, between  # one for control messages
+
+
 def test_interfaces_may_have_another_name_on_every_host(network: Network, start_on: StartOn) -> None:
     a, b, c = network.hosts.values()
     names = f"{a.interface},{b.interface},{c.interface}"
