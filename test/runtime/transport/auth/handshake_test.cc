@@ -14,6 +14,7 @@ crypto::Secret secret(std::uint8_t fill) {
 Hello make_hello() {
   Hello hello;
   hello.kind = ConnectionKind::kData;
+  hello.number = kMaxSockets - 1;
   hello.from_rank = 3;
   hello.to_rank = 1;
   hello.epoch = 5;
@@ -69,6 +70,7 @@ TEST_CASE("A handshake between holders of the key succeeds however the bytes are
     CHECK(acceptor.done());
     CHECK(acceptor.hello().from_rank == 3);
     CHECK(acceptor.hello().kind == ConnectionKind::kData);
+    CHECK(acceptor.hello().number == kMaxSockets - 1);
     CHECK(acceptor.hello().host_name == "node-b");
   }
 }
@@ -228,4 +230,14 @@ TEST_CASE("A host name in a hello is cut to its field and made printable", "[uni
   feed_all(acceptor, bytes);
   REQUIRE(acceptor.needs_identity());
   CHECK(acceptor.hello().host_name == "???" + std::string(61, 'x'));
+}
+
+TEST_CASE("A connection of no kind, or one too many, is refused", "[unit][transport]") {
+  const std::uint8_t kind = GENERATE(as<std::uint8_t>{}, 0, 2 + kMaxSockets, 255);
+  Bytes hello = make_hello().encode();
+  hello[10] = kind;  // behind magic and version
+  AcceptorHandshake acceptor(nonce_of(1));
+  acceptor.feed(ByteSpan(hello).first(Hello::kPreludeSize));
+  REQUIRE(acceptor.failed());
+  CHECK(acceptor.error().message().find("unknown kind " + std::to_string(kind)) != std::string::npos);
 }

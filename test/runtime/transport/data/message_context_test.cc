@@ -189,3 +189,57 @@ TEST_CASE("A peer that sends what nobody receives is stopped before memory ends"
   CHECK(taken == MessageContext::kMaxUnmatched + 1);
   CHECK(last.message() == "rank 0 sent more than 1048576 messages that nobody receives");
 }
+
+TEST_CASE("Pieces that overtake what says that their message begins do not end its receive", "[unit][transport]") {
+  Two two;
+  Completions sent;
+  Completions first;
+  Completions second;
+  const Bytes out(100000, 9);
+  const Bytes small(4, 7);
+  Bytes in(100000);
+  Bytes next(4);
+  two.recv(1, 5, in, first);
+  two.recv(1, 5, next, second);
+  two.deliver(1);
+  two.send(0, 5, out, sent);
+  std::swap(two.from[0].frames[0], two.from[0].frames[1]);  // the piece on another connection, before its beginning
+  CHECK(two.deliver_one(0) == FrameType::kData);
+  CHECK_FALSE(first.recv_ready());
+  CHECK(two.deliver_one(0) == FrameType::kBegin);
+  CHECK(first.recv_ready());
+  CHECK(in == out);
+  two.send(0, 5, small, sent);
+  two.deliver(0);
+  CHECK(second.recv_ready());
+  CHECK(next == small);
+}
+
+TEST_CASE("Receives of one slot end in the order of posting, in whatever order their messages are complete",
+          "[unit][transport]") {
+  const bool second_is_small = GENERATE(false, true);
+  Two two;
+  Completions sent;
+  Completions first;
+  Completions second;
+  const Bytes out(100000, 9);
+  const Bytes later(second_is_small ? 4 : 100000, 7);
+  Bytes in(out.size());
+  Bytes next(later.size());
+  two.recv(1, 5, in, first);
+  two.recv(1, 5, next, second);
+  while (!two.from[1].frames.empty()) two.deliver(1);
+  two.send(0, 5, out, sent);
+  two.deliver_one(0);                                              // its beginning
+  const test::Frame late = std::move(two.from[0].frames.front());  // its piece, on a slow connection
+  two.from[0].frames.pop_front();
+  two.context[0].on_sent(1, {1, late.slot, late.op_id});  // the kernel has it
+  two.send(0, 5, later, sent);
+  while (!two.from[0].frames.empty()) two.deliver(0);
+  CHECK(next == later);
+  CHECK_FALSE(second.recv_ready());
+  two.deliver_data(0, late);
+  CHECK(in == out);
+  CHECK(first.recv_ready());
+  CHECK(second.recv_ready());
+}
