@@ -43,7 +43,7 @@ def run(
     use_mpi: bool | None = None,
     mpi_args: str | None = None,
     network_interface: str | None = None,
-    network_interfaces: Sequence[str] | None = None,
+    network_interfaces: Sequence[str] | str | None = None,
     executable: str | None = None,
     np: int | None = None,
     min_np: int | None = None,
@@ -56,9 +56,9 @@ def run(
     notebook work, too; at most 1 GiB goes to a rank and 4 GiB come back from each.
 
     Of horovodrun's flags `hosts` is -H, `verbose` from 2 on --verbose, and `hostfile`, `start_timeout` (seconds),
-    `ssh_port`, `ssh_identity_file`, `output_filename` (a folder) and `network_interfaces` have the same names.
-    `disable_cache` and `use_gloo` have nothing to decide. `np`, `min_np`, `max_np` and `network_interface`
-    (a text with commas) are old names of `num_proc`, `min_num_proc`, `max_num_proc` and `network_interfaces`.
+    `ssh_port`, `ssh_identity_file`, `output_filename` (a folder) and `network_interfaces` (a list, or a text with
+    commas) have the same names. `disable_cache` and `use_gloo` have nothing to decide. `np`, `min_np`, `max_np` and
+    `network_interface` are old names of `num_proc`, `min_num_proc`, `max_num_proc` and `network_interfaces`.
 
     With `min_num_proc` or `host_discovery_script` the job is elastic: ranks may come and go, `func` trains by
     `hvd.elastic.run`, and a process that is started later gets the same arguments. The results are those of the ranks
@@ -86,7 +86,9 @@ def run(
         "host_discovery_script": host_discovery_script,
     }
     _check_elastic_arguments(elastic)
-    interfaces = network_interface.split(",") if network_interface is not None else network_interfaces
+    interfaces = network_interfaces if network_interface is None else network_interface
+    if isinstance(interfaces, str):
+        interfaces = interfaces.split(",")
     flags = {
         "--num-proc": num_proc,
         "--hosts": hosts,

@@ -44,6 +44,11 @@ def test_results_come_in_rank_order_however_large_and_output_is_shown(capfd: pyt
     assert sorted(capfd.readouterr().out.splitlines()) == ["[0]<stdout>:working", "[1]<stdout>:working"]
 
 
+def test_network_interfaces_are_a_list_or_a_text_with_commas() -> None:
+    for interfaces in (["lo"], "lo", "lo,eth9"):
+        assert horovod.run(lambda: os.environ["HOROVOD_RANK"], network_interfaces=interfaces) == ["0"]
+
+
 def test_the_exception_of_the_first_rank_that_failed_is_the_cause(capfd: pytest.CaptureFixture[str]) -> None:
     def work() -> None:
         from horovod._common.native import core
