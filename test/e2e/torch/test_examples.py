@@ -102,6 +102,9 @@ def test_the_benchmark_model_has_the_shape_of_resnet50() -> None:
 
 
 def test_each_example_is_described() -> None:
-    described = (EXAMPLES / "README.md").read_text()
+    sections = dict(re.findall(r"^## (\S+\.py)\n(.*?)(?=^## |\Z)", (EXAMPLES / "README.md").read_text(), re.M | re.S))
     for path in Path(EXAMPLES).glob("*.py"):
-        assert f"## {path.name}" in described
+        options = re.findall(r'add_argument\(\s*"(--[\w-]+)"', path.read_text())
+        named = re.findall(r"^\| `(--[\w-]+)`", sections[path.name], re.M)
+        named += re.findall(r"`(--[\w-]+)`", sections[path.name].partition("\nOptions:")[2])
+        assert sorted(named) == sorted(options), path.name
