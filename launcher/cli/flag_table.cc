@@ -295,10 +295,10 @@ constexpr FlagRow kRows[] = {
      .metavar = "NAME"},
     {.dest = "bind", .on = "--bind", .kind = K::kChoice, .section = S::kBinding,
      .help = "bind each rank to cores of its own (core), to a NUMA node (numa), to its part of the cores near its GPU (gpu), or "
-             "to none (default); of what the job may use on its host; not in elastic jobs", .metavar = "TO", .choices = "none|core|numa|gpu"},
+             "to none (default); of what the job may use on its host", .metavar = "TO", .choices = "none|core|numa|gpu"},
     {.dest = "bind_gpu", .on = "--bind-gpu", .kind = K::kSwitch, .section = S::kBinding,
      .help = "each rank sees one GPU alone, as device 0, by CUDA_VISIBLE_DEVICES; a value of that which its host or -x has "
-             "says which there are; not in elastic jobs"},
+             "says which there are"},
     {.dest = "host_discovery_script", .on = "--host-discovery-script", .kind = K::kText, .section = S::kHosts,
      .help = "shell command that prints the hosts of an elastic job, host[:slots] in lines; it is run every second",
      .metavar = "COMMAND", .group = "hosts"},

@@ -181,7 +181,7 @@ constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kAutotuneGaussianProcessNoise, "autotuning"},
     {O::kTimeline, "timeline"},
     {O::kTimelineMarkCycles, "timeline"},
-    {O::kNumNcclStreams, "several streams"},
+    {O::kNumNcclStreams, "more than one NCCL stream"},
     {O::kDisableNvtxRanges, "NVTX ranges"},
     {O::kSparkStartTimeout, "Spark jobs"},
     {O::kSparkPythonpath, "Spark jobs"},

@@ -174,7 +174,9 @@ class HorovodBasics(BuildInformation):
         if not core.is_initialized():
             raise ValueError(f"{caller}: Horovod is not initialised; call init() first")
         if _env.get("HOROVOD_TIMELINE") is None:
-            raise ValueError(f"{caller}: set HOROVOD_TIMELINE=DYNAMIC before init() to start timelines at run time")
+            raise ValueError(
+                f"{caller}: HOROVOD_TIMELINE=DYNAMIC was not set before init(), nor is the timeline built yet"
+            )
 
     # Process sets, as the Python classes use them
 
