@@ -1,7 +1,7 @@
 #include "runtime/collectives/nccl/device_group.h"
 
 #include <algorithm>
-#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "runtime/base/log.h"
@@ -67,17 +67,23 @@ Result<cuda::EventPtr> DeviceGroup::enqueue(const CollectiveCall& call) {
     if (before != nullptr) HVD_RETURN_IF_ERROR(stream_->wait_for(*before));
   }
   HVD_ASSIGN_OR_RETURN(cuda::EventPtr begin, stream_->record());
-  const bool as_it_is = call.segments.empty() && scales(call);
-  const bool in_place = call.segments.empty() && call.op == OpType::kAllreduce;
-  HVD_RETURN_IF_ERROR(as_it_is                        ? run(call)
-                      : in_place                      ? enqueue_in_place(call)
-                      : call.op == OpType::kAllreduce ? enqueue_list(call)
-                                                      : enqueue_packed(call));
+  HVD_RETURN_IF_ERROR(!call.segments.empty() ? enqueue_list(call) : scales(call) ? run(call) : enqueue_scaled(call));
   return begin;
 }
 
 Status DeviceGroup::run(const CollectiveCall& call) {
   return goes_by_host(call) ? reduce_by_host(call) : communicator_->start(call);
+}
+
+// Of all tensors of a call together, for which all members have the same number.
+std::size_t bytes_of_all(const CollectiveCall& call) {
+  std::int64_t elements = 0;
+  const auto add = [&elements](std::int64_t count, const std::vector<std::int64_t>& rank_counts) {
+    elements = std::accumulate(rank_counts.begin(), rank_counts.end(), elements + (rank_counts.empty() ? count : 0));
+  };
+  if (call.segments.empty()) add(call.count, call.rank_counts);
+  for (const Segment& tensor : call.segments) add(tensor.count, tensor.rank_counts);
+  return static_cast<std::size_t>(elements) * element_size(call.dtype);
 }
 
 // Scaled by our kernels before and after, where NCCL does not scale.
@@ -105,43 +111,43 @@ bool DeviceGroup::may_register(const CollectiveCall& call) const {
   return all_register_ && call.op == OpType::kAllreduce && options_.set_size() > 1 && of_host_ == nullptr;
 }
 
-Result<bool> DeviceGroup::all_have_room(const CollectiveCall& call, std::size_t bytes) {
-  if (may_register(call) && registered_grows_ && bytes > registered_bytes_ && bytes < no_room_) {
-    HVD_RETURN_IF_ERROR(grow_registered(bytes));
+Result<std::string> DeviceGroup::who_has_no_room(const CollectiveCall& call) {
+  const std::size_t bytes = bytes_of_all(call);
+  if (may_register(call)) {
+    if (registered_grows_ && bytes > registered_bytes_ && bytes < no_room_) HVD_RETURN_IF_ERROR(grow_registered(bytes));
+    if (bytes <= registered_bytes_) return std::string();
   }
-  if (bytes <= std::max(registered_bytes_, room_)) return true;
-  if (bytes >= no_room_) return false;
+  if (bytes <= room_) return std::string();
+  if (bytes >= no_room_) return no_room_text_;
   const Result<std::byte*> own = stream_->scratch(bytes);
   HVD_ASSIGN_OR_RETURN(const std::vector<std::uint8_t> all, gather(std::uint8_t{own.is_ok()}));
   const auto without = std::ranges::find(all, 0);
   if (without == all.end()) {
     room_ = bytes;
-    return true;
+    return std::string();
   }
   no_room_ = bytes;
   const auto rank = static_cast<std::size_t>(without - all.begin());
-  if (options_.set_rank == 0) {
-    HVD_LOG(kWarning, "lists on GPUs are reduced in shorter ones: rank ", std::to_string(options_.ranks[rank]),
-            " has no memory on its GPU to pack ", std::to_string(bytes), " bytes in");
-  }
-  return false;
+  no_room_text_ = "rank " + std::to_string(options_.ranks[rank]) + " has no memory on its GPU to pack " +
+                  std::to_string(bytes) + " bytes in";
+  if (options_.set_rank == 0) HVD_LOG(kWarning, "lists on GPUs are cut into shorter ones: ", no_room_text_);
+  return no_room_text_;
 }
 
-// A list for which there is no memory is two shorter ones; a tensor alone needs none.
+// A list for which there is no memory is two shorter ones.
 Status DeviceGroup::enqueue_list(const CollectiveCall& call) {
   CollectiveCall part = call;
   if (call.segments.size() == 1) {
-    part.input = call.segments.front().input;
-    part.output = call.segments.front().output;
-    part.count = call.segments.front().count;
+    const Segment& tensor = call.segments.front();
+    part.input = tensor.input;
+    part.output = tensor.output;
+    part.count = tensor.count;
+    part.rank_counts = tensor.rank_counts;
     part.segments.clear();
-    return scales(part) ? run(part) : enqueue_in_place(part);
+    return scales(part) ? run(part) : enqueue_scaled(part);
   }
-  std::int64_t elements = 0;
-  for (const Segment& tensor : call.segments) elements += tensor.count;
-  HVD_ASSIGN_OR_RETURN(const bool has_room,
-                       all_have_room(call, static_cast<std::size_t>(elements) * element_size(call.dtype)));
-  if (has_room) return enqueue_packed(call);
+  HVD_ASSIGN_OR_RETURN(const std::string no_room, who_has_no_room(call));
+  if (no_room.empty()) return enqueue_packed(call);
   const auto middle = call.segments.begin() + static_cast<std::ptrdiff_t>(call.segments.size() / 2);
   part.segments.assign(call.segments.begin(), middle);
   HVD_RETURN_IF_ERROR(enqueue_list(part));
@@ -189,11 +195,18 @@ Status DeviceGroup::start_anew() {
   return why_not_.empty() ? Status::ok() : Status::internal(why_not_);
 }
 
-// An allreduce of one tensor that NCCL does not scale.
-Status DeviceGroup::enqueue_in_place(const CollectiveCall& call) {
+// One tensor that NCCL does not scale. It needs no memory, but for a reducescatter that is scaled before: its input is
+// only read.
+Status DeviceGroup::enqueue_scaled(const CollectiveCall& call) {
+  const bool in_place = call.op == OpType::kAllreduce;
+  if (!in_place && call.scaling.before != 1.0) {
+    HVD_ASSIGN_OR_RETURN(const std::string no_room, who_has_no_room(call));
+    return no_room.empty() ? enqueue_packed(call) : Status::internal("reducescatter: " + no_room);
+  }
   CollectiveCall plain = call;
   plain.scaling = {};
-  const std::uint64_t bytes = static_cast<std::uint64_t>(call.count) * element_size(call.dtype);
+  const std::int64_t count = in_place ? call.count : call.rank_counts[static_cast<std::size_t>(options_.set_rank)];
+  const std::uint64_t bytes = static_cast<std::uint64_t>(count) * element_size(call.dtype);
   const cuda::Copy result{call.output, call.output, bytes};
   if (call.scaling.before != 1.0) {
     const cuda::Copy input{call.input != nullptr ? call.input : call.output, call.output, bytes};
@@ -201,7 +214,7 @@ Status DeviceGroup::enqueue_in_place(const CollectiveCall& call) {
     plain.input = nullptr;
   }
   HVD_RETURN_IF_ERROR(run(plain));
-  if (!call.scaling.changes_result()) return Status::ok();
+  if (!call.scaling.changes_result() || bytes == 0) return Status::ok();
   return kernels_->scaled_copy(stream_->handle(), {&result, 1}, {call.dtype, call.scaling.after, call.scaling.divisor});
 }
 

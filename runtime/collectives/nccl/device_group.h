@@ -93,8 +93,8 @@ class DeviceGroup {
   // One piece of device memory.
   Status run(const CollectiveCall& call);
   bool may_register(const CollectiveCall& call) const;
-  // Whether all members have memory to pack a list of an allreduce in. The same on all.
-  Result<bool> all_have_room(const CollectiveCall& call, std::size_t bytes);
+  // Empty when all members have memory to pack the call's tensors in; else who has not. The same on all.
+  Result<std::string> who_has_no_room(const CollectiveCall& call);
   Status grow_registered(std::size_t bytes);
   Result<bool> all_can(const Status& own);
   Status start_anew();
@@ -102,7 +102,7 @@ class DeviceGroup {
   Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
   Status enqueue_list(const CollectiveCall& call);
   Status enqueue_packed(const CollectiveCall& call);
-  Status enqueue_in_place(const CollectiveCall& call);
+  Status enqueue_scaled(const CollectiveCall& call);
   Status copy(std::span<const cuda::Copy> copies, const cuda::ElementScaling& scaling);
 
   const DeviceOptions& options_;
@@ -126,6 +126,7 @@ class DeviceGroup {
   bool registered_grows_ = true;
   std::size_t room_ = 0;                     // all had as much other memory
   std::size_t no_room_ = std::string::npos;  // one had not as much
+  std::string no_room_text_;
 };
 
 }  // namespace hvd::collectives::nccl

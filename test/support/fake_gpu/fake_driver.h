@@ -27,8 +27,8 @@ HVD_FAKE const char* fake_cuda_breaches();
 HVD_FAKE void* fake_cuda_stream(int device);
 HVD_FAKE void fake_cuda_end_stream(void* stream);
 HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes);
-// Of memory that the product asks for on a GPU: for a larger piece there is no room.
-HVD_FAKE void fake_cuda_set_largest(std::size_t bytes);
+// Of memory that the product asks for on a GPU, or on all: for a larger piece there is no room.
+HVD_FAKE void fake_cuda_set_largest(std::size_t bytes, int device = -1);
 // Memory in pages, as NCCL takes it, and its end, which waits for nothing.
 HVD_FAKE void* fake_cuda_pages(int device, std::size_t bytes);
 HVD_FAKE int fake_cuda_unmap(void* memory);

@@ -35,7 +35,7 @@ bool is_there(std::uint64_t address, std::size_t bytes, const char* caller) {
 HVD_FAKE int cuMemAlloc_v2(std::uint64_t* memory, std::size_t bytes) {
   HVD_ENTER("cuMemAlloc_v2");
   if (bytes == 0) return kInvalidValue;
-  if (bytes > world().largest) return kOutOfMemory;
+  if (!world().has_room(contexts().back(), bytes)) return kOutOfMemory;
   void* block = nullptr;
   add_block(bytes, contexts().back(), &block);
   *memory = reinterpret_cast<std::uintptr_t>(block);

@@ -215,10 +215,13 @@ HVD_FAKE void* fake_cuda_memory(int device, std::size_t bytes) {
   add_block(bytes, device, &memory);
   return memory;
 }
-HVD_FAKE void fake_cuda_set_largest(std::size_t bytes) { world().largest = bytes; }
+HVD_FAKE void fake_cuda_set_largest(std::size_t bytes, int device) {
+  world().largest = bytes;
+  world().small_gpu = device;
+}
 HVD_FAKE void* fake_cuda_pages(int device, std::size_t bytes) {
   void* memory = nullptr;
-  if (bytes <= world().largest) add_block(bytes, device, &memory, 4096);
+  if (world().has_room(device, bytes)) add_block(bytes, device, &memory, 4096);
   return memory;
 }
 HVD_FAKE int fake_cuda_unmap(void* memory) {

@@ -136,7 +136,11 @@ struct World {
   bool has_failed = false;
   std::vector<void*> orphans;
   int captures = 0;                             // going on
-  std::atomic<std::size_t> largest = SIZE_MAX;  // piece of memory on a GPU
+  std::atomic<std::size_t> largest = SIZE_MAX;  // piece of memory on a GPU,
+  std::atomic<int> small_gpu = -1;              // on this one; -1: on all
+  bool has_room(int device, std::size_t bytes) const {
+    return bytes <= largest || (small_gpu >= 0 && small_gpu != device);
+  }
   std::string breaches;
   std::string breaches_text;
 };

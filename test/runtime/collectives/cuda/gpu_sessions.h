@@ -44,6 +44,33 @@ void run_on_gpus(int size, const Configure& configure, const Body& body) {
   expect_nothing_left();
 }
 
+// Calls of a function of NCCL while this lives.
+struct CallsOf {
+  explicit CallsOf(const char* function) : name(function), before(fake_nccl_calls(function)) {}
+  int now() const { return fake_nccl_calls(name) - before; }
+  const char* const name;
+  const int before;
+};
+
+// Reduces a list of `tensors` and checks it.
+inline void sum_list(Session& session, Problems& problems, int gpu, std::size_t count, std::size_t tensors = 2) {
+  FrameworkStream stream(gpu);
+  std::vector<std::unique_ptr<GpuTensor>> list;
+  std::vector<Operation> operations;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    list.push_back(std::make_unique<GpuTensor>(stream, Values(count + i, static_cast<float>(i))));
+    operations.push_back(on_gpu(OpType::kAllreduce, "list", *list.back(), list.back()->data()));
+    operations.back().name += std::to_string(i);
+  }
+  const auto handles = session.enqueue_group(std::move(operations));
+  problems.expect_ok(handles.status(), "group");
+  for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
+  const auto size = static_cast<float>(session.topology().size);
+  for (std::size_t i = 0; i < tensors; ++i) {
+    problems.expect(list[i]->values() == Values(count + i, size * static_cast<float>(i)), "sums");
+  }
+}
+
 // Each rank has a GPU of its own.
 inline void run_all_operations(Session& session, Problems& problems) {
   const int rank = session.topology().rank;

@@ -26,33 +26,6 @@ struct NcclOf {
   NcclOf& operator=(const NcclOf&) = delete;
 };
 
-// Calls of a function of NCCL while this lives.
-struct CallsOf {
-  explicit CallsOf(const char* function) : name(function), before(fake_nccl_calls(function)) {}
-  int now() const { return fake_nccl_calls(name) - before; }
-  const char* const name;
-  const int before;
-};
-
-// Reduces a list of `tensors` and checks it.
-void sum_list(Session& session, Problems& problems, int gpu, std::size_t count, std::size_t tensors = 2) {
-  FrameworkStream stream(gpu);
-  std::vector<std::unique_ptr<GpuTensor>> list;
-  std::vector<Operation> operations;
-  for (std::size_t i = 0; i < tensors; ++i) {
-    list.push_back(std::make_unique<GpuTensor>(stream, Values(count + i, static_cast<float>(i))));
-    operations.push_back(on_gpu(OpType::kAllreduce, "list", *list.back(), list.back()->data()));
-    operations.back().name += std::to_string(i);
-  }
-  const auto handles = session.enqueue_group(std::move(operations));
-  problems.expect_ok(handles.status(), "group");
-  for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
-  const auto size = static_cast<float>(session.topology().size);
-  for (std::size_t i = 0; i < tensors; ++i) {
-    problems.expect(list[i]->values() == Values(count + i, size * static_cast<float>(i)), "sums");
-  }
-}
-
 }  // namespace
 
 TEST_CASE("Lists are packed in memory that NCCL reaches directly, as its version can", "[multi][gpu]") {
@@ -95,22 +68,6 @@ TEST_CASE("Without memory for it on one rank lists are packed in other memory on
     for (const std::size_t count : {100, 10}) sum_list(session, problems, session.topology().rank, count);
   });
   CHECK(windows.now() == 0);
-}
-
-TEST_CASE("A list for which a GPU has no memory is reduced in shorter ones, or tensor by tensor", "[multi][gpu]") {
-  struct Case {
-    std::size_t largest;
-    int reductions;  // of a list of 16 tensors of 4 KiB, on a rank
-  };
-  const Case now = GENERATE(Case{SIZE_MAX, 1}, Case{std::size_t{40} << 10, 2}, Case{std::size_t{9} << 10, 8},
-                            Case{std::size_t{1} << 10, 16});
-  fake_cuda_set_largest(now.largest);
-  const CallsOf reductions("ncclAllReduce");
-  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
-    for (int step = 0; step < 3; ++step) sum_list(session, problems, session.topology().rank, 1016, 16);
-  });
-  fake_cuda_set_largest(SIZE_MAX);
-  CHECK(reductions.now() == 2 * 3 * now.reductions);
 }
 
 TEST_CASE("Where NCCL refuses memory of one rank, all begin anew without", "[multi][gpu]") {
