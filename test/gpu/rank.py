@@ -13,6 +13,7 @@ import torch
 import horovod.torch as hvd
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+EIGHT_BITS = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
 INTEGERS = (torch.uint8, torch.int8, torch.int32, torch.int64)
 RESNET_50 = [9408, *[36864] * 20, *[147456] * 30, *[589824] * 25, 2048000, 1000]  # shaped like its gradients
 
@@ -44,6 +45,14 @@ def operations(device: torch.device) -> dict[str, float]:
         check(hvd.reducescatter(mine, op=hvd.Sum), hvd.reducescatter(all_values[rank], op=hvd.Sum), f"reducescatter {dtype}")
         splits = [1 + r for r in range(n)]
         check(hvd.alltoall(mine, splits)[0], hvd.alltoall(all_values[rank], splits)[0], f"alltoall {dtype}")
+        count += 5
+    for dtype in EIGHT_BITS:  # torch compares none of them
+        bits = [values(torch.float32, r) % 2 for r in range(n)]
+        mine = bits[rank].to(device, dtype)
+        for op in (hvd.Sum, hvd.Min, hvd.Max):
+            check(hvd.allreduce(mine, op=op).float(), hvd.allreduce(bits[rank], op=op), f"allreduce {op} {dtype}")
+        check(hvd.allgather(mine).float(), torch.cat(bits), f"allgather {dtype}")
+        check(hvd.broadcast(mine, n - 1).float(), bits[-1], f"broadcast {dtype}")
         count += 5
     scaled = torch.full((9,), rank + 1.0)
     for factors in ({"prescale_factor": 0.5}, {"postscale_factor": 3.0}):

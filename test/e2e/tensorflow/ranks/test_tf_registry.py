@@ -128,10 +128,12 @@ def test_types_that_do_not_fit_are_refused_by_name() -> None:
     for run, dtype in (
         (hvd.allreduce, tf.bool),
         (hvd.allreduce, tf.complex64),
+        (hvd.allreduce, tf.dtypes.experimental.float8_e4m3fn),
+        (hvd.allgather, tf.dtypes.experimental.float8_e5m2),
         (hvd.allgather, tf.string),
         (hvd.reducescatter, tf.uint8),
     ):
-        given = tf.zeros([2 * hvd.size()], dtype) if dtype != tf.string else tf.constant(["a"])
+        given = tf.cast(tf.zeros([2 * hvd.size()]), dtype) if dtype != tf.string else tf.constant(["a"])
         for call in (run, lambda one, run=run: tf.function(run)(one)):
             with pytest.raises((tf.errors.OpError, TypeError, ValueError), match=dtype.name):
                 call(given)
