@@ -108,3 +108,22 @@ TEST_CASE("Integers that are scaled are scattered without memory, unless their i
       use_fake_nccl);
   CHECK(problems.text() == "");
 }
+
+TEST_CASE("Where one GPU has no memory for a result the session ends on all ranks, with the driver's words",
+          "[multi][gpu]") {
+  const LargestPiece largest(std::size_t{3} << 10, false);
+  JobFixture job(2);
+  Problems problems;
+  job.run(
+      [&](Session& session) {
+        FrameworkStream stream(session.topology().rank);
+        GpuTensor rows(stream, Values(512, 1.0F));
+        CoreOutput gathered;
+        Operation gather = on_gpu(OpType::kAllgather, "gather", rows, nullptr);
+        gathered.take_from(session, stream.device(), gather);
+        const Status ended = wait(session.enqueue(gather));
+        problems.expect(has(ended.message(), "CUDA_ERROR_OUT_OF_MEMORY"), ended.message());
+      },
+      use_fake_nccl);
+  CHECK(problems.text() == "");
+}
