@@ -8,7 +8,7 @@
 
 #include "horovod/session.h"
 #include "python/src/dlpack.h"
-#include "python/src/fork_mark.h"
+#include "runtime/base/fork_mark.h"
 
 namespace hvd::python {
 

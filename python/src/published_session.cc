@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "python/src/fork_mark.h"
+#include "runtime/base/fork_mark.h"
 
 namespace hvd::python {
 

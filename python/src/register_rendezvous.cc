@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "python/src/error_map.h"
-#include "python/src/fork_mark.h"
 #include "python/src/registration.h"
 #include "rendezvous/server/server.h"
+#include "runtime/base/fork_mark.h"
 #include "runtime/crypto/secret_file.h"
 
 namespace hvd::python {

@@ -5,7 +5,7 @@
 
 #include "horovod/session.h"
 #include "horovod/types.h"
-#include "python/src/fork_mark.h"
+#include "runtime/base/fork_mark.h"
 #include "starters/meeting.h"
 
 namespace hvd::python {

@@ -200,6 +200,17 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
   return std::make_shared<collectives::BackendList>(std::move(backends), devices->launch_order());
 }
 
+// With HOROVOD_DETERMINISTIC sums of more than two members are Gloo's, whose order differs.
+std::shared_ptr<collectives::ExchangeSlots> make_slots(const config::RuntimeConfig& config,
+                                                       const topology::ProcessSet& set,
+                                                       const topology::Membership& membership,
+                                                       const collectives::SharedMemory& memory) {
+  const collectives::ShmSet shared = shm_set(config, set, membership, memory);
+  if (!shared.why_not.empty() || (shared.deterministic && set.size() > 2)) return nullptr;
+  return std::make_shared<collectives::ExchangeSlots>(memory.segment, memory.segment->region(set.context_id),
+                                                      set.size(), shared.own);
+}
+
 std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
                                                               const topology::ProcessSet& set,
                                                               std::shared_ptr<collectives::cuda::Devices> devices) {

@@ -5,6 +5,7 @@
 #include "runtime/base/status.h"
 #include "runtime/collectives/backend_list.h"
 #include "runtime/collectives/cuda/devices.h"
+#include "runtime/collectives/shm/exchange_slots.h"
 #include "runtime/collectives/shm/shm_backend.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/topology/membership.h"
@@ -23,6 +24,11 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
                                                         const collectives::SharedMemory& memory,
                                                         transport::Fabric& fabric,
                                                         std::shared_ptr<collectives::cuda::Devices> devices);
+// Where the members of a set of several ranks exchange small tensors; null: nowhere. The same on all members, as above.
+std::shared_ptr<collectives::ExchangeSlots> make_slots(const config::RuntimeConfig& config,
+                                                       const topology::ProcessSet& set,
+                                                       const topology::Membership& membership,
+                                                       const collectives::SharedMemory& memory);
 // Those of a set of one rank.
 std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
                                                               const topology::ProcessSet& set,

@@ -43,12 +43,13 @@ void pin_this_thread(int core) {
 
 }  // namespace
 
-EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
-                       recorder::FlightRecorder& recorder, BackendFactory backend_factory,
+EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SmallExchange& small,
+                       SetChanges& set_changes, recorder::FlightRecorder& recorder, BackendFactory backend_factory,
                        std::function<void(const wire::Stop&)> on_stop)
     : options_(options),
       plan_(options.coordinator.size, options.coordinator.radix),
       table_(table),
+      small_(small),
       set_changes_(set_changes),
       on_stop_(std::move(on_stop)),
       worker_(options.worker, table.sets()),
@@ -68,6 +69,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, SetC
     watch_timer_.emplace(loop_.uv(), [this] { watch(); });
     lane_grace_.emplace(loop_.uv(), [this] { lane_grace_over(); });
     idle_pages_.emplace(loop_.uv(), [this] {
+      small_.give_up(SteadyClock::now() - kIdlePagesPeriod);  // what nobody waits for
       const bool is_more = options_.pages->release_idle(SteadyClock::now());
       idle_pages_->start_repeating(is_more ? kIdlePagesPause : kIdlePagesPeriod);
     });
@@ -219,6 +221,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   }
   auto output = worker_.on_decision(decision);
   if (!output.is_ok()) return report_lost(own_rank(), output.status().message());
+  small_.learn(decision, *output.value().sets);
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
   executor_.execute(output.value());

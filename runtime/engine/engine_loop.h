@@ -15,6 +15,7 @@
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/progress_watch.h"
 #include "runtime/engine/set_changes.h"
+#include "runtime/engine/small_exchange.h"
 #include "runtime/loop/loop.h"
 #include "runtime/loop/timer.h"
 #include "runtime/negotiation/coordinator.h"
@@ -39,7 +40,7 @@ class EngineLoop final : public transport::ControlHandler {
  public:
   // `on_stop` runs once on the engine's thread when the session ends for whatever reason, before anything else is
   // failed.
-  EngineLoop(const EngineOptions& options, OperationTable& table, SetChanges& set_changes,
+  EngineLoop(const EngineOptions& options, OperationTable& table, SmallExchange& small, SetChanges& set_changes,
              recorder::FlightRecorder& recorder, BackendFactory backend_factory,
              std::function<void(const wire::Stop&)> on_stop);
   ~EngineLoop() override;  // Requires: finish() was called
@@ -112,6 +113,7 @@ class EngineLoop final : public transport::ControlHandler {
   EngineOptions options_;
   topology::TreePlan plan_;
   OperationTable& table_;
+  SmallExchange& small_;
   SetChanges& set_changes_;
   std::function<void(const wire::Stop&)> on_stop_;
   negotiation::Worker worker_;

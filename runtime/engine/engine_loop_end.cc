@@ -53,6 +53,7 @@ void EngineLoop::stop(const wire::Stop& reason) {
   } else {
     start_watch();
   }
+  small_.close();
   const bool left_alone = reason.kind == wire::Stop::Kind::kShutdown && reason.rank != own_rank();
   table_.close(reason.status(), left_alone ? kUnequalSteps : "");
   set_changes_.close(reason.status());

@@ -1,16 +1,24 @@
 #include "runtime/collectives/cuda/device.h"
 #include "runtime/engine/pending_operation.h"
+#include "runtime/engine/small_exchange.h"
 
 namespace hvd {
 
 Handle::Handle() : state_(std::make_unique<State>()) {}
 Handle::~Handle() = default;
 
-bool Handle::done() const { return state_->event.is_set(); }
+bool Handle::done() const {
+  if (!state_->event.is_set() && state_->small_use != nullptr) state_->small_use->look();
+  return state_->event.is_set();
+}
 bool Handle::wait_for(std::chrono::milliseconds limit) {
   if (done()) return true;
   state_->waiters.fetch_add(1, std::memory_order_relaxed);
-  const bool done = state_->event.wait_for(limit);
+  const TimePoint end = SteadyClock::now() + limit;
+  if (state_->small_use != nullptr) state_->small_use->wait(limit);
+  const bool goes_on = state_->small_use == nullptr || state_->small_use->look();
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(end - SteadyClock::now());
+  const bool done = goes_on ? state_->event.wait_for(std::max(rest, std::chrono::milliseconds(0))) : false;
   state_->waiters.fetch_sub(1, std::memory_order_relaxed);
   return done;
 }

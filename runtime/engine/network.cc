@@ -167,6 +167,10 @@ Result<topology::Agreement> Network::agree(const rendezvous::RankNumbers& own, D
   return agreed;
 }
 
+std::shared_ptr<collectives::ExchangeSlots> Network::make_slots(const topology::ProcessSet& set) {
+  return engine::make_slots(config_, set, *membership_, memory_);
+}
+
 std::shared_ptr<collectives::BackendList> Network::make_backends(const topology::ProcessSet& set,
                                                                  std::shared_ptr<collectives::cuda::Devices> devices) {
   return engine::make_backends(config_, set, *membership_, memory_, *fabric_, std::move(devices));

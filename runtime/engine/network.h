@@ -54,6 +54,8 @@ class Network {
                                                           std::shared_ptr<collectives::cuda::Devices> devices);
   // What the ranks of this host share.
   const collectives::SharedMemory& shared_memory() const { return memory_; }
+  // Null where the members exchange nothing there.
+  std::shared_ptr<collectives::ExchangeSlots> make_slots(const topology::ProcessSet& set);
   // Tells the agent that started this rank how it ends; nothing to do without one. Blocks for half a second at most.
   void notify_agent(rendezvous::AgentNotice kind);
   // What the launcher has said of hosts since the last call, to rank 0 of an elastic job.

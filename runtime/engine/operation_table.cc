@@ -40,15 +40,31 @@ OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::F
   engine_.release();  // its thread has yet to come
 }
 
-Result<HandlePtr> OperationTable::add(Operation operation) {
+Result<HandlePtr> OperationTable::add(Operation operation, const Take& take) {
   HVD_RETURN_IF_ERROR(prepare(operation));
-  PendingOperationPtr pending = make_pending(std::move(operation));
+  const PendingOperationPtr pending = make_pending(std::move(operation));
+  HandlePtr handle;
+  {
+    const MutexLock lock(mutex_);
+    if (closed_) return *closed_;
+    HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(pending->operation));
+    HVD_RETURN_IF_ERROR(enter(*open, *pending));
+    handle = store(pending);
+  }
+  if (!take || !take(pending)) submit(pending, false);
+  return handle;
+}
+
+void OperationTable::submit(const PendingOperationPtr& pending, bool renew) {
   wire::Request request = make_request(pending->operation, rank_);
   const MutexLock lock(mutex_);
-  if (closed_) return *closed_;
-  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(pending->operation));
-  HVD_RETURN_IF_ERROR(enter(*open, *pending));
-  return store(std::move(pending), std::move(request));
+  submit(*pending, std::move(request), renew);
+}
+
+void OperationTable::submit(const PendingOperation& pending, wire::Request request, bool renew) {
+  const Operation& operation = pending.operation;
+  const bool is_read = operation.op == OpType::kAllreduce && operation.input.device == kCpuDevice;
+  fresh_.push_back({std::move(request), pending.id, is_read ? operation.input.data : nullptr, renew});
 }
 
 Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> operations) {
@@ -73,7 +89,8 @@ Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> 
   std::vector<HandlePtr> handles;
   handles.reserve(members.size());
   for (std::size_t i = 0; i < members.size(); ++i) {
-    handles.push_back(store(std::move(members[i]), std::move(requests[i])));
+    handles.push_back(store(members[i]));
+    submit(*members[i], std::move(requests[i]));
   }
   return handles;
 }
@@ -116,13 +133,11 @@ void OperationTable::leave(OpenSet& open, const Operation& operation) {
   }
 }
 
-HandlePtr OperationTable::store(PendingOperationPtr pending, wire::Request request) {
+HandlePtr OperationTable::store(PendingOperationPtr pending) {
   const Operation& operation = pending->operation;
   pending->id = static_cast<negotiation::OperationId>(next_id_++);
   pending->submitted = SteadyClock::now();
   recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
-  const bool is_read = operation.op == OpType::kAllreduce && operation.input.device == kCpuDevice;
-  fresh_.push_back({std::move(request), pending->id, is_read ? operation.input.data : nullptr});
   const std::uint64_t key = key_of(pending->id);
   HandlePtr handle(pending, &pending->handle);
   pending_.emplace(key, std::move(pending));

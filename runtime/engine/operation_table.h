@@ -35,8 +35,12 @@ class OperationTable {
  public:
   OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder);
 
-  // The caller's mistakes that one rank can see alone (class A), or the sticky error.
-  Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
+  // The caller's mistakes that one rank can see alone (class A), or the sticky error. `take` (may be empty) is asked
+  // whether the operation is taken care of elsewhere; else it is submitted.
+  using Take = std::function<bool(const PendingOperationPtr&)>;
+  Result<HandlePtr> add(Operation operation, const Take& take = {}) HVD_EXCLUDES(mutex_);
+  // For the engine to fetch, what was taken care of elsewhere until now. `renew`: see negotiation::OwnRequest.
+  void submit(const PendingOperationPtr& pending, bool renew) HVD_EXCLUDES(mutex_);
   // The same for a group: all or none.
   Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
 
@@ -90,7 +94,8 @@ class OperationTable {
   Status enter(OpenSet& open, PendingOperation& pending) HVD_REQUIRES(mutex_);
   static void leave(OpenSet& open, const Operation& operation);
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
-  HandlePtr store(PendingOperationPtr pending, wire::Request request) HVD_REQUIRES(mutex_);
+  HandlePtr store(PendingOperationPtr pending) HVD_REQUIRES(mutex_);
+  void submit(const PendingOperation& pending, wire::Request request, bool renew = false) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);
   void finish(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);

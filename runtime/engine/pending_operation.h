@@ -14,6 +14,10 @@
 
 namespace hvd {
 
+namespace engine {
+class SmallUse;
+}
+
 // The core's side of a Handle. Written by exactly one thread (the engine or a lane) before `finish`, read by others
 // after it.
 struct Handle::State {
@@ -23,6 +27,7 @@ struct Handle::State {
   Shape output_shape;
   std::vector<std::int64_t> received_splits;
   std::int64_t value = 0;
+  std::shared_ptr<engine::SmallUse> small_use;  // set before anybody has the handle; null: the operation was submitted
   std::shared_ptr<collectives::cuda::Event> end;  // of what the GPU was still to do at the hand-over
   std::atomic<bool> failed_later{false};          // after it, with `late_failure`
   Status late_failure;

@@ -69,9 +69,12 @@ class SessionImpl final : public Session {
         network_(std::move(network)),
         seals_(network_ ? network_->object_key() : crypto::Secret::random(), membership_.rank()),
         table_(membership_.rank(), topology::initial_sets(membership_.size()), recorder_),
+        small_(std::make_shared<engine::SmallExchange>(
+            membership_.rank(), table_, [this](const topology::ProcessSet& set) { return network_->make_slots(set); },
+            [this] { engine_.notify(); })),
         set_changes_(membership_.size()),
         engine_(
-            make_engine_options(config, membership_, pages_), table_, set_changes_, recorder_,
+            make_engine_options(config, membership_, pages_), table_, *small_, set_changes_, recorder_,
             [this](const topology::ProcessSet& set) { return make_backends(set); },
             [this](const wire::Stop& reason) { on_stop(reason); }) {}
 
@@ -145,6 +148,7 @@ class SessionImpl final : public Session {
 
   Result<HandlePtr> remove_process_set(std::int32_t id) override {
     HVD_RETURN_IF_ERROR(table_.close_set(id));
+    small_->leave(id);
     wire::SetChange change;
     change.kind = wire::SetChange::Kind::kRemove;
     change.set_id = id;
@@ -153,8 +157,10 @@ class SessionImpl final : public Session {
 
   Result<HandlePtr> enqueue(Operation operation) override {
     HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, {&operation, 1}, may_precede_gpu_));
-    HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation)));
-    engine_.notify();
+    bool is_taken = false;
+    const auto take = [&](const engine::PendingOperationPtr& added) { return is_taken = small_->start(added); };
+    HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation), take));
+    if (!is_taken) engine_.notify();
     return handle;
   }
 
@@ -282,6 +288,7 @@ class SessionImpl final : public Session {
   std::unique_ptr<engine::Network> network_;
   crypto::PayloadSeals seals_;
   engine::OperationTable table_;
+  const std::shared_ptr<engine::SmallExchange> small_;
   engine::SetChanges set_changes_;
   engine::EngineLoop engine_;
   std::mutex shutdown_mutex_;

@@ -167,7 +167,7 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
 void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
   const wire::Request& request = pending.own.request;
   const auto [outcome, bit, cached] = set.cache.look_up(request);
-  if (outcome == Outcome::kHit && set.join == OperationId::kNone && !set.leaving) {
+  if (outcome == Outcome::kHit && !pending.own.renew && set.join == OperationId::kNone && !set.leaving) {
     ++set.sent_bits;
     pending.state = State::kSentBit;
     pending.bit = bit;

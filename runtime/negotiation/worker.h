@@ -41,6 +41,7 @@ struct OwnRequest {
   // An allreduce's elements in host memory: read when they are reported, at the latest when the operation is released
   // or failed. Null: unknown.
   const void* input = nullptr;
+  bool renew = false;  // its bit is stale, if it has one: all get another one
 };
 
 // One collective that this rank executes now, or one error that it delivers.

@@ -1,13 +1,10 @@
 #include "runtime/collectives/shm/rounds.h"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <utility>
 
 #include "runtime/base/failpoint.h"
 #include "runtime/base/spinner.h"
+#include "runtime/collectives/shm/futex.h"
 
 namespace hvd::collectives {
 namespace {
@@ -21,17 +18,6 @@ void relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-}
-
-// Between processes, so without FUTEX_PRIVATE_FLAG.
-std::uint32_t* futex_word(std::atomic<std::uint32_t>& word) {
-  static_assert(sizeof(std::atomic<std::uint32_t>) == sizeof(std::uint32_t), "a futex is a plain 32-bit word");
-  return reinterpret_cast<std::uint32_t*>(&word);
-}
-
-void ring(std::atomic<std::uint32_t>& bell) {
-  bell.fetch_add(1);
-  ::syscall(SYS_futex, futex_word(bell), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -114,7 +100,7 @@ void Rounds::sleep_until_rung(const Awaited& awaited, const std::function<bool()
   const std::uint32_t rung = own.bell.load(std::memory_order_seq_cst);
   own.awaited.store(awaited.pack(), std::memory_order_seq_cst);  // whoever sees the flag sees this too
   own.is_asleep.store(1, std::memory_order_seq_cst);
-  if (!is_over()) ::syscall(SYS_futex, futex_word(own.bell), FUTEX_WAIT, rung, nullptr, nullptr, 0);
+  if (!is_over()) sleep_while(own.bell, rung);
   own.is_asleep.store(0, std::memory_order_relaxed);
 }
 

@@ -22,9 +22,10 @@ std::size_t proof_bytes(int members) {
   return ShmSegment::pages((static_cast<std::size_t>(members) + 1) * ShmSegment::kNonceSize);
 }
 std::size_t line_bytes(int members) { return ShmSegment::pages(static_cast<std::size_t>(members) * sizeof(ShmLine)); }
-std::size_t region_bytes(int members) {
-  return line_bytes(members) + static_cast<std::size_t>(members) * ShmRegion::kSlots * ShmRegion::kSlotBytes;
+std::size_t slots_bytes(int members) {
+  return static_cast<std::size_t>(members) * ShmRegion::kSlots * ShmRegion::kSlotBytes;
 }
+std::size_t region_bytes(int members) { return line_bytes(members) + slots_bytes(members) + ShmRegion::kExchangeBytes; }
 // All but the arenas.
 std::size_t fixed_bytes(int members) {
   return proof_bytes(members) + static_cast<std::size_t>(ShmSegment::kRegions) * region_bytes(members);
@@ -103,7 +104,8 @@ bool ShmSegment::is_here() const { return ::getpid() == owner_; }
 ShmRegion ShmSegment::region(std::uint64_t index) const {
   HVD_CHECK(index < kRegions, "a segment has no such region");
   std::byte* const begin = memory_ + proof_bytes(members_) + static_cast<std::size_t>(index) * region_bytes(members_);
-  return {reinterpret_cast<ShmLine*>(begin), begin + line_bytes(members_)};
+  std::byte* const slots = begin + line_bytes(members_);
+  return {reinterpret_cast<ShmLine*>(begin), slots, slots + slots_bytes(members_)};
 }
 
 std::span<std::uint8_t, ShmSegment::kNonceSize> ShmSegment::proof(int member) const {

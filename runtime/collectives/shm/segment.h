@@ -28,13 +28,16 @@ struct ShmLine {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
-// What one process set has of a segment: a line for each member, and kSlots pieces of memory for each.
+// What one process set has of a segment: a line for each member, kSlots pieces of memory for each, and memory for
+// ExchangeSlots.
 struct ShmRegion {
   static constexpr std::size_t kSlots = 3;
   static constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
+  static constexpr std::size_t kExchangeBytes = std::size_t{2} << 20;
 
   ShmLine* lines = nullptr;
   std::byte* memory = nullptr;
+  std::byte* exchange = nullptr;
 
   std::byte* slot(int member, std::uint64_t round) const {
     return memory + (static_cast<std::size_t>(member) * kSlots + round % kSlots) * kSlotBytes;

@@ -84,6 +84,7 @@ Counts measure(std::size_t elements, bool shared_memory) {
   std::latch warm(kRanks);
   std::latch begun(kRanks);
   std::latch ended(kRanks);
+  std::latch read(kRanks);
   job.run(
       [&](Session& session) {
         std::vector<float> data(elements, 1.0F);
@@ -101,6 +102,7 @@ Counts measure(std::size_t elements, bool shared_memory) {
         run(kWarmUp, kWarmUp + kCalls);
         ended.arrive_and_wait();
         if (session.topology().rank == 0) after = now();
+        read.arrive_and_wait();  // nobody ends its session before
       },
       [&](config::RuntimeConfig& config) { config.shared_memory = shared_memory; });
   for (const std::string& error : job.errors()) CHECK(error == "");
@@ -118,6 +120,7 @@ struct Most {
   const char* name;
   std::size_t elements;
   bool shared_memory = false;
+  bool is_exchanged = false;  // there, without a message
   double allocations = 0;
   double copied = 0;
   double writes = 0;
@@ -129,10 +132,9 @@ constexpr Most kMost[] = {
     {.name = "4 B in shared memory",
      .elements = 1,
      .shared_memory = true,
-     .allocations = 38,
-     .copied = 550,
-     .writes = 1.1,
-     .sent = 100},
+     .is_exchanged = true,
+     .allocations = 8,
+     .copied = 120},
     // A half is staged, a half is reduced and copied to the output, a half is taken from the other.
     {.name = "1 MiB in shared memory",
      .elements = 262144,
@@ -164,6 +166,7 @@ TEST_CASE("What a repeated allreduce allocates, copies and sends is bounded", "[
     // The hooks are in the way of what they count.
     CHECK(each.allocations >= 1);
     CHECK(each.copied >= 4);
+    if (most.is_exchanged) continue;
     CHECK(each.writes >= 0.9);
     CHECK(each.sent >= (most.shared_memory ? 4.0 : 4.0 * static_cast<double>(most.elements)));
   }

@@ -29,7 +29,7 @@ struct Rank {
   Rank(int rank, int size, BackendFactory backends = {})
       : table(rank, topology::initial_sets(size), recorder),
         changes(size),
-        engine(options(rank, size), table, changes, recorder, std::move(backends),
+        engine(options(rank, size), table, *small, changes, recorder, std::move(backends),
                [this](const wire::Stop& stop) { reason = stop.message; }) {}
   ~Rank() {
     engine.force_stop({wire::Stop::Kind::kShutdown, -1, "the end of the test"});
@@ -48,6 +48,8 @@ struct Rank {
 
   recorder::FlightRecorder recorder;
   OperationTable table;
+  std::shared_ptr<SmallExchange> small =
+      std::make_shared<SmallExchange>(0, table, [](const topology::ProcessSet&) { return nullptr; }, [] {});
   SetChanges changes;
   std::string reason;
   std::shared_ptr<SentTo> sent = std::make_shared<SentTo>();

@@ -1,4 +1,4 @@
-// Small tensors that the control tree reduces come out as those that a backend reduces.
+// Small tensors that the control tree or shared memory reduces come out as those that a backend reduces.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
@@ -69,10 +69,11 @@ Operation small_allreduce(const SmallCase& c, const std::string& name, std::vect
 
 // Two ranks: the order of two shows in no bit, so the backend that takes the first call, which no cache knows, is the
 // reference for the others.
-TEST_CASE("Engine: the tree reduces small tensors of every type to the bits of a backend", "[multi][engine]") {
+TEST_CASE("Engine: small tensors of every type are reduced to the bits of a backend", "[multi][engine]") {
+  const bool shared_memory = GENERATE(true, false);  // else in the tree
   JobFixture job(2);
   Problems problems;
-  job.run([&](Session& session) {
+  const auto run = [&](Session& session) {
     const int rank = session.topology().rank;
     for (const SmallCase& c : small_cases()) {
       const std::string name = std::string(data_type_name(c.dtype)) + " " + std::to_string(static_cast<int>(c.op)) +
@@ -84,11 +85,12 @@ TEST_CASE("Engine: the tree reduces small tensors of every type to the bits of a
         std::vector<std::byte> again(input.size());
         const auto handle = session.enqueue(small_allreduce(c, name, input, again));
         problems.expect_ok(wait(handle), name);
-        problems.expect(again == first, name + ": the tree has another result");
+        problems.expect(again == first, name + ": another result");
         problems.expect(handle.is_ok() && handle.value()->output_shape() == Shape{kSmallElements}, name + ": shape");
       }
     }
-  });
+  };
+  job.run(run, [&](config::RuntimeConfig& config) { config.shared_memory = shared_memory; });
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
 }

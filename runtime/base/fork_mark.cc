@@ -1,10 +1,10 @@
-#include "python/src/fork_mark.h"
+#include "runtime/base/fork_mark.h"
 
 #include <pthread.h>
 
 #include <atomic>
 
-namespace hvd::python {
+namespace hvd {
 
 namespace {
 
@@ -22,4 +22,4 @@ unsigned ForkMark::forks() {
   return counter().load(std::memory_order_relaxed);
 }
 
-}  // namespace hvd::python
+}  // namespace hvd

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace hvd::python {
+namespace hvd {
 
 // Remembers the process it was made in. A forked child has none of the threads that would finish its parent's
 // operations, and finding that out must cost no system call: it is asked for every tensor.
@@ -16,4 +16,4 @@ class ForkMark {
   unsigned forks_;
 };
 
-}  // namespace hvd::python
+}  // namespace hvd

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/fork_mark.h"
+#include "runtime/base/mutex.h"
+#include "runtime/collectives/shm/exchange_slots.h"
+#include "runtime/engine/operation_table.h"
+#include "runtime/engine/pending_operation.h"
+#include "runtime/topology/process_set.h"
+#include "runtime/wire/messages.h"
+
+namespace hvd::engine {
+
+// Null: the members of the set have no memory in common, or are not to add in an order of their own. The same for all.
+using SlotsFactory = std::function<std::shared_ptr<collectives::ExchangeSlots>(const topology::ProcessSet&)>;
+
+// Small allreduces without negotiation: once one is cached, the members of a set that share memory exchange its
+// elements there (ExchangeSlots), on the threads that submit it and wait for it. The engine only tells what is cached.
+// All members give a tensor the same slot, because they learn of cached tensors in the same order, and use it for each
+// operation of that name until somebody seals it; then they report its bit, as every other cached tensor's
+// (docs/design/wire.md, "Small tensors in shared memory").
+//
+// Thread-safe; outlives the session with the handles of its operations. Its lock comes before the table's.
+class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
+ public:
+  // `notify`: something was submitted to the table for the engine. `table` and `notify` are not used after close().
+  SmallExchange(int rank, OperationTable& table, SlotsFactory factory, std::function<void()> notify);
+
+  // Takes an operation that was just added and is not submitted. False: it goes the ordinary way, and so does this use
+  // of its name on all members. A join ends the exchange of its set until it is over.
+  bool start(const PendingOperationPtr& pending) HVD_EXCLUDES(mutex_);
+  // No more exchange in a set that this rank wants to be removed.
+  void leave(std::int32_t process_set) HVD_EXCLUDES(mutex_);
+
+  // For the engine: what is cached, and what is no more. Before anything of the decision is executed. `sets`: those in
+  // force after it.
+  void learn(const wire::Decision& decision, const topology::ProcessSetTable& sets) HVD_EXCLUDES(mutex_);
+  // Uses that began before `then` go the ordinary way, where a stall is found out and told.
+  void give_up(TimePoint then) HVD_EXCLUDES(mutex_);
+  // What is complete is completed; all else is left to the table, and nothing starts any more.
+  void close() HVD_EXCLUDES(mutex_);
+
+ private:
+  friend class SmallUse;
+  struct Tensor {
+    std::shared_ptr<const wire::Response> response;
+    std::size_t slot = 0;
+    std::uint64_t uses = 0;  // that this rank has come to
+    bool is_sealed = false;
+    std::shared_ptr<SmallUse> open;  // the last one, while it is not complete
+  };
+  struct Set {
+    topology::ProcessSetPtr set;
+    std::shared_ptr<collectives::ExchangeSlots> slots;  // may be null
+    std::size_t next_slot = 0;
+    bool has_joined = false;
+    bool leaves = false;
+    std::unordered_map<std::string, Tensor> tensors;
+  };
+
+  void add(const wire::Response& response, const topology::ProcessSetTable& sets) HVD_REQUIRES(mutex_);
+  void evict(wire::CacheBit bit) HVD_REQUIRES(mutex_);
+  // `renew`: the tensor gets a new bit, and so another slot.
+  void seal(Set& set, Tensor& tensor, bool renew = false) HVD_REQUIRES(mutex_);
+  void seal_all(Set& set) HVD_REQUIRES(mutex_);
+  // Ends the open use, if there is one, by what came of it.
+  void end(Set& set, Tensor& tensor, collectives::ExchangeSlots::State state, bool renew) HVD_REQUIRES(mutex_);
+  void finish(const Set& set, const Tensor& tensor, const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
+
+  const int rank_;
+  OperationTable& table_;
+  const SlotsFactory factory_;
+  const std::function<void()> notify_;
+  Mutex mutex_;
+  bool is_closed_ HVD_GUARDED_BY(mutex_) = false;
+  std::map<std::int32_t, Set> sets_ HVD_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, std::pair<std::int32_t, std::string>> by_bit_ HVD_GUARDED_BY(mutex_);
+};
+
+// One operation that waits in shared memory for the other members. Belongs to its handle's state.
+class SmallUse {
+ public:
+  // A thread that waits for longer lets the operation go the ordinary way.
+  static constexpr Millis kPatience{800};  // then it is not among what a thread is reported to wait for
+
+  SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<collectives::ExchangeSlots> slots, std::size_t slot,
+           std::uint64_t number, PendingOperationPtr pending);
+
+  // True when the handle is done, or the engine's or the table's to finish.
+  bool look();
+  // Waits for that, for `limit` at most. May return early, as Handle::wait_for() may.
+  void wait(Millis limit);
+
+ private:
+  friend class SmallExchange;
+
+  const std::shared_ptr<SmallExchange> exchange_;
+  const std::shared_ptr<collectives::ExchangeSlots> slots_;
+  const std::size_t slot_;
+  const std::uint64_t number_;
+  const TimePoint since_ = SteadyClock::now();
+  const ForkMark owner_;
+  std::atomic<bool> is_open_{true};  // read before a thread sleeps: in one order with the bells
+  PendingOperationPtr pending_;      // while it is open; the exchange's, under its lock
+};
+
+}  // namespace hvd::engine

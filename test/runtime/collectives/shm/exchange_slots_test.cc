@@ -1,0 +1,148 @@
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "runtime/collectives/shm/exchange_slots.h"
+
+using namespace hvd;
+using namespace hvd::collectives;
+using State = ExchangeSlots::State;
+
+namespace {
+
+// The members of a set, on one mapping.
+std::vector<std::unique_ptr<ExchangeSlots>> members_of(int size) {
+  const std::shared_ptr<ShmSegment> segment = ShmSegment::create(size).value().first;
+  std::vector<std::unique_ptr<ExchangeSlots>> members;
+  for (int own = 0; own < size; ++own) {
+    members.push_back(std::make_unique<ExchangeSlots>(segment, segment->region(0), size, own));
+  }
+  return members;
+}
+
+struct Number {
+  explicit Number(std::uint64_t number) : value(number) {}
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(&value, 1)); }
+  std::uint64_t value;
+};
+
+std::uint64_t left_by(const ExchangeSlots& slots, std::size_t slot, std::uint64_t use, int member) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, slots.elements(slot, use, member), sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+TEST_CASE("A use is complete when all have come to it, and says what each has left", "[unit][collectives]") {
+  const auto members = members_of(3);
+  CHECK(members[0]->slots() > 500);
+  for (std::uint64_t use = 1; use <= 5; ++use) {
+    CHECK(members[0]->come(7, use, Number(10 * use).bytes()) == State::kOpen);
+    CHECK(members[2]->come(7, use, Number(10 * use + 2).bytes()) == State::kOpen);
+    CHECK(members[0]->look(7, use) == State::kOpen);
+    CHECK(members[1]->come(7, use, Number(10 * use + 1).bytes()) == State::kComplete);
+    CHECK(members[0]->look(7, use) == State::kComplete);
+    for (int member = 0; member < 3; ++member) {
+      CHECK(left_by(*members[2], 7, use, member) == 10 * use + static_cast<std::uint64_t>(member));
+    }
+  }
+  CHECK(members[0]->look(8, 1) == State::kOpen);
+}
+
+TEST_CASE("What is complete stays so when the slot is sealed; what is open is sealed for all", "[unit][collectives]") {
+  const auto members = members_of(2);
+  members[0]->come(0, 1, Number(1).bytes());
+  CHECK(members[1]->come(0, 1, Number(2).bytes()) == State::kComplete);
+  CHECK(members[1]->seal(0, 1) == State::kComplete);
+  CHECK(members[0]->look(0, 1) == State::kComplete);
+  CHECK(members[0]->come(0, 2, Number(3).bytes()) == State::kSealed);
+
+  CHECK(members[0]->come(1, 1, Number(1).bytes()) == State::kOpen);
+  CHECK(members[1]->seal(1, 0) == State::kComplete);  // it has come to none
+  CHECK(members[0]->look(1, 1) == State::kSealed);
+  CHECK(members[1]->come(1, 1, Number(2).bytes()) == State::kSealed);
+  CHECK(members[0]->look(1, 1) == State::kSealed);
+}
+
+TEST_CASE("Sets of many members have fewer slots", "[unit][collectives]") {
+  CHECK(members_of(2)[0]->slots() > 1500);
+  CHECK(members_of(16)[0]->slots() > 200);
+}
+
+// Members come to use after use, each with a number that the others know, and wait by polling or asleep; in some rounds
+// one of them seals the slot at a moment of its own. All must conclude the same of each use.
+TEST_CASE("Members that come, wait and seal at any moment conclude the same", "[multi][collectives]") {
+  const int size = GENERATE(2, 3, 8);
+  constexpr std::size_t kSlots = 60;
+  constexpr std::uint64_t kUses = 40;
+  const auto members = members_of(size);
+  std::vector<std::vector<std::uint64_t>> last(static_cast<std::size_t>(size));  // complete use of each slot
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int own = 0; own < size; ++own) {
+      threads.emplace_back([&, own] {
+        std::mt19937 random(static_cast<unsigned>(own + 100 * size));
+        ExchangeSlots& slots = *members[static_cast<std::size_t>(own)];
+        for (std::size_t slot = 0; slot < kSlots; ++slot) {
+          const bool seals = static_cast<int>(slot) % size == own && slot % 4 == 3;
+          const std::uint64_t until = seals ? 1 + random() % kUses : kUses + 1;
+          std::uint64_t use = 1;
+          for (; use <= kUses; ++use) {
+            const auto value = [&](int member) {
+              return slot * 1000000 + use * 1000 + static_cast<std::uint64_t>(member);
+            };
+            const bool seals_now = seals && use == until;
+            if (seals_now && random() % 2 == 0) {  // before it comes
+              slots.seal(slot, use - 1);
+              slots.ring_others();
+              break;
+            }
+            State state = slots.come(slot, use, Number(value(own)).bytes());
+            if (state == State::kComplete) slots.ring_others();
+            if (state == State::kOpen && seals_now) {  // after it has come
+              state = slots.seal(slot, use);
+              slots.ring_others();
+            }
+            const auto is_over = [&] { return (state = slots.look(slot, use)) != State::kOpen; };
+            while (state == State::kOpen) {
+              if (!is_over()) slots.wait_for_bell(std::chrono::milliseconds(20000), is_over);
+            }
+            if (state == State::kSealed) break;
+            for (int member = 0; member < size; ++member) {
+              if (left_by(slots, slot, use, member) != value(member)) ++wrong;
+            }
+          }
+          last[static_cast<std::size_t>(own)].push_back(use - 1);
+        }
+      });
+    }
+  }
+  CHECK(wrong == 0);
+  for (const auto& of_member : last) CHECK(of_member == last.front());
+}
+
+TEST_CASE("Whoever sleeps is woken by the last who comes, and by its own process", "[multi][collectives]") {
+  const auto members = members_of(2);
+  for (std::uint64_t use = 1; use <= 200; ++use) {
+    CHECK(members[0]->come(0, use, Number(use).bytes()) == State::kOpen);
+    std::jthread waits([&] {
+      while (members[0]->look(0, use) == State::kOpen) {
+        members[0]->wait_for_bell(std::chrono::milliseconds(20000),
+                                  [&] { return members[0]->look(0, use) != State::kOpen; });
+      }
+    });
+    members[1]->come(0, use, Number(use).bytes());
+    members[1]->ring_others();
+  }
+  std::atomic<bool> is_over{false};
+  std::jthread waits([&] {
+    while (!is_over) members[0]->wait_for_bell(std::chrono::milliseconds(20000), [&] { return is_over.load(); });
+  });
+  is_over = true;
+  members[0]->ring_own();
+}
