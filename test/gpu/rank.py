@@ -59,7 +59,33 @@ def operations(device: torch.device) -> dict[str, float]:
         check(hvd.allreduce(scaled.to(device), op=hvd.Sum, **factors), hvd.allreduce(scaled, op=hvd.Sum, **factors), "scaled")
     check(hvd.allreduce(scaled.to(device), op=hvd.Adasum), hvd.allreduce(scaled, op=hvd.Adasum), "Adasum")
     hvd.join()
-    return {"operations": count}
+    return {"operations": count + others(device)}
+
+
+def others(device: torch.device) -> int:
+    """What is made of other operations, or takes types that are only moved; on a process set, too."""
+    n, rank = hvd.size(), hvd.rank()
+    flags = [values(torch.int32, r) > 1 for r in range(n)]
+    check(hvd.allgather(flags[rank].to(device)), torch.cat(flags), "allgather bool")
+    check(hvd.broadcast(flags[rank].to(device), n - 1), flags[-1], "broadcast bool")
+    check(hvd.allreduce(flags[rank].to(device), op=hvd.Max), torch.stack(flags).any(0), "allreduce bool")
+    entries = torch.sparse_coo_tensor([[0, rank + 1]], [1.0, 2.0], (n + 1,), check_invariants=False)
+    for op, members in ((hvd.Sum, 1), (hvd.Average, n)):
+        total = hvd.sparse_allreduce_async(entries.to(device), "sparse", op)()
+        assert total.device.type == device.type, total.device
+        check(total.to_dense(), torch.tensor([float(n), *[2.0] * n]) / members, f"sparse {op}")
+    if n > 1:
+        last = hvd.add_process_set([n - 1])
+        if rank == n - 1:
+            own = flags[rank].float()
+            check(hvd.allreduce(own.to(device), op=hvd.Sum, process_set=last), own, "process set")
+        hvd.barrier()
+        hvd.remove_process_set(last)
+    batches = [values(torch.float32, r, (4, 3, 2)) for r in range(n)]
+    normal = hvd.SyncBatchNorm(3, affine=False).to(device)(batches[rank].to(device))
+    expected = torch.nn.BatchNorm1d(3, affine=False)(torch.cat(batches))
+    check(normal, expected[4 * rank : 4 * rank + 4], "SyncBatchNorm")
+    return 8
 
 
 def lists(device: torch.device) -> dict[str, float]:
@@ -160,7 +186,7 @@ def ratios(device: torch.device) -> dict[str, float]:
 
 def main() -> None:
     suite, kind = sys.argv[1:]
-    hvd.init()
+    hvd.init(process_sets="dynamic")
     device = torch.device("cpu")
     if kind == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())

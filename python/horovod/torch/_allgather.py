@@ -117,7 +117,8 @@ def sparse_allreduce_async(
     """Starts the reduction of a sparse COO tensor. Returns a function that waits and returns the sparse tensor.
 
     Arguments:
-        tensor: sparse COO, on the CPU, of one shape and type on all ranks; the number of entries may differ.
+        tensor: sparse COO, on the CPU or a CUDA GPU, of one shape and type on all ranks; the number of entries may
+            differ.
         name: what matches the call between ranks, as for allreduce(); None for an automatic one.
         op: Average or Sum.
         process_set: the ranks that take part, this one among them.

@@ -19,9 +19,9 @@ class SyncBatchNorm(_BatchNorm):
 
     Arguments as for torch.nn.BatchNorm2d: `num_features` channels, `eps`, `momentum`, `affine`, `track_running_stats`.
 
-    Input: `(batch, channels, ...)` with 2 or more dimensions, on the CPU; the ranks' batches may differ in length. In
-    training mode, or without running statistics, all ranks have to call forward and backward together; in eval mode,
-    and with one rank, it is an ordinary BatchNorm. The gradients of weight and bias are this rank's;
+    Input: `(batch, channels, ...)` with 2 or more dimensions, on the CPU or a CUDA GPU; the ranks' batches may differ
+    in length. In training mode, or without running statistics, all ranks have to call forward and backward together;
+    in eval mode, and with one rank, it is an ordinary BatchNorm. The gradients of weight and bias are this rank's;
     DistributedOptimizer averages them like all others. ValueError for other shapes, and for a single value per channel.
     """
 

@@ -8,7 +8,7 @@
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 
 // What users and machines get wrong: who is told, in which words, and what goes on. (Graphs and missing drivers are in
-// gpu_sessions_test.cc, full GPUs in nccl_versions_test.cc.)
+// gpu_sessions_test.cc, full GPUs in no_memory_test.cc.)
 using namespace hvd;
 using namespace hvd::test;
 
@@ -160,6 +160,28 @@ TEST_CASE("An NCCL that does not start is quoted, once, and everything goes thro
   CHECK(has(said, words));
   CHECK(said.find(words) == said.rfind(words));
   expect_nothing_left();
+}
+
+TEST_CASE("Ranks that share a GPU, and lists that are cut for want of memory, are said once", "[multi][gpu]") {
+  const bool shares = GENERATE(true, false);
+  if (!shares) fake_cuda_set_largest(std::size_t{1} << 10, 1);
+  const std::string said = stderr_of([&] {
+    run_on_gpus(
+        2,
+        [](config::RuntimeConfig& config) {
+          use_fake_nccl(config);
+          config.log_level = LogLevel::kWarning;
+        },
+        [&](Session& session, Problems& problems) {
+          for (int step = 0; step < 2; ++step) sum_list(session, problems, shares ? 0 : session.topology().rank, 1000);
+        });
+  });
+  fake_cuda_set_largest(SIZE_MAX, -1);
+  const std::string words = shares ? "GPUs are shared: ranks 0 and 1 share GPU GPU-"
+                                   : "lists on GPUs are cut into shorter ones: rank 1 has no memory on its GPU to pack";
+  INFO(said);
+  CHECK(has(said, words));
+  CHECK(said.find(words) == said.rfind(words));
 }
 
 // The driver takes the collective, and refuses the event behind it once, or for good.
