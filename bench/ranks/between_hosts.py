@@ -2,13 +2,18 @@
 """Collectives between two hosts whose network is slow, and what they take at best.
 
     bench/ranks/between_hosts.py [--gbit 1] [--ranks 2] [--mib 16] [--calls 10]
+    bench/ranks/between_hosts.py --wire [--gbit 0.25] [--delay-ms 0.6] [--hosts 4] [--ranks 2] [--mib 16] [--calls 10]
     bench/ranks/between_hosts.py --algorithms build/dev/bench/cpp/allreduce_bench [--gbit 0.25] [--delay-ms 2.5]
                                  [--hosts 2,4,8] [--calls 10]
+    bench/ranks/between_hosts.py --first-alltoall [--delay-ms 10] [--hosts 16] [--calls 10]
 
 The hosts are network namespaces, joined by a pair of interfaces with a token bucket at each end. Ranks are dealt out to
 them in a row, then in turns. Needs what the tests with several hosts need (test/e2e/hosts/README.md), and tc.
---algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on a wire with a delay
-(slow_wire.py), as multiples of the first one's time.
+--wire: among so many hosts on a wire with a delay (slow_wire.py), ranks in a row.
+--algorithms: the ways of an allreduce and of a broadcast in turns, among hosts of one rank on such a wire,
+as multiples of the first one's time.
+--first-alltoall: what the first alltoall of a job takes, which makes the connections, and the second, until the slowest
+rank has it: among hosts of one rank on such a wire.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[2] / "test/e2e/hosts"
 GOODPUT = 0.957  # of the nominal rate: what headers leave
@@ -35,13 +41,15 @@ with RendezvousServer(int(sys.argv[1]), listen=sys.argv[2]) as server:
 """
 
 
-def arguments() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gbit", type=float, default=1.0, help="rate of each direction; 0: no limit")
     parser.add_argument("--ranks", type=int, default=2, help="on each host")
     parser.add_argument("--mib", type=int, default=16, help="of a tensor (gathers: of all ranks)")
     parser.add_argument("--calls", type=int, default=10)
+    parser.add_argument("--wire", action="store_true", help="of slow_wire.py")
     parser.add_argument("--algorithms", metavar="PROGRAM", help="compare these by allreduce_bench instead")
+    parser.add_argument("--first-alltoall", action="store_true", help="measure this instead")
     parser.add_argument("--delay-ms", type=float, default=2.5, help="of the wire, one way")
     parser.add_argument("--hosts", default="2,4,8", help="numbers of hosts")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
@@ -55,6 +63,12 @@ def rank(options: argparse.Namespace) -> None:
     import horovod.torch as hvd
 
     hvd.init()
+    if options.first_alltoall:
+        times = [alltoall_ms(hvd, torch) for _ in range(2)]
+        slowest = [hvd.allreduce(torch.tensor(one), op=hvd.Max).item() for one in times]
+        if hvd.rank() == 0:
+            print(json.dumps(dict(zip(("first", "second"), slowest, strict=True))), flush=True)
+        return
     whole = torch.zeros(options.mib << 18)
     part = torch.zeros(whole.numel() // hvd.size())
     operations: dict[str, Callable[[], object]] = {
@@ -77,16 +91,23 @@ def rank(options: argparse.Namespace) -> None:
         print(json.dumps(medians), flush=True)
 
 
-def bounds(options: argparse.Namespace) -> dict[str, float]:
-    """In milliseconds, with a limit: a host sends and gets half of the tensor to reduce it, and half to gather it."""
+def alltoall_ms(hvd: ModuleType, torch: ModuleType) -> float:
+    start = time.perf_counter()
+    hvd.alltoall(torch.ones(hvd.size()), name="alltoall")
+    return (time.perf_counter() - start) * 1e3
+
+
+def bounds(options: argparse.Namespace, hosts: int) -> dict[str, float]:
+    """In milliseconds, with a limit: all but a host's share leave it to be reduced, and come to it to be gathered."""
     if options.gbit == 0:
         return {}
-    half = (options.mib << 20) / 2 / (options.gbit / 8 * 1e9 * GOODPUT) * 1e3
-    return {"allreduce": 2 * half, "reducescatter": half, "allgather": half, "broadcast": 2 * half}
+    whole = (options.mib << 20) / (options.gbit / 8 * 1e9 * GOODPUT) * 1e3
+    others = whole * (hosts - 1) / hosts
+    return {"allreduce": 2 * others, "reducescatter": others, "allgather": others, "broadcast": whole}
 
 
 def main() -> int:
-    options = arguments()
+    options = parse_arguments()
     if options.rank:
         rank(options)
         return 0
@@ -100,6 +121,10 @@ def main() -> int:
         for count in map(int, options.hosts.split(",")):
             compare_algorithms(options, [Namespace(f"h{number}") for number in range(count)])
         return 0
+    if options.first_alltoall or options.wire:
+        for count in map(int, options.hosts.split(",")):
+            on_wire(options, [Namespace(f"h{number}") for number in range(count)])
+        return 0
     hosts = [Namespace("a"), Namespace("b")]
     try:
         hosts[0].shell(f"ip link add data0 type veth peer name data0 netns {hosts[1].keeper.pid}")
@@ -107,9 +132,10 @@ def main() -> int:
             host.shell(f"ip address add 10.77.0.{number}/24 dev data0; ip link set data0 up")
             if options.gbit > 0:
                 host.shell(f"tc qdisc add dev data0 root tbf rate {options.gbit}gbit burst 256kb latency 50ms")
-        print(f"load {os.getloadavg()[0]:.1f}; milliseconds, at best: {bounds(options)}")
+        print(f"load {os.getloadavg()[0]:.1f}; milliseconds, at best: {bounds(options, 2)}")
         for placement in ("in a row", "in turns"):
-            print(f"{placement}: {one_job(options, hosts, placement)}")
+            dealt = [hosts[r // options.ranks if placement == "in a row" else r % 2] for r in range(2 * options.ranks)]
+            print(f"{placement}: {one_job(dealt, collectives(options))}")
     finally:
         for host in hosts:
             host.close()
@@ -151,21 +177,40 @@ def print_ratios(hosts: int, arms: list[str], rows: list[dict[str, float]]) -> N
         print(f"  {int(first['size']) >> 10:5} KiB  {first['p50_us'] / 1e3:6.1f}  {ratios}", flush=True)
 
 
-def one_job(options: argparse.Namespace, hosts: list, placement: str) -> dict[str, float]:  # type: ignore[type-arg]
-    size = 2 * options.ranks
-    serve = hosts[0].enter(sys.executable, "-c", SERVER, str(size), "10.77.0.1")
+def collectives(options: argparse.Namespace) -> list[str]:
+    return ["--mib", str(options.mib), "--calls", str(options.calls)]
+
+
+def on_wire(options: argparse.Namespace, hosts: list) -> None:  # type: ignore[type-arg]
+    from slow_wire import Wire
+
+    try:
+        wire = Wire([host.keeper.pid for host in hosts], options.gbit * 1e9, options.delay_ms / 1e3)
+        for number, host in enumerate(hosts, 1):
+            host.shell(wire.up(number))
+        with wire.carrying():
+            if options.first_alltoall:
+                said: object = [one_job(hosts, ["--first-alltoall"]) for _ in range(options.calls)]
+            else:
+                dealt = [host for host in hosts for _ in range(options.ranks)]
+                said = one_job(dealt, collectives(options)), "at best", bounds(options, len(hosts))
+        print(f"{len(hosts)} hosts, load {os.getloadavg()[0]:.1f}, milliseconds: {said}", flush=True)
+    finally:
+        for host in hosts:
+            host.close()
+
+
+def one_job(hosts: list, arguments: list[str]) -> dict[str, float]:  # type: ignore[type-arg]
+    """The hosts are those of rank 0, 1, ..., of which the first is 10.77.0.1."""
+    serve = hosts[0].enter(sys.executable, "-c", SERVER, str(len(hosts)), "10.77.0.1")
     server = subprocess.Popen(serve, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdout is not None
     environments = json.loads(server.stdout.readline())
-    command = [sys.executable, __file__, "--rank", "--mib", str(options.mib), "--calls", str(options.calls)]
-    ranks = []
-    for number in range(size):
-        host = hosts[number // options.ranks if placement == "in a row" else number % 2]
-        ranks.append(
-            subprocess.Popen(
-                host.enter(*command), env={**os.environ, **environments[number]}, stdout=subprocess.PIPE, text=True
-            )
-        )
+    command = [sys.executable, __file__, "--rank", *arguments]
+    ranks = [
+        subprocess.Popen(host.enter(*command), env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True)
+        for host, environment in zip(hosts, environments, strict=True)
+    ]
     said = [process.communicate(timeout=600)[0] for process in ranks]
     server.communicate()
     return {name: round(value, 1) for name, value in json.loads(said[0]).items()}

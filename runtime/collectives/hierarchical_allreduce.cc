@@ -1,13 +1,8 @@
-// Allreduces host by host, in pieces: while one is between hosts, the next is reduced inside them and the last
-// gathered.
+// Allreduces and broadcasts host by host: of tensors that may be cut anywhere.
 #include <algorithm>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
-#include "runtime/base/event.h"
-#include "runtime/base/thread.h"
-#include "runtime/base/work_queue.h"
 #include "runtime/collectives/hierarchical_backend.h"
 #include "runtime/collectives/kernels/kernels.h"
 
@@ -20,96 +15,77 @@ struct HierarchicalBackend::Piece {
   std::int64_t count = 0;
   std::vector<std::int64_t> slices{};
   CollectiveCall across{};  // of the own slice
-  bool is_beside = false;   // across runs on the other thread; until it has ended, that one has the result
-  Event has_ended{};
-  Status result{};
 };
-
-// Runs what goes between hosts, piece after piece, while the lane's thread does the steps inside this one. Owned by the
-// backend; its pieces end by themselves or by an abort of the backend. After a failure it runs none: what other members
-// receive might be taken for another piece.
-class HierarchicalBackend::AcrossThread {
- public:
-  explicit AcrossThread(const HierarchicalBackend& backend)
-      : backend_(backend), thread_(start_thread("hvd-across", [this](const std::stop_token&) { run(); })) {}
-  ~AcrossThread() { pieces_.close(); }
-  AcrossThread(const AcrossThread&) = delete;
-  AcrossThread& operator=(const AcrossThread&) = delete;
-
-  // The piece and its memory stay until it has ended.
-  void push(Piece& piece) { pieces_.push(&piece); }
-
- private:
-  void run() {
-    Status status;
-    while (const std::optional<Piece*> piece = pieces_.pop()) {
-      if (status.is_ok()) status = backend_.reduce_across((*piece)->across);
-      (*piece)->result = status;
-      (*piece)->has_ended.set();
-    }
-  }
-
-  const HierarchicalBackend& backend_;
-  WorkQueue<Piece*> pieces_;
-  std::jthread thread_;  // last: it uses everything above
-};
-
-HierarchicalBackend::HierarchicalBackend(HostGroups groups) : groups_(std::move(groups)) {}
-
-HierarchicalBackend::~HierarchicalBackend() = default;
 
 // Each slice is reduced to its owner inside each host, by its owners between hosts, and gathered inside each host.
 // Elements are scaled before in the first step and after in the second, as in passes of their own.
 Status HierarchicalBackend::allreduce(const CollectiveCall& call) {
-  std::deque<Piece> pieces = cut(call);
-  const Status result = reduce_pieces(call, pieces);
-  for (Piece& piece : pieces) {
-    if (piece.is_beside) piece.has_ended.wait();
-  }
-  return result;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(call.count) * element_size(call.dtype);
+  std::vector<Piece> pieces = cut(call, pieces_of(bytes, groups_.hosts.size()));
+  for (Piece& piece : pieces) piece.across.scaling = {.after = call.scaling.after, .divisor = call.scaling.divisor};
+  return in_pieces(pieces.size(), {
+                                      .before = [&](std::size_t i) { return scatter(call, pieces[i]); },
+                                      .across =
+                                          [&](std::size_t i) {
+                                            const CollectiveCall& slice = pieces[i].across;
+                                            return slice.count == 0 ? Status::ok() : reduce_across(slice);
+                                          },
+                                      .after = [&](std::size_t i) { return gather(call, pieces[i]); },
+                                  });
 }
 
-// All members do the same steps in the same order, each of which needs only those before it on others.
-Status HierarchicalBackend::reduce_pieces(const CollectiveCall& call, std::deque<Piece>& pieces) {
-  for (std::size_t i = 0; i <= pieces.size(); ++i) {
-    if (i < pieces.size()) {
-      HVD_RETURN_IF_ERROR(scatter(call, pieces[i]));
-      begin_across(pieces[i], pieces.size());
-    }
-    if (i == 0) continue;
-    Piece& last = pieces[i - 1];
-    if (last.is_beside) last.has_ended.wait();
-    HVD_RETURN_IF_ERROR(last.result);
-    if (groups_.local == nullptr) continue;
-    const CollectiveCall gather{.dtype = call.dtype, .reduce_op = call.reduce_op};
-    HVD_RETURN_IF_ERROR(gather_locally(gather, last.across.output, last.output, last.slices));
+// The root's host gets all of it, its members send a slice each to the others' owners, and those hosts gather.
+Status HierarchicalBackend::broadcast(const CollectiveCall& call) {
+  const auto has_root = [&](const std::vector<int>& host) { return std::ranges::find(host, call.root) != host.end(); };
+  const auto root_host = std::ranges::find_if(groups_.hosts, has_root);
+  const int from = static_cast<int>(root_host - groups_.hosts.begin());
+  const bool is_here = from == groups_.host;
+  const int local_root = static_cast<int>(std::ranges::find(*root_host, call.root) - root_host->begin());
+  int across_root = 0;
+  if (groups_.owns_slice()) {
+    const std::vector<int> hosts = groups_.hosts_of_group(groups_.local_rank);
+    across_root = static_cast<int>(std::ranges::find(hosts, from) - hosts.begin());
   }
-  return Status::ok();
+  const std::size_t element = element_size(call.dtype);
+  // A chain of more hosts passes its segments on by itself, and a next piece would wait until the last one's are.
+  const bool is_chain = groups_.hosts.size() > 2;
+  const std::uint64_t bytes = static_cast<std::uint64_t>(call.count) * element;
+  std::vector<Piece> pieces = cut(call, is_chain ? 1 : pieces_of(bytes, 1));
+  for (Piece& piece : pieces) piece.across.root = across_root;
+  const auto before = [&](std::size_t i) {
+    if (!is_here || groups_.local == nullptr) return Status::ok();
+    CollectiveCall part{.op = OpType::kBroadcast, .dtype = call.dtype, .root = local_root};
+    part.output = pieces[i].output;
+    part.count = pieces[i].count;
+    return run_locally(part, static_cast<std::uint64_t>(part.count) * element);
+  };
+  const auto across = [&](std::size_t i) {
+    const CollectiveCall& slice = pieces[i].across;
+    return slice.count == 0 ? Status::ok() : run_across(slice, static_cast<std::uint64_t>(slice.count) * element);
+  };
+  const auto after = [&](std::size_t i) { return is_here ? Status::ok() : gather(call, pieces[i]); };
+  return in_pieces(pieces.size(), {before, across, after});
 }
 
-// Pieces are about equal. Owners have enough of each for what a collective costs besides its bytes not to count.
-std::deque<HierarchicalBackend::Piece> HierarchicalBackend::cut(const CollectiveCall& call) const {
+// Pieces are about equal.
+std::vector<HierarchicalBackend::Piece> HierarchicalBackend::cut(const CollectiveCall& call,
+                                                                 std::int64_t number) const {
   constexpr std::int64_t kWholeLines = 64;  // elements of any type
   const std::size_t element = element_size(call.dtype);
-  const std::uint64_t smallest =
-      groups_.owner_bytes * groups_.hosts.size() * static_cast<std::uint64_t>(groups_.slices);
-  const std::uint64_t bytes = static_cast<std::uint64_t>(call.count) * element;
-  const auto number = static_cast<std::int64_t>(std::max<std::uint64_t>(1, bytes / smallest));
   const std::int64_t most = ((call.count + number - 1) / number + kWholeLines - 1) / kWholeLines * kWholeLines;
   const void* const input = call.input != nullptr ? call.input : call.output;
-  std::deque<Piece> pieces;
+  std::vector<Piece> pieces;
   for (std::int64_t begin = 0; begin < call.count; begin += most) {
     Piece& piece = pieces.emplace_back();
     const std::size_t offset = static_cast<std::size_t>(begin) * element;
     piece.input = static_cast<const std::byte*>(input) + offset;
     piece.output = static_cast<std::byte*>(call.output) + offset;
     piece.count = std::min(most, call.count - begin);
-    piece.slices = slices_of(call.dtype, piece.count);
+    piece.slices = groups_.slices_of(call.dtype, piece.count);
     const auto own = piece.slices.begin() + groups_.local_rank;
     const auto before = static_cast<std::size_t>(std::accumulate(piece.slices.begin(), own, std::int64_t{0}));
-    piece.across = {.op = OpType::kAllreduce, .dtype = call.dtype, .reduce_op = call.reduce_op};
+    piece.across = {.op = call.op, .dtype = call.dtype, .reduce_op = call.reduce_op};
     piece.across.output = piece.output + before * element;
-    piece.across.scaling = {.after = call.scaling.after, .divisor = call.scaling.divisor};
     piece.across.count = *own;
   }
   return pieces;
@@ -127,21 +103,13 @@ Status HierarchicalBackend::scatter(const CollectiveCall& call, const Piece& pie
   part.count = piece.across.count;
   part.scaling = {.before = call.scaling.before};
   part.rank_counts = piece.slices;
-  return scatter_locally(part);
+  return run_locally(part, static_cast<std::uint64_t>(piece.count) * element_size(call.dtype));
 }
 
-// On this thread where there is nothing to do meanwhile, or where the system gives no other: others need not know.
-void HierarchicalBackend::begin_across(Piece& piece, std::size_t pieces) {
-  if (groups_.across == nullptr || piece.across.count == 0) return;
-  if (pieces > 1 && across_thread_ == nullptr) {
-    try {
-      across_thread_ = std::make_unique<AcrossThread>(*this);
-    } catch (const std::system_error&) {
-    }
-  }
-  piece.is_beside = pieces > 1 && across_thread_ != nullptr;
-  if (piece.is_beside) return across_thread_->push(piece);
-  piece.result = reduce_across(piece.across);
+Status HierarchicalBackend::gather(const CollectiveCall& call, const Piece& piece) const {
+  if (groups_.local == nullptr) return Status::ok();
+  const CollectiveCall part{.dtype = call.dtype, .reduce_op = call.reduce_op};
+  return gather_locally(part, piece.across.output, piece.output, piece.slices);
 }
 
 }  // namespace hvd::collectives

@@ -1,45 +1,22 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "runtime/collectives/backend_list.h"
+#include "runtime/collectives/host_groups.h"
 
 namespace hvd::collectives {
-
-// A process set on several hosts, as one of its members sees it. Members are numbered by their places on their host;
-// the first `slices` of each host own a slice of every tensor each, and those of all hosts that own the same one are a
-// group.
-struct HostGroups {
-  // Which calls are taken; the same on all members.
-  struct Limit {
-    std::string why_not{};       // not empty: none
-    std::uint64_t smallest = 0;  // bytes
-  };
-
-  int host = 0;                           // this member's place in `hosts`
-  std::vector<std::vector<int>> hosts{};  // set ranks by host, ascending in each
-  int slices = 1;                         // as many as the host with the fewest members has
-  int local_rank = 0;
-  std::shared_ptr<BackendList> local{};   // of the members on this host; null when there is one
-  std::shared_ptr<BackendList> across{};  // of the group, by set rank; null when this member owns no slice
-  std::string why_not{};                  // not empty: they have no such groups, and nothing else counts
-  Limit reductions{};                     // allreduce, reducescatter
-  Limit allgathers{};
-  Limit broadcasts{};
-  std::uint64_t owner_bytes = 512U << 10;  // each owner on each host has at least so much of a piece of an allreduce
-
-  int local_size() const { return static_cast<int>(hosts[static_cast<std::size_t>(host)].size()); }
-};
 
 // Allreduce, reducescatter, allgather and broadcast host by host: inside hosts to and from slices, between hosts each
 // slice by its owners, all slices at once. So what a host sends does not depend on how many ranks it has, nor on how
 // ranks are dealt out to hosts. Made of backends of parts of the set, whose calls end within start(); so do this one's.
-// Large allreduces go in pieces, and what is between hosts has a thread of its own meanwhile. It keeps its memory
-// between calls.
+// Large calls go in pieces, and what is between hosts has a thread of its own meanwhile. It keeps its memory between
+// calls.
 class HierarchicalBackend final : public CollectiveBackend {
  public:
   explicit HierarchicalBackend(HostGroups groups);
@@ -57,41 +34,59 @@ class HierarchicalBackend final : public CollectiveBackend {
 
   // For who does the steps inside hosts elsewhere. Confined to the set's lane, as calls are.
   const HostGroups& groups() const { return groups_; }
-  // The elements of each local member's slice of a tensor of `count`; none for members without a slice.
+  // As of HostGroups.
   std::vector<std::int64_t> slices_of(DataType dtype, std::int64_t count) const;
   // An allreduce among the owners of this member's slice. Requires: it owns one.
   Status reduce_across(const CollectiveCall& slice) const;
 
  private:
-  struct Layout;
-  struct Piece;
+  // What is done with each piece of a call, by its number: inside the host, between hosts by those who own a slice,
+  // inside the host again.
+  struct Steps {
+    std::function<Status(std::size_t)> before;
+    std::function<Status(std::size_t)> across;
+    std::function<Status(std::size_t)> after;
+  };
+  struct Across;
   class AcrossThread;
+  struct Piece;
   const HostGroups::Limit* limit_of(OpType op) const;
-  bool owns_slice() const { return groups_.local_rank < groups_.slices; }
-
-  // hierarchical_calls.cc
   Status run(const CollectiveCall& call);
-  Status broadcast(const CollectiveCall& call) const;
+
+  // hierarchical_pieces.cc
+  // How many pieces a call of so many bytes has, of which `sharers` bring a part each. The same on all members.
+  std::int64_t pieces_of(std::uint64_t bytes, std::size_t sharers) const;
+  Status in_pieces(std::size_t pieces, const Steps& steps);
+  Status run_steps(const Steps& steps, std::deque<Across>& pieces);
+  void begin_across(const Steps& steps, std::deque<Across>& pieces, std::size_t piece);
+
+  // hierarchical_allreduce.cc: tensors that may be cut anywhere
+  Status allreduce(const CollectiveCall& call);
+  Status broadcast(const CollectiveCall& call);
+  std::vector<Piece> cut(const CollectiveCall& call, std::int64_t pieces) const;
+  Status scatter(const CollectiveCall& call, const Piece& piece) const;
+  Status gather(const CollectiveCall& call, const Piece& piece) const;
+
+  // hierarchical_parts.cc: tensors that are made of a part of each rank
   Status reducescatter(const CollectiveCall& call);
+  Status scatter_parts(const CollectiveCall& call, const PartsLayout& layout, std::vector<std::byte>& slice);
+  Status hand_out(const CollectiveCall& call, const PartsLayout& layout, const std::byte* own);
   Status allgather(const CollectiveCall& call);
-  Status spread(const CollectiveCall& call, const Layout& layout, const std::byte* own) const;
+  Status collect_parts(const CollectiveCall& call, const PartsLayout& layout, std::vector<std::byte>& slice);
+  Status spread(const CollectiveCall& call, const PartsLayout& layout, const std::byte* own);
+
+  // hierarchical_calls.cc: of parts of the set
+  bool takes_lists(const CollectiveCall& local, std::uint64_t bytes) const;
+  Status run_locally(const CollectiveCall& part, std::uint64_t bytes) const;
+  Status run_across(const CollectiveCall& part, std::uint64_t bytes) const;
   // Of `part`, its op, type and reduction set: gathers what each member of the host has into `whole`.
   Status gather_locally(CollectiveCall part, const void* own, void* whole, std::vector<std::int64_t> counts) const;
 
-  // Reduces to each member of the host what is its own.
-  Status scatter_locally(const CollectiveCall& part) const;
-
-  // hierarchical_allreduce.cc
-  Status allreduce(const CollectiveCall& call);
-  std::deque<Piece> cut(const CollectiveCall& call) const;
-  Status reduce_pieces(const CollectiveCall& call, std::deque<Piece>& pieces);
-  Status scatter(const CollectiveCall& call, const Piece& piece) const;
-  void begin_across(Piece& piece, std::size_t pieces);
-
   const HostGroups groups_;
-  std::unique_ptr<AcrossThread> across_thread_;  // from the first call in pieces on
-  std::vector<std::byte> packed_;                // a tensor by slices
-  std::vector<std::byte> slice_;
+  std::unique_ptr<AcrossThread> across_thread_;    // from the first call in pieces on
+  std::vector<std::byte> packed_;                  // a piece by slices, on the lane's thread only
+  std::array<std::vector<std::byte>, 2> slices_;   // of the piece between hosts and of the one after it or before
+  std::array<std::vector<std::byte>, 2> results_;  // likewise
 };
 
 }  // namespace hvd::collectives

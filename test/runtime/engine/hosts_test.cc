@@ -226,13 +226,15 @@ TEST_CASE("Gathers, scatters and broadcasts host by host are right, however rank
   job.run(
       [&](Session& session) {
         const std::vector<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
-        for (const std::size_t count : {0U, 1U, 1000U}) {
+        for (const std::size_t count : {0U, 1U, 1000U, 50001U}) {  // the last one in pieces
           check_allgather(session, problems, all, kGlobalProcessSet, count);
           if (std::ranges::find(some, session.topology().rank) == some.end()) continue;
           check_allgather(session, problems, some, 1, count);
         }
-        for (const std::size_t count : {3U, 8U, 20003U}) check_reducescatter(session, problems, count);
-        for (const int root : {0, 3, 7}) check_broadcast(session, problems, root, 30001);
+        for (const std::size_t count : {3U, 8U, 20003U, 1000003U}) check_reducescatter(session, problems, count);
+        for (const int root : {0, 3, 7}) {
+          for (const std::size_t count : {30001U, 1000001U}) check_broadcast(session, problems, root, count);
+        }
       },
       [&](config::RuntimeConfig& config) {
         config.hostname = "host" + std::to_string(host_of(placement, config.rank));

@@ -1,4 +1,4 @@
-// Allreduces host by host in pieces: the hosts are groups of threads, and what is between them is shared memory, too.
+// Collectives host by host in pieces: the hosts are groups of threads, and what is between them is shared memory, too.
 #include <barrier>
 #include <catch2/catch.hpp>
 #include <map>
@@ -20,8 +20,28 @@ std::shared_ptr<BackendList> list_of(std::unique_ptr<CollectiveBackend> backend)
   return std::make_shared<BackendList>(std::move(list));
 }
 
+// As Gloo, which stands in inside a host without shared memory, it takes one piece of memory.
+class WithoutLists final : public CollectiveBackend {
+ public:
+  explicit WithoutLists(std::unique_ptr<CollectiveBackend> backend) : backend_(std::move(backend)) {}
+  std::string_view name() const override { return "without lists"; }
+  std::string why_not(const CallTraits& call) const override { return backend_->why_not(call); }
+  void start(const CollectiveCall& call, Completion done) override {
+    if (!call.segments.empty()) return done(Status::internal("a list"));
+    backend_->start(call, std::move(done));
+  }
+  const Memory& memory(MemoryKind kind) const override { return backend_->memory(kind); }
+  std::shared_ptr<void> allocate_staging(MemoryKind kind, std::size_t bytes) override {
+    return backend_->allocate_staging(kind, bytes);
+  }
+  void abort(const Status& why) override { backend_->abort(why); }
+
+ private:
+  std::unique_ptr<CollectiveBackend> backend_;
+};
+
 // Each host and each slice has a region of its own.
-HostGroups groups_of(const Hosts& hosts, const ShmRanks& ranks, int rank) {
+HostGroups groups_of(const Hosts& hosts, const ShmRanks& ranks, int rank, bool lists = true) {
   HostGroups groups{.hosts = hosts, .owner_bytes = 64};
   groups.slices = static_cast<int>(std::ranges::min(hosts, {}, &std::vector<int>::size).size());
   for (std::size_t host = 0; host < hosts.size(); ++host) {
@@ -29,7 +49,9 @@ HostGroups groups_of(const Hosts& hosts, const ShmRanks& ranks, int rank) {
     if (at == hosts[host].end()) continue;
     groups.host = static_cast<int>(host);
     groups.local_rank = static_cast<int>(at - hosts[host].begin());
-    if (hosts[host].size() > 1) groups.local = list_of(ranks.backend(hosts[host], rank, host));
+    if (hosts[host].size() < 2) continue;
+    std::unique_ptr<CollectiveBackend> local = ranks.backend(hosts[host], rank, host);
+    groups.local = list_of(lists ? std::move(local) : std::make_unique<WithoutLists>(std::move(local)));
   }
   if (groups.local_rank >= groups.slices) return groups;
   std::vector<int> owners;
@@ -73,6 +95,84 @@ std::string allreduce(CollectiveBackend& backend, const Case& c, int rank, const
   return source.holds(expected) ? "" : "other bits in place";
 }
 
+// Of so many elements in all: about as many for each rank, or more for later ones and none for rank 2.
+std::vector<std::int64_t> counts_of(std::int64_t count, int size, bool are_equal) {
+  std::vector<std::int64_t> counts;
+  std::int64_t left = count;
+  for (int rank = 0; rank + 1 < size; ++rank) {
+    const std::int64_t share = are_equal ? count / size : rank == 2 ? 0 : count * (rank + 1) / (size * size);
+    counts.push_back(share);
+    left -= share;
+  }
+  counts.push_back(left);
+  return counts;
+}
+
+// Where a rank's part is, in bytes.
+std::pair<std::size_t, std::size_t> part_of(const Case& c, const std::vector<std::int64_t>& counts, int rank) {
+  const auto own = counts.begin() + rank;
+  return {c.bytes(std::accumulate(counts.begin(), own, std::int64_t{0})), c.bytes(*own)};
+}
+
+Bytes cut_out(const Bytes& whole, std::pair<std::size_t, std::size_t> part) {
+  const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(part.first);
+  return {begin, begin + static_cast<std::ptrdiff_t>(part.second)};
+}
+
+// "" or what is wrong with it on this rank, in other memory and where the part is in the input.
+std::string reducescatter(CollectiveBackend& backend, const Case& c, const std::vector<std::int64_t>& counts, int rank,
+                          const Bytes& sum) {
+  const auto own = part_of(c, counts, rank);
+  const Bytes expected = cut_out(sum, own);
+  const Bytes input = input_of(c, rank);
+  Buffer source(input, c.offset);
+  Buffer beside(expected.size(), c.offset);
+  CollectiveCall call{.op = OpType::kReducescatter, .dtype = c.dtype, .reduce_op = c.op, .scaling = c.scaling};
+  call.input = source.data();
+  call.output = beside.data();
+  call.rank_counts = counts;
+  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
+  if (!beside.holds(expected)) return "other bits in other memory";
+  if (!source.holds(input)) return "the input was written";
+  call.output = source.data() + own.first;
+  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
+  Bytes all = input;
+  std::ranges::copy(expected, all.begin() + static_cast<std::ptrdiff_t>(own.first));
+  return source.holds(all) ? "" : "other bits in place";
+}
+
+// Likewise.
+std::string allgather(CollectiveBackend& backend, const Case& c, const std::vector<std::int64_t>& counts, int rank) {
+  const auto own = part_of(c, counts, rank);
+  const Bytes expected = input_of(c, 0);
+  Buffer source(cut_out(expected, own), c.offset);
+  Buffer whole(expected.size(), c.offset);
+  CollectiveCall call{.op = OpType::kAllgather, .dtype = c.dtype};
+  call.input = source.data();
+  call.output = whole.data();
+  call.count = counts[static_cast<std::size_t>(rank)];
+  call.rank_counts = counts;
+  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
+  if (!whole.holds(expected)) return "other bits in other memory";
+  if (!source.holds(cut_out(expected, own))) return "the input was written";
+  Bytes own_only(expected.size(), 0xdd);
+  std::ranges::copy(cut_out(expected, own), own_only.begin() + static_cast<std::ptrdiff_t>(own.first));
+  Buffer in_place(own_only, c.offset);
+  call.input = in_place.data() + own.first;
+  call.output = in_place.data();
+  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
+  return in_place.holds(expected) ? "" : "other bits in place";
+}
+
+std::string broadcast(CollectiveBackend& backend, const Case& c, int root, int rank) {
+  const Bytes expected = input_of(c, root);
+  Buffer data(rank == root ? expected : Bytes(expected.size(), 0xdd), c.offset);
+  CollectiveCall call{
+      .op = OpType::kBroadcast, .dtype = c.dtype, .output = data.data(), .count = c.count, .root = root};
+  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
+  return data.holds(expected) ? "" : "other bits of rank " + std::to_string(root);
+}
+
 #ifdef HVD_SANITIZED
 constexpr std::int64_t kPieces[] = {1, 3};
 constexpr int kEach = 5;  // type: uint8, int64, bfloat16
@@ -105,20 +205,24 @@ std::vector<Case> cases(std::int64_t owners) {
   return all;
 }
 
-// What went wrong first on any rank. `failpoints`: from when all ranks have their threads.
-std::string run_on_all(const Hosts& hosts, int size, const std::vector<Case>& all, const std::string& failpoints = "") {
-  std::vector<Bytes> expected;
-  for (const Case& c : all) expected.push_back(reduced_by_host(c, hosts));
+// What went wrong first with a call on any rank.
+using OneCall = std::function<std::string(CollectiveBackend& backend, std::size_t number, int rank)>;
+struct Options {
+  std::string failpoints{};  // from when all ranks have their threads
+  bool lists = true;
+};
+std::string run_on_all(const Hosts& hosts, int size, const std::vector<Case>& all, const OneCall& run_one,
+                       const Options& options) {
   const ShmRanks ranks(size);
   std::vector<std::string> wrong(static_cast<std::size_t>(size));
   Status armed;
-  std::barrier begin(size, [&]() noexcept { armed = failpoint::arm(failpoints); });
+  std::barrier begin(size, [&]() noexcept { armed = failpoint::arm(options.failpoints); });
   ranks.run([&](int rank, ShmBackend&) {
     begin.arrive_and_wait();
-    HierarchicalBackend backend(groups_of(hosts, ranks, rank));
+    HierarchicalBackend backend(groups_of(hosts, ranks, rank, options.lists));
     std::string& problem = wrong[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const std::string found = allreduce(backend, all[i], rank, expected[i]);
+      const std::string found = run_one(backend, i, rank);
       if (!found.empty() && problem.empty()) problem = all[i].text() + found;  // and goes on with the others
     }
   });
@@ -127,31 +231,90 @@ std::string run_on_all(const Hosts& hosts, int size, const std::vector<Case>& al
   return found == wrong.end() ? "" : *found;
 }
 
+std::string allreduce_on_all(const Hosts& hosts, int size, const std::vector<Case>& all, const Options& options = {}) {
+  std::vector<Bytes> expected;
+  for (const Case& c : all) expected.push_back(reduced_by_host(c, hosts));
+  const OneCall run_one = [&](CollectiveBackend& backend, std::size_t i, int rank) {
+    return allreduce(backend, all[i], rank, expected[i]);
+  };
+  return run_on_all(hosts, size, all, run_one, options);
+}
+
+std::int64_t owners_of(const Hosts& hosts) {
+  return std::ssize(hosts) * std::ssize(std::ranges::min(hosts, {}, &std::vector<int>::size));
+}
+
+// Also of two slices, one of which has two owners' parts on one host.
+const std::vector<std::pair<Hosts, int>> kHosts = {
+    {{{0, 1}, {2, 3}}, 4}, {{{0, 2}, {1, 3}}, 4}, {{{0}, {1, 2, 3}, {4, 5}}, 6}, {{{0, 2, 4}, {1, 3}}, 5}};
+
 TEST_CASE("Allreduces in pieces have the bits of one thread, on hosts of any sizes", "[multi][collectives]") {
-  const auto hosts = GENERATE(Hosts{{0, 1}, {2, 3}}, Hosts{{0, 2}, {1, 3}}, Hosts{{0}, {1, 2, 3}, {4, 5}});
-  const std::int64_t owners = std::ssize(hosts) * std::ssize(hosts.front());
-  CHECK(run_on_all(hosts, hosts.size() == 2 ? 4 : 6, cases(owners)) == "");
+  const auto& [hosts, size] = GENERATE(from_range(kHosts));
+  CHECK(allreduce_on_all(hosts, size, cases(owners_of(hosts))) == "");
+}
+
+// With lists inside hosts and without.
+TEST_CASE("Reducescatters in pieces have the bits of one thread, on hosts of any sizes", "[multi][collectives]") {
+  const auto& [hosts, size] = GENERATE(from_range(kHosts));
+  const bool lists = GENERATE(true, false);
+  const std::vector<Case> all = cases(owners_of(hosts));
+  std::vector<Bytes> sums;
+  for (const Case& c : all) sums.push_back(reduced_by_host(c, hosts));
+  const OneCall run_one = [&, size = size](CollectiveBackend& backend, std::size_t i, int rank) {
+    return reducescatter(backend, all[i], counts_of(all[i].count, size, i % 2 == 0), rank, sums[i]);
+  };
+  CHECK(run_on_all(hosts, size, all, run_one, {.lists = lists}) == "");
+}
+
+TEST_CASE("Allgathers and broadcasts in pieces are right, on hosts of any sizes", "[multi][collectives]") {
+  const auto& [hosts, size] = GENERATE(from_range(kHosts));
+  const bool lists = GENERATE(true, false);
+  std::vector<Case> all = cases(owners_of(hosts));
+  std::erase_if(all, [](const Case& c) { return c.op != ReduceOp::kSum; });
+  const OneCall gather = [&, size = size](CollectiveBackend& backend, std::size_t i, int rank) {
+    return allgather(backend, all[i], counts_of(all[i].count, size, i % 2 == 0), rank);
+  };
+  CHECK(run_on_all(hosts, size, all, gather, {.lists = lists}) == "");
+  const OneCall send = [&, size = size](CollectiveBackend& backend, std::size_t i, int rank) {
+    return broadcast(backend, all[i], static_cast<int>(i) % size, rank);
+  };
+  CHECK(run_on_all(hosts, size, all, send, {.lists = lists}) == "");
 }
 
 #ifdef HVD_FAILPOINTS
 TEST_CASE("Allreduces in pieces need no other thread, on one member or on any", "[multi][collectives]") {
   const std::string which = GENERATE("1", "1+");
   const Case c{DataType::kFloat32, ReduceOp::kSum, 10007};
-  CHECK(run_on_all({{0, 1}, {2, 3}}, 4, {c}, "thread.start=ENOMEM@" + which) == "");
+  CHECK(allreduce_on_all({{0, 1}, {2, 3}}, 4, {c}, {.failpoints = "thread.start=ENOMEM@" + which}) == "");
   CHECK(failpoint::passages("thread.start") >= 4);
   CHECK(failpoint::arm("").is_ok());
 }
 #endif
 
-TEST_CASE("An abort ends an allreduce in pieces wherever it is", "[multi][collectives]") {
+// One of 100,000 elements, where all of them are, for a rank of four.
+CollectiveCall large_call(OpType op, std::vector<float>& data, int rank) {
+  data.resize(100000);
+  CollectiveCall call{.op = op, .output = data.data(), .count = std::ssize(data)};
+  if (op == OpType::kAllreduce || op == OpType::kBroadcast) return call;
+  call.rank_counts.assign(4, 25000);
+  float* const own = data.data() + static_cast<std::ptrdiff_t>(rank) * 25000;
+  call.count = 25000;
+  call.input = op == OpType::kAllgather ? own : data.data();
+  if (op == OpType::kReducescatter) call.output = own;
+  return call;
+}
+
+TEST_CASE("An abort ends a call in pieces wherever it is", "[multi][collectives]") {
+  const OpType op = GENERATE(OpType::kAllreduce, OpType::kReducescatter, OpType::kAllgather, OpType::kBroadcast);
   const Hosts hosts = {{0, 1}, {2, 3}};
   const int gone = GENERATE(0, 3);
+  if (op == OpType::kBroadcast && gone == 3) return;  // nobody waits for who only receives
   const ShmRanks ranks(4);
   std::vector<Status> ends(4);
   ranks.run([&](int rank, ShmBackend&) {
     HierarchicalBackend backend(groups_of(hosts, ranks, rank));
-    std::vector<float> data(100000);
-    const CollectiveCall call{.output = data.data(), .count = std::ssize(data)};
+    std::vector<float> data;
+    const CollectiveCall call = large_call(op, data, rank);
     Status& end = ends[static_cast<std::size_t>(rank)];
     end = run_call(backend, call);
     if (rank == gone || !end.is_ok()) return;
@@ -209,17 +372,27 @@ class Part final : public CollectiveBackend {
   std::map<OpType, int> numbers_;
 };
 
-// An allreduce of the first of two members on one of two hosts, in so many pieces.
-Status reduce_alone(Steps& steps, int pieces) {
+// What the first member of the first host does in a call, and by which of its host's collectives; kBarrier: by none.
+struct Shape {
+  OpType op;
+  Hosts hosts;
+  OpType before;
+  OpType after;
+  int root = 0;
+};
+
+// A call of so many pieces, as large as `size` of them.
+Status run_alone(Steps& steps, const Shape& shape, int pieces, int size) {
   const auto local = [&](const CollectiveCall& call, int number) {
-    return steps.add((call.op == OpType::kReducescatter ? "scatter " : "gather ") + std::to_string(number));
+    return steps.add((call.op == shape.before ? "before " : "after ") + std::to_string(number));
   };
   const auto across = [&, pieces](const CollectiveCall&, int number) {
     steps.is_across = true;
-    const auto is_missing = [&](const char* step, int of) {
-      return of >= 0 && of < pieces && !steps.comes(step + std::to_string(of));
+    const auto is_missing = [&](OpType by, const char* step, int of) {
+      return by != OpType::kBarrier && of >= 0 && of < pieces && !steps.comes(step + std::to_string(of));
     };
-    if (steps.failing.empty() && (is_missing("scatter ", number + 1) || is_missing("gather ", number - 1))) {
+    if (steps.failing.empty() &&
+        (is_missing(shape.before, "before ", number + 1) || is_missing(shape.after, "after ", number - 1))) {
       return Status::timeout("nothing goes on beside piece " + std::to_string(number));
     }
     steps.across_on.push_back(std::this_thread::get_id());
@@ -227,40 +400,72 @@ Status reduce_alone(Steps& steps, int pieces) {
     steps.is_across = false;
     return status;
   };
-  HostGroups groups{.hosts = {{0, 1}, {2, 3}}, .slices = 2, .owner_bytes = 64};
+  HostGroups groups{.hosts = shape.hosts, .slices = 2, .owner_bytes = 64};
   groups.local = list_of(std::make_unique<Part>(local));
   groups.across = list_of(std::make_unique<Part>(across));
   HierarchicalBackend backend(std::move(groups));
-  std::vector<float> data(static_cast<std::size_t>(pieces) * 64);
-  const Status status = run_call(backend, {.output = data.data(), .count = std::ssize(data)});
+  std::size_t members = 0;
+  for (const std::vector<int>& host : shape.hosts) members += host.size();
+  std::vector<float> data(static_cast<std::size_t>(size) * 64 * members);
+  CollectiveCall call{.op = shape.op, .input = data.data(), .output = data.data(), .root = shape.root};
+  call.count = static_cast<std::int64_t>(size) * 64;  // elements of any type that pieces are cut at
+  call.rank_counts.assign(members, call.count);
+  const Status status = run_call(backend, call);
   CHECK_FALSE(steps.is_across);
   return status;
 }
 
-TEST_CASE("While a piece is between hosts, the next is scattered and the last gathered", "[unit][collectives]") {
+const Hosts kEqual = {{0, 1}, {2, 3}};
+const Hosts kUnequal = {{0, 1, 2}, {3, 4}};
+const std::vector<Shape> kShapes = {
+    {OpType::kAllreduce, kEqual, OpType::kReducescatter, OpType::kAllgather},
+    {OpType::kReducescatter, kEqual, OpType::kReducescatter, OpType::kBarrier},
+    {OpType::kReducescatter, kUnequal, OpType::kReducescatter, OpType::kAllgather},
+    {OpType::kAllgather, kEqual, OpType::kBarrier, OpType::kAllgather},
+    {OpType::kBroadcast, kEqual, OpType::kBroadcast, OpType::kBarrier},
+    {OpType::kBroadcast, kEqual, OpType::kBarrier, OpType::kAllgather, 2},
+};
+
+TEST_CASE("While a piece is between hosts, the steps inside are done of the next and of the last",
+          "[unit][collectives]") {
+  const Shape shape = GENERATE(from_range(kShapes));
   Steps steps;
-  CHECK(reduce_alone(steps, 5).to_string() == "ok");
-  CHECK(steps.done.size() == 15);
+  CHECK(run_alone(steps, shape, 5, 5).to_string() == "ok");
+  const bool has_both = shape.before != OpType::kBarrier && shape.after != OpType::kBarrier;
+  CHECK(steps.done.size() == (has_both ? 15 : 10));
   CHECK(std::ranges::find(steps.across_on, std::this_thread::get_id()) == steps.across_on.end());
 }
 
-TEST_CASE("An allreduce of one piece stays on its thread", "[unit][collectives]") {
+TEST_CASE("A call of one piece stays on its thread", "[unit][collectives]") {
+  const Shape shape = GENERATE(from_range(kShapes));
   Steps steps;
-  CHECK(reduce_alone(steps, 1).to_string() == "ok");
-  CHECK(steps.done == std::vector<std::string>{"scatter 0", "across 0", "gather 0"});
+  CHECK(run_alone(steps, shape, 1, 1).to_string() == "ok");
+  std::vector<std::string> expected;
+  if (shape.before != OpType::kBarrier) expected.emplace_back("before 0");
+  expected.emplace_back("across 0");
+  if (shape.after != OpType::kBarrier) expected.emplace_back("after 0");
+  CHECK(steps.done == expected);
   CHECK(steps.across_on == std::vector{std::this_thread::get_id()});
 }
 
-TEST_CASE("A step that fails ends an allreduce in pieces when nothing is between hosts any more",
-          "[unit][collectives]") {
-  const std::string step =
-      GENERATE("scatter 0", "scatter 2", "across 0", "across 1", "across 4", "gather 0", "gather 4");
+TEST_CASE("A broadcast to more than one other host is one piece", "[unit][collectives]") {
+  Steps steps;
+  const Shape shape{OpType::kBroadcast, {{0, 1}, {2, 3}, {4, 5}}, OpType::kBroadcast, OpType::kBarrier};
+  CHECK(run_alone(steps, shape, 1, 5).to_string() == "ok");
+  CHECK(steps.done == std::vector<std::string>{"before 0", "across 0"});
+}
+
+TEST_CASE("A step that fails ends a call in pieces when nothing is between hosts any more", "[unit][collectives]") {
+  const Shape shape = GENERATE(from_range(kShapes));
+  const std::string step = GENERATE("before 0", "before 2", "across 0", "across 1", "across 4", "after 0", "after 4");
+  const OpType by = step.starts_with("before") ? shape.before : step.starts_with("after") ? shape.after : shape.op;
+  if (by == OpType::kBarrier) return;
   Steps steps;
   steps.failing[step] = Status::internal("it broke");
-  CHECK(reduce_alone(steps, 5).message() == "it broke");
+  CHECK(run_alone(steps, shape, 5, 5).message() == "it broke");
   const bool is_across = step.starts_with("across");
   if (is_across) CHECK(steps.across_on.size() == static_cast<std::size_t>(step.back() - '0') + 1);
-  CHECK(!steps.has("gather " + std::to_string(step.back() - '0' + (is_across ? 0 : 1))));
+  CHECK(!steps.has("after " + std::to_string(step.back() - '0' + (is_across ? 0 : 1))));
 }
 
 }  // namespace
