@@ -2,11 +2,13 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <exception>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "runtime/base/check.h"
 #include "runtime/base/failpoint.h"
@@ -39,6 +41,22 @@ std::jthread start_thread(std::string name, std::function<void(std::stop_token)>
       HVD_CHECK(false, (name + ": uncaught exception: " + e.what()).c_str());
     }
   });
+}
+
+void for_each_at_once(const std::string& name, std::size_t count, std::size_t most,
+                      const std::function<void(std::size_t)>& each) {
+  std::atomic<std::size_t> next = 0;
+  const auto run = [&] {
+    for (std::size_t mine = next++; mine < count; mine = next++) each(mine);
+  };
+  std::vector<std::jthread> others;
+  try {
+    while (others.size() + 1 < std::min(count, most)) {
+      others.push_back(start_thread(name, [&](const std::stop_token&) { run(); }));
+    }
+  } catch (const std::system_error&) {  // those that there are do it all
+  }
+  run();
 }
 
 }  // namespace hvd

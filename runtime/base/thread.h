@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <thread>
@@ -13,6 +14,11 @@ namespace hvd {
 // of ours and aborts with its text. The caller owns the thread and joins it. Throws std::system_error where there is
 // none to be had.
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body);
+
+// Calls each(0), each(1), ..., each(count - 1), at most `most` at a time: on this thread, and on others of that name
+// that end before it returns. Fewer at a time where the system gives no more threads. `each` throws nothing.
+void for_each_at_once(const std::string& name, std::size_t count, std::size_t most,
+                      const std::function<void(std::size_t)>& each);
 
 // Which thread an object is confined to: the one that asks first. For HVD_DCHECK in the entry points of objects that
 // are made on another thread than the one that uses them, or that know no loop. Thread-safe.

@@ -37,6 +37,7 @@ class FabricImpl final : public Fabric {
                                                         Deadline deadline) override;
   Result<std::vector<RouteTry>> try_routes(Millis limit, Deadline deadline) override;
   Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) override;
+  Status connect_data(std::span<const ExpectedMessage> messages) override;
   ContextProgress progress(std::uint64_t context_id) override;
   void abort_context(std::uint64_t context_id, const Status& why) override;
   void abort(const Status& why) override;
@@ -273,6 +274,12 @@ Result<std::shared_ptr<gloo::Context>> FabricImpl::make_context(std::uint64_t co
   HVD_RETURN_IF_ERROR(session().status());
   HVD_FAILPOINT_RETURN("data.context");
   return make_gloo_context(parts_->data, context_id, std::move(ranks));
+}
+
+Status FabricImpl::connect_data(std::span<const ExpectedMessage> messages) {
+  HVD_RETURN_IF_ERROR(session().status());
+  HVD_RETURN_IF_ERROR(parts_->data->usable());
+  return parts_->data->ensure_connected(messages);
 }
 
 ContextProgress FabricImpl::progress(std::uint64_t context_id) {

@@ -26,6 +26,7 @@ class ControlHandler;    // control/control_links.h
 class ControlLinks;      // control/control_links.h
 class RowSource;         // net/address_row.h
 struct ContextProgress;  // data/message_context.h
+struct ExpectedMessage;  // data/operations.h
 
 // Where a rank listens for others.
 struct ListenOptions {
@@ -88,6 +89,10 @@ class Fabric {
   // A Gloo context over our transport for the given global ranks (in set-rank order, containing this rank). Connections
   // are made when first used. `context_id` is agreed by all members and never reused in the epoch.
   virtual Result<std::shared_ptr<gloo::Context>> make_context(std::uint64_t context_id, std::vector<int> ranks) = 0;
+
+  // Makes the connections that these messages need and this rank has to make, many at a time. Blocks for at most the
+  // timeout of each. Without it each is made, and waited for, when its first message is posted.
+  virtual Status connect_data(std::span<const ExpectedMessage> messages) = 0;
 
   // Of a context that make_context() gave; nothing waits in one that is gone.
   virtual ContextProgress progress(std::uint64_t context_id) = 0;

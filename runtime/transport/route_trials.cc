@@ -4,10 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstddef>
-#include <thread>
 #include <utility>
 
 #include "runtime/base/thread.h"
@@ -91,15 +88,7 @@ void try_one(const RouteTrials& trials, Trial& trial) {
 std::vector<RouteTry> try_routes(const RouteTrials& trials, const std::vector<TrialPeer>& peers) {
   std::vector<Trial> all;
   for (const TrialPeer& peer : peers) add_trials(trials, peer, all);
-  {
-    std::atomic<std::size_t> next = 0;
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < std::min(kTriesAtOnce, all.size()); ++i) {
-      threads.push_back(start_thread("hvd-route", [&](const std::stop_token&) {
-        for (std::size_t mine = next++; mine < all.size(); mine = next++) try_one(trials, all[mine]);
-      }));
-    }
-  }
+  for_each_at_once("hvd-route", all.size(), kTriesAtOnce, [&](std::size_t i) { try_one(trials, all[i]); });
   std::vector<RouteTry> results;
   results.reserve(all.size());
   for (Trial& trial : all) results.push_back(std::move(trial.result));

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 
 #include "runtime/collectives/gloo/gloo_collectives.h"
 #include "runtime/collectives/kernels/kernels.h"
+#include "runtime/transport/data/gloo_context.h"
 
 namespace hvd::collectives {
 namespace {
@@ -36,6 +38,19 @@ struct Parts {
 
 }  // namespace
 
+// Each with his part, in both directions; begins with another than its neighbours do.
+void GlooCollectives::connect_all(const std::vector<std::size_t>& out, const std::vector<std::size_t>& in) {
+  if (!connect_) return;
+  std::vector<transport::ExpectedMessage> messages;
+  for (int step = 1; step < context_->size; ++step) {
+    const int peer = (context_->rank + context_->size - step) % context_->size;
+    const std::size_t bytes = std::max(out[static_cast<std::size_t>(peer)], in[static_cast<std::size_t>(peer)]);
+    if (bytes > 0) messages.push_back({peer, bytes});
+  }
+  const Status connected = connect_(messages);
+  if (!connected.is_ok()) throw transport::WaitError(connected);
+}
+
 // All receives are posted before the first send, so a slow peer delays only its own part; each rank starts with its
 // right neighbour, so that not all send to the same one at once. Parts of zero elements are not sent.
 void GlooCollectives::alltoall(const CollectiveCall& call) {
@@ -51,6 +66,7 @@ void GlooCollectives::alltoall(const CollectiveCall& call) {
   // Only read: Gloo's interface knows no memory that is not written.
   const auto sends = context_->createUnboundBuffer(const_cast<std::uint8_t*>(input), out.total);
 
+  connect_all(out.lengths, in.lengths);
   int receives_open = 0;
   int sends_open = 0;
   for (int step = 1; step < size; ++step) {

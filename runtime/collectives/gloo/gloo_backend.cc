@@ -111,7 +111,7 @@ Status GlooBackend::Impl::ensure_context() {
   Result<std::shared_ptr<gloo::Context>> made = source.make();
   if (!made.is_ok()) return fail(made.status());
   HVD_RETURN_IF_ERROR(failed());  // aborted while it was made
-  collectives = std::make_unique<GlooCollectives>(std::move(made).value(), options);
+  collectives = std::make_unique<GlooCollectives>(std::move(made).value(), options, source.connect);
   return Status::ok();
 }
 

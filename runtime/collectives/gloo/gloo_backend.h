@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "runtime/base/deadline.h"
 #include "runtime/collectives/backend.h"
+#include "runtime/transport/data/operations.h"
 
 namespace gloo {
 class Context;
@@ -35,6 +37,9 @@ struct GlooContextSource {
   std::function<PeerProgress()> progress{};
   // Every wait in the context fails with this. Empty: only the calls to come do.
   std::function<void(const Status&)> abort{};
+  // Connects to these members, by their numbers in the context, at the same time. Empty: one after another, when a
+  // message needs it.
+  std::function<Status(std::span<const transport::ExpectedMessage>)> connect{};
 };
 
 // Collectives over any Gloo context: Gloo's broadcast, allgather and barrier, and the others of our own.

@@ -52,8 +52,9 @@ class ReduceCombiner final : public TreeAllreduce::Combiner {
 
 }  // namespace
 
-GlooCollectives::GlooCollectives(std::shared_ptr<gloo::Context> context, const GlooBackendOptions& options)
-    : context_(std::move(context)), options_(options) {
+GlooCollectives::GlooCollectives(std::shared_ptr<gloo::Context> context, const GlooBackendOptions& options,
+                                 Connect connect)
+    : context_(std::move(context)), options_(options), connect_(std::move(connect)) {
   context_->setTimeout(options_.wait_timeout);
   if (context_->size == 1) return;
   exchange_ = std::make_unique<ExchangeAllreduce>(context_, options_.wait_timeout);

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <gloo/context.h>
@@ -23,7 +25,8 @@ namespace hvd::collectives {
 // GlooBackend, used by one thread. Throws what Gloo throws, and std::logic_error when counts do not fit the context.
 class GlooCollectives {
  public:
-  GlooCollectives(std::shared_ptr<gloo::Context> context, const GlooBackendOptions& options);
+  using Connect = std::function<Status(std::span<const transport::ExpectedMessage>)>;  // as of GlooContextSource
+  GlooCollectives(std::shared_ptr<gloo::Context> context, const GlooBackendOptions& options, Connect connect);
   void run(const CollectiveCall& call);
 
  private:
@@ -33,6 +36,7 @@ class GlooCollectives {
   void reduce_by_tree(const CollectiveCall& call, void* data, std::int64_t count);
   void allgather(const CollectiveCall& call);
   void alltoall(const CollectiveCall& call);  // alltoall.cc
+  void connect_all(const std::vector<std::size_t>& out, const std::vector<std::size_t>& in);
   void broadcast(const CollectiveCall& call);
   void reducescatter(const CollectiveCall& call);
   void adasum(const CollectiveCall& call);
@@ -41,6 +45,7 @@ class GlooCollectives {
 
   const std::shared_ptr<gloo::Context> context_;
   const GlooBackendOptions options_;
+  const Connect connect_;
   // Null for one rank.
   std::unique_ptr<ExchangeAllreduce> exchange_;
   std::unique_ptr<HalvingAllreduce> halving_;

@@ -4,13 +4,6 @@
 #include "runtime/base/log.h"
 
 namespace hvd::transport {
-namespace {
-
-// Of a message; the segments of a ring are of up to 256 KiB.
-constexpr std::size_t kManyConnectionsFrom = 64U << 10U;
-
-}  // namespace
-
 DataPlane::DataPlane(int rank, int size, HostIdentity self, Millis connect_timeout, int sockets)
     : rank_(rank),
       size_(size),
@@ -81,58 +74,6 @@ void DataPlane::accept(int from, int number, Stream stream, const std::string& h
   if (!link(from).attach(number, std::move(stream), host)) {
     HVD_LOG(kWarning, "refused a second data connection", log_field("from_rank", from), log_field("number", number));
   }
-}
-
-Status DataPlane::ensure_connected(int to, std::size_t bytes) {
-  PeerLink& target = link(to);
-  const int wanted = bytes < kManyConnectionsFrom ? 1 : sockets_;
-  if (to > rank_ || target.count() >= wanted) return Status::ok();
-  const MutexLock lock(target.connecting());
-  if (target.count() >= wanted) return Status::ok();
-  HVD_RETURN_IF_ERROR(target.lost());
-  Status connected = connect(to, target, wanted);
-  if (!connected.is_ok()) {
-    progress_.exclusive([&] { target.close(connected); });
-    on_lost(to, connected);
-  }
-  return connected;
-}
-
-Status DataPlane::connect(int to, PeerLink& target, int wanted) {
-  HVD_FAILPOINT_RETURN("data.connect");
-  const Deadline deadline = Deadline::after(connect_timeout_);
-  HVD_ASSIGN_OR_RETURN(const Bytes encoded, row_of(to, deadline));
-  auto row = AddressRow::decode(encoded);
-  if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
-  Hello hello;
-  hello.kind = ConnectionKind::kData;
-  hello.tls = session_->tls;
-  hello.from_rank = rank_;
-  hello.to_rank = to;
-  hello.epoch = session_->epoch;
-  hello.host_name = self_.host_name;
-  while (target.count() < wanted) {
-    hello.number = target.count();
-    auto stream = connector_.connect(row.value(), hello, session_->key, deadline);
-    if (!stream.is_ok()) return stream.status().annotate("data connection");
-    if (!target.attach(hello.number, std::move(stream).value(), row.value().host.host_name)) return target.lost();
-  }
-  return Status::ok();
-}
-
-// Every request brings as many rows as all before it together, of the next lower ranks, to which an alltoall connects
-// next: a ring asks for one, and all ranks of an alltoall ask the store N log N times instead of N².
-Result<Bytes> DataPlane::row_of(int rank, Deadline deadline) {
-  const MutexLock lock(rows_mutex_);
-  if (const auto known = rows_.find(rank); known != rows_.end()) return known->second;
-  std::vector<int> wanted{rank};
-  for (int next = rank - 1; next >= 0 && wanted.size() < rows_.size(); --next) {
-    if (!rows_.contains(next)) wanted.push_back(next);
-  }
-  HVD_ASSIGN_OR_RETURN(auto found, session_->rows.rows(wanted, deadline));
-  if (found.size() != wanted.size()) return Status::internal("the store has not one row for each rank");
-  for (std::size_t i = 0; i < wanted.size(); ++i) rows_.emplace(wanted[i], std::move(found[i]));
-  return rows_.at(rank);
 }
 
 std::shared_ptr<MessageContext> DataPlane::make_message_context(std::uint64_t id) {

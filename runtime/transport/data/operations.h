@@ -49,6 +49,12 @@ class Completions {
   std::atomic<bool> failed_{false};
 };
 
+// What will pass between this rank and another, in either direction.
+struct ExpectedMessage {
+  int peer = 0;
+  std::size_t bytes = 0;
+};
+
 // A send that a buffer has posted. Owned by the MessageContext it was posted to, guarded by its mutex.
 struct SendOp {
   enum class State {

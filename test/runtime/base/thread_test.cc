@@ -4,8 +4,11 @@
 
 #include <csignal>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <latch>
 #include <system_error>
+#include <vector>
 
 namespace {
 
@@ -63,4 +66,29 @@ TEST_CASE("A confined object belongs to the thread that asks first, until it is 
   checker.release();
   CHECK(asked_elsewhere());
   CHECK_FALSE(checker.is_current());
+}
+
+TEST_CASE("for_each_at_once makes every call once, as many at a time as it may", "[unit][base]") {
+  constexpr std::size_t kMost = 3;
+  std::latch together(kMost);  // the first calls end only together
+  std::vector<int> calls(20);
+  std::atomic<std::size_t> running = 0;
+  std::atomic<std::size_t> most = 0;
+  hvd::for_each_at_once("hvd-test", calls.size(), kMost, [&](std::size_t i) {
+    const std::size_t now = ++running;
+    for (std::size_t seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
+    }
+    ++calls[i];
+    if (i < kMost) together.arrive_and_wait();
+    --running;
+  });
+  CHECK(calls == std::vector<int>(20, 1));
+  CHECK(most == kMost);
+}
+
+TEST_CASE("for_each_at_once needs no other thread", "[unit][base]") {
+  const NoThreads nothing;
+  std::vector<std::thread::id> callers;
+  hvd::for_each_at_once("hvd-test", 3, 3, [&](std::size_t) { callers.push_back(std::this_thread::get_id()); });
+  CHECK(callers == std::vector(3, std::this_thread::get_id()));
 }

@@ -66,6 +66,28 @@ TEST_CASE("Abort from another thread makes the running call fail with its reason
   CHECK(outcome.second.message() == "rank 1 on host b is gone");
 }
 
+TEST_CASE("An alltoall connects to whom it exchanges something with first, and fails where it cannot",
+          "[multi][collectives]") {
+  MemoryStore store;
+  ContextSource source(2, 4, store);  // alone: no connection is made
+  std::vector<transport::ExpectedMessage> asked;
+  GlooBackend backend({.make = [&] { return source.make(); },
+                       .connect =
+                           [&](std::span<const transport::ExpectedMessage> messages) {
+                             asked.assign(messages.begin(), messages.end());
+                             return Status::peer_lost("rank 1 is gone");
+                           }});
+  const std::vector<std::uint8_t> in(9);
+  std::vector<std::uint8_t> out(9);
+  CollectiveCall call{.op = OpType::kAlltoall, .dtype = DataType::kUint8, .input = in.data(), .output = out.data()};
+  call.rank_counts = {0, 5, 1, 3};
+  call.receive_counts = {0, 7, 1, 0};
+  CHECK(run_call(backend, call).message() == "alltoall: rank 1 is gone");
+  REQUIRE(asked.size() == 2);
+  CHECK((asked[0].peer == 1 && asked[0].bytes == 7));
+  CHECK((asked[1].peer == 3 && asked[1].bytes == 3));
+}
+
 TEST_CASE("A backend aborted before its first call never makes a context", "[multi][collectives]") {
   bool made = false;
   GlooBackend backend({[&]() -> Result<std::shared_ptr<gloo::Context>> {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,7 @@ class ContextSource {
     return fabric_->make_context(kContext, ranks);
   }
   void abort(const Status& why) { fabric_->abort_context(kContext, why); }
+  Status connect(std::span<const transport::ExpectedMessage> messages) { return fabric_->connect_data(messages); }
 
  private:
   static constexpr std::uint64_t kContext = 1;
@@ -120,8 +122,11 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
         backend_options.ring = options.ring;
         backend_options.adasum_local_size = options.adasum_local_size;
         backend_options.deterministic = options.deterministic;
-        GlooBackend backend({[&] { return source.make(); }, {}, [&](const Status& why) { source.abort(why); }},
-                            backend_options);
+        GlooBackend backend(
+            {.make = [&] { return source.make(); },
+             .abort = [&](const Status& why) { source.abort(why); },
+             .connect = [&](std::span<const transport::ExpectedMessage> all) { return source.connect(all); }},
+            backend_options);
         body(rank, backend);
         all_done.arrive_and_wait();
       }
