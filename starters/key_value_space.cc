@@ -5,7 +5,7 @@
 namespace hvd::starters {
 
 Status KeyValueSpace::meet(const Wait& wait) {
-  const Status passed = pass_fence(wait);
+  Status passed = pass_fence(wait);
   if (passed.code() != StatusCode::kTimeout) return passed;
   return Status::timeout(name() + ": not every process of the job has come to hvd.init() in time" + elsewhere());
 }

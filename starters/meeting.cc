@@ -121,7 +121,7 @@ class Meeting::Search {
                               : found.status();
       }
       const auto until = Deadline::at(std::min(deadline_.when(), SteadyClock::now() + kPause));
-      const Status woken = wait_for_socket(-1, 0, until, wake_fd_);
+      Status woken = wait_for_socket(-1, 0, until, wake_fd_);
       if (woken.code() != StatusCode::kTimeout) return woken;
       if (deadline_.expired()) {
         return Status::timeout("rank 0 does not answer where " + channel.name() + " says: " + last_.message());
@@ -168,6 +168,7 @@ Result<std::unique_ptr<Meeting>> Meeting::host(const config::RuntimeConfig& conf
                                                const Deadline& deadline, int wake_fd) {
   HVD_ASSIGN_OR_RETURN(const auto addresses, addresses_to_listen_on(config));
   std::vector<std::string> listen;
+  listen.reserve(addresses.size());
   for (const InterfaceAddress& address : addresses) listen.push_back(address.address.ip_text());
   std::unique_ptr<Meeting> meeting(new Meeting(std::move(channel), crypto::Secret::random()));
   HVD_ASSIGN_OR_RETURN(meeting->server_,

@@ -53,8 +53,9 @@ constexpr FlagRow kRows[] = {
     {.dest = "disable_cache", .on = "--disable-cache", .kind = K::kSwitch, .section = S::kGeneral,
      .help = "accepted for old command lines: nothing is cached between launches"},
     {.dest = "start_timeout", .on = "--start-timeout", .kind = K::kInteger, .section = S::kGeneral,
-     .help = "every host must have answered within this time, and ranks wait that long for each other in init(); default: "
-             "HOROVOD_START_TIMEOUT, else 30 for hosts and 600 for ranks",
+     .help = "every host must have answered within this time, and ranks wait that long for each other in init(), though "
+             "never less than --gloo-timeout-seconds (30 unless it is given); default: HOROVOD_START_TIMEOUT, else 30 for "
+             "hosts and 600 for ranks",
      .metavar = "SECONDS", .option = O::kStartTimeout, .export_as = E::kPlain},
     {.dest = "kill_grace", .on = "--kill-grace", .kind = K::kInteger, .section = S::kGeneral,
      .help = "how long ranks that are told to end have before they are killed; default: 5 after your signal, 2 after a "

@@ -2,9 +2,14 @@
 
 #include <algorithm>
 
+#include "runtime/config/option_table.h"
+#include "runtime/config/parse_value.h"
+
 namespace hvd::launcher {
 
 namespace {
+
+using config::Option;
 
 struct FeatureText {
   Feature feature;
@@ -70,6 +75,19 @@ std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const F
     notices.emplace_back("--ssh-host-keys=off: anybody who can answer in place of a host can read the job's secret");
   }
   return notices;
+}
+
+std::vector<std::string> controller_notices(const Variables& given, const config::EnvReader& env) {
+  std::string asked;
+  for (const Option option : {Option::kController, Option::kCpuOperations}) {
+    const std::string name(config::name_of(option));
+    const auto found = given.find(name);
+    const std::string value = found != given.end() ? found->second : env.get(name).value_or("");
+    if (value.empty() || config::to_lower(value) == "gloo") continue;
+    asked += (asked.empty() ? "" : ", ") + name + "=" + config::quoted(value);
+  }
+  if (asked.empty()) return {};
+  return {asked + ": this Horovod has neither MPI nor oneCCL; ignored, the job runs over Gloo"};
 }
 
 }  // namespace hvd::launcher

@@ -243,6 +243,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   HVD_RETURN_IF_ERROR(read_debug_rank(values, config));
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
+  const config::MapEnv nothing;
+  std::ranges::move(controller_notices(config.flag_variables, config.no_env ? nothing : env),
+                    std::back_inserter(config.notices));
   return config;
 }
 

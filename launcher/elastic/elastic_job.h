@@ -57,6 +57,7 @@ struct ElasticDecision {
   HostSpec host = {};
   Incarnation process = {};
   Placement placement = {};
+  bool is_spare = false;  // whose placement is not yet that of a rank
   std::vector<HostSlots> hosts = {};
   int change = kNoHostChange;
   bool is_well = false;

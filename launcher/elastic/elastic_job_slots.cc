@@ -174,7 +174,9 @@ void ElasticJob::start_spares(TimePoint now, ElasticDecisions& out) {
                               .cross_rank = 0,
                               .cross_size = 1};
     const bool may_start = agents_.at(slot.agent).is_ready && !is_given_up({host, slot.index});
-    if (!slot.has_process && may_start) start(number, placement, now, out);
+    if (slot.has_process || !may_start) continue;
+    start(number, placement, now, out);
+    out.back().is_spare = true;
   }
 }
 

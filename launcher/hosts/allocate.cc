@@ -51,6 +51,7 @@ std::vector<HostSpec> share_ranks(const std::vector<std::string>& names, int num
   const int each = num_proc / static_cast<int>(names.size());
   int more = num_proc % static_cast<int>(names.size());
   std::vector<HostSpec> hosts;
+  hosts.reserve(names.size());
   for (const std::string& name : names)
     hosts.push_back({.name = name, .user = {}, .port = 0, .slots = each + (more-- > 0)});
   return hosts;

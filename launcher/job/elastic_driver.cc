@@ -134,10 +134,6 @@ Status ElasticDriver::draining(int agent, const DrainingMessage& message) {
 
 bool ElasticDriver::apply(const JobAction& action) {
   switch (action.kind) {
-    case JobAction::Kind::kRemoveSeat:
-      launch_.seats().remove(action.process, action.text);
-      launch_.server().reconsider();
-      return true;
     case JobAction::Kind::kOffer:
       HVD_FAILPOINT("elastic.offer");
       plan_->offer(action.members);

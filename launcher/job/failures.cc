@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::launcher {
@@ -32,6 +33,8 @@ void Failures::process_leaving(Member who) {
   if (!leaving_ && !failing_ && !first_) leaving_ = who;
 }
 
+void Failures::process_succeeded(Member who) { succeeded_.push_back(who); }
+
 void Failures::add(JobFailure failure) {
   if (is_same(first_->who, failure.who)) {
     // It was recorded when it announced its failure; now its exit code is known.
@@ -55,6 +58,15 @@ std::optional<Member> Failures::left_before() const {
   return first_ && leaving_ && !is_same(leaving_, first_->who) ? leaving_ : std::nullopt;
 }
 
+std::optional<Member> Failures::lost_before(const std::vector<std::string>& last_stderr_lines) const {
+  for (const Member& who : succeeded_) {
+    const std::string words = "rank " + std::to_string(who.rank) + " is lost: ";  // the runtime's: coordinator.cc
+    if (std::ranges::any_of(last_stderr_lines, [&](const auto& line) { return line.find(words) != line.npos; }))
+      return who;
+  }
+  return std::nullopt;
+}
+
 std::string error_summary(const Failures& failures, const std::vector<std::string>& last_stderr_lines,
                           bool are_in_sight) {
   if (!failures.first() || !failures.first()->who) return "";
@@ -65,6 +77,9 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
   if (const auto left = failures.left_before()) {
     text +=
         ", after rank " + std::to_string(left->rank) + " had left the job (unequal numbers of steps? see hvd.join())";
+  } else if (const auto lost = failures.lost_before(last_stderr_lines)) {
+    text += ", because rank " + std::to_string(lost->rank) +
+            " had ended with exit code 0 while others needed it (did it call os._exit()?)";
   }
   if (last_stderr_lines.empty()) {
     text += "; it wrote nothing to stderr";

@@ -38,6 +38,8 @@ class Failures {
   // It has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
   // that failed because of it may exit before.
   void process_leaving(Member who);
+  // It has ended with exit code 0, and not because of us. That is success, unless others needed it: os._exit(0).
+  void process_succeeded(Member who);
 
   // Requires: there is no first one yet.
   void set_first(JobFailure failure) { first_ = std::move(failure); }
@@ -52,10 +54,13 @@ class Failures {
   const std::vector<std::string>& later() const { return later_; }
   // The first that had left while the job went on, when it was another that failed after that.
   std::optional<Member> left_before() const;
+  // One that ended with exit code 0 and that the first failure's last words call lost.
+  std::optional<Member> lost_before(const std::vector<std::string>& last_stderr_lines) const;
 
  private:
   std::optional<Member> failing_;  // the first that announced its failure
   std::optional<Member> leaving_;  // the first that left before any failure
+  std::vector<Member> succeeded_;
   std::optional<JobFailure> first_;
   std::vector<std::string> later_;
 };

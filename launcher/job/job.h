@@ -37,11 +37,11 @@ struct JobAction {
     kDropAgents,      // kill what is left of all agents
     kPrint,           // `text`, a message to the user
     kFinish,          // the job is over; exit with `code`
+    kRemoveSeat,      // `process` may not join any more, because of `text`
     // Of elastic jobs alone.
     kOpenAgent,   // start `agent` on `host`
     kCloseAgent,  // it is not needed any more
     kStopSlot,    // end the process in the slot of `process` (`at_once`: by SIGKILL)
-    kRemoveSeat,  // `process` may not join any more, because of `text`
     kOffer,       // the next round is `members`
     kWithdraw,    // the offer, unless it was taken
     kNotify,      // the ranks: hosts have changed, as the bits of `code` say

@@ -29,12 +29,23 @@ Status CurrentSeats::check(rendezvous::Incarnation process) const {
                               " may not join: the slot has " + has + " now");
 }
 
+Status CurrentSeats::check_all() const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [slot, current] : current_) {
+    if (!current.removed_because.empty()) return Status::precondition(current.removed_because);
+  }
+  return Status::ok();
+}
+
 Status SeatPlan::admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const {
   HVD_RETURN_IF_ERROR(table_.admit(seat, environment));
   return seats_->check(seat.process);
 }
 
-Result<rendezvous::Round> SeatPlan::decide(const rendezvous::Waiting& waiting) { return table_.decide(waiting); }
+Result<rendezvous::Round> SeatPlan::decide(const rendezvous::Waiting& waiting) {
+  HVD_RETURN_IF_ERROR(seats_->check_all());
+  return table_.decide(waiting);
+}
 
 std::string SeatPlan::describe_missing(const rendezvous::Waiting& waiting, const std::set<int>& seen) const {
   return table_.describe_missing(waiting, seen);

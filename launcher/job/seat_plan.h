@@ -22,6 +22,8 @@ class CurrentSeats {
   // The slot's process may not join any more; `why` is what it gets.
   void remove(rendezvous::Incarnation process, const std::string& why);
   Status check(rendezvous::Incarnation process) const;
+  // An error when the process of some slot may not join any more: why.
+  Status check_all() const;
 
  private:
   struct Current {
@@ -32,7 +34,8 @@ class CurrentSeats {
   std::map<int, Current> current_;
 };
 
-// A static job's plan, with what only the launcher knows. Shared with the rendezvous server; thread-safe.
+// A static job's plan, with what only the launcher knows: which process each slot has, and that a round for which one
+// is missing that has ended will never be complete. Shared with the rendezvous server; thread-safe.
 class SeatPlan final : public rendezvous::Plan {
  public:
   SeatPlan(std::vector<rendezvous::RankNumbers> slots, std::shared_ptr<const CurrentSeats> seats)

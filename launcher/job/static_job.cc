@@ -51,8 +51,19 @@ JobActions StaticJob::process_ended(Incarnation process, const ExitStatus& statu
   JobActions out;
   const Roster::Slot* slot = roster_.slot_of(process);
   if (slot == nullptr || slot->state == SlotState::kEnded) return out;
-  if (!status.ok()) slot_failed(process.slot, status, now, out);
+  if (!status.ok()) {
+    slot_failed(process.slot, status, now, out);
+  } else if (is_undisturbed() || state_ == State::kGrace) {
+    failures_.process_succeeded(member(process.slot));  // of another host it may be reported after who missed it
+  }
+  const std::string name = roster_.name_of(process.slot);
   slot_ended(process.slot, now, out);
+  // Whoever waits for it in init(), now or later, would wait in vain.
+  if (is_undisturbed() && any_process_left()) {
+    out.push_back({.kind = JobAction::Kind::kRemoveSeat,
+                   .process = process,
+                   .text = name + " has ended with exit code 0, so it will not join the others in init()"});
+  }
   return out;
 }
 

@@ -67,9 +67,9 @@ def run(
 
     RuntimeError when the job fails: it has "Process name: <rank>" and "Exit code: <code>" of the rank that failed
     first, and that rank's exception as its `__cause__`, with its traceback. Ctrl-C is passed on to the ranks, and
-    raised once they have ended. TypeError, ValueError: `func` is no function, or cannot be pickled, `hosts` with
-    `hostfile`, `use_gloo` with `use_mpi`, `use_mpi` or `mpi_args` at all, or an argument of elastic jobs alone in one
-    that is not.
+    raised once they have ended. TypeError, ValueError: `func` is no function, or cannot be pickled, a number of
+    processes is not a whole number from 1 on, `hosts` with `hostfile`, `use_gloo` with `use_mpi`, `use_mpi` or
+    `mpi_args` at all, or an argument of elastic jobs alone in one that is not.
     """
     deprecated = {"np": np, "min_np": min_np, "max_np": max_np, "network_interface": network_interface}
     for name, value in deprecated.items():
@@ -86,6 +86,11 @@ def run(
         "host_discovery_script": host_discovery_script,
     }
     _check_elastic_arguments(elastic)
+    if num_proc is not None:
+        _check_count("num_proc", num_proc)
+    for name in ("min_num_proc", "max_num_proc"):
+        if elastic[name] is not None:
+            _check_count(name, elastic[name])
     interfaces = network_interfaces if network_interface is None else network_interface
     if isinstance(interfaces, str):
         interfaces = interfaces.split(",")
@@ -113,6 +118,11 @@ def run(
     return run_function_job(argv, executable or sys.executable, payload)
 
 
+def _check_count(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
+        raise ValueError(f"horovod.run: {name}={value!r}, expected a number of processes: a whole number from 1 on")
+
+
 def _check_elastic_arguments(elastic: Mapping[str, Any]) -> None:
     if elastic["min_num_proc"] is not None or elastic["host_discovery_script"] is not None:
         cooldown = elastic["cooldown_range"]
@@ -122,7 +132,8 @@ def _check_elastic_arguments(elastic: Mapping[str, Any]) -> None:
     for name, given in elastic.items():
         if given is not None:
             raise ValueError(
-                f"horovod.run: {name}={given!r} is of elastic jobs: give min_num_proc or host_discovery_script as well"
+                f"horovod.run: {name}={given!r} is for elastic jobs alone: give min_num_proc or host_discovery_script "
+                "as well"
             )
 
 

@@ -136,7 +136,7 @@ Status Caller::repeat(Channel& channel, const Route& route, Millis server_wait, 
     // The server of a poll answers just before the deadline and says who is missing; that answer is worth waiting for a
     // little longer, because it is late when the machine is busy.
     const Millis late = server_wait > Millis(0) ? kLateAnswer : Millis(0);
-    const Status error =
+    Status error =
         attempt(Deadline::at(std::min(deadline.when() + late, SteadyClock::now() + server_wait + kAnswerDeadline)));
     if (error.is_ok()) return error;
     const bool lost = error.code() == StatusCode::kPeerLost;

@@ -38,7 +38,8 @@ Status check_agreement(int slot, const RankNumbers& environment, const RankNumbe
 
 std::shared_ptr<Plan> StaticPlan::of_size(int size) {
   std::vector<RankNumbers> slots;
-  size = std::min(size, kMaxSlots + 1);  // no more are looked at, because so many are refused
+  size = std::clamp(size, 0, kMaxSlots + 1);  // no more are looked at, because so many are refused
+  slots.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) slots.push_back({.rank = rank, .size = size});
   return std::make_shared<StaticPlan>(std::move(slots));
 }

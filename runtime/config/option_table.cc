@@ -53,7 +53,8 @@ constexpr OptionRow kRows[] = {
      "make no progress; 0 stands for the default", 0, kMaxSeconds},
     {O::kStartTimeout, "HOROVOD_START_TIMEOUT", "", K::kInteger, &C::start_timeout,
      "seconds until every host must have answered the launcher (unset: 30), and that ranks wait for each other in "
-     "init() (unset: HOROVOD_GLOO_TIMEOUT_SECONDS when that is set, else 600; never less than that)", 1, kMaxSeconds},
+     "init() (unset: HOROVOD_GLOO_TIMEOUT_SECONDS when that is set, else 600); a smaller number is the time of hosts alone: "
+     "ranks wait for each other for at least HOROVOD_GLOO_TIMEOUT_SECONDS, which is 30 unless it is set", 1, kMaxSeconds},
     {O::kAgent, "HOROVOD_AGENT", "", K::kText, &C::agent_socket,
      "abstract socket of this process's agent, which says who the process is (slot, incarnation, token) and gives the "
      "job's secret; set by the agent"},
@@ -65,9 +66,9 @@ constexpr OptionRow kRows[] = {
     {O::kJobId, "HOROVOD_JOB_ID", "", K::kText, &C::job_id,
      "what tells this job from others in that folder, the same in all its processes; unset: what the starter calls it"},
     {O::kController, "HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField,
-     "`gloo` is the only controller; `mpi` is an error", -kInf, kInf, "gloo"},
+     "`gloo` is the only controller; `mpi` is an error, but under horovodrun, which sets `gloo` and says so", -kInf, kInf, "gloo"},
     {O::kCpuOperations, "HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
-     "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors", -kInf, kInf, "gloo"},
+     "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors, but under horovodrun, as above", -kInf, kInf, "gloo"},
     {O::kIgnoreStarter, "HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,
      "when mpirun, mpiexec, srun, jsrun or torchrun started this process as one of several, each is a world of size 1 all "
      "the same"},

@@ -209,7 +209,8 @@ void default_timeout_for_zero(RuntimeConfig& config) {
 }
 
 // Ranks may reach init() minutes apart, from importing over a slow file system or reading data, and a rank that died
-// will be missed by the launcher at once. Who sets one of the two times means it.
+// will be missed by the launcher at once. Who sets one of the two times means it; a short start timeout is of hosts
+// alone, as in Horovod, whose ranks know only the other.
 void choose_join_timeout(const EnvReader& env, RuntimeConfig& config) {
   constexpr std::chrono::seconds kPatience{600};
   const bool has_gloo_timeout = !env.get("HOROVOD_GLOO_TIMEOUT_SECONDS").value_or("").empty();

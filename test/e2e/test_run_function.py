@@ -84,12 +84,16 @@ def test_what_cannot_travel_is_said_in_words() -> None:
         horovod.run(bad_exception)
     assert type(caught.value.__cause__) is RuntimeError
 
-    with pytest.raises(RuntimeError, match="rank 0 raised TypeError: cannot pickle"):
+    unpicklable = "rank 0 raised TypeError: the function's result, of type lock, cannot be pickled: cannot pickle"
+    with pytest.raises(RuntimeError, match=unpicklable):
         horovod.run(lambda: __import__("_thread").allocate_lock())
+    unloadable = r"what rank 0 has returned cannot be made again from its pickle: TypeError: .*'two'"
+    with pytest.raises(RuntimeError, match=unloadable):
+        horovod.run(lambda: Unpicklable(1, 2))
     with pytest.raises(RuntimeError, match=r"rank 0 exited with code 3\nProcess name: 0\nExit code: 3"):
         horovod.run(lambda: os._exit(3))
-    with pytest.raises(RuntimeError, match="rank 0 ended with exit code 0 and has returned nothing"):
-        horovod.run(lambda: os._exit(0))
+    with pytest.raises(RuntimeError, match=r"ranks 0, 1 ended with exit code 0 without returning"):
+        horovod.run(lambda: os._exit(0), num_proc=2)
     assert horovod.run(lambda: sys.exit(0)) == [None]
 
 

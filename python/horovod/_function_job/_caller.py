@@ -162,11 +162,21 @@ def _report_of(received: _Received, process: tuple[int, int]) -> _message.Report
     return _message.load_report(payload[_message.SIZE_BYTES :])
 
 
+def _report_of_rank(received: _Received, rank: int) -> _message.Report | None:
+    try:
+        return _report_of(received, received.finished[rank])
+    except Exception as error:
+        raise RuntimeError(
+            f"horovod.run: what rank {rank} has returned cannot be made again from its pickle: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     """What the caller gets when the job has failed; its cause is the exception on the rank that failed first."""
     first = received.failure
     if first is None or first.rank < 0:
-        reason = "see the messages of horovodrun" if first is None else first.what
+        reason = "horovodrun wrote why to standard error" if first is None else first.what
         return RuntimeError(f"horovod.run: the job failed with exit code {exit_code}: {reason}")
     report = _report_of(received, first.process)
     failure = report.failure if report is not None else None
@@ -222,11 +232,12 @@ def run_function_job(launcher_args: Sequence[str], executable: str, payload: byt
 def _results(received: _Received, code: int) -> list[Any]:
     if code != 0:
         raise _error_of(received, code)
-    reports = [_report_of(received, process) for process in received.finished]
+    reports = [_report_of_rank(received, rank) for rank in range(len(received.finished))]
     missing = [str(rank) for rank, report in enumerate(reports) if report is None]
     if missing:
         raise RuntimeError(
-            f"horovod.run: rank {', '.join(missing)} ended with exit code 0 and has returned nothing: "
+            f"horovod.run: {'rank' if len(missing) == 1 else 'ranks'} {', '.join(missing)} ended with exit code 0 "
+            "without returning anything: "
             "did the function call os._exit() or execv()?"
         )
     return [report.value for report in reports if report is not None]

@@ -52,10 +52,13 @@ def with_size(payload: bytes) -> bytes:
 
 def dump_task(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
     """The task, and where this process finds modules, without which a rank could not load functions of the script's
-    neighbours. ValueError if it is too large; whatever pickle raises if it cannot travel."""
+    neighbours. ValueError if it is too large, TypeError if it cannot travel."""
     if not callable(func):
         raise TypeError(f"horovod.run: func is {func!r}, expected a function")
-    task = cloudpickle.dumps(Task(func, tuple(args), dict(kwargs)))
+    try:
+        task = cloudpickle.dumps(Task(func, tuple(args), dict(kwargs)))
+    except Exception as error:
+        raise TypeError(f"horovod.run: the function or an argument cannot be pickled: {error}") from error
     payload: bytes = pickle.dumps((list(sys.path), task))
     if len(payload) > LARGEST_TASK:
         raise ValueError(
@@ -73,9 +76,13 @@ def load_task(payload: bytes) -> Task:
 
 
 def dump_report(report: Report) -> bytes:
-    """TypeError or the like if the value cannot be pickled, ValueError if it is too large."""
+    """TypeError if what it holds cannot be pickled, ValueError if it is too large."""
     buffer = io.BytesIO()
-    cloudpickle.dump(report, buffer)
+    try:
+        cloudpickle.dump(report, buffer)
+    except Exception as error:
+        kind = type(report.value).__qualname__
+        raise TypeError(f"the function's result, of type {kind}, cannot be pickled: {error}") from error
     if buffer.tell() > LARGEST_REPORT:
         raise ValueError(f"the function's result takes {buffer.tell()} bytes, at most {LARGEST_REPORT} can be returned")
     return buffer.getvalue()

@@ -154,6 +154,51 @@ def test_an_exit_in_the_middle_of_an_epoch(horovodrun: Any, tmp_path: Path) -> N
     assert re.search(r"the job failed: rank 0 .* first, after rank 1 had left the job", job.err), job.text
 
 
+def test_a_rank_that_ends_at_once_with_exit_code_0_is_named(horovodrun: Any, tmp_path: Path) -> None:
+    script = torch_script(
+        tmp_path,
+        """
+        hvd.barrier()
+        if hvd.rank() == 1:
+            os._exit(0)
+        hvd.allreduce(torch.ones(1), name="alone")
+        """,
+    )
+    job = horovodrun(2, script, deadline_s=60)
+    assert job.code == 1, job.text
+    because = r"the job failed: rank 0 .* first, because rank 1 had ended with exit code 0 while others needed it"
+    assert re.search(because, job.err), job.text
+
+
+# Rank 1 ends without an error, while rank 0 waits for it in init(); or it has ended by then.
+GONE = """
+import os, sys
+import horovod.torch as hvd
+if {in_a_second_session}:
+    hvd.init()
+    hvd.barrier()
+    hvd.shutdown()
+if os.environ["HOROVOD_RANK"] == "1":
+    sys.exit(0)
+hvd.init()
+"""
+
+
+@pytest.mark.parametrize("in_a_second_session", [False, True])
+def test_nobody_waits_in_init_for_a_rank_that_has_ended(
+    in_a_second_session: bool, horovodrun: Any, tmp_path: Path
+) -> None:
+    script = tmp_path / "gone.py"
+    script.write_text(GONE.format(in_a_second_session=in_a_second_session))
+    job = horovodrun(2, str(script), deadline_s=60)  # ranks wait ten minutes for one that may still come
+    assert job.code == 1, job.text
+    gone = (
+        r"rank 1 on host localhost \(pid \d+\) has ended with exit code 0, so it will not join the others in init\(\)"
+    )
+    assert re.search(gone, job.err), job.text
+    assert "the job failed: rank 0" in job.err, job.text
+
+
 def test_a_killed_rank_is_an_error_for_the_others(horovodrun: Any, tmp_path: Path) -> None:
     script = torch_script(
         tmp_path,

@@ -115,6 +115,9 @@ def test_ranks_that_all_wait_for_something_else_are_told_after_a_second(horovodr
     assert job.err.index("Deadlock: ") < job.err.index("Stalled: "), job.text
     assert job.err.count("Deadlock: ") == 1, job.text
     for rank in (0, 1):
+        log_line = rf"^\[{rank}\]<stderr>:.*: E .*Stalled for more than 3 s: .*; shutting down"
+        assert len(re.findall(log_line, job.err, re.MULTILINE)) == 1, job.text
+    for rank in (0, 1):
         assert f'rank {rank}: allreduce "allreduce.half.{rank}"' in job.err, job.text
     assert "Do ranks run unequal numbers of steps? A rank that has no more data calls hvd.join()." in job.err, job.text
 

@@ -20,6 +20,18 @@ TEST_CASE("MPI flags are accepted with one line, --gloo silently", "[unit][cli][
           Lines{std::string("--mpi-threads-disable, --mpi-args, --tcp, --binding-args, --mpi") + kNoMpi});
 }
 
+TEST_CASE("Variables that ask for MPI are ignored with one line, as its flags are", "[unit][cli][compat]") {
+  const auto notices = [](const config::MapEnv::Map& env) { return parse_job({}, env).notices; };
+  CHECK(notices({{"HOROVOD_CONTROLLER", "mpi"}, {"HOROVOD_CPU_OPERATIONS", "MPI"}}) ==
+        Lines{"HOROVOD_CONTROLLER='mpi', HOROVOD_CPU_OPERATIONS='MPI': this Horovod has neither MPI nor oneCCL; "
+              "ignored, the job runs over Gloo"});
+  CHECK(notices({{"HOROVOD_CPU_OPERATIONS", "ccl"}}).size() == 1);
+  CHECK(notices({{"HOROVOD_CONTROLLER", "Gloo"}, {"HOROVOD_CPU_OPERATIONS", ""}}).empty());
+  CHECK(parse_job({"-x", "HOROVOD_CONTROLLER=mpi"}).notices.size() == 1);
+  CHECK(parse_job({"-x", "HOROVOD_CONTROLLER=gloo"}, {{"HOROVOD_CONTROLLER", "mpi"}}).notices.empty());
+  CHECK(parse_job({"--no-env"}, {{"HOROVOD_CONTROLLER", "mpi"}}).notices.empty());
+}
+
 TEST_CASE("A flag whose feature is not built yet says so once", "[unit][cli]") {
   REQUIRE(parse_job({"--autotune", "--autotune-log-file", "x"}).notices ==
           Lines{"--autotune, --autotune-log-file: autotuning is not built yet; no effect"});

@@ -276,7 +276,8 @@ class World {
         if (decision.process.number <= process.number) fail("an incarnation came twice");
         if (!ready_.contains(decision.agent)) fail("a process was started on a host that is not there");
         process = {.number = decision.process.number, .agent = decision.agent, .life = Life::kStarting};
-        if (!job_.spares().contains(slot)) process.gpu = decision.placement.local_rank;
+        // By what it was started as: a later decision of the same list may have made a rank of a spare.
+        if (!decision.is_spare) process.gpu = decision.placement.local_rank;
         return;
       }
       case Kind::kStop: processes_[slot].is_stuck = false; [[fallthrough]];

@@ -38,6 +38,24 @@ TEST_CASE("The error summary names the first failure, its last lines, and who fo
   CHECK(error_summary(failed_job(true), {}).find("first, after rank 0 had left the job (") != std::string::npos);
 }
 
+TEST_CASE("The error summary names a rank that ended with exit code 0 and that the first failure calls lost",
+          "[unit][job]") {
+  StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 3},
+                  .ranks = {{0, 3, 0, 3, 0, 1}, {1, 3, 1, 3, 0, 1}, {2, 3, 2, 3, 0, 1}}}},
+                {}, TimePoint());
+  job.agent_ready(0, TimePoint());
+  for (int slot = 0; slot < 3; ++slot) job.process_started({slot, 1}, 100 + slot, TimePoint());
+  job.process_ended({2, 1}, {}, TimePoint());
+  job.process_ended({0, 1}, {.code = 1}, TimePoint());
+  job.process_ended({1, 1}, {}, TimePoint());
+  const auto summary = [&](const std::string& line) { return error_summary(job.failures(), {"Traceback", line}); };
+  const std::string because = " first, because rank 2 had ended with exit code 0 while others needed it";
+  CHECK(summary("HorovodInternalError: rank 2 is lost: host a: its process ended").find(because) != std::string::npos);
+  CHECK(summary("HorovodInternalError: rank 1 is lost: x").find("because rank 1 had") != std::string::npos);
+  CHECK(summary("HorovodInternalError: rank 12 is lost: x").find("because") == std::string::npos);
+  CHECK(summary("ValueError: x").find("because") == std::string::npos);
+}
+
 TEST_CASE("The error summary does not repeat lines that still stand on the screen", "[unit][job]") {
   const std::string text = error_summary(failed_job(), {"Traceback", "ValueError: x"}, true);
   CHECK(text.find("; its last lines on stderr stand above, behind [1]<stderr>:\nProbable cause: ") !=

@@ -16,11 +16,14 @@ namespace {
 constexpr rendezvous::RankNumbers kNumbers{
     .rank = 0, .size = 1, .local_rank = 0, .local_size = 1, .cross_rank = 0, .cross_size = 1};
 
-// A job with one slot, and the real server of its launcher.
-struct OneSlotJob {
+// A static job, and the real server of its launcher.
+struct ServedJob {
+  explicit ServedJob(std::vector<rendezvous::RankNumbers> slots)
+      : plan(std::make_shared<SeatPlan>(std::move(slots), seats)) {}
+
   crypto::Secret secret = crypto::Secret::random();
   std::shared_ptr<CurrentSeats> seats = std::make_shared<CurrentSeats>();
-  std::shared_ptr<SeatPlan> plan = std::make_shared<SeatPlan>(std::vector{kNumbers}, seats);
+  std::shared_ptr<SeatPlan> plan;
   std::unique_ptr<rendezvous::Server> server =
       rendezvous::Server::start({.secret = secret, .plan = plan, .listen_addresses = {"127.0.0.1"}}).value();
 
@@ -34,7 +37,7 @@ struct OneSlotJob {
 }  // namespace
 
 TEST_CASE("Of a slot's processes only the latest that the launcher started may join", "[job]") {
-  const OneSlotJob job;
+  const ServedJob job({kNumbers});
   const auto error_of = [&job](std::uint32_t number) {
     return job.join({.slot = 0, .number = number}).status().message();
   };
@@ -50,6 +53,21 @@ TEST_CASE("Of a slot's processes only the latest that the launcher started may j
   const auto second = job.join({.slot = 0, .number = 2});
   REQUIRE(second.is_ok());
   CHECK(second.value().epoch == first.value().epoch + 1);
+}
+
+TEST_CASE("Who waits for a process that has ended is told at once, and so is who comes later", "[job]") {
+  const auto numbers = [](int rank) { return rendezvous::RankNumbers{rank, 3, rank, 3, 0, 1}; };
+  const ServedJob job({numbers(0), numbers(1), numbers(2)});
+  for (int slot = 0; slot < 3; ++slot) job.seats->set_current({.slot = slot, .number = 1});
+  Status waited = Status::ok();
+  std::jthread waiting([&] { waited = job.join({.slot = 0, .number = 1}).status(); });
+  const Deadline deadline = Deadline::after(Millis(10000));
+  while (job.server->stats().requests == 0 && !deadline.expired()) std::this_thread::yield();
+  job.seats->remove({.slot = 1, .number = 1}, "rank 1 has ended");
+  job.server->reconsider();
+  waiting.join();
+  CHECK(waited.message().ends_with(": rank 1 has ended"));
+  CHECK(job.join({.slot = 2, .number = 1}).status().message().ends_with(": rank 1 has ended"));
 }
 
 TEST_CASE("An elastic job's round begins when it is offered and all of it waits, led by who has come furthest",
