@@ -102,9 +102,13 @@ def make_step(contender: Contender, shapes: list[torch.Size]) -> Callable[[], fl
     return step
 
 
-def in_turns(shapes: list[torch.Size], seconds: float) -> dict[str, dict[str, float]]:
+def make_steps(shapes: list[torch.Size]) -> dict[str, Callable[[], float]]:
+    """A step of each contender, by its name."""
+    return {contender.name: make_step(contender, shapes) for contender in CONTENDERS}
+
+
+def in_turns(steps: dict[str, Callable[[], float]], seconds: float) -> dict[str, dict[str, float]]:
     """Median milliseconds of a step, and of its backward alone. Rank 0's clock decides how many turns there are."""
-    steps = {contender.name: make_step(contender, shapes) for contender in CONTENDERS}
     whole: dict[str, list[float]] = {name: [] for name in steps}
     backward: dict[str, list[float]] = {name: [] for name in steps}
     deadline = time.perf_counter() + seconds
@@ -161,8 +165,8 @@ def main() -> None:
     results = {
         "tensors": len(shapes),
         "bytes": sum(shape.numel() for shape in shapes) * 4,
-        "resnet50": in_turns(shapes, seconds),
-        "small": in_turns([torch.Size([1])] * SMALL, seconds),
+        "resnet50": in_turns(make_steps(shapes), seconds),
+        "small": in_turns(make_steps([torch.Size([1])] * SMALL), seconds),
         "hook_us": hook_us(),
     }
     if hvd.rank() == 0:

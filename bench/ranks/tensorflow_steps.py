@@ -100,8 +100,7 @@ def main() -> None:
     directory, seconds = Path(sys.argv[1]), float(sys.argv[2])
     tf.config.threading.set_intra_op_parallelism_threads(1)
     shapes = torch_steps.start(directory)
-    steps = torch_steps.make_steps(shapes)
-    del steps["ddp"]
+    steps = {name: step for name, step in torch_steps.make_steps(shapes).items() if name in ("local", "ours")}
     steps.update(tensorflow_steps([list(shape) for shape in shapes]))
     for step in steps.values():
         step()

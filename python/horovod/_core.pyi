@@ -159,8 +159,13 @@ _Place = int | tuple[int, int, Callable[[int], int] | None]
 _Tensor = tuple[int, int, Sequence[int], int, _Place]
 _Reduction = tuple[int, float, float, int]
 
-def enqueue(call: _Call, tensor: _Tensor, reduction: _Reduction, keep_alive: Any, result: Any = None, /) -> Handle:
-    """Submits one operation; never blocks on the network. `keep_alive` owns the memory; wait() returns `result`."""
+def enqueue(
+    call: _Call, tensor: _Tensor, reduction: _Reduction, keep_alive: Any, result: Any = None, is_awaited: bool = False, /
+) -> Handle:
+    """Submits one operation; never blocks on the network. `keep_alive` owns the memory; wait() returns `result`.
+
+    `is_awaited`: the caller waits for it at once, and its thread may do a part of the work meanwhile.
+    """
 
 def enqueue_group(
     call: _Call, tensors: Sequence[_Tensor], reduction: _Reduction, keep_alive: Any, results: Sequence[Any] | None = None

@@ -16,7 +16,7 @@ namespace hvd::python {
 
 namespace {
 
-constexpr Py_ssize_t kArguments = 4;  // and `result`, which may be left out
+constexpr Py_ssize_t kArguments = 4;  // and `result` and `is_awaited`, which may be left out
 
 void throw_if_set() {
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -79,24 +79,26 @@ ReductionArgs reduction_from(PyObject* object) {
   return {int_of(items[0]), double_of(items[1]), double_of(items[2]), int_of(items[3])};
 }
 
-py::object enqueue_from(PyObject* const* args, PyObject* result) {
+py::object enqueue_from(PyObject* const* args, PyObject* result, bool is_awaited) {
   CallArgs call = call_from(args[0]);
   TensorArgs tensor = tensor_from(args[1]);
   const auto slot = slot_for(call, tensor);
   py::object current_stream = tensor.place.current_stream;
   Operation operation = make_operation(std::move(call), std::move(tensor), reduction_from(args[2]), slot);
   operation.keep_alive = keep_alive(py::reinterpret_borrow<py::object>(args[3]));
+  operation.is_awaited = is_awaited;
   return py::cast(
       submit(std::move(operation), slot, py::reinterpret_borrow<py::object>(result), std::move(current_stream)));
 }
 
 PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {
   try {
-    if (count != kArguments && count != kArguments + 1) {
-      throw py::type_error("enqueue() takes " + std::to_string(kArguments) + " or " + std::to_string(kArguments + 1) +
+    if (count < kArguments || count > kArguments + 2) {
+      throw py::type_error("enqueue() takes " + std::to_string(kArguments) + " to " + std::to_string(kArguments + 2) +
                            " arguments by position, not " + std::to_string(count));
     }
-    return enqueue_from(args, count > kArguments ? args[kArguments] : Py_None).release().ptr();
+    PyObject* const result = count > kArguments ? args[kArguments] : Py_None;
+    return enqueue_from(args, result, count > kArguments + 1 && args[kArguments + 1] == Py_True).release().ptr();
   } catch (py::error_already_set& error) {
     error.restore();
   } catch (const py::builtin_exception& error) {

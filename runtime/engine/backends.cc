@@ -45,6 +45,11 @@ collectives::GlooContextSource gloo_source(const topology::ProcessSet& set, tran
     return collectives::PeerProgress{now.moved, std::move(now.waits_for)};
   };
   source.abort = [&fabric, id = set.context_id](const Status& why) { fabric.abort_context(id, why); };
+  source.connect = [&fabric, ranks = set.ranks](std::span<const transport::ExpectedMessage> messages) {
+    std::vector<transport::ExpectedMessage> by_rank(messages.begin(), messages.end());
+    for (transport::ExpectedMessage& message : by_rank) message.peer = ranks[static_cast<std::size_t>(message.peer)];
+    return fabric.connect_data(by_rank);
+  };
   return source;
 }
 
@@ -128,7 +133,7 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
   groups.slices = static_cast<int>(std::ranges::min(members, {}, &std::vector<int>::size).size());
   std::vector<int> local;
   for (const auto& host : members) {
-    groups.hosts.emplace_back();
+    groups.hosts.emplace_back().reserve(host.size());
     for (const int rank : host) groups.hosts.back().push_back(topology::index(set.set_rank(rank).value()));
     if (std::ranges::find(host, membership.rank()) == host.end()) continue;
     local = host;
@@ -140,6 +145,7 @@ collectives::HostGroups host_groups(const config::RuntimeConfig& config, const t
   }
   if (groups.local_rank >= groups.slices) return groups;
   std::vector<int> across;
+  across.reserve(members.size());
   for (const auto& host : members) across.push_back(host[static_cast<std::size_t>(groups.local_rank)]);
   std::ranges::sort(across);
   groups.across = make_part(config, set, kAcrossContexts, std::move(across), membership, memory, fabric);
@@ -156,10 +162,11 @@ const collectives::HierarchicalBackend* device_hosts(const config::RuntimeConfig
 
 // What is in device memory and NCCL cannot do goes through the backends that are there already.
 void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
-                        std::shared_ptr<collectives::cuda::Devices> devices, const std::vector<int>& ranks,
+                        const std::shared_ptr<collectives::cuda::Devices>& devices, const std::vector<int>& ranks,
                         std::vector<int> hosts_of_ranks, int set_rank,
                         const collectives::HierarchicalBackend* by_host = nullptr) {
   std::vector<collectives::CollectiveBackend*> hosts;
+  hosts.reserve(backends.size());
   for (const auto& backend : backends) hosts.push_back(backend.get());
   collectives::nccl::DeviceOptions options{config.nccl_library,
                                            config.gloo_timeout,
@@ -173,8 +180,7 @@ void add_device_backend(Backends& backends, const config::RuntimeConfig& config,
                                            config.nccl_ranks_per_id,
                                            config.tls,
                                            by_host};
-  backends.push_back(
-      std::make_unique<collectives::nccl::DeviceBackend>(std::move(devices), std::move(hosts), std::move(options)));
+  backends.push_back(std::make_unique<collectives::nccl::DeviceBackend>(devices, std::move(hosts), std::move(options)));
 }
 
 }  // namespace
@@ -184,7 +190,7 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
                                                         const topology::Membership& membership,
                                                         const collectives::SharedMemory& memory,
                                                         transport::Fabric& fabric,
-                                                        std::shared_ptr<collectives::cuda::Devices> devices) {
+                                                        const std::shared_ptr<collectives::cuda::Devices>& devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::ShmBackend>(memory, shm_set(config, set, membership, memory)));
   auto hierarchical =
@@ -194,6 +200,7 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
   backends.push_back(std::make_unique<collectives::GlooBackend>(gloo_source(set, fabric),
                                                                 gloo_options(config, set, membership.hosts())));
   std::vector<int> hosts_of_ranks;
+  hosts_of_ranks.reserve(set.ranks.size());
   for (const int rank : set.ranks) hosts_of_ranks.push_back(membership.hosts().host_of(rank));
   add_device_backend(backends, config, devices, set.ranks, std::move(hosts_of_ranks),
                      topology::index(set.set_rank(membership.rank()).value()), by_host);
@@ -208,12 +215,12 @@ std::shared_ptr<collectives::ExchangeSlots> make_slots(const config::RuntimeConf
   const collectives::ShmSet shared = shm_set(config, set, membership, memory);
   if (!shared.why_not.empty() || (shared.deterministic && set.size() > 2)) return nullptr;
   return std::make_shared<collectives::ExchangeSlots>(memory.segment, memory.segment->region(set.context_id),
-                                                      set.size(), shared.own);
+                                                      set.size(), shared.own, memory.arena);
 }
 
-std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
-                                                              const topology::ProcessSet& set,
-                                                              std::shared_ptr<collectives::cuda::Devices> devices) {
+std::shared_ptr<collectives::BackendList> make_local_backends(
+    const config::RuntimeConfig& config, const topology::ProcessSet& set,
+    const std::shared_ptr<collectives::cuda::Devices>& devices) {
   Backends backends;
   backends.push_back(std::make_unique<collectives::LocalBackend>());
   add_device_backend(backends, config, devices, set.ranks, {0}, 0);

@@ -23,16 +23,16 @@ std::shared_ptr<collectives::BackendList> make_backends(const config::RuntimeCon
                                                         const topology::Membership& membership,
                                                         const collectives::SharedMemory& memory,
                                                         transport::Fabric& fabric,
-                                                        std::shared_ptr<collectives::cuda::Devices> devices);
+                                                        const std::shared_ptr<collectives::cuda::Devices>& devices);
 // Where the members of a set of several ranks exchange small tensors; null: nowhere. The same on all members, as above.
 std::shared_ptr<collectives::ExchangeSlots> make_slots(const config::RuntimeConfig& config,
                                                        const topology::ProcessSet& set,
                                                        const topology::Membership& membership,
                                                        const collectives::SharedMemory& memory);
 // Those of a set of one rank.
-std::shared_ptr<collectives::BackendList> make_local_backends(const config::RuntimeConfig& config,
-                                                              const topology::ProcessSet& set,
-                                                              std::shared_ptr<collectives::cuda::Devices> devices);
+std::shared_ptr<collectives::BackendList> make_local_backends(
+    const config::RuntimeConfig& config, const topology::ProcessSet& set,
+    const std::shared_ptr<collectives::cuda::Devices>& devices);
 
 // Logs when HOROVOD_HIERARCHICAL_ALLREDUCE is set and does nothing for Adasum, as ranks are not numbered host by host.
 // Other allreduces do not mind.

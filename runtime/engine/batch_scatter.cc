@@ -10,6 +10,7 @@ namespace {
 
 // Rows of a reducescatter's result: equal shares, and one more for each of the first ranks until none is left.
 std::int64_t rows_of(const Shape& shape, int set_rank, int set_size) {
+  HVD_CHECK(set_size > 0, "a process set has members");
   return shape.front() / set_size + (set_rank < shape.front() % set_size ? 1 : 0);
 }
 

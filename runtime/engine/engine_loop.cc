@@ -196,11 +196,8 @@ void EngineLoop::take_decisions() {
   }
   awaits_batch_.store(coordinator_->has_ready());
   for (const auto& note : coordinator_->take_notes()) {
-    if (note.level == negotiation::Note::Level::kError) {
-      HVD_LOG(kError, note.text);
-    } else {
-      HVD_LOG(kWarning, note.text);
-    }
+    // What ends the session is logged where it ends, on this rank as on the others.
+    if (note.level == negotiation::Note::Level::kWarning) HVD_LOG(kWarning, note.text);
   }
 }
 
@@ -219,9 +216,10 @@ void EngineLoop::deliver(wire::Decision decision) {
   if (relay_) {
     if (const Status s = relay_->on_decision(decision); !s.is_ok()) return report_lost(own_rank(), s.message());
   }
+  const topology::ProcessSets sets_before = worker_.sets();
   auto output = worker_.on_decision(decision);
   if (!output.is_ok()) return report_lost(own_rank(), output.status().message());
-  small_.learn(decision, *output.value().sets);
+  small_.learn(decision, *sets_before, *output.value().sets);
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
   executor_.execute(output.value());

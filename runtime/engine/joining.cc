@@ -153,6 +153,7 @@ topology::Membership membership_alone(const config::RuntimeConfig& config) {
 Result<std::vector<Bytes>> StoreRows::rows(std::span<const int> ranks, Deadline deadline) {
   HVD_ASSIGN_OR_RETURN(auto found, fetch(ranks, deadline));
   std::vector<Bytes> out;
+  out.reserve(found.size());
   for (topology::RankRow& row : found) out.push_back(std::move(row.addresses));
   return out;
 }

@@ -49,7 +49,7 @@ void Lane::run() {
     if (can_start()) {
       start_next();
     } else {
-      std::visit([this](auto&& message) { receive(std::move(message)); }, *inbox_->pop());
+      std::visit([this]<typename M>(M&& message) { receive(std::forward<M>(message)); }, *inbox_->pop());
     }
   }
   routes_.clear();  // before the backends, whose memory they hold

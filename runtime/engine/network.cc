@@ -15,7 +15,8 @@ namespace {
 constexpr const char* kAgreementScope = "hosts";
 constexpr const char* kAgreementKey = "map";
 
-constexpr const char* kHowToWaitLonger = "--start-timeout or HOROVOD_START_TIMEOUT sets another time";
+constexpr const char* kHowToWaitLonger =
+    "--start-timeout or HOROVOD_START_TIMEOUT sets another time, never less than HOROVOD_GLOO_TIMEOUT_SECONDS";
 
 // Rank 0's server is there before anybody hears of it: when it can't be reached any more, rank 0 has ended.
 constexpr Millis kRank0Patience{3000};
@@ -150,7 +151,7 @@ Status Network::open_fabric() {
                                          .tls = config_.tls,
                                          .sockets = config_.sockets_per_peer,
                                          .timeout = config_.gloo_timeout};
-  HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, std::move(sockets_)));
+  HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(options, sockets_));
   if (config_.elastic) watch_losses();
   return fabric_->open(epoch_, secret_, rows_);
 }
@@ -171,9 +172,9 @@ std::shared_ptr<collectives::ExchangeSlots> Network::make_slots(const topology::
   return engine::make_slots(config_, set, *membership_, memory_);
 }
 
-std::shared_ptr<collectives::BackendList> Network::make_backends(const topology::ProcessSet& set,
-                                                                 std::shared_ptr<collectives::cuda::Devices> devices) {
-  return engine::make_backends(config_, set, *membership_, memory_, *fabric_, std::move(devices));
+std::shared_ptr<collectives::BackendList> Network::make_backends(
+    const topology::ProcessSet& set, const std::shared_ptr<collectives::cuda::Devices>& devices) {
+  return engine::make_backends(config_, set, *membership_, memory_, *fabric_, devices);
 }
 
 Status notify_agent(const config::RuntimeConfig& config, rendezvous::AgentNotice kind) {

@@ -11,12 +11,14 @@
 #include "horovod/routes.h"
 #include "runtime/collectives/backend_list.h"
 #include "runtime/collectives/cuda/devices.h"
+#include "runtime/collectives/shm/exchange_slots.h"
 #include "runtime/config/runtime_config.h"
 #include "runtime/crypto/secret.h"
 #include "runtime/engine/host_memory.h"
 #include "runtime/engine/host_news.h"
 #include "runtime/engine/joining.h"
 #include "runtime/topology/membership.h"
+#include "runtime/topology/process_set.h"
 #include "runtime/transport/fabric.h"
 
 namespace hvd::engine {
@@ -51,7 +53,7 @@ class Network {
   transport::Fabric& fabric() { return *fabric_; }
   // Of a process set of several ranks.
   std::shared_ptr<collectives::BackendList> make_backends(const topology::ProcessSet& set,
-                                                          std::shared_ptr<collectives::cuda::Devices> devices);
+                                                          const std::shared_ptr<collectives::cuda::Devices>& devices);
   // What the ranks of this host share.
   const collectives::SharedMemory& shared_memory() const { return memory_; }
   // Null where the members exchange nothing there.
@@ -79,7 +81,7 @@ class Network {
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
   rendezvous::RankNumbers numbers_;                       // from the answer to the join
-  std::shared_ptr<transport::ListeningSockets> sockets_;  // until reach()
+  std::shared_ptr<transport::ListeningSockets> sockets_;
   std::optional<HostMemory> host_memory_;                 // until reach()
   std::optional<topology::Membership> membership_;        // since reach() knows
   collectives::SharedMemory memory_;                      // of this host's ranks

@@ -27,7 +27,8 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
   HVD_DCHECK(thread_.is_current(), "the watch is confined to hvd-engine");
   Findings findings;
   std::erase_if(tracks_, [&](const auto& entry) {
-    const auto& [context_id, track] = entry;
+    const std::uint64_t context_id = entry.first;
+    const Track& track = entry.second;
     const bool runs =
         std::ranges::any_of(running, [&](const RunningBatch& batch) { return batch.context_id == context_id; });
     if (!runs && track.stuck) findings.waits.push_back(moving(context_id, track.process_set));
@@ -66,7 +67,7 @@ void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint n
   const bool is_new = !track.stuck || (overdue && !track.stuck->reported_overdue);
   if (is_new || now - track.stuck->reported_at >= limits_.stuck_every) {
     findings.waits.push_back(wait_of(batch, overdue ? Wait::Kind::kOverdue : Wait::Kind::kRunning, stuck));
-    if (!track.stuck) track.stuck.emplace();
+    if (!track.stuck) track.stuck = Track::Stuck{};
     track.stuck->reported_at = now;
     track.stuck->reported_overdue = overdue;
     if (!track.stuck->asked_at) track.stuck->asked_at = now;

@@ -157,11 +157,7 @@ class SessionImpl final : public Session {
 
   Result<HandlePtr> enqueue(Operation operation) override {
     HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, {&operation, 1}, may_precede_gpu_));
-    bool is_taken = false;
-    const auto take = [&](const engine::PendingOperationPtr& added) { return is_taken = small_->start(added); };
-    HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation), take));
-    if (!is_taken) engine_.notify();
-    return handle;
+    return small_->add(std::move(operation));
   }
 
   Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) override {
@@ -254,7 +250,8 @@ class SessionImpl final : public Session {
   void log_stop(const wire::Stop& reason) const {
     // A rank that prints a traceback need not be quoted by all others; their pending operations fail with this text.
     const bool has_traceback = reason.message.find(": uncaught exception ") != std::string::npos;
-    if (has_traceback || reason.rank == membership_.rank()) {
+    const bool is_own = reason.rank == membership_.rank() && reason.kind != wire::Stop::Kind::kStall;
+    if (has_traceback || is_own) {
       HVD_LOG(kInfo, reason.message);
     } else {
       HVD_LOG(kError, reason.message);

@@ -11,7 +11,7 @@
 
 #include "runtime/base/fork_mark.h"
 #include "runtime/base/mutex.h"
-#include "runtime/collectives/shm/exchange_slots.h"
+#include "runtime/collectives/shm/exchanged_tensor.h"
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/pending_operation.h"
 #include "runtime/topology/process_set.h"
@@ -22,11 +22,11 @@ namespace hvd::engine {
 // Null: the members of the set have no memory in common, or are not to add in an order of their own. The same for all.
 using SlotsFactory = std::function<std::shared_ptr<collectives::ExchangeSlots>(const topology::ProcessSet&)>;
 
-// Small allreduces without negotiation: once one is cached, the members of a set that share memory exchange its
-// elements there (ExchangeSlots), on the threads that submit it and wait for it. The engine only tells what is cached.
-// All members give a tensor the same slot, because they learn of cached tensors in the same order, and use it for each
-// operation of that name until somebody seals it; then they report its bit, as every other cached tensor's
-// (docs/design/wire.md, "Small tensors in shared memory").
+// Allreduces without negotiation: once one is cached, the members of a set that share memory exchange its elements
+// there (ExchangeSlots), on the threads that submit it and wait for it. The engine only tells what is cached. All
+// members give a tensor the same slot, because they learn of cached tensors in the same order, and use it for each
+// operation of that name until somebody seals it; then they report its bit, as every other cached tensor's. When it is
+// cached anew, it has its slot again (docs/design/wire.md, "Tensors that callers exchange").
 //
 // Thread-safe; outlives the session with the handles of its operations. Its lock comes before the table's.
 class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
@@ -34,15 +34,22 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // `notify`: something was submitted to the table for the engine. `table` and `notify` are not used after close().
   SmallExchange(int rank, OperationTable& table, SlotsFactory factory, std::function<void()> notify);
 
-  // Takes an operation that was just added and is not submitted. False: it goes the ordinary way, and so does this use
-  // of its name on all members. A join ends the exchange of its set until it is over.
-  bool start(const PendingOperationPtr& pending) HVD_EXCLUDES(mutex_);
-  // No more exchange in a set that this rank wants to be removed.
+  // The largest tensor that is exchanged, by a thread that waits for it at once (is_awaited), and by any.
+  static std::size_t most_bytes(int members);
+  static constexpr std::size_t kMostBytes = std::size_t{4} << 20;  // of any number of members
+  static constexpr std::size_t kMostAtOnce = std::size_t{16} << 10;
+
+  // Adds an operation to the table, and submits it there unless it is exchanged here. Both in one, so that a removal of
+  // its set (leave()) finds it added and submitted, or not at all. A join ends the exchange of its set until it is
+  // over.
+  Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
+  // No more exchange in a set that this rank wants to be removed, and whose operations the table takes no more.
   void leave(std::int32_t process_set) HVD_EXCLUDES(mutex_);
 
-  // For the engine: what is cached, and what is no more. Before anything of the decision is executed. `sets`: those in
-  // force after it.
-  void learn(const wire::Decision& decision, const topology::ProcessSetTable& sets) HVD_EXCLUDES(mutex_);
+  // For the engine: what is cached, and what is no more. Before anything of the decision is executed. The sets in force
+  // before the decision are those of its responses: it may remove one, and give its id to another.
+  void learn(const wire::Decision& decision, const topology::ProcessSetTable& before,
+             const topology::ProcessSetTable& after) HVD_EXCLUDES(mutex_);
   // Uses that began before `then` go the ordinary way, where a stall is found out and told.
   void give_up(TimePoint then) HVD_EXCLUDES(mutex_);
   // What is complete is completed; all else is left to the table, and nothing starts any more.
@@ -52,10 +59,9 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   friend class SmallUse;
   struct Tensor {
     std::shared_ptr<const wire::Response> response;
-    std::size_t slot = 0;
-    std::uint64_t uses = 0;  // that this rank has come to
-    bool is_sealed = false;
-    std::shared_ptr<SmallUse> open;  // the last one, while it is not complete
+    collectives::ExchangedTensor data;
+    bool is_sealed = true;
+    std::shared_ptr<SmallUse> open;  // the last use that this rank has begun, while it is not complete
   };
   struct Set {
     topology::ProcessSetPtr set;
@@ -66,9 +72,15 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     std::unordered_map<std::string, Tensor> tensors;
   };
 
+  // Null where nothing is ever exchanged.
+  Set* set_of(const topology::ProcessSetPtr& of) HVD_REQUIRES(mutex_);
+  // False: it goes the ordinary way, and so does this use of its name on all members.
+  bool start(const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
+  // A name is free again when all have come, whether or not somebody has looked.
+  void finish_last_use(const Operation& operation) HVD_REQUIRES(mutex_);
   void add(const wire::Response& response, const topology::ProcessSetTable& sets) HVD_REQUIRES(mutex_);
   void evict(wire::CacheBit bit) HVD_REQUIRES(mutex_);
-  // `renew`: the tensor gets a new bit, and so another slot.
+  // `renew`: the tensor gets a new bit, and so a new generation of its slot.
   void seal(Set& set, Tensor& tensor, bool renew = false) HVD_REQUIRES(mutex_);
   void seal_all(Set& set) HVD_REQUIRES(mutex_);
   // Ends the open use, if there is one, by what came of it.
@@ -91,8 +103,9 @@ class SmallUse {
   // A thread that waits for longer lets the operation go the ordinary way.
   static constexpr Millis kPatience{800};  // then it is not among what a thread is reported to wait for
 
-  SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<collectives::ExchangeSlots> slots, std::size_t slot,
-           std::uint64_t number, PendingOperationPtr pending);
+  // `has_come`: else the thread that waits brings the elements.
+  SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<collectives::ExchangeSlots> slots,
+           const collectives::ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending);
 
   // True when the handle is done, or the engine's or the table's to finish.
   bool look();
@@ -104,8 +117,8 @@ class SmallUse {
 
   const std::shared_ptr<SmallExchange> exchange_;
   const std::shared_ptr<collectives::ExchangeSlots> slots_;
-  const std::size_t slot_;
-  const std::uint64_t number_;
+  const collectives::ExchangeSlots::Use use_;
+  std::atomic<bool> has_come_;
   const TimePoint since_ = SteadyClock::now();
   const ForkMark owner_;
   std::atomic<bool> is_open_{true};  // read before a thread sleeps: in one order with the bells

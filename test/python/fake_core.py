@@ -228,7 +228,14 @@ class FakeCore:
         return handle
 
     def enqueue(
-        self, call: CallTuple, tensor: TensorTuple, reduction: ReductionTuple, keep_alive: Any, result: Any = None, /
+        self,
+        call: CallTuple,
+        tensor: TensorTuple,
+        reduction: ReductionTuple,
+        keep_alive: Any,
+        result: Any = None,
+        is_awaited: bool = False,
+        /,
     ) -> Handle:
         return self._submit(self._checked(call, tensor, reduction), keep_alive, result)
 

@@ -124,13 +124,21 @@ class ArrayCollectives:
         self.names = AutomaticNames()
 
     def _start(
-        self, call: Call, name: str | None, reduction: _Reduction, array: Array, code: int, in_place: bool = True
+        self,
+        call: Call,
+        name: str | None,
+        reduction: _Reduction,
+        array: Array,
+        code: int,
+        in_place: bool = True,
+        is_awaited: bool = False,
     ) -> Handle:
-        """Submits an array under `prefix.name` or an automatic name."""
+        """Submits an array under `prefix.name` or an automatic name. `is_awaited`: it is waited for before others."""
         *_, process_set_id = reduction
         wire_name = f"{call.prefix}.{name}" if name else self.names.make(f"{call.prefix}.{self._label}", process_set_id)
         try:
-            return core.enqueue(call.named(wire_name), _tensor(array, code, in_place), reduction, array)
+            tensor = _tensor(array, code, in_place)
+            return core.enqueue(call.named(wire_name), tensor, reduction, array, None, is_awaited)
         except BaseException:
             if not name:
                 self.names.release(process_set_id)
@@ -147,8 +155,9 @@ class ArrayCollectives:
     ) -> None:
         """Reduces contiguous arrays in place, each matched by its own name. Waits for all; raises the first error."""
         codes = [_reducible(array, op, "allreduce") for array in arrays]
+        reduction, is_one = (op, prescale, postscale, process_set_id), len(arrays) == 1
         _run(
-            [self._start(_ALLREDUCE, name, (op, prescale, postscale, process_set_id), array, code)]
+            [self._start(_ALLREDUCE, name, reduction, array, code, is_awaited=is_one)]
             for array, name, code in zip(arrays, names, codes, strict=True)
         )
 

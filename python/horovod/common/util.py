@@ -176,18 +176,18 @@ def env(**kwargs: str | None) -> Iterator[None]:
         _env.apply(before)
 
 
-def split_list(values: Sequence[T], parts: int) -> list[list[T]]:
-    """Cuts the sequence `values` into `parts` lists of equal length; the first ones get the remainder, one each.
+def split_list(l: Sequence[T], parts: int) -> list[list[T]]:  # noqa: E741 (Horovod's name)
+    """Cuts the sequence `l` into `parts` lists of equal length; the first ones get the remainder, one each.
 
     >>> split_list([1, 2, 3, 4, 5], 2)
     [[1, 2, 3], [4, 5]]
     """
-    base, longer = divmod(len(values), parts)
+    base, longer = divmod(len(l), parts)
     chunks: list[list[T]] = []
     begin = 0
     for index in range(parts):
         end = begin + base + (1 if index < longer else 0)
-        chunks.append(list(values[begin:end]))
+        chunks.append(list(l[begin:end]))
         begin = end
     return chunks
 

@@ -127,7 +127,7 @@ def allreduce_(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    result: torch.Tensor = submit(_ONE, name, reduction, tensor, tensor)[1].wait()
+    result: torch.Tensor = submit(_ONE, name, reduction, tensor, tensor, is_awaited=True)[1].wait()
     return result
 
 

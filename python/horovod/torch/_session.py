@@ -67,9 +67,16 @@ def register_handle(started: tuple[int, Pending]) -> int:
 
 
 def submit(
-    call: Call, name: str | None, reduction: Reduction, tensor: torch.Tensor, output: torch.Tensor | None = None
+    call: Call,
+    name: str | None,
+    reduction: Reduction,
+    tensor: torch.Tensor,
+    output: torch.Tensor | None = None,
+    is_awaited: bool = False,
 ) -> tuple[int, Handle]:
     """Submits one tensor under `prefix.name`, or an automatic name; returns its number and its native handle.
+
+    `is_awaited`: the caller waits for it at once.
 
     The result is written to `output`, which is `tensor` for the forms in place; without it to a new tensor, or to
     memory of the core if only the core knows the shape. Autograd notices writes in place: a backward pass that needs
@@ -90,6 +97,7 @@ def submit(
             (reduction.op, reduction.prescale, reduction.postscale, process_set_id),
             tensor if output is tensor else (tensor, output),
             output,
+            is_awaited,
         )
     except BaseException:
         _release_numbers(name, process_set_id, number)
@@ -146,7 +154,7 @@ def run(
     """
     if call.is_group:
         return PendingGroup(submit_group(call, name, reduction, tensors)[1], finish).wait()
-    native = submit(call, name, reduction, tensors[0])[1]
+    native = submit(call, name, reduction, tensors[0], is_awaited=True)[1]
     result = native.wait()
     return [result if finish is None else finish(native)]
 

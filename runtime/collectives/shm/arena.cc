@@ -16,20 +16,37 @@ std::shared_ptr<ShmArena> ShmArena::make(std::shared_ptr<const ShmSegment> segme
 ShmArena::ShmArena(std::shared_ptr<const ShmSegment> segment, int member)
     : segment_(std::move(segment)), memory_(segment_->arena(member)), free_{{0, memory_.size()}} {}
 
+// Where so many bytes of free memory were, whole pages.
+std::optional<std::size_t> ShmArena::cut(std::size_t size) {
+  const auto found = std::ranges::find_if(free_, [size](const auto& range) { return range.second >= size; });
+  if (found == free_.end()) return std::nullopt;
+  const auto [begin, bytes] = *found;
+  free_.erase(found);
+  if (bytes > size) free_.emplace(begin + size, bytes - size);
+  return begin;
+}
+
 std::shared_ptr<void> ShmArena::take(std::size_t bytes) {
   if (bytes > memory_.size()) return nullptr;
   const std::size_t size = std::max<std::size_t>(ShmSegment::pages(bytes), ShmSegment::page());
-  std::size_t begin = 0;
+  std::optional<std::size_t> begin;
   {
     const MutexLock lock(mutex_);
-    const auto found = std::ranges::find_if(free_, [size](const auto& range) { return range.second >= size; });
-    if (found == free_.end()) return nullptr;
-    begin = found->first;
-    const std::size_t rest = found->second - size;
-    free_.erase(found);
-    if (rest > 0) free_.emplace(begin + size, rest);
+    begin = cut(size);
   }
-  return {memory_.data() + begin, [arena = shared_from_this(), begin, size](void*) { arena->give_back(begin, size); }};
+  if (!begin) return nullptr;
+  return {memory_.data() + *begin,
+          [arena = shared_from_this(), at = *begin, size](void*) { arena->give_back(at, size); }};
+}
+
+std::byte* ShmArena::keep(std::size_t bytes) {
+  const std::size_t size = ShmSegment::pages(bytes);
+  const MutexLock lock(mutex_);
+  if (bytes > memory_.size() || size > kKeptBytes - kept_) return nullptr;
+  const std::optional<std::size_t> begin = cut(size);
+  if (!begin) return nullptr;
+  kept_ += size;
+  return memory_.data() + *begin;
 }
 
 // A forked child does not have the memory, and perhaps a lock that another thread of its parent held.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "runtime/base/mutex.h"
@@ -19,14 +20,19 @@ class ShmArena : public std::enable_shared_from_this<ShmArena> {
 
   // Zeros, aligned to pages; null when there is no room.
   std::shared_ptr<void> take(std::size_t bytes);
+  // The same, for good: at most kKeptBytes together.
+  std::byte* keep(std::size_t bytes);
+  static constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
 
  private:
   ShmArena(std::shared_ptr<const ShmSegment> segment, int member);
+  std::optional<std::size_t> cut(std::size_t size) HVD_REQUIRES(mutex_);
   void give_back(std::size_t begin, std::size_t bytes);
 
   const std::shared_ptr<const ShmSegment> segment_;
   const std::span<std::byte> memory_;
   Mutex mutex_;
+  std::size_t kept_ HVD_GUARDED_BY(mutex_) = 0;
   std::map<std::size_t, std::size_t> free_ HVD_GUARDED_BY(mutex_);  // begin and size of what no block has
 };
 

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "runtime/base/check.h"
 #include "runtime/collectives/shm/futex.h"
 
 namespace hvd::collectives {
 
-// Counts arrivals of all uses together: a use is complete when each member has come as often.
+// From the highest bit: sealed; 16 bits of generation; 47 of arrivals at all its uses together. A use is complete when
+// each member has come as often.
 struct ExchangeSlots::Slot {
   alignas(128) std::atomic<std::uint64_t> word;
 };
@@ -21,7 +23,16 @@ struct ExchangeSlots::Bell {
 namespace {
 
 constexpr std::uint64_t kSealedBit = std::uint64_t{1} << 63;
+constexpr int kCountBits = 47;
 constexpr std::size_t kLine = 128;
+
+// The word of a generation to which nobody has come.
+std::uint64_t word_of(std::uint32_t generation) { return static_cast<std::uint64_t>(generation) << kCountBits; }
+std::uint64_t count_of(std::uint64_t word) { return word & (word_of(1) - 1); }
+bool is_sealed(std::uint64_t word) { return (word & kSealedBit) != 0; }
+std::uint32_t generation_of(std::uint64_t word) {
+  return static_cast<std::uint32_t>((word & ~kSealedBit) >> kCountBits);
+}
 
 std::size_t slot_bytes(int members) { return kLine + 2 * static_cast<std::size_t>(members) * ExchangeSlots::kBytes; }
 std::size_t bells_bytes(int members) { return kLine * static_cast<std::size_t>(members); }
@@ -33,8 +44,14 @@ std::size_t slots_for(int members) {
 
 }  // namespace
 
-ExchangeSlots::ExchangeSlots(std::shared_ptr<const ShmSegment> segment, const ShmRegion& region, int members, int own)
-    : segment_(std::move(segment)), memory_(region.exchange), members_(members), own_(own), slots_(slots_for(members)) {
+ExchangeSlots::ExchangeSlots(std::shared_ptr<const ShmSegment> segment, const ShmRegion& region, int members, int own,
+                             std::shared_ptr<ShmArena> arena)
+    : segment_(std::move(segment)),
+      memory_(region.exchange),
+      members_(members),
+      own_(own),
+      slots_(slots_for(members)),
+      arena_(std::move(arena)) {
   static_assert(sizeof(Slot) == kLine && sizeof(Bell) == kLine);
 }
 
@@ -49,39 +66,68 @@ ExchangeSlots::Slot& ExchangeSlots::at(std::size_t slot) const {
 
 // Two buffers for each member: whoever comes to a use may find others that still read the one before, but none that
 // reads the one before that, because all have come to the one between.
-std::byte* ExchangeSlots::buffer(std::size_t slot, std::uint64_t use, int member) const {
-  const std::size_t place = 2 * static_cast<std::size_t>(member) + use % 2;
-  return reinterpret_cast<std::byte*>(&at(slot)) + kLine + place * kBytes;
+std::byte* ExchangeSlots::buffer(const Use& use, int member) const {
+  const std::size_t place = 2 * static_cast<std::size_t>(member) + use.number % 2;
+  return reinterpret_cast<std::byte*>(&at(use.slot)) + kLine + place * kBytes;
 }
 
-ExchangeSlots::State ExchangeSlots::state(std::uint64_t word, std::uint64_t use) const {
-  if ((word & ~kSealedBit) >= use * static_cast<std::uint64_t>(members_)) return State::kComplete;
-  return (word & kSealedBit) != 0 ? State::kSealed : State::kOpen;
+// Of an earlier generation than the word's nobody waits for a use any more, so none is open.
+ExchangeSlots::State ExchangeSlots::state(std::uint64_t word, const Use& use) const {
+  if (use.number == 0) return State::kComplete;
+  if (generation_of(word) != use.generation) {
+    return generation_of(word) > use.generation ? State::kSealed : State::kOpen;
+  }
+  if (count_of(word) >= use.number * static_cast<std::uint64_t>(members_)) return State::kComplete;
+  return is_sealed(word) ? State::kSealed : State::kOpen;
 }
 
-ExchangeSlots::State ExchangeSlots::come(std::size_t slot, std::uint64_t use, std::span<const std::byte> elements) {
+ExchangeSlots::State ExchangeSlots::come(const Use& use, std::span<const std::byte> elements) {
   HVD_DCHECK(elements.size() <= kBytes, "a slot has no room for it");
-  std::atomic<std::uint64_t>& word = at(slot).word;
+  std::atomic<std::uint64_t>& word = at(use.slot).word;
+  const auto is_over = [&](std::uint64_t now) {
+    return generation_of(now) > use.generation || (generation_of(now) == use.generation && is_sealed(now));
+  };
   std::uint64_t before = word.load(std::memory_order_relaxed);
-  if ((before & kSealedBit) != 0) return State::kSealed;
-  std::ranges::copy(elements, buffer(slot, use, own_));
+  if (is_over(before)) return State::kSealed;
+  std::ranges::copy(elements, buffer(use, own_));
+  std::uint64_t after = 0;
   do {
-    if ((before & kSealedBit) != 0) return State::kSealed;
-  } while (!word.compare_exchange_weak(before, before + 1, std::memory_order_seq_cst));
-  return state(before + 1, use);
+    if (is_over(before)) return State::kSealed;
+    after = std::max(before & ~kSealedBit, word_of(use.generation)) + 1;
+  } while (!word.compare_exchange_weak(before, after, std::memory_order_seq_cst));
+  return state(after, use);
 }
 
-ExchangeSlots::State ExchangeSlots::look(std::size_t slot, std::uint64_t use) const {
-  return state(at(slot).word.load(std::memory_order_seq_cst), use);
+ExchangeSlots::State ExchangeSlots::come_with_lent(const Use& use, std::span<const std::byte> elements) {
+  const std::optional<std::uint64_t> offset = segment_->offset_of(elements.data(), elements.size());
+  HVD_DCHECK(offset.has_value(), "elements that the others cannot read");
+  return come(use, std::as_bytes(std::span(&*offset, 1)));
 }
 
-ExchangeSlots::State ExchangeSlots::seal(std::size_t slot, std::uint64_t use) {
-  return state(at(slot).word.fetch_or(kSealedBit, std::memory_order_seq_cst) | kSealedBit, use);
+ExchangeSlots::State ExchangeSlots::look(const Use& use) const {
+  return state(at(use.slot).word.load(std::memory_order_seq_cst), use);
 }
 
-const std::byte* ExchangeSlots::elements(std::size_t slot, std::uint64_t use, int member) const {
-  return buffer(slot, use, member);
+ExchangeSlots::State ExchangeSlots::seal(const Use& use) {
+  std::atomic<std::uint64_t>& word = at(use.slot).word;
+  std::uint64_t before = word.load(std::memory_order_relaxed);
+  std::uint64_t after = 0;
+  do {
+    if (generation_of(before) > use.generation) return state(before, use);
+    after = std::max(before & ~kSealedBit, word_of(use.generation)) | kSealedBit;
+  } while (!word.compare_exchange_weak(before, after, std::memory_order_seq_cst));
+  return state(after, use);
 }
+
+const std::byte* ExchangeSlots::elements(const Use& use, int member) const { return buffer(use, member); }
+
+const std::byte* ExchangeSlots::lent_elements(const Use& use, int member, std::size_t bytes) const {
+  std::uint64_t offset = 0;
+  std::memcpy(&offset, buffer(use, member), sizeof(offset));
+  return segment_->at(offset, bytes);
+}
+
+std::byte* ExchangeSlots::lend(std::size_t bytes) { return arena_ == nullptr ? nullptr : arena_->keep(bytes); }
 
 // The word is changed before the flag is read, and whoever goes to sleep sets the flag before it looks at the word once
 // more: in the one order of these four, one of the two sees the other's.

@@ -54,6 +54,8 @@ struct Operation {
   // Of a tensor on a GPU: the handle may be done before the GPU has made the result, because whoever waits for it calls
   // Handle::order() before the result is used.
   bool may_precede_gpu = false;
+  // The caller waits for it at once, so work on large tensors may be left to the thread that waits.
+  bool is_awaited = false;
   // Called once the handle is done, by the thread that finished it: the engine's or a lane's. Must neither block nor
   // take the GIL. Not called when the operation was refused. For adapters that complete instead of waiting.
   std::function<void(const Handle&)> on_done{};

@@ -41,10 +41,15 @@ def test_the_package_exports_version_and_run_only() -> None:
         ({"use_gloo": True, "use_mpi": True}, ValueError, "either use_gloo or use_mpi"),
         ({"use_mpi": True}, ValueError, "use_mpi=True, but this build has no MPI"),
         ({"mpi_args": "--tcp"}, ValueError, "mpi_args='--tcp', but this build has no MPI"),
-        ({"max_num_proc": 2}, ValueError, "max_num_proc=2 is of elastic jobs"),
+        ({"max_num_proc": 2}, ValueError, "max_num_proc=2 is for elastic jobs alone"),
         ({"min_num_proc": 1, "cooldown_range": (1, 2, 3)}, ValueError, r"cooldown_range=\(1, 2, 3\), expected"),
         ({"func": 3}, TypeError, "func is 3, expected a function"),
-        ({"func": threading.Lock().acquire}, TypeError, "cannot pickle"),
+        ({"func": threading.Lock().acquire}, TypeError, "the function or an argument cannot be pickled: cannot pickle"),
+        ({"num_proc": 0}, ValueError, "num_proc=0, expected a number of processes: a whole number from 1 on"),
+        ({"num_proc": "2"}, ValueError, "num_proc='2', expected"),
+        ({"num_proc": 2.0}, ValueError, r"num_proc=2\.0, expected"),
+        ({"num_proc": True}, ValueError, "num_proc=True, expected"),
+        ({"min_num_proc": -1}, ValueError, "min_num_proc=-1, expected"),
     ],
 )
 def test_run_refuses_what_it_cannot_do(arguments: dict[str, Any], error: type[Exception], text: str) -> None:

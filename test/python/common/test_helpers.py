@@ -74,6 +74,7 @@ def test_doctests_of_the_package() -> None:
 def test_split_list_spreads_the_remainder_over_the_first_chunks() -> None:
     assert util.split_list(list(range(10)), 4) == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
     assert util.split_list([1], 3) == [[1], [], []]
+    assert util.split_list(l=[1, 2], parts=1) == [[1, 2]]
 
 
 def test_env_sets_and_restores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
@@ -5,13 +7,14 @@
 #include <random>
 #include <thread>
 
+#include "runtime/engine/small_exchange.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
 
 using namespace hvd;
 using namespace hvd::test;
 
-// Small allreduces that ranks of a host exchange in shared memory, without a message.
+// Allreduces that callers on ranks of a host exchange in shared memory, without a message.
 namespace {
 
 using Values = std::vector<float>;
@@ -28,7 +31,9 @@ void run(
 Status sum_ones(Session& session, Problems& problems, const std::string& name, std::size_t elements = 3,
                 std::int32_t set = kGlobalProcessSet) {
   Values data(elements, 1.0F);
-  const Status status = wait(session.enqueue(allreduce(name, data, ReduceOp::kSum, set)));
+  Operation operation = allreduce(name, data, ReduceOp::kSum, set);
+  operation.is_awaited = true;
+  const Status status = wait(session.enqueue(operation));
   const auto expected = static_cast<float>(session.process_set_size(set));
   problems.expect(!status.is_ok() || data == Values(elements, expected), name + ": a wrong sum");
   return status;
@@ -66,6 +71,87 @@ TEST_CASE("A small tensor that is cached costs no message, in sets too", "[multi
       const std::uint64_t sent = messages(session) - before;
       all.arrive_and_wait();  // nobody ends its session before
       problems.expect((sent == 0) == is_warm, "messages: " + std::to_string(sent));
+    }
+  });
+}
+
+TEST_CASE("A tensor that is waited for at once costs no message up to 4 MiB, any other up to 16 KiB",
+          "[multi][engine]") {
+  const int size = GENERATE(2, 3);
+  JobFixture job(size);
+  Problems problems;
+  std::barrier all(size);
+  run(job, problems, [&](Session& session) {
+    const auto sent_for = [&](std::size_t bytes, bool is_awaited) {
+      Values data(bytes / sizeof(float));
+      std::uint64_t before = 0;
+      for (int i = 0; i < 12; ++i) {
+        if (i == 4) {
+          all.arrive_and_wait();
+          before = messages(session);
+          all.arrive_and_wait();
+        }
+        std::ranges::fill(data, 1.0F);
+        Operation operation = allreduce(std::to_string(bytes) + (is_awaited ? "w" : ""), data);
+        operation.is_awaited = is_awaited;
+        problems.expect_ok(wait(session.enqueue(operation)), operation.name);
+        problems.expect(data == Values(data.size(), static_cast<float>(size)), operation.name + ": a wrong sum");
+      }
+      all.arrive_and_wait();
+      const std::uint64_t sent = messages(session) - before;
+      all.arrive_and_wait();
+      return sent;
+    };
+    for (const bool is_awaited : {false, true}) {
+      problems.expect(sent_for(260, is_awaited) == 0, "260 bytes");
+      problems.expect(sent_for(16384, is_awaited) == 0, "16 KiB");
+      problems.expect((sent_for(16388, is_awaited) == 0) == is_awaited, "more than 16 KiB");
+    }
+#ifndef HVD_SANITIZED  // too slow for a thread's patience
+    const std::size_t most = engine::SmallExchange::most_bytes(size);
+    problems.expect(sent_for(most, true) == 0, "the largest");
+    problems.expect(sent_for(most + 4, true) > 0, "more than the largest");
+#endif
+  });
+}
+
+// A call that one thread waits for is exchanged, the same call of another name that is not is the backend's.
+TEST_CASE("Results have the bits of the shared-memory backend, for every type, reduction and factor",
+          "[multi][engine]") {
+  const int size = GENERATE(2, 3);
+  const DataType dtype = GENERATE(DataType::kUint8, DataType::kInt32, DataType::kInt64, DataType::kFloat16,
+                                  DataType::kBfloat16, DataType::kFloat32, DataType::kFloat64);
+  INFO(data_type_name(dtype));
+  JobFixture job(size);
+  Problems problems;
+  run(job, problems, [&](Session& session) {
+    const std::size_t count = 20000;
+    std::vector<std::uint8_t> input(count * element_size(dtype));
+    std::mt19937 random(static_cast<unsigned>(session.topology().rank + 1));
+    for (std::uint8_t& byte : input) byte = static_cast<std::uint8_t>(random() % 60);  // no NaN in any type
+    const auto reduced = [&](ReduceOp op, double factor, bool is_awaited, bool in_place) {
+      std::vector<std::uint8_t> data = input;
+      std::vector<std::uint8_t> output(in_place ? 0 : input.size());
+      Operation operation;
+      operation.name = std::string(reduce_op_name(op)) + std::to_string(factor) + (is_awaited ? "exchanged" : "");
+      operation.input = {data.data(), {static_cast<std::int64_t>(count)}, dtype, kCpuDevice};
+      operation.output = in_place ? data.data() : output.data();
+      operation.reduce_op = op;
+      operation.prescale = factor;
+      operation.postscale = factor;
+      operation.is_awaited = is_awaited;
+      problems.expect_ok(wait(session.enqueue(operation)), operation.name);
+      problems.expect(in_place || data == input, operation.name + ": the input was written");
+      return in_place ? data : output;
+    };
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin, ReduceOp::kProduct}) {
+      for (const double factor : {1.0, 0.3}) {
+        const auto expected = reduced(op, factor, false, true);
+        for (int i = 0; i < 4; ++i) {
+          problems.expect(reduced(op, factor, true, i % 2 == 0) == expected,
+                          std::string(reduce_op_name(op)) + ": other bits");
+        }
+      }
     }
   });
 }
@@ -135,33 +221,39 @@ TEST_CASE("What a rank joins beside, and what a set has that is removed, goes th
 }
 
 TEST_CASE("After a rank was late a tensor is exchanged in shared memory again", "[multi][engine]") {
+  const std::size_t elements = GENERATE(3, 300, 30000);
   JobFixture job(2);
   Problems problems;
   std::barrier all(2);
   run(job, problems, [&](Session& session) {
     const int rank = session.topology().rank;
-    sum_often(session, problems, "x", 5);
+    const auto submit = [&](Values& data) {
+      Operation operation = allreduce("x", data);
+      operation.is_awaited = true;
+      return session.enqueue(operation).value();
+    };
+    sum_often(session, problems, "x", 5, elements);
     all.arrive_and_wait();
     std::uint64_t before = messages(session);
     // Rank 0 waits until its patience is over, which shows in a message; then rank 1 comes.
-    Values data(3, 1.0F);
+    Values data(elements, 1.0F);
     HandlePtr handle;
     if (rank == 0) {
-      handle = session.enqueue(allreduce("x", data)).value();
+      handle = submit(data);
       const auto end = std::chrono::steady_clock::now() + kLimit;
       while (messages(session) == before && std::chrono::steady_clock::now() < end) {
         handle->wait_for(std::chrono::milliseconds(100));
       }
     }
     all.arrive_and_wait();
-    if (rank == 1) handle = session.enqueue(allreduce("x", data)).value();
+    if (rank == 1) handle = submit(data);
     problems.expect_ok(wait(handle), "late");
-    problems.expect(data == Values(3, 2.0F), "a wrong sum");
+    problems.expect(data == Values(elements, 2.0F), "a wrong sum");
     problems.expect(messages(session) > before, "the engine did not hear of it");
     all.arrive_and_wait();
     before = messages(session);
     all.arrive_and_wait();
-    sum_often(session, problems, "x", 50);
+    sum_often(session, problems, "x", 50, elements);
     all.arrive_and_wait();
     const std::uint64_t sent = messages(session) - before;
     all.arrive_and_wait();  // nobody ends its session before
@@ -233,6 +325,115 @@ TEST_CASE("Evictions and more tensors than slots leave every sum right", "[multi
       [&](config::RuntimeConfig& config) { config.cache_capacity = capacity; });
 }
 
+TEST_CASE("A name is free again once all ranks have come, also where nobody looks at the handle", "[multi][engine]") {
+  JobFixture job(2);
+  Problems problems;
+  run(job, problems, [&](Session& session) {
+    sum_often(session, problems, "x", 3);
+    std::vector<Values> data(20, Values(3, 1.0F));
+    for (Values& each : data) {
+      problems.expect_ok(session.enqueue(allreduce("x", each)).status(), "x");
+      sum_often(session, problems, "after it", 1, 1000);  // so all have come to x
+    }
+    sum_often(session, problems, "x", 1);
+    problems.expect(data == std::vector<Values>(20, Values(3, 2.0F)), "a wrong sum");
+  });
+}
+
+TEST_CASE("Tensors that become known when this rank has joined are not waited for in shared memory",
+          "[multi][engine]") {
+  constexpr int kNames = 8;
+  JobFixture job(2);
+  Problems problems;
+  const auto name = [](int i) { return "x" + std::to_string(i); };
+  run(job, problems, [&](Session& session) {
+    std::vector<Values> data(kNames, Values(3, 1.0F));
+    std::vector<HandlePtr> handles;
+    for (int i = 0; i < kNames; ++i) {
+      handles.push_back(session.enqueue(allreduce(name(i), data[static_cast<std::size_t>(i)])).value());
+    }
+    HandlePtr join;
+    if (session.topology().rank == 1) join = session.enqueue(without_tensor(OpType::kJoin)).value();
+    for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "x");
+    if (session.topology().rank == 0) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < kNames; ++i) {
+        Values alone(3, 1.0F);
+        problems.expect_ok(wait(session.enqueue(allreduce(name(i), alone))), "alone");
+        problems.expect(alone == Values(3, 1.0F), "a wrong sum");
+      }
+      // Each would take the time for which a thread is patient.
+      problems.expect(std::chrono::steady_clock::now() - begin < kNames * engine::SmallUse::kPatience, "late");
+      join = session.enqueue(without_tensor(OpType::kJoin)).value();
+    }
+    problems.expect_ok(wait(join), "join");
+    sum_often(session, problems, "y", 5);
+  });
+}
+
+// The one thread asks for the removal of a set while the other still submits to it.
+TEST_CASE("A tensor that comes while its set is removed fails, and no other set gets it", "[multi][engine]") {
+  JobFixture job(3);
+  Problems problems;
+  run(job, problems, [&](Session& session) {
+    const bool is_member = session.topology().rank < 2;
+    for (int round = 0; round < 60; ++round) {  // there is shared memory for so many sets
+      const auto set = session.add_process_set({0, 1});
+      problems.expect_ok(wait(set), "a set");
+      const auto id = static_cast<std::int32_t>(set.value()->value());
+      if (is_member && round % 3 > 0) sum_often(session, problems, "x", 2, 3, id);
+      std::jthread other([&] {
+        Status status;
+        while (is_member && status.is_ok()) {
+          Values data(3, 1.0F);
+          status = wait(session.enqueue(allreduce("x", data, ReduceOp::kSum, id)));
+          problems.expect(!status.is_ok() || data == Values(3, 2.0F), "x: a wrong sum");
+        }
+        const bool is_told = status.message().find("removed") != std::string::npos ||
+                             status.message().find("not registered") != std::string::npos;
+        problems.expect(is_told || !is_member, status.to_string());
+      });
+      for (int i = 0; i < round % 50; ++i) std::this_thread::yield();
+      problems.expect_ok(wait(session.remove_process_set(id)), "removal");
+    }
+    sum_often(session, problems, "y", 5);
+  });
+}
+
+TEST_CASE("What a removed set has cached is nothing of the set that has its id next", "[unit][engine]") {
+  const auto sets_with = [](std::uint64_t context, std::vector<int> ranks) {
+    topology::ProcessSetTable sets = *topology::initial_sets(3);
+    REQUIRE(sets.insert({1, context, std::move(ranks)}).is_ok());
+    return std::make_shared<const topology::ProcessSetTable>(std::move(sets));
+  };
+  const auto before = sets_with(1, {0, 1});
+  const auto after = sets_with(2, {0, 2});
+  recorder::FlightRecorder recorder;
+  engine::OperationTable table(0, before, recorder);
+  std::vector<std::uint64_t> asked;
+  const auto small = std::make_shared<engine::SmallExchange>(
+      0, table,
+      [&](const topology::ProcessSet& set) {
+        asked.push_back(set.context_id);
+        return nullptr;
+      },
+      [] {});
+  wire::Response response;
+  response.process_set = 1;
+  response.op = OpType::kAllreduce;
+  response.dtype = DataType::kFloat32;
+  response.shape = {3};
+  response.name = "x";
+  response.bit = wire::CacheBit{1};
+  wire::Decision decision;
+  decision.items.emplace_back(response);  // the same decision removes the set, and adds the next
+  small->learn(decision, *before, *after);
+  CHECK(asked == std::vector<std::uint64_t>{1});
+  small->learn(decision, *after, *after);
+  CHECK(asked == std::vector<std::uint64_t>{1, 2});
+  small->close();
+}
+
 // Ranks submit the same operations, each in an order and at a pace of its own, from two threads; shapes change now and
 // then, sometimes on one rank alone.
 TEST_CASE("Small tensors in random company come out right on every rank", "[multi][engine]") {
@@ -248,8 +449,9 @@ TEST_CASE("Small tensors in random company come out right on every rank", "[mult
       std::mt19937 own(seed * 1000 + static_cast<unsigned>(10 * rank + thread));
       for (int step = 0; step < 60; ++step) {
         const std::size_t tensors = 1 + all() % 6;
-        const std::size_t elements = all() % 10 == 0 ? 1 + all() % 80 : 4;
+        const std::size_t elements = std::array<std::size_t, 5>{4, 4, 1 + all() % 80, 1000, 5000}[all() % 5];
         const int odd_one = all() % 15 == 0 ? static_cast<int>(all() % static_cast<unsigned>(size)) : -1;
+        const auto all_same = all() % 2;
         std::vector<std::size_t> order(tensors);
         for (std::size_t i = 0; i < tensors; ++i) order[i] = i;
         std::shuffle(order.begin(), order.end(), own);
@@ -259,7 +461,9 @@ TEST_CASE("Small tensors in random company come out right on every rank", "[mult
           const bool is_odd = odd_one == rank && i == 0;
           data[i].assign(elements + (is_odd ? 1 : 0), static_cast<float>(rank + step));
           const std::string name = std::to_string(thread) + "." + std::to_string(i);
-          handles[i] = session.enqueue(allreduce(name, data[i], i % 2 == 0 ? ReduceOp::kSum : ReduceOp::kMax)).value();
+          Operation operation = allreduce(name, data[i], i % 2 == 0 ? ReduceOp::kSum : ReduceOp::kMax);
+          operation.is_awaited = i == 0 || all_same == 0;
+          handles[i] = session.enqueue(operation).value();
           if (own() % 8 == 0) std::this_thread::yield();
         }
         for (std::size_t i = 0; i < tensors; ++i) {

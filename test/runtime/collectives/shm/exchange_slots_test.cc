@@ -14,13 +14,18 @@ using State = ExchangeSlots::State;
 namespace {
 
 // The members of a set, on one mapping.
-std::vector<std::unique_ptr<ExchangeSlots>> members_of(int size) {
-  const std::shared_ptr<ShmSegment> segment = ShmSegment::create(size).value().first;
+std::vector<std::unique_ptr<ExchangeSlots>> members_of(int size, std::size_t arena_bytes = 0) {
+  const std::shared_ptr<ShmSegment> segment = ShmSegment::create(size, arena_bytes).value().first;
   std::vector<std::unique_ptr<ExchangeSlots>> members;
   for (int own = 0; own < size; ++own) {
-    members.push_back(std::make_unique<ExchangeSlots>(segment, segment->region(0), size, own));
+    members.push_back(std::make_unique<ExchangeSlots>(segment, segment->region(0), size, own,
+                                                      arena_bytes == 0 ? nullptr : ShmArena::make(segment, own)));
   }
   return members;
+}
+
+ExchangeSlots::Use use_of(std::size_t slot, std::uint64_t number, std::uint32_t generation = 1) {
+  return {slot, generation, number};
 }
 
 struct Number {
@@ -29,9 +34,9 @@ struct Number {
   std::uint64_t value;
 };
 
-std::uint64_t left_by(const ExchangeSlots& slots, std::size_t slot, std::uint64_t use, int member) {
+std::uint64_t left_by(const ExchangeSlots& slots, const ExchangeSlots::Use& use, int member) {
   std::uint64_t value = 0;
-  std::memcpy(&value, slots.elements(slot, use, member), sizeof(value));
+  std::memcpy(&value, slots.elements(use, member), sizeof(value));
   return value;
 }
 
@@ -41,31 +46,76 @@ TEST_CASE("A use is complete when all have come to it, and says what each has le
   const auto members = members_of(3);
   CHECK(members[0]->slots() > 500);
   for (std::uint64_t use = 1; use <= 5; ++use) {
-    CHECK(members[0]->come(7, use, Number(10 * use).bytes()) == State::kOpen);
-    CHECK(members[2]->come(7, use, Number(10 * use + 2).bytes()) == State::kOpen);
-    CHECK(members[0]->look(7, use) == State::kOpen);
-    CHECK(members[1]->come(7, use, Number(10 * use + 1).bytes()) == State::kComplete);
-    CHECK(members[0]->look(7, use) == State::kComplete);
+    CHECK(members[0]->come(use_of(7, use), Number(10 * use).bytes()) == State::kOpen);
+    CHECK(members[2]->come(use_of(7, use), Number(10 * use + 2).bytes()) == State::kOpen);
+    CHECK(members[0]->look(use_of(7, use)) == State::kOpen);
+    CHECK(members[1]->come(use_of(7, use), Number(10 * use + 1).bytes()) == State::kComplete);
+    CHECK(members[0]->look(use_of(7, use)) == State::kComplete);
     for (int member = 0; member < 3; ++member) {
-      CHECK(left_by(*members[2], 7, use, member) == 10 * use + static_cast<std::uint64_t>(member));
+      CHECK(left_by(*members[2], use_of(7, use), member) == 10 * use + static_cast<std::uint64_t>(member));
     }
   }
-  CHECK(members[0]->look(8, 1) == State::kOpen);
+  CHECK(members[0]->look(use_of(8, 1)) == State::kOpen);
 }
 
 TEST_CASE("What is complete stays so when the slot is sealed; what is open is sealed for all", "[unit][collectives]") {
   const auto members = members_of(2);
-  members[0]->come(0, 1, Number(1).bytes());
-  CHECK(members[1]->come(0, 1, Number(2).bytes()) == State::kComplete);
-  CHECK(members[1]->seal(0, 1) == State::kComplete);
-  CHECK(members[0]->look(0, 1) == State::kComplete);
-  CHECK(members[0]->come(0, 2, Number(3).bytes()) == State::kSealed);
+  members[0]->come(use_of(0, 1), Number(1).bytes());
+  CHECK(members[1]->come(use_of(0, 1), Number(2).bytes()) == State::kComplete);
+  CHECK(members[1]->seal(use_of(0, 1)) == State::kComplete);
+  CHECK(members[0]->look(use_of(0, 1)) == State::kComplete);
+  CHECK(members[0]->come(use_of(0, 2), Number(3).bytes()) == State::kSealed);
 
-  CHECK(members[0]->come(1, 1, Number(1).bytes()) == State::kOpen);
-  CHECK(members[1]->seal(1, 0) == State::kComplete);  // it has come to none
-  CHECK(members[0]->look(1, 1) == State::kSealed);
-  CHECK(members[1]->come(1, 1, Number(2).bytes()) == State::kSealed);
-  CHECK(members[0]->look(1, 1) == State::kSealed);
+  CHECK(members[0]->come(use_of(1, 1), Number(1).bytes()) == State::kOpen);
+  CHECK(members[1]->seal(use_of(1, 0)) == State::kComplete);  // it has come to none
+  CHECK(members[0]->look(use_of(1, 1)) == State::kSealed);
+  CHECK(members[1]->come(use_of(1, 1), Number(2).bytes()) == State::kSealed);
+  CHECK(members[0]->look(use_of(1, 1)) == State::kSealed);
+}
+
+TEST_CASE("A new generation begins anew, whatever was sealed before, and the one before can do it no harm",
+          "[unit][collectives]") {
+  const auto members = members_of(2);
+  members[0]->come(use_of(0, 1), Number(1).bytes());
+  CHECK(members[1]->seal(use_of(0, 0)) == State::kComplete);
+  CHECK(members[0]->look(use_of(0, 1)) == State::kSealed);
+
+  for (const std::uint32_t generation : {2U, 5U, ExchangeSlots::kGenerations}) {
+    const auto first = use_of(0, 1, generation);
+    CHECK(members[0]->come(first, Number(generation).bytes()) == State::kOpen);
+    CHECK(members[1]->seal(use_of(0, 1, generation - 1)) == State::kSealed);  // who hears of the end of that one late
+    CHECK(members[0]->look(first) == State::kOpen);
+    CHECK(members[1]->come(first, Number(generation + 1).bytes()) == State::kComplete);
+    CHECK(members[0]->look(first) == State::kComplete);
+    CHECK(left_by(*members[0], first, 1) == generation + 1);
+    CHECK(members[0]->come(use_of(0, 2, generation), Number(3).bytes()) == State::kOpen);
+    CHECK(members[1]->seal(first) == State::kComplete);
+    CHECK(members[0]->look(use_of(0, 2, generation)) == State::kSealed);
+    CHECK(members[0]->come(use_of(0, 3, generation), Number(3).bytes()) == State::kSealed);
+  }
+  // Whoever seals a generation before anybody has come to it.
+  CHECK(members[1]->seal(use_of(1, 0, 7)) == State::kComplete);
+  CHECK(members[0]->come(use_of(1, 1, 7), Number(3).bytes()) == State::kSealed);
+}
+
+TEST_CASE("What is larger than a slot lies in memory that a member lends", "[unit][collectives]") {
+  constexpr std::size_t kMost = ShmArena::kKeptBytes;
+  const auto members = members_of(2, kMost + (std::size_t{1} << 20));
+  std::byte* const mine = members[1]->lend(100000);
+  REQUIRE(mine != nullptr);
+  std::memset(mine, 7, 100000);
+  members[0]->come_with_lent(use_of(3, 1), std::span(members[0]->lend(100000), 100000));
+  CHECK(members[1]->come_with_lent(use_of(3, 1), std::span(mine, 100000)) == State::kComplete);
+  const std::byte* const seen = members[0]->lent_elements(use_of(3, 1), 1, 100000);
+  REQUIRE(seen != nullptr);
+  CHECK(seen[99999] == std::byte{7});
+  // A place that is none is refused.
+  CHECK(members[0]->lent_elements(use_of(3, 1), 1, 4 * kMost) == nullptr);
+  // There is an end to it; and none without an arena.
+  CHECK(members[1]->lend(kMost) == nullptr);
+  CHECK(members[1]->lend(kMost / 2) != nullptr);
+  CHECK(members[1]->lend(kMost / 2) == nullptr);
+  CHECK(members_of(2)[0]->lend(1) == nullptr);
 }
 
 TEST_CASE("Sets of many members have fewer slots", "[unit][collectives]") {
@@ -98,23 +148,23 @@ TEST_CASE("Members that come, wait and seal at any moment conclude the same", "[
             };
             const bool seals_now = seals && use == until;
             if (seals_now && random() % 2 == 0) {  // before it comes
-              slots.seal(slot, use - 1);
+              slots.seal(use_of(slot, use - 1));
               slots.ring_others();
               break;
             }
-            State state = slots.come(slot, use, Number(value(own)).bytes());
+            State state = slots.come(use_of(slot, use), Number(value(own)).bytes());
             if (state == State::kComplete) slots.ring_others();
             if (state == State::kOpen && seals_now) {  // after it has come
-              state = slots.seal(slot, use);
+              state = slots.seal(use_of(slot, use));
               slots.ring_others();
             }
-            const auto is_over = [&] { return (state = slots.look(slot, use)) != State::kOpen; };
+            const auto is_over = [&] { return (state = slots.look(use_of(slot, use))) != State::kOpen; };
             while (state == State::kOpen) {
               if (!is_over()) slots.wait_for_bell(std::chrono::milliseconds(20000), is_over);
             }
             if (state == State::kSealed) break;
             for (int member = 0; member < size; ++member) {
-              if (left_by(slots, slot, use, member) != value(member)) ++wrong;
+              if (left_by(slots, use_of(slot, use), member) != value(member)) ++wrong;
             }
           }
           last[static_cast<std::size_t>(own)].push_back(use - 1);
@@ -129,14 +179,14 @@ TEST_CASE("Members that come, wait and seal at any moment conclude the same", "[
 TEST_CASE("Whoever sleeps is woken by the last who comes, and by its own process", "[multi][collectives]") {
   const auto members = members_of(2);
   for (std::uint64_t use = 1; use <= 200; ++use) {
-    CHECK(members[0]->come(0, use, Number(use).bytes()) == State::kOpen);
+    CHECK(members[0]->come(use_of(0, use), Number(use).bytes()) == State::kOpen);
     std::jthread waits([&] {
-      while (members[0]->look(0, use) == State::kOpen) {
+      while (members[0]->look(use_of(0, use)) == State::kOpen) {
         members[0]->wait_for_bell(std::chrono::milliseconds(20000),
-                                  [&] { return members[0]->look(0, use) != State::kOpen; });
+                                  [&] { return members[0]->look(use_of(0, use)) != State::kOpen; });
       }
     });
-    members[1]->come(0, use, Number(use).bytes());
+    members[1]->come(use_of(0, use), Number(use).bytes());
     members[1]->ring_others();
   }
   std::atomic<bool> is_over{false};
