@@ -14,19 +14,19 @@ namespace {
 
 // The threads that would finish it exist only in the process that submitted it.
 void require_same_process(const HandlePtr& handle, const ForkMark& submitted) {
-  if (handle->done() || submitted.same_process()) return;
+  if (submitted.same_process() || handle->done()) return;
   raise_if_error(Status::precondition("submitted before a fork(): only the parent can wait for it"));
 }
 
-// `given_up`: whether to stop waiting; asked between slices.
+// `given_up`: whether to stop waiting; asked between slices. What is left to do of a tensor is done without the GIL.
 template <typename GivenUp>
 void wait_unless(const HandlePtr& handle, const ForkMark& submitted, GivenUp&& given_up) {
-  if (!handle->done()) {
+  if (!handle->is_known_done()) {
     require_same_process(handle, submitted);
     wait_interruptibly([&](std::chrono::milliseconds slice) { return handle->wait_for(slice) || given_up(); });
   }
   release_dropped_objects();
-  if (!handle->done()) {
+  if (!handle->is_known_done()) {
     PyErr_SetNone(PyExc_KeyboardInterrupt);
     throw py::error_already_set();
   }

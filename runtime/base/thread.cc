@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <mutex>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -46,17 +47,27 @@ std::jthread start_thread(std::string name, std::function<void(std::stop_token)>
 void for_each_at_once(const std::string& name, std::size_t count, std::size_t most,
                       const std::function<void(std::size_t)>& each) {
   std::atomic<std::size_t> next = 0;
+  std::exception_ptr first;
+  std::once_flag has_thrown;
   const auto run = [&] {
-    for (std::size_t mine = next++; mine < count; mine = next++) each(mine);
-  };
-  std::vector<std::jthread> others;
-  try {
-    while (others.size() + 1 < std::min(count, most)) {
-      others.push_back(start_thread(name, [&](const std::stop_token&) { run(); }));
+    try {
+      for (std::size_t mine = next++; mine < count; mine = next++) each(mine);
+    } catch (...) {
+      next = count;
+      std::call_once(has_thrown, [&] { first = std::current_exception(); });
     }
-  } catch (const std::system_error&) {  // those that there are do it all
+  };
+  {
+    std::vector<std::jthread> others;
+    try {
+      while (others.size() + 1 < std::min(count, most)) {
+        others.push_back(start_thread(name, [&](const std::stop_token&) { run(); }));
+      }
+    } catch (const std::system_error&) {  // those that there are do it all
+    }
+    run();
   }
-  run();
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace hvd

@@ -16,7 +16,8 @@ namespace hvd {
 std::jthread start_thread(std::string name, std::function<void(std::stop_token)> body);
 
 // Calls each(0), each(1), ..., each(count - 1), at most `most` at a time: on this thread, and on others of that name
-// that end before it returns. Fewer at a time where the system gives no more threads. `each` throws nothing.
+// that end before it returns. Fewer at a time where the system gives no more threads. After a call that throws none is
+// begun, and the first exception leaves here.
 void for_each_at_once(const std::string& name, std::size_t count, std::size_t most,
                       const std::function<void(std::size_t)>& each);
 

@@ -1,6 +1,7 @@
 // Calls host by host, in pieces: while one is between hosts, the steps inside them are done of the next and of the
 // last.
 #include <algorithm>
+#include <exception>
 #include <system_error>
 
 #include "runtime/base/event.h"
@@ -9,6 +10,18 @@
 #include "runtime/collectives/hierarchical_backend.h"
 
 namespace hvd::collectives {
+namespace {
+
+// Of a step: what it throws, such as for want of memory, is an error like others.
+Status result_of(const std::function<Status()>& step) {
+  try {
+    return step();
+  } catch (const std::exception& e) {
+    return Status::internal(e.what());
+  }
+}
+
+}  // namespace
 
 // A piece between hosts.
 struct HierarchicalBackend::Across {
@@ -35,7 +48,7 @@ class HierarchicalBackend::AcrossThread {
   void run() {
     Status status;
     while (const std::optional<Across*> piece = pieces_.pop()) {
-      if (status.is_ok()) status = (*piece)->run();
+      if (status.is_ok()) status = result_of((*piece)->run);
       (*piece)->result = status;
       (*piece)->has_ended.set();
     }
@@ -57,7 +70,7 @@ std::int64_t HierarchicalBackend::pieces_of(std::uint64_t bytes, std::size_t sha
 
 Status HierarchicalBackend::in_pieces(std::size_t pieces, const Steps& steps) {
   std::deque<Across> across(pieces);
-  const Status result = run_steps(steps, across);
+  const Status result = result_of([&] { return run_steps(steps, across); });
   for (Across& piece : across) {
     if (piece.is_beside) piece.has_ended.wait();
   }
@@ -90,10 +103,13 @@ void HierarchicalBackend::begin_across(const Steps& steps, std::deque<Across>& p
     }
   }
   Across& one = pieces[piece];
-  one.is_beside = pieces.size() > 1 && across_thread_ != nullptr;
   one.run = [&steps, piece] { return steps.across(piece); };
-  if (one.is_beside) return across_thread_->push(one);
-  one.result = one.run();
+  if (pieces.size() > 1 && across_thread_ != nullptr) {
+    across_thread_->push(one);
+    one.is_beside = true;
+  } else {
+    one.result = one.run();
+  }
 }
 
 }  // namespace hvd::collectives

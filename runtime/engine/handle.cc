@@ -11,6 +11,7 @@ bool Handle::done() const {
   if (!state_->event.is_set() && state_->small_use != nullptr) state_->small_use->look();
   return state_->event.is_set();
 }
+bool Handle::is_known_done() const { return state_->event.is_set(); }
 bool Handle::wait_for(std::chrono::milliseconds limit) {
   if (done()) return true;
   state_->waiters.fetch_add(1, std::memory_order_relaxed);

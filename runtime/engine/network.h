@@ -80,15 +80,15 @@ class Network {
   rendezvous::Client client_;
   StoreRows rows_;
   std::uint64_t epoch_ = 0;
-  rendezvous::RankNumbers numbers_;                       // from the answer to the join
+  rendezvous::RankNumbers numbers_;  // from the answer to the join
   std::shared_ptr<transport::ListeningSockets> sockets_;
-  std::optional<HostMemory> host_memory_;                 // until reach()
-  std::optional<topology::Membership> membership_;        // since reach() knows
-  collectives::SharedMemory memory_;                      // of this host's ranks
-  std::unique_ptr<transport::Fabric> fabric_;             // it uses rows_
-  std::stop_source lost_;                                 // a rank is gone, or nobody wants the session any more
-  std::unique_ptr<HostNews> news_;                        // it uses client_, and its end cancels that
-  std::unique_ptr<LossWatch> loss_watch_;                 // last: it calls abort()
+  std::optional<HostMemory> host_memory_;           // until reach()
+  std::optional<topology::Membership> membership_;  // since reach() knows
+  collectives::SharedMemory memory_;                // of this host's ranks
+  std::unique_ptr<transport::Fabric> fabric_;       // it uses rows_
+  std::stop_source lost_;                           // a rank is gone, or nobody wants the session any more
+  std::unique_ptr<HostNews> news_;                  // it uses client_, and its end cancels that
+  std::unique_ptr<LossWatch> loss_watch_;           // last: it calls abort()
 };
 
 }  // namespace hvd::engine

@@ -71,7 +71,8 @@ class SessionImpl final : public Session {
         table_(membership_.rank(), topology::initial_sets(membership_.size()), recorder_),
         small_(std::make_shared<engine::SmallExchange>(
             membership_.rank(), table_, [this](const topology::ProcessSet& set) { return network_->make_slots(set); },
-            [this] { engine_.notify(); })),
+            engine::SmallExchange::Engine{[this] { engine_.notify(); },
+                                          [this](const std::string& why) { engine_.fail(why); }})),
         set_changes_(membership_.size()),
         engine_(
             make_engine_options(config, membership_, pages_), table_, *small_, set_changes_, recorder_,
@@ -162,9 +163,7 @@ class SessionImpl final : public Session {
 
   Result<std::vector<HandlePtr>> enqueue_group(std::vector<Operation> operations) override {
     HVD_RETURN_IF_ERROR(engine::mark_ready(*devices_, operations, may_precede_gpu_));
-    HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations)));
-    engine_.notify();
-    return handles;
+    return small_->add_group(std::move(operations));
   }
 
   std::vector<std::string> pending() const override { return table_.pending(); }

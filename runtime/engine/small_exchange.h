@@ -31,8 +31,12 @@ using SlotsFactory = std::function<std::shared_ptr<collectives::ExchangeSlots>(c
 // Thread-safe; outlives the session with the handles of its operations. Its lock comes before the table's.
 class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
  public:
-  // `notify`: something was submitted to the table for the engine. `table` and `notify` are not used after close().
-  SmallExchange(int rank, OperationTable& table, SlotsFactory factory, std::function<void()> notify);
+  // Not used after close(), as the table is not.
+  struct Engine {
+    std::function<void()> notify;                        // something was submitted to the table
+    std::function<void(const std::string& why)> fail{};  // the session ends
+  };
+  SmallExchange(int rank, OperationTable& table, SlotsFactory factory, Engine engine);
 
   // The largest tensor that is exchanged, by a thread that waits for it at once (is_awaited), and by any.
   static std::size_t most_bytes(int members);
@@ -43,6 +47,8 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // its set (leave()) finds it added and submitted, or not at all. A join ends the exchange of its set until it is
   // over.
   Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
+  // Groups are not exchanged.
+  Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
   // No more exchange in a set that this rank wants to be removed, and whose operations the table takes no more.
   void leave(std::int32_t process_set) HVD_EXCLUDES(mutex_);
 
@@ -52,8 +58,11 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
              const topology::ProcessSetTable& after) HVD_EXCLUDES(mutex_);
   // Uses that began before `then` go the ordinary way, where a stall is found out and told.
   void give_up(TimePoint then) HVD_EXCLUDES(mutex_);
-  // What is complete is completed; all else is left to the table, and nothing starts any more.
+  // What is complete is completed; all else is left to the table, here and on whoever comes later. Nothing starts any
+  // more.
   void close() HVD_EXCLUDES(mutex_);
+
+  static ReduceOp reduction_of(const wire::Response& response);
 
  private:
   friend class SmallUse;
@@ -61,6 +70,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     std::shared_ptr<const wire::Response> response;
     collectives::ExchangedTensor data;
     bool is_sealed = true;
+    bool has_met_join = false;       // and was sealed because of it: when that is over, the next use renews it
     std::shared_ptr<SmallUse> open;  // the last use that this rank has begun, while it is not complete
   };
   struct Set {
@@ -72,29 +82,40 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     std::unordered_map<std::string, Tensor> tensors;
   };
 
+  struct Cached {
+    std::int32_t process_set = 0;
+    std::shared_ptr<const wire::Response> response;
+    bool was_used = false;  // since it was cached, or its name has a slot
+  };
+
   // Null where nothing is ever exchanged.
   Set* set_of(const topology::ProcessSetPtr& of) HVD_REQUIRES(mutex_);
+  static bool can_exchange(const Set& set, const Tensor& tensor, const Operation& operation);
   // False: it goes the ordinary way, and so does this use of its name on all members.
   bool start(const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
   // A name is free again when all have come, whether or not somebody has looked.
   void finish_last_use(const Operation& operation) HVD_REQUIRES(mutex_);
   void add(const wire::Response& response, const topology::ProcessSetTable& sets) HVD_REQUIRES(mutex_);
+  void use(wire::CacheBit bit) HVD_REQUIRES(mutex_);
   void evict(wire::CacheBit bit) HVD_REQUIRES(mutex_);
+  // A new generation of the tensor's slot.
+  void open(Set& set, Tensor& tensor, const std::shared_ptr<const wire::Response>& cached) HVD_REQUIRES(mutex_);
+  void begin_join(const topology::ProcessSetPtr& of) HVD_REQUIRES(mutex_);
   // `renew`: the tensor gets a new bit, and so a new generation of its slot.
   void seal(Set& set, Tensor& tensor, bool renew = false) HVD_REQUIRES(mutex_);
   void seal_all(Set& set) HVD_REQUIRES(mutex_);
   // Ends the open use, if there is one, by what came of it.
   void end(Set& set, Tensor& tensor, collectives::ExchangeSlots::State state, bool renew) HVD_REQUIRES(mutex_);
-  void finish(const Set& set, const Tensor& tensor, const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
+  void finish(const Set& set, Tensor& tensor, const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
 
   const int rank_;
   OperationTable& table_;
   const SlotsFactory factory_;
-  const std::function<void()> notify_;
+  const Engine engine_;
   Mutex mutex_;
   bool is_closed_ HVD_GUARDED_BY(mutex_) = false;
   std::map<std::int32_t, Set> sets_ HVD_GUARDED_BY(mutex_);
-  std::unordered_map<std::uint64_t, std::pair<std::int32_t, std::string>> by_bit_ HVD_GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, Cached> by_bit_ HVD_GUARDED_BY(mutex_);  // what may be exchanged
 };
 
 // One operation that waits in shared memory for the other members. Belongs to its handle's state.

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -39,14 +40,27 @@ std::shared_ptr<void> ShmArena::take(std::size_t bytes) {
           [arena = shared_from_this(), at = *begin, size](void*) { arena->give_back(at, size); }};
 }
 
-std::byte* ShmArena::keep(std::size_t bytes) {
-  const std::size_t size = ShmSegment::pages(bytes);
+// Sizes are few, so that what is free again fits what is asked for: four between two powers of two.
+std::span<std::byte> ShmArena::keep(std::size_t bytes) {
+  if (bytes > kKeptBytes) return {};
+  const std::size_t step = std::max(std::bit_floor(bytes) / 4, ShmSegment::page());
+  const std::size_t size = (bytes + step - 1) / step * step;
   const MutexLock lock(mutex_);
-  if (bytes > memory_.size() || size > kKeptBytes - kept_) return nullptr;
+  if (const auto found = kept_free_.find(size); found != kept_free_.end()) {
+    std::byte* const memory = found->second;
+    kept_free_.erase(found);
+    return {memory, size};
+  }
+  if (size > memory_.size() || size > kKeptBytes - kept_) return {};
   const std::optional<std::size_t> begin = cut(size);
-  if (!begin) return nullptr;
+  if (!begin) return {};
   kept_ += size;
-  return memory_.data() + *begin;
+  return memory_.subspan(*begin, size);
+}
+
+void ShmArena::keep_again(std::span<std::byte> kept) {
+  const MutexLock lock(mutex_);
+  kept_free_.emplace(kept.size(), kept.data());
 }
 
 // A forked child does not have the memory, and perhaps a lock that another thread of its parent held.

@@ -20,8 +20,11 @@ class ShmArena : public std::enable_shared_from_this<ShmArena> {
 
   // Zeros, aligned to pages; null when there is no room.
   std::shared_ptr<void> take(std::size_t bytes);
-  // The same, for good: at most kKeptBytes together.
-  std::byte* keep(std::size_t bytes);
+  // Memory that no block has any more, of at least so many bytes: at most kKeptBytes together. The other ranks may read
+  // it after this process has ended. Null when there is no room.
+  std::span<std::byte> keep(std::size_t bytes);
+  // For another keep(). Nobody reads it any more.
+  void keep_again(std::span<std::byte> kept);
   static constexpr std::size_t kKeptBytes = std::size_t{64} << 20;
 
  private:
@@ -33,7 +36,8 @@ class ShmArena : public std::enable_shared_from_this<ShmArena> {
   const std::span<std::byte> memory_;
   Mutex mutex_;
   std::size_t kept_ HVD_GUARDED_BY(mutex_) = 0;
-  std::map<std::size_t, std::size_t> free_ HVD_GUARDED_BY(mutex_);  // begin and size of what no block has
+  std::multimap<std::size_t, std::byte*> kept_free_ HVD_GUARDED_BY(mutex_);  // by size
+  std::map<std::size_t, std::size_t> free_ HVD_GUARDED_BY(mutex_);           // begin and size of what no block has
 };
 
 }  // namespace hvd::collectives

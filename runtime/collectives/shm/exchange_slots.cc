@@ -127,7 +127,13 @@ const std::byte* ExchangeSlots::lent_elements(const Use& use, int member, std::s
   return segment_->at(offset, bytes);
 }
 
-std::byte* ExchangeSlots::lend(std::size_t bytes) { return arena_ == nullptr ? nullptr : arena_->keep(bytes); }
+std::span<std::byte> ExchangeSlots::lend(std::size_t bytes) {
+  return arena_ == nullptr ? std::span<std::byte>() : arena_->keep(bytes);
+}
+
+void ExchangeSlots::take_back(std::span<std::byte> lent) {
+  if (!lent.empty()) arena_->keep_again(lent);
+}
 
 // The word is changed before the flag is read, and whoever goes to sleep sets the flag before it looks at the word once
 // more: in the one order of these four, one of the two sees the other's.

@@ -54,9 +54,11 @@ class ExchangeSlots {
   // The same of come_with_lent(); null when what it left is no place in shared memory.
   const std::byte* lent_elements(const Use& use, int member, std::size_t bytes) const;
 
-  // Memory of this rank that the others can read, for as long as anybody has mapped the segment: whoever is slow may
-  // read what a process that has ended left. Null when there is none, or no more.
-  std::byte* lend(std::size_t bytes);
+  // Memory of this rank, of at least so many bytes, that the others can read for as long as anybody has mapped the
+  // segment: whoever is slow may read what a process that has ended left. None: there is no more.
+  std::span<std::byte> lend(std::size_t bytes);
+  // Nobody reads it any more, so it may be lent again.
+  void take_back(std::span<std::byte> lent);
 
   // Wakes the members that sleep here: something that they may wait for has changed. After a change of one's own.
   void ring_others();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "runtime/collectives/shm/parts.h"
 
@@ -15,15 +16,20 @@ bool ExchangedTensor::renew(std::size_t bytes) {
   return true;
 }
 
+// A tensor grows in a new generation, and all members are through with the one before: so nobody reads what it leaves.
+bool ExchangedTensor::has_room() {
+  if (lent_.size() >= 2 * bytes_) return true;
+  const std::span<std::byte> larger = slots_->lend(2 * bytes_);
+  if (larger.empty()) return false;
+  slots_->take_back(std::exchange(lent_, larger));
+  return true;
+}
+
 ExchangedTensor::State ExchangedTensor::come(const void* elements) {
   const std::span input(static_cast<const std::byte*>(elements), bytes_);
   if (bytes_ <= ExchangeSlots::kBytes) return slots_->come(use_, input);
-  if (room_ < bytes_) {
-    lent_ = slots_->lend(2 * bytes_);
-    room_ = lent_ == nullptr ? 0 : bytes_;
-  }
-  if (lent_ == nullptr) return seal();
-  const std::span mine(lent_ + use_.number % 2 * room_, bytes_);
+  if (!has_room()) return seal();
+  const std::span mine = lent_.subspan(use_.number % 2 * (lent_.size() / 2), bytes_);
   std::ranges::copy(input, mine.begin());
   return slots_->come_with_lent(use_, mine);
 }
@@ -43,19 +49,19 @@ const std::byte* ExchangedTensor::operand(int member, const std::byte* own) cons
 }
 
 Status ExchangedTensor::reduce(DataType dtype, ReduceOp op, const kernels::Scaling& scaling, const void* elements,
-                               void* output) const {
-  const auto* const own = static_cast<const std::byte*>(elements);
-  const int members = slots_->members();
-  for (int member = 0; member < members; ++member) {
-    if (operand(member, own) == nullptr) return Status::internal("a tensor lies outside the memory that ranks share");
+                               void* output) {
+  operands_.clear();
+  for (int member = 0; member < slots_->members(); ++member) {
+    operands_.push_back(operand(member, static_cast<const std::byte*>(elements)));
+    if (operands_.back() == nullptr) return Status::internal("a tensor lies outside the memory that ranks share");
   }
   for (std::size_t at = 0; at < bytes_; at += shm::kPieceBytes) {
     std::byte* const sum = static_cast<std::byte*>(output) + at;
     const auto count = static_cast<std::int64_t>(std::min(shm::kPieceBytes, bytes_ - at) / element_size(dtype));
-    for (int member = 1; member < members; ++member) {
-      const kernels::ReduceStage stage{member == 1, true, member + 1 == members};
-      const std::byte* const left = member == 1 ? operand(0, own) + at : sum;
-      kernels::reduce_scaled(dtype, op, sum, left, operand(member, own) + at, count, scaling, stage);
+    for (std::size_t member = 1; member < operands_.size(); ++member) {
+      const kernels::ReduceStage stage{member == 1, true, member + 1 == operands_.size()};
+      const std::byte* const left = member == 1 ? operands_[0] + at : sum;
+      kernels::reduce_scaled(dtype, op, sum, left, operands_[member] + at, count, scaling, stage);
     }
   }
   return Status::ok();

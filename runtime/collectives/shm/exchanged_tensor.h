@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/collectives/kernels/kernels.h"
@@ -36,16 +38,18 @@ class ExchangedTensor {
   State seal();
   // The elements of all, in the order of the members and with the roundings of other calls in shared memory. `elements`
   // are this member's, and may be `output`. Requires: the use is complete. kInternal when a member left what is none.
-  Status reduce(DataType dtype, ReduceOp op, const kernels::Scaling& scaling, const void* elements, void* output) const;
+  Status reduce(DataType dtype, ReduceOp op, const kernels::Scaling& scaling, const void* elements, void* output);
 
  private:
   const std::byte* operand(int member, const std::byte* own) const;
+  // Whether there is room for the elements where others can read them.
+  bool has_room();
 
   std::shared_ptr<ExchangeSlots> slots_;
   ExchangeSlots::Use use_;
   std::size_t bytes_ = 0;
-  std::byte* lent_ = nullptr;  // two buffers of room_ bytes
-  std::size_t room_ = 0;
+  std::span<std::byte> lent_{};  // two buffers
+  std::vector<const std::byte*> operands_{};
 };
 
 }  // namespace hvd::collectives

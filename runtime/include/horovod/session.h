@@ -67,7 +67,10 @@ class Handle {
   Handle();
   ~Handle();
 
+  // Does what is left to do of a tensor that callers exchange, once all of it is there.
   bool done() const;
+  // The same without doing anything: false where done() might be true.
+  bool is_known_done() const;
   // Waits until done or `limit` has passed; spins for at most 50 µs, yielding, before it sleeps. Returns done(). May
   // return early when a signal arrives, so that the caller can look at it.
   bool wait_for(std::chrono::milliseconds limit);

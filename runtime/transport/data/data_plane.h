@@ -60,8 +60,8 @@ class DataPlane final : public FrameSink, public IoHandler {
   // Connects for a message of so many bytes when it is on this rank to do so; blocks for that at most the connect
   // timeout.
   Status ensure_connected(int peer, std::size_t bytes);
-  // The same for messages to or from several ranks, at most kConnectsAtOnce at a time. The error is that of the first
-  // who cannot be reached, and no connection is begun after it.
+  // The same for messages to or from several ranks, at most kConnectsAtOnce at a time, and within the connect timeout
+  // in all. The first error is the call's, and ends the tries that go on; those ranks are not lost.
   static constexpr std::size_t kConnectsAtOnce = 16;
   Status ensure_connected(std::span<const ExpectedMessage> messages);
   PeerLink& link(int peer) HVD_EXCLUDES(links_mutex_);
@@ -87,11 +87,17 @@ class DataPlane final : public FrameSink, public IoHandler {
   // How many connections of ours a message of so many bytes lacks.
   int connections_for(std::size_t bytes) const;
   bool lacks_connection(const ExpectedMessage& message);
-  Status connect(int to, PeerLink& link, int wanted);
+  // How long, and by whom.
+  struct Attempt {
+    const Connector& connector;
+    Deadline deadline;
+  };
+  Status ensure_connected(const ExpectedMessage& message, const Attempt& attempt);
+  Status connect(int to, PeerLink& link, int wanted, const Attempt& attempt);
   // The rank is lost to all who wait for it.
   Status lose(int peer, const Status& why);
   Result<Bytes> row_of(int rank, Deadline deadline) HVD_EXCLUDES(rows_mutex_);
-  Status fetch_rows_of(const std::vector<ExpectedMessage>& messages) HVD_EXCLUDES(rows_mutex_);
+  Status fetch_rows_of(const std::vector<ExpectedMessage>& messages, Deadline deadline) HVD_EXCLUDES(rows_mutex_);
   Status fetch_rows(const std::vector<int>& wanted, Deadline deadline) HVD_REQUIRES(rows_mutex_);
   // The context of a frame, made when it is not known yet; null when it was removed.
   Result<std::shared_ptr<MessageContext>> context_of(const FrameHeader& header) HVD_EXCLUDES(contexts_mutex_);

@@ -1,7 +1,5 @@
 // How the DataPlane gets its connections: to ranks below this one, one for each pair or several, when a message first
 // needs them.
-#include <atomic>
-
 #include "runtime/base/failpoint.h"
 #include "runtime/base/thread.h"
 #include "runtime/transport/data/data_plane.h"
@@ -12,6 +10,30 @@ namespace {
 // Of a message; the segments of a ring are of up to 256 KiB.
 constexpr std::size_t kManyConnectionsFrom = 64U << 10U;
 
+// Of things that are done at the same time; it ends the others. Thread-safe.
+class FirstError {
+ public:
+  // `outer` ends all of them, and outlives it.
+  explicit FirstError(const Cancel& outer) : cancel_(&outer) {}
+
+  void add(const Status& status) {
+    if (status.is_ok()) return;
+    const MutexLock lock(mutex_);
+    if (first_.is_ok()) first_ = status;
+    cancel_.cancel();
+  }
+  Status status() {
+    const MutexLock lock(mutex_);
+    return first_;
+  }
+  const Cancel& cancel() const { return cancel_; }
+
+ private:
+  Mutex mutex_;
+  Status first_ HVD_GUARDED_BY(mutex_);
+  Cancel cancel_;
+};
+
 }  // namespace
 
 int DataPlane::connections_for(std::size_t bytes) const { return bytes < kManyConnectionsFrom ? 1 : sockets_; }
@@ -21,14 +43,20 @@ bool DataPlane::lacks_connection(const ExpectedMessage& message) {
 }
 
 Status DataPlane::ensure_connected(int to, std::size_t bytes) {
-  if (!lacks_connection({to, bytes})) return Status::ok();
-  PeerLink& target = link(to);
-  const int wanted = connections_for(bytes);
+  return ensure_connected({to, bytes}, {connector_, Deadline::after(connect_timeout_)});
+}
+
+Status DataPlane::ensure_connected(const ExpectedMessage& message, const Attempt& attempt) {
+  if (!lacks_connection(message)) return Status::ok();
+  PeerLink& target = link(message.peer);
+  const int wanted = connections_for(message.bytes);
   const MutexLock lock(target.connecting());
   if (target.count() >= wanted) return Status::ok();
   HVD_RETURN_IF_ERROR(target.lost());
-  Status connected = connect(to, target, wanted);
-  return connected.is_ok() ? connected : lose(to, connected);
+  Status connected = connect(message.peer, target, wanted, attempt);
+  // Given up for the sake of another rank's error.
+  const bool is_given_up = connected.code() == StatusCode::kAborted && !aborted();
+  return connected.is_ok() || is_given_up ? connected : lose(message.peer, connected);
 }
 
 // A handshake takes four round trips, so those of many ranks go on at the same time.
@@ -37,19 +65,17 @@ Status DataPlane::ensure_connected(std::span<const ExpectedMessage> messages) {
   for (const ExpectedMessage& message : messages) {
     if (lacks_connection(message)) missing.push_back(message);
   }
-  if (missing.size() > 1) {
-    const Status fetched = fetch_rows_of(missing);
-    if (!fetched.is_ok()) return lose(missing.front().peer, fetched);
-  }
-  std::vector<Status> results(missing.size());
-  std::atomic<bool> failed = false;
+  if (missing.empty()) return Status::ok();
+  if (missing.size() == 1) return ensure_connected(missing.front().peer, missing.front().bytes);
+  const Deadline deadline = Deadline::after(connect_timeout_);
+  HVD_RETURN_IF_ERROR(fetch_rows_of(missing, deadline));
+  FirstError first(cancel_);
+  const Connector connector(self_, first.cancel());
   for_each_at_once("hvd-connect", missing.size(), kConnectsAtOnce, [&](std::size_t i) {
-    if (failed) return;
-    results[i] = ensure_connected(missing[i].peer, missing[i].bytes);
-    if (!results[i].is_ok()) failed = true;
+    if (!first.cancel().cancelled()) first.add(ensure_connected(missing[i], {connector, deadline}));
   });
-  for (Status& result : results) HVD_RETURN_IF_ERROR(result);
-  return Status::ok();
+  const Status status = first.status();
+  return status.is_ok() ? usable() : status;
 }
 
 Status DataPlane::lose(int peer, const Status& why) {
@@ -58,10 +84,9 @@ Status DataPlane::lose(int peer, const Status& why) {
   return why;
 }
 
-Status DataPlane::connect(int to, PeerLink& target, int wanted) {
+Status DataPlane::connect(int to, PeerLink& target, int wanted, const Attempt& attempt) {
   HVD_FAILPOINT_RETURN("data.connect");
-  const Deadline deadline = Deadline::after(connect_timeout_);
-  HVD_ASSIGN_OR_RETURN(const Bytes encoded, row_of(to, deadline));
+  HVD_ASSIGN_OR_RETURN(const Bytes encoded, row_of(to, attempt.deadline));
   auto row = AddressRow::decode(encoded);
   if (!row.is_ok()) return row.status().annotate("rank " + std::to_string(to));
   Hello hello;
@@ -73,7 +98,7 @@ Status DataPlane::connect(int to, PeerLink& target, int wanted) {
   hello.host_name = self_.host_name;
   while (target.count() < wanted) {
     hello.number = target.count();
-    auto stream = connector_.connect(row.value(), hello, session_->key, deadline);
+    auto stream = attempt.connector.connect(row.value(), hello, session_->key, attempt.deadline);
     if (!stream.is_ok()) return stream.status().annotate("data connection");
     if (!target.attach(hello.number, std::move(stream).value(), row.value().host.host_name)) return target.lost();
   }
@@ -93,13 +118,13 @@ Result<Bytes> DataPlane::row_of(int rank, Deadline deadline) {
   return rows_.at(rank);
 }
 
-Status DataPlane::fetch_rows_of(const std::vector<ExpectedMessage>& messages) {
+Status DataPlane::fetch_rows_of(const std::vector<ExpectedMessage>& messages, Deadline deadline) {
   std::vector<int> wanted;
   const MutexLock lock(rows_mutex_);
   for (const ExpectedMessage& message : messages) {
     if (!rows_.contains(message.peer)) wanted.push_back(message.peer);
   }
-  return wanted.empty() ? Status::ok() : fetch_rows(wanted, Deadline::after(connect_timeout_));
+  return wanted.empty() ? Status::ok() : fetch_rows(wanted, deadline);
 }
 
 Status DataPlane::fetch_rows(const std::vector<int>& wanted, Deadline deadline) {

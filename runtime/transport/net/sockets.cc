@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -44,13 +45,22 @@ Cancel::Cancel() : event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_.valid()) throw std::system_error(errno, std::generic_category(), "eventfd");
 }
 
+Cancel::Cancel(const Cancel* outer) : Cancel() {
+  either_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event readable{.events = EPOLLIN, .data = {}};
+  if (!either_.valid() || epoll_ctl(either_.get(), EPOLL_CTL_ADD, event_.get(), &readable) != 0 ||
+      epoll_ctl(either_.get(), EPOLL_CTL_ADD, outer->fd(), &readable) != 0) {
+    throw std::system_error(errno, std::generic_category(), "epoll");
+  }
+}
+
 void Cancel::cancel() {
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t n = write(event_.get(), &one, sizeof(one));  // never read: it stays readable
 }
 
 bool Cancel::cancelled() const {
-  pollfd entry{event_.get(), POLLIN, 0};
+  pollfd entry{fd(), POLLIN, 0};
   return poll(&entry, 1, 0) > 0;
 }
 

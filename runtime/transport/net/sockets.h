@@ -27,12 +27,15 @@ Status configure_stream(int fd, Liveness liveness);
 class Cancel {
  public:
   Cancel();
+  // Cancelled with `outer`, too, which outlives it.
+  explicit Cancel(const Cancel* outer);
   void cancel();  // sticky
   bool cancelled() const;
-  int fd() const { return event_.get(); }  // readable once cancelled
+  int fd() const { return either_.valid() ? either_.get() : event_.get(); }  // readable once cancelled
 
  private:
   Fd event_;
+  Fd either_;  // where there is an outer one: an epoll set of both
 };
 
 // A connected non-blocking stream. Fails with kTimeout, kAborted, or kPeerLost and the reason.

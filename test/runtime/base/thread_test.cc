@@ -92,3 +92,13 @@ TEST_CASE("for_each_at_once needs no other thread", "[unit][base]") {
   hvd::for_each_at_once("hvd-test", 3, 3, [&](std::size_t) { callers.push_back(std::this_thread::get_id()); });
   CHECK(callers == std::vector(3, std::this_thread::get_id()));
 }
+
+TEST_CASE("for_each_at_once throws what a call has thrown, and begins no other", "[unit][base]") {
+  std::atomic<int> calls = 0;
+  const auto each = [&](std::size_t i) {
+    ++calls;
+    if (i == 2) throw std::runtime_error("the third");
+  };
+  CHECK_THROWS_WITH(hvd::for_each_at_once("hvd-test", 1000000, 2, each), "the third");
+  CHECK(calls < 1000000);
+}

@@ -48,8 +48,8 @@ struct Rank {
 
   recorder::FlightRecorder recorder;
   OperationTable table;
-  std::shared_ptr<SmallExchange> small =
-      std::make_shared<SmallExchange>(0, table, [](const topology::ProcessSet&) { return nullptr; }, [] {});
+  std::shared_ptr<SmallExchange> small = std::make_shared<SmallExchange>(
+      0, table, [](const topology::ProcessSet&) { return nullptr; }, SmallExchange::Engine{[] {}});
   SetChanges changes;
   std::string reason;
   std::shared_ptr<SentTo> sent = std::make_shared<SentTo>();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -5,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/collectives/shm/exchange_slots.h"
+#include "runtime/collectives/shm/exchanged_tensor.h"
 
 using namespace hvd;
 using namespace hvd::collectives;
@@ -101,21 +102,50 @@ TEST_CASE("A new generation begins anew, whatever was sealed before, and the one
 TEST_CASE("What is larger than a slot lies in memory that a member lends", "[unit][collectives]") {
   constexpr std::size_t kMost = ShmArena::kKeptBytes;
   const auto members = members_of(2, kMost + (std::size_t{1} << 20));
-  std::byte* const mine = members[1]->lend(100000);
-  REQUIRE(mine != nullptr);
-  std::memset(mine, 7, 100000);
-  members[0]->come_with_lent(use_of(3, 1), std::span(members[0]->lend(100000), 100000));
-  CHECK(members[1]->come_with_lent(use_of(3, 1), std::span(mine, 100000)) == State::kComplete);
+  const std::span<std::byte> mine = members[1]->lend(100000);
+  REQUIRE(mine.size() >= 100000);
+  std::ranges::fill(mine, std::byte{7});
+  members[0]->come_with_lent(use_of(3, 1), members[0]->lend(100000).first(100000));
+  CHECK(members[1]->come_with_lent(use_of(3, 1), mine.first(100000)) == State::kComplete);
   const std::byte* const seen = members[0]->lent_elements(use_of(3, 1), 1, 100000);
   REQUIRE(seen != nullptr);
   CHECK(seen[99999] == std::byte{7});
   // A place that is none is refused.
   CHECK(members[0]->lent_elements(use_of(3, 1), 1, 4 * kMost) == nullptr);
   // There is an end to it; and none without an arena.
-  CHECK(members[1]->lend(kMost) == nullptr);
-  CHECK(members[1]->lend(kMost / 2) != nullptr);
-  CHECK(members[1]->lend(kMost / 2) == nullptr);
-  CHECK(members_of(2)[0]->lend(1) == nullptr);
+  CHECK(members[1]->lend(kMost).empty());
+  const std::span<std::byte> half = members[1]->lend(kMost / 2);
+  CHECK(half.size() == kMost / 2);
+  CHECK(members[1]->lend(kMost / 2).empty());
+  CHECK(members_of(2)[0]->lend(1).empty());
+  // But for what was taken back, and only where it fits.
+  members[1]->take_back(half);
+  CHECK(members[1]->lend(kMost).empty());
+  CHECK(members[1]->lend(kMost / 2).data() == half.data());
+  CHECK(members[1]->lend(kMost / 2).empty());
+}
+
+TEST_CASE("A tensor that changes its size again and again takes no more memory", "[unit][collectives]") {
+  const std::shared_ptr<ExchangeSlots> slots =
+      std::move(members_of(1, ShmArena::kKeptBytes + (std::size_t{1} << 20)).front());
+  ExchangedTensor tensor(slots, 0);
+  std::vector<std::byte> elements(std::size_t{4} << 20);
+  for (int round = 0; round < 20; ++round) {
+    for (std::size_t bytes = std::size_t{1} << 20; bytes <= elements.size(); bytes += std::size_t{64} << 10) {
+      REQUIRE(tensor.renew(bytes));
+      tensor.begin_use();
+      REQUIRE(tensor.come(elements.data()) == State::kComplete);
+    }
+  }
+  // Without room it keeps what it has.
+  while (!slots->lend(std::size_t{1} << 20).empty()) {
+  }
+  tensor.renew(std::size_t{16} << 20);
+  tensor.begin_use();
+  CHECK(tensor.come(elements.data()) == State::kSealed);
+  tensor.renew(elements.size());
+  tensor.begin_use();
+  CHECK(tensor.come(elements.data()) == State::kComplete);
 }
 
 TEST_CASE("Sets of many members have fewer slots", "[unit][collectives]") {

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "runtime/base/event.h"
 #include "runtime/base/failpoint.h"
 #include "runtime/collectives/hierarchical_backend.h"
 #include "test/runtime/collectives/shm/conformance_cases.h"
@@ -20,15 +21,19 @@ std::shared_ptr<BackendList> list_of(std::unique_ptr<CollectiveBackend> backend)
   return std::make_shared<BackendList>(std::move(list));
 }
 
-// As Gloo, which stands in inside a host without shared memory, it takes one piece of memory.
+// Takes one piece of memory, as Gloo, which stands in inside a host without shared memory; and no call that `refuse`
+// has an error for.
 class WithoutLists final : public CollectiveBackend {
  public:
-  explicit WithoutLists(std::unique_ptr<CollectiveBackend> backend) : backend_(std::move(backend)) {}
+  using Refuse = std::function<Status()>;
+  explicit WithoutLists(
+      std::unique_ptr<CollectiveBackend> backend, Refuse refuse = [] { return Status::ok(); })
+      : backend_(std::move(backend)), refuse_(std::move(refuse)) {}
   std::string_view name() const override { return "without lists"; }
   std::string why_not(const CallTraits& call) const override { return backend_->why_not(call); }
   void start(const CollectiveCall& call, Completion done) override {
-    if (!call.segments.empty()) return done(Status::internal("a list"));
-    backend_->start(call, std::move(done));
+    const Status refused = call.segments.empty() ? refuse_() : Status::internal("a list");
+    refused.is_ok() ? backend_->start(call, std::move(done)) : done(refused);
   }
   const Memory& memory(MemoryKind kind) const override { return backend_->memory(kind); }
   std::shared_ptr<void> allocate_staging(MemoryKind kind, std::size_t bytes) override {
@@ -38,10 +43,13 @@ class WithoutLists final : public CollectiveBackend {
 
  private:
   std::unique_ptr<CollectiveBackend> backend_;
+  Refuse refuse_;
 };
 
 // Each host and each slice has a region of its own.
-HostGroups groups_of(const Hosts& hosts, const ShmRanks& ranks, int rank, bool lists = true) {
+HostGroups groups_of(
+    const Hosts& hosts, const ShmRanks& ranks, int rank, bool lists = true,
+    WithoutLists::Refuse refuse_across = [] { return Status::ok(); }) {
   HostGroups groups{.hosts = hosts, .owner_bytes = 64};
   groups.slices = static_cast<int>(std::ranges::min(hosts, {}, &std::vector<int>::size).size());
   for (std::size_t host = 0; host < hosts.size(); ++host) {
@@ -56,7 +64,8 @@ HostGroups groups_of(const Hosts& hosts, const ShmRanks& ranks, int rank, bool l
   if (groups.local_rank >= groups.slices) return groups;
   std::vector<int> owners;
   for (const auto& host : hosts) owners.push_back(host[static_cast<std::size_t>(groups.local_rank)]);
-  groups.across = list_of(ranks.backend(owners, rank, hosts.size() + static_cast<std::size_t>(groups.local_rank)));
+  auto across = ranks.backend(owners, rank, hosts.size() + static_cast<std::size_t>(groups.local_rank));
+  groups.across = list_of(std::make_unique<WithoutLists>(std::move(across), std::move(refuse_across)));
   return groups;
 }
 
@@ -304,28 +313,37 @@ CollectiveCall large_call(OpType op, std::vector<float>& data, int rank) {
   return call;
 }
 
+// One brings so many pieces and then no more.
 TEST_CASE("An abort ends a call in pieces wherever it is", "[multi][collectives]") {
   const OpType op = GENERATE(OpType::kAllreduce, OpType::kReducescatter, OpType::kAllgather, OpType::kBroadcast);
+  const int brought = GENERATE(0, 1, 7);
   const Hosts hosts = {{0, 1}, {2, 3}};
   const int gone = GENERATE(0, 3);
   if (op == OpType::kBroadcast && gone == 3) return;  // nobody waits for who only receives
   const ShmRanks ranks(4);
   std::vector<Status> ends(4);
+  Event has_gone;
   ranks.run([&](int rank, ShmBackend&) {
-    HierarchicalBackend backend(groups_of(hosts, ranks, rank));
+    int pieces = 0;
+    const auto refuse = [&] { return pieces++ < brought ? Status::ok() : Status::internal("it goes"); };
+    HierarchicalBackend whole(groups_of(hosts, ranks, rank));
+    HierarchicalBackend short_of(groups_of(hosts, ranks, rank, true, refuse));
+    HierarchicalBackend& backend = rank == gone ? short_of : whole;
     std::vector<float> data;
     const CollectiveCall call = large_call(op, data, rank);
     Status& end = ends[static_cast<std::size_t>(rank)];
-    end = run_call(backend, call);
-    if (rank == gone || !end.is_ok()) return;
+    if (rank == gone) {
+      end = run_call(backend, call);
+      return has_gone.set();
+    }
     const std::jthread aborter = start_thread("aborter", [&](const std::stop_token&) {
-      while (backend.progress().waits_for.empty()) std::this_thread::yield();
+      has_gone.wait();
       backend.abort(Status::peer_lost("it is gone"));
     });
     end = run_call(backend, call);
   });
   for (int rank = 0; rank < 4; ++rank) {
-    CHECK(ends[static_cast<std::size_t>(rank)].message() == (rank == gone ? "" : "it is gone"));
+    CHECK(ends[static_cast<std::size_t>(rank)].message() == (rank == gone ? "it goes" : "it is gone"));
   }
 }
 

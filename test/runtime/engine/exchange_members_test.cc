@@ -1,0 +1,212 @@
+// What each of two members does with what it knows and submits, without a session: nothing happens but what a test
+// does.
+#include <catch2/catch.hpp>
+
+#include "runtime/collectives/shm/segment.h"
+#include "runtime/engine/small_exchange.h"
+#include "test/runtime/engine/session_support.h"
+
+using namespace hvd;
+using namespace hvd::test;
+using collectives::ExchangeSlots;
+using collectives::ShmArena;
+
+namespace {
+
+using Values = std::vector<float>;
+
+wire::Response response_of(const std::string& name, std::uint64_t bit, std::int64_t elements) {
+  wire::Response response;
+  response.shape = {elements};
+  response.name = name;
+  response.bit = wire::CacheBit{bit};
+  return response;
+}
+
+// A rank of two that share memory.
+struct Member {
+  Member(const std::shared_ptr<const collectives::ShmSegment>& segment, int rank)
+      : slots(std::make_shared<ExchangeSlots>(segment, segment->region(0), 2, rank, ShmArena::make(segment, rank))),
+        table(rank, sets, recorder) {
+    const engine::SmallExchange::Engine engine{[] {}, [this](const std::string& why) { failure = why; }};
+    small = std::make_shared<engine::SmallExchange>(
+        rank, table, [this](const topology::ProcessSet&) { return slots; }, engine);
+  }
+  ~Member() { end(); }
+  Member(const Member&) = delete;
+  Member& operator=(const Member&) = delete;
+
+  HandlePtr add(const std::string& name, Values& data) { return small->add(allreduce(name, data)).value(); }
+  void learn(wire::DecisionItem item) {
+    wire::Decision decision;
+    decision.items.push_back(std::move(item));
+    small->learn(decision, *sets, *sets);
+  }
+  void end() {
+    small->close();
+    table.close(Status::aborted("it is over"));
+  }
+
+  topology::ProcessSets sets = topology::initial_sets(2);
+  std::shared_ptr<ExchangeSlots> slots;
+  recorder::FlightRecorder recorder;
+  engine::OperationTable table;
+  std::shared_ptr<engine::SmallExchange> small;
+  std::string failure;
+};
+
+struct Two {
+  std::shared_ptr<const collectives::ShmSegment> segment =
+      collectives::ShmSegment::create(2, std::size_t{1} << 20).value().first;
+  Member a{segment, 0};
+  Member b{segment, 1};
+
+  // Cached, and used since.
+  void learn(const std::string& name, std::uint64_t bit, std::int64_t elements = 3) {
+    for (Member* const member : {&a, &b}) {
+      member->learn(response_of(name, bit, elements));
+      member->learn(wire::CacheHit{wire::CacheBit{bit}});
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A rank that ends leaves no use to be completed by another that comes later", "[unit][engine]") {
+  const bool has_come = GENERATE(true, false);
+  Two ranks;
+  ranks.learn("x", 1);
+  Values left(3, 1.0F);
+  Values late(3, 1.0F);
+  HandlePtr first;
+  if (has_come) first = ranks.a.add("x", left);
+  ranks.a.end();
+  const HandlePtr second = ranks.b.add("x", late);
+  CHECK_FALSE(second->done());
+  CHECK(ranks.b.table.fetch().size() == 1);
+  if (has_come) CHECK(first->status().code() == StatusCode::kAborted);
+  CHECK(late == Values(3, 1.0F));
+}
+
+TEST_CASE("A use that is complete when a rank ends is complete on both", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  Values left(3, 1.0F);
+  Values right(3, 2.0F);
+  const HandlePtr first = ranks.a.add("x", left);
+  const HandlePtr second = ranks.b.add("x", right);
+  CHECK(second->done());
+  ranks.b.end();
+  ranks.a.end();
+  CHECK(first->status().to_string() == "ok");
+  CHECK((left == Values(3, 3.0F) && right == left));
+}
+
+TEST_CASE("A group may have a name that is free because all have come", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  Values data(3, 1.0F);
+  Values others(3, 1.0F);
+  const HandlePtr first = ranks.a.add("x", data);
+  ranks.b.add("x", others);
+  Values again(3, 1.0F);
+  CHECK(ranks.a.small->add_group({allreduce("x", again), allreduce("y", others)}).status().to_string() == "ok");
+  CHECK(data == Values(3, 2.0F));
+  CHECK(first->done());
+}
+
+TEST_CASE("Names that are used once take no slot", "[unit][engine]") {
+  Two ranks;
+  std::uint64_t bit = 1;
+  for (std::size_t i = 0; i < ranks.a.slots->slots() + 10; ++i) {
+    for (Member* const member : {&ranks.a, &ranks.b}) {
+      member->learn(response_of("noname." + std::to_string(i), bit, 3));
+      if (i % 2 == 0) member->learn(wire::Evict{wire::CacheBit{bit}});
+    }
+    ++bit;
+  }
+  ranks.learn("x", bit);
+  Values data(3, 1.0F);
+  ranks.a.add("x", data);
+  CHECK(ranks.a.table.fetch().empty());
+}
+
+TEST_CASE("Large tensors leave half of the slots to small ones", "[unit][engine]") {
+  Two ranks;
+  std::uint64_t bit = 1;
+  const auto is_exchanged = [&](std::int64_t elements) {
+    const std::string name = "x" + std::to_string(bit);
+    ranks.learn(name, bit++, elements);
+    Values data(static_cast<std::size_t>(elements), 1.0F);
+    Operation operation = allreduce(name, data);
+    operation.is_awaited = true;
+    ranks.a.small->add(operation).value();
+    return ranks.a.table.fetch().empty();
+  };
+  for (std::size_t i = 0; i < ranks.a.slots->slots() / 2; ++i) ranks.learn("large" + std::to_string(i), bit++, 5000);
+  CHECK_FALSE(is_exchanged(5000));
+  CHECK(is_exchanged(4096));
+  CHECK(is_exchanged(3));
+}
+
+TEST_CASE("A tensor that finds no memory to lend goes the ordinary way on both ranks", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1, 1000);
+  while (!ranks.b.slots->lend(1).empty()) {
+  }
+  Values data(1000, 1.0F);
+  Values others(1000, 1.0F);
+  const HandlePtr first = ranks.a.add("x", data);
+  CHECK_FALSE(first->done());
+  CHECK(ranks.a.table.fetch().empty());
+  CHECK_FALSE(ranks.b.add("x", others)->done());
+  CHECK(ranks.b.table.fetch().size() == 1);
+  CHECK_FALSE(first->done());  // and has looked
+  CHECK(ranks.a.table.fetch().size() == 1);
+}
+
+TEST_CASE("A place outside of shared memory is an error that ends the session", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1, 1000);
+  Values data(1000, 1.0F);
+  const HandlePtr handle = ranks.a.add("x", data);
+  const std::uint64_t nowhere = std::uint64_t{1} << 60;
+  ranks.b.slots->come({0, 1, 1}, std::as_bytes(std::span(&nowhere, 1)));
+  REQUIRE(handle->done());
+  CHECK(handle->status().to_string() == "internal error: a tensor lies outside the memory that ranks share");
+  CHECK(ranks.a.failure == handle->status().message());
+}
+
+TEST_CASE("What a removed set has cached is nothing of the set that has its id next", "[unit][engine]") {
+  const auto sets_with = [](std::uint64_t context, std::vector<int> ranks) {
+    topology::ProcessSetTable sets = *topology::initial_sets(3);
+    REQUIRE(sets.insert({1, context, std::move(ranks)}).is_ok());
+    return std::make_shared<const topology::ProcessSetTable>(std::move(sets));
+  };
+  const auto before = sets_with(1, {0, 1});
+  const auto after = sets_with(2, {0, 2});
+  recorder::FlightRecorder recorder;
+  engine::OperationTable table(0, before, recorder);
+  std::vector<std::uint64_t> asked;
+  const auto small = std::make_shared<engine::SmallExchange>(
+      0, table,
+      [&](const topology::ProcessSet& set) {
+        asked.push_back(set.context_id);
+        return nullptr;
+      },
+      engine::SmallExchange::Engine{[] {}});
+  wire::Response response;
+  response.process_set = 1;
+  response.op = OpType::kAllreduce;
+  response.dtype = DataType::kFloat32;
+  response.shape = {3};
+  response.name = "x";
+  response.bit = wire::CacheBit{1};
+  wire::Decision decision;
+  decision.items.emplace_back(response);  // the same decision removes the set, and adds the next
+  small->learn(decision, *before, *after);
+  CHECK(asked == std::vector<std::uint64_t>{1});
+  small->learn(decision, *after, *after);
+  CHECK(asked == std::vector<std::uint64_t>{1, 2});
+  small->close();
+}
