@@ -10,4 +10,6 @@ if [ "$python" = .venv/bin/python ]; then options+=(--no-build-isolation); fi
 rm -rf "$raw"
 scripts/progress.sh "The wheel" "$python" -m pip wheel "${options[@]}" .
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/auditwheel repair -w dist "$raw"/horovod_gloo-*.whl
+# With kernels for GPUs, or why without: else the log alone says it.
+echo "In the wheel: $(grep -o "Kernels for GPUs: .*" build/the-wheel.log | tail -1)"
 ls -1t dist/*.whl | head -1
