@@ -16,7 +16,7 @@ help:
 	@echo "make test-sanitizers  the C++ and launcher suites under ASan+UBSan and under TSan"
 	@echo "make test-torch  only PyTorch's suites        make test-tensorflow  only TensorFlow's and Keras'"
 	@echo "make test-matrix  TensorFlow's and Keras' tests with one wheel on TensorFlow 2.15, 2.16, 2.18 and 2.21"
-	@echo "make test-gpu    what needs a GPU, with the Python PYTHON=... that has torch; make carry-gpu packs for it"
+	@echo "make test-gpu    what needs a GPU, with PYTHON=... that has torch, in SECONDS=...; make carry-gpu packs for it"
 	@echo "make bench       ours against its peers      make wheel       a self-contained wheel in dist/, PYTHON=..."
 	@echo "make lint        types, style, includes      make install     build and install into .venv"
 	@echo "make format      clang-format over all C++"
@@ -47,10 +47,11 @@ test-torch: setup-test $(INSTALLED)
 test-tensorflow: setup-test $(INSTALLED)
 	$(VENV)/python scripts/suites.py tensorflow
 
-# Needs no build here: PYTHON is one that has torch, and the wheel installed or what carry-gpu makes in build/gpu.
+# Needs no build here: PYTHON is one that has torch, and the wheel installed or what carry-gpu makes in build/gpu. Begins
+# nothing after SECONDS.
 PYTHON ?= $(VENV)/python
 test-gpu:
-	$(PYTHON) test/gpu/run.py
+	$(PYTHON) test/gpu/run.py $(if $(SECONDS),--seconds $(SECONDS))
 
 # The package for PYTHON and what it imports but torch, as `make test-gpu` finds it without a network.
 carry-gpu: wheel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+_ASYNC_COMPLETION = "HOROVOD_ENABLE_ASYNC_COMPLETION"
 _DYNAMIC_PROCESS_SETS = "HOROVOD_DYNAMIC_PROCESS_SETS"
 
 
@@ -42,6 +43,11 @@ def dynamic_process_sets() -> bool:
 def allow_dynamic_process_sets() -> None:
     """Sets the variable that allows process sets to change. The native core reads it too."""
     os.environ[_DYNAMIC_PROCESS_SETS] = "1"
+
+
+def set_async_completion(wanted: bool) -> None:
+    """Whether calls on GPUs end before the GPU is done, in sessions that begin after this. The native core reads it."""
+    os.environ[_ASYNC_COMPLETION] = "1" if wanted else "0"
 
 
 def apply(values: Mapping[str, str | None]) -> None:

@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 def host_time(device: torch.device, run: Callable[[], Any], rounds: int = 300) -> float:
-    """The median of what a call costs the host, in µs; nobody waits for the GPU between calls."""
+    """The median of what a call costs the host, in µs. Calls of ours wait for the GPU, but with async completion."""
     times = []
     for _ in range(rounds):
         begin = time.perf_counter()
@@ -46,7 +46,7 @@ def bare_nccl(device: torch.device, tensor: torch.Tensor) -> Callable[[], None]:
 
 
 def launch(device: torch.device) -> dict[str, float]:
-    """Host time of a cached allreduce of 4 bytes beside that of NCCL's own call."""
+    """Host time of a cached allreduce of 4 bytes beside that of NCCL's own call, which does not wait for the GPU."""
     small = torch.zeros(1, device=device)
     figures = {"allreduce_4B_host_us": host_time(device, lambda: hvd.allreduce_(small, op=hvd.Sum, name="small"))}
     if device.type == "cuda":

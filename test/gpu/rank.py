@@ -1,4 +1,4 @@
-"""One rank of the GPU suites: `rank.py <suite> <device>`. Rank 0 prints a JSON object with figures. See run.py."""
+"""One rank of the GPU suites: `rank.py <suite> <device> <mode>`. Rank 0 prints a JSON object with figures. See run.py."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Callable
 
 import peers
 import torch
+from order import capture, check, devices, lost, streams
 
 import horovod.torch as hvd
+from horovod.bench import modes
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 EIGHT_BITS = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
@@ -21,10 +23,6 @@ RESNET_50 = [9408, *[36864] * 20, *[147456] * 30, *[589824] * 25, 2048000, 1000]
 def values(dtype: torch.dtype, rank: int, shape: tuple[int, ...] = (17, 5)) -> torch.Tensor:
     generator = torch.Generator().manual_seed(rank + 1)
     return torch.randint(0, 4, shape, generator=generator).to(dtype)
-
-
-def check(got: torch.Tensor, expected: torch.Tensor, what: str) -> None:
-    torch.testing.assert_close(got.cpu(), expected, msg=lambda text: f"{what}: {text}")
 
 
 def operations(device: torch.device) -> dict[str, float]:
@@ -105,21 +103,6 @@ def lists(device: torch.device) -> dict[str, float]:
     return {"tensors": len(sizes) * 18}
 
 
-def streams(device: torch.device) -> dict[str, float]:
-    """Inputs that are still being computed when they are submitted, on the default and on a side stream."""
-    rounds = 200
-    side = torch.cuda.Stream(device) if device.type == "cuda" else None
-    for i in range(rounds):
-        with torch.cuda.stream(side if i % 2 else None):
-            work = torch.full((1500, 1500), 1.0, device=device)
-            tensor = (work @ work)[0, :1000] * 0 + i  # after a product that takes a while
-            handle = hvd.allreduce_async(tensor, op=hvd.Sum, name="stream")
-            del work
-            result = hvd.synchronize(handle) + 1
-            check(result, torch.full((1000,), float(i * hvd.size() + 1)), f"round {i}")
-    return {"rounds": rounds}
-
-
 def training(device: torch.device) -> dict[str, float]:
     """1000 steps of a small model; ranks end with the same parameters."""
     steps = 1000
@@ -184,17 +167,19 @@ def ratios(device: torch.device) -> dict[str, float]:
     return peers.ratios(device, timed)
 
 
+SUITES = (operations, lists, streams, capture, devices, lost, training, figures, ratios)
+
+
 def main() -> None:
-    suite, kind = sys.argv[1:]
-    hvd.init(process_sets="dynamic")
+    suite, kind, mode = sys.argv[1:]
+    modes.begin(hvd, mode, process_sets="dynamic")
     device = torch.device("cpu")
     if kind == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())
         torch.cuda.set_device(device)
-    result = globals()[suite](device)
+    result = next(one for one in SUITES if one.__name__ == suite)(device)
     if hvd.rank() == 0:
-        result["nccl"] = hvd.nccl_built()
-        print("RESULT " + json.dumps(result), flush=True)
+        print("RESULT " + json.dumps({**result, "nccl": hvd.nccl_built()}), flush=True)
     hvd.shutdown()
 
 

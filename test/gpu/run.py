@@ -1,7 +1,8 @@
 """The suites that need a GPU: `make test-gpu`, or `python test/gpu/run.py [--device cpu] [--json FILE]`.
 
 Needs torch and the installed package, or what `make carry-gpu` has put into build/gpu. A line for each suite on stdout;
-figures and output of all in the JSON file, which is written anew after each. One GPU will do: two ranks on it go
+figures and output of all in the JSON file, which is written anew after each. Where it matters, a suite runs twice: by
+default, where the host waits for the GPU in each call, and with async completion. One GPU will do: two ranks on it go
 through the host's memory, or use NCCL where it takes that. `--device cpu` tries the suites themselves.
 """
 
@@ -23,8 +24,11 @@ HERE = Path(__file__).resolve().parent
 CARRIED = HERE.parent.parent / "build" / "gpu"
 RANK = HERE / "rank.py"
 EXAMPLE = HERE.parent.parent / "examples" / "pytorch_synthetic_benchmark.py"
-SUITES = ("operations", "lists", "streams", "training", "figures", "ratios", "bench")
-ON_NCCL = ("lists", "streams", "training")  # have nothing that NCCL and our kernels do not do
+MODES = ("default", "async completion")  # of horovod.bench.modes, which rank.py begins its session in
+# By the modes that they run in; horovod.bench measures both itself.
+SUITES = {"operations": 1, "lists": 1, "streams": 2, "capture": 2, "training": 2, "figures": 2, "ratios": 2, "bench": 1}
+NEED_GPU = ("capture",)
+ON_NCCL = ("lists", "streams", "training", "devices", "lost")  # have nothing that NCCL and our kernels do not do
 LIMIT_S = 300
 # Memory in the order of streams: who uses it before it is there, or after it was given back, is named.
 SANITIZER = "--tool memcheck --track-stream-ordered-races all --report-api-errors no --error-exitcode 9".split()
@@ -43,12 +47,13 @@ class Runs:
         self.end = time.monotonic() + seconds
         self.results: list[dict[str, Any]] = []
 
-    def run(self, suite: str, ranks: int, command: list[str], **environment: str) -> dict[str, Any]:
+    def run(self, suite: str, ranks: int, command: list[str], mode: str = "", **environment: str) -> dict[str, Any]:
         """A suite prints `RESULT` and a JSON object, or leaves one in the file FIGURES; the example prints its speed."""
+        name = f"{suite}, {mode}" if mode else suite
         begin = time.monotonic()
         limit = min(LIMIT_S, self.end - begin)
         if limit <= 0:
-            return self.leave_out(suite, ranks, "the time is over (--seconds)")
+            return self.leave_out(name, ranks, "the time is over (--seconds)")
         with tempfile.TemporaryDirectory() as folder:
             figures_file = Path(folder) / "figures.json"
             command = [str(figures_file) if part == "FIGURES" else part for part in command]
@@ -71,10 +76,11 @@ class Runs:
                 figures.append(json.loads(figures_file.read_text()))
         by_host = sorted({line.split(": ", 1)[-1] for line in err.splitlines() if "go through host memory" in line})
         ok = code == 0 and len(figures) == 1
-        if suite in ON_NCCL and self.device == "cuda" and ranks <= self.gpus and by_host:
+        has_gpus = ranks <= self.gpus or "NCCL_MULTI_RANK_GPU_ENABLE" in environment
+        if suite.removeprefix("together ") in ON_NCCL and self.device == "cuda" and has_gpus and by_host:
             ok, err = False, f"{err}\nexpected NCCL and our kernels for all of it"
         return self.keep({
-            "suite": suite, "ranks": ranks, "ok": ok, "seconds": round(time.monotonic() - begin, 1),
+            "suite": name, "mode": mode, "ranks": ranks, "ok": ok, "seconds": round(time.monotonic() - begin, 1),
             "figures": figures[0] if figures else {}, "by_host": by_host, "out": out[-4000:], "stderr": err[-4000:],
             "code": code,
         })  # fmt: skip
@@ -83,9 +89,10 @@ class Runs:
         self.results.append(result)
         shown = {name: value for name, value in result["figures"].items() if name != "rows"}
         if rows := result["figures"].get("rows"):  # the largest busbw of each operation
-            shown = {row["operation"]: 0.0 for row in rows}
+            shown = {}
             for row in rows:
-                shown[row["operation"]] = max(shown[row["operation"]], row["busbw_GBps"])
+                what = f"{row['operation']}, {row['mode']}"
+                shown[what] = max(shown.get(what, 0.0), row["busbw_GBps"])
         word = "ok    " if result["ok"] else "FAILED"
         print(f"{word} {result['suite']} np={result['ranks']} {result['seconds']} s {json.dumps(shown)}", flush=True)
         if not result["ok"]:
@@ -123,29 +130,49 @@ def why_no_package() -> str:
     return "" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
 
 
+def rank(suite: str, device: str, mode: str = MODES[0]) -> list[str]:
+    return [sys.executable, str(RANK), suite, device, mode]
+
+
 def run_all(runs: Runs, rank_counts: list[int]) -> None:
     device, python = runs.device, sys.executable
     sizes = "4:1G:4" if device == "cuda" else "4,64K"
     bench = [python, "-m", "horovod.bench", "gpu", "--device", device, "--sizes", sizes, "--json", "FIGURES"]
     nccl = 0
     for ranks in rank_counts:
-        for suite in SUITES:
-            ours = bench if suite == "bench" else [python, str(RANK), suite, device]
-            nccl = runs.run(suite, ranks, [*horovodrun(ranks), *ours])["figures"].get("nccl", nccl)
-    if device == "cpu":
-        return
-    example = [*horovodrun(1), python, str(EXAMPLE), "--fp16", "--num-iters", "3"]
-    runs.run("example", 1, example)
-    if nccl >= 23003:
-        together = [*horovodrun(2), python, str(RANK), "streams", device]
-        runs.run("together", 2, together, CUDA_VISIBLE_DEVICES="0", NCCL_MULTI_RANK_GPU_ENABLE="1")
-    else:
-        runs.leave_out("together", 2, f"NCCL is {nccl}, expected 23003 or later")
-    if sanitizer := shutil.which("compute-sanitizer"):
-        watched = [sanitizer, *SANITIZER, python, str(RANK), "streams", device]
-        runs.run("sanitizer", 1, watched, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
-    else:
-        runs.leave_out("sanitizer", 1, "there is no compute-sanitizer in PATH")
+        for suite, modes in SUITES.items():
+            if suite in NEED_GPU and device == "cpu":
+                continue
+            for mode in MODES[:modes]:
+                ours = bench if suite == "bench" else rank(suite, device, mode)
+                done = runs.run(suite, ranks, [*horovodrun(ranks), *ours], mode if modes > 1 else "")
+                nccl = done["figures"].get("nccl", nccl)
+    if device == "cpu" or runs.gpus > 1:
+        runs.run("lost", 2, [*horovodrun(2), *rank("lost", device)])
+    if device == "cuda":
+        run_on_gpus(runs, nccl)
+
+
+def run_on_gpus(runs: Runs, nccl: int) -> None:
+    """What there is nothing like on a CPU."""
+    runs.run("example", 1, [*horovodrun(1), sys.executable, str(EXAMPLE), "--fp16", "--num-iters", "3"])
+    for ranks in (1, 2):
+        if runs.gpus > 1:
+            runs.run("devices", ranks, [*horovodrun(ranks), *rank("devices", "cuda")])
+        else:
+            runs.leave_out("devices", ranks, "there is one GPU, expected 2 or more")
+    for suite in ("operations", "lists", "streams", "lost"):  # two ranks on one GPU
+        if nccl >= 23003:
+            together = [*horovodrun(2), *rank(suite, "cuda")]
+            runs.run(f"together {suite}", 2, together, CUDA_VISIBLE_DEVICES="0", NCCL_MULTI_RANK_GPU_ENABLE="1")
+        else:
+            runs.leave_out(f"together {suite}", 2, f"NCCL is {nccl}, expected 23003 or later")
+    for mode in MODES:
+        if sanitizer := shutil.which("compute-sanitizer"):
+            watched = [sanitizer, *SANITIZER, *rank("streams", "cuda", mode)]
+            runs.run("sanitizer", 1, watched, mode, PYTORCH_CUDA_ALLOC_CONF="backend:cudaMallocAsync")
+        else:
+            runs.leave_out(f"sanitizer, {mode}", 1, "there is no compute-sanitizer in PATH")
 
 
 def main() -> int:

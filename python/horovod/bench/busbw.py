@@ -47,8 +47,9 @@ def sizes_of(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of one size: the mean over its calls and over ranks."""
+    """One operation of one size in one mode (modes.py): the mean over its calls and over ranks."""
 
+    mode: str
     operation: str
     bytes: int
     time_us: float
@@ -65,6 +66,6 @@ class Row:
 
     def as_json(self) -> dict[str, object]:
         return {
-            "operation": self.operation, "bytes": self.bytes, "time_us": round(self.time_us, 2),
+            "mode": self.mode, "operation": self.operation, "bytes": self.bytes, "time_us": round(self.time_us, 2),
             "algbw_GBps": round(self.algbw, 4), "busbw_GBps": round(self.busbw, 4),
         }  # fmt: skip

@@ -1,8 +1,10 @@
 """`horovodrun -np N python -m horovod.bench gpu`: times and bandwidths of all operations on GPUs, 4 B to 1 GiB.
 
-Bandwidths are those of nccl-tests, so that its figures on the same machine can stand beside these. As there, calls
-follow each other without waiting for the GPU, and the time is the mean over them and over ranks. One rank for each GPU;
-more ranks than GPUs measure the way through the host's memory.
+Bandwidths are those of nccl-tests, so that its figures on the same machine can stand beside these. The time is the mean
+over calls one after the other, and over ranks. All of it twice: by `default`, where the host waits for the GPU after
+each call, and with `async completion`, where allreduces and broadcasts follow each other without that, as calls do in
+nccl-tests; the others give back the memory of their results, and wait for the GPU there. One rank for each GPU; more
+ranks than GPUs measure the way through the host's memory.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from horovod.bench import modes
 from horovod.bench.busbw import OPERATIONS, Row, sizes_of
 
 __all__ = ["main"]
@@ -71,10 +74,12 @@ def _time_us(torch: Any, hvd: Any, device: Any, start: Callable[[], Any], calls:
     return float(hvd.allreduce(own, op=hvd.Average, name="bench.time"))
 
 
-def measure(options: argparse.Namespace, operations: list[str], show: Callable[[str], None]) -> dict[str, Any]:
-    import torch
+def measure(torch: Any, hvd: Any, mode: str, options: argparse.Namespace, operations: list[str]) -> dict[str, Any]:
+    """The figures of a session of one mode. Rank 0 prints them as they come."""
 
-    import horovod.torch as hvd
+    def show(line: str) -> None:
+        if hvd.rank() == 0:
+            print(line)
 
     device = torch.device("cpu")
     if options.device == "cuda":
@@ -82,14 +87,14 @@ def measure(options: argparse.Namespace, operations: list[str], show: Callable[[
         torch.cuda.set_device(device)
     dtype = getattr(torch, options.dtype)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    show(f"# {hvd.size()} ranks on {name}, NCCL {hvd.nccl_built()}, {options.dtype}")
+    show(f"# {mode}: {hvd.size()} ranks on {name}, NCCL {hvd.nccl_built()}, {options.dtype}")
     show(f"# {'operation':>13} {'bytes':>12} {'time us':>12} {'algbw GB/s':>11} {'busbw GB/s':>11}")
     rows = []
     for operation in operations:
         for size in options.sizes:
             moved, start = _calls(torch, hvd, device, dtype, size)[operation]
             calls = max(1, min(options.iterations, _MOST_BYTES // moved))
-            row = Row(operation, moved, _time_us(torch, hvd, device, start, calls), hvd.size())
+            row = Row(mode, operation, moved, _time_us(torch, hvd, device, start, calls), hvd.size())
             rows.append(row)
             show(f"{operation:>15} {moved:>12} {row.time_us:>12.2f} {row.algbw:>11.3f} {row.busbw:>11.3f}")
     return {
@@ -120,11 +125,16 @@ def main(arguments: list[str]) -> int:
     if why_not := _why_not(options):
         print(f"horovod.bench gpu: {why_not}", file=sys.stderr)
         return 1
+    import torch
+
     import horovod.torch as hvd
 
-    hvd.init()
-    figures = measure(options, operations, print if hvd.rank() == 0 else lambda line: None)
-    if options.json is not None and hvd.rank() == 0:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
-    hvd.shutdown()
+    figures: dict[str, Any] = {"rows": []}
+    for mode in modes.MODES:
+        modes.begin(hvd, mode)
+        of_mode = measure(torch, hvd, mode, options, operations)
+        figures = {**of_mode, "rows": figures["rows"] + of_mode["rows"]}
+        if options.json is not None and hvd.rank() == 0:
+            options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        hvd.shutdown()
     return 0

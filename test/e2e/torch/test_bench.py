@@ -3,8 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+import horovod.bench
+
+BENCH = Path(horovod.bench.__file__).with_name("__main__.py")
+RANK = Path(__file__).resolve().parents[3] / "test" / "gpu" / "rank.py"
+# Before each hvd.init() of the program in argv: what the native core will read.
+WATCHED = """
+import ctypes, runpy, sys
+import horovod.torch as hvd
+init, getenv = hvd.init, ctypes.CDLL(None).getenv
+getenv.restype = ctypes.c_char_p
+def watched(*arguments, **named):
+    print("begins with", getenv(b"HOROVOD_ENABLE_ASYNC_COMPLETION").decode(), flush=True)
+    init(*arguments, **named)
+hvd.init = watched
+sys.argv = sys.argv[1:]
+sys.path.insert(0, sys.argv[0].rsplit("/", 1)[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def test_bench_measures_all_operations_and_writes_them_as_json(horovodrun: Any, tmp_path: Path) -> None:
@@ -19,10 +41,36 @@ def test_bench_measures_all_operations_and_writes_them_as_json(horovodrun: Any, 
         "device": "cpu",
         "dtype": "float32",
     }
-    rows = [(row["operation"], row["bytes"]) for row in figures["rows"]]
+    rows = [(row["mode"], row["operation"], row["bytes"]) for row in figures["rows"]]
     operations = ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall")
     # Each rank has an element at the least.
     smallest = {"allreduce": 4, "broadcast": 4}
-    assert rows == [(one, size) for one in operations for size in (smallest.get(one, 8), 1024)]
+    assert rows == [
+        (mode, one, size)
+        for mode in ("default", "async completion")
+        for one in operations
+        for size in (smallest.get(one, 8), 1024)
+    ]
     assert all(row["time_us"] > 0 and row["busbw_GBps"] >= 0 for row in figures["rows"])
-    assert job.out.count("allreduce") == 2, job.text  # rank 0 alone prints
+    assert job.out.count("allreduce") == 4, job.text  # rank 0 alone prints
+    heads = [line.split(",")[0].split(">:")[-1] for line in job.out.splitlines() if " ranks on " in line]
+    assert heads == ["# default: 2 ranks on cpu", "# async completion: 2 ranks on cpu"]
+
+
+# The user's environment says the opposite of what is asked for.
+@pytest.mark.parametrize(
+    ("users", "program", "expected"),
+    [
+        ("1", [BENCH, "gpu", "--device=cpu", "--sizes=4", "--iterations=1", "--operations=allreduce"], ["0", "1"]),
+        ("1", [RANK, "streams", "cpu", "default"], ["0"]),
+        ("0", [RANK, "streams", "cpu", "async completion"], ["1"]),
+    ],
+)
+def test_ranks_begin_in_the_mode_that_is_measured(
+    horovodrun: Any, tmp_path: Path, users: str, program: list[Any], expected: list[str]
+) -> None:
+    script = tmp_path / "watched.py"
+    script.write_text(WATCHED)
+    job = horovodrun(2, str(script), *map(str, program), env={"HOROVOD_ENABLE_ASYNC_COMPLETION": users})
+    assert job.code == 0, job.text
+    assert sorted(re.findall(r"begins with (\S+)", job.out)) == sorted(expected * 2), job.text

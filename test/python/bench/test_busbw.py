@@ -12,7 +12,7 @@ from horovod.bench.busbw import OPERATIONS, Row, bus_factor, sizes_of
 
 def test_bandwidths_are_those_of_nccl_tests() -> None:
     # 1 GB in 10 ms on 8 ranks.
-    row = Row("allreduce", 1_000_000_000, 10_000.0, 8)
+    row = Row("default", "allreduce", 1_000_000_000, 10_000.0, 8)
     assert row.algbw == pytest.approx(100.0)
     assert row.busbw == pytest.approx(175.0)
     factors = {operation: bus_factor(operation, 4) for operation in OPERATIONS}
@@ -21,7 +21,7 @@ def test_bandwidths_are_those_of_nccl_tests() -> None:
     }  # fmt: skip
     assert bus_factor("allreduce", 1) == 0.0  # nothing is moved
     assert row.as_json() == {
-        "operation": "allreduce", "bytes": 1_000_000_000, "time_us": 10000.0, "algbw_GBps": 100.0, "busbw_GBps": 175.0,
+        "mode": "default", "operation": "allreduce", "bytes": 1_000_000_000, "time_us": 10000.0, "algbw_GBps": 100.0, "busbw_GBps": 175.0,
     }  # fmt: skip
 
 
