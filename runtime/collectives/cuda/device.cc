@@ -11,6 +11,7 @@ constexpr std::size_t kMostIdleEvents = 1024;
 constexpr std::size_t kNameSize = 256;
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
+constexpr std::array kPlaceOnBus = {50, 33, 34};  // CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, _BUS_ID, _DEVICE_ID
 
 }  // namespace
 
@@ -49,6 +50,11 @@ Status Device::retain() {
   HVD_RETURN_IF_ERROR(
       driver_->check(calls.device_attribute(&minor, kCapabilityMinor, device_), "cuDeviceGetAttribute"));
   capability_ = 10 * capability_ + minor;
+  for (const int attribute : kPlaceOnBus) {
+    int part = 0;
+    HVD_RETURN_IF_ERROR(driver_->check(calls.device_attribute(&part, attribute, device_), "cuDeviceGetAttribute"));
+    bus_ = (bus_ << 16) | part;
+  }
   return driver_->check(calls.retain_context(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 

@@ -31,6 +31,7 @@ class Device : public std::enable_shared_from_this<Device> {
   const std::string& name() const { return name_; }  // "NVIDIA H200"
   int capability() const { return capability_; }     // 90: compute capability 9.0
   const Uuid& uuid() const { return uuid_; }
+  std::int64_t bus() const { return bus_; }  // its place on the host's PCI bus: the same for all slices (MIG) of a GPU
   const Driver& driver() const { return *driver_; }
 
   // Memory on the GPU; of the host, for copies beside running kernels. The error names the bytes. What runs on the GPU
@@ -73,6 +74,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::string name_;
   int capability_ = 0;
   Uuid uuid_{};
+  std::int64_t bus_ = 0;
   void* context_ = nullptr;
   Mutex mutex_;
   std::optional<Result<std::unique_ptr<const Kernels>>> kernels_ HVD_GUARDED_BY(mutex_);

@@ -62,7 +62,7 @@ std::string of_bytes(const char* what, std::size_t bytes) {
 }
 
 std::string uuid_text(const Uuid& uuid) {
-  std::string text = "GPU-";
+  std::string text;
   for (std::size_t i = 0; i < uuid.size(); ++i) {
     constexpr std::string_view kDigits = "0123456789abcdef";
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';

@@ -26,7 +26,7 @@ using Uuid = std::array<std::uint8_t, 16>;
 inline std::uint64_t address_of(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory); }
 std::string of_bytes(const char* what, std::size_t bytes);  // "cuMemAlloc of 100 bytes"
 
-std::string uuid_text(const Uuid& uuid);  // "GPU-01020304-0506-...", as nvidia-smi -L has it
+std::string uuid_text(const Uuid& uuid);  // "01020304-0506-...": nvidia-smi -L has it behind "GPU-" or "MIG-"
 
 // Every function with the name and version under which the driver exports it: driver.cc.
 struct DriverCalls {

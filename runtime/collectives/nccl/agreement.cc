@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 #include <vector>
 
 namespace hvd::collectives::nccl {
@@ -13,8 +14,10 @@ void MemberFacts::refuse(const std::string& why) {
   std::memcpy(why_not.data(), why.data(), std::min(why.size(), kMostText - 1));
 }
 
-std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks) {
+std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks,
+                                std::span<const int> hosts) {
   std::map<cuda::Uuid, int> rank_on;
+  std::map<std::pair<int, std::int64_t>, int> rank_at;
   const bool all_share = std::ranges::all_of(members, [](const MemberFacts& member) { return member.shares_gpu != 0; });
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::string rank = "rank " + std::to_string(ranks[i]);
@@ -26,8 +29,10 @@ std::string why_no_communicator(std::span<const MemberFacts> members, std::span<
              version_text(members[0].version);
     }
     const auto [other, is_alone] = rank_on.emplace(member.gpu, ranks[i]);
-    if (is_alone) continue;
-    std::string pair = "rank " + std::to_string(other->second) + " and " + rank + " share a GPU";
+    const auto [beside, is_whole] = rank_at.emplace(std::pair(hosts[i], member.bus), ranks[i]);
+    if (is_alone && is_whole) continue;
+    const std::string pair = "rank " + std::to_string(is_alone ? beside->second : other->second) + " and " + rank +
+                             (is_alone ? " have slices (MIG) of one GPU" : " share a GPU");
     if (member.version < kTakesRanksOnOneGpu) return pair;
     if (!all_share) return pair + ", and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1";
   }
@@ -67,7 +72,7 @@ std::string shared_gpus(std::span<const MemberFacts> members, std::span<const in
     std::string list = one.ranks.front();
     for (std::size_t i = 1; i < one.ranks.size(); ++i)
       list += (i + 1 < one.ranks.size() ? ", " : " and ") + one.ranks[i];
-    text += (text.empty() ? "" : "; ") + ("ranks " + list) + " share GPU " + cuda::uuid_text(uuid);
+    text += (text.empty() ? "" : "; ") + ("ranks " + list) + " share the GPU of UUID " + cuda::uuid_text(uuid);
     if (on_host > one.sees) {
       text += ", because their host has " + std::to_string(on_host) + " ranks and they see " +
               std::to_string(one.sees) + (one.sees == 1 ? " GPU" : " GPUs") + " (CUDA_VISIBLE_DEVICES says which)";

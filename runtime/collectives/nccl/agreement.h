@@ -21,6 +21,7 @@ struct MemberFacts {
   std::uint8_t shares_gpu = 0;  // NCCL was told to take several ranks on a GPU
   std::uint8_t registers = 0;   // lists may be packed in registered memory
   cuda::Uuid gpu{};
+  std::int64_t bus = 0;   // where that is on its host: one place for all slices (MIG) of a GPU
   std::int32_t sees = 0;  // so many GPUs; 0: none was opened, so that `gpu` says nothing
   std::array<char, kMostText> why_not{};
 
@@ -28,8 +29,10 @@ struct MemberFacts {
 };
 
 // Empty when all members can use NCCL together; else why not, the same text on all of them. `ranks`: global, by set
-// rank. Pure.
-std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks);
+// rank; `hosts`: equal for members on one host. NCCL knows GPUs by their places on the bus, and takes slices of one for
+// one. Pure.
+std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks,
+                                std::span<const int> hosts);
 
 // The same for reductions of 8-bit floats, where they use NCCL otherwise. Pure.
 std::string why_no_float8(std::span<const MemberFacts> members, std::span<const int> ranks);

@@ -33,6 +33,7 @@ MemberFacts DeviceGroup::own_facts(int device) {
   auto library = Library::load(options_.library);
   if (opened.is_ok()) {
     facts.gpu = opened.value()->device()->uuid();
+    facts.bus = opened.value()->device()->bus();
     facts.capability = opened.value()->device()->capability();
     facts.sees = opened.value()->device()->driver().devices();
   }
@@ -58,7 +59,7 @@ Result<std::string> DeviceGroup::exchange(const MemberFacts& own) {
   HVD_ASSIGN_OR_RETURN(const std::vector<MemberFacts> all, gather(own));
   all_have_kernels_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.has_kernels != 0; });
   all_register_ = std::ranges::all_of(all, [](const MemberFacts& member) { return member.registers != 0; });
-  std::string why_not = why_no_communicator(all, options_.ranks);
+  std::string why_not = why_no_communicator(all, options_.ranks, options_.hosts);
   why_no_float8_ = why_no_float8(all, options_.ranks);
   // Where NCCL takes them together, they mean it.
   shared_ = why_not.empty() ? "" : shared_gpus(all, options_.ranks, options_.hosts);

@@ -90,7 +90,6 @@ struct World {
   int version = 23203;
   int async_error = kSuccess;
   bool windows = true;
-  bool slices = false;
   int room = 0;                // 0: for all
   std::map<int, int> running;  // collectives, by GPU
   int ids = 0;

@@ -40,11 +40,16 @@ HVD_FAKE int cuDeviceGetName(char* name, int size, int device) {
   std::strncpy(name, text.c_str(), static_cast<std::size_t>(size));
   return kSuccess;
 }
-HVD_FAKE int cuDeviceGetAttribute(int* value, int attribute, int) {
+HVD_FAKE int cuDeviceGetAttribute(int* value, int attribute, int device) {
   HVD_ENTER_ALONE("cuDeviceGetAttribute");
-  if (attribute != 75 && attribute != 76) return kInvalidValue;
-  *value = attribute == 75 ? world().capability / 10 : world().capability % 10;
-  return kSuccess;
+  switch (attribute) {
+    case 33: *value = fake_cuda_bus(device); return kSuccess;
+    case 34:
+    case 50: *value = 0; return kSuccess;
+    case 75: *value = world().capability / 10; return kSuccess;
+    case 76: *value = world().capability % 10; return kSuccess;
+    default: return kInvalidValue;
+  }
 }
 // Of the whole GPU: the same for its slices, if they were some.
 HVD_FAKE int cuDeviceGetUuid(void* uuid, int) {

@@ -16,6 +16,10 @@ HVD_FAKE void fake_cuda_set_version(int version);
 HVD_FAKE void fake_cuda_set_capability(int capability);
 HVD_FAKE int fake_cuda_capability();
 HVD_FAKE void fake_cuda_set_devices(int count);
+// All GPUs are slices (MIG) of one, which is what has a place on the bus.
+HVD_FAKE void fake_cuda_set_slices(int are_slices);
+// The number on the PCI bus of a GPU, or of the one that it is a slice of.
+HVD_FAKE int fake_cuda_bus(int device);
 // Objects that live: "context" (times retained), "stream", "event", "memory", "pinned", "module".
 HVD_FAKE int fake_cuda_alive(const char* kind);
 // Calls of a function of the driver so far.

@@ -179,6 +179,8 @@ HVD_FAKE void fake_cuda_set_version(int version) { world().version = version; }
 HVD_FAKE void fake_cuda_set_capability(int capability) { world().capability = capability; }
 HVD_FAKE int fake_cuda_capability() { return world().capability; }
 HVD_FAKE void fake_cuda_set_devices(int count) { world().devices = count; }
+HVD_FAKE void fake_cuda_set_slices(int are_slices) { world().slices = are_slices != 0; }
+HVD_FAKE int fake_cuda_bus(int device) { return world().slices ? 1 : device + 1; }
 HVD_FAKE int fake_cuda_alive(const char* kind) {
   World& w = world();
   const std::string what = kind;

@@ -117,6 +117,7 @@ struct World {
   int version = 13000;
   int capability = 90;
   int devices = kMostDevices;
+  std::atomic<bool> slices = false;
   std::atomic<bool> started = false;
   int retained[kMostDevices] = {};
   std::map<void*, std::shared_ptr<Stream>> streams;

@@ -13,8 +13,6 @@ HVD_FAKE int fake_nccl_calls(const char* name);
 HVD_FAKE const char* fake_nccl_breaches();
 // GPUs that do not reach each other's memory: no windows, and no error.
 HVD_FAKE void fake_nccl_set_windows(int has_windows);
-// GPUs that are slices of one (MIG).
-HVD_FAKE void fake_nccl_set_slices(int are_slices);
 // So many collectives run beside each other on a GPU; more wait there for one to end. 0: as many as there are.
 HVD_FAKE void fake_nccl_set_room(int collectives);
 // Of these, how many run on a GPU now.

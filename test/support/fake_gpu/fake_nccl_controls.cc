@@ -38,10 +38,6 @@ HVD_FAKE void fake_nccl_set_windows(int has_windows) {
   const std::lock_guard lock(world().mutex);
   world().windows = has_windows != 0;
 }
-HVD_FAKE void fake_nccl_set_slices(int are_slices) {
-  const std::lock_guard lock(world().mutex);
-  world().slices = are_slices != 0;
-}
 HVD_FAKE void fake_nccl_set_async_error(int code) {
   const std::lock_guard lock(world().mutex);
   world().async_error = code;

@@ -9,11 +9,12 @@ using namespace fake_nccl;
 
 namespace {
 
-// Whether two members are on one GPU, which NCCL refuses unless it is told not to. Before 2.30 it knows GPUs by their
-// places on the bus, and so takes slices of one for one.
+// Whether two members are on one GPU, which NCCL refuses unless it is told not to. It knows GPUs by their places on the
+// bus, and so takes slices of one for one, whatever its version (github.com/NVIDIA/nccl/issues/1716 has that
+// of 2.31.2).
 bool shares_gpu(const Group& group) {
-  std::set<int> distinct(group.devices.begin(), group.devices.end());
-  if (world().slices && world().version < 23000) distinct = {0};
+  std::set<int> distinct;
+  for (const int device : group.devices) distinct.insert(fake_cuda_bus(device));
   const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   const bool may = world().version >= 23003 && allowed != nullptr && std::strcmp(allowed, "1") == 0;
   return distinct.size() != group.devices.size() && !may;

@@ -177,7 +177,7 @@ TEST_CASE("Ranks that share a GPU, and lists that are cut for want of memory, ar
         });
   });
   fake_cuda_set_largest(SIZE_MAX, -1);
-  const std::string words = shares ? "GPUs are shared: ranks 0 and 1 share GPU GPU-"
+  const std::string words = shares ? "GPUs are shared: ranks 0 and 1 share the GPU of UUID "
                                    : "lists on GPUs are cut into shorter ones: rank 1 has no memory on its GPU to pack";
   INFO(said);
   CHECK(has(said, words));

@@ -89,14 +89,10 @@ TEST_CASE("Groups, equal parts, scaled sums and what goes through the host keep 
 }
 
 TEST_CASE("Where members cannot use NCCL together, all go through the host", "[multi][gpu]") {
-  const std::string why =
-      GENERATE("a shared GPU", "no library", "no id", "no communicator", "a joined rank", "slices of a GPU");
+  const std::string why = GENERATE("a shared GPU", "no library", "no id", "no communicator", "a joined rank");
   const int before = fake_nccl_calls("ncclAllReduce");
   if (why == "no id") fake_nccl_fail("ncclGetUniqueId", 0, 2);
   if (why == "no communicator") fake_nccl_fail("ncclCommInitRankConfig", 1, 2);
-  const bool has_slices = why == "slices of a GPU";
-  fake_nccl_set_slices(has_slices ? 1 : 0);
-  if (has_slices) fake_nccl_set_version(22907);
   const auto configure = [&](config::RuntimeConfig& config) {
     use_fake_nccl(config);
     if (why == "no communicator") config.gloo_timeout = std::chrono::seconds(3);
@@ -115,8 +111,6 @@ TEST_CASE("Where members cannot use NCCL together, all go through the host", "[m
     }
     problems.expect_ok(sum_once(session, problems, why == "a shared GPU" ? 0 : rank), why);
   });
-  fake_nccl_set_version(23203);
-  fake_nccl_set_slices(0);
   CHECK(fake_nccl_calls("ncclAllReduce") == before);
 }
 

@@ -15,6 +15,7 @@ MemberFacts member(int version, std::uint8_t gpu) {
   facts.can = 1;
   facts.version = version;
   facts.gpu.fill(gpu);
+  facts.bus = gpu;
   return facts;
 }
 
@@ -47,20 +48,37 @@ TEST_CASE("NCCL of 2.18 to 2.32 is taken; one that is missing, older or incomple
 
 TEST_CASE("Members agree on NCCL only where all have the same one and GPUs of their own", "[unit][gpu]") {
   const std::vector<int> ranks = {0, 4, 6};
+  const std::vector<int> hosts = {0, 0, 0};
   std::vector<MemberFacts> members = {member(23203, 1), member(23203, 2), member(23203, 3)};
-  CHECK(why_no_communicator(members, ranks).empty());
+  CHECK(why_no_communicator(members, ranks, hosts).empty());
   members[2].gpu = members[1].gpu;
-  CHECK(why_no_communicator(members, ranks) ==
+  CHECK(why_no_communicator(members, ranks, hosts) ==
         "rank 4 and rank 6 share a GPU, and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1");
   for (MemberFacts& one : members) one.shares_gpu = 1;
-  CHECK(why_no_communicator(members, ranks).empty());
+  CHECK(why_no_communicator(members, ranks, hosts).empty());
   for (MemberFacts& one : members) one.version = 22907;
-  CHECK(why_no_communicator(members, ranks) == "rank 4 and rank 6 share a GPU");
+  CHECK(why_no_communicator(members, ranks, hosts) == "rank 4 and rank 6 share a GPU");
   members[0].version = members[2].version = 23203;
   members[1].version = 21800;
-  CHECK(why_no_communicator(members, ranks) == "rank 4 has NCCL 2.18.0, rank 0 has 2.32.3");
+  CHECK(why_no_communicator(members, ranks, hosts) == "rank 4 has NCCL 2.18.0, rank 0 has 2.32.3");
   members[0].refuse("there is no NCCL: " + std::string(500, 'x'));
-  CHECK(why_no_communicator(members, ranks).substr(0, 26) == "rank 0: there is no NCCL: ");
+  CHECK(why_no_communicator(members, ranks, hosts).substr(0, 26) == "rank 0: there is no NCCL: ");
+}
+
+TEST_CASE("Slices of a GPU are one GPU to NCCL, which is not asked for what it refuses", "[unit][gpu]") {
+  const std::vector<int> ranks = {0, 4, 6};
+  const std::vector<int> one_host = {0, 0, 0};
+  std::vector<MemberFacts> members = {member(23102, 1), member(23102, 2), member(23102, 3)};
+  members[2].bus = members[0].bus;
+  CHECK(why_no_communicator(members, ranks, one_host) ==
+        "rank 0 and rank 6 have slices (MIG) of one GPU, and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1");
+  CHECK(why_no_communicator(members, ranks, std::vector<int>{0, 0, 1}).empty());  // a place on another host's bus
+  for (MemberFacts& one : members) one.shares_gpu = 1;
+  CHECK(why_no_communicator(members, ranks, one_host).empty());
+  for (MemberFacts& one : members) one.version = 22907;
+  CHECK(why_no_communicator(members, ranks, one_host) == "rank 0 and rank 6 have slices (MIG) of one GPU");
+  members[2].gpu = members[0].gpu;
+  CHECK(why_no_communicator(members, ranks, std::vector<int>{0, 0, 1}) == "rank 0 and rank 6 share a GPU");
 }
 
 TEST_CASE("8-bit floats are reduced by NCCL 2.24 on GPUs of compute capability 9.0, else it says why not",
@@ -85,12 +103,13 @@ TEST_CASE("Members that share a GPU are named, with what may be the reason", "[u
   CHECK(shared_gpus(members, ranks, hosts).empty());
   members[1].gpu = members[2].gpu = members[0].gpu;
   CHECK(shared_gpus(members, ranks, hosts) ==
-        "ranks 0, 2 and 5 share GPU GPU-01010101-0101-0101-0101-010101010101 and see 4: is "
+        "ranks 0, 2 and 5 share the GPU of UUID 01010101-0101-0101-0101-010101010101 and see 4: is "
         "torch.cuda.set_device(hvd.local_rank()) missing, or not the first use of a GPU?");
   for (MemberFacts& one : members) one.sees = 1;
   members[2].sees = 0;  // it has no GPU
   CHECK(shared_gpus(members, ranks, hosts) ==
-        "ranks 0 and 2 share GPU GPU-01010101-0101-0101-0101-010101010101, because their host has 3 ranks and they see "
+        "ranks 0 and 2 share the GPU of UUID 01010101-0101-0101-0101-010101010101, because their host has 3 ranks and "
+        "they see "
         "1 GPU (CUDA_VISIBLE_DEVICES says which)");
 }
 

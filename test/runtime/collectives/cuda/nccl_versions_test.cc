@@ -117,20 +117,30 @@ TEST_CASE("Many ranks meet by several ids, where NCCL takes them", "[multi][gpu]
   CHECK(ids.now() == (version >= 22300 ? 2 : 1));
 }
 
-TEST_CASE("Ranks on one GPU use NCCL where it takes them, and is told to by all", "[multi][gpu]") {
-  const int version = GENERATE(22907, 23003);
+// Slices (MIG) of a GPU have UUIDs of their own, and are one GPU to NCCL all the same.
+TEST_CASE("Ranks on one GPU, or on slices of one, use NCCL where it takes them, and is told to by all",
+          "[multi][gpu]") {
+  const int version = GENERATE(22907, 23003, 23102);
   const bool all_say = GENERATE(true, false);
+  const bool has_slices = GENERATE(true, false);
   const bool is_used = version >= 23003 && all_say;
   const NcclOf nccl(version);
   ::setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
   const CallsOf reductions("ncclAllReduce");
+  const CallsOf opened("ncclCommInitRankConfig");
   const auto configure = [&](config::RuntimeConfig& config) {
     use_fake_nccl(config);
     config.nccl_shares_gpu = all_say || config.rank == 0;
   };
-  run_on_gpus(2, configure, [](Session& session, Problems& problems) { sum_list(session, problems, 0, 10); });
+  fake_cuda_set_slices(has_slices ? 1 : 0);
+  run_on_gpus(2, configure, [&](Session& session, Problems& problems) {
+    sum_list(session, problems, has_slices ? session.topology().rank : 0, 10);
+  });
+  fake_cuda_set_slices(0);
   ::unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  INFO(version << " " << all_say << " " << has_slices);
   CHECK((reductions.now() > 0) == is_used);
+  CHECK(opened.now() == (is_used ? 2 : 0));  // NCCL is not asked for what it refuses
 }
 
 TEST_CASE("8-bit floats are moved by any NCCL, and reduced by it where it can, else through the host", "[multi][gpu]") {
