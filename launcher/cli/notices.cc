@@ -20,7 +20,7 @@ constexpr FeatureText kTexts[] = {
     {Feature::kMpi, "this Horovod has no MPI; ignored, the job runs over Gloo"},
     {Feature::kAutotune, "autotuning is not built yet; no effect"},
     {Feature::kTimeline, "the timeline is not built yet; no effect"},
-    {Feature::kGpu, "several streams on a GPU are not built yet; no effect"},
+    {Feature::kGpu, "a process set has one stream on a GPU; no effect"},
 };
 
 // How the user asked for it: the spelling on the command line, else the place in the configuration file.

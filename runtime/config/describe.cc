@@ -68,14 +68,15 @@ std::string env_markdown() {
       "Generated from `runtime/config/option_table.cc` (`horovodrun --print-config` shows the present values).\n"
       "A variable set to the empty string counts as unset. A value that does not fit is an error at `init()`, except\n"
       "where the text says otherwise; an unknown `HOROVOD_` name is a warning that names the nearest known one;\n"
-      "so is, on rank 0, a variable of something that is not built yet.\n"
+      "so is, on rank 0, a variable of something that is not built.\n"
       "`bool`: an integer (greater than 0 is true), or true/false, yes/no, on/off. `bytes`: a plain number, or with\n"
       "the suffix K, M or G (also KB, KiB, ...), all powers of 1024.\n\n"
       "| variable | default | read by | value | meaning |\n|---|---|---|---|---|\n";
   for (const OptionRow& row : option_table()) {
+    const std::string unbuilt(unbuilt_feature(row.option));
     out += "| " + std::string(row.name) + " | " + unset_or(row.default_text) + " | " + std::string(reader(row)) +
            " | " + syntax(row) + " | " + std::string(row.doc) +
-           (unbuilt_feature(row.option).empty() ? "" : " (not built yet: no effect)") + " |\n";
+           (unbuilt.empty() ? "" : " (no effect: there is no " + unbuilt + ")") + " |\n";
   }
   out += "\nKnown, but read only by builds and tests of Horovod 0.28 (no effect, no warning):\n";
   std::string line;

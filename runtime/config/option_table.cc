@@ -126,7 +126,8 @@ constexpr OptionRow kRows[] = {
     {O::kLogLevel, "HOROVOD_LOG_LEVEL", "warning", K::kLogLevel, &C::log_level,
      "least severe message that is printed", -kInf, kInf, "trace|debug|info|warning|error|fatal"},
     {O::kLogHideTime, "HOROVOD_LOG_HIDE_TIME", "0", K::kBool, &C::log_hide_time, "no date and time in log lines"},
-    {O::kNumNcclStreams, "HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, kNoField, "NCCL streams per GPU", 0, 256},
+    {O::kNumNcclStreams, "HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, kNoField,
+     "streams of NCCL: each process set has one on a GPU", 0, 256},
     {O::kBatchD2dMemcopies, "HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, &C::batch_copies,
      "copy the tensors of a list on a GPU with one kernel"},
     {O::kEnableAsyncCompletion, "HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, &C::async_completion,
@@ -172,7 +173,7 @@ constexpr bool rows_are_in_order() {
 }
 static_assert(rows_are_in_order(), "a row stands where option_row looks for it");
 
-// Variables of what is not built yet: they are checked, and do nothing.
+// Variables of what is not built: they are checked, and do nothing.
 constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kAutotune, "autotuning"},
     {O::kAutotuneLog, "autotuning"},
@@ -182,7 +183,7 @@ constexpr std::pair<Option, std::string_view> kUnbuilt[] = {
     {O::kAutotuneGaussianProcessNoise, "autotuning"},
     {O::kTimeline, "timeline"},
     {O::kTimelineMarkCycles, "timeline"},
-    {O::kNumNcclStreams, "more than one NCCL stream"},
+    {O::kNumNcclStreams, "second stream for a process set on a GPU"},
     {O::kDisableNvtxRanges, "NVTX ranges"},
     {O::kSparkStartTimeout, "Spark jobs"},
     {O::kSparkPythonpath, "Spark jobs"},

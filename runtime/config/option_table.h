@@ -68,7 +68,7 @@ struct OptionRow {
 std::span<const OptionRow> option_table();
 const OptionRow& option_row(Option option);
 inline std::string_view name_of(Option option) { return option_row(option).name; }
-// What the variable is for, when that is not built yet and the variable has no effect; else empty.
+// What the variable is for, when that is not built and the variable has no effect; else empty.
 std::string_view unbuilt_feature(Option option);
 // Names that mean something to a build or a test run only: known, but in no row.
 std::span<const std::string_view> build_variable_names();

@@ -269,7 +269,7 @@ void warn_unbuilt(const EnvReader& env, RuntimeConfig& config) {
     names += (names.empty() ? "" : ", ") + std::string(row.name);
   }
   for (const auto& [feature, names] : asked) {
-    config.warnings.push_back(names + ": no effect, because this Horovod has no " + std::string(feature) + " yet");
+    config.warnings.push_back(names + ": no effect, because this Horovod has no " + std::string(feature));
   }
 }
 

@@ -205,8 +205,8 @@ TEST_CASE("A variable of something that is not built is a warning on rank 0, one
                              {"HOROVOD_NUM_NCCL_STREAMS", "1"}};
   CHECK(load(asked).value().warnings ==
         std::vector<std::string>{
-            "HOROVOD_AUTOTUNE: no effect, because this Horovod has no autotuning yet",
-            "HOROVOD_TIMELINE, HOROVOD_TIMELINE_MARK_CYCLES: no effect, because this Horovod has no timeline yet"});
+            "HOROVOD_AUTOTUNE: no effect, because this Horovod has no autotuning",
+            "HOROVOD_TIMELINE, HOROVOD_TIMELINE_MARK_CYCLES: no effect, because this Horovod has no timeline"});
   CHECK(load(with(kRank3of4, "HOROVOD_TIMELINE", "x")).value().warnings.empty());
   CHECK_FALSE(load({{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "7"}}).is_ok());  // checked all the same
 }
