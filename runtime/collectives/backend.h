@@ -141,6 +141,9 @@ class CollectiveBackend {
   // Makes the calls under way and all later ones fail with `why` (which names the peer), as far as they need peers.
   // Idempotent. The caller holds the backend: a lane may end because of the abort and release its own reference.
   virtual void abort(const Status& why) = 0;
+  // Which of its ways the last call that has completed inside start() went, for the log; empty: it has no choice. For
+  // the lane's thread. Members of a set may learn only in a call which way it goes.
+  virtual std::string_view path() const { return {}; }
   // Cheap. A backend that bounds its waits by itself may report nothing.
   virtual PeerProgress progress() const { return {}; }
 };

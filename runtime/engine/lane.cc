@@ -95,7 +95,7 @@ Lane::Task Lane::make_task(Batch batch) {
 }
 
 Lane::Route& Lane::route_to(collectives::CollectiveBackend& backend, collectives::MemoryKind kind) {
-  const auto [it, is_new] = routes_.try_emplace({&backend, kind}, Route{&backend, {}, {}});
+  const auto [it, is_new] = routes_.try_emplace({&backend, kind}, Route{&backend, {}, {}, {}});
   if (is_new) {
     const int depth = backend.traits().queue_depth;
     HVD_CHECK(depth > 0, "a backend takes at least one call");
@@ -181,6 +181,7 @@ void Lane::complete(Task& task) {
   for (BatchItem& item : task.batch.items) {
     if (item.pending != nullptr) operations.push_back(std::move(item.pending));
   }
+  if (task.result->is_ok() && task.route != nullptr) log_path(*task.route, first.op);
   if (task.result->is_ok() || task.route == nullptr) {
     table_.complete(operations, *task.result);  // that no backend takes it, all members find alike: the session goes on
   } else {
@@ -188,6 +189,14 @@ void Lane::complete(Task& task) {
     events_.failed(task.result->annotate(what), std::move(operations));
   }
   if (task.ends_job) events_.job_done();
+}
+
+// After the call, because which way it goes may depend on where other members' tensors lie.
+void Lane::log_path(Route& route, OpType op) const {
+  const std::string_view path = route.backend->path();
+  if (path.empty() || !route.logged_paths.emplace(op, path).second) return;
+  HVD_LOG(kDebug, "data path", log_field("process_set", set_->id), log_field("op", op_type_name(op)),
+          log_field("backend", route.backend->name()), log_field("path", path));
 }
 
 std::optional<RunningBatch> Lane::running() const {

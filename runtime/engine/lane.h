@@ -87,6 +87,7 @@ class Lane {
     collectives::CollectiveBackend* backend;
     std::vector<fusion::FusionBuffer> staging;  // one for each batch that may be under way
     std::set<OpType> logged;
+    std::set<std::pair<OpType, std::string_view>> logged_paths;
   };
   struct Task {
     Batch batch;
@@ -113,6 +114,7 @@ class Lane {
   void settle(Task& task, const Status& result);
   void finish_ready();
   void complete(Task& task);
+  void log_path(Route& route, OpType op) const;
   void publish_running() HVD_EXCLUDES(mutex_);
 
   ThreadChecker lane_;

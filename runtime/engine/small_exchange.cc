@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "runtime/base/log.h"
 #include "runtime/base/spinner.h"
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/engine/batch_run.h"
@@ -122,12 +123,16 @@ bool SmallExchange::start(const PendingOperationPtr& pending) {
   return true;
 }
 
-void SmallExchange::finish(const Set& set, Tensor& tensor, const PendingOperationPtr& pending) {
+void SmallExchange::finish(Set& set, Tensor& tensor, const PendingOperationPtr& pending) {
   const wire::Response& response = *tensor.response;
   const Operation& operation = pending->operation;
   const Status reduced =
       tensor.data.reduce(response.dtype, reduction_of(response), scaling_of(response, set.set->size()),
                          operation.input.data, operation.output);
+  if (!std::exchange(set.is_shown, true)) {  // as lanes do for what they run
+    HVD_LOG(kDebug, "data path", log_field("process_set", set.set->id), log_field("op", op_type_name(response.op)),
+            log_field("backend", "shm"), log_field("path", "exchanged"));
+  }
   pending->handle.state().output_shape = response.shape;
   table_.complete({pending}, reduced);
   if (!reduced.is_ok()) engine_.fail(reduced.message());

@@ -79,6 +79,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     std::size_t next_slot = 0;
     bool has_joined = false;
     bool leaves = false;
+    bool is_shown = false;  // that callers exchange its tensors
     std::unordered_map<std::string, Tensor> tensors;
   };
 
@@ -106,7 +107,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   void seal_all(Set& set) HVD_REQUIRES(mutex_);
   // Ends the open use, if there is one, by what came of it.
   void end(Set& set, Tensor& tensor, collectives::ExchangeSlots::State state, bool renew) HVD_REQUIRES(mutex_);
-  void finish(const Set& set, Tensor& tensor, const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
+  void finish(Set& set, Tensor& tensor, const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
 
   const int rank_;
   OperationTable& table_;

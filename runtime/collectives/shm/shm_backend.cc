@@ -58,6 +58,10 @@ void ShmBackend::abort(const Status& why) {
   if (collectives_ != nullptr) collectives_->rounds().abort(why);
 }
 
+std::string_view ShmBackend::path() const {
+  return collectives_ != nullptr ? collectives_->path() : std::string_view();
+}
+
 PeerProgress ShmBackend::progress() const {
   return collectives_ != nullptr ? collectives_->rounds().progress() : PeerProgress{};
 }

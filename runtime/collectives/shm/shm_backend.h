@@ -42,6 +42,7 @@ class ShmBackend final : public CollectiveBackend {
   BackendTraits traits() const override { return {.takes_segments = true}; }
   void start(const CollectiveCall& call, Completion done) override;
   void abort(const Status& why) override;
+  std::string_view path() const override;  // "direct": tensors in memory that all have mapped; "staged"
   PeerProgress progress() const override;
   const Memory& memory(MemoryKind) const override { return host_memory(); }
   std::shared_ptr<void> allocate_staging(MemoryKind, std::size_t bytes) override {

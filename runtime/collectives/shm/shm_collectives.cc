@@ -48,6 +48,7 @@ Status ShmCollectives::run(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(check_counts(call, size()));
   HVD_RETURN_IF_ERROR(rounds_.failure());
   HVD_FAILPOINT_RETURN("shm.begin");
+  path_ = call.op == OpType::kBarrier ? "" : "staged";
   switch (call.op) {
     case OpType::kAllreduce: return allreduce(call);
     case OpType::kAdasum: return adasum(call);

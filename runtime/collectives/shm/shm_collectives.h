@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,8 @@ class ShmCollectives {
 
   Status run(const CollectiveCall& call);
   Rounds& rounds() { return rounds_; }
+  // Of the last call; empty: it had no data.
+  std::string_view path() const { return path_; }
 
  private:
   Status allreduce(const CollectiveCall& call);
@@ -65,6 +68,7 @@ class ShmCollectives {
   int own() const { return rounds_.own(); }
 
   Rounds rounds_;
+  std::string_view path_;
   std::unique_ptr<std::byte[]> scratch_;  // Adasum's; kept, as fresh pages cost more than the work on them
   std::size_t scratch_bytes_ = 0;
 };

@@ -54,6 +54,7 @@ Result<std::vector<std::byte*>> ShmCollectives::memory_of(std::size_t tensor, st
 }
 
 Status ShmCollectives::reduce_direct(const CollectiveCall& call, std::uint64_t round) {
+  path_ = "direct";
   std::size_t total = 0;
   for (const Segment& tensor : tensors_of(call)) total += bytes_of(call.dtype, tensor.count);
   const Part slice = shm::slice_of(total, size(), own());

@@ -51,6 +51,36 @@ TEST_CASE("Ranks of one host move data through shared memory, two sets at once",
   CHECK(log.count("backend=gloo") == 0);
 }
 
+TEST_CASE("Which way data go in shared memory is logged once for each set, operation and way", "[multi][engine]") {
+  constexpr std::size_t kElements = 100000;
+  CapturedLog log;
+  JobFixture job(2);
+  Problems problems;
+  job.run(
+      [&](Session& session) {
+        const auto memory = session.allocate_shared(kElements * sizeof(float));
+        std::vector<float> data(kElements, 1.0F);
+        std::vector<float> few(10, 1.0F);
+        problems.expect(memory != nullptr, "no shared memory");
+        for (int i = 0; i < 3; ++i) {
+          Operation exchanged = allreduce("exchanged", few);
+          exchanged.is_awaited = true;
+          Operation direct = allreduce("direct", data);
+          direct.input.data = direct.output = memory.get();
+          problems.expect_ok(wait(session.enqueue(std::move(exchanged))), "exchanged");
+          problems.expect_ok(wait(session.enqueue(allreduce("staged", data))), "staged");
+          problems.expect_ok(wait(session.enqueue(std::move(direct))), "direct");
+        }
+      },
+      [](config::RuntimeConfig& config) { config.log_level = LogLevel::kDebug; });
+  for (const std::string& error : job.errors()) CHECK(error == "");
+  CHECK(problems.text() == "");
+  for (const char* path : {"staged", "direct", "exchanged"}) {
+    INFO(path);
+    CHECK(log.count(std::string("data path process_set=0 op=allreduce backend=shm path=") + path) == 2);
+  }
+}
+
 TEST_CASE("Where one rank of a host shares no memory, none of that host does", "[multi][engine]") {
   CapturedLog log;
   JobFixture job(4);  // ranks 0, 1 on one host, 2, 3 on another
