@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build_packages=(g++ cmake ninja-build ccache libgloo-dev libuv1-dev libboost-dev libssl-dev libyaml-cpp-dev libhwloc-dev
   libspdlog-dev nlohmann-json3-dev)
 test_packages=(catch2 openssh-server openssh-client iproute2 procps openmpi-bin mpich
-  slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins zsh fish)
+  slurmctld slurmd slurm-client munge slurm-wlm-basic-plugins zsh fish valgrind)
 
 # A package is installed if dpkg says so; a compiler or cmake from another source will do.
 missing_packages() {

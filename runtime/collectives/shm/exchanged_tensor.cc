@@ -30,7 +30,7 @@ ExchangedTensor::State ExchangedTensor::come(const void* elements) {
   if (bytes_ <= ExchangeSlots::kBytes) return slots_->come(use_, input);
   if (!has_room()) return seal();
   const std::span mine = lent_.subspan(use_.number % 2 * (lent_.size() / 2), bytes_);
-  std::ranges::copy(input, mine.begin());
+  shm::copy_bytes(mine.data(), input.data(), bytes_);
   return slots_->come_with_lent(use_, mine);
 }
 
