@@ -88,6 +88,20 @@ TEST_CASE("An alltoall connects to whom it exchanges something with first, and f
   CHECK((asked[1].peer == 3 && asked[1].bytes == 3));
 }
 
+TEST_CASE("Counts that do not fit the ranks are an error, not a wait", "[multi][collectives]") {
+  std::vector<Status> results(4);
+  run_ranks(2, [&](int rank, GlooBackend& backend) {
+    float x = 1;
+    float y = 1;
+    const OpType op = rank == 0 ? OpType::kAlltoall : OpType::kReducescatter;
+    CollectiveCall call{.op = op, .input = &x, .output = &y, .rank_counts = {1}, .receive_counts = {1}};
+    results[static_cast<std::size_t>(rank)] = run_call(backend, call);
+  });
+  CHECK(results[0].code() == StatusCode::kInternal);
+  CHECK_THAT(results[0].message(), Catch::Contains("1 counts for 2 ranks"));
+  CHECK_THAT(results[1].message(), Catch::Contains("1 counts for 2 ranks"));
+}
+
 TEST_CASE("A backend aborted before its first call never makes a context", "[multi][collectives]") {
   bool made = false;
   GlooBackend backend({[&]() -> Result<std::shared_ptr<gloo::Context>> {

@@ -7,7 +7,6 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "runtime/transport/data/message_context.h"
 #include "runtime/transport/fabric.h"
 #include "runtime/transport/net/address_row.h"
+#include "test/runtime/collectives/run_call.h"
 
 namespace hvd::collectives {
 
@@ -71,12 +71,28 @@ class StoredRows final : public transport::RowSource {
   MemoryStore& store_;
 };
 
-// What one rank's backend gets its context from. Outlives the backend.
+// What the backends of one rank get their contexts from. Outlives them.
 class ContextSource {
  public:
   ContextSource(int rank, int size, MemoryStore& store) : rank_(rank), size_(size), store_(store), rows_(store) {}
 
+  // For a set of all ranks.
   Result<std::shared_ptr<gloo::Context>> make() {
+    std::vector<int> ranks(static_cast<std::size_t>(size_));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return make(kContext, ranks);
+  }
+  Result<std::shared_ptr<gloo::Context>> make(std::uint64_t context, const std::vector<int>& ranks) {
+    const std::lock_guard lock(mutex_);
+    if (fabric_ == nullptr) HVD_RETURN_IF_ERROR(open());
+    return fabric_->make_context(context, ranks);
+  }
+  void abort(const Status& why) { fabric_->abort_context(kContext, why); }
+  Status connect(std::span<const transport::ExpectedMessage> messages) { return fabric_->connect_data(messages); }
+
+ private:
+  static constexpr std::uint64_t kContext = 1;
+  Status open() {
     transport::FabricOptions fabric_options;
     fabric_options.rank = rank_;
     fabric_options.size = size_;
@@ -84,20 +100,14 @@ class ContextSource {
     HVD_ASSIGN_OR_RETURN(fabric_, transport::Fabric::create(fabric_options));
     HVD_RETURN_IF_ERROR(store_.put("row/" + std::to_string(rank_), fabric_->address_row()));
     const auto secret = crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value();
-    HVD_RETURN_IF_ERROR(fabric_->open(1, secret, rows_));
-    std::vector<int> ranks(static_cast<std::size_t>(size_));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    return fabric_->make_context(kContext, ranks);
+    return fabric_->open(1, secret, rows_);
   }
-  void abort(const Status& why) { fabric_->abort_context(kContext, why); }
-  Status connect(std::span<const transport::ExpectedMessage> messages) { return fabric_->connect_data(messages); }
 
- private:
-  static constexpr std::uint64_t kContext = 1;
   int rank_;
   int size_;
   MemoryStore& store_;
   StoredRows rows_;
+  std::mutex mutex_;  // sets of one rank may begin at once
   std::unique_ptr<transport::Fabric> fabric_;
 };
 
@@ -132,18 +142,6 @@ inline void run_ranks(int size, const std::function<void(int, GlooBackend&)>& bo
       }
     }));
   }
-}
-
-// Runs one call to its end.
-inline Status run_call(GlooBackend& backend, const CollectiveCall& call) {
-  std::optional<Status> result;
-  int completions = 0;
-  backend.start(call, [&](Status status) {
-    result = std::move(status);
-    ++completions;
-  });
-  if (completions != 1) return Status::internal("completed " + std::to_string(completions) + " times");
-  return *result;
 }
 
 }  // namespace hvd::collectives

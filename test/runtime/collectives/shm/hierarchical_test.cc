@@ -7,67 +7,11 @@
 #include "runtime/base/event.h"
 #include "runtime/base/failpoint.h"
 #include "runtime/collectives/hierarchical_backend.h"
-#include "test/runtime/collectives/shm/conformance_cases.h"
-#include "test/runtime/collectives/shm/shm_ranks.h"
+#include "test/runtime/collectives/conformance/rank.h"
+#include "test/runtime/collectives/shm/host_ranks.h"
 
 namespace hvd::collectives {
 namespace {
-
-using Hosts = std::vector<std::vector<int>>;
-
-std::shared_ptr<BackendList> list_of(std::unique_ptr<CollectiveBackend> backend) {
-  std::vector<std::unique_ptr<CollectiveBackend>> list;
-  list.push_back(std::move(backend));
-  return std::make_shared<BackendList>(std::move(list));
-}
-
-// Takes one piece of memory, as Gloo, which stands in inside a host without shared memory; and no call that `refuse`
-// has an error for.
-class WithoutLists final : public CollectiveBackend {
- public:
-  using Refuse = std::function<Status()>;
-  explicit WithoutLists(
-      std::unique_ptr<CollectiveBackend> backend, Refuse refuse = [] { return Status::ok(); })
-      : backend_(std::move(backend)), refuse_(std::move(refuse)) {}
-  std::string_view name() const override { return "without lists"; }
-  std::string why_not(const CallTraits& call) const override { return backend_->why_not(call); }
-  void start(const CollectiveCall& call, Completion done) override {
-    const Status refused = call.segments.empty() ? refuse_() : Status::internal("a list");
-    refused.is_ok() ? backend_->start(call, std::move(done)) : done(refused);
-  }
-  const Memory& memory(MemoryKind kind) const override { return backend_->memory(kind); }
-  std::shared_ptr<void> allocate_staging(MemoryKind kind, std::size_t bytes) override {
-    return backend_->allocate_staging(kind, bytes);
-  }
-  void abort(const Status& why) override { backend_->abort(why); }
-
- private:
-  std::unique_ptr<CollectiveBackend> backend_;
-  Refuse refuse_;
-};
-
-// Each host and each slice has a region of its own.
-HostGroups groups_of(
-    const Hosts& hosts, const ShmRanks& ranks, int rank, bool lists = true,
-    WithoutLists::Refuse refuse_across = [] { return Status::ok(); }) {
-  HostGroups groups{.hosts = hosts, .owner_bytes = 64};
-  groups.slices = static_cast<int>(std::ranges::min(hosts, {}, &std::vector<int>::size).size());
-  for (std::size_t host = 0; host < hosts.size(); ++host) {
-    const auto at = std::ranges::find(hosts[host], rank);
-    if (at == hosts[host].end()) continue;
-    groups.host = static_cast<int>(host);
-    groups.local_rank = static_cast<int>(at - hosts[host].begin());
-    if (hosts[host].size() < 2) continue;
-    std::unique_ptr<CollectiveBackend> local = ranks.backend(hosts[host], rank, host);
-    groups.local = list_of(lists ? std::move(local) : std::make_unique<WithoutLists>(std::move(local)));
-  }
-  if (groups.local_rank >= groups.slices) return groups;
-  std::vector<int> owners;
-  for (const auto& host : hosts) owners.push_back(host[static_cast<std::size_t>(groups.local_rank)]);
-  auto across = ranks.backend(owners, rank, hosts.size() + static_cast<std::size_t>(groups.local_rank));
-  groups.across = list_of(std::make_unique<WithoutLists>(std::move(across), std::move(refuse_across)));
-  return groups;
-}
 
 // What one thread makes of it: sums of hosts, and then their sum.
 Bytes reduced_by_host(const Case& c, const Hosts& hosts) {
@@ -85,101 +29,6 @@ Bytes reduced_by_host(const Case& c, const Hosts& hosts) {
   }
   kernels::scale_result(c.dtype, sum.data(), sum.data(), c.count, c.scaling);
   return sum;
-}
-
-// "" or what is wrong with it on this rank, beside its input and in place.
-std::string allreduce(CollectiveBackend& backend, const Case& c, int rank, const Bytes& expected) {
-  const Bytes input = input_of(c, rank);
-  Buffer source(input, c.offset);
-  Buffer beside(input.size(), c.offset);
-  CollectiveCall call{.dtype = c.dtype, .reduce_op = c.op, .scaling = c.scaling, .count = c.count};
-  call.input = source.data();
-  call.output = beside.data();
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  if (!beside.holds(expected)) return "other bits in other memory";
-  if (!source.holds(input)) return "the input was written";
-  call.input = nullptr;
-  call.output = source.data();
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  return source.holds(expected) ? "" : "other bits in place";
-}
-
-// Of so many elements in all: about as many for each rank, or more for later ones and none for rank 2.
-std::vector<std::int64_t> counts_of(std::int64_t count, int size, bool are_equal) {
-  std::vector<std::int64_t> counts;
-  std::int64_t left = count;
-  for (int rank = 0; rank + 1 < size; ++rank) {
-    const std::int64_t share = are_equal ? count / size : rank == 2 ? 0 : count * (rank + 1) / (size * size);
-    counts.push_back(share);
-    left -= share;
-  }
-  counts.push_back(left);
-  return counts;
-}
-
-// Where a rank's part is, in bytes.
-std::pair<std::size_t, std::size_t> part_of(const Case& c, const std::vector<std::int64_t>& counts, int rank) {
-  const auto own = counts.begin() + rank;
-  return {c.bytes(std::accumulate(counts.begin(), own, std::int64_t{0})), c.bytes(*own)};
-}
-
-Bytes cut_out(const Bytes& whole, std::pair<std::size_t, std::size_t> part) {
-  const auto begin = whole.begin() + static_cast<std::ptrdiff_t>(part.first);
-  return {begin, begin + static_cast<std::ptrdiff_t>(part.second)};
-}
-
-// "" or what is wrong with it on this rank, in other memory and where the part is in the input.
-std::string reducescatter(CollectiveBackend& backend, const Case& c, const std::vector<std::int64_t>& counts, int rank,
-                          const Bytes& sum) {
-  const auto own = part_of(c, counts, rank);
-  const Bytes expected = cut_out(sum, own);
-  const Bytes input = input_of(c, rank);
-  Buffer source(input, c.offset);
-  Buffer beside(expected.size(), c.offset);
-  CollectiveCall call{.op = OpType::kReducescatter, .dtype = c.dtype, .reduce_op = c.op, .scaling = c.scaling};
-  call.input = source.data();
-  call.output = beside.data();
-  call.rank_counts = counts;
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  if (!beside.holds(expected)) return "other bits in other memory";
-  if (!source.holds(input)) return "the input was written";
-  call.output = source.data() + own.first;
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  Bytes all = input;
-  std::ranges::copy(expected, all.begin() + static_cast<std::ptrdiff_t>(own.first));
-  return source.holds(all) ? "" : "other bits in place";
-}
-
-// Likewise.
-std::string allgather(CollectiveBackend& backend, const Case& c, const std::vector<std::int64_t>& counts, int rank) {
-  const auto own = part_of(c, counts, rank);
-  const Bytes expected = input_of(c, 0);
-  Buffer source(cut_out(expected, own), c.offset);
-  Buffer whole(expected.size(), c.offset);
-  CollectiveCall call{.op = OpType::kAllgather, .dtype = c.dtype};
-  call.input = source.data();
-  call.output = whole.data();
-  call.count = counts[static_cast<std::size_t>(rank)];
-  call.rank_counts = counts;
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  if (!whole.holds(expected)) return "other bits in other memory";
-  if (!source.holds(cut_out(expected, own))) return "the input was written";
-  Bytes own_only(expected.size(), 0xdd);
-  std::ranges::copy(cut_out(expected, own), own_only.begin() + static_cast<std::ptrdiff_t>(own.first));
-  Buffer in_place(own_only, c.offset);
-  call.input = in_place.data() + own.first;
-  call.output = in_place.data();
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  return in_place.holds(expected) ? "" : "other bits in place";
-}
-
-std::string broadcast(CollectiveBackend& backend, const Case& c, int root, int rank) {
-  const Bytes expected = input_of(c, root);
-  Buffer data(rank == root ? expected : Bytes(expected.size(), 0xdd), c.offset);
-  CollectiveCall call{
-      .op = OpType::kBroadcast, .dtype = c.dtype, .output = data.data(), .count = c.count, .root = root};
-  if (const Status status = run_call(backend, call); !status.is_ok()) return status.to_string();
-  return data.holds(expected) ? "" : "other bits of rank " + std::to_string(root);
 }
 
 #ifdef HVD_SANITIZED
@@ -214,6 +63,9 @@ std::vector<Case> cases(std::int64_t owners) {
   return all;
 }
 
+// By turns, for the case with this number.
+Parts parts_of(std::size_t number) { return number % 2 == 0 ? Parts::kEven : Parts::kGrowing; }
+
 // What went wrong first with a call on any rank.
 using OneCall = std::function<std::string(CollectiveBackend& backend, std::size_t number, int rank)>;
 struct Options {
@@ -228,7 +80,7 @@ std::string run_on_all(const Hosts& hosts, int size, const std::vector<Case>& al
   std::barrier begin(size, [&]() noexcept { armed = failpoint::arm(options.failpoints); });
   ranks.run([&](int rank, ShmBackend&) {
     begin.arrive_and_wait();
-    HierarchicalBackend backend(groups_of(hosts, ranks, rank, options.lists));
+    HierarchicalBackend backend(groups_of(hosts, ranks, rank, {.lists = options.lists}));
     std::string& problem = wrong[static_cast<std::size_t>(rank)];
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::string found = run_one(backend, i, rank);
@@ -244,7 +96,7 @@ std::string allreduce_on_all(const Hosts& hosts, int size, const std::vector<Cas
   std::vector<Bytes> expected;
   for (const Case& c : all) expected.push_back(reduced_by_host(c, hosts));
   const OneCall run_one = [&](CollectiveBackend& backend, std::size_t i, int rank) {
-    return allreduce(backend, all[i], rank, expected[i]);
+    return Rank(rank, size, backend).allreduce(all[i], expected[i]);
   };
   return run_on_all(hosts, size, all, run_one, options);
 }
@@ -270,7 +122,7 @@ TEST_CASE("Reducescatters in pieces have the bits of one thread, on hosts of any
   std::vector<Bytes> sums;
   for (const Case& c : all) sums.push_back(reduced_by_host(c, hosts));
   const OneCall run_one = [&, size = size](CollectiveBackend& backend, std::size_t i, int rank) {
-    return reducescatter(backend, all[i], counts_of(all[i].count, size, i % 2 == 0), rank, sums[i]);
+    return Rank(rank, size, backend).reducescatter(all[i], sums[i], parts_of(i));
   };
   CHECK(run_on_all(hosts, size, all, run_one, {.lists = lists}) == "");
 }
@@ -281,11 +133,11 @@ TEST_CASE("Allgathers and broadcasts in pieces are right, on hosts of any sizes"
   std::vector<Case> all = cases(owners_of(hosts));
   std::erase_if(all, [](const Case& c) { return c.op != ReduceOp::kSum; });
   const OneCall gather = [&, size = size](CollectiveBackend& backend, std::size_t i, int rank) {
-    return allgather(backend, all[i], counts_of(all[i].count, size, i % 2 == 0), rank);
+    return Rank(rank, size, backend).allgather(all[i], parts_of(i));
   };
   CHECK(run_on_all(hosts, size, all, gather, {.lists = lists}) == "");
   const OneCall send = [&, size = size](CollectiveBackend& backend, std::size_t i, int rank) {
-    return broadcast(backend, all[i], static_cast<int>(i) % size, rank);
+    return Rank(rank, size, backend).broadcast(all[i], static_cast<int>(i) % size);
   };
   CHECK(run_on_all(hosts, size, all, send, {.lists = lists}) == "");
 }
@@ -327,7 +179,7 @@ TEST_CASE("An abort ends a call in pieces wherever it is", "[multi][collectives]
     int pieces = 0;
     const auto refuse = [&] { return pieces++ < brought ? Status::ok() : Status::internal("it goes"); };
     HierarchicalBackend whole(groups_of(hosts, ranks, rank));
-    HierarchicalBackend short_of(groups_of(hosts, ranks, rank, true, refuse));
+    HierarchicalBackend short_of(groups_of(hosts, ranks, rank, {.refuse_across = refuse}));
     HierarchicalBackend& backend = rank == gone ? short_of : whole;
     std::vector<float> data;
     const CollectiveCall call = large_call(op, data, rank);

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,6 +12,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/collectives/shm/arena.h"
 #include "runtime/collectives/shm/shm_backend.h"
+#include "test/runtime/collectives/run_call.h"
 
 namespace hvd::collectives {
 
@@ -54,12 +55,5 @@ class ShmRanks {
   SharedMemory memory_;
   std::vector<std::shared_ptr<ShmArena>> arenas_;
 };
-
-// Runs one call to its end.
-inline Status run_call(CollectiveBackend& backend, const CollectiveCall& call) {
-  std::optional<Status> result;
-  backend.start(call, [&](Status status) { result = std::move(status); });
-  return result ? *result : Status::internal("start() came back without an end");
-}
 
 }  // namespace hvd::collectives

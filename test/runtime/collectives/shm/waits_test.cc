@@ -95,42 +95,5 @@ TEST_CASE("Late members are slept for, and rung awake", "[multi][collectives]") 
   CHECK(wrong == std::vector<int>(3));
 }
 
-TEST_CASE("Sets that overlap run at once, each in its region", "[multi][collectives]") {
-  const ShmRanks ranks(4);
-  const std::vector<std::vector<int>> sets = {{0, 1, 2, 3}, {0, 2}, {1, 2, 3}};
-  std::atomic<int> wrong{0};
-  std::vector<std::unique_ptr<ShmBackend>> backends;
-  std::vector<std::jthread> threads;
-  for (std::size_t set = 0; set < sets.size(); ++set) {
-    for (const int rank : sets[set]) {
-      backends.push_back(ranks.backend(sets[set], rank, set));
-      threads.push_back(start_thread("rank", [&, set, backend = backends.back().get()](const std::stop_token&) {
-        for (int turn = 0; turn < 30; ++turn) {
-          std::vector<float> data(static_cast<std::size_t>(turn * 3001), static_cast<float>(set + 1));
-          const auto sum = static_cast<float>((set + 1) * sets[set].size());
-          if (!run_call(*backend, sum_of(data)).is_ok()) ++wrong;
-          if (std::count(data.begin(), data.end(), sum) != std::ssize(data)) ++wrong;
-        }
-      }));
-    }
-  }
-  threads.clear();
-  CHECK(wrong == 0);
-}
-
-TEST_CASE("Eight ranks on fewer cores get through thousands of small calls", "[multi][collectives]") {
-  const ShmRanks ranks(8);
-  std::vector<float> last(8);
-  ranks.run([&](int rank, ShmBackend& backend) {
-    std::vector<float> data(1, 1.0F);
-    for (int turn = 0; turn < 300; ++turn) {
-      data[0] = static_cast<float>(turn);
-      if (!run_call(backend, sum_of(data)).is_ok()) return;
-    }
-    last[static_cast<std::size_t>(rank)] = data[0];
-  });
-  CHECK(last == std::vector<float>(8, 8 * 299.0F));
-}
-
 }  // namespace
 }  // namespace hvd::collectives

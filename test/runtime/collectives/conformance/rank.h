@@ -1,16 +1,39 @@
 #pragma once
 
 #include <numeric>
+#include <string>
+#include <vector>
 
-#include "test/runtime/collectives/shm/conformance_cases.h"
-#include "test/runtime/collectives/shm/shm_ranks.h"
+#include "test/runtime/collectives/conformance/cases.h"
+#include "test/runtime/collectives/run_call.h"
 
 namespace hvd::collectives {
+
+// How much of a tensor each rank has.
+enum class Parts : std::uint8_t {
+  kEven,     // the first ranks have one more
+  kOne,      // one rank has everything
+  kGrowing,  // later ranks have more, and rank 2 has nothing
+};
+inline constexpr Parts kAllParts[] = {Parts::kEven, Parts::kOne, Parts::kGrowing};
+
+inline std::vector<std::int64_t> split(std::int64_t count, int size, Parts parts) {
+  std::vector<std::int64_t> counts;
+  std::int64_t left = count;
+  for (int rank = 0; rank < size; ++rank) {
+    std::int64_t share = count / size + (rank < count % size ? 1 : 0);
+    if (parts == Parts::kOne) share = rank == size / 2 ? count : 0;
+    if (parts == Parts::kGrowing) share = rank + 1 == size ? left : rank == 2 ? 0 : count * (rank + 1) / (size * size);
+    counts.push_back(share);
+    left -= share;
+  }
+  return counts;
+}
 
 // What goes wrong on one rank in turn: "" when nothing does.
 class Rank {
  public:
-  Rank(int rank, int size, ShmBackend& backend) : rank_(rank), size_(size), backend_(backend) {}
+  Rank(int rank, int size, CollectiveBackend& backend) : rank_(rank), size_(size), backend_(backend) {}
 
   std::string allreduce(const Case& c, const Bytes& expected) const {
     const Bytes input = input_of(c, rank_);
@@ -61,14 +84,14 @@ class Rank {
     return right ? "" : "other bits in shared memory, private: " + std::to_string(private_rank);
   }
 
-  // Two tensors that are split in two ways.
+  // Tensors that are split in each way.
   std::string scatter_list(const Case& c, const Bytes& whole) const {
     CollectiveCall call = make(OpType::kReducescatter, c);
     Buffer source(input_of(c, rank_), c.offset);
     std::vector<Buffer> outputs;
     std::vector<Bytes> expected;
-    for (const bool uneven : {false, true}) {
-      const std::vector<std::int64_t> counts = split(c.count, uneven);
+    for (const Parts parts : kAllParts) {
+      const std::vector<std::int64_t> counts = split(c.count, size_, parts);
       const auto own = counts.begin() + rank_;
       const auto begin =
           whole.begin() + static_cast<std::ptrdiff_t>(c.bytes(std::accumulate(counts.begin(), own, std::int64_t{0})));
@@ -76,41 +99,41 @@ class Rank {
       outputs.emplace_back(expected.back().size(), c.offset);
       call.segments.push_back({source.data(), nullptr, *own, counts});
     }
-    for (std::size_t i = 0; i < 2; ++i) call.segments[i].output = outputs[i].data();
+    for (std::size_t i = 0; i < outputs.size(); ++i) call.segments[i].output = outputs[i].data();
     const Status status = run_call(backend_, call);
     if (!status.is_ok()) return status.to_string();
-    return outputs[0].holds(expected[0]) && outputs[1].holds(expected[1]) ? "" : "other bits of a list's reducescatter";
+    return hold(outputs, expected) ? "" : "other bits of a list's reducescatter";
   }
 
   std::string gather_list(const Case& c) const {
     CollectiveCall call = make(OpType::kAllgather, c);
     std::vector<Buffer> inputs;
     std::vector<Buffer> outputs;
-    std::vector<Bytes> expected(2);
-    for (const bool uneven : {false, true}) {
-      const std::vector<std::int64_t> counts = split(c.count, uneven);
+    std::vector<Bytes> expected;
+    for (const Parts parts : kAllParts) {
+      const std::vector<std::int64_t> counts = split(c.count, size_, parts);
+      expected.emplace_back();
       for (int rank = 0; rank < size_; ++rank) {
         const Bytes part =
             random_elements(c.dtype, counts[static_cast<std::size_t>(rank)], static_cast<std::uint64_t>(rank));
-        expected[uneven].insert(expected[uneven].end(), part.begin(), part.end());
+        expected.back().insert(expected.back().end(), part.begin(), part.end());
         if (rank == rank_) inputs.emplace_back(part, c.offset);
       }
-      outputs.emplace_back(expected[uneven].size(), c.offset);
+      outputs.emplace_back(expected.back().size(), c.offset);
       call.segments.push_back({nullptr, nullptr, counts[static_cast<std::size_t>(rank_)], counts});
     }
-    for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
       call.segments[i].input = inputs[i].data();
       call.segments[i].output = outputs[i].data();
     }
     const Status status = run_call(backend_, call);
     if (!status.is_ok()) return status.to_string();
-    return outputs[0].holds(expected[0]) && outputs[1].holds(expected[1]) ? "" : "a wrong allgather of a list";
+    return hold(outputs, expected) ? "" : "a wrong allgather of a list";
   }
 
-  // The first ranks get one more, or everything.
-  std::string reducescatter(const Case& c, const Bytes& whole, bool uneven) const {
+  std::string reducescatter(const Case& c, const Bytes& whole, Parts parts) const {
     CollectiveCall call = make(OpType::kReducescatter, c);
-    call.rank_counts = split(c.count, uneven);
+    call.rank_counts = split(c.count, size_, parts);
     const auto own = call.rank_counts.begin() + rank_;
     const std::size_t begin = c.bytes(std::accumulate(call.rank_counts.begin(), own, std::int64_t{0}));
     const Bytes expected(whole.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -132,9 +155,9 @@ class Rank {
     return source.holds(in_place) ? "" : "other bits of reducescatter in place";
   }
 
-  std::string allgather(const Case& c, bool uneven) const {
+  std::string allgather(const Case& c, Parts parts) const {
     CollectiveCall call = make(OpType::kAllgather, c);
-    call.rank_counts = split(c.count, uneven);
+    call.rank_counts = split(c.count, size_, parts);
     Bytes expected;
     std::size_t begin = 0;
     for (int rank = 0; rank < size_; ++rank) {
@@ -152,6 +175,7 @@ class Rank {
     Status status = run_call(backend_, call);
     if (!status.is_ok()) return status.to_string();
     if (!output.holds(expected)) return "a wrong allgather";
+    if (!input.holds(mine)) return "the input of allgather was written";
     Buffer in_place(expected.size(), c.offset);
     std::copy(mine.begin(), mine.end(), in_place.data() + begin);
     call.input = in_place.data() + begin;
@@ -179,39 +203,34 @@ class Rank {
     call.input = input.data();
     call.output = output.data();
     const Status status = run_call(backend_, call);
-    return !status.is_ok() ? status.to_string() : output.holds(expected) ? "" : "a wrong alltoall";
+    if (!status.is_ok()) return status.to_string();
+    if (!input.holds(sent)) return "the input of alltoall was written";
+    return output.holds(expected) ? "" : "a wrong alltoall";
   }
 
-  std::string broadcast(const Case& c) const {
-    for (const int root : {0, size_ - 1}) {
-      CollectiveCall call = make(OpType::kBroadcast, c);
-      const Bytes expected = input_of(c, root);
-      Buffer data(rank_ == root ? expected : Bytes(expected.size(), 0x11), c.offset);
-      call.output = data.data();
-      call.root = root;
-      const Status status = run_call(backend_, call);
-      if (!status.is_ok()) return status.to_string();
-      if (!data.holds(expected)) return "a wrong broadcast";
-    }
-    return "";
+  std::string broadcast(const Case& c, int root) const {
+    CollectiveCall call = make(OpType::kBroadcast, c);
+    const Bytes expected = input_of(c, root);
+    Buffer data(rank_ == root ? expected : Bytes(expected.size(), 0x11), c.offset);
+    call.output = data.data();
+    call.root = root;
+    const Status status = run_call(backend_, call);
+    if (!status.is_ok()) return status.to_string();
+    return data.holds(expected) ? "" : "a wrong broadcast of rank " + std::to_string(root);
   }
 
  private:
   static CollectiveCall make(OpType op, const Case& c) {
     return {.op = op, .dtype = c.dtype, .reduce_op = c.op, .scaling = c.scaling, .count = c.count};
   }
-  std::vector<std::int64_t> split(std::int64_t count, bool uneven) const {
-    std::vector<std::int64_t> counts;
-    for (int rank = 0; rank < size_; ++rank) {
-      const std::int64_t even = count / size_ + (rank < count % size_ ? 1 : 0);
-      counts.push_back(!uneven ? even : rank == size_ / 2 ? count : 0);
-    }
-    return counts;
+  static bool hold(const std::vector<Buffer>& buffers, const std::vector<Bytes>& expected) {
+    return std::ranges::equal(buffers, expected,
+                              [](const Buffer& buffer, const Bytes& right) { return buffer.holds(right); });
   }
 
   const int rank_;
   const int size_;
-  ShmBackend& backend_;
+  CollectiveBackend& backend_;
 };
 
 }  // namespace hvd::collectives
