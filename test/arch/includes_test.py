@@ -76,8 +76,9 @@ ALLOWED: dict[str, list[str]] = {
                      "launcher/network", "launcher/plan", "launcher/process", "launcher/protocol", "launcher/ssh", "launcher/streams",
                      "rendezvous/kv", "rendezvous/protocol", "rendezvous/server", "runtime/crypto", "runtime/loop"],
     "starters": ["rendezvous/client", "rendezvous/server", "runtime/config", "runtime/crypto", "runtime/transport/net"],
-    "python/src": ["rendezvous/server", "runtime/config", "runtime/crypto", "starters"],
-    "python/src/tensorflow": ["python/src"],
+    "python/src": ["python/src/xla", "rendezvous/server", "runtime/config", "runtime/crypto", "starters"],
+    "python/src/xla": ["python/src"],
+    "python/src/tensorflow": ["python/src", "python/src/xla"],
 }
 
 # What launcher and rendezvous share of runtime/: parts that know nothing of ranks. The only arrow the other way is the

@@ -20,7 +20,7 @@ from horovod.common.exceptions import HorovodInternalError
 if TYPE_CHECKING:
     from horovod._core import Handle
 
-__all__ = ["ArrayCollectives"]
+__all__ = ["ArrayCollectives", "reducible_code"]
 
 _Reduction = tuple[int, float, float, int]  # op, prescale, postscale, id of the process set
 Array = Any  # np.ndarray; its element types vary
@@ -41,7 +41,7 @@ _CODES = {
 _REDUCIBLE = [name for name in _CODES if name != "uint16"]
 
 
-def _reducible(array: Array, op: int, caller: str) -> int:
+def reducible_code(array: Array, op: int, caller: str) -> int:
     """The core's code of the array's type. ValueError for types that cannot be reduced."""
     name = array.dtype.name
     if name not in _REDUCIBLE:
@@ -154,7 +154,7 @@ class ArrayCollectives:
         process_set_id: int = 0,
     ) -> None:
         """Reduces contiguous arrays in place, each matched by its own name. Waits for all; raises the first error."""
-        codes = [_reducible(array, op, "allreduce") for array in arrays]
+        codes = [reducible_code(array, op, "allreduce") for array in arrays]
         reduction, is_one = (op, prescale, postscale, process_set_id), len(arrays) == 1
         _run(
             [self._start(_ALLREDUCE, name, reduction, array, code, is_awaited=is_one)]
@@ -166,7 +166,7 @@ class ArrayCollectives:
     ) -> None:
         """The same for groups of arrays, by name: one is reduced only when all of it is ready on all ranks."""
         tensors = {
-            name: [_tensor(array, _reducible(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
+            name: [_tensor(array, reducible_code(array, op, "grouped_allreduce"), in_place=True) for array in arrays]
             for name, arrays in groups.items()
         }
         call, reduction = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, process_set_id)
@@ -202,7 +202,7 @@ class ArrayCollectives:
             raise HorovodInternalError(f"reducescatter: the only ops are Average and Sum, got op={op!r}")
         if array.ndim == 0:
             raise ValueError("reducescatter: a value without dimensions has no rows to scatter")
-        code = _reducible(array, op, "reducescatter")
+        code = reducible_code(array, op, "reducescatter")
         sent = np.require(array, requirements="C")
         call = Call(core.OP_REDUCESCATTER, "reducescatter")
         native = self._start(call, name, (op, 1.0, 1.0, process_set_id), sent, code, in_place=False)

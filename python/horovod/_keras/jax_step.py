@@ -1,7 +1,8 @@
 """Reduction of the gradients of a JAX step, compiled or not.
 
-A compiled step calls back to the host, once, with all gradients: jax's io_callback keeps the calls of successive steps
-in order, also inside conditions. XLA calls on any thread; waiting releases the GIL.
+A compiled step makes one call with all gradients: a custom call of XLA (jax_call.py), or where that cannot be, a
+callback to the host: jax's io_callback keeps the calls of successive steps in order, also inside conditions. XLA calls
+back on any thread; waiting releases the GIL.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from horovod._common.arrays import ArrayCollectives
+from horovod._common.arrays import ArrayCollectives, reducible_code
 from horovod._common.calls import set_id
 from horovod._common.gradient_options import Plan
+from horovod._common.native import core
+from horovod._keras import jax_call
 from horovod._keras.options import Options
 from horovod._keras.reduction import Reduction
 
@@ -25,7 +28,7 @@ _io_callback: Any = importlib.import_module("jax.experimental").io_callback
 
 
 class HostFailure:
-    """The exception that ended the last callback. XLA raises another one instead, with its text."""
+    """The exception that ended the last call. XLA raises another one instead, with its text."""
 
     def __init__(self) -> None:
         self._last: BaseException | None = None
@@ -34,7 +37,11 @@ class HostFailure:
         self._last = failure
 
     def take(self) -> BaseException | None:
-        """The failure, once."""
+        """The failure, once; that of a custom call, too."""
+        try:
+            core.raise_step_failure()
+        except BaseException as raised:
+            return raised
         failure, self._last = self._last, None
         return failure
 
@@ -52,12 +59,35 @@ class HostReduction(Reduction):
         sent = [compression.compress(tensor) for tensor in tensors]
         arrays = [array for array, _ in sent]
         if any(isinstance(array, jax.core.Tracer) for array in arrays):
-            shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
-            call = functools.partial(self._from_step, names, plan)
-            reduced = _io_callback(call, shapes, *arrays, ordered=True)
+            reduced = self._in_step(arrays, names, plan)
         else:
             reduced = [jax.numpy.asarray(array) for array in self._on_host(names, plan, *arrays)]
         return [compression.decompress(one, context) for one, (_, context) in zip(reduced, sent, strict=True)]
+
+    def _in_step(self, arrays: list[Any], names: list[str], plan: Plan) -> list[Any]:
+        """The arrays of a function that is being compiled, reduced whenever it runs."""
+        if jax_call.problem() is None:
+            return self._by_custom_call(arrays, names, plan)
+        shapes = tuple(jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays)
+        call = functools.partial(self._from_step, names, plan)
+        return list(_io_callback(call, shapes, *arrays, ordered=True))
+
+    def _by_custom_call(self, arrays: list[Any], names: list[str], plan: Plan) -> list[Any]:
+        kind = "grouped_allreduce" if plan else "allreduce"
+        for array in arrays:
+            reducible_code(array, self.options.op, kind)
+        order = [position for group in plan for position in group] or range(len(arrays))
+        named = [
+            f"grouped_allreduce.{self.name}.group_{number}_{i + 1}of{len(group)}"
+            for number, group in enumerate(plan)
+            for i in range(len(group))
+        ] or [f"allreduce.{name}" for name in names]
+        sizes = [len(group) for group in plan]
+        reduced = jax_call.allreduce([arrays[i] for i in order], named, sizes, self._reduction())
+        return [one for _, one in sorted(zip(order, reduced, strict=True), key=lambda pair: pair[0])]
+
+    def _reduction(self) -> tuple[int, float, float, int]:
+        return (self.options.op, *self.options.factors, set_id(self.options.process_set))
 
     def _from_step(self, names: list[str], plan: Plan, *arrays: Any) -> tuple[Any, ...]:
         try:
@@ -69,12 +99,11 @@ class HostReduction(Reduction):
     def _on_host(self, names: list[str], plan: Plan, *arrays: Any) -> list[Any]:
         # Copies: XLA's buffers are valid during the call only, and operations go on after an interrupted wait.
         own = [np.array(array, order="C") for array in arrays]
-        common = (self.options.op, *self.options.factors, set_id(self.options.process_set))
         if plan:
             groups = {f"{self.name}.group_{number}": [own[i] for i in group] for number, group in enumerate(plan)}
-            self._collectives.grouped_allreduce_(groups, *common)
+            self._collectives.grouped_allreduce_(groups, *self._reduction())
         else:
-            self._collectives.allreduce_(own, names, *common)
+            self._collectives.allreduce_(own, names, *self._reduction())
         return own
 
 

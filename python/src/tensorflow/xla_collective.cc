@@ -2,26 +2,25 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <utility>
 #include <vector>
 
 #include "horovod/session.h"
-#include "python/src/interrupts.h"
 #include "python/src/published_session.h"
 #include "python/src/tensorflow/query_kernel.h"
-#include "python/src/tensorflow/xla_call.h"
+#include "python/src/xla/call.h"
+#include "python/src/xla/collective.h"
 #include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 
 namespace {
 
+namespace ffi = xla::ffi;
 using python::published_session;
-
-constexpr std::chrono::milliseconds kLook{1000};  // how often a wait wakes up; nothing depends on it
+using xla::XlaCall;
 
 // One operation of a call, until it is done. Its address must not change.
 struct Part {
@@ -33,31 +32,10 @@ struct Part {
 
 bool keeps_shape(OpType op) { return op == OpType::kAllreduce || op == OpType::kBroadcast; }
 
-Result<Operation> read_operation(const XlaCall& call, OpType op) {
-  Operation operation;
-  operation.op = op;
-  HVD_ASSIGN_OR_RETURN(operation.process_set, call.integer("process_set_id"));
-  HVD_ASSIGN_OR_RETURN(const std::int32_t reduce_op, call.integer("reduce_op"));
-  if (reduce_op < 0 || reduce_op >= kReduceOpCount) {
-    return Status::invalid_argument("reduce_op: expected 0 to " + std::to_string(kReduceOpCount - 1) + ", got " +
-                                    std::to_string(reduce_op));
-  }
-  operation.reduce_op = static_cast<ReduceOp>(reduce_op);
-  HVD_ASSIGN_OR_RETURN(operation.prescale, call.number("prescale_factor"));
-  HVD_ASSIGN_OR_RETURN(operation.postscale, call.number("postscale_factor"));
+Result<Operation> read_any_operation(const XlaCall& call, OpType op) {
+  HVD_ASSIGN_OR_RETURN(Operation operation, xla::read_operation(call, op));
   HVD_ASSIGN_OR_RETURN(operation.root_rank, call.integer("root_rank"));
   return operation;
-}
-
-// "a,b,c" in pieces.
-std::vector<std::string> split_names(const std::string& names) {
-  std::vector<std::string> pieces;
-  for (std::size_t start = 0; start <= names.size();) {
-    const std::size_t end = std::min(names.find(',', start), names.size());
-    pieces.push_back(names.substr(start, end - start));
-    start = end + 1;
-  }
-  return pieces;
 }
 
 Result<void*> memory_for(Part& part, const Shape& shape) {
@@ -79,23 +57,6 @@ Status attach_tensors(Operation& operation, Part& part, const XlaCall& call, int
   return Status::ok();
 }
 
-// The memory is the program's: there is no way back before the core is done with it. So Ctrl-C ends the session.
-class UntilSessionEnds final : public python::Interruptible {
- public:
-  void interrupt() override {
-    const auto session = published_session();
-    if (session.is_ok()) session.value()->announce_failure("interrupted by Ctrl-C inside a compiled function");
-  }
-};
-
-void wait(const HandlePtr& handle) {
-  const auto interruptible = std::make_shared<UntilSessionEnds>();
-  if (!handle->done() && !python::interrupts().add(interruptible)) interruptible->interrupt();
-  while (!handle->wait_for(kLook)) {
-  }
-  python::interrupts().remove(interruptible.get());
-}
-
 Status check_rows(const Part& part, bool equal_rows) {
   const Shape& shape = part.handle->output_shape();
   const auto& rows = part.handle->received_splits();
@@ -113,7 +74,7 @@ Status finish(std::deque<Part>& parts, Status submitted, OpType op, bool equal_r
   Status first = std::move(submitted);
   for (Part& part : parts) {
     if (part.handle == nullptr) continue;
-    wait(part.handle);
+    xla::wait_until_done(part.handle);
     if (first.is_ok()) first = part.handle->status();
     if (first.is_ok() && !keeps_shape(op)) first = check_rows(part, equal_rows);
   }
@@ -145,10 +106,10 @@ Status hand_on_token(const XlaCall& call) {
 // All operations are on their way before the first is waited for, so their order does not matter to other ranks.
 template <OpType kOp, bool kGrouped>
 Status collective(const XlaCall& call) {
-  HVD_ASSIGN_OR_RETURN(const Operation common, read_operation(call, kOp));
+  HVD_ASSIGN_OR_RETURN(const Operation common, read_any_operation(call, kOp));
   HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
   HVD_ASSIGN_OR_RETURN(const std::int32_t equal_rows, call.integer("equal_rows"));
-  const std::vector<std::string> names = split_names(joined);
+  const std::vector<std::string> names = xla::split(joined, ',');
   const int count = call.arguments() - 1;
   if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
     return Status::internal("the compiled program calls " + joined + " with " + std::to_string(call.arguments()) +
@@ -174,7 +135,7 @@ Status join(const XlaCall& call) {
   operations.front().op = OpType::kJoin;
   operations.front().name = "join.noname";
   HVD_RETURN_IF_ERROR(submit_each(std::move(operations), parts));
-  wait(parts.front().handle);
+  xla::wait_until_done(parts.front().handle);
   HVD_RETURN_IF_ERROR(parts.front().handle->status());
   *static_cast<std::int32_t*>(last_rank.data) = static_cast<std::int32_t>(parts.front().handle->value());
   return hand_on_token(call);
@@ -190,9 +151,9 @@ Status query(const XlaCall& call) {
 }
 
 template <OpType kOp, bool kGrouped = false>
-constexpr ffi::Handler* kCollective = &xla_handler<&collective<kOp, kGrouped>>;
+constexpr ffi::Handler* kCollective = &xla::xla_handler<&collective<kOp, kGrouped>>;
 template <QueryAnswer kAnswer>
-constexpr ffi::Handler* kQuery = &xla_handler<&query<kAnswer>>;
+constexpr ffi::Handler* kQuery = &xla::xla_handler<&query<kAnswer>>;
 
 constexpr std::array kTargets{
     XlaTarget{"horovod_allreduce", kCollective<OpType::kAllreduce>},
@@ -203,7 +164,7 @@ constexpr std::array kTargets{
     XlaTarget{"horovod_alltoall", kCollective<OpType::kAlltoall>},
     XlaTarget{"horovod_reducescatter", kCollective<OpType::kReducescatter>},
     XlaTarget{"horovod_grouped_reducescatter", kCollective<OpType::kReducescatter, true>},
-    XlaTarget{"horovod_join", &xla_handler<&join>},
+    XlaTarget{"horovod_join", &xla::xla_handler<&join>},
     XlaTarget{"horovod_size", kQuery<&answer_size>},
     XlaTarget{"horovod_process_set_included", kQuery<&answer_process_set_included>},
     XlaTarget{"horovod_local_size", kQuery<&answer_local_size>},

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "python/src/tensorflow/xla_ffi.h"
+#include "python/src/xla/ffi.h"
 
 namespace hvd::tensorflow {
 
 struct XlaTarget {
   const char* name;  // in the program
-  ffi::Handler* handler;
+  xla::ffi::Handler* handler;
 };
 
 // The custom calls that programs may make. A collective's last argument and last result are the token that orders

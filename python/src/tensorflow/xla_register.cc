@@ -3,28 +3,18 @@
 
 #include "python/src/tensorflow/c_api.h"
 #include "python/src/tensorflow/xla_collective.h"
-#include "python/src/tensorflow/xla_ffi.h"
+#include "python/src/xla/call.h"
+#include "python/src/xla/ffi.h"
 #include "runtime/base/status.h"
 
 namespace hvd::tensorflow {
 
 namespace {
 
+namespace ffi = xla::ffi;
+
 constexpr const char* kGetApi = "_ZN3xla3ffi12GetXlaFfiApiEv";  // xla::ffi::GetXlaFfiApi()
 constexpr const char* kPlatform = "Host";                       // XLA for CPUs
-
-std::string take_message(const ffi::Api& api, ffi::Error* error) {
-  ffi::ErrorMessageArgs question{};
-  question.struct_size = sizeof(question);
-  question.error = error;
-  api.error_message(&question);
-  std::string message = question.message != nullptr ? question.message : "unknown error";
-  ffi::ErrorDestroyArgs end{};
-  end.struct_size = sizeof(end);
-  end.error = error;
-  api.error_destroy(&end);
-  return message;
-}
 
 Status register_target(const ffi::Api& api, const XlaTarget& target) {
   ffi::RegisterArgs arguments{};
@@ -34,7 +24,7 @@ Status register_target(const ffi::Api& api, const XlaTarget& target) {
   arguments.bundle.execute = target.handler;
   ffi::Error* const error = api.handler_register(&arguments);
   if (error == nullptr) return Status::ok();
-  return Status::internal(take_message(api, error)).annotate(target.name);
+  return Status::internal(xla::take_message(api, error)).annotate(target.name);
 }
 
 Status register_xla() {

@@ -4,10 +4,10 @@
 #include <cstdint>
 
 // XLA's FFI C ABI as far as we use it, declared by us: building needs no XLA, and one library serves TensorFlow 2.18
-// to 2.21. The original: xla/ffi/api/c_api.h, version 0.1, which later 0.x extend at the ends of these structures only.
-// Every structure that crosses carries its size, and a list of extensions, which is empty but for the question of
-// Metadata.
-namespace hvd::tensorflow::ffi {
+// to 2.21, and JAX. The original: xla/ffi/api/c_api.h, version 0.1, which later 0.x extend at the ends of these
+// structures only. Every structure that crosses carries its size, and a list of extensions, which is empty but for the
+// question of Metadata.
+namespace hvd::xla::ffi {
 
 inline constexpr int kMajor = 0;
 inline constexpr int kMinor = 1;  // must not exceed that of the running XLA
@@ -32,7 +32,7 @@ struct ErrorCreateArgs {
   std::size_t struct_size;
   Extension* extensions;
   const char* message;
-  int code;  // as TfCode
+  int code;  // as absl::StatusCode
 };
 struct ErrorMessageArgs {
   std::size_t struct_size;
@@ -58,6 +58,7 @@ enum class Type : int {
   kFloat32 = 11,
   kFloat64 = 12,
   kBfloat16 = 16,
+  kToken = 17,  // without memory of its own
 };
 
 struct Buffer {
@@ -151,4 +152,25 @@ struct Api {
   Error* (*handler_register)(RegisterArgs*);
 };
 
-}  // namespace hvd::tensorflow::ffi
+struct StreamArgs {
+  std::size_t struct_size;
+  Extension* extensions;
+  void* context;  // of the call
+  void* stream;   // out; the driver's, on CUDA
+};
+struct DeviceOrdinalArgs {
+  std::size_t struct_size;
+  Extension* extensions;
+  void* context;
+  std::int32_t device_ordinal;  // out; as the driver counts
+};
+
+// What handlers for GPUs need: of version 0.1 too, but not of all that call themselves so.
+struct DeviceApi {
+  Api base;
+  Error* (*stream_get)(StreamArgs*);
+  void (*others[12])();  // of types, states, memory, threads, futures and runs
+  Error* (*device_ordinal_get)(DeviceOrdinalArgs*);
+};
+
+}  // namespace hvd::xla::ffi

@@ -1,13 +1,12 @@
-#include "python/src/tensorflow/xla_call.h"
+#include "python/src/xla/call.h"
 
 #include <cstddef>
 #include <exception>
 #include <utility>
 
-#include "python/src/tensorflow/types.h"
 #include "runtime/base/status.h"
 
-namespace hvd::tensorflow {
+namespace hvd::xla {
 
 namespace {
 
@@ -23,12 +22,12 @@ constexpr std::pair<ffi::Type, DataType> kBufferTypes[] = {
 // What stands for memory of tensors without elements.
 alignas(64) std::byte no_elements_of_buffer[64];
 
-Result<TensorRef> tensor_of(const void* item) {
+Result<TensorRef> tensor_of(const void* item, int device) {
   const auto& buffer = *static_cast<const ffi::Buffer*>(item);
   for (const auto& [theirs, ours] : kBufferTypes) {
     if (theirs != buffer.type) continue;
     void* const data = buffer.data != nullptr ? buffer.data : no_elements_of_buffer;
-    return TensorRef{data, Shape(buffer.dims, buffer.dims + buffer.rank), ours, kCpuDevice};
+    return TensorRef{data, Shape(buffer.dims, buffer.dims + buffer.rank), ours, device};
   }
   return Status::internal("unsupported XLA type with code " + std::to_string(static_cast<int>(buffer.type)));
 }
@@ -44,11 +43,36 @@ bool answer_metadata(const ffi::CallFrame* frame) {
   return true;
 }
 
+// As absl::StatusCode: what Python raises for a status, where XLA lets it.
+int error_code(StatusCode code) {
+  switch (code) {
+    case StatusCode::kInvalidArgument: return 3;
+    case StatusCode::kPrecondition: return 9;
+    default: return 2;  // unknown
+  }
+}
+
 }  // namespace
 
-Result<TensorRef> XlaCall::argument(int index) const { return tensor_of(frame_->arguments.items[index]); }
+Result<TensorRef> XlaCall::argument(int index, int device) const {
+  return tensor_of(frame_->arguments.items[index], device);
+}
 
-Result<TensorRef> XlaCall::result(int index) const { return tensor_of(frame_->results.items[index]); }
+Result<TensorRef> XlaCall::result(int index, int device) const {
+  return tensor_of(frame_->results.items[index], device);
+}
+
+Result<Place> XlaCall::gpu() const {
+  if (frame_->api->struct_size < sizeof(ffi::DeviceApi)) {
+    return Status::precondition("this version of XLA does not tell a custom call on which GPU it runs");
+  }
+  const auto& api = *reinterpret_cast<const ffi::DeviceApi*>(frame_->api);
+  ffi::DeviceOrdinalArgs where{sizeof(where), nullptr, frame_->context, kCpuDevice};
+  if (auto* error = api.device_ordinal_get(&where)) return Status::internal(take_message(api.base, error));
+  ffi::StreamArgs in{sizeof(in), nullptr, frame_->context, nullptr};
+  if (auto* error = api.stream_get(&in)) return Status::internal(take_message(api.base, error));
+  return Place{where.device_ordinal, in.stream};
+}
 
 Result<const void*> XlaCall::find(std::string_view name, ffi::AttributeKind kind) const {
   const ffi::Attributes& attributes = frame_->attributes;
@@ -79,6 +103,19 @@ Result<std::string> XlaCall::text(std::string_view name) const {
   return std::string(span.data, span.size);
 }
 
+std::string take_message(const ffi::Api& api, ffi::Error* error) {
+  ffi::ErrorMessageArgs question{};
+  question.struct_size = sizeof(question);
+  question.error = error;
+  api.error_message(&question);
+  std::string message = question.message != nullptr ? question.message : "unknown error";
+  ffi::ErrorDestroyArgs end{};
+  end.struct_size = sizeof(end);
+  end.error = error;
+  api.error_destroy(&end);
+  return message;
+}
+
 ffi::Error* run_xla_function(ffi::CallFrame* frame, XlaFunction function) {
   if (answer_metadata(frame) || frame->stage != ffi::kExecuteStage) return nullptr;
   Status status;
@@ -92,8 +129,8 @@ ffi::Error* run_xla_function(ffi::CallFrame* frame, XlaFunction function) {
   arguments.struct_size = sizeof(arguments);
   const std::string message = "Horovod: " + status.message();  // elastic training looks for whose error it is
   arguments.message = message.c_str();
-  arguments.code = static_cast<int>(to_tf(status.code()));
+  arguments.code = error_code(status.code());
   return frame->api->error_create(&arguments);
 }
 
-}  // namespace hvd::tensorflow
+}  // namespace hvd::xla

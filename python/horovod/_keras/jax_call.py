@@ -1,0 +1,102 @@
+"""The allreduce of a step that JAX has compiled, as a custom call of XLA, which runs without Python.
+
+The handlers are in python/src/xla/jax_allreduce.cc. A call blocks until the other ranks have made it, so calls are
+ordered among themselves, as jax's own ordered callbacks are: by an effect, for which JAX threads a token through the
+program, its branches and loops, and from one program to the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from horovod._common.native import core
+
+__all__ = ["allreduce", "problem"]
+
+jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
+
+_TARGET = "horovod_jax_allreduce"
+
+
+def _declare_order() -> tuple[Any, Any]:
+    """The effect that orders calls, and the type of its tokens. ImportError or AttributeError where JAX has neither.
+
+    Both are JAX's private names: it has no public ones for what io_callback(ordered=True) does.
+    """
+    effects: Any = importlib.import_module("jax._src.effects")
+    token = importlib.import_module("jax._src.core").abstract_token
+    effect_type: Any = type("CollectiveEffect", (effects.Effect,), {"__str__": lambda _: "Horovod"})
+    for allowed in (effects.ordered_effects, effects.lowerable_effects, effects.control_flow_allowed_effects):
+        allowed.add_type(effect_type)
+    return effect_type(), token
+
+
+def _lower(effect: Any, token: Any, ctx: Any, *operands: Any, attributes: tuple[tuple[str, Any], ...]) -> Any:
+    """The call in a program: the operands, reduced in place where nobody else needs them, and the token behind them."""
+    layouts = [tuple(reversed(range(aval.ndim))) for aval in ctx.avals_in]
+    rule = jax.ffi.ffi_lowering(
+        _TARGET,
+        has_side_effect=True,
+        operand_layouts=[*layouts, ()],
+        result_layouts=[*layouts, ()],
+        operand_output_aliases={i: i for i in range(len(operands))},
+    )
+    inner = ctx.replace(avals_in=[*ctx.avals_in, token], avals_out=[*ctx.avals_out, token])
+    *results, after = rule(inner, *operands, ctx.tokens_in.get(effect), **dict(attributes))
+    tokens = importlib.import_module("jax.interpreters.mlir").TokenSet({effect: after})
+    ctx.set_tokens_out(ctx.tokens_in.update_tokens(tokens))
+    return results
+
+
+@functools.cache
+def _primitive() -> Any:
+    """The call as JAX traces it. Registers all of it, once. ImportError or AttributeError if this JAX lacks a part."""
+    effect, token = _declare_order()
+    primitive = importlib.import_module("jax.extend.core").Primitive("horovod_allreduce")
+    primitive.multiple_results = True
+    primitive.def_effectful_abstract_eval(lambda *avals, attributes: (list(avals), {effect}))
+    lower = functools.partial(_lower, effect, token)
+    importlib.import_module("jax.interpreters.mlir").register_lowering(primitive, lower, cacheable=False)
+    for platform, handler in core.jax_allreduce_handlers().items():
+        jax.ffi.register_ffi_target(_TARGET, handler, platform=platform)
+    return primitive
+
+
+@functools.cache
+def problem() -> str | None:
+    """Why a compiled step cannot make the call in this process; None when it can. Initialises JAX's devices."""
+    backend = importlib.import_module("jax.extend.backend").get_backend()
+    if backend.platform != "cpu" and "cuda" not in backend.platform_version.lower():
+        return f"JAX computes on {backend.platform}, and the call is for CPUs and GPUs of CUDA"
+    try:
+        _primitive()
+    except (ImportError, AttributeError) as error:
+        return f"JAX {jax.__version__} lacks a part of it ({error})"
+    return None
+
+
+def allreduce(
+    arrays: Sequence[Any], names: Sequence[str], groups: Sequence[int], reduction: tuple[int, float, float, int]
+) -> list[Any]:
+    """The arrays of a traced function, reduced over all ranks: each alone, or `groups[0]` together, and so on.
+
+    Requires: problem() is None, and types that can be reduced. `reduction`: op, prescale, postscale, id of the set.
+    """
+    if any("\n" in name for name in names):
+        raise ValueError(f"hvd.DistributedOptimizer: expected a name without line breaks, got {names[0]!r}")
+    op, prescale, postscale, process_set_id = reduction
+    attributes = {
+        "names": "\n".join(names),
+        "groups": ",".join(map(str, groups)),
+        "reduce_op": np.int32(op),
+        "prescale_factor": np.float64(prescale),
+        "postscale_factor": np.float64(postscale),
+        "process_set_id": np.int32(process_set_id),
+    }
+    reduced: list[Any] = _primitive().bind(*arrays, attributes=tuple(attributes.items()))
+    return reduced

@@ -1,0 +1,154 @@
+#include "python/src/xla/jax_allreduce.h"
+
+#include <charconv>
+#include <cstddef>
+#include <iterator>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "horovod/session.h"
+#include "python/src/published_session.h"
+#include "python/src/xla/call.h"
+#include "python/src/xla/collective.h"
+#include "runtime/base/status.h"
+
+namespace hvd::xla {
+
+namespace {
+
+using Handles = std::vector<HandlePtr>;
+using GroupSizes = std::vector<std::size_t>;
+
+// Thread-safe; never destroyed, because a program may still run when static destructors do.
+class LastFailure {
+ public:
+  void set(std::optional<StepFailure> failure) {
+    std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+  }
+  std::optional<StepFailure> take() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(failure_, std::nullopt);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<StepFailure> failure_;
+};
+
+LastFailure& last_failure() {
+  static auto* instance = new LastFailure;
+  return *instance;
+}
+
+// How many tensors each group has; empty where each is reduced by itself.
+Result<GroupSizes> read_groups(const XlaCall& call, std::size_t tensors) {
+  HVD_ASSIGN_OR_RETURN(const std::string text, call.text("groups"));
+  GroupSizes sizes;
+  if (text.empty()) return sizes;
+  for (const std::string& piece : split(text, ',')) {
+    std::size_t& size = sizes.emplace_back(0);
+    std::from_chars(piece.data(), piece.data() + piece.size(), size);
+  }
+  const std::size_t sum = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+  if (sum == tensors) return sizes;
+  return Status::internal("the compiled program has groups of " + text + " tensors, and " + std::to_string(tensors) +
+                          " tensors");
+}
+
+Result<std::vector<Operation>> read_operations(const XlaCall& call, const Place& place) {
+  HVD_ASSIGN_OR_RETURN(Operation common, read_operation(call, OpType::kAllreduce));
+  HVD_ASSIGN_OR_RETURN(const std::string joined, call.text("names"));
+  const std::vector<std::string> names = split(joined, '\n');
+  const int count = call.arguments() - 1;  // without the token
+  if (count < 1 || call.results() != count + 1 || names.size() != static_cast<std::size_t>(count)) {
+    return Status::internal("the compiled program reduces " + std::to_string(names.size()) + " tensors with " +
+                            std::to_string(call.arguments()) + " arguments and " + std::to_string(call.results()) +
+                            " results");
+  }
+  common.stream = place.stream;
+  common.may_precede_gpu = place.device != kCpuDevice;
+  common.is_awaited = count == 1;
+  std::vector<Operation> operations;
+  for (int i = 0; i < count; ++i) {
+    Operation& operation = operations.emplace_back(common);
+    operation.name = names[static_cast<std::size_t>(i)];
+    HVD_ASSIGN_OR_RETURN(operation.input, call.argument(i, place.device));
+    HVD_ASSIGN_OR_RETURN(const TensorRef result, call.result(i, place.device));
+    operation.output = result.data;
+  }
+  return operations;
+}
+
+// All are on their way before the first is waited for, so their order does not matter to other ranks. What is refused
+// leaves in `handles` what was submitted before.
+Status submit(std::vector<Operation> operations, const GroupSizes& groups, Handles& handles) {
+  HVD_ASSIGN_OR_RETURN(const auto session, python::published_session());
+  auto next = std::make_move_iterator(operations.begin());
+  for (const std::size_t size : groups) {
+    const auto end = next + static_cast<std::ptrdiff_t>(size);
+    HVD_ASSIGN_OR_RETURN(auto started, session->enqueue_group(std::vector<Operation>(next, end)));
+    handles.insert(handles.end(), started.begin(), started.end());
+    next = end;
+  }
+  if (!groups.empty()) return Status::ok();
+  for (Operation& operation : operations) {
+    HVD_ASSIGN_OR_RETURN(handles.emplace_back(), session->enqueue(std::move(operation)));
+  }
+  return Status::ok();
+}
+
+// Waits for all, whatever became of the rest, because XLA uses the memory again afterwards: on a GPU in the order of
+// its stream.
+StepFailure finish(const Handles& handles, const Place& place, Status submitted) {
+  StepFailure first{std::move(submitted)};
+  const Handle* before = nullptr;
+  for (const HandlePtr& handle : handles) {
+    first.interrupted |= wait_until_done(handle);
+    Status status = handle->status();
+    if (handle->unfinished_on() != kCpuDevice && (before == nullptr || !before->ends_with(*handle))) {
+      const Status ordered = handle->order(place.stream);
+      if (status.is_ok()) status = ordered;
+      before = handle.get();
+    }
+    if (first.status.is_ok()) first.status = std::move(status);
+  }
+  return first;
+}
+
+StepFailure reduce(const XlaCall& call, const Place& place) {
+  auto operations = read_operations(call, place);
+  if (!operations.is_ok()) return {operations.status()};
+  const auto groups = read_groups(call, operations.value().size());
+  if (!groups.is_ok()) return {groups.status()};
+  Handles handles;
+  Status submitted = submit(std::move(operations).value(), groups.value(), handles);
+  return finish(handles, place, std::move(submitted));
+}
+
+Status reduce_and_remember(const XlaCall& call, const Place& place) {
+  StepFailure failure = reduce(call, place);
+  const Status status = failure.status;
+  last_failure().set(status.is_ok() ? std::nullopt : std::optional(std::move(failure)));
+  return status;
+}
+
+Status on_cpu(const XlaCall& call) { return reduce_and_remember(call, Place{}); }
+
+Status on_cuda(const XlaCall& call) {
+  HVD_ASSIGN_OR_RETURN(const Place place, call.gpu());
+  return reduce_and_remember(call, place);
+}
+
+}  // namespace
+
+ffi::Error* jax_allreduce_on_cpu(ffi::CallFrame* frame) { return run_xla_function(frame, &on_cpu); }
+
+ffi::Error* jax_allreduce_on_cuda(ffi::CallFrame* frame) { return run_xla_function(frame, &on_cuda); }
+
+std::optional<StepFailure> take_step_failure() { return last_failure().take(); }
+
+}  // namespace hvd::xla
