@@ -128,7 +128,7 @@ def test_what_ranks_disagree_on_is_raised_by_fit_and_training_goes_on(way: str) 
     model = keras.Sequential([layers.Input((features,)), layers.Dense(1)])
     model.compile(optimizer=hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)), loss="mse")
     rows = np.ones((ROWS, features), np.float32)
-    with pytest.raises(HorovodInternalError, match="Mismatched allreduce tensor shapes"):
+    with pytest.raises(HorovodInternalError, match="Mismatched tensor shapes"):
         fit(model, (rows, rows[:, :1]), ROWS)
     assert_usable()
     model = make_model(hvd.DistributedOptimizer(keras.optimizers.SGD(0.05)))
@@ -141,9 +141,9 @@ def test_a_compiled_step_of_ones_own_raises_jaxs_error_with_the_cause(way: str) 
 
     variable, optimizer = constants(hvd.rank() + 1)
     step = jax.jit(lambda grads: optimizer.stateless_apply(state_of(optimizer), grads, [variable.value]))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="Mismatched allreduce tensor shapes"):
+    with pytest.raises(jax.errors.JaxRuntimeError, match="Mismatched tensor shapes"):
         jax.block_until_ready(step([jax.numpy.ones(hvd.rank() + 1)]))
-    with pytest.raises(HorovodInternalError, match="Mismatched allreduce tensor shapes"):
+    with pytest.raises(HorovodInternalError, match="Mismatched tensor shapes"):
         optimizer.finalize_variable_values([])
     optimizer.finalize_variable_values([])  # told once
 
