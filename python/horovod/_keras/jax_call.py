@@ -16,19 +16,25 @@ import numpy as np
 
 from horovod._common.native import core
 
-__all__ = ["allreduce", "problem"]
+__all__ = ["allreduce", "forget_failed", "problem"]
 
 jax: Any = importlib.import_module("jax")  # Any: its types differ between versions
 
 _TARGET = "horovod_jax_allreduce"
 
 
+def _tokens() -> Any:
+    """What the next program of this thread is ordered behind."""
+    return importlib.import_module("jax._src.dispatch").runtime_tokens
+
+
 def _declare_order() -> tuple[Any, Any]:
     """The effect that orders calls, and the type of its tokens. ImportError or AttributeError where JAX has neither.
 
-    Both are JAX's private names: it has no public ones for what io_callback(ordered=True) does.
+    They are JAX's private names: it has no public ones for what io_callback(ordered=True) does.
     """
     effects: Any = importlib.import_module("jax._src.effects")
+    _ = _tokens().clear  # forget_failed() needs it
     token = importlib.import_module("jax._src.core").abstract_token
     effect_type: Any = type("CollectiveEffect", (effects.Effect,), {"__str__": lambda _: "Horovod"})
     for allowed in (effects.ordered_effects, effects.lowerable_effects, effects.control_flow_allowed_effects):
@@ -78,6 +84,14 @@ def problem() -> str | None:
     except (ImportError, AttributeError) as error:
         return f"JAX {jax.__version__} lacks a part of it ({error})"
     return None
+
+
+def forget_failed() -> None:
+    """Lets programs of this thread run again after one has failed, behind whose token JAX would order them all.
+
+    Requires: problem() is None, and that no program with collectives runs.
+    """
+    _tokens().clear()
 
 
 def allreduce(

@@ -41,6 +41,7 @@ class HostFailure:
         try:
             core.raise_step_failure()
         except BaseException as raised:
+            jax_call.forget_failed()
             return raised
         failure, self._last = self._last, None
         return failure

@@ -146,6 +146,10 @@ def test_a_compiled_step_of_ones_own_raises_jaxs_error_with_the_cause(way: str) 
     with pytest.raises(HorovodInternalError, match="Mismatched tensor shapes"):
         optimizer.finalize_variable_values([])
     optimizer.finalize_variable_values([])  # told once
+    variable, optimizer = constants()
+    again = jax.jit(lambda grads: optimizer.stateless_apply(state_of(optimizer), grads, [variable.value]))
+    (reduced,), _ = again([jax.numpy.ones(3)])
+    assert array(reduced).tolist() == [-hvd.size()] * 3
 
 
 def test_types_that_cannot_be_reduced_are_refused_when_the_step_is_traced() -> None:
