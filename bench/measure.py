@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -66,24 +67,75 @@ def calibration(programs: Programs) -> dict[str, Any]:
     return dict(json.loads(out))
 
 
+def real_time() -> list[str]:
+    """What starts a program whose times shall not depend on what else runs here; nothing where it is not allowed."""
+    command = ["chrt", "-f", "1"]
+    if not shutil.which("chrt") or subprocess.run([*command, "true"], capture_output=True, check=False).returncode != 0:
+        return []
+    return command
+
+
+def _by_size(output: str) -> list[dict[str, Any]]:
+    """What allreduce_bench printed, one entry a size: us by arm."""
+    found: dict[int, dict[str, Any]] = {}
+    for line in output.splitlines():
+        row = json.loads(line)
+        entry = found.setdefault(row["size"], {"size": row["size"], "np": row["np"]})
+        for kind in ("p50_us", "min_us", "whole_us"):
+            entry.setdefault(kind, {})[row["arm"]] = row[kind]
+    return list(found.values())
+
+
 def cpp_allreduce(programs: Programs, np: int, sizes: list[int], seconds: float) -> list[dict[str, Any]]:
     """Ours, also with TLS, stock Gloo and the bound, in turns in the same processes. One entry a size: us by arm."""
     command = [str(programs.allreduce_bench), "--np", str(np), "--arms", "ours,ours_tls,stock,bound"]
     command += ["--seconds", str(seconds), "--sizes", ",".join(str(s) for s in sizes)]
     out, _ = run(command)
-    by_size: dict[int, dict[str, Any]] = {}
-    for line in out.splitlines():
-        row = json.loads(line)
-        entry = by_size.setdefault(row["size"], {"size": row["size"], "np": np, "p50_us": {}, "min_us": {}})
-        entry["p50_us"][row["arm"]] = row["p50_us"]
-        entry["min_us"][row["arm"]] = row["min_us"]
-    return list(by_size.values())
+    return _by_size(out)
 
 
-def _job(programs: Programs, np: int, script: str, *arguments: str, starter: list[str] | None = None) -> dict[str, Any]:
-    """What rank 0 of a job of bench/ranks/`script` measured. `starter`: what starts the ranks in horovodrun's place."""
+SHARED_ARMS = ["ours_shared", "in_place", "parts", "ours_staged", "nothing"]
+MPIS = {"open_mpi": "mpirun.openmpi", "mpich": "mpirun.mpich"}
+
+
+def mpis(np: int) -> list[str]:
+    """Those that are installed; "" where none is. MPICH's ranks poll and never yield: each needs a core of its own."""
+    found = [name for name, starter in MPIS.items() if shutil.which(starter)]
+    return [name for name in found if name != "mpich" or np <= len(os.sched_getaffinity(0))] or [""]
+
+
+def shared_memory(programs: Programs, np: int, sizes: list[int], seconds: float, mpi: str) -> list[dict[str, Any]]:
+    """Allreduces in shared memory beside what they take at best, and beside one MPI, in turns in the same processes."""
+    bind = {"open_mpi": ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"], "mpich": []}
+    arms = [*SHARED_ARMS, *([mpi] if mpi else [])]
+    sizes_text = ",".join(str(s) for s in sizes)
+    bench = [*real_time(), str(programs.allreduce_bench), "--np", str(np), "--arms", ",".join(arms)]
+    bench += ["--seconds", str(seconds), "--sizes", sizes_text]
+    if not mpi:
+        return _by_size(run(bench)[0])
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        return _by_size(run([MPIS[mpi], *bind[mpi], "-np", str(np), *bench, "--meet", f"{directory}/ranks"])[0])
+
+
+def exchanged_us(programs: Programs, np: int, seconds: float) -> float:
+    """An allreduce of 4 bytes that two polling callers exchange in shared memory."""
+    bench = [*real_time(), str(programs.allreduce_bench), "--np", str(np), "--arms", "ours_exchanged", "--sizes", "4"]
+    return float(_by_size(run([*bench, "--seconds", str(seconds)])[0])[0]["p50_us"]["ours_exchanged"])
+
+
+def _job(
+    programs: Programs,
+    np: int,
+    script: str,
+    *arguments: str,
+    starter: list[str] | None = None,
+    prefix: list[str] | None = None,
+) -> dict[str, Any]:
+    """What rank 0 of a job of bench/ranks/`script` measured. `starter`: what starts the ranks in horovodrun's place;
+    `prefix`: what each rank's command begins with.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        rank = [str(programs.python), str(HERE / "ranks" / script), directory, *arguments]
+        rank = [*(prefix or []), str(programs.python), str(HERE / "ranks" / script), directory, *arguments]
         run([*(starter or [str(programs.horovodrun)]), "-np", str(np), *rank])
         return dict(json.loads(Path(directory, "result.json").read_text()))
 
@@ -91,6 +143,25 @@ def _job(programs: Programs, np: int, script: str, *arguments: str, starter: lis
 def python_allreduce(programs: Programs, np: int, seconds: float, sizes: list[int] | None) -> dict[str, Any]:
     """Ours and torch.distributed's gloo through Python, in turns in the same processes."""
     return _job(programs, np, "allreduce.py", str(seconds), *([",".join(str(s) for s in sizes)] if sizes else []))
+
+
+def small_calls(programs: Programs, np: int) -> dict[str, Any]:
+    """Blocking allreduces of 4 bytes through Python, ours and torch's gloo: us by what lies between calls."""
+    return _job(programs, np, "small_calls.py", prefix=real_time())
+
+
+def negotiation(programs: Programs, np: int, seconds: float, count: int, capacity: int) -> dict[str, Any]:
+    """So many cached allreduces of 4 bytes, as one group and one by one."""
+    prefix = [*real_time(), "env", f"HOROVOD_CACHE_CAPACITY={capacity}"]
+    return _job(programs, np, "negotiation.py", str(seconds), str(count), prefix=prefix)
+
+
+MEMORY_WAYS = ["local", "ours", "local_kept", "ours_views", "held", "exchanged"]
+
+
+def memory_mb(programs: Programs, np: int) -> dict[str, Any]:
+    """Of a rank with the gradients of a ResNet-50, by how it trains."""
+    return {way: _job(programs, np, "memory.py", way) for way in MEMORY_WAYS}
 
 
 def open_mpi_missing() -> str:

@@ -17,15 +17,21 @@ import platform
 import statistics
 import sys
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import host_report
 import measure
 import report
 
 PARTS = [
     "calibration",
     "cpp",
+    "shared-memory",
+    "small-calls",
+    "negotiation",
+    "memory",
     "python",
     "open-mpi",
     "default-call",
@@ -71,6 +77,7 @@ def one_round(programs: measure.Programs, parts: list[str], options: argparse.Na
     if "cpp" in parts:
         result["cpp"] = measure.cpp_allreduce(programs, 2, sizes, options.seconds)
         result["cpp"] += measure.cpp_allreduce(programs, 4, [s for s in sizes if s <= 16 << 20], options.seconds)
+    result |= host_parts(programs, parts, options)
     if "python" in parts:
         python_sizes = [s for s in (4, 1024, 65536, 1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
         result["python"] = measure.python_allreduce(programs, 2, options.seconds, python_sizes)
@@ -96,6 +103,25 @@ def one_round(programs: measure.Programs, parts: list[str], options: argparse.Na
     return result
 
 
+def host_parts(programs: measure.Programs, parts: list[str], options: argparse.Namespace) -> dict[str, Any]:
+    """What happens inside one host."""
+    result: dict[str, Any] = {}
+    if "shared-memory" in parts:
+        sizes = [s for s in (1 << 20, 16 << 20, 256 << 20) if s <= options.max_size]
+        result["exchanged_us"] = measure.exchanged_us(programs, 2, options.seconds)
+        for np, mpi in [(n, name) for n in (2, 4) for name in measure.mpis(n)]:
+            entries = measure.shared_memory(programs, np, sizes, options.seconds, mpi)
+            result.setdefault("shared_memory", {}).setdefault(mpi, []).extend(entries)
+    if "small-calls" in parts:
+        result["small_calls"] = measure.small_calls(programs, 2)
+    if "negotiation" in parts:
+        job = partial(measure.negotiation, programs, 2, options.seconds, 4000)
+        result["negotiation"] = {str(capacity): job(capacity) for capacity in (8192, 1024)}
+    if "memory" in parts:
+        result["memory_mb"] = measure.memory_mb(programs, 2)
+    return result
+
+
 def median_of(values: list[Any]) -> Any:
     """The same structure with the median in the place of every number."""
     first = values[0]
@@ -113,6 +139,14 @@ def print_tables(results: dict[str, Any]) -> None:
         print("calibration: " + json.dumps(results["calibration"]), end="\n\n")
     if "cpp" in results:
         print(report.cpp_table(results["cpp"]), end="\n\n")
+    for mpi, entries in results.get("shared_memory", {}).items():
+        print(host_report.shared_memory_table(mpi, entries), end="\n\n")
+    if "small_calls" in results:
+        print(host_report.small_calls_table(results["small_calls"]), end="\n\n")
+    if "negotiation" in results:
+        print(host_report.negotiation_table(results["negotiation"]), end="\n\n")
+    if "memory_mb" in results:
+        print(host_report.memory_table(results["memory_mb"]), end="\n\n")
     if "python" in results:
         print(report.python_table(results["python"]), end="\n\n")
     if "open_mpi" in results:
@@ -123,14 +157,15 @@ def print_tables(results: dict[str, Any]) -> None:
         print(report.training_table(results["torch_ddp"]), end="\n\n")
     if "tensorflow" in results:
         print(report.tensorflow_table(results["tensorflow"]), end="\n\n")
-    print(report.goal_table(report.goals(results)))
+    print(report.goal_table(report.goals(results) + host_report.goals(results)))
 
 
 def main() -> int:
     options = arguments()
     parts = options.only or PARTS
     try:
-        programs = measure.Programs.find(options.build, needs_cpp=bool({"calibration", "cpp"} & set(parts)))
+        needs_cpp = bool({"calibration", "cpp", "shared-memory"} & set(parts))
+        programs = measure.Programs.find(options.build, needs_cpp)
         rounds = [one_round(programs, parts, options) for _ in range(options.rounds)]
     except measure.BenchError as error:
         print(f"bench: {error}", file=sys.stderr)

@@ -1,9 +1,12 @@
 // allreduce_bench [--np N] [--sizes BYTES,...] [--arms NAME,...] [--seconds S] [--samples N] [--pin] [--netns PID,...]
+//                 [--meet FILE]
 // Times float32 sum allreduces of several contenders, interleaved call by call in the same processes, so that whatever
 // disturbs the machine disturbs all of them. Prints one JSON object a line:
-// {"size":..,"arm":..,"p50_us":..,"min_us":..}. A sample is the slowest rank's time from a common barrier to its
-// return. Every rank rewrites its buffer before every call, and every element is verified once per size. With --netns
-// rank i is in the network of the i-th process.
+// {"size":..,"arm":..,"p50_us":..,"min_us":..,"whole_us":..}. A sample is the slowest rank's time from a common barrier
+// to its return. Every rank rewrites its buffer before every call and reads it afterwards; `whole` includes both, so
+// that it shows what a call leaves in which core's cache (beside the arm "nothing"). Every element is verified once per
+// size. With --netns rank i is in the network of the i-th process. With --meet the processes are those that mpirun has
+// started, N of them, and meet in that file, which must not be there before.
 
 #include <fcntl.h>
 #include <sched.h>
@@ -12,6 +15,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -30,6 +35,7 @@ struct Options {
   int samples = 30;    // at least, whatever it takes
   bool pin = false;
   std::vector<std::string> netns;  // by rank; empty: all are here
+  std::string meet;                // empty: ranks are forked
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -54,6 +60,7 @@ Options parse(int argc, char** argv) {
     const std::string value = argv[++i];
     if (flag == "--np") options.np = std::stoi(value);
     if (flag == "--netns") options.netns = split(value);
+    if (flag == "--meet") options.meet = value;
     if (flag == "--arms") options.arms = split(value);
     if (flag == "--seconds") options.seconds = std::stod(value);
     if (flag == "--samples") options.samples = std::stoi(value);
@@ -95,14 +102,25 @@ class Runner {
     std::_Exit(1);
   }
 
+  using Tensor = std::span<float>;
+  struct Samples {
+    std::vector<double> call;
+    std::vector<double> whole;
+  };
+
   void run_size(std::int64_t size) {
     const std::int64_t count = std::max<std::int64_t>(1, size / 4);
-    std::vector<float> data(static_cast<std::size_t>(count));
-    for (const auto& arm : arms_) verify(*arm, data);
-    std::vector<std::vector<double>> samples(arms_.size());
+    std::vector<float> anywhere(static_cast<std::size_t>(count));
+    std::vector<Tensor> tensors;
+    for (const auto& arm : arms_) {
+      float* const memory = arm->memory(count);
+      tensors.emplace_back(memory == nullptr ? anywhere.data() : memory, anywhere.size());
+    }
+    for (std::size_t a = 0; a < arms_.size(); ++a) verify(*arms_[a], tensors[a]);
+    std::vector<Samples> samples(arms_.size());
     const TimePoint start = SteadyClock::now();
     for (int i = 0;; ++i) {
-      for (std::size_t a = 0; a < arms_.size(); ++a) samples[a].push_back(sample(*arms_[a], data));
+      for (std::size_t a = 0; a < arms_.size(); ++a) sample(*arms_[a], tensors[a], samples[a]);
       // Rank 0's clock decides for all.
       if (rank_ == 0) {
         const double elapsed = std::chrono::duration<double>(SteadyClock::now() - start).count();
@@ -116,14 +134,34 @@ class Runner {
     if (rank_ == 0) report(size, samples);
   }
 
-  // Microseconds of the slowest rank.
-  double sample(Arm& arm, std::vector<float>& data) {
+  void sample(Arm& arm, Tensor data, Samples& samples) {
+    shared_.barrier(options_.np);
+    const TimePoint begin = SteadyClock::now();
     std::fill(data.begin(), data.end(), static_cast<float>(rank_ + 1));
     shared_.barrier(options_.np);
     const TimePoint start = SteadyClock::now();
     arm.run(data.data(), static_cast<std::int64_t>(data.size()));
-    const auto took = std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now() - start).count();
-    shared_.cell(rank_) = took;
+    const TimePoint end = SteadyClock::now();
+    read_ = read_ + sum_of(data);
+    const TimePoint last = SteadyClock::now();
+    samples.call.push_back(slowest_us(end - start));
+    samples.whole.push_back(slowest_us(last - begin));
+  }
+
+  // In sixteen chains, so that it takes no longer than the memory does.
+  static float sum_of(Tensor data) {
+    float sums[16] = {};
+    std::size_t i = 0;
+    for (; i + 16 <= data.size(); i += 16) {
+      for (std::size_t j = 0; j < 16; ++j) sums[j] += data[i + j];
+    }
+    for (; i < data.size(); ++i) sums[0] += data[i];
+    return std::accumulate(std::begin(sums), std::end(sums), 0.0F);
+  }
+
+  // Over all ranks.
+  double slowest_us(SteadyClock::duration took) {
+    shared_.cell(rank_) = std::chrono::duration_cast<std::chrono::nanoseconds>(took).count();
     shared_.barrier(options_.np);
     std::int64_t slowest = 0;
     for (int r = 0; r < options_.np; ++r) slowest = std::max(slowest, shared_.cell(r).load());
@@ -131,9 +169,11 @@ class Runner {
     return static_cast<double>(slowest) / 1000;
   }
 
-  void verify(Arm& arm, std::vector<float>& data) {
+  void verify(Arm& arm, Tensor data) {
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<float>(rank_ + 1) + static_cast<float>(i % 64);
+    shared_.barrier(options_.np);
     arm.run(data.data(), static_cast<std::int64_t>(data.size()));
+    shared_.barrier(options_.np);
     if (arm.result() == Arm::Result::kNone) return;
     const bool is_sum = arm.result() == Arm::Result::kSum;
     for (std::size_t i = 0; i < data.size(); ++i) {
@@ -146,16 +186,17 @@ class Runner {
     }
   }
 
-  void report(std::int64_t size, std::vector<std::vector<double>>& samples) {
+  void report(std::int64_t size, std::vector<Samples>& samples) {
     for (std::size_t a = 0; a < arms_.size(); ++a) {
-      std::sort(samples[a].begin(), samples[a].end());
-      const double p50 = samples[a][samples[a].size() / 2];
+      std::ranges::sort(samples[a].call);
+      std::ranges::sort(samples[a].whole);
+      const double p50 = samples[a].call[samples[a].call.size() / 2];
       const double moved = 2.0 * (options_.np - 1) / options_.np * static_cast<double>(size);
       std::printf(
           "{\"size\": %lld, \"arm\": \"%s\", \"np\": %d, \"samples\": %zu, \"p50_us\": %.2f, \"min_us\": %.2f, "
-          "\"busbw_gbs\": %.4f}\n",
-          static_cast<long long>(size), options_.arms[a].c_str(), options_.np, samples[a].size(), p50,
-          samples[a].front(), moved / p50 / 1000);
+          "\"busbw_gbs\": %.4f, \"whole_us\": %.2f}\n",
+          static_cast<long long>(size), options_.arms[a].c_str(), options_.np, samples[a].call.size(), p50,
+          samples[a].call.front(), moved / p50 / 1000, samples[a].whole[samples[a].whole.size() / 2]);
     }
     std::fflush(stdout);
   }
@@ -164,6 +205,7 @@ class Runner {
   int rank_;
   Shared& shared_;
   std::vector<std::unique_ptr<Arm>> arms_;
+  volatile float read_ = 0;
 };
 
 }  // namespace
@@ -171,8 +213,9 @@ class Runner {
 
 int main(int argc, char** argv) {
   const hvd::bench::Options options = hvd::bench::parse(argc, argv);
-  return hvd::bench::run_processes(options.np, [&](int rank, hvd::bench::Shared& shared) {
+  const auto body = [&](int rank, hvd::bench::Shared& shared) {
     hvd::bench::Runner(options, rank, shared).run();
     return 0;
-  });
+  };
+  return options.meet.empty() ? hvd::bench::run_processes(options.np, body) : hvd::bench::run_rank(options.meet, body);
 }

@@ -9,6 +9,8 @@
 #include <gloo/context.h>
 #include <gloo/math.h>
 
+#include "bench/cpp/mpi_arm.h"
+#include "bench/cpp/shared_arms.h"
 #include "bench/cpp/stock_tcp.h"
 #include "bench/cpp/tcp_ring.h"
 #include "runtime/collectives/gloo/chain_broadcast.h"
@@ -22,15 +24,8 @@
 namespace hvd::bench {
 namespace {
 
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "allreduce_bench: %s\n", what.c_str());
-  std::_Exit(1);
-}
-
 std::shared_ptr<gloo::Context> stock_context(const std::string& prefix, int rank, int size, Shared& shared) {
-  auto made = make_stock_tcp_context({rank, size, "127.0.0.1", prefix, Millis(60000)}, shared.store());
-  if (!made.is_ok()) die(made.status().to_string());
-  return std::move(made).value();
+  return require(make_stock_tcp_context({rank, size, "127.0.0.1", prefix, Millis(60000)}, shared.store()));
 }
 
 class BackendArm : public Arm {
@@ -39,9 +34,7 @@ class BackendArm : public Arm {
   explicit BackendArm(MakeContext make, collectives::GlooBackendOptions options = {})
       : backend_({std::move(make)}, options) {}
   void run(float* data, std::int64_t count) override {
-    backend_.start({.output = data, .count = count}, [](const Status& status) {
-      if (!status.is_ok()) die(status.to_string());
-    });
+    backend_.start({.output = data, .count = count}, [](const Status& status) { require(status); });
   }
 
  private:
@@ -104,9 +97,7 @@ class OwnFabric {
     options.size = size;
     options.tls = tls;
     options.listen.loopback_only = false;  // with --netns ranks are on several hosts
-    auto made = transport::Fabric::create(options);
-    if (!made.is_ok()) die(made.status().to_string());
-    fabric_ = std::move(made).value();
+    fabric_ = require(transport::Fabric::create(options));
     require(shared.put(name + "-row/" + std::to_string(rank), fabric_->address_row()));
     require(fabric_->open(1, crypto::Secret::from_bytes(Bytes(crypto::kSecretSize, 7)).value(), rows_));
   }
@@ -117,9 +108,6 @@ class OwnFabric {
   }
 
  private:
-  static void require(const Status& status) {
-    if (!status.is_ok()) die(status.to_string());
-  }
   const int size_;
   SharedRows rows_;
   std::unique_ptr<transport::Fabric> fabric_;
@@ -141,9 +129,7 @@ class AlgorithmArm final : public Arm {
  public:
   AlgorithmArm(std::string name, int rank, int size, Shared& shared)
       : name_(std::move(name)), fabric_(name_, rank, size, false, shared) {
-    auto made = fabric_.make_context();
-    if (!made.is_ok()) die(made.status().to_string());
-    context_ = std::move(made).value();
+    context_ = require(fabric_.make_context());
     exchange_ = std::make_unique<collectives::ExchangeAllreduce>(context_, kPatience, kLargestExchange);
     halving_ = std::make_unique<collectives::HalvingAllreduce>(context_, kPatience);
     ring_ = std::make_unique<collectives::RingAllreduce>(context_, kPatience);
@@ -181,6 +167,11 @@ class AlgorithmArm final : public Arm {
 
 }  // namespace
 
+void die(const std::string& what) {
+  std::fprintf(stderr, "allreduce_bench: %s\n", what.c_str());
+  std::_Exit(1);
+}
+
 std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Shared& shared) {
   if (name == "stock") return std::make_unique<StockArm>(stock_context("stock", rank, size, shared));
   if (name == "bound") return std::make_unique<BoundArm>(rank, size, shared);
@@ -196,8 +187,10 @@ std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Share
   for (const char* algorithm : {"exchange", "halving", "ring", "chain", "tree"}) {
     if (name == algorithm) return std::make_unique<AlgorithmArm>(name, rank, size, shared);
   }
+  if (auto arm = make_shared_arm(name, rank, size, shared)) return arm;
+  if (auto arm = make_mpi_arm(name)) return arm;
   die("no arm '" + name + "'; there are ours, ours_tls, ours_tcp, gloo_tcp, stock, bound, exchange, halving, ring, " +
-      "chain and tree");
+      "chain, tree, ours_shared, ours_staged, ours_exchanged, in_place, parts, open_mpi, mpich and nothing");
 }
 
 }  // namespace hvd::bench

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "bench/cpp/processes.h"
 
@@ -14,9 +15,21 @@ class Arm {
  public:
   virtual ~Arm() = default;
   virtual void run(float* data, std::int64_t count) = 0;
+  // Where `data` has to lie, for tensors of so many elements until the next call; null: anywhere.
+  virtual float* memory(std::int64_t /*count*/) { return nullptr; }
   enum class Result { kSum, kOfRank0, kNone };  // none: a bound, which moves bytes but adds nothing
   virtual Result result() const { return Result::kSum; }
 };
+
+[[noreturn]] void die(const std::string& what);
+inline void require(const Status& status) {
+  if (!status.is_ok()) die(status.to_string());
+}
+template <typename Value>
+Value require(Result<Value> made) {
+  require(made.status());
+  return std::move(made).value();
+}
 
 // "ours":      GlooBackend over our own transport, what the product runs
 // "ours_tcp":  GlooBackend over Gloo's stock TCP transport: our algorithms alone
@@ -25,6 +38,12 @@ class Arm {
 // "bound":     the same number of bytes through plain TCP sockets in a ring, one thread a rank, nothing added
 // "exchange", "halving", "ring": one algorithm of ours over our own transport, whatever the size
 // "chain", "tree": broadcasts from rank 0 in segments along the ranks, and by Gloo's tree
+// "ours_shared", "ours_staged": the shared-memory backend with tensors that lie there, and with private ones
+// "ours_exchanged": tensors that callers exchange in shared memory, at most 4 MiB
+// "in_place":  a bound for ours_shared: every rank reads and writes its own tensor there once
+// "parts":     another: every rank adds its part of all tensors and writes it to all; nobody waits for anybody
+// "open_mpi", "mpich": MPI_Allreduce in place, in processes that its mpirun started
+// "nothing":   what rewriting and reading the tensor takes by itself
 std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Shared& shared);
 
 }  // namespace hvd::bench

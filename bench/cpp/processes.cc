@@ -1,5 +1,6 @@
 #include "bench/cpp/processes.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -8,9 +9,11 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <vector>
+
+#include "runtime/base/fd.h"
 
 namespace hvd::bench {
 
@@ -57,13 +60,37 @@ StockTcpStore Shared::store() {
           [this](const std::string& key, Deadline deadline) { return wait(key, deadline); }};
 }
 
-int run_processes(int size, const std::function<int(int, Shared&)>& body) {
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    std::perror("mmap");
+namespace {
+
+Shared* map_shared(int fd) {
+  const int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;
+  void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, flags, fd, 0);
+  if (memory != MAP_FAILED) return static_cast<Shared*>(memory);
+  std::perror("mmap");
+  return nullptr;
+}
+
+}  // namespace
+
+int run_rank(const std::string& file, const RankBody& body) {
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) rank = std::getenv("PMI_RANK");  // of MPICH
+  if (rank == nullptr) {
+    std::fprintf(stderr, "--meet is for processes that mpirun starts: no OMPI_COMM_WORLD_RANK and no PMI_RANK\n");
+    return 2;
+  }
+  const Fd fd(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (fd.get() < 0 || ftruncate(fd.get(), sizeof(Shared)) != 0) {
+    std::perror(file.c_str());
     return 1;
   }
-  auto* shared = new (memory) Shared;  // anonymous memory is zero, which is what every field starts as
+  Shared* const shared = map_shared(fd.get());
+  return shared == nullptr ? 1 : body(std::atoi(rank), *shared);
+}
+
+int run_processes(int size, const RankBody& body) {
+  Shared* const shared = map_shared(-1);
+  if (shared == nullptr) return 1;
   std::fflush(nullptr);
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
@@ -87,7 +114,7 @@ int run_processes(int size, const std::function<int(int, Shared&)>& body) {
       if (other != pid) kill(other, SIGKILL);  // the others would wait for it for ever
     }
   }
-  munmap(memory, sizeof(Shared));
+  munmap(shared, sizeof(Shared));
   return result;
 }
 

@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "bench/cpp/stock_tcp.h"
 
 namespace hvd::bench {
 
-// Memory and meeting points of the forked processes of one benchmark. Lives in an anonymous shared mapping; made before
-// the fork by run_processes, used by all ranks.
+// Memory and meeting points of the processes of one benchmark. Lives in a shared mapping, zero to begin with: an
+// anonymous one from before the fork (run_processes), or a file (run_rank).
 class Shared {
  public:
   static constexpr int kMaxRanks = 64;
@@ -40,7 +41,12 @@ class Shared {
   Entry entries_[kMaxEntries];
 };
 
+using RankBody = std::function<int(int rank, Shared& shared)>;
+
 // Forks `size` ranks, runs `body` in each and waits. Returns the first exit code that is not 0, else 0.
-int run_processes(int size, const std::function<int(int rank, Shared& shared)>& body);
+int run_processes(int size, const RankBody& body);
+
+// Runs `body` in this process as the rank that mpirun gave it. The ranks of one job meet in one new file.
+int run_rank(const std::string& file, const RankBody& body);
 
 }  // namespace hvd::bench

@@ -1,19 +1,22 @@
 #!/usr/bin/env python3
 """One rank that times blocking allreduces of 4 bytes: in a tight loop, and between 2 ms of other work or of sleep.
 
-    horovodrun -np 2 chrt -f 1 python bench/ranks/small_calls.py [calls]
+    horovodrun -np 2 chrt -f 1 python bench/ranks/small_calls.py [directory] [calls]
 
 Under `chrt -f 1` (as root) what else runs on the machine hardly disturbs: medians of runs then differ by a tenth, where
-they otherwise differ by a factor of three. Ours and torch's gloo take turns, a series each. Prints rank 0's times.
+they otherwise differ by a factor of three. Ours and torch's gloo take turns, a series each. Prints rank 0's times, and
+writes them into the directory.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from tempfile import gettempdir
 
 import torch
@@ -43,7 +46,8 @@ def series(call: Callable[[], object], before: Callable[[], object], calls: int)
 
 
 def main() -> None:
-    calls = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+    directories = [Path(argument) for argument in sys.argv[1:] if not argument.isdigit()]
+    calls = next((int(argument) for argument in sys.argv[1:] if argument.isdigit()), 2000)
     torch.set_num_threads(1)
     hvd.init()
     meeting = hvd.broadcast_object(f"{gettempdir()}/small_calls.{os.getpid()}", 0)
@@ -58,13 +62,18 @@ def main() -> None:
         "2 ms of work between": (work, calls // 10),
         "2 ms of sleep between": (lambda: time.sleep(PAUSE_S), calls // 10),
     }
+    results: dict[str, dict[str, float]] = {}
     for pause, (before, count) in pauses.items():
         times: dict[str, list[float]] = {name: [] for name in arms}
         for _ in range(TURNS):
             for name, call in arms.items():
                 times[name].append(statistics.median(series(call, before, count // TURNS)))
+        results[pause] = {name: statistics.median(medians) for name, medians in times.items()}
         if hvd.rank() == 0:
-            print(pause, {name: f"{statistics.median(medians):.1f} us" for name, medians in times.items()}, flush=True)
+            print(pause, {name: f"{us:.1f} us" for name, us in results[pause].items()}, flush=True)
+    if hvd.rank() == 0:
+        for directory in directories:
+            (directory / "result.json").write_text(json.dumps(results))
     dist.destroy_process_group()
     hvd.shutdown()
 

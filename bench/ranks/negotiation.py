@@ -1,0 +1,63 @@
+"""One rank that times COUNT cached allreduces of 4 bytes, submitted and then waited for: as one group, and one by one.
+
+Started by bench/run.py through horovodrun, with HOROVOD_CACHE_CAPACITY as it says. Arguments: a directory for the
+results of rank 0, the seconds, and the count.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import horovod.torch as hvd
+
+WARM_UP = 3
+
+
+def arms_of(tensors: list[torch.Tensor]) -> dict[str, Callable[[], None]]:
+    def grouped() -> None:
+        hvd.synchronize(hvd.grouped_allreduce_async_(tensors, op=hvd.Sum, name="group"))
+
+    def single() -> None:
+        handles = [hvd.allreduce_async_(t, op=hvd.Sum, name=f"t{i}") for i, t in enumerate(tensors)]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    return {"grouped": grouped, "single": single}
+
+
+def main() -> None:
+    directory, seconds, count = Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(1)
+    hvd.init()
+    tensors = [torch.ones(1) for _ in range(count)]
+    result: dict[str, object] = {"tensors": count, "np": hvd.size()}
+    for name, body in arms_of(tensors).items():
+        samples: list[float] = []
+        deadline = time.perf_counter() + seconds
+        go_on = torch.ones(1)
+        while bool(go_on):
+            for t in tensors:
+                t.fill_(1.0)
+            hvd.barrier()
+            begin = time.perf_counter()
+            body()
+            samples.append(time.perf_counter() - begin)
+            if any(float(t) != hvd.size() for t in tensors):
+                raise SystemExit(f"{name}: wrong sum")
+            more = len(samples) < WARM_UP + 10 or time.perf_counter() < deadline
+            go_on = hvd.broadcast(torch.tensor([float(more)]), 0, "go_on")
+        result[name] = {"ms": statistics.median(samples[WARM_UP:]) * 1e3, "first_ms": samples[0] * 1e3}
+    if hvd.rank() == 0:
+        (directory / "result.json").write_text(json.dumps(result))
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()
