@@ -134,7 +134,7 @@ class PartsArm final : public Arm {
   float* memory(std::int64_t count) override { return tensor_.of_size(count); }
   void run(float* /*data*/, std::int64_t count) override {
     constexpr std::int64_t kLine = 16;  // elements of a cache line
-    const std::int64_t part = (count / size_ + kLine - 1) / kLine * kLine;
+    const std::int64_t part = ((count + size_ - 1) / size_ + kLine - 1) / kLine * kLine;
     const std::int64_t end = std::min(count, (rank_ + 1) * part);
     constexpr std::int64_t kPiece = kPieceBytes / 4;
     for (std::int64_t at = rank_ * part; at < end; at += kPiece) reduce(at, std::min(kPiece, end - at));
