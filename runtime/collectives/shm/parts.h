@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "horovod/types.h"
@@ -69,8 +68,7 @@ class Parts {
   std::vector<Part> parts_;
 };
 
-inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
-}
+// Memory that other cores have read or written, or will; the ranges are the same, or don't overlap.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
 
 }  // namespace hvd::collectives::shm

@@ -1,5 +1,6 @@
 // Reductions of tensors that lie in memory that all members have mapped: nothing is copied to where others can read it.
 #include <array>
+#include <cstring>
 
 #include "runtime/collectives/kernels/kernels.h"
 #include "runtime/collectives/shm/parts.h"
@@ -87,7 +88,7 @@ void ShmCollectives::reduce_everywhere(const CollectiveCall& call, const std::ve
     kernels::reduce_scaled(call.dtype, call.reduce_op, sum.data(), left, memory[member] + piece.begin, n, call.scaling,
                            stage);
   }
-  for (std::byte* const to : memory) std::memcpy(to + piece.begin, sum.data(), piece.size);
+  for (std::byte* const to : memory) shm::copy_bytes(to + piece.begin, sum.data(), piece.size);
 }
 
 }  // namespace hvd::collectives
