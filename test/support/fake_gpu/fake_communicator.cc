@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <thread>
+#include <type_traits>
 
 #include "test/runtime/collectives/kernels/reference.h"
 #include "test/support/fake_gpu/fake_nccl.h"
@@ -53,55 +54,74 @@ bool is_ready(const Comm& comm) {
 
 namespace {
 
+using namespace hvd::kernels::reference;
+
+// NCCL's own reductions, in its numbers.
+constexpr int kProduct = 1;
+constexpr int kMax = 2;
+constexpr int kMin = 3;
+constexpr int kAverage = 4;
+
+template <typename T>
+constexpr bool kIsInteger = std::is_integral_v<T>;
+
+// As NCCL's minimum and maximum of floats: the number beside a NaN.
+template <typename T>
+T of_two(int reduction, T a, T b) {
+  if (reduction == kMin || reduction == kMax) {
+    if (is_nan(a)) return b;
+    if (is_nan(b)) return a;
+  }
+  using hvd::ReduceOp;
+  return apply(reduction == kProduct ? ReduceOp::kProduct
+               : reduction == kMax   ? ReduceOp::kMax
+               : reduction == kMin   ? ReduceOp::kMin
+                                     : ReduceOp::kSum,
+               a, b);
+}
+
+template <typename T>
+T scalar_in(double value) {
+  if constexpr (kIsHalf<T>) return T::of(value);
+  if constexpr (!kIsHalf<T>) return static_cast<T>(value);
+}
+
+// Each step ends in the elements' type, as on a GPU: nothing is kept wider until the end. An average is a sum of floats
+// that were multiplied before, with 1/N in their own type; of integers it is the sum, divided.
 template <typename T>
 void reduce_as(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
+  const bool scales_average = work.reduction == kAverage && !kIsInteger<T>;
+  T factor{};
+  if (work.reduction >= kFirstOwnReduction) std::memcpy(&factor, work.factor.data(), sizeof factor);
+  if (scales_average) factor = scalar_in<T>(1.0 / static_cast<double>(inputs.size()));
+  const bool scales = scales_average || work.reduction >= kFirstOwnReduction;
   std::vector<T> result(n);
   for (std::size_t i = 0; i < n; ++i) {
     for (std::size_t r = 0; r < inputs.size(); ++r) {
-      T value = static_cast<const T*>(inputs[r])[i];
-      if (work.reduction >= kFirstOwnReduction) value = static_cast<T>(value * static_cast<T>(work.factor));
-      T& into = result[i];
-      if (r == 0) {
-        into = value;
-      } else if (work.reduction == 1) {
-        into = static_cast<T>(into * value);
-      } else if (work.reduction == 2) {
-        into = std::max(into, value);
-      } else if (work.reduction == 3) {
-        into = std::min(into, value);
-      } else {
-        into = static_cast<T>(into + value);
-      }
+      T value{};
+      std::memcpy(&value, static_cast<const char*>(inputs[r]) + i * sizeof(T), sizeof value);
+      if (scales) value = of_two(kProduct, value, factor);
+      result[i] = r == 0 ? value : of_two(work.reduction, result[i], value);
     }
-    if (work.reduction == 4) result[i] = static_cast<T>(result[i] / static_cast<T>(inputs.size()));
+    if constexpr (kIsInteger<T>) {
+      if (work.reduction == kAverage) result[i] = static_cast<T>(result[i] / static_cast<T>(inputs.size()));
+    }
   }
   std::memcpy(output, result.data(), n * sizeof(T));
 }
 
-// 8-bit floats, as float32.
-template <typename T>
-void reduce_narrow(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
-  std::vector<std::vector<float>> wide(inputs.size());
-  std::vector<const void*> places;
-  for (std::size_t r = 0; r < inputs.size(); ++r) {
-    for (std::size_t i = 0; i < n; ++i)
-      wide[r].push_back(static_cast<float>(static_cast<const T*>(inputs[r])[i].value()));
-    places.push_back(wide[r].data());
-  }
-  std::vector<float> result(n);
-  reduce_as<float>(places, result.data(), n, work);
-  for (std::size_t i = 0; i < n; ++i) static_cast<T*>(output)[i] = T::of(static_cast<double>(result[i]));
-}
-
 void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
   switch (work.type) {
+    case 0: return reduce_as<std::int8_t>(inputs, output, n, work);
     case 1: return reduce_as<std::uint8_t>(inputs, output, n, work);
     case 2: return reduce_as<std::int32_t>(inputs, output, n, work);
     case 4: return reduce_as<std::int64_t>(inputs, output, n, work);
+    case 6: return reduce_as<Float16>(inputs, output, n, work);
     case 7: return reduce_as<float>(inputs, output, n, work);
     case 8: return reduce_as<double>(inputs, output, n, work);
-    case 10: return reduce_narrow<hvd::kernels::reference::Float8E4m3fn>(inputs, output, n, work);
-    case 11: return reduce_narrow<hvd::kernels::reference::Float8E5m2>(inputs, output, n, work);
+    case 9: return reduce_as<Bfloat16>(inputs, output, n, work);
+    case 10: return reduce_as<Float8E4m3fn>(inputs, output, n, work);
+    case 11: return reduce_as<Float8E5m2>(inputs, output, n, work);
     default: breach("the fake does not reduce type " + std::to_string(work.type));
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,8 @@ struct Id {
   char bytes[128];
 };
 
+using Scalar = std::array<std::byte, 8>;  // in the type of the elements
+
 struct Work {
   std::string kind;
   const void* input;
@@ -32,8 +35,8 @@ struct Work {
   std::size_t count;
   int type;
   int reduction;
-  double factor;
   int root;               // or peer
+  Scalar factor{};        // of a reduction that the caller made
   std::size_t reads = 0;  // bytes
   std::size_t writes = 0;
   bool operator==(const Work& o) const {
@@ -73,7 +76,11 @@ struct Comm {
   bool finalized = false;
   bool polled = false;           // since it was made or given work: the first look finds it in progress
   std::function<void()> launch;  // comes into the stream while the caller looks how it goes, not before
-  std::map<int, double> reductions;
+  struct Reduction {
+    int type;
+    Scalar factor;
+  };
+  std::map<int, Reduction> reductions;
   struct Registered {
     const void* memory;
     std::size_t bytes;

@@ -68,8 +68,10 @@ int issue(const char* name, Work work, void* handle, void* stream) {
     const auto own = comm->reductions.find(work.reduction);
     if (own == comm->reductions.end())
       breach(std::string(name) + " with a reduction of another communicator");
+    else if (own->second.type != work.type)
+      return kInvalidArgument;
     else
-      work.factor = own->second;
+      work.factor = own->second.factor;
   }
   Open& open = open_group();
   if (open.depth == 0) return launch(comm, {std::move(work)}, stream);
@@ -94,38 +96,36 @@ HVD_FAKE int ncclGroupEnd() {
   return done.comm == nullptr ? kSuccess : launch(done.comm, std::move(done.call), done.stream);
 }
 HVD_FAKE int ncclAllReduce(const void* in, void* out, std::size_t n, int type, int op, void* comm, void* stream) {
-  return issue("ncclAllReduce", {"all_reduce", in, out, n, type, op, 1.0, 0}, comm, stream);
+  return issue("ncclAllReduce", {"all_reduce", in, out, n, type, op, 0}, comm, stream);
 }
 HVD_FAKE int ncclReduce(const void* in, void* out, std::size_t n, int type, int op, int root, void* comm,
                         void* stream) {
-  return issue("ncclReduce", {"reduce", in, out, n, type, op, 1.0, root}, comm, stream);
+  return issue("ncclReduce", {"reduce", in, out, n, type, op, root}, comm, stream);
 }
 HVD_FAKE int ncclReduceScatter(const void* in, void* out, std::size_t n, int type, int op, void* comm, void* stream) {
-  return issue("ncclReduceScatter", {"reduce_scatter", in, out, n, type, op, 1.0, 0}, comm, stream);
+  return issue("ncclReduceScatter", {"reduce_scatter", in, out, n, type, op, 0}, comm, stream);
 }
 HVD_FAKE int ncclBroadcast(const void* in, void* out, std::size_t n, int type, int root, void* comm, void* stream) {
-  return issue("ncclBroadcast", {"broadcast", in, out, n, type, 0, 1.0, root}, comm, stream);
+  return issue("ncclBroadcast", {"broadcast", in, out, n, type, 0, root}, comm, stream);
 }
 HVD_FAKE int ncclAllGather(const void* in, void* out, std::size_t n, int type, void* comm, void* stream) {
-  return issue("ncclAllGather", {"all_gather", in, out, n, type, 0, 1.0, 0}, comm, stream);
+  return issue("ncclAllGather", {"all_gather", in, out, n, type, 0, 0}, comm, stream);
 }
 HVD_FAKE int ncclSend(const void* in, std::size_t n, int type, int peer, void* comm, void* stream) {
-  return issue("ncclSend", {"send", in, nullptr, n, type, 0, 1.0, peer}, comm, stream);
+  return issue("ncclSend", {"send", in, nullptr, n, type, 0, peer}, comm, stream);
 }
 HVD_FAKE int ncclRecv(void* out, std::size_t n, int type, int peer, void* comm, void* stream) {
-  return issue("ncclRecv", {"receive", nullptr, out, n, type, 0, 1.0, peer}, comm, stream);
+  return issue("ncclRecv", {"receive", nullptr, out, n, type, 0, peer}, comm, stream);
 }
 HVD_FAKE int ncclRedOpCreatePreMulSum(int* op, const void* scalar, int type, int residence, void* handle) {
   HVD_ENTER("ncclRedOpCreatePreMulSum");
   const auto comm = comm_of(handle, "ncclRedOpCreatePreMulSum");
   if (comm == nullptr || residence != 1) return kInvalidArgument;
-  float single = 0;
-  double full = 0;
-  std::memcpy(&single, scalar, type == 7 ? sizeof single : 0);
-  std::memcpy(&full, scalar, type == 8 ? sizeof full : 0);
-  if (type != 7 && type != 8) return kInvalidUsage;
+  if (type < 0 || type > 11) return kInvalidArgument;
+  Comm::Reduction made{type, {}};
+  std::memcpy(made.factor.data(), scalar, size_of(type));
   *op = comm->next_reduction++;
-  comm->reductions[*op] = type == 7 ? static_cast<double>(single) : full;
+  comm->reductions[*op] = made;
   return kSuccess;
 }
 HVD_FAKE int ncclRedOpDestroy(int op, void* handle) {
