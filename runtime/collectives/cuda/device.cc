@@ -65,6 +65,7 @@ Device::~Device() {
   {
     const Scope scope(*this);
     for (void* const event : idle_events_) calls.destroy_event(event);
+    for (const Block& block : unfreed_) free_now(block);
   }
   calls.release_context(device_);
 }
@@ -73,10 +74,8 @@ Result<std::shared_ptr<void>> Device::allocate(std::size_t bytes) {
   const Scope scope(*this);
   std::uint64_t memory = 0;
   HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().allocate(&memory, bytes), of_bytes("cuMemAlloc", bytes)));
-  return std::shared_ptr<void>(reinterpret_cast<void*>(memory), [self = shared_from_this()](void* p) {
-    const Scope inside(*self);
-    self->driver_->calls().free(address_of(p));
-  });
+  return std::shared_ptr<void>(reinterpret_cast<void*>(memory),
+                               [self = shared_from_this()](void* p) { self->free({p, false}); });
 }
 
 Result<std::shared_ptr<void>> Device::allocate_pinned(std::size_t bytes) {
@@ -84,10 +83,27 @@ Result<std::shared_ptr<void>> Device::allocate_pinned(std::size_t bytes) {
   void* memory = nullptr;
   HVD_RETURN_IF_ERROR(driver_->check(driver_->calls().allocate_host(&memory, bytes, kPortableHostMemory),
                                      of_bytes("cuMemHostAlloc", bytes)));
-  return std::shared_ptr<void>(memory, [self = shared_from_this()](void* p) {
-    const Scope inside(*self);
-    self->driver_->calls().free_host(p);
-  });
+  return std::shared_ptr<void>(memory, [self = shared_from_this()](void* p) { self->free({p, true}); });
+}
+
+void Device::free(Block block) {
+  std::vector<Block> all = {block};
+  {
+    const MutexLock lock(mutex_);
+    all.insert(all.end(), unfreed_.begin(), unfreed_.end());
+    unfreed_.clear();
+    if (given_up_ > 0) return unfreed_.swap(all);
+  }
+  const Scope scope(*this);
+  for (const Block& one : all) free_now(one);
+}
+
+void Device::free_now(const Block& block) const {
+  if (block.is_pinned) {
+    driver_->calls().free_host(block.memory);
+  } else {
+    driver_->calls().free(address_of(block.memory));
+  }
 }
 
 Result<EventPtr> Device::record(void* stream) {
@@ -148,6 +164,15 @@ Status Device::check_memory(const void* memory) const {
   if (ordinal == ordinal_) return Status::ok();
   return Status::invalid_argument("expected memory of GPU " + std::to_string(ordinal_) + ", got memory of GPU " +
                                   std::to_string(ordinal));
+}
+
+Event::~Event() {
+  if (is_given_up_) --device_->given_up_;
+  device_->give_back(event_);
+}
+
+void Event::give_up() {
+  if (!is_given_up_.exchange(true)) ++device_->given_up_;
 }
 
 Result<bool> Event::has_come() const {

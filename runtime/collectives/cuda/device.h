@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -35,7 +36,8 @@ class Device : public std::enable_shared_from_this<Device> {
   const Driver& driver() const { return *driver_; }
 
   // Memory on the GPU; of the host, for copies beside running kernels. The error names the bytes. What runs on the GPU
-  // when the last reference goes is waited for by the driver.
+  // when the last reference goes is waited for by the driver. So where something there was given up (Event::give_up),
+  // the memory stays until that has ended, and other memory goes back or this object ends.
   Result<std::shared_ptr<void>> allocate(std::size_t bytes);
   Result<std::shared_ptr<void>> allocate_pinned(std::size_t bytes);
 
@@ -67,6 +69,12 @@ class Device : public std::enable_shared_from_this<Device> {
   explicit Device(std::shared_ptr<const Driver> driver, int ordinal) : driver_(std::move(driver)), ordinal_(ordinal) {}
   Status retain();
   void give_back(void* event) HVD_EXCLUDES(mutex_);
+  struct Block {
+    void* memory;
+    bool is_pinned;
+  };
+  void free(Block block) HVD_EXCLUDES(mutex_);
+  void free_now(const Block& block) const;
 
   const std::shared_ptr<const Driver> driver_;
   const int ordinal_;
@@ -79,13 +87,15 @@ class Device : public std::enable_shared_from_this<Device> {
   Mutex mutex_;
   std::optional<Result<std::unique_ptr<const Kernels>>> kernels_ HVD_GUARDED_BY(mutex_);
   std::vector<void*> idle_events_ HVD_GUARDED_BY(mutex_);
+  std::atomic<int> given_up_{0};  // events
+  std::vector<Block> unfreed_ HVD_GUARDED_BY(mutex_);
 };
 
 // A point in a stream. Thread-safe; its driver event is used again after it.
 class Event {
  public:
   Event(std::shared_ptr<Device> device, void* event) : device_(std::move(device)), event_(event) {}
-  ~Event() { device_->give_back(event_); }
+  ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
@@ -95,10 +105,13 @@ class Event {
   Status hold_up(void* stream) const;
   const Device& device() const { return *device_; }
   void* handle() const { return event_; }
+  // It may never come: while this lives, the driver is not asked to wait for the GPU.
+  void give_up();
 
  private:
   const std::shared_ptr<Device> device_;
   void* const event_;
+  std::atomic<bool> is_given_up_{false};
 };
 
 }  // namespace hvd::collectives::cuda

@@ -56,6 +56,7 @@ void EventWatch::watch(const void* owner, Wait wait) {
 }
 
 void EventWatch::keep(EventPtr event, Owners owners) {
+  event->give_up();
   {
     const std::lock_guard lock(mutex_);
     kept_.push_back({std::move(event), std::move(owners)});
@@ -68,14 +69,6 @@ void EventWatch::leave(Owners owners) {
           "a GPU's driver records no event behind a collective that failed: its tensors stay in memory for as long as "
           "this process lives");
   leave_for_good(std::make_shared<Owners>(std::move(owners)));
-}
-
-void EventWatch::post(std::function<void()> work) {
-  {
-    const std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(work));
-  }
-  changed_.notify_all();
 }
 
 void EventWatch::fail(const void* owner, const Status& why, TimePoint since) {
@@ -109,7 +102,9 @@ std::vector<EventWatch::Item> EventWatch::take_ended() {
   std::vector<Item> ended(std::make_move_iterator(rest), std::make_move_iterator(items_.end()));
   items_.erase(rest, items_.end());
   for (Item& item : ended) {
-    if (item.was_given_up && !item.wait.owners.empty()) kept_.push_back({item.wait.event, std::move(item.wait.owners)});
+    if (!item.was_given_up) continue;
+    item.wait.event->give_up();
+    kept_.push_back({item.wait.event, std::move(item.wait.owners)});
   }
   return ended;
 }
@@ -131,17 +126,15 @@ void EventWatch::run(const std::stop_token& stop) {
   TimePoint asked = last;
   for (;;) {
     std::vector<Item> ended;
-    std::vector<std::function<void()>> posted;
     std::vector<Kept> come;  // let go of without the lock
     {
       std::unique_lock lock(mutex_);
-      while (items_.empty() && posted_.empty() && kept_.empty() && !stop.stop_requested()) changed_.wait(lock);
-      if (items_.empty() && posted_.empty()) {
+      while (items_.empty() && kept_.empty() && !stop.stop_requested()) changed_.wait(lock);
+      if (items_.empty()) {
         if (stop.stop_requested() && (kept_.empty() || last_grace_.expired())) return;
         changed_.wait_for(lock, kKeptPause);
       }
       come = take_come();
-      posted.swap(posted_);
       const TimePoint now = SteadyClock::now();
       const bool ask = now - asked >= kTroublePause;
       if (ask) asked = now;
@@ -152,9 +145,9 @@ void EventWatch::run(const std::stop_token& stop) {
         changed_.wait_for(lock, kPause);
       }
     }
-    for (const auto& work : posted) work();  // holding no lock, as what ends
-    for (Item& item : ended) {
+    for (Item& item : ended) {  // holding no lock
       item.wait.owners.clear();
+      item.wait.trouble = nullptr;  // nothing may end on this thread with the last of it
       item.wait.done(*item.ended);
     }
     if (ended.empty()) std::this_thread::yield();

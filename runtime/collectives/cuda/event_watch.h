@@ -20,7 +20,7 @@ namespace hvd::collectives::cuda {
 class EventWatch {
  public:
   using Done = std::function<void(Status)>;
-  // Asked now and then while the event has not come; an error ends the wait for it as fail() does.
+  // Asked now and then while the event has not come; an error ends the wait for it as fail() does. It must not block.
   using Trouble = std::function<Status()>;
   struct Wait {
     EventPtr event;
@@ -45,9 +45,6 @@ class EventWatch {
 
   // Holds them for as long as the process lives, with a warning: no event tells when the GPU is done with them.
   static void leave(Owners owners);
-
-  // Runs `work` on this object's thread.
-  void post(std::function<void()> work);
 
   static constexpr std::chrono::microseconds kPause{50};
   static constexpr std::chrono::milliseconds kTroublePause{100};
@@ -76,7 +73,6 @@ class EventWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> items_;  // in the order of watch()
-  std::vector<std::function<void()>> posted_;
   std::vector<Kept> kept_;
   Deadline last_grace_ = Deadline::at(TimePoint::max());  // from the end of this object on
   std::jthread thread_;                                   // last: it uses everything above

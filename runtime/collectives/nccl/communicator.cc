@@ -87,37 +87,36 @@ std::string why_not(const CollectiveCall& call, bool can_scale) {
   return "NCCL does not scale " + std::string(data_type_name(call.dtype)) + kernels;
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::open(std::shared_ptr<const Library> library,
-                                                         std::shared_ptr<cuda::Stream> stream,
-                                                         std::vector<UniqueId> ids, const Place& place, Millis limit,
-                                                         const std::atomic<bool>& cancelled) {
+Result<std::shared_ptr<Communicator>> Communicator::begin(std::shared_ptr<const Library> library,
+                                                          std::shared_ptr<cuda::Stream> stream,
+                                                          std::vector<UniqueId> ids, const Place& place) {
   std::shared_ptr<Communicator> made(new Communicator(std::move(library), std::move(stream), place));
   Config config;
-  {
-    const cuda::Device::Scope scope(*made->stream_->device());
-    const Calls& nccl = made->library_->calls();
-    const int result = ids.size() == 1 ? nccl.init(&made->comm_, place.size, ids.front(), place.rank, &config)
-                                       : nccl.init_scalable(&made->comm_, place.size, place.rank,
-                                                            static_cast<int>(ids.size()), ids.data(), &config);
-    HVD_RETURN_IF_ERROR(made->library_->check(result, "ncclCommInitRankConfig", nullptr));
-  }
-  const Status status =
-      made->settle("ncclCommInitRankConfig", Deadline::after(limit), [&] { return cancelled.load(); });
-  if (status.is_ok()) return made;
-  made->abort();
-  return status;
+  const cuda::Device::Scope scope(*made->stream_->device());
+  const Calls& nccl = made->library_->calls();
+  void** const handle = &made->comm_->handle;
+  const int result = ids.size() == 1 ? nccl.init(handle, place.size, ids.front(), place.rank, &config)
+                                     : nccl.init_scalable(handle, place.size, place.rank, static_cast<int>(ids.size()),
+                                                          ids.data(), &config);
+  HVD_RETURN_IF_ERROR(
+      made->library_->check(result, ids.size() == 1 ? "ncclCommInitRankConfig" : "ncclCommInitRankScalable", nullptr));
+  return made;
 }
 
-Status Communicator::settle(const std::string& what, Deadline deadline, const std::function<bool()>& cancelled) {
+Status Communicator::check_alive(const std::string& what) const {
+  return comm_->handle != nullptr && !comm_->is_aborted() ? Status::ok() : Status::aborted(what + ": aborted");
+}
+
+Status Communicator::settle(const std::string& what, Deadline deadline) {
   for (;;) {
     int state = kSuccess;
     {
-      const MutexLock lock(mutex_);
-      if (comm_ == nullptr || cancelled()) return Status::aborted(what + ": aborted");
+      const MutexLock lock(comm_->mutex);
+      HVD_RETURN_IF_ERROR(check_alive(what));
       const cuda::Device::Scope scope(*stream_->device());
-      HVD_RETURN_IF_ERROR(
-          library_->check(library_->calls().async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
-      if (state != kInProgress) return library_->check(state, what, comm_);
+      HVD_RETURN_IF_ERROR(library_->check(library_->calls().async_error(comm_->handle, &state), "ncclCommGetAsyncError",
+                                          comm_->handle));
+      if (state != kInProgress) return library_->check(state, what, comm_->handle);
     }
     if (deadline.expired()) return Status::timeout(what + ": NCCL did not come to an end in time");
     std::this_thread::yield();
@@ -125,57 +124,52 @@ Status Communicator::settle(const std::string& what, Deadline deadline, const st
 }
 
 Communicator::~Communicator() {
-  const bool has_ended = aborted_ || comm_ == nullptr;
-  end_registrations(!has_ended);
-  if (!has_ended) end();
-  free_all(!has_ended);
+  if (!comm_->is_aborted() && comm_->handle != nullptr) end();
+  const bool is_aborted = comm_->is_aborted();
+  if (!is_aborted || comm_->wait_for_abort()) free_all(!is_aborted);
 }
 
 void Communicator::end() {
+  end_registrations();
   int result = kSuccess;
   {
     const cuda::Device::Scope scope(*stream_->device());
-    result = library_->calls().finalize(comm_);
+    result = library_->calls().finalize(comm_->handle);
   }
-  const bool ended = (result == kSuccess || result == kInProgress) &&
-                     settle("ncclCommFinalize", Deadline::after(kEndLimit), [] { return false; }).is_ok();
+  const bool ended =
+      (result == kSuccess || result == kInProgress) && settle("ncclCommFinalize", Deadline::after(kEndLimit)).is_ok();
+  if (!ended) return comm_->abort();
   const cuda::Device::Scope scope(*stream_->device());
-  if (ended) {
-    library_->calls().destroy(comm_);
-  } else {
-    library_->calls().abort(comm_);
-  }
-}
-
-void Communicator::abort() {
-  aborted_ = true;
-  const MutexLock lock(mutex_);
-  if (comm_ == nullptr) return;
-  const cuda::Device::Scope scope(*stream_->device());
-  library_->calls().abort(std::exchange(comm_, nullptr));
+  library_->calls().destroy(comm_->handle);
 }
 
 Status Communicator::trouble() {
-  const MutexLock lock(mutex_);
-  if (comm_ == nullptr) return Status::ok();
+  // Who asks waits for nobody: the lane may be in a call. It is asked again soon.
+  if (!comm_->mutex.try_lock()) return Status::ok();
   int state = kSuccess;
-  HVD_RETURN_IF_ERROR(library_->check(library_->calls().async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
-  return library_->check(state, "a collective on GPUs", comm_);
+  Status status;
+  if (check_alive("").is_ok()) {
+    status =
+        library_->check(library_->calls().async_error(comm_->handle, &state), "ncclCommGetAsyncError", comm_->handle);
+    if (status.is_ok()) status = library_->check(state, "a collective on GPUs", comm_->handle);
+  }
+  comm_->mutex.unlock();
+  return status;
 }
 
 Status Communicator::start(const CollectiveCall& call) {
   {
-    const MutexLock lock(mutex_);
-    if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+    const MutexLock lock(comm_->mutex);
+    HVD_RETURN_IF_ERROR(check_alive(std::string(op_type_name(call.op))));
     const cuda::Device::Scope scope(*stream_->device());
-    HVD_RETURN_IF_ERROR(library_->check(issue(call), std::string(op_type_name(call.op)), comm_));
+    HVD_RETURN_IF_ERROR(library_->check(issue(call), std::string(op_type_name(call.op)), comm_->handle));
   }
-  HVD_RETURN_IF_ERROR(
-      settle(std::string(op_type_name(call.op)), Deadline::after(kCallLimit), [this] { return aborted_.load(); }));
-  const MutexLock lock(mutex_);
+  HVD_RETURN_IF_ERROR(settle(std::string(op_type_name(call.op)), Deadline::after(kCallLimit)));
+  const MutexLock lock(comm_->mutex);
   const int own = std::exchange(own_reduction_, kNone);
-  if (own != kNone && comm_ != nullptr) {
-    HVD_RETURN_IF_ERROR(library_->check(library_->calls().end_reduction(own, comm_), "ncclRedOpDestroy", comm_));
+  if (own != kNone && comm_->handle != nullptr) {
+    HVD_RETURN_IF_ERROR(
+        library_->check(library_->calls().end_reduction(own, comm_->handle), "ncclRedOpDestroy", comm_->handle));
   }
   return Status::ok();
 }
@@ -193,7 +187,7 @@ int Communicator::issue(const CollectiveCall& call) {
     case OpType::kBroadcast: {
       const void* const input = call.input != nullptr ? call.input : call.output;
       const std::size_t bytes = static_cast<std::size_t>(call.count) * element_size(call.dtype);
-      return nccl.broadcast(input, call.output, bytes, Type::kInt8, call.root, comm_, stream);
+      return nccl.broadcast(input, call.output, bytes, Type::kInt8, call.root, comm_->handle, stream);
     }
     case OpType::kAllgather: return gather(call);
     default: return exchange(call);
@@ -211,7 +205,7 @@ int Communicator::reduction_of(const CollectiveCall& call, int& reduction) {
   }
   std::array<std::byte, 8> scalar = scalar_of(call.dtype, factor);
   const int result =
-      library_->calls().make_pre_mul_sum(&reduction, scalar.data(), *type_of(call.dtype), kScalarOnHost, comm_);
+      library_->calls().make_pre_mul_sum(&reduction, scalar.data(), *type_of(call.dtype), kScalarOnHost, comm_->handle);
   if (result == kSuccess) own_reduction_ = reduction;
   return result;
 }
@@ -221,12 +215,12 @@ int Communicator::reduce_with(const CollectiveCall& call, int reduction) {
   const Type type = *type_of(call.dtype);
   const void* const input = call.input != nullptr ? call.input : call.output;
   if (call.op == OpType::kAllreduce) {
-    return nccl.all_reduce(input, call.output, static_cast<std::size_t>(call.count), type, reduction, comm_,
+    return nccl.all_reduce(input, call.output, static_cast<std::size_t>(call.count), type, reduction, comm_->handle,
                            stream_->handle());
   }
   if (!all_equal(call.rank_counts)) return scatter_parts(call, reduction);
   return nccl.reduce_scatter(input, call.output, static_cast<std::size_t>(call.rank_counts.front()), type, reduction,
-                             comm_, stream_->handle());
+                             comm_->handle, stream_->handle());
 }
 
 int Communicator::scatter_parts(const CollectiveCall& call, int reduction) {
@@ -237,7 +231,7 @@ int Communicator::scatter_parts(const CollectiveCall& call, int reduction) {
     const auto n = static_cast<std::size_t>(call.rank_counts[static_cast<std::size_t>(rank)]);
     void* const output = rank == place_.rank ? call.output : nullptr;
     if (n > 0) {
-      result = nccl.reduce(part, output, n, *type_of(call.dtype), reduction, rank, comm_, stream_->handle());
+      result = nccl.reduce(part, output, n, *type_of(call.dtype), reduction, rank, comm_->handle, stream_->handle());
     }
     part += n * element_size(call.dtype);
   }
@@ -249,15 +243,15 @@ int Communicator::gather(const CollectiveCall& call) {
   const Calls& nccl = library_->calls();
   const std::size_t element = element_size(call.dtype);
   if (all_equal(call.rank_counts)) {
-    return nccl.all_gather(call.input, call.output, static_cast<std::size_t>(call.count) * element, Type::kInt8, comm_,
-                           stream_->handle());
+    return nccl.all_gather(call.input, call.output, static_cast<std::size_t>(call.count) * element, Type::kInt8,
+                           comm_->handle, stream_->handle());
   }
   auto* part = static_cast<std::byte*>(call.output);
   int result = nccl.group_start();
   for (int rank = 0; rank < place_.size && result == kSuccess; ++rank) {
     const std::size_t bytes = static_cast<std::size_t>(call.rank_counts[static_cast<std::size_t>(rank)]) * element;
     const void* const input = rank == place_.rank ? call.input : part;
-    if (bytes > 0) result = nccl.broadcast(input, part, bytes, Type::kInt8, rank, comm_, stream_->handle());
+    if (bytes > 0) result = nccl.broadcast(input, part, bytes, Type::kInt8, rank, comm_->handle, stream_->handle());
     part += bytes;
   }
   const int ended = nccl.group_end();
@@ -274,9 +268,9 @@ int Communicator::exchange(const CollectiveCall& call) {
     const auto at = static_cast<std::size_t>(rank);
     const std::size_t sent = static_cast<std::size_t>(call.rank_counts[at]) * element;
     const std::size_t received = static_cast<std::size_t>(call.receive_counts[at]) * element;
-    if (sent > 0) result = nccl.send(from, sent, Type::kInt8, rank, comm_, stream_->handle());
+    if (sent > 0) result = nccl.send(from, sent, Type::kInt8, rank, comm_->handle, stream_->handle());
     if (received > 0 && result == kSuccess) {
-      result = nccl.receive(to, received, Type::kInt8, rank, comm_, stream_->handle());
+      result = nccl.receive(to, received, Type::kInt8, rank, comm_->handle, stream_->handle());
     }
     from += sent;
     to += received;

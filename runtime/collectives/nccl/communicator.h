@@ -1,14 +1,13 @@
 #pragma once
 
-#include <atomic>
-#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "runtime/base/deadline.h"
-#include "runtime/base/mutex.h"
 #include "runtime/collectives/backend.h"
 #include "runtime/collectives/cuda/stream.h"
+#include "runtime/collectives/nccl/comm.h"
 #include "runtime/collectives/nccl/library.h"
 
 namespace hvd::collectives::nccl {
@@ -28,14 +27,14 @@ class Communicator {
     int size;
     int rank;
   };
-  // Waits until all members have come, for `limit` at most. `ids`: the same on all members; several of them, made by
-  // members on several hosts, share out the work of bringing all together. Requires: several only where NCCL has
-  // Calls::init_scalable.
-  static Result<std::shared_ptr<Communicator>> open(std::shared_ptr<const Library> library,
-                                                    std::shared_ptr<cuda::Stream> stream, std::vector<UniqueId> ids,
-                                                    const Place& place, Millis limit,
-                                                    const std::atomic<bool>& cancelled);
-  // Ends with the others, or alone after an abort.
+  // Begins to meet the other members. `ids`: the same on all of them; several, made by members on several hosts, share
+  // out the work of bringing all together. Requires: several only where NCCL has Calls::init_scalable.
+  static Result<std::shared_ptr<Communicator>> begin(std::shared_ptr<const Library> library,
+                                                     std::shared_ptr<cuda::Stream> stream, std::vector<UniqueId> ids,
+                                                     const Place& place);
+  // Waits until all members have come, for `limit` at most. Before anything else is done with it.
+  Status wait_for_members(Millis limit) { return settle("ncclCommInitRankConfig", Deadline::after(limit)); }
+  // Ends with the others, or alone after an abort, for which it waits a little.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -52,15 +51,20 @@ class Communicator {
   Status end_registration(void* memory, std::size_t bytes);
 
   // An error that came up since, such as the loss of a peer.
-  Status trouble() HVD_EXCLUDES(mutex_);
-  // What is in the stream ends soon, with anything as its result. May take a moment.
-  void abort() HVD_EXCLUDES(mutex_);
+  Status trouble();
+  // Comm::abort().
+  void abort() { comm_->abort(); }
 
  private:
   Communicator(std::shared_ptr<const Library> library, std::shared_ptr<cuda::Stream> stream, const Place& place)
-      : library_(std::move(library)), stream_(std::move(stream)), place_(place) {}
+      : library_(std::move(library)),
+        stream_(std::move(stream)),
+        place_(place),
+        comm_(std::make_shared<Comm>(library_, stream_)) {}
+  // OK where NCCL may be called. Requires: comm_'s mutex is held.
+  Status check_alive(const std::string& what) const;
   // Waits while NCCL says that it is in progress.
-  Status settle(const std::string& what, Deadline deadline, const std::function<bool()>& cancelled);
+  Status settle(const std::string& what, Deadline deadline);
   int issue(const CollectiveCall& call);
   int reduce_with(const CollectiveCall& call, int reduction);
   int scatter_parts(const CollectiveCall& call, int reduction);
@@ -68,22 +72,13 @@ class Communicator {
   int gather(const CollectiveCall& call);
   int exchange(const CollectiveCall& call);
   void end();
-  void end_registrations(bool has_communicator);
+  void end_registrations();
   void free_all(bool is_idle);
 
   const std::shared_ptr<const Library> library_;
   const std::shared_ptr<cuda::Stream> stream_;
   const Place place_;
-  std::atomic<bool> aborted_{false};
-  Mutex mutex_;           // NCCL is not called while it aborts
-  void* comm_ = nullptr;  // null since the abort
-  // A piece of NCCL's memory; null: not registered so.
-  struct Piece {
-    void* memory;
-    void* registration = nullptr;
-    void* window = nullptr;
-  };
-  std::vector<Piece> pieces_;
+  const std::shared_ptr<Comm> comm_;
   static constexpr int kNone = -1;
   int own_reduction_ = kNone;  // made for the call that is being started
 };

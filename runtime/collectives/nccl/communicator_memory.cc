@@ -21,7 +21,7 @@ void* Communicator::allocate(std::size_t bytes) {
   void* memory = nullptr;
   const Status status = library_->check(nccl.allocate(&memory, bytes), cuda::of_bytes("ncclMemAlloc", bytes), nullptr);
   if (status.is_ok()) {
-    pieces_.push_back({memory});
+    comm_->pieces.push_back({memory});
     return memory;
   }
   HVD_LOG(kWarning, "lists are packed in memory that NCCL does not know: ", status.message());
@@ -31,43 +31,45 @@ void* Communicator::allocate(std::size_t bytes) {
 // Windows where NCCL has them: on a machine whose GPUs do not reach each other it makes none, and says nothing. The
 // place for the window is NCCL's to write until the communicator has settled.
 Status Communicator::begin_registration(void* memory, std::size_t bytes) {
-  const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
+  const auto piece = std::ranges::find(comm_->pieces, memory, &Comm::Piece::memory);
   const Calls& nccl = library_->calls();
-  const MutexLock lock(mutex_);
-  if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+  const MutexLock lock(comm_->mutex);
+  HVD_RETURN_IF_ERROR(check_alive("the registration of memory"));
   const cuda::Device::Scope scope(*stream_->device());
   if (nccl.register_window == nullptr) {
-    return library_->check(nccl.register_memory(comm_, memory, bytes, &piece->registration), "ncclCommRegister", comm_);
+    return library_->check(nccl.register_memory(comm_->handle, memory, bytes, &piece->registration), "ncclCommRegister",
+                           comm_->handle);
   }
-  return library_->check(nccl.register_window(comm_, memory, bytes, &piece->window, kSymmetricWindow),
-                         "ncclCommWindowRegister", comm_);
+  return library_->check(nccl.register_window(comm_->handle, memory, bytes, &piece->window, kSymmetricWindow),
+                         "ncclCommWindowRegister", comm_->handle);
 }
 
 Status Communicator::end_registration(void* memory, std::size_t bytes) {
-  const auto piece = std::ranges::find(pieces_, memory, &Piece::memory);
+  const auto piece = std::ranges::find(comm_->pieces, memory, &Comm::Piece::memory);
   const Calls& nccl = library_->calls();
   const bool makes_windows = nccl.register_window != nullptr;
-  HVD_RETURN_IF_ERROR(settle(makes_windows ? "ncclCommWindowRegister" : "ncclCommRegister",
-                             Deadline::after(kRegisterLimit), [this] { return aborted_.load(); }));
+  HVD_RETURN_IF_ERROR(
+      settle(makes_windows ? "ncclCommWindowRegister" : "ncclCommRegister", Deadline::after(kRegisterLimit)));
   if (!makes_windows || piece->window != nullptr) return Status::ok();
-  const MutexLock lock(mutex_);
-  if (comm_ == nullptr) return Status::aborted("the communicator was aborted");
+  const MutexLock lock(comm_->mutex);
+  HVD_RETURN_IF_ERROR(check_alive("the registration of memory"));
   const cuda::Device::Scope scope(*stream_->device());
-  return library_->check(nccl.register_memory(comm_, memory, bytes, &piece->registration), "ncclCommRegister", comm_);
+  return library_->check(nccl.register_memory(comm_->handle, memory, bytes, &piece->registration), "ncclCommRegister",
+                         comm_->handle);
 }
 
-void Communicator::end_registrations(bool has_communicator) {
+void Communicator::end_registrations() {
   const Calls& nccl = library_->calls();
   const cuda::Device::Scope scope(*stream_->device());
-  for (const Piece& piece : pieces_) {
-    if (has_communicator && piece.window != nullptr) nccl.deregister_window(comm_, piece.window);
-    if (has_communicator && piece.registration != nullptr) nccl.deregister_memory(comm_, piece.registration);
+  for (const Comm::Piece& piece : comm_->pieces) {
+    if (piece.window != nullptr) nccl.deregister_window(comm_->handle, piece.window);
+    if (piece.registration != nullptr) nccl.deregister_memory(comm_->handle, piece.registration);
   }
 }
 
 // NCCL does not wait for the GPU when it takes memory back: what may still be in use after an abort is kept for good.
 void Communicator::free_all(bool is_idle) {
-  if (pieces_.empty()) return;
+  if (comm_->pieces.empty()) return;
   const cuda::Device::Scope scope(*stream_->device());
   const auto end = stream_->record();
   const Deadline deadline = Deadline::after(kIdleLimit);
@@ -77,7 +79,7 @@ void Communicator::free_all(bool is_idle) {
     is_idle = come.value();
     std::this_thread::yield();
   }
-  for (const Piece& piece : pieces_) {
+  for (const Comm::Piece& piece : comm_->pieces) {
     if (is_idle) library_->calls().free(piece.memory);
   }
 }

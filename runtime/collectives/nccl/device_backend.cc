@@ -77,12 +77,12 @@ void DeviceBackend::wait_in_line(Underway& underway, const DeviceUse& use) {
 Result<DeviceGroup*> DeviceBackend::group_for(const DeviceUse& use) {
   auto& group = groups_[use.devices_key];
   if (group == nullptr) {
-    const auto opened = [this](const std::shared_ptr<Communicator>& communicator) {
+    const auto begun = [this](const std::shared_ptr<Communicator>& communicator) {
       const MutexLock lock(mutex_);
       communicators_.push_back(communicator);
       if (is_aborted_) communicator->abort();  // abort() may have come before it was there
     };
-    HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, {is_aborted_, opened}));
+    HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, begun));
     if (!group->shared_gpus_text().empty()) say_once("GPUs are shared: ", group->shared_gpus_text());
   }
   return group.get();
@@ -103,10 +103,7 @@ void DeviceBackend::abort(const Status& why) {
   }
   staged_.fail(why);
   devices_->fail(this, why);
-  // Not here, where nobody may wait for long.
-  for (auto& communicator : communicators) {
-    devices_->watch().post([communicator = std::move(communicator)] { communicator->abort(); });
-  }
+  for (const auto& communicator : communicators) communicator->abort();
 }
 
 }  // namespace hvd::collectives::nccl

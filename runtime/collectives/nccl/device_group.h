@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -37,14 +36,11 @@ struct DeviceOptions {
 // call, and how their calls run there. Confined to the set's lane, but for abort().
 class DeviceGroup {
  public:
-  // How communicators are opened: until `cancelled`; whoever aborts gets to know each.
-  struct Opening {
-    const std::atomic<bool>& cancelled;
-    std::function<void(const std::shared_ptr<Communicator>&)> opened;
-  };
+  // Gets to know each communicator before it waits for its members, to abort it.
+  using Begun = std::function<void(const std::shared_ptr<Communicator>&)>;
   // Exchanges with the other members over `host`. A failure is one of the host's.
   static Result<std::unique_ptr<DeviceGroup>> agree(const DeviceOptions& options, cuda::Devices& devices, int device,
-                                                    cuda::StagedCalls& host, Opening opening);
+                                                    cuda::StagedCalls& host, Begun begun);
 
   // The members that share a GPU, as shared_gpus() says it.
   const std::string& shared_gpus_text() const { return shared_; }
@@ -57,8 +53,8 @@ class DeviceGroup {
   bool goes_by_host(const CollectiveCall& call) const { return of_host_ != nullptr && call.op == OpType::kAllreduce; }
 
  private:
-  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host, Opening opening)
-      : options_(options), devices_(devices), host_(host), opening_(std::move(opening)) {}
+  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host, Begun begun)
+      : options_(options), devices_(devices), host_(host), begun_(std::move(begun)) {}
 
   // device_group_agree.cc
   MemberFacts own_facts(int device);
@@ -108,7 +104,7 @@ class DeviceGroup {
   const DeviceOptions& options_;
   cuda::Devices& devices_;
   cuda::StagedCalls& host_;
-  const Opening opening_;
+  const Begun begun_;
   MemberFacts own_;
   std::shared_ptr<const Library> library_;
   std::shared_ptr<cuda::Stream> stream_;

@@ -10,8 +10,8 @@
 namespace hvd::collectives::nccl {
 
 Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& options, cuda::Devices& devices,
-                                                        int device, cuda::StagedCalls& host, Opening opening) {
-  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices, host, std::move(opening)));
+                                                        int device, cuda::StagedCalls& host, Begun begun) {
+  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices, host, std::move(begun)));
   group->own_ = group->own_facts(device);
   HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(group->own_));
   if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect());
@@ -113,13 +113,14 @@ Status DeviceGroup::connect_hosts() {
 Result<std::string> DeviceGroup::open(std::shared_ptr<Communicator>& made, std::vector<UniqueId> ids,
                                       const Communicator::Place& place) {
   MemberFacts facts = own_;
-  auto opened = Communicator::open(library_, stream_, std::move(ids), place, options_.limit, opening_.cancelled);
-  if (opened.is_ok()) {
-    made = std::move(opened).value();
-    opening_.opened(made);
-  } else {
-    facts.refuse(opened.status().message());
+  auto begun = Communicator::begin(library_, stream_, std::move(ids), place);
+  Status status = begun.status();
+  if (status.is_ok()) {
+    made = std::move(begun).value();
+    begun_(made);
+    status = made->wait_for_members(options_.limit);
   }
+  if (!status.is_ok()) facts.refuse(status.message());
   HVD_ASSIGN_OR_RETURN(std::string why_not, exchange(facts));
   if (!why_not.empty() && made != nullptr) made->abort();
   return why_not;

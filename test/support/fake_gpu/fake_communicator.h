@@ -99,6 +99,9 @@ struct World {
   bool windows = true;
   int room = 0;                // 0: for all
   std::map<int, int> running;  // collectives, by GPU
+  bool holds_aborts = false;
+  int held_aborts = 0;
+  std::condition_variable aborts_released;
   int ids = 0;
   std::uintptr_t handles = 0;
   std::set<void*> memory;

@@ -19,3 +19,9 @@ HVD_FAKE void fake_nccl_set_room(int collectives);
 HVD_FAKE int fake_nccl_running(int device);
 // Every communicator reports it from now on; 0: none does.
 HVD_FAKE void fake_nccl_set_async_error(int code);
+// While they are held, ncclCommAbort does not come back, and ends nothing.
+HVD_FAKE void fake_nccl_hold_aborts(int are_held);
+// Of these, how many have been called and have not come back.
+HVD_FAKE int fake_nccl_held_aborts();
+// The memory of NCCL that the product has left for good; fake_cuda_forget() takes it back.
+HVD_FAKE void fake_nccl_forget();

@@ -50,3 +50,18 @@ HVD_FAKE int fake_nccl_running(int device) {
   const std::lock_guard lock(world().mutex);
   return world().running[device];
 }
+HVD_FAKE void fake_nccl_hold_aborts(int are_held) {
+  {
+    const std::lock_guard lock(world().mutex);
+    world().holds_aborts = are_held != 0;
+  }
+  world().aborts_released.notify_all();
+}
+HVD_FAKE int fake_nccl_held_aborts() {
+  const std::lock_guard lock(world().mutex);
+  return world().held_aborts;
+}
+HVD_FAKE void fake_nccl_forget() {
+  const std::lock_guard lock(world().mutex);
+  world().memory.clear();
+}

@@ -20,6 +20,15 @@ bool shares_gpu(const Group& group) {
   return distinct.size() != group.devices.size() && !may;
 }
 
+// NCCL's abort waits for other ranks, and sometimes for good.
+void wait_while_held() {
+  World& w = world();
+  std::unique_lock lock(w.mutex);
+  ++w.held_aborts;
+  w.aborts_released.wait(lock, [&] { return !w.holds_aborts; });
+  --w.held_aborts;
+}
+
 int end_comm(void* handle, const char* caller) {
   const auto comm = comm_of(handle, caller);
   if (comm == nullptr) return kInvalidArgument;
@@ -185,6 +194,7 @@ HVD_FAKE int ncclCommDestroy(void* handle) {
 }
 HVD_FAKE int ncclCommAbort(void* handle) {
   HVD_ENTER("ncclCommAbort");
+  wait_while_held();
   const auto comm = comm_of(handle, "ncclCommAbort");
   if (comm == nullptr) return kInvalidArgument;
   {

@@ -29,8 +29,6 @@ std::string stderr_of(const std::function<void()>& run) {
   return text;
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 }  // namespace
 
 TEST_CASE("A tensor on a GPU here and on the CPU there is an error on both ranks, which names both", "[multi][gpu]") {

@@ -10,6 +10,8 @@ namespace hvd::test {
 
 using Values = std::vector<float>;
 
+inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 // Without NCCL.
 inline void use_fake_driver(config::RuntimeConfig& config) {
   config.cuda_driver = HVD_FAKE_CUDA;

@@ -1,0 +1,44 @@
+#include "runtime/collectives/nccl/comm.h"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "runtime/base/log.h"
+#include "runtime/base/thread.h"
+
+namespace hvd::collectives::nccl {
+
+void Comm::abort() {
+  if (is_aborted_.exchange(true)) return;
+  limit_ = Deadline::after(kAbortLimit);
+  const auto run = [self = shared_from_this(), over = is_over_](const std::stop_token&) mutable {
+    void* ending = nullptr;
+    {
+      const MutexLock lock(self->mutex);
+      ending = std::exchange(self->handle, nullptr);
+    }
+    if (ending != nullptr) {
+      const cuda::Device::Scope scope(*self->stream_->device());
+      self->library_->calls().abort(ending);
+    }
+    self.reset();  // who waits may look for what is left
+    over->set();
+  };
+  try {
+    start_thread("hvd-nccl-abort", run).detach();
+  } catch (const std::system_error& error) {
+    HVD_LOG(kWarning, "there is no thread to abort an NCCL communicator in: ", error.what());
+  }
+}
+
+bool Comm::wait_for_abort() {
+  while (!is_over_->is_set() && !limit_.expired()) is_over_->wait_for(limit_.remaining());
+  if (is_over_->is_set()) return true;
+  HVD_LOG(kWarning, "ncclCommAbort has not come back for ", std::to_string(kAbortLimit.count()),
+          " ms: what NCCL uses of GPU ", std::to_string(stream_->device()->ordinal()),
+          " is left to it, also when the process ends");
+  return false;
+}
+
+}  // namespace hvd::collectives::nccl
