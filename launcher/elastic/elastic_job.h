@@ -57,7 +57,6 @@ struct ElasticDecision {
   HostSpec host = {};
   Incarnation process = {};
   Placement placement = {};
-  bool is_spare = false;  // whose placement is not yet that of a rank
   std::vector<HostSlots> hosts = {};
   int change = kNoHostChange;
   bool is_well = false;
@@ -137,7 +136,10 @@ class ElasticJob {
     bool is_draining = false;               // its end is no failure; by `drains_until` it is made to end
     TimePoint drains_until;
     bool is_told_to_stop = false;  // since it did not
-    int home = -1;  // the local rank with which its process began: the process may have taken that GPU. -1: none yet
+    // The local rank of its process in its first round, whose init() tells it: it takes that GPU then, and stays there.
+    // Until then what it was started as; -1: as a spare.
+    int home = -1;
+    bool has_been_in_round = false;    // its process
     Outcome outcome = Outcome::kNone;  // of its process in this round
     std::optional<TimePoint> stopped_since = {};
     bool is_reported_stuck = false;  // in this round

@@ -27,7 +27,7 @@ ElasticDecisions ElasticJob::round_began(const std::map<int, Placement>& ranks, 
   for (const auto& [number, placement] : ranks) {
     Slot& slot = slots_.at(number);
     slot.is_waiting = slot.is_reported_stuck = false;
-    if (slot.home < 0) slot.home = placement.local_rank;  // it was a spare
+    if (!std::exchange(slot.has_been_in_round, true)) slot.home = placement.local_rank;
     // In later rounds who is new has nothing before it has synchronised, which its progress tells when it waits again.
     slot.has_state = slot.has_state || rounds_ == 1;
   }

@@ -174,9 +174,7 @@ void ElasticJob::start_spares(TimePoint now, ElasticDecisions& out) {
                               .cross_rank = 0,
                               .cross_size = 1};
     const bool may_start = agents_.at(slot.agent).is_ready && !is_given_up({host, slot.index});
-    if (slot.has_process || !may_start) continue;
-    start(number, placement, now, out);
-    out.back().is_spare = true;
+    if (!slot.has_process && may_start) start(number, placement, now, out);
   }
 }
 
@@ -185,7 +183,7 @@ void ElasticJob::start(int number, const Placement& placement, TimePoint now, El
   slot.has_process = true;
   slot.home = -1;
   slot.stopped_since.reset();
-  slot.has_state = slot.has_come = slot.is_draining = false;
+  slot.has_state = slot.has_come = slot.has_been_in_round = slot.is_draining = false;
   slot.started = now;
   slot.progress_at_start = progress_;
   out.push_back(

@@ -38,7 +38,8 @@ class World {
     bool is_stuck = false;
     int progress = 0;  // commits, once it has synchronised
     bool is_founder = false;
-    int gpu = -1;  // that of its first local rank: a spare has none before its first round
+    int planned = -1;  // the local rank with which it was started
+    int gpu = -1;      // that of its first local rank, which the first init() tells: it has none before its first round
   };
 
   double part() { return std::uniform_real_distribution<>(0, 1)(random_); }
@@ -232,6 +233,9 @@ class World {
       Process& process = processes_[slot];
       process.life = Life::kRunning;
       if (rounds_ == 0) process.is_founder = true;
+      // Without spares, which are started behind all ranks, what was planned holds unless the host has shrunk.
+      const bool is_as_planned = process.planned == rank.local_rank || process.planned >= rank.local_size;
+      if (process.gpu < 0 && limits_.num_spares == 0 && !is_as_planned) fail("a rank is not what it was started as");
       if (process.gpu < 0) process.gpu = rank.local_rank;
       if (!gpus.emplace(process.agent, process.gpu).second) fail("two ranks of a host have the same GPU");
       if (process.gpu < rank.local_size && rank.local_rank != process.gpu) fail("a rank has not its first local rank");
@@ -275,9 +279,10 @@ class World {
         if (process.life != Life::kEnded) fail("a slot has two processes");
         if (decision.process.number <= process.number) fail("an incarnation came twice");
         if (!ready_.contains(decision.agent)) fail("a process was started on a host that is not there");
-        process = {.number = decision.process.number, .agent = decision.agent, .life = Life::kStarting};
-        // By what it was started as: a later decision of the same list may have made a rank of a spare.
-        if (!decision.is_spare) process.gpu = decision.placement.local_rank;
+        process = {.number = decision.process.number,
+                   .agent = decision.agent,
+                   .life = Life::kStarting,
+                   .planned = decision.placement.local_rank};
         return;
       }
       case Kind::kStop: processes_[slot].is_stuck = false; [[fallthrough]];
