@@ -1,6 +1,7 @@
 #include "launcher/cli/texts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/config/option_table.h"
 #include "runtime/config/parse_value.h"
@@ -77,17 +78,22 @@ std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const F
   return notices;
 }
 
-std::vector<std::string> controller_notices(const Variables& given, const config::EnvReader& env) {
+Result<std::vector<std::string>> controller_notices(const Variables& given, const config::EnvReader& env) {
+  // What Horovod knows; the first is what ours has.
+  constexpr std::pair<Option, std::string_view> kChoices[] = {{Option::kController, "gloo|mpi"},
+                                                              {Option::kCpuOperations, "gloo|mpi|ccl"}};
   std::string asked;
-  for (const Option option : {Option::kController, Option::kCpuOperations}) {
+  for (const auto& [option, choices] : kChoices) {
     const std::string name(config::name_of(option));
     const auto found = given.find(name);
     const std::string value = found != given.end() ? found->second : env.get(name).value_or("");
-    if (value.empty() || config::to_lower(value) == "gloo") continue;
-    asked += (asked.empty() ? "" : ", ") + name + "=" + config::quoted(value);
+    if (value.empty()) continue;
+    const Result<int> choice = config::parse_choice(value, choices);
+    HVD_RETURN_IF_ERROR(choice.status().annotate(name));
+    if (choice.value() > 0) asked += (asked.empty() ? "" : ", ") + name + "=" + config::quoted(value);
   }
-  if (asked.empty()) return {};
-  return {asked + ": this Horovod has neither MPI nor oneCCL; ignored, the job runs over Gloo"};
+  if (asked.empty()) return std::vector<std::string>();
+  return std::vector{asked + ": this Horovod has neither MPI nor oneCCL; ignored, the job runs over Gloo"};
 }
 
 }  // namespace hvd::launcher

@@ -244,8 +244,9 @@ Result<LaunchConfig> build_config(CommandLine line, const config::EnvReader& env
   config.command = std::move(line.command);
   config.notices = std::move(line.notices);
   const config::MapEnv nothing;
-  std::ranges::move(controller_notices(config.flag_variables, config.no_env ? nothing : env),
-                    std::back_inserter(config.notices));
+  HVD_ASSIGN_OR_RETURN(std::vector<std::string> ignored,
+                       controller_notices(config.flag_variables, config.no_env ? nothing : env));
+  std::ranges::move(ignored, std::back_inserter(config.notices));
   return config;
 }
 

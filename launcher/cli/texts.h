@@ -8,6 +8,7 @@
 #include "launcher/cli/flag_parser.h"
 #include "launcher/cli/flag_values.h"
 #include "launcher/environment/environment.h"
+#include "runtime/base/status.h"
 #include "runtime/config/env_reader.h"
 
 // What the command line makes us print.
@@ -35,8 +36,8 @@ std::string check_build_text(bool verbose);
 // One line for each thing that was asked for and will not happen, and for each deprecated spelling. A flag whose value
 // asks for nothing (--no-autotune) is silent. Pure.
 std::vector<std::string> notices_of(const std::vector<GivenFlag>& given, const FlagValues& values);
-// A line when the variables ask for another controller than Gloo, which ranks of ours do not get: none, or one. `given`
-// beats what the launcher's environment has. Pure.
-std::vector<std::string> controller_notices(const Variables& given, const config::EnvReader& env);
+// A line when the variables ask for another controller of Horovod's than Gloo, which ranks of ours do not get: none, or
+// one. What no Horovod has is an error. `given` beats what the launcher's environment has. Pure.
+Result<std::vector<std::string>> controller_notices(const Variables& given, const config::EnvReader& env);
 
 }  // namespace hvd::launcher

@@ -66,7 +66,7 @@ constexpr OptionRow kRows[] = {
     {O::kJobId, "HOROVOD_JOB_ID", "", K::kText, &C::job_id,
      "what tells this job from others in that folder, the same in all its processes; unset: what the starter calls it"},
     {O::kController, "HOROVOD_CONTROLLER", "gloo", K::kChoice, kNoField,
-     "`gloo` is the only controller; `mpi` is an error, but under horovodrun, which sets `gloo` and says so", -kInf, kInf, "gloo"},
+     "`gloo` is the only controller; `mpi` is an error, but under horovodrun, which sets `gloo` and says so; other words are errors there, too", -kInf, kInf, "gloo"},
     {O::kCpuOperations, "HOROVOD_CPU_OPERATIONS", "gloo", K::kChoice, kNoField,
      "`gloo` is the only choice for CPU tensors; `mpi` and `ccl` are errors, but under horovodrun, as above", -kInf, kInf, "gloo"},
     {O::kIgnoreStarter, "HOROVOD_IGNORE_STARTER", "0", K::kBool, &C::ignore_starter,

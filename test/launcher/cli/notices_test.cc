@@ -32,6 +32,16 @@ TEST_CASE("Variables that ask for MPI are ignored with one line, as its flags ar
   CHECK(parse_job({"--no-env"}, {{"HOROVOD_CONTROLLER", "mpi"}}).notices.empty());
 }
 
+TEST_CASE("Variables that ask for what no Horovod has are a wrong command line", "[unit][cli][compat]") {
+  const std::vector<std::string> job = {"-np", "2", "true"};
+  CHECK(usage_error_of(job, {{"HOROVOD_CONTROLLER", "pigeon"}}) ==
+        "HOROVOD_CONTROLLER: 'pigeon' is not one of: gloo, mpi");
+  CHECK(usage_error_of(job, {{"HOROVOD_CPU_OPERATIONS", "mpii"}}) ==
+        "HOROVOD_CPU_OPERATIONS: 'mpii' is not one of: gloo, mpi, ccl");
+  CHECK(usage_error_of({"-np", "2", "-x", "HOROVOD_CONTROLLER=ccl", "true"}, {{"HOROVOD_CONTROLLER", "mpi"}}) ==
+        "HOROVOD_CONTROLLER: 'ccl' is not one of: gloo, mpi");
+}
+
 TEST_CASE("A flag whose feature is not built yet says so once", "[unit][cli]") {
   REQUIRE(parse_job({"--autotune", "--autotune-log-file", "x"}).notices ==
           Lines{"--autotune, --autotune-log-file: autotuning is not built yet; no effect"});
