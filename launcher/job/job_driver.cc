@@ -305,9 +305,7 @@ void JobDriver::apply(const JobAction& action) {
     case JobAction::Kind::kOpenAgent: return open_agent(action);
     case JobAction::Kind::kCloseAgent: return close_agent(action.agent);
     case JobAction::Kind::kStopSlot: return stop_slot(action);
-    case JobAction::Kind::kRemoveSeat:
-      launch_.seats().remove(action.process, action.text);
-      return launch_.server().reconsider();
+    case JobAction::Kind::kRemoveSeat: return launch_.remove_seat(action.process, action.text);
     case JobAction::Kind::kOffer:
     case JobAction::Kind::kWithdraw:
     case JobAction::Kind::kNotify:

@@ -178,6 +178,11 @@ Bytes Launch::start_frame(Incarnation process, const Roster::Slot& slot, bool ha
                              .env = {variables.begin(), variables.end()}});
 }
 
+void Launch::remove_seat(Incarnation process, const std::string& why) {
+  seats_->remove(process, why);
+  server_->reconsider();
+}
+
 std::vector<std::string> Launch::description() const {
   std::vector<std::string> texts = {launch_text(plan_)};
   for (std::size_t agent = 0; agent < plan_.hosts.size(); ++agent) {

@@ -52,7 +52,9 @@ class Launch {
 
   // Requires, for the rest: one of these has succeeded.
   rendezvous::Server& server() { return *server_; }
-  CurrentSeats& seats() { return *seats_; }
+  // The process may not join any more, because of `why`: if it waits it is told at once, and of a static job so is
+  // whoever waits for it.
+  void remove_seat(Incarnation process, const std::string& why);
   // Which agent starts this one, or kLauncher.
   int parent(int agent) const { return targets_.at(agent).parent; }
   // With a fresh cookie each time.

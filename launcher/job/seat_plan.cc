@@ -6,13 +6,17 @@ namespace hvd::launcher {
 
 void CurrentSeats::set_current(rendezvous::Incarnation process) {
   const std::lock_guard lock(mutex_);
-  current_[process.slot] = {.number = process.number, .removed_because = ""};
+  Current& current = current_[process.slot];
+  if (!current.removed_because.empty()) std::erase(removed_, process.slot);
+  current = {.number = process.number, .removed_because = ""};
 }
 
 void CurrentSeats::remove(rendezvous::Incarnation process, const std::string& why) {
   const std::lock_guard lock(mutex_);
   Current& current = current_[process.slot];
-  if (current.number == process.number) current.removed_because = why;
+  if (current.number != process.number) return;
+  if (current.removed_because.empty()) removed_.push_back(process.slot);
+  current.removed_because = why;
 }
 
 Status CurrentSeats::check(rendezvous::Incarnation process) const {
@@ -31,10 +35,8 @@ Status CurrentSeats::check(rendezvous::Incarnation process) const {
 
 Status CurrentSeats::check_all() const {
   const std::lock_guard lock(mutex_);
-  for (const auto& [slot, current] : current_) {
-    if (!current.removed_because.empty()) return Status::precondition(current.removed_because);
-  }
-  return Status::ok();
+  if (removed_.empty()) return Status::ok();
+  return Status::precondition(current_.at(removed_.front()).removed_because);
 }
 
 Status SeatPlan::admit(const rendezvous::Seat& seat, const rendezvous::RankNumbers& environment) const {

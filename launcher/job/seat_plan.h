@@ -19,10 +19,11 @@ class CurrentSeats {
  public:
   // The process is the slot's from now on. Of a slot for which this was never said, none may join.
   void set_current(rendezvous::Incarnation process);
-  // The slot's process may not join any more; `why` is what it gets.
+  // The slot's process may not join any more; `why`, which is not empty, is what it gets.
   void remove(rendezvous::Incarnation process, const std::string& why);
   Status check(rendezvous::Incarnation process) const;
-  // An error when the process of some slot may not join any more: why.
+  // An error when the process of some slot may not join any more: why the one that was removed first may not. Asked for
+  // each that joins: it costs the same however many slots there are.
   Status check_all() const;
 
  private:
@@ -32,6 +33,7 @@ class CurrentSeats {
   };
   mutable std::mutex mutex_;
   std::map<int, Current> current_;
+  std::vector<int> removed_;  // slots whose process is, in the order in which that happened
 };
 
 // A static job's plan, with what only the launcher knows: which process each slot has, and that a round for which one

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
+import importlib
 import io
 import os
 import signal
@@ -95,6 +97,33 @@ def test_what_cannot_travel_is_said_in_words() -> None:
     with pytest.raises(RuntimeError, match=r"ranks 0, 1 ended with exit code 0 without returning"):
         horovod.run(lambda: os._exit(0), num_proc=2)
     assert horovod.run(lambda: sys.exit(0)) == [None]
+
+
+def test_an_exception_of_a_module_that_the_caller_lacks_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "of_ranks_alone.py").write_text("class OddError(Exception):\n    pass\n")
+
+    def odd_error() -> Exception:
+        sys.path.insert(0, str(tmp_path))
+        error: Exception = importlib.import_module("of_ranks_alone").OddError("strange")
+        return error
+
+    def work() -> None:
+        raise odd_error()
+
+    said = r"rank 0 raised of_ranks_alone\.OddError: strange\nProcess name: 0\nExit code: 1"
+    with pytest.raises(RuntimeError, match=said) as caught:
+        horovod.run(work)
+    cause = caught.value.__cause__
+    assert type(cause) is RuntimeError
+    assert "strange (it cannot be made again here: ModuleNotFoundError: No module named 'of_ranks_alone')" in str(cause)
+    assert "in work" in str(cause.__cause__)
+
+    def fails_when_it_has_returned() -> Exception:
+        atexit.register(lambda: os._exit(3))
+        return odd_error()
+
+    with pytest.raises(RuntimeError, match=r"rank 0 exited with code 3\nProcess name: 0\nExit code: 3"):
+        horovod.run(fails_when_it_has_returned)
 
 
 SCRIPT = """

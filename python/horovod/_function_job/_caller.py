@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import importlib.metadata
 import os
+import pickle
 import shutil
 import signal
 import socket
@@ -172,20 +173,39 @@ def _report_of_rank(received: _Received, rank: int) -> _message.Report | None:
         ) from error
 
 
+def _failure_of(received: _Received, process: tuple[int, int]) -> _message.Failure | None:
+    try:
+        report = _report_of(received, process)
+    except Exception:
+        return None  # it has returned what cannot be made again here, and has failed after that
+    return report.failure if report is not None else None
+
+
+def _exception_of(failure: _message.Failure) -> BaseException:
+    """The rank's exception, or what can be said of it."""
+    words = f"{failure.kind}: {failure.text}"
+    if failure.error is None:
+        return RuntimeError(words)
+    try:
+        error = pickle.loads(failure.error)
+    except Exception as why:
+        return RuntimeError(f"{words} (it cannot be made again here: {type(why).__name__}: {why})")
+    return error if isinstance(error, BaseException) else RuntimeError(words)
+
+
 def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     """What the caller gets when the job has failed; its cause is the exception on the rank that failed first."""
     first = received.failure
     if first is None or first.rank < 0:
         reason = "horovodrun wrote why to standard error" if first is None else first.what
         return RuntimeError(f"horovod.run: the job failed with exit code {exit_code}: {reason}")
-    report = _report_of(received, first.process)
-    failure = report.failure if report is not None else None
+    failure = _failure_of(received, first.process)
     what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
     error = RuntimeError(
         f"horovod.run: rank {first.rank} {what}\nProcess name: {first.rank}\nExit code: {first.exit_code}"
     )
     if failure is not None:
-        error.__cause__ = failure.error or RuntimeError(f"{failure.kind}: {failure.text}")
+        error.__cause__ = _exception_of(failure)
         error.__cause__.__cause__ = RankTraceback(failure.trace)
     return error
 

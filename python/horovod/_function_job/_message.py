@@ -35,7 +35,9 @@ class Failure:
     kind: str  # "ValueError", "mymodule.MyError"
     text: str  # str(exception)
     trace: str
-    error: BaseException | None  # None: it cannot be pickled, or not be made again from its pickle
+    # Its pickle, apart: the caller may lack what it needs to make it again, and then has the words all the same. None:
+    # it cannot be pickled, or not be made again even on its rank.
+    error: bytes | None
 
 
 @dataclass(frozen=True)
@@ -88,19 +90,25 @@ def dump_report(report: Report) -> bytes:
     return buffer.getvalue()
 
 
+def _pickled(error: BaseException) -> bytes | None:
+    try:
+        payload: bytes = cloudpickle.dumps(error)
+        pickle.loads(payload)  # some exceptions pickle, and cannot be made again from that
+    except Exception:
+        return None
+    return payload if len(payload) <= LARGEST_REPORT // 2 else None
+
+
 def dump_failure(error: BaseException) -> bytes:
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     kind = type(error).__qualname__
     if type(error).__module__ not in ("builtins", "__main__"):
         kind = f"{type(error).__module__}.{kind}"
-    for travelling in (error, None):
-        try:
-            payload = dump_report(Report(failure=Failure(kind, str(error), trace, travelling)))
-            pickle.loads(payload)  # some exceptions pickle, and cannot be made again from that
-        except Exception:
-            continue
-        return payload
-    return dump_report(Report(failure=Failure(kind, "", trace, None)))
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return dump_report(Report(failure=Failure(kind, text, trace, _pickled(error))))
 
 
 def load_report(payload: bytes) -> Report:

@@ -1,6 +1,7 @@
 #include "launcher/job/seat_plan.h"
 
 #include <catch2/catch.hpp>
+#include <ctime>
 #include <mutex>
 #include <thread>
 
@@ -16,14 +17,11 @@ namespace {
 constexpr rendezvous::RankNumbers kNumbers{
     .rank = 0, .size = 1, .local_rank = 0, .local_size = 1, .cross_rank = 0, .cross_size = 1};
 
-// A static job, and the real server of its launcher.
-struct ServedJob {
-  explicit ServedJob(std::vector<rendezvous::RankNumbers> slots)
-      : plan(std::make_shared<SeatPlan>(std::move(slots), seats)) {}
-
+// A job with one slot, and the real server of its launcher.
+struct OneSlotJob {
   crypto::Secret secret = crypto::Secret::random();
   std::shared_ptr<CurrentSeats> seats = std::make_shared<CurrentSeats>();
-  std::shared_ptr<SeatPlan> plan;
+  std::shared_ptr<SeatPlan> plan = std::make_shared<SeatPlan>(std::vector{kNumbers}, seats);
   std::unique_ptr<rendezvous::Server> server =
       rendezvous::Server::start({.secret = secret, .plan = plan, .listen_addresses = {"127.0.0.1"}}).value();
 
@@ -37,7 +35,7 @@ struct ServedJob {
 }  // namespace
 
 TEST_CASE("Of a slot's processes only the latest that the launcher started may join", "[job]") {
-  const ServedJob job({kNumbers});
+  const OneSlotJob job;
   const auto error_of = [&job](std::uint32_t number) {
     return job.join({.slot = 0, .number = number}).status().message();
   };
@@ -55,19 +53,31 @@ TEST_CASE("Of a slot's processes only the latest that the launcher started may j
   CHECK(second.value().epoch == first.value().epoch + 1);
 }
 
-TEST_CASE("Who waits for a process that has ended is told at once, and so is who comes later", "[job]") {
-  const auto numbers = [](int rank) { return rendezvous::RankNumbers{rank, 3, rank, 3, 0, 1}; };
-  const ServedJob job({numbers(0), numbers(1), numbers(2)});
-  for (int slot = 0; slot < 3; ++slot) job.seats->set_current({.slot = slot, .number = 1});
-  Status waited = Status::ok();
-  std::jthread waiting([&] { waited = job.join({.slot = 0, .number = 1}).status(); });
-  const Deadline deadline = Deadline::after(Millis(10000));
-  while (job.server->stats().requests == 0 && !deadline.expired()) std::this_thread::yield();
-  job.seats->remove({.slot = 1, .number = 1}, "rank 1 has ended");
-  job.server->reconsider();
-  waiting.join();
-  CHECK(waited.message().ends_with(": rank 1 has ended"));
-  CHECK(job.join({.slot = 2, .number = 1}).status().message().ends_with(": rank 1 has ended"));
+TEST_CASE("A round that lacks a process which has ended is refused with the words of the first that has",
+          "[unit][job]") {
+  CurrentSeats seats;
+  CHECK(seats.check_all().is_ok());
+  for (int slot = 0; slot < 4; ++slot) seats.set_current({.slot = slot, .number = 1});
+  CHECK(seats.check_all().is_ok());
+  seats.remove({.slot = 3, .number = 1}, "rank 3 has ended");
+  seats.remove({.slot = 1, .number = 1}, "rank 1 has ended");
+  seats.remove({.slot = 3, .number = 1}, "rank 3 has ended, once more");
+  seats.remove({.slot = 2, .number = 7}, "it is not the slot's");
+  CHECK(seats.check_all().message() == "rank 3 has ended, once more");
+  seats.set_current({.slot = 3, .number = 2});
+  CHECK(seats.check_all().message() == "rank 1 has ended");
+  seats.set_current({.slot = 1, .number = 2});
+  CHECK(seats.check_all().is_ok());
+}
+
+TEST_CASE("What each join of a static job asks costs the same however many slots there are", "[unit][job]") {
+  constexpr int kSlots = 20'000;
+  CurrentSeats seats;
+  for (int slot = 0; slot < kSlots; ++slot) seats.set_current({.slot = slot, .number = 1});
+  // In this process' own time, to which the machine's other work adds nothing.
+  const std::clock_t before = std::clock();
+  for (int join = 0; join < kSlots; ++join) REQUIRE(seats.check_all().is_ok());
+  CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);
 }
 
 TEST_CASE("An elastic job's round begins when it is offered and all of it waits, led by who has come furthest",
