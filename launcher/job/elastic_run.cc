@@ -10,6 +10,7 @@ using Kind = JobAction::Kind;
 namespace {
 
 constexpr std::size_t kRoundsKept = 1000;
+constexpr std::size_t kEndsNamed = 8;
 constexpr std::size_t kLongReason = 500;  // nothing is added to it
 
 std::string change_text(int change) {
@@ -74,13 +75,29 @@ void ElasticRun::end(const ElasticDecision& decision, TimePoint now, JobActions&
   if (decision.is_well) {
     failures_ = Failures();  // of hosts that the job has done without
   } else {
-    if (!decision.text.empty()) out.push_back({.kind = Kind::kPrint, .text = decision.text});
-    if (!failures_.first()) {
-      failures_.set_first({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = decision.text});
-    }
+    const std::string text = with_those_who_finished(decision.text);
+    if (!text.empty()) out.push_back({.kind = Kind::kPrint, .text = text});
+    if (!failures_.first()) failures_.set_first({.who = {}, .host = "", .pid = 0, .exit_code = 1, .what = text});
   }
   if (any_process_left()) return terminate_all(now, out);
   finish_agents(now, out);
+}
+
+// A job may fail because some are done, or called os._exit(0), while others are not: who they are.
+std::string ElasticRun::with_those_who_finished(const std::string& why) const {
+  std::string names;
+  std::size_t more = 0;
+  std::size_t named = 0;
+  for (const Incarnation process : finished()) {
+    if (named == kEndsNamed) {
+      ++more;
+      continue;
+    }
+    names += (named++ == 0 ? "" : ", ") + roster_.name_of(process.slot);
+  }
+  if (names.empty()) return why;
+  if (more > 0) names += " and " + std::to_string(more) + " more";
+  return why + (why.empty() ? "" : " ") + "Ended with exit code 0: " + names + " (by os._exit()?)";
 }
 
 JobActions ElasticRun::agent_ready(int agent, TimePoint now) {
@@ -150,6 +167,8 @@ JobActions ElasticRun::process_ended(Incarnation process, const ExitStatus& stat
   // The end of one that had to leave is no failure.
   if (!status.ok() && is_undisturbed() && elastic_.is_member(process)) {
     note_failure(failure_of(member(process.slot), status, describe(status)), out);
+  } else if (status.ok() && is_undisturbed() && elastic_.is_member(process)) {
+    failures_.process_succeeded(member(process.slot), roster_.host_of(process.slot));
   }
   process_over(process, status.ok(), now, out);
   return out;

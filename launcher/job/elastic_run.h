@@ -50,6 +50,7 @@ class ElasticRun final : public Job {
   void note_reason(const std::string& reason);
   void note_failure(JobFailure failure, JobActions& out);
   void process_over(Incarnation process, bool is_well, TimePoint now, JobActions& out);
+  std::string with_those_who_finished(const std::string& why) const;
   void end(const ElasticDecision& decision, TimePoint now, JobActions& out);
 
   ElasticJob elastic_;

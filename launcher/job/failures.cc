@@ -3,12 +3,15 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 namespace hvd::launcher {
 namespace {
 
 constexpr std::size_t kMaxLaterFailures = 8;  // that the summary names
+constexpr std::string_view kWordsOfAnEnd[] = {"its process ended", "closed by the other end",
+                                              "Connection reset by peer", "Broken pipe"};
 
 // By a signal that a rank does not die of because others failed.
 bool is_killed(const JobFailure& failure) {
@@ -19,6 +22,16 @@ bool is_killed(const JobFailure& failure) {
 // Requires: it is a process that failed.
 std::string line_of(const JobFailure& failure) {
   return "rank " + std::to_string(failure.who->rank) + " " + failure.what;
+}
+
+// Whether a line of stderr says, in the runtime's words (negotiation/coordinator.cc), that the rank is lost, and why in
+// those of a connection whose other end has ended. A host that gives no sign of life has not called os._exit().
+bool calls_ended(const std::string& line, int rank) {
+  const std::string lost = "rank " + std::to_string(rank) + " is lost: ";
+  const std::size_t at = line.find(lost);
+  if (at == std::string::npos) return false;
+  const std::string_view why = std::string_view(line).substr(at + lost.size());
+  return std::ranges::any_of(kWordsOfAnEnd, [why](std::string_view words) { return why.find(words) != why.npos; });
 }
 
 bool is_same(const std::optional<Member>& a, const std::optional<Member>& b) { return a && b && a->slot == b->slot; }
@@ -33,7 +46,9 @@ void Failures::process_leaving(Member who) {
   if (!leaving_ && !failing_ && !first_) leaving_ = who;
 }
 
-void Failures::process_succeeded(Member who) { succeeded_.push_back(who); }
+void Failures::process_succeeded(Member who, const std::string& host) {
+  good_ends_.push_back({.who = who, .host = host, .is_before_failure = !first_});
+}
 
 void Failures::add(JobFailure failure) {
   if (is_same(first_->who, failure.who)) {
@@ -58,13 +73,27 @@ std::optional<Member> Failures::left_before() const {
   return first_ && leaving_ && !is_same(leaving_, first_->who) ? leaving_ : std::nullopt;
 }
 
-std::optional<Member> Failures::lost_before(const std::vector<std::string>& last_stderr_lines) const {
-  for (const Member& who : succeeded_) {
-    const std::string words = "rank " + std::to_string(who.rank) + " is lost: ";  // the runtime's: coordinator.cc
-    if (std::ranges::any_of(last_stderr_lines, [&](const auto& line) { return line.find(words) != line.npos; }))
-      return who;
+std::optional<GoodEnd> Failures::lost_before(const std::vector<std::string>& last_stderr_lines) const {
+  for (const GoodEnd& end : good_ends_) {
+    const bool is_lost = std::ranges::any_of(last_stderr_lines,
+                                             [&](const std::string& line) { return calls_ended(line, end.who.rank); });
+    if (is_lost && !is_same(failing_, end.who)) return end;
   }
   return std::nullopt;
+}
+
+std::string circumstance_of(const Failures& failures, const std::vector<std::string>& last_stderr_lines) {
+  if (const auto left = failures.left_before()) {
+    return ", after rank " + std::to_string(left->rank) +
+           " had left the job (unequal numbers of steps? see hvd.join())";
+  }
+  const auto lost = failures.lost_before(last_stderr_lines);
+  if (!lost) return "";
+  const std::string rank = "rank " + std::to_string(lost->who.rank) + " on host " + lost->host;
+  if (lost->is_before_failure) {
+    return ", because " + rank + " had ended with exit code 0 while others needed it (did it call os._exit()?)";
+  }
+  return ", and " + rank + ", which it calls lost, has ended with exit code 0 (did it call os._exit()?)";
 }
 
 std::string error_summary(const Failures& failures, const std::vector<std::string>& last_stderr_lines,
@@ -73,14 +102,7 @@ std::string error_summary(const Failures& failures, const std::vector<std::strin
   const JobFailure& first = *failures.first();
   const std::string rank = std::to_string(first.who->rank);
   std::string text = "the job failed: rank " + rank + " on host " + first.host + " (pid " + std::to_string(first.pid) +
-                     ") " + first.what + " first";
-  if (const auto left = failures.left_before()) {
-    text +=
-        ", after rank " + std::to_string(left->rank) + " had left the job (unequal numbers of steps? see hvd.join())";
-  } else if (const auto lost = failures.lost_before(last_stderr_lines)) {
-    text += ", because rank " + std::to_string(lost->rank) +
-            " had ended with exit code 0 while others needed it (did it call os._exit()?)";
-  }
+                     ") " + first.what + " first" + circumstance_of(failures, last_stderr_lines);
   if (last_stderr_lines.empty()) {
     text += "; it wrote nothing to stderr";
   } else if (are_in_sight) {

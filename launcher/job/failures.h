@@ -28,6 +28,13 @@ struct JobFailure {
   ExitStatus status = {};  // of a process
 };
 
+// A process that ended with exit code 0, and not because of us. That is success, unless others needed it: os._exit(0).
+struct GoodEnd {
+  Member who;
+  std::string host;
+  bool is_before_failure = true;  // reported before any; else it may be a consequence
+};
+
 // Which failure of a job was the first: it decides the exit code, and it is what the user wants to read about. Exits
 // alone do not tell, since a rank whose peer is gone may exit before that peer does. So ranks also say when they go
 // down by their own fault, or leave. Owned by StaticJob; pure.
@@ -38,8 +45,8 @@ class Failures {
   // It has left a job that goes on. If it turns out to exit with an error, that was the first failure, though others
   // that failed because of it may exit before.
   void process_leaving(Member who);
-  // It has ended with exit code 0, and not because of us. That is success, unless others needed it: os._exit(0).
-  void process_succeeded(Member who);
+  // See GoodEnd.
+  void process_succeeded(Member who, const std::string& host);
 
   // Requires: there is no first one yet.
   void set_first(JobFailure failure) { first_ = std::move(failure); }
@@ -54,13 +61,14 @@ class Failures {
   const std::vector<std::string>& later() const { return later_; }
   // The first that had left while the job went on, when it was another that failed after that.
   std::optional<Member> left_before() const;
-  // One that ended with exit code 0 and that the first failure's last words call lost.
-  std::optional<Member> lost_before(const std::vector<std::string>& last_stderr_lines) const;
+  // One that ended with exit code 0, without a word that it fails, and that the first failure's last lines call lost
+  // because its process ended.
+  std::optional<GoodEnd> lost_before(const std::vector<std::string>& last_stderr_lines) const;
 
  private:
   std::optional<Member> failing_;  // the first that announced its failure
   std::optional<Member> leaving_;  // the first that left before any failure
-  std::vector<Member> succeeded_;
+  std::vector<GoodEnd> good_ends_;
   std::optional<JobFailure> first_;
   std::vector<std::string> later_;
 };
@@ -79,6 +87,10 @@ std::string summary_json(const JobSummary& summary);
 
 // What made a rank fail, in a sentence, as far as its end and its last lines on stderr tell: "" when they do not. Pure.
 std::string cause_of(const JobFailure& failure, const std::vector<std::string>& last_stderr_lines);
+
+// What another rank has to do with the first failure, as it goes on after "rank 0 exited with code 1": "" when none
+// has. Pure.
+std::string circumstance_of(const Failures& failures, const std::vector<std::string>& last_stderr_lines);
 
 // What the user reads last when a rank has failed: who was first, where, its last lines on stderr, who followed, and
 // the two lines that Horovod's launcher ends with and that scripts look for. Empty when no rank failed. `are_in_sight`:

@@ -102,7 +102,7 @@ class Job {
   const Failures& failures() const { return failures_; }
   // Which slots there are, on which agents, and which ranks they have.
   const Roster& roster() const { return roster_; }
-  // Requires: the job has ended well. Those that took part to the end, in rank order.
+  // Those that took part to the end and ended well, in rank order; of a static job: requires that it has ended well.
   std::vector<Incarnation> finished() const;
 
  protected:
@@ -119,7 +119,7 @@ class Job {
     const Roster::Slot& record = roster_.slot(slot);
     return {.slot = slot, .rank = record.placement.rank, .incarnation = record.incarnation};
   }
-  // In a job that ended well: whether the process took part to the end.
+  // Whether the process took part to the end; of a static job, in one that ended well.
   virtual bool has_finished(Incarnation) const { return true; }
   JobFailure failure_of(Member who, const ExitStatus& status, std::string what) const;
   void slot_ended(int slot, TimePoint now, JobActions& out);

@@ -31,12 +31,15 @@ void JobDriver::finish(int code) {
 }
 
 void JobDriver::report_failure(const JobFailure& failure) {
+  std::string circumstance;
   if (failure.who) {
     const int slot = failure.who->slot;
     const bool are_in_sight = output_.lines_after_stderr(slot) <= kLinesInSight;
-    output_.message(error_summary(job_->failures(), output_.last_stderr_lines(slot, kSummaryLines), are_in_sight));
+    const std::vector<std::string> lines = output_.last_stderr_lines(slot, kSummaryLines);
+    output_.message(error_summary(job_->failures(), lines, are_in_sight));
+    circumstance = circumstance_of(job_->failures(), lines);
   }
-  if (results_) results_->job_failed(failure);
+  if (results_) results_->job_failed(failure, circumstance);
 }
 
 void JobDriver::write_summary(int code) {

@@ -50,13 +50,13 @@ void ResultChannel::job_finished(const std::vector<Incarnation>& by_rank) {
   write({.slot = kFinished}, processes.take());
 }
 
-void ResultChannel::job_failed(const JobFailure& failure) {
+void ResultChannel::job_failed(const JobFailure& failure, const std::string& circumstance) {
   ByteWriter why;
   why.put(static_cast<std::int32_t>(failure.who ? failure.who->rank : -1));
   why.put(static_cast<std::int32_t>(failure.who ? failure.who->slot : -1));
   why.put(failure.who ? failure.who->incarnation : std::uint32_t{0});
   why.put(static_cast<std::int32_t>(failure.exit_code));
-  why.put_raw(as_bytes(failure.what));
+  why.put_raw(as_bytes(circumstance.empty() ? failure.what : failure.what + "\n" + circumstance));
   write({.slot = kFailed}, why.take());
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "launcher/job/failures.h"
@@ -18,7 +19,8 @@ namespace hvd::launcher {
 // Carries what processes write to their kResultFd to the stream socket that --results-fd names, in pieces: i32 slot,
 // u32 incarnation, u32 size, bytes, little-endian. The last piece is the job's: of slot kFinished, when it ended well,
 // it has slot and incarnation of each process whose result counts, in rank order; of slot kFailed it says why: i32
-// rank or -1, slot and incarnation of that process, i32 exit code, and words. Whoever has the other end started the
+// rank or -1, slot and incarnation of that process, i32 exit code, words, and of a rank in a second line what another
+// has to do with it (circumstance_of). Whoever has the other end started the
 // job, and the job is to end when it closes. Owned by the JobDriver, loop-confined. It queues without a bound of its
 // own: the owner looks at congested() and stops what feeds it.
 class ResultChannel {
@@ -33,7 +35,7 @@ class ResultChannel {
 
   void result(Incarnation process, ByteSpan bytes);
   void job_finished(const std::vector<Incarnation>& by_rank);
-  void job_failed(const JobFailure& failure);
+  void job_failed(const JobFailure& failure, const std::string& circumstance);
   bool congested() const { return writer_->queued() > kHighWater; }
   bool flushed() const { return writer_->broken() || writer_->queued() == 0; }
 

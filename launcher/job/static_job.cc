@@ -54,7 +54,8 @@ JobActions StaticJob::process_ended(Incarnation process, const ExitStatus& statu
   if (!status.ok()) {
     slot_failed(process.slot, status, now, out);
   } else if (is_undisturbed() || state_ == State::kGrace) {
-    failures_.process_succeeded(member(process.slot));  // of another host it may be reported after who missed it
+    // Of another host it may be reported after who missed it.
+    failures_.process_succeeded(member(process.slot), roster_.host_of(process.slot));
   }
   const std::string name = roster_.name_of(process.slot);
   slot_ended(process.slot, now, out);

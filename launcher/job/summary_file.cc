@@ -32,6 +32,15 @@ Json failure_json(const JobFailure& failure, const std::vector<std::string>& lin
   return json;
 }
 
+Json lost_json(const std::optional<GoodEnd>& lost) {
+  if (!lost) return {};
+  Json json;
+  json["rank"] = lost->who.rank;
+  json["host"] = lost->host;
+  json["before_failure"] = lost->is_before_failure;
+  return json;
+}
+
 }  // namespace
 
 std::string summary_json(const JobSummary& summary) {
@@ -45,6 +54,9 @@ std::string summary_json(const JobSummary& summary) {
   json["seconds"] = std::chrono::duration<double>(summary.duration).count();
   json["exit_code"] = summary.exit_code;
   json["first_failure"] = failures.first() ? failure_json(*failures.first(), summary.last_stderr_lines) : Json();
+  const auto left = failures.left_before();
+  json["left_before"] = left ? Json(left->rank) : Json();
+  json["lost_before"] = lost_json(failures.lost_before(summary.last_stderr_lines));
   json["later_failures"] = failures.later();
   // What ranks print need not be UTF-8, which JSON is.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -99,6 +99,25 @@ def test_what_cannot_travel_is_said_in_words() -> None:
     assert horovod.run(lambda: sys.exit(0)) == [None]
 
 
+def test_a_rank_that_ended_well_while_others_needed_it_is_named() -> None:
+    def work() -> None:
+        from horovod._common.native import core
+
+        core.init()
+        if core.rank() == 1:
+            os._exit(0)
+        value = (ctypes.c_float * 1)(1.0)
+        address = ctypes.addressof(value)
+        call = (core.OP_ALLREDUCE, "x", -1, ())
+        core.enqueue(
+            call, (address, address, [1], core.DTYPE_FLOAT32, -1), (core.REDUCE_SUM, 1.0, 1.0, 0), value
+        ).wait()
+
+    named = r"(because rank 1 on host localhost had|and rank 1 on host localhost, which it calls lost, has) ended"
+    with pytest.raises(RuntimeError, match=rf"rank 0 raised .*, {named} with exit code 0.*\nProcess name: 0\n"):
+        horovod.run(work, num_proc=2)
+
+
 def test_an_exception_of_a_module_that_the_caller_lacks_is_said_in_words(tmp_path: Path) -> None:
     (tmp_path / "of_ranks_alone.py").write_text("class OddError(Exception):\n    pass\n")
 

@@ -59,6 +59,7 @@ class _JobFailure:
     process: tuple[int, int]
     exit_code: int
     what: str
+    circumstance: str = ""  # what another rank has to do with it
 
 
 @dataclass
@@ -104,7 +105,9 @@ def _receive(results: socket.socket) -> _Received:
             if slot == _FAILED:
                 rank, *process, code = _FAILURE.unpack_from(payload)
                 what = payload[_FAILURE.size :].decode(errors="replace")
-                received.failure = _JobFailure(rank, (process[0], process[1]), code, what)
+                # Why a host failed may have several lines of its own.
+                what, _, circumstance = what.partition("\n") if rank >= 0 else (what, "", "")
+                received.failure = _JobFailure(rank, (process[0], process[1]), code, what, circumstance)
             elif slot == _FINISHED:
                 received.finished = list(_PROCESS.iter_unpack(payload))
             else:
@@ -202,7 +205,8 @@ def _error_of(received: _Received, exit_code: int) -> RuntimeError:
     failure = _failure_of(received, first.process)
     what = first.what if failure is None else f"raised {failure.kind}: {failure.text}"
     error = RuntimeError(
-        f"horovod.run: rank {first.rank} {what}\nProcess name: {first.rank}\nExit code: {first.exit_code}"
+        f"horovod.run: rank {first.rank} {what}{first.circumstance}\n"
+        f"Process name: {first.rank}\nExit code: {first.exit_code}"
     )
     if failure is not None:
         error.__cause__ = _exception_of(failure)

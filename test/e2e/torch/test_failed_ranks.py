@@ -166,8 +166,9 @@ def test_a_rank_that_ends_at_once_with_exit_code_0_is_named(horovodrun: Any, tmp
     )
     job = horovodrun(2, script, deadline_s=60)
     assert job.code == 1, job.text
-    because = r"the job failed: rank 0 .* first, because rank 1 had ended with exit code 0 while others needed it"
-    assert re.search(because, job.err), job.text
+    # Where the machine is slow, the launcher may hear of both ends at once.
+    named = r"(because rank 1 on host localhost had|and rank 1 on host localhost, which it calls lost, has) ended"
+    assert re.search(rf"the job failed: rank 0 .* first, {named} with exit code 0", job.err), job.text
 
 
 # Rank 1 ends without an error, while rank 0 waits for it in init(); or it has ended by then.

@@ -1,6 +1,7 @@
 #include <signal.h>
 
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 #include "launcher/job/static_job.h"
 
@@ -38,22 +39,60 @@ TEST_CASE("The error summary names the first failure, its last lines, and who fo
   CHECK(error_summary(failed_job(true), {}).find("first, after rank 0 had left the job (") != std::string::npos);
 }
 
-TEST_CASE("The error summary names a rank that ended with exit code 0 and that the first failure calls lost",
-          "[unit][job]") {
+namespace {
+
+// Rank 2 of three ends well, rank 0 fails, and then rank 1 ends well.
+Failures job_with_good_ends(bool had_announced = false) {
   StaticJob job({{.host = {.name = "a", .user = "", .port = 0, .slots = 3},
                   .ranks = {{0, 3, 0, 3, 0, 1}, {1, 3, 1, 3, 0, 1}, {2, 3, 2, 3, 0, 1}}}},
                 {}, TimePoint());
   job.agent_ready(0, TimePoint());
   for (int slot = 0; slot < 3; ++slot) job.process_started({slot, 1}, 100 + slot, TimePoint());
+  if (had_announced) job.process_failing({2, 1}, false);
   job.process_ended({2, 1}, {}, TimePoint());
   job.process_ended({0, 1}, {.code = 1}, TimePoint());
   job.process_ended({1, 1}, {}, TimePoint());
-  const auto summary = [&](const std::string& line) { return error_summary(job.failures(), {"Traceback", line}); };
-  const std::string because = " first, because rank 2 had ended with exit code 0 while others needed it";
-  CHECK(summary("HorovodInternalError: rank 2 is lost: host a: its process ended").find(because) != std::string::npos);
-  CHECK(summary("HorovodInternalError: rank 1 is lost: x").find("because rank 1 had") != std::string::npos);
-  CHECK(summary("HorovodInternalError: rank 12 is lost: x").find("because") == std::string::npos);
-  CHECK(summary("ValueError: x").find("because") == std::string::npos);
+  return job.failures();
+}
+
+}  // namespace
+
+TEST_CASE("The error summary names a rank that ended with exit code 0 and that the first failure calls lost",
+          "[unit][job]") {
+  const std::string ended = " is lost: host a: its process ended or closed the connection";
+  const auto said = [](const std::string& line) { return circumstance_of(job_with_good_ends(), {"Traceback", line}); };
+  CHECK(said("HorovodInternalError: rank 2" + ended) ==
+        ", because rank 2 on host a had ended with exit code 0 while others needed it (did it call os._exit()?)");
+  CHECK(said("rank 2 is lost: host a: Connection reset by peer").starts_with(", because rank 2 on host a had ended"));
+  // It may have done so because of the failure.
+  CHECK(said("HorovodInternalError: rank 1" + ended) ==
+        ", and rank 1 on host a, which it calls lost, has ended with exit code 0 (did it call os._exit()?)");
+  CHECK(said("HorovodInternalError: rank 12" + ended).empty());
+  CHECK(said("HorovodInternalError: rank 2 is lost: host a: no sign of life from its host for 6000 ms").empty());
+  CHECK(said("ValueError: x").empty());
+  CHECK(circumstance_of(job_with_good_ends(true), {"rank 2" + ended}).empty());
+  CHECK(error_summary(job_with_good_ends(), {"rank 2" + ended}).find(" exited with code 1 first, because rank 2 on ") !=
+        std::string::npos);
+}
+
+TEST_CASE("The summary for programs has who had left or ended before the first failure", "[unit][job]") {
+  const auto summary = [](const Failures& failures, const std::vector<std::string>& lines) {
+    return nlohmann::json::parse(summary_json({.command = {},
+                                               .num_proc = 3,
+                                               .started = {},
+                                               .duration = {},
+                                               .exit_code = 1,
+                                               .failures = failures,
+                                               .last_stderr_lines = lines}));
+  };
+  const auto lost = summary(job_with_good_ends(), {"rank 2 is lost: host a: its process ended"});
+  CHECK(lost["lost_before"] == nlohmann::json{{"rank", 2}, {"host", "a"}, {"before_failure", true}});
+  CHECK(lost["left_before"].is_null());
+  CHECK(summary(job_with_good_ends(), {"rank 1 is lost: host a: its process ended"})["lost_before"]["before_failure"] ==
+        false);
+  const auto left = summary(failed_job(true), {});
+  CHECK(left["left_before"] == 0);
+  CHECK(left["lost_before"].is_null());
 }
 
 TEST_CASE("The error summary does not repeat lines that still stand on the screen", "[unit][job]") {
