@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import keras
@@ -150,6 +151,23 @@ def test_a_compiled_step_of_ones_own_raises_jaxs_error_with_the_cause(way: str) 
     again = jax.jit(lambda grads: optimizer.stateless_apply(state_of(optimizer), grads, [variable.value]))
     (reduced,), _ = again([jax.numpy.ones(3)])
     assert array(reduced).tolist() == [-hvd.size()] * 3
+
+
+def test_calls_of_a_program_are_chained_by_jaxs_token() -> None:
+    """XLA may happen to run independent calls in the same order everywhere; what makes it so is in the program."""
+    import jax
+
+    (first, one), (second, other) = constants(2), constants(3)
+
+    @jax.jit
+    def step(gradient: Any, another: Any) -> Any:
+        (reduced,), _ = one.stateless_apply(state_of(one), [gradient], [first.value])
+        (also,), _ = other.stateless_apply(state_of(other), [another], [second.value])
+        return reduced, also
+
+    text = step.lower(jax.numpy.ones(2), jax.numpy.ones(3)).as_text()
+    calls = re.findall(rf"(%\w+):2 = stablehlo.custom_call {TARGET}\(%\w+, (%[\w#]+)\)", text)
+    assert [token for _, token in calls] == ["%arg0", f"{calls[0][0]}#1"]
 
 
 def test_types_that_cannot_be_reduced_are_refused_when_the_step_is_traced() -> None:
