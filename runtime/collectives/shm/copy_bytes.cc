@@ -9,7 +9,7 @@ namespace {
 
 // The most bytes of one call of memcpy. From about 2 KiB on glibc copies by `rep movsb` where the processor calls that
 // fast. On AMD's that takes several times as long as vector stores do when another core has had the memory that is
-// written (docs/design/shared-memory.md, "Copies between cores").
+// written (docs/benchmarks.md, "Copies between cores").
 std::size_t largest_copy() {
 #ifdef __x86_64__
   if (__builtin_cpu_is("amd") != 0) return 2048;
