@@ -59,6 +59,59 @@ def test_a_rank_that_is_stopped_in_a_collective_ends_the_job(stopped: int, horov
     assert len(warnings) == 1, job.text
 
 
+# In shared memory the others wait for it without a message: in an exchange of callers, or in a collective on gradients
+# that are views of buckets.
+EXCHANGED = """
+x = torch.ones(1 << 16)
+def step(i):
+    if i == 10 and hvd.rank() == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    hvd.allreduce_(x, name="exchanged", op=hvd.Min)
+"""
+
+VIEWS = """
+model = torch.nn.Sequential(*(torch.nn.Linear(1000, 1000) for _ in range(4)))
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1e-4), gradient_as_bucket_view=True)
+inputs = torch.ones(1, 1000)
+def step(i):
+    optimizer.zero_grad()
+    model(inputs).sum().backward()
+    if i == 10 and hvd.rank() == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    optimizer.step()
+"""
+
+UNTIL_STOPPED = """
+try:
+    for i in range(1000):
+        step(i)
+except hvd.HorovodInternalError as error:
+    print("heard", str(error).replace(chr(10), " "), flush=True)
+    raise
+"""
+
+
+# Not the root: where nothing runs, nobody but the root ends a wait (docs/design/wire.md, "Open").
+@pytest.mark.parametrize(("program", "path"), [(EXCHANGED, "exchanged"), (VIEWS, "direct")], ids=["exchange", "views"])
+def test_a_rank_that_is_stopped_where_others_wait_in_shared_memory_ends_the_job(
+    program: str, path: str, horovodrun: Any, tmp_path: Path
+) -> None:
+    script = tmp_path / "stopped.py"
+    script.write_text(START + program + UNTIL_STOPPED)
+    settings = {
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "1",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "2",
+        "HOROVOD_LOG_LEVEL": "debug",
+    }
+    job = horovodrun(2, str(script), "1", env=settings, deadline_s=90)
+    assert job.code != 0, job.text
+    assert job.err.count(f"op=allreduce backend=shm path={path}") == 2, job.text
+    heard = re.findall(r"\[0\]<stdout>:heard (.*)", job.out)
+    assert len(heard) == 1, job.text
+    for part in ("Stalled", "rank 1", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"):
+        assert part in heard[0], job.text
+
+
 WAITS_ITS_TURN = """
 import pathlib, time
 
