@@ -59,6 +59,19 @@ SCRIPTS = {
         """,
         9,
     ),
+    "uint8 allgather": (
+        """
+        x = torch.zeros(n if hvd.rank() == 1 else 3, dtype=torch.uint8)
+        if hvd.rank() == 1:
+            for i in places:
+                x[i] = 1 + i % 250
+        output = hvd.allgather(x)
+        assert len(output) == n + 3
+        assert all(output[3 + i] == 1 + i % 250 for i in places)
+        assert output.count_nonzero() == len(places)
+        """,
+        7,
+    ),
     "uint8 reducescatter": (
         """
         x = torch.zeros(n, dtype=torch.uint8)
@@ -81,13 +94,18 @@ def available_gib() -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", SCRIPTS)
-def test_counts_beyond_31_bits(case: str, horovodrun: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("case", "shared_memory"), [*((case, True) for case in SCRIPTS), ("float16 allreduce in place", False)]
+)
+def test_counts_beyond_31_bits(case: str, shared_memory: bool, horovodrun: Any, tmp_path: Path) -> None:
     body, needed = SCRIPTS[case]
     if available_gib() < needed + 2:
         pytest.skip(f"two ranks need {needed} GiB, and 2 to spare; {available_gib():.1f} are available")
     script = tmp_path / "large.py"
     script.write_text(BEGIN + "\n".join(line[8:] for line in body.splitlines()) + "\nprint('right', flush=True)\n")
-    job = horovodrun(2, str(script), deadline_s=300)
+    env = {"HOROVOD_SHM": str(int(shared_memory)), "HOROVOD_LOG_LEVEL": "debug"}
+    job = horovodrun(2, str(script), env=env, deadline_s=300)
     assert job.code == 0, job.text
     assert job.out.count("right") == 2
+    backend = f"op={case.split()[1]} backend={'shm' if shared_memory else 'gloo'}"
+    assert job.err.count(f"backend chosen process_set=0 {backend}") == 2, job.text
