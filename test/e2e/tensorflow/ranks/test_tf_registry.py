@@ -26,6 +26,17 @@ def test_ops_are_registered_with_their_wrappers() -> None:
         assert callable(getattr(hvd.mpi_ops.MPI_LIB, snake)), snake
 
 
+@pytest.mark.parametrize("op", OPS.split())
+def test_kernels_for_gpus_have_all_arguments_in_host_memory(op: str) -> None:
+    """TensorFlow copies tensors there then. Without a GPU that is all that can be seen of it."""
+    from tensorflow.python.framework import kernels, op_def_registry
+
+    found = op_def_registry.get(f"Horovod{op}")
+    arguments = {one.name for one in (*found.input_arg, *found.output_arg)}
+    registered = kernels.get_registered_kernels_for_op(f"Horovod{op}").kernel
+    assert {one.device_type: set(one.host_memory_arg) for one in registered} == {"CPU": set(), "GPU": arguments}
+
+
 @pytest.mark.parametrize(
     ("op", "inputs", "outputs", "attributes"),
     [
