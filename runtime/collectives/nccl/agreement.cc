@@ -8,22 +8,44 @@
 
 namespace hvd::collectives::nccl {
 
-void MemberFacts::refuse(const std::string& why) {
+bool MemberFacts::refuse(const Status& why) {
   can = 0;
+  waited = why.code() == StatusCode::kTimeout ? 1 : 0;
   why_not = {};
-  std::memcpy(why_not.data(), why.data(), std::min(why.size(), kMostText - 1));
+  std::string text = why.message();
+  const bool fits = text.size() < kMostText;
+  if (!fits) text = text.substr(0, kMostText - 4) + "...";
+  std::memcpy(why_not.data(), text.data(), text.size());
+  return fits;
 }
+
+namespace {
+
+// The first that refuses for a reason of its own, else the first that does.
+std::string first_refusal(std::span<const MemberFacts> members, std::span<const int> ranks) {
+  std::string waited;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const MemberFacts& member = members[i];
+    if (member.can != 0) continue;
+    const std::string why(member.why_not.data(), ::strnlen(member.why_not.data(), MemberFacts::kMostText));
+    const std::string text = "rank " + std::to_string(ranks[i]) + ": " + why;
+    if (member.waited == 0) return text;
+    if (waited.empty()) waited = text;
+  }
+  return waited;
+}
+
+}  // namespace
 
 std::string why_no_communicator(std::span<const MemberFacts> members, std::span<const int> ranks,
                                 std::span<const int> hosts) {
+  if (std::string refusal = first_refusal(members, ranks); !refusal.empty()) return refusal;
   std::map<cuda::Uuid, int> rank_on;
   std::map<std::pair<int, std::int64_t>, int> rank_at;
   const bool all_share = std::ranges::all_of(members, [](const MemberFacts& member) { return member.shares_gpu != 0; });
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::string rank = "rank " + std::to_string(ranks[i]);
     const MemberFacts& member = members[i];
-    if (member.can == 0)
-      return rank + ": " + std::string(member.why_not.data(), ::strnlen(member.why_not.data(), MemberFacts::kMostText));
     if (member.version != members[0].version) {
       return rank + " has NCCL " + version_text(member.version) + ", rank " + std::to_string(ranks[0]) + " has " +
              version_text(members[0].version);

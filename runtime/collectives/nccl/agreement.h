@@ -13,7 +13,7 @@ namespace hvd::collectives::nccl {
 // What a member of a set says of itself before the first call on a combination of GPUs. Sent as it lies in memory, to
 // members with the same version of this package on machines of one byte order.
 struct MemberFacts {
-  static constexpr std::size_t kMostText = 220;
+  static constexpr std::size_t kMostText = 219;
   std::int32_t version = 0;     // of its NCCL
   std::int32_t capability = 0;  // of its GPU; 90 is 9.0
   std::uint8_t can = 0;         // else `why_not`
@@ -21,11 +21,13 @@ struct MemberFacts {
   std::uint8_t shares_gpu = 0;  // NCCL was told to take several ranks on a GPU
   std::uint8_t registers = 0;   // lists may be packed in registered memory
   cuda::Uuid gpu{};
-  std::int64_t bus = 0;   // where that is on its host: one place for all slices (MIG) of a GPU
-  std::int32_t sees = 0;  // so many GPUs; 0: none was opened, so that `gpu` says nothing
+  std::int64_t bus = 0;     // where that is on its host: one place for all slices (MIG) of a GPU
+  std::int32_t sees = 0;    // so many GPUs; 0: none was opened, so that `gpu` says nothing
+  std::uint8_t waited = 0;  // in vain: another member knows why
   std::array<char, kMostText> why_not{};
 
-  void refuse(const std::string& why);
+  // False: there is no room for all of it.
+  bool refuse(const Status& why);
 };
 
 // Empty when all members can use NCCL together; else why not, the same text on all of them. `ranks`: global, by set

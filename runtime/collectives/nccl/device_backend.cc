@@ -82,7 +82,10 @@ Result<DeviceGroup*> DeviceBackend::group_for(const DeviceUse& use) {
       communicators_.push_back(communicator);
       if (is_aborted_) communicator->abort();  // abort() may have come before it was there
     };
-    HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, begun));
+    const auto refuses = [this](const std::string& why) {
+      if (said_.insert("own: " + why).second) HVD_LOG(kWarning, "NCCL cannot be used by this rank: ", why);
+    };
+    HVD_ASSIGN_OR_RETURN(group, DeviceGroup::agree(options_, *devices_, use.device, staged_, {begun, refuses}));
     if (!group->shared_gpus_text().empty()) say_once("GPUs are shared: ", group->shared_gpus_text());
   }
   return group.get();

@@ -36,11 +36,15 @@ struct DeviceOptions {
 // call, and how their calls run there. Confined to the set's lane, but for abort().
 class DeviceGroup {
  public:
-  // Gets to know each communicator before it waits for its members, to abort it.
-  using Begun = std::function<void(const std::shared_ptr<Communicator>&)>;
+  struct Listener {
+    // Gets to know each communicator before it waits for its members, to abort it.
+    std::function<void(const std::shared_ptr<Communicator>&)> begun;
+    // Why this member cannot use NCCL, in full, where the others get less of it.
+    std::function<void(const std::string&)> refuses;
+  };
   // Exchanges with the other members over `host`. A failure is one of the host's.
   static Result<std::unique_ptr<DeviceGroup>> agree(const DeviceOptions& options, cuda::Devices& devices, int device,
-                                                    cuda::StagedCalls& host, Begun begun);
+                                                    cuda::StagedCalls& host, Listener listener);
 
   // The members that share a GPU, as shared_gpus() says it.
   const std::string& shared_gpus_text() const { return shared_; }
@@ -53,13 +57,14 @@ class DeviceGroup {
   bool goes_by_host(const CollectiveCall& call) const { return of_host_ != nullptr && call.op == OpType::kAllreduce; }
 
  private:
-  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host, Begun begun)
-      : options_(options), devices_(devices), host_(host), begun_(std::move(begun)) {}
+  DeviceGroup(const DeviceOptions& options, cuda::Devices& devices, cuda::StagedCalls& host, Listener listener)
+      : options_(options), devices_(devices), host_(host), listener_(std::move(listener)) {}
 
   // device_group_agree.cc
   MemberFacts own_facts(int device);
   Result<std::string> exchange(const MemberFacts& own);
   UniqueId make_id(MemberFacts& facts);
+  void refuse(MemberFacts& facts, const Status& why) const;
   Status connect();
   Status connect_hosts();
   Result<std::string> open(std::shared_ptr<Communicator>& made, std::vector<UniqueId> ids,
@@ -104,7 +109,7 @@ class DeviceGroup {
   const DeviceOptions& options_;
   cuda::Devices& devices_;
   cuda::StagedCalls& host_;
-  const Begun begun_;
+  const Listener listener_;
   MemberFacts own_;
   std::shared_ptr<const Library> library_;
   std::shared_ptr<cuda::Stream> stream_;

@@ -10,8 +10,8 @@
 namespace hvd::collectives::nccl {
 
 Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& options, cuda::Devices& devices,
-                                                        int device, cuda::StagedCalls& host, Begun begun) {
-  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices, host, std::move(begun)));
+                                                        int device, cuda::StagedCalls& host, Listener listener) {
+  std::unique_ptr<DeviceGroup> group(new DeviceGroup(options, devices, host, std::move(listener)));
   group->own_ = group->own_facts(device);
   HVD_ASSIGN_OR_RETURN(group->why_not_, group->exchange(group->own_));
   if (group->why_not_.empty()) HVD_RETURN_IF_ERROR(group->connect());
@@ -22,11 +22,11 @@ Result<std::unique_ptr<DeviceGroup>> DeviceGroup::agree(const DeviceOptions& opt
 MemberFacts DeviceGroup::own_facts(int device) {
   MemberFacts facts;
   if (device == kCpuDevice) {
-    facts.refuse("it has joined, and gives zeros from the host");
+    facts.refuse(Status::precondition("it has joined, and gives zeros from the host"));
     return facts;
   }
   if (options_.tls && std::ranges::adjacent_find(options_.hosts, std::not_equal_to<>()) != options_.hosts.end()) {
-    facts.refuse("TLS is on, and what NCCL sends from host to host is not encrypted");
+    facts.refuse(Status::precondition("TLS is on, and what NCCL sends from host to host is not encrypted"));
     return facts;
   }
   auto opened = host_.stream_on(device);
@@ -38,7 +38,7 @@ MemberFacts DeviceGroup::own_facts(int device) {
     facts.sees = opened.value()->device()->driver().devices();
   }
   if (!opened.is_ok() || !library.is_ok()) {
-    facts.refuse(opened.is_ok() ? library.status().message() : opened.status().message());
+    refuse(facts, opened.is_ok() ? library.status() : opened.status());
     return facts;
   }
   stream_ = std::move(opened).value();
@@ -70,8 +70,14 @@ UniqueId DeviceGroup::make_id(MemberFacts& facts) {
   UniqueId id{};
   const cuda::Device::Scope scope(*stream_->device());
   const Status made = library_->check(library_->calls().unique_id(&id), "ncclGetUniqueId", nullptr);
-  if (!made.is_ok()) facts.refuse(made.message());
+  if (!made.is_ok()) refuse(facts, made);
   return id;
+}
+
+// What NCCL says differs from member to member, and only one of them is quoted to all.
+void DeviceGroup::refuse(MemberFacts& facts, const Status& why) const {
+  const bool fits = facts.refuse(why);
+  if (library_ != nullptr || !fits) listener_.refuses(why.message());
 }
 
 // Some members make ids, which travel on the ranks' own connections.
@@ -117,10 +123,10 @@ Result<std::string> DeviceGroup::open(std::shared_ptr<Communicator>& made, std::
   Status status = begun.status();
   if (status.is_ok()) {
     made = std::move(begun).value();
-    begun_(made);
+    listener_.begun(made);
     status = made->wait_for_members(options_.limit);
   }
-  if (!status.is_ok()) facts.refuse(status.message());
+  if (!status.is_ok()) refuse(facts, status);
   HVD_ASSIGN_OR_RETURN(std::string why_not, exchange(facts));
   if (!why_not.empty() && made != nullptr) made->abort();
   return why_not;

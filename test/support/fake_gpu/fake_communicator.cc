@@ -49,7 +49,7 @@ bool is_ready(const Comm& comm) {
   for (int rank = 0; rank < comm.group->size && mine > 0; ++rank) {
     if (!comm.group->windows.contains(rank) || comm.group->windows.at(rank) < mine) return false;
   }
-  return comm.group->arrived == comm.group->size;
+  return comm.group->arrived == comm.group->size && !comm.group->fails;
 }
 
 namespace {

@@ -22,6 +22,9 @@ constexpr int kInvalidUsage = 5;
 constexpr int kInProgress = 7;
 constexpr int kFirstOwnReduction = 5;
 
+constexpr const char* kLateFailure = "a communicator, later";
+constexpr const char* kUsualWords = "the last line of its log";
+
 struct Id {
   char bytes[128];
 };
@@ -60,6 +63,7 @@ struct Group {
   // Windows are made by all members together: how many each has asked for, and of which sizes.
   std::map<int, int> windows;
   std::vector<std::size_t> window_bytes;
+  bool fails = false;     // for a member; the others never come to an end by themselves
   std::set<int> aborted;  // ranks; it is over for the others only when they abort, too
   std::uint64_t round = 0;
   std::map<int, Call> calls;  // of this round, by rank
@@ -74,6 +78,7 @@ struct Comm {
   int rank = 0;
   int device = 0;
   bool finalized = false;
+  int failure = kSuccess;        // for good
   bool polled = false;           // since it was made or given work: the first look finds it in progress
   std::function<void()> launch;  // comes into the stream while the caller looks how it goes, not before
   struct Reduction {
@@ -102,6 +107,7 @@ struct World {
   bool holds_aborts = false;
   int held_aborts = 0;
   std::condition_variable aborts_released;
+  std::string last_error = kUsualWords;
   int ids = 0;
   std::uintptr_t handles = 0;
   std::set<void*> memory;

@@ -6,6 +6,10 @@
 // communicators non-blocking; collectives run in the streams of the fake driver and wait there for all members. It is
 // strict: whatever NCCL leaves undefined is written down.
 HVD_FAKE void fake_nccl_fail(const char* name, int after, int code);
+// The `after`+1st communicator from now on fails with `code` when it is asked how it goes; its other members wait.
+HVD_FAKE void fake_nccl_fail_late(int after, int code);
+// What ncclGetLastError says, null: its usual words.
+HVD_FAKE void fake_nccl_set_last_error(const char* text);
 HVD_FAKE void fake_nccl_set_version(int version);
 // Things that live: "communicator", "reduction", "memory", "registration", "window".
 HVD_FAKE int fake_nccl_alive(const char* kind);

@@ -10,6 +10,11 @@ HVD_FAKE void fake_nccl_fail(const char* name, int after, int code) {
   const std::lock_guard lock(world().mutex);
   world().failures[name] = {after, code};
 }
+HVD_FAKE void fake_nccl_fail_late(int after, int code) { fake_nccl_fail(kLateFailure, after, code); }
+HVD_FAKE void fake_nccl_set_last_error(const char* text) {
+  const std::lock_guard lock(world().mutex);
+  world().last_error = text != nullptr ? text : kUsualWords;
+}
 HVD_FAKE void fake_nccl_set_version(int version) { world().version = version; }
 HVD_FAKE int fake_nccl_alive(const char* kind) {
   const std::lock_guard lock(world().mutex);

@@ -69,6 +69,8 @@ int join(void** handle, int size, const std::vector<std::string>& ids, int rank,
   comm->group->size = size;
   comm->group->devices.push_back(comm->device);
   ++comm->group->arrived;
+  comm->failure = enter(kLateFailure);
+  comm->group->fails = comm->group->fails || comm->failure != kSuccess;
   return kInProgress;
 }
 
@@ -82,7 +84,7 @@ HVD_FAKE int ncclGetVersion(int* version) {
 HVD_FAKE const char* ncclGetErrorString(int code) {
   return code == 2 ? "unhandled system error" : code == 6 ? "remote process exited or there was a network error" : "?";
 }
-HVD_FAKE const char* ncclGetLastError(void*) { return "the last line of its log"; }
+HVD_FAKE const char* ncclGetLastError(void*) { return world().last_error.c_str(); }
 HVD_FAKE int ncclGetUniqueId(Id* id) {
   HVD_ENTER("ncclGetUniqueId");
   const std::lock_guard lock(world().mutex);
@@ -217,7 +219,10 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   const std::lock_guard group_lock(comm->group->mutex);
   if (ready && comm->launch) std::exchange(comm->launch, nullptr)();
   const std::lock_guard lock(world().mutex);
-  *state = !ready ? kInProgress : shares_gpu(*comm->group) ? kInvalidUsage : world().async_error;
+  *state = comm->failure != kSuccess  ? comm->failure
+           : !ready                   ? kInProgress
+           : shares_gpu(*comm->group) ? kInvalidUsage
+                                      : world().async_error;
   if (ready && comm->window != nullptr) {
     void** const window = std::exchange(comm->window, nullptr);
     *window = reinterpret_cast<void*>(++world().handles);

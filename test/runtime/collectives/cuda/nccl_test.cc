@@ -61,8 +61,13 @@ TEST_CASE("Members agree on NCCL only where all have the same one and GPUs of th
   members[0].version = members[2].version = 23203;
   members[1].version = 21800;
   CHECK(why_no_communicator(members, ranks, hosts) == "rank 4 has NCCL 2.18.0, rank 0 has 2.32.3");
-  members[0].refuse("there is no NCCL: " + std::string(500, 'x'));
-  CHECK(why_no_communicator(members, ranks, hosts).substr(0, 26) == "rank 0: there is no NCCL: ");
+  members[0].refuse(Status::timeout("nobody came"));
+  CHECK(why_no_communicator(members, ranks, hosts) == "rank 0: nobody came");
+  CHECK(members[2].refuse(Status::internal(std::string(MemberFacts::kMostText - 1, 'x'))));
+  CHECK(why_no_communicator(members, ranks, hosts) == "rank 6: " + std::string(MemberFacts::kMostText - 1, 'x'));
+  CHECK_FALSE(members[2].refuse(Status::internal(std::string(MemberFacts::kMostText, 'x'))));
+  CHECK(why_no_communicator(members, ranks, hosts) ==
+        "rank 6: " + std::string(MemberFacts::kMostText - 4, 'x') + "...");
 }
 
 TEST_CASE("Slices of a GPU are one GPU to NCCL, which is not asked for what it refuses", "[unit][gpu]") {
