@@ -102,7 +102,7 @@ std::vector<EventWatch::Item> EventWatch::take_ended() {
   std::vector<Item> ended(std::make_move_iterator(rest), std::make_move_iterator(items_.end()));
   items_.erase(rest, items_.end());
   for (Item& item : ended) {
-    if (!item.was_given_up) continue;
+    if (!item.was_given_up || item.wait.owners.empty()) continue;
     item.wait.event->give_up();
     kept_.push_back({item.wait.event, std::move(item.wait.owners)});
   }
