@@ -18,7 +18,13 @@ struct RunningJob {
     REQUIRE(job.state_text() == "round 1 runs with 2 members");
   }
 
-  ElasticRun job{{.num_proc = 2, .min_num_proc = 1, .max_num_proc = 2}, [] { return 0.0; }, {}};
+  static ElasticLimits limits() {
+    ElasticLimits limits;
+    limits.num_proc = limits.max_num_proc = 2;
+    return limits;
+  }
+
+  ElasticRun job{limits(), [] { return 0.0; }, {}};
 };
 
 std::string printed(const JobActions& actions) {
@@ -53,6 +59,6 @@ TEST_CASE("An elastic job that ends because a rank has ended well names it", "[u
   SECTION("but not one that was told to go") {
     running.job.process_draining({1, 1}, TimePoint());
     running.job.process_ended({1, 1}, {}, TimePoint());
-    CHECK(printed(running.job.process_ended({0, 1}, {.code = 1}, TimePoint())).find("Ended with") == std::string::npos);
+    CHECK(printed(running.job.process_waiting({0, 1}, 1, TimePoint())).find("Ended with") == std::string::npos);
   }
 }
