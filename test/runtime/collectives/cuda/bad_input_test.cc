@@ -160,39 +160,6 @@ TEST_CASE("An NCCL that does not start is quoted, once, and everything goes thro
   expect_nothing_left();
 }
 
-// On one rank, at once or while it waits for the other one, which then waits for as long as it may.
-TEST_CASE("An NCCL that one rank cannot start is quoted to all, and in full where it failed", "[multi][gpu]") {
-  const bool is_late = GENERATE(false, true);
-  const std::string words = "Call to connect failed: " + std::string(400, 'x');
-  fake_nccl_set_last_error(words.c_str());
-  const std::string said = stderr_of([&] {
-    is_late ? fake_nccl_fail_late(1, 2) : fake_nccl_fail("ncclCommInitRankConfig", 1, 2);
-    JobFixture job(2);
-    Problems problems;
-    job.run([&](Session& session) { sum_list(session, problems, session.topology().rank, 10); },
-            [](config::RuntimeConfig& config) {
-              use_fake_nccl(config);
-              config.log_level = LogLevel::kWarning;
-              config.gloo_timeout = std::chrono::seconds(2);
-            });
-    CHECK(problems.text() == "");
-  });
-  fake_nccl_set_last_error(nullptr);
-  INFO(said);
-  const auto is_said_once = [&](const std::string& text) {
-    return has(said, text) && said.find(text) == said.rfind(text);
-  };
-  const std::string failure = "ncclCommInitRankConfig: NCCL says unhandled system error (Call to connect failed: xxx";
-  CHECK(is_said_once("NCCL cannot be used by this rank: ncclCommInitRankConfig: NCCL says unhandled system error (" +
-                     words + ")"));
-  CHECK(is_said_once("NCCL cannot be used by this rank: ncclCommInitRankConfig: NCCL did not come to an end in time"));
-  CHECK(is_said_once("tensors on GPUs go through host memory: rank "));
-  const std::string agreed = said.substr(said.find("tensors on GPUs go through host memory: rank "));
-  CHECK(agreed.find(failure) < agreed.find('\n'));
-  CHECK(agreed.find("xxx...") < agreed.find('\n'));
-  expect_nothing_left();
-}
-
 TEST_CASE("Ranks that share a GPU, and lists that are cut for want of memory, are said once", "[multi][gpu]") {
   const bool shares = GENERATE(true, false);
   if (!shares) fake_cuda_set_largest(std::size_t{1} << 10, 1);
