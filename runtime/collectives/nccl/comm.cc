@@ -20,7 +20,8 @@ void Comm::abort() {
     }
     if (ending != nullptr) {
       const cuda::Device::Scope scope(*self->stream_->device());
-      self->library_->calls().abort(ending);
+      const Status status = self->library_->check(self->library_->calls().abort(ending), "ncclCommAbort", nullptr);
+      if (!status.is_ok()) HVD_LOG(kWarning, "an NCCL communicator did not end well: ", status.message());
     }
     self.reset();  // who waits may look for what is left
     over->set();

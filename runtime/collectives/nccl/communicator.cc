@@ -130,7 +130,7 @@ Communicator::~Communicator() {
 }
 
 void Communicator::end() {
-  end_registrations();
+  if (!end_registrations()) return comm_->abort();
   int result = kSuccess;
   {
     const cuda::Device::Scope scope(*stream_->device());

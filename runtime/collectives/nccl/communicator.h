@@ -72,7 +72,7 @@ class Communicator {
   int gather(const CollectiveCall& call);
   int exchange(const CollectiveCall& call);
   void end();
-  void end_registrations();
+  bool end_registrations();
   void free_all(bool is_idle);
 
   const std::shared_ptr<const Library> library_;

@@ -58,13 +58,23 @@ Status Communicator::end_registration(void* memory, std::size_t bytes) {
                          comm_->handle);
 }
 
-void Communicator::end_registrations() {
+// False: NCCL still has some.
+bool Communicator::end_registrations() {
   const Calls& nccl = library_->calls();
   const cuda::Device::Scope scope(*stream_->device());
+  Status status;
   for (const Comm::Piece& piece : comm_->pieces) {
-    if (piece.window != nullptr) nccl.deregister_window(comm_->handle, piece.window);
-    if (piece.registration != nullptr) nccl.deregister_memory(comm_->handle, piece.registration);
+    if (status.is_ok() && piece.window != nullptr) {
+      status =
+          library_->check(nccl.deregister_window(comm_->handle, piece.window), "ncclCommWindowDeregister", nullptr);
+    }
+    if (status.is_ok() && piece.registration != nullptr) {
+      status =
+          library_->check(nccl.deregister_memory(comm_->handle, piece.registration), "ncclCommDeregister", nullptr);
+    }
   }
+  if (!status.is_ok()) HVD_LOG(kWarning, "a communicator is aborted at its end: ", status.message());
+  return status.is_ok();
 }
 
 // NCCL does not wait for the GPU when it takes memory back: what may still be in use after an abort is kept for good.

@@ -6,6 +6,16 @@
 
 using namespace fake_cuda;
 
+namespace {
+
+int remove_event(void* event) {
+  const std::lock_guard lock(world().mutex);
+  if (world().events.erase(event) == 0) world().breaches += "an event is destroyed twice\n";
+  return kSuccess;
+}
+
+}  // namespace
+
 HVD_FAKE int cuInit(unsigned flags) {
   HVD_ENTER_ALONE("cuInit");
   world().started = true;
@@ -107,8 +117,7 @@ HVD_FAKE int cuStreamCreateWithPriority(void** stream, unsigned flags, int prior
   return kSuccess;
 }
 HVD_FAKE int cuStreamDestroy_v2(void* stream) {
-  HVD_ENTER("cuStreamDestroy_v2");
-  return remove_stream(stream, "cuStreamDestroy");
+  HVD_END("cuStreamDestroy_v2", remove_stream(stream, "cuStreamDestroy"));
 }
 HVD_FAKE int cuStreamWaitEvent(void* stream, void* event, unsigned) {
   HVD_ENTER("cuStreamWaitEvent");
@@ -146,12 +155,7 @@ HVD_FAKE int cuEventCreate(void** event, unsigned flags) {
   world().events[*event] = std::move(made);
   return kSuccess;
 }
-HVD_FAKE int cuEventDestroy_v2(void* event) {
-  HVD_ENTER("cuEventDestroy_v2");
-  const std::lock_guard lock(world().mutex);
-  if (world().events.erase(event) == 0) world().breaches += "an event is destroyed twice\n";
-  return kSuccess;
-}
+HVD_FAKE int cuEventDestroy_v2(void* event) { HVD_END("cuEventDestroy_v2", remove_event(event)); }
 HVD_FAKE int cuEventRecord(void* event, void* stream) {
   HVD_ENTER("cuEventRecord");
   const auto of = event_of(event, "cuEventRecord");

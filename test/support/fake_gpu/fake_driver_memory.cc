@@ -42,16 +42,14 @@ HVD_FAKE int cuMemAlloc_v2(std::uint64_t* memory, std::size_t bytes) {
   return kSuccess;
 }
 HVD_FAKE int cuMemFree_v2(std::uint64_t memory) {
-  HVD_ENTER("cuMemFree_v2");
-  return remove_block(contexts().back(), reinterpret_cast<void*>(memory), "cuMemFree");
+  HVD_END("cuMemFree_v2", remove_block(contexts().back(), reinterpret_cast<void*>(memory), "cuMemFree"));
 }
 HVD_FAKE int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned) {
   HVD_ENTER("cuMemHostAlloc");
   return bytes == 0 ? kInvalidValue : add_block(bytes, -1, memory);
 }
 HVD_FAKE int cuMemFreeHost(void* memory) {
-  HVD_ENTER("cuMemFreeHost");
-  return remove_block(contexts().back(), memory, "cuMemFreeHost");
+  HVD_END("cuMemFreeHost", remove_block(contexts().back(), memory, "cuMemFreeHost"));
 }
 HVD_FAKE int cuMemcpyAsync(std::uint64_t to, std::uint64_t from, std::size_t bytes, void* stream) {
   HVD_ENTER("cuMemcpyAsync");

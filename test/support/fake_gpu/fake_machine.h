@@ -165,5 +165,11 @@ int remove_stream(void* handle, const char* caller);
 
 #define HVD_ENTER(name) \
   if (const int hvd_code = enter(name); hvd_code != kSuccess) return hvd_code
+// Of what ends something: that is done although the call fails, with an error of what ran before, as the driver says.
+#define HVD_END(name, end)                          \
+  const int hvd_code = enter(name);                 \
+  if (hvd_code == kInvalidContext) return hvd_code; \
+  const int hvd_result = end;                       \
+  return hvd_code != kSuccess ? hvd_code : hvd_result
 #define HVD_ENTER_ALONE(name) \
   if (const int hvd_code = enter(name, false); hvd_code != kSuccess) return hvd_code

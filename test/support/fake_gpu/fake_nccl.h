@@ -5,6 +5,7 @@
 // What the tests ask of the fake NCCL besides NCCL's own functions. Its ranks are threads of one process, its
 // communicators non-blocking; collectives run in the streams of the fake driver and wait there for all members. It is
 // strict: whatever NCCL leaves undefined is written down.
+// The `after`+1st call from now on of NCCL's function `name` fails with `code`, once; 0: none does any more.
 HVD_FAKE void fake_nccl_fail(const char* name, int after, int code);
 // The `after`+1st communicator from now on fails with `code` when it is asked how it goes; its other members wait.
 HVD_FAKE void fake_nccl_fail_late(int after, int code);

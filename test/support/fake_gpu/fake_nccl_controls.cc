@@ -8,7 +8,11 @@ using namespace fake_nccl;
 
 HVD_FAKE void fake_nccl_fail(const char* name, int after, int code) {
   const std::lock_guard lock(world().mutex);
-  world().failures[name] = {after, code};
+  if (code == kSuccess) {
+    world().failures.erase(name);
+  } else {
+    world().failures[name] = {after, code};
+  }
 }
 HVD_FAKE void fake_nccl_fail_late(int after, int code) { fake_nccl_fail(kLateFailure, after, code); }
 HVD_FAKE void fake_nccl_set_last_error(const char* text) {

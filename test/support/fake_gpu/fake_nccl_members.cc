@@ -115,7 +115,7 @@ HVD_FAKE int ncclMemAlloc(void** memory, std::size_t bytes) {
   return kSuccess;
 }
 HVD_FAKE int ncclMemFree(void* memory) {
-  if (const int code = enter("ncclMemFree", 21900); code != kSuccess) return code;
+  const int code = enter("ncclMemFree", 21900);
   {
     World& w = world();
     const std::lock_guard lock(w.mutex);
@@ -127,7 +127,7 @@ HVD_FAKE int ncclMemFree(void* memory) {
     }
   }
   if (fake_cuda_unmap(memory) != kSuccess) breach("ncclMemFree of memory that is not there");
-  return kSuccess;
+  return code;
 }
 HVD_FAKE int ncclCommRegister(void* handle, void* memory, std::size_t bytes, void** registration) {
   if (const int code = enter("ncclCommRegister", 21900); code != kSuccess) return code;
@@ -188,14 +188,15 @@ HVD_FAKE int ncclCommFinalize(void* handle) {
   return kInProgress;
 }
 HVD_FAKE int ncclCommDestroy(void* handle) {
-  HVD_ENTER("ncclCommDestroy");
+  const int code = enter("ncclCommDestroy");
   if (const auto comm = comm_of(handle, "ncclCommDestroy"); comm != nullptr && (!comm->finalized || !comm->polled)) {
     breach("a communicator is destroyed that has not come to its end");
   }
-  return end_comm(handle, "ncclCommDestroy");
+  const int ended = end_comm(handle, "ncclCommDestroy");
+  return code != kSuccess ? code : ended;
 }
 HVD_FAKE int ncclCommAbort(void* handle) {
-  HVD_ENTER("ncclCommAbort");
+  const int code = enter("ncclCommAbort");
   wait_while_held();
   const auto comm = comm_of(handle, "ncclCommAbort");
   if (comm == nullptr) return kInvalidArgument;
@@ -208,7 +209,8 @@ HVD_FAKE int ncclCommAbort(void* handle) {
     comm->registered.clear();
   }
   comm->group->changed.notify_all();
-  return end_comm(handle, "ncclCommAbort");
+  const int ended = end_comm(handle, "ncclCommAbort");
+  return code != kSuccess ? code : ended;
 }
 HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   HVD_ENTER("ncclCommGetAsyncError");
