@@ -47,7 +47,9 @@ DLDataType dl_type(DataType dtype) {
     case DataType::kInt32:
     case DataType::kInt64: return {0, bits, 1};
     case DataType::kUint8:
-    case DataType::kUint16: return {1, bits, 1};
+    case DataType::kUint16:
+    case DataType::kFloat8E4m3fn:  // bytes, which their reader takes for what they are
+    case DataType::kFloat8E5m2: return {1, bits, 1};
     case DataType::kFloat16:
     case DataType::kFloat32:
     case DataType::kFloat64: return {2, bits, 1};
