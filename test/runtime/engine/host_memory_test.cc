@@ -106,6 +106,6 @@ TEST_CASE("Where one rank of a host shares no memory, none of that host does", "
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
   CHECK(log.count("process_set=0 op=allreduce backend=gloo declined=shm: ranks 0 and 2 are on two hosts") == 4);
-  CHECK(log.count("process_set=1 op=allreduce backend=shm") == 2);
+  CHECK(log.count("backend chosen process_set=1 op=allreduce backend=shm") == 2);
   CHECK(log.count("process_set=2 op=allreduce backend=gloo declined=shm: rank 3 has none") == 2);
 }
