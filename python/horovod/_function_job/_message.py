@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import traceback
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -48,6 +49,20 @@ class Report:
     failure: Failure | None = None
 
 
+class _FunctionPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Keeps the files of functions that travel by value, so that tracebacks on ranks show their lines."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, types.CodeType):
+            return super().reducer_override(obj)
+        make, arguments = self.dispatch_table[types.CodeType](obj)
+        return _made_code, (make, arguments, obj.co_filename)
+
+
+def _made_code(make: Callable[..., types.CodeType], arguments: tuple[Any, ...], file: str) -> types.CodeType:
+    return make(*arguments).replace(co_filename=file)
+
+
 def with_size(payload: bytes) -> bytes:
     return len(payload).to_bytes(SIZE_BYTES, "little") + payload
 
@@ -57,11 +72,12 @@ def dump_task(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str
     neighbours. ValueError if it is too large, TypeError if it cannot travel."""
     if not callable(func):
         raise TypeError(f"horovod.run: func is {func!r}, expected a function")
+    buffer = io.BytesIO()
     try:
-        task = cloudpickle.dumps(Task(func, tuple(args), dict(kwargs)))
+        _FunctionPickler(buffer).dump(Task(func, tuple(args), dict(kwargs)))
     except Exception as error:
         raise TypeError(f"horovod.run: the function or an argument cannot be pickled: {error}") from error
-    payload: bytes = pickle.dumps((list(sys.path), task))
+    payload: bytes = pickle.dumps((list(sys.path), buffer.getvalue()))
     if len(payload) > LARGEST_TASK:
         raise ValueError(
             f"horovod.run: the function and its arguments take {len(payload)} bytes, at most {LARGEST_TASK} are sent; "
