@@ -61,7 +61,10 @@ def _lower(effect: Any, token: Any, ctx: Any, *operands: Any, attributes: tuple[
 
 @functools.cache
 def _primitive() -> Any:
-    """The call as JAX traces it. Registers all of it, once. ImportError or AttributeError if this JAX lacks a part."""
+    """The call as JAX traces it. Registers all of it, once.
+
+    ImportError, AttributeError or TypeError if this JAX lacks a part.
+    """
     effect, token = _declare_order()
     primitive = importlib.import_module("jax.extend.core").Primitive("horovod_allreduce")
     primitive.multiple_results = True
@@ -81,7 +84,7 @@ def problem() -> str | None:
         return f"JAX computes on {backend.platform}, and the call is for CPUs and GPUs of CUDA"
     try:
         _primitive()
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError) as error:  # not there, or with other parameters
         return f"JAX {jax.__version__} lacks a part of it ({error})"
     return None
 

@@ -1,6 +1,7 @@
 #include "runtime/collectives/cuda/device.h"
 
 #include <array>
+#include <map>
 #include <utility>
 
 namespace hvd::collectives::cuda {
@@ -44,6 +45,7 @@ Status Device::retain() {
       driver_->check(calls.device_name(name.data(), static_cast<int>(name.size()) - 1, device_), "cuDeviceGetName"));
   name_ = name.data();
   HVD_RETURN_IF_ERROR(driver_->check(calls.device_uuid(&uuid_, device_), "cuDeviceGetUuid"));
+  given_up_ = given_up_on(uuid_);
   int minor = 0;
   HVD_RETURN_IF_ERROR(
       driver_->check(calls.device_attribute(&capability_, kCapabilityMajor, device_), "cuDeviceGetAttribute"));
@@ -65,7 +67,7 @@ Device::~Device() {
   {
     const Scope scope(*this);
     for (void* const event : idle_events_) calls.destroy_event(event);
-    for (const Block& block : unfreed_) free_now(block);
+    for (const Block& block : take_unfreed({})) free_now(block);
   }
   calls.release_context(device_);
 }
@@ -86,14 +88,38 @@ Result<std::shared_ptr<void>> Device::allocate_pinned(std::size_t bytes) {
   return std::shared_ptr<void>(memory, [self = shared_from_this()](void* p) { self->free({p, true}); });
 }
 
+std::shared_ptr<Device::GivenUp> Device::given_up_on(const Uuid& uuid) {
+  struct All {
+    Mutex mutex;
+    std::map<Uuid, std::weak_ptr<GivenUp>> by_gpu HVD_GUARDED_BY(mutex);
+  };
+  static auto* const all = new All;  // never destroyed, as what it knows may outlive everything else
+  const MutexLock lock(all->mutex);
+  std::weak_ptr<GivenUp>& known = all->by_gpu[uuid];
+  auto found = known.lock();
+  if (found == nullptr) known = found = std::make_shared<GivenUp>();
+  return found;
+}
+
+// An error of the GPU is its end, too.
+std::vector<Device::Block> Device::take_unfreed(std::vector<Block> more) {
+  std::vector<EventPtr> seen;  // let go of without the lock
+  const MutexLock lock(given_up_->mutex);
+  more.insert(more.end(), given_up_->unfreed.begin(), given_up_->unfreed.end());
+  given_up_->unfreed.clear();
+  std::erase_if(given_up_->events, [&](const std::weak_ptr<Event>& one) {
+    const EventPtr& event = seen.emplace_back(one.lock());
+    if (event == nullptr) return true;
+    const Result<bool> come = event->has_come();
+    return !come.is_ok() || come.value();
+  });
+  if (!given_up_->events.empty()) given_up_->unfreed.swap(more);
+  return more;
+}
+
 void Device::free(Block block) {
-  std::vector<Block> all = {block};
-  {
-    const MutexLock lock(mutex_);
-    all.insert(all.end(), unfreed_.begin(), unfreed_.end());
-    unfreed_.clear();
-    if (given_up_ > 0) return unfreed_.swap(all);
-  }
+  const std::vector<Block> all = take_unfreed({block});
+  if (all.empty()) return;
   const Scope scope(*this);
   for (const Block& one : all) free_now(one);
 }
@@ -166,13 +192,11 @@ Status Device::check_memory(const void* memory) const {
                                   std::to_string(ordinal));
 }
 
-Event::~Event() {
-  if (is_given_up_) --device_->given_up_;
-  device_->give_back(event_);
-}
+Event::~Event() { device_->give_back(event_); }
 
 void Event::give_up() {
-  if (!is_given_up_.exchange(true)) ++device_->given_up_;
+  const MutexLock lock(device_->given_up_->mutex);
+  device_->given_up_->events.push_back(weak_from_this());
 }
 
 Result<bool> Event::has_come() const {

@@ -37,7 +37,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // Memory on the GPU; of the host, for copies beside running kernels. The error names the bytes. What runs on the GPU
   // when the last reference goes is waited for by the driver. So where something there was given up (Event::give_up),
-  // the memory stays until that has ended, and other memory goes back or this object ends.
+  // by any session of this process, the memory stays until that has ended and other memory goes back.
   Result<std::shared_ptr<void>> allocate(std::size_t bytes);
   Result<std::shared_ptr<void>> allocate_pinned(std::size_t bytes);
 
@@ -73,7 +73,16 @@ class Device : public std::enable_shared_from_this<Device> {
     void* memory;
     bool is_pinned;
   };
-  void free(Block block) HVD_EXCLUDES(mutex_);
+  // What was given up on a GPU. All objects of this process for that GPU have the same, since it is the same context.
+  struct GivenUp {
+    Mutex mutex;
+    std::vector<std::weak_ptr<Event>> events HVD_GUARDED_BY(mutex);
+    std::vector<Block> unfreed HVD_GUARDED_BY(mutex);
+  };
+  static std::shared_ptr<GivenUp> given_up_on(const Uuid& uuid);
+  void free(Block block);
+  // Takes what may be freed now: everything, or nothing while something may still run.
+  std::vector<Block> take_unfreed(std::vector<Block> more);
   void free_now(const Block& block) const;
 
   const std::shared_ptr<const Driver> driver_;
@@ -87,12 +96,11 @@ class Device : public std::enable_shared_from_this<Device> {
   Mutex mutex_;
   std::optional<Result<std::unique_ptr<const Kernels>>> kernels_ HVD_GUARDED_BY(mutex_);
   std::vector<void*> idle_events_ HVD_GUARDED_BY(mutex_);
-  std::atomic<int> given_up_{0};  // events
-  std::vector<Block> unfreed_ HVD_GUARDED_BY(mutex_);
+  std::shared_ptr<GivenUp> given_up_;
 };
 
 // A point in a stream. Thread-safe; its driver event is used again after it.
-class Event {
+class Event : public std::enable_shared_from_this<Event> {
  public:
   Event(std::shared_ptr<Device> device, void* event) : device_(std::move(device)), event_(event) {}
   ~Event();
@@ -105,13 +113,12 @@ class Event {
   Status hold_up(void* stream) const;
   const Device& device() const { return *device_; }
   void* handle() const { return event_; }
-  // It may never come: while this lives, the driver is not asked to wait for the GPU.
+  // It may never come: until it does, or this object goes, the driver is not asked to wait for the GPU.
   void give_up();
 
  private:
   const std::shared_ptr<Device> device_;
   void* const event_;
-  std::atomic<bool> is_given_up_{false};
 };
 
 }  // namespace hvd::collectives::cuda

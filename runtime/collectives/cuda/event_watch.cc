@@ -18,16 +18,15 @@ void end_with(std::optional<Status>& failed, TimePoint& give_up, const Status& w
   give_up = since + EventWatch::kGrace;
 }
 
-// A GPU may write to it whenever it goes on, so nobody may ever have this memory again. In a list that ends with the
-// process, as what is lost looks like a mistake to who searches for leaks.
+}  // namespace
+
+// In a list that ends with the process, as what is lost looks like a mistake to who searches for leaks.
 void leave_for_good(std::shared_ptr<const void> kept) {
   static Mutex mutex;
   static auto* const all = new Owners;
   const MutexLock lock(mutex);
   all->push_back(std::move(kept));
 }
-
-}  // namespace
 
 EventWatch::EventWatch() : thread_(start_thread("hvd-gpu", [this](const std::stop_token& stop) { run(stop); })) {}
 
@@ -102,7 +101,7 @@ std::vector<EventWatch::Item> EventWatch::take_ended() {
   std::vector<Item> ended(std::make_move_iterator(rest), std::make_move_iterator(items_.end()));
   items_.erase(rest, items_.end());
   for (Item& item : ended) {
-    if (!item.was_given_up || item.wait.owners.empty()) continue;
+    if (!item.was_given_up) continue;
     item.wait.event->give_up();
     kept_.push_back({item.wait.event, std::move(item.wait.owners)});
   }

@@ -14,6 +14,9 @@
 
 namespace hvd::collectives::cuda {
 
+// A GPU may write to it whenever it goes on, so nobody may ever have this memory again. Thread-safe.
+void leave_for_good(std::shared_ptr<const void> kept);
+
 // The thread hvd-gpu: looks whether events have come and tells those who wait. One for all GPUs and sets of a session.
 // It looks without pause for a moment after something has come, then every kPause: a sleeping GPU costs no core.
 // Thread-safe.

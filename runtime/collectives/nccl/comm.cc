@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "runtime/collectives/cuda/event_watch.h"
 
 namespace hvd::collectives::nccl {
 
@@ -29,7 +30,9 @@ void Comm::abort() {
   try {
     start_thread("hvd-nccl-abort", run).detach();
   } catch (const std::system_error& error) {
-    HVD_LOG(kWarning, "there is no thread to abort an NCCL communicator in: ", error.what());
+    HVD_LOG(kWarning,
+            "there is no thread to abort an NCCL communicator in, which stays with all that it uses: ", error.what());
+    cuda::leave_for_good(shared_from_this());
   }
 }
 

@@ -45,7 +45,7 @@ run = {
     "views": training(),
     "small ones": small_ones,
 }[sys.argv[1]]
-for _ in range(3):  # then what is cached is exchanged, and gradients are views
+for _ in range(10):  # then what is cached is exchanged, and gradients are views
     run()
 
 def kill():

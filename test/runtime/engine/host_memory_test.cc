@@ -62,7 +62,7 @@ TEST_CASE("Which way data go in shared memory is logged once for each set, opera
         std::vector<float> data(kElements, 1.0F);
         std::vector<float> few(10, 1.0F);
         problems.expect(memory != nullptr, "no shared memory");
-        for (int i = 0; i < 3; ++i) {
+        for (int i = 0; i < 10; ++i) {
           Operation exchanged = allreduce("exchanged", few);
           exchanged.is_awaited = true;
           Operation direct = allreduce("direct", data);

@@ -2,13 +2,12 @@
 #include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "runtime/base/failpoint.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
+#include "test/support/threads.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -247,17 +246,6 @@ TEST_CASE("Gathers, scatters and broadcasts host by host are right, however rank
       [&](int) { return JobFixture::RankLists{some}; });
   for (const std::string& error : job.errors()) CHECK(error == "");
   CHECK(problems.text() == "");
-}
-
-// Of this process.
-int threads_named(const std::string& name) {
-  int count = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string found;
-    std::getline(std::ifstream(task.path() / "comm"), found);
-    count += found == name ? 1 : 0;
-  }
-  return count;
 }
 
 TEST_CASE("Large gathers, scatters and broadcasts go over the network in pieces, beside the steps inside hosts",

@@ -70,6 +70,7 @@ HVD_FAKE int cuDeviceGetUuid(void* uuid, int) {
 HVD_FAKE int cuDeviceGetUuid_v2(void* uuid, int device) {
   HVD_ENTER_ALONE("cuDeviceGetUuid_v2");
   std::memset(uuid, device + 1, 16);
+  static_cast<unsigned char*>(uuid)[15] = static_cast<unsigned char>(device + 1 + 16 * world().forgotten);
   return kSuccess;
 }
 HVD_FAKE int cuDevicePrimaryCtxRetain(void** context, int device) {

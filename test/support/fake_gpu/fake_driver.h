@@ -49,8 +49,8 @@ HVD_FAKE void fake_cuda_synchronize(void* stream);
 // Whether these bytes are within live memory of `device`.
 HVD_FAKE int fake_cuda_owns(int device, const void* memory, std::size_t bytes);
 HVD_FAKE int fake_cuda_device_of(void* stream);
-// Waits until all streams have run, and makes as if nothing had ever been on the GPUs: after a test in which the
-// product leaves something for good.
+// Waits until all streams have run, and puts in new GPUs, of other UUIDs: after a test in which the product leaves
+// something for good.
 HVD_FAKE void fake_cuda_forget();
 // The GPU whose context is current on this thread; -1: none.
 HVD_FAKE int fake_cuda_current();

@@ -273,6 +273,7 @@ HVD_FAKE void fake_cuda_forget() {
   }
   for (const auto& [handle, stream] : streams) stream->drain();
   const std::lock_guard lock(w.mutex);
+  ++w.forgotten;
   w.streams.clear();
   w.events.clear();
   for (const auto& [address, block] : w.memory) std::free(reinterpret_cast<void*>(address));

@@ -119,6 +119,7 @@ struct World {
   int devices = kMostDevices;
   std::atomic<bool> slices = false;
   std::atomic<bool> started = false;
+  std::atomic<unsigned char> forgotten = 0;  // times; then its GPUs are others
   int retained[kMostDevices] = {};
   std::map<void*, std::shared_ptr<Stream>> streams;
   std::vector<std::shared_ptr<Stream>> ended;              // destroyed; what was put into them still runs

@@ -104,11 +104,11 @@ TEST_CASE("Events are used again, memory is known by its GPU, and what waits hea
           }).is_ok());
     fake_cuda_hold(stream->handle());
     const auto stuck = stream->record().value();
+    fake_cuda_fail("cuEventQuery", 0, 700);
+    CHECK(wait(stuck, [](hvd::Event&) {}).message() == "GPU 0 reports: error 700");
     const Status failed =
         wait(stuck, [&](hvd::Event&) { devices.watch().fail(&devices, Status::peer_lost("rank 3")); });
     CHECK(failed.message() == "rank 3");
-    fake_cuda_fail("cuEventQuery", 0, 700);
-    CHECK(wait(stuck, [](hvd::Event&) {}).message() == "GPU 0 reports: error 700");
     fake_cuda_release(stream->handle());
   }
   CHECK(fake_cuda_alive("context") == 0);
