@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstddef>
 #include <iterator>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <string>
@@ -13,6 +14,9 @@
 #include "python/src/published_session.h"
 #include "python/src/xla/call.h"
 #include "python/src/xla/collective.h"
+#include "runtime/base/deadline.h"
+#include "runtime/base/event.h"
+#include "runtime/base/log.h"
 #include "runtime/base/status.h"
 
 namespace hvd::xla {
@@ -101,6 +105,31 @@ Status submit(std::vector<Operation> operations, const GroupSizes& groups, Handl
   return Status::ok();
 }
 
+// The program's memory, which operations keep until nothing uses it any more: on a GPU also for one that has failed,
+// and whose copies are still in our stream.
+class Use {
+ public:
+  explicit Use(std::shared_ptr<Event> end) : end_(std::move(end)) {}
+  ~Use() { end_->set(); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+
+ private:
+  const std::shared_ptr<Event> end_;
+};
+
+// When a call has failed, XLA gives its memory to others, in the order of its own stream. A GPU that hangs is not
+// waited for.
+void wait_for_end_of_use(Event& end) {
+  constexpr Millis kLimit{10000};
+  const Deadline limit = Deadline::after(kLimit);
+  while (!end.is_set() && !limit.expired()) end.wait_for(limit.remaining());
+  if (end.is_set()) return;
+  HVD_LOG(kError, "for ", std::to_string(kLimit.count()),
+          " ms a GPU has not come to the end of a collective that failed in a compiled step: should it go on, it may "
+          "write to memory that JAX has given to others");
+}
+
 // Waits for all, whatever became of the rest, because XLA uses the memory again afterwards: on a GPU in the order of
 // its stream.
 StepFailure finish(const Handles& handles, const Place& place, Status submitted) {
@@ -124,9 +153,15 @@ StepFailure reduce(const XlaCall& call, const Place& place) {
   if (!operations.is_ok()) return {operations.status()};
   const auto groups = read_groups(call, operations.value().size());
   if (!groups.is_ok()) return {groups.status()};
+  const auto end_of_use = std::make_shared<Event>();
+  auto use = std::make_shared<Use>(end_of_use);
+  for (Operation& operation : operations.value()) operation.keep_alive = use;
+  use.reset();
   Handles handles;
   Status submitted = submit(std::move(operations).value(), groups.value(), handles);
-  return finish(handles, place, std::move(submitted));
+  StepFailure result = finish(handles, place, std::move(submitted));
+  if (place.device != kCpuDevice && !result.status.is_ok()) wait_for_end_of_use(*end_of_use);
+  return result;
 }
 
 Status reduce_and_remember(const XlaCall& call, const Place& place) {

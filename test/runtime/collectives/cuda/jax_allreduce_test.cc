@@ -2,8 +2,11 @@
 
 #include <barrier>
 #include <cstring>
+#include <future>
+#include <thread>
 
 #include "python/src/published_session.h"
+#include "runtime/collectives/cuda/event_watch.h"
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 #include "test/runtime/collectives/cuda/jax_call.h"
 
@@ -151,6 +154,43 @@ TEST_CASE("JAX's call fails when a rank is lost, with that error, which is told 
     const auto failure = xla::take_step_failure();
     problems.expect(failure && failure->status.code() == StatusCode::kPeerLost && !failure->interrupted, "its code");
     problems.expect(!xla::take_step_failure(), "it is told twice");
+    both.arrive_and_wait();
+  });
+}
+
+// Held: the program's stream, before what the call reduces.
+TEST_CASE("JAX's call that fails does not return before the GPU is done with the program's memory", "[multi][gpu]") {
+  std::barrier both(2);
+  run_on_gpus(2, use_fake_driver, [&](Session& session, Problems& problems) {
+    const int rank = session.topology().rank;
+    FrameworkStream stream(rank);
+    GpuTensor x(stream, Values(3, 1.0F));
+    if (rank == 1) {
+      const auto mine = session.enqueue(on_gpu(OpType::kAllreduce, "x", x, x.data()));
+      both.arrive_and_wait();  // it is begun on the other rank, which waits for its GPU
+      session.announce_failure("gone");
+      both.arrive_and_wait();
+      problems.expect_code(wait(mine), StatusCode::kPeerLost, "gone", "its own loss");
+      return;
+    }
+    const Published published(session);
+    JaxCall call(stream);
+    call.add("x", x, x.data());
+    fake_cuda_hold(stream.get());
+    auto error = std::async(std::launch::async, [&] { return call.run(); });
+    const int events = fake_cuda_alive("event");
+    const Deadline limit = Deadline::after(kLimit);
+    while (fake_cuda_alive("event") <= events && !limit.expired()) std::this_thread::yield();
+    both.arrive_and_wait();
+    GpuTensor y(stream, Values(3, 1.0F));
+    const Status ended = wait(session.enqueue(on_gpu(OpType::kAllreduce, "y", y, y.data())));
+    problems.expect_code(ended, StatusCode::kPeerLost, "gone", "nobody else has it");
+    // Four times what a wait goes on after a failure.
+    problems.expect(error.wait_for(4 * collectives::cuda::EventWatch::kGrace) == std::future_status::timeout,
+                    "it has returned");
+    fake_cuda_release(stream.get());
+    const auto text = error.get();
+    problems.expect(text != nullptr && says(text->message, "gone"), "its text");
     both.arrive_and_wait();
   });
 }
