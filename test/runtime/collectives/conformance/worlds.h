@@ -97,12 +97,12 @@ std::function<std::unique_ptr<World>(int)> maker(Options... options) {
 
 // Under a sanitizer, which is slow, fewer, but one of each kind.
 inline std::vector<Kind> kinds() {
-  const GlooBackendOptions gloo_ring{.ring = GlooBackendOptions::Ring::kGloo};
 #ifdef HVD_SANITIZED
   return {{"shm", maker<ShmWorld>(), {2, 3}, {}, {0, 7, 70001}, 400003, Values::kAny, true, true},
           {"gloo", maker<GlooWorld>(), {2}, {5}, {0, 1, 7, 35001}, 900001},
           {"hierarchical", maker<HierarchicalWorld>(), {3}, {4}, {0, 1, 7, 9001}, 70001, Values::kWhole, false}};
 #else
+  const GlooBackendOptions gloo_ring{.ring = GlooBackendOptions::Ring::kGloo};
   return {// What fits one slot of 256 KiB, what every member reduces, and one with many rounds.
           {"shm", maker<ShmWorld>(), {2, 3, 8}, {}, {0, 1, 7, 1025, 4099, 70001}, 400003, Values::kAny, true, true},
           // The small exchange's limit, odd ones, and one with many segments for each rank.
