@@ -1,5 +1,6 @@
 #include <functional>
 
+#include "runtime/base/mutex.h"
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 
 // An error at each call of the driver and of NCCL, once.
