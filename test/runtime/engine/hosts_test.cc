@@ -253,6 +253,9 @@ TEST_CASE("Large gathers, scatters and broadcasts go over the network in pieces,
   const int placement = GENERATE(0, 2);
   const bool shared = GENERATE(true, false);
   const OpType op = GENERATE(OpType::kAllgather, OpType::kReducescatter, OpType::kBroadcast);
+#ifdef HVD_SANITIZED
+  if (placement == 0 || !shared) return;  // they take long there
+#endif
   JobFixture job(8);
   Problems problems;
   std::atomic<int> beside = 0;
