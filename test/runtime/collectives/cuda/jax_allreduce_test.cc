@@ -177,10 +177,10 @@ TEST_CASE("JAX's call that fails does not return before the GPU is done with the
     JaxCall call(stream);
     call.add("x", x, x.data());
     fake_cuda_hold(stream.get());
+    const int copies = fake_cuda_calls("cuMemcpyAsync");
     auto error = std::async(std::launch::async, [&] { return call.run(); });
-    const int events = fake_cuda_alive("event");
-    const Deadline limit = Deadline::after(kLimit);
-    while (fake_cuda_alive("event") <= events && !limit.expired()) std::this_thread::yield();
+    const Deadline limit = Deadline::after(kLimit);  // until both copies are in streams, one behind what is held
+    while (fake_cuda_calls("cuMemcpyAsync") < copies + 2 && !limit.expired()) std::this_thread::yield();
     both.arrive_and_wait();
     GpuTensor y(stream, Values(3, 1.0F));
     const Status ended = wait(session.enqueue(on_gpu(OpType::kAllreduce, "y", y, y.data())));
