@@ -9,8 +9,6 @@
 #include <gloo/context.h>
 #include <gloo/math.h>
 
-#include "bench/cpp/mpi_arm.h"
-#include "bench/cpp/shared_arms.h"
 #include "bench/cpp/stock_tcp.h"
 #include "bench/cpp/tcp_ring.h"
 #include "runtime/collectives/gloo/chain_broadcast.h"

@@ -45,5 +45,9 @@ Value require(Result<Value> made) {
 // "open_mpi", "mpich": MPI_Allreduce in place, in processes that its mpirun started
 // "nothing":   what rewriting and reading the tensor takes by itself
 std::unique_ptr<Arm> make_arm(const std::string& name, int rank, int size, Shared& shared);
+// Of these those of ranks on one host that share memory (shared_arms.cc), and MPI's (mpi_arm.cc), whose mpirun must
+// have started this process, and which needs the library alone, no headers. Null for other names.
+std::unique_ptr<Arm> make_shared_arm(const std::string& name, int rank, int size, Shared& shared);
+std::unique_ptr<Arm> make_mpi_arm(const std::string& name);
 
 }  // namespace hvd::bench

@@ -1,4 +1,4 @@
-#include "bench/cpp/mpi_arm.h"
+#include "bench/cpp/arms.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "bench/cpp/shared_arms.h"
+#include "bench/cpp/arms.h"
 
 #include <sched.h>
 

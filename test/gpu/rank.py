@@ -12,7 +12,7 @@ import torch
 from order import capture, check, devices, lost, streams
 
 import horovod.torch as hvd
-from horovod.bench import modes
+from horovod.bench import gpu
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 EIGHT_BITS = [getattr(torch, name) for name in ("float8_e4m3fn", "float8_e5m2") if hasattr(torch, name)]
@@ -172,7 +172,7 @@ SUITES = (operations, lists, streams, capture, devices, lost, training, figures,
 
 def main() -> None:
     suite, kind, mode = sys.argv[1:]
-    modes.begin(hvd, mode, process_sets="dynamic")
+    gpu.begin(hvd, mode, process_sets="dynamic")
     device = torch.device("cpu")
     if kind == "cuda":
         device = torch.device("cuda", hvd.local_rank() % torch.cuda.device_count())

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 CARRIED = HERE.parent.parent / "build" / "gpu"
 RANK = HERE / "rank.py"
 EXAMPLE = HERE.parent.parent / "examples" / "pytorch_synthetic_benchmark.py"
-MODES = ("default", "async completion")  # of horovod.bench.modes, which rank.py begins its session in
+MODES = ("default", "async completion")  # of horovod.bench.gpu, which rank.py begins its session in
 # By the modes that they run in; horovod.bench measures both itself.
 SUITES = {"operations": 1, "lists": 1, "streams": 2, "capture": 2, "training": 2, "figures": 2, "ratios": 2, "bench": 1}
 NEED_GPU = ("capture",)

@@ -47,7 +47,7 @@ def sizes_of(text: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of one size in one mode (modes.py): the mean over its calls and over ranks."""
+    """One operation of one size in one mode (gpu.MODES): the mean over its calls and over ranks."""
 
     mode: str
     operation: str

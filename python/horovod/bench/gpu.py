@@ -17,12 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from horovod.bench import modes
+from horovod import _env
 from horovod.bench.busbw import OPERATIONS, Row, sizes_of
 
-__all__ = ["main"]
+__all__ = ["MODES", "begin", "main"]
+
+# How calls end on a GPU, which is chosen when a session begins, and whether they end before the GPU is done
+# (HOROVOD_ENABLE_ASYNC_COMPLETION): by default the host waits for each. On the CPU it changes nothing.
+MODES = {"default": False, "async completion": True}
 
 _MOST_BYTES = 1 << 33  # moved by the calls of one row, so that a large one does not take minutes
+
+
+def begin(hvd: Any, mode: str, **arguments: Any) -> None:
+    """`hvd.init()` in `mode`, whatever the user's environment says."""
+    _env.set_async_completion(MODES[mode])
+    hvd.init(**arguments)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -130,8 +140,8 @@ def main(arguments: list[str]) -> int:
     import horovod.torch as hvd
 
     figures: dict[str, Any] = {"rows": []}
-    for mode in modes.MODES:
-        modes.begin(hvd, mode)
+    for mode in MODES:
+        begin(hvd, mode)
         of_mode = measure(torch, hvd, mode, options, operations)
         figures = {**of_mode, "rows": figures["rows"] + of_mode["rows"]}
         if options.json is not None and hvd.rank() == 0:

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <thread>
 
 #include "test/runtime/collectives/cuda/gpu_tensors.h"
 #include "test/support/fake_gpu/fake_nccl.h"
@@ -32,6 +35,29 @@ inline void expect_nothing_left() {
     INFO(kind);
     CHECK(fake_cuda_alive(kind) == 0);
   }
+}
+
+// What other threads do, where nobody is told.
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const Deadline limit = Deadline::after(kLimit);
+  while (!condition() && !limit.expired()) std::this_thread::yield();
+  return condition();
+}
+
+// A kernel of the user that reads a tensor, some time.
+inline void read_in(FrameworkStream& stream, const GpuTensor& tensor, Values& into) {
+  struct Work {
+    const void* from;
+    Values* to;
+  };
+  fake_cuda_enqueue(
+      stream.get(),
+      [](void* argument) {
+        const std::unique_ptr<Work> work(static_cast<Work*>(argument));
+        std::memcpy(work->to->data(), work->from, 4 * work->to->size());
+      },
+      new Work{tensor.data(), &into});
 }
 
 // Each rank of a job runs `body` in a session that `configure` set up; then nothing was wrong, and nothing is left.

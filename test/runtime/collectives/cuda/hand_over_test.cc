@@ -16,30 +16,9 @@ Operation handed_over(Operation operation) {
   return operation;
 }
 
-// A kernel of the user that reads a tensor, some time.
-void read_in(FrameworkStream& stream, const GpuTensor& tensor, Values& into) {
-  struct Work {
-    const void* from;
-    Values* to;
-  };
-  fake_cuda_enqueue(
-      stream.get(),
-      [](void* argument) {
-        const std::unique_ptr<Work> work(static_cast<Work*>(argument));
-        std::memcpy(work->to->data(), work->from, 4 * work->to->size());
-      },
-      new Work{tensor.data(), &into});
-}
-
 void hand_over_on_nccl(config::RuntimeConfig& config) {
   use_fake_nccl(config);
   config.async_completion = true;
-}
-
-bool comes_true(const std::function<bool()>& what) {
-  const auto end = std::chrono::steady_clock::now() + kLimit;
-  while (!what() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  return what();
 }
 
 }  // namespace

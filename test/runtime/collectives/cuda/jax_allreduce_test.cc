@@ -33,23 +33,6 @@ std::string error_of(JaxCall& call) {
   return error == nullptr ? "" : error->message;
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-// A kernel behind the call that reads what it made.
-void read_behind(FrameworkStream& stream, const GpuTensor& tensor, Values& into) {
-  struct Work {
-    const void* from;
-    Values* to;
-  };
-  fake_cuda_enqueue(
-      stream.get(),
-      [](void* argument) {
-        const std::unique_ptr<Work> work(static_cast<Work*>(argument));
-        std::memcpy(work->to->data(), work->from, 4 * work->to->size());
-      },
-      new Work{tensor.data(), &into});
-}
-
 // A session alone on a fake GPU.
 std::unique_ptr<Session> start_alone() {
   config::RuntimeConfig config;
@@ -94,8 +77,8 @@ TEST_CASE("JAX's call returns before the GPU has made the results, which are ord
       problems.expect(error_of(call) == "", "the call failed");
       Values seen_x(5, -1.0F);
       Values seen_y(7, -1.0F);
-      read_behind(stream, x, seen_x);
-      read_behind(stream, sum, seen_y);
+      read_in(stream, x, seen_x);
+      read_in(stream, sum, seen_y);
       problems.expect(seen_x == Values(5, -1.0F), "the stream did not wait");
       both.arrive_and_wait();
       fake_cuda_synchronize(stream.get());
@@ -150,7 +133,7 @@ TEST_CASE("JAX's call fails when a rank is lost, with that error, which is told 
     call.add("x", x, x.data());
     both.arrive_and_wait();
     const auto error = call.run();
-    problems.expect(error != nullptr && says(error->message, "Horovod: ") && says(error->message, "gone"), "its text");
+    problems.expect(error != nullptr && has(error->message, "Horovod: ") && has(error->message, "gone"), "its text");
     const auto failure = xla::take_step_failure();
     problems.expect(failure && failure->status.code() == StatusCode::kPeerLost && !failure->interrupted, "its code");
     problems.expect(!xla::take_step_failure(), "it is told twice");
@@ -179,8 +162,8 @@ TEST_CASE("JAX's call that fails does not return before the GPU is done with the
     fake_cuda_hold(stream.get());
     const int copies = fake_cuda_calls("cuMemcpyAsync");
     auto error = std::async(std::launch::async, [&] { return call.run(); });
-    const Deadline limit = Deadline::after(kLimit);  // until both copies are in streams, one behind what is held
-    while (fake_cuda_calls("cuMemcpyAsync") < copies + 2 && !limit.expired()) std::this_thread::yield();
+    const auto both_copied = [&] { return fake_cuda_calls("cuMemcpyAsync") == copies + 2; };  // one behind what is held
+    problems.expect(comes_true(both_copied), "the copies");
     both.arrive_and_wait();
     GpuTensor y(stream, Values(3, 1.0F));
     const Status ended = wait(session.enqueue(on_gpu(OpType::kAllreduce, "y", y, y.data())));
@@ -190,7 +173,7 @@ TEST_CASE("JAX's call that fails does not return before the GPU is done with the
                     "it has returned");
     fake_cuda_release(stream.get());
     const auto text = error.get();
-    problems.expect(text != nullptr && says(text->message, "gone"), "its text");
+    problems.expect(text != nullptr && has(text->message, "gone"), "its text");
     both.arrive_and_wait();
   });
 }
@@ -208,8 +191,8 @@ TEST_CASE("JAX's call refuses a captured stream, other memory and an XLA that do
       call.add("x", x, x.data());
       const auto error = call.run();
       REQUIRE(error != nullptr);
-      CHECK(says(error->message, "Horovod: tensor 'x' on GPU 0: "));
-      CHECK(says(error->message, "CUDA graph"));
+      CHECK(has(error->message, "Horovod: tensor 'x' on GPU 0: "));
+      CHECK(has(error->message, "CUDA graph"));
       CHECK(error->code == 3);
       fake_cuda_set_capturing(stream.get(), 0);
     }
@@ -218,7 +201,7 @@ TEST_CASE("JAX's call refuses a captured stream, other memory and an XLA that do
       GpuTensor there(other, 3);
       JaxCall call(stream);
       call.add("x", x, there.data());
-      CHECK(says(error_of(call), "tensor 'x' on GPU 0: output: "));
+      CHECK(has(error_of(call), "tensor 'x' on GPU 0: output: "));
     }
     SECTION("an error of XLA's") {
       JaxCall call(stream);
@@ -230,12 +213,12 @@ TEST_CASE("JAX's call refuses a captured stream, other memory and an XLA that do
       JaxCall call(stream);
       call.add("x", x, x.data());
       call.api.base.struct_size = sizeof(ffi::Api);
-      CHECK(says(error_of(call), "this version of XLA"));
+      CHECK(has(error_of(call), "this version of XLA"));
     }
     SECTION("groups of other tensors") {
       JaxCall call(stream, "2");
       call.add("x", x, x.data());
-      CHECK(says(error_of(call), "groups of 2 tensors, and 1 tensors"));
+      CHECK(has(error_of(call), "groups of 2 tensors, and 1 tensors"));
     }
     CHECK(session->pending().empty());
     JaxCall next(stream);
@@ -251,7 +234,7 @@ TEST_CASE("JAX's call without a session says so", "[multi][gpu]") {
     GpuTensor x(stream, Values(3, 1.0F));
     JaxCall call(stream);
     call.add("x", x, x.data());
-    CHECK(says(error_of(call), "hvd.init()"));
+    CHECK(has(error_of(call), "hvd.init()"));
   }
   expect_nothing_left();
 }

@@ -23,13 +23,6 @@ struct HeldAborts {
   HeldAborts& operator=(const HeldAborts&) = delete;
 };
 
-template <class Condition>
-bool comes_true(const Condition& condition) {
-  const Deadline limit = Deadline::after(kLimit);
-  while (!condition() && !limit.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return condition();
-}
-
 Operation sum_of(const GpuTensor& tensor, const std::string& name, std::int32_t set) {
   Operation operation = on_gpu(OpType::kAllreduce, name, tensor, tensor.data());
   operation.process_set = set;

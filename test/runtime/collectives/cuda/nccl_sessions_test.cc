@@ -32,9 +32,8 @@ void run_before(Operation& operation, std::function<void()> before) {
 
 // Until both ranks have given NCCL another allreduce, and ask it how that goes.
 void wait_until_watched(int allreduces_before) {
-  const Deadline limit = Deadline::after(kLimit);
   const auto wait_for = [&](const char* call, int count) {
-    while (fake_nccl_calls(call) < count && !limit.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    comes_true([&] { return fake_nccl_calls(call) >= count; });
   };
   wait_for("ncclAllReduce", allreduces_before + 2);
   wait_for("ncclCommGetAsyncError", fake_nccl_calls("ncclCommGetAsyncError") + 5);  // more than each start asks
