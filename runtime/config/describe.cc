@@ -76,7 +76,7 @@ std::string env_markdown() {
     const std::string unbuilt(unbuilt_feature(row.option));
     out += "| " + std::string(row.name) + " | " + unset_or(row.default_text) + " | " + std::string(reader(row)) +
            " | " + syntax(row) + " | " + std::string(row.doc) +
-           (unbuilt.empty() ? "" : " (no effect: there is no " + unbuilt + ")") + " |\n";
+           (unbuilt.empty() ? "" : " (no effect: this Horovod has no " + unbuilt + ")") + " |\n";
   }
   out += "\nKnown, but read only by builds and tests of Horovod 0.28 (no effect, no warning):\n";
   std::string line;
