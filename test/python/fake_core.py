@@ -22,7 +22,7 @@ from fake_handles import CallTuple, Handle, ReductionTuple, RepeatedAllreduce, T
 
 @dataclass
 class FakeCore:
-    """What the module object below delegates to. Tests read `calls`, `announced` and `exits`, and set the rest.
+    """What the module object below delegates to. Tests read `calls`, `awaited`, `announced` and `exits`, and set the rest.
 
     `failing`: what the wait for an operation raises, by name. `refusing`: what its submission raises.
     """
@@ -31,6 +31,7 @@ class FakeCore:
     initialized: bool = False
     everything_done: bool = True
     calls: list[Call] = field(default_factory=list)
+    awaited: list[str] = field(default_factory=list)  # names of what its caller waits for at once
     failing: dict[str, BaseException] = field(default_factory=dict)
     refusing: dict[str, Exception] = field(default_factory=dict)
     announced: list[str] = field(default_factory=list)
@@ -237,7 +238,10 @@ class FakeCore:
         is_awaited: bool = False,
         /,
     ) -> Handle:
-        return self._submit(self._checked(call, tensor, reduction), keep_alive, result)
+        submitted = self._checked(call, tensor, reduction)
+        if is_awaited:
+            self.awaited.append(submitted.name)
+        return self._submit(submitted, keep_alive, result)
 
     def enqueue_group(
         self,

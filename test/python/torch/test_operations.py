@@ -33,6 +33,16 @@ def test_user_names_get_the_prefix_of_their_operation(fake: Any) -> None:
     ]
 
 
+def test_only_calls_that_block_say_that_they_are_waited_for_at_once(fake: Any) -> None:
+    hvd, x = fake.hvd, torch.ones(2)
+    hvd.allreduce(x, name="a")
+    hvd.allreduce_(x, name="b")
+    for start in (hvd.allreduce_async, hvd.allreduce_async_):
+        hvd.synchronize(start(x, name=start.__name__))
+    hvd.grouped_allreduce([x, x], name="group")
+    assert fake.core.awaited == ["allreduce.a", "allreduce.b"]
+
+
 def test_automatic_names_count_handles_and_start_again_after_shutdown(fake: Any) -> None:
     hvd, x = fake.hvd, torch.ones(1)
     first = hvd.allreduce_async(x)
