@@ -194,7 +194,7 @@ void Lane::complete(Task& task) {
 // After the call, because which way it goes may depend on where other members' tensors lie.
 void Lane::log_path(Route& route, OpType op) const {
   const std::string_view path = route.backend->path();
-  if (path.empty() || !route.logged_paths.emplace(op, path).second) return;
+  if (path.empty() || !route.logged_paths.insert({op, path}).second) return;
   HVD_LOG(kDebug, "data path", log_field("process_set", set_->id), log_field("op", op_type_name(op)),
           log_field("backend", route.backend->name()), log_field("path", path));
 }
