@@ -74,6 +74,17 @@ class Handle:
         """After wait(): the integer result (join: the last rank)."""
 
 @final
+class HandleGroup:
+    """The operations of a group. HandleGroup() is one of none, which is done."""
+
+    def __init__(self) -> None: ...
+    def done(self) -> bool: ...
+    def wait(self) -> list[Any]:
+        """As wait_all(handles())."""
+
+    def handles(self) -> list[Handle]: ...
+
+@final
 class RendezvousServer:
     """Where the processes of one job meet: horovod.runner.rendezvous, which has the documentation."""
 
@@ -169,8 +180,19 @@ def enqueue(
 
 def enqueue_group(
     call: _Call, tensors: Sequence[_Tensor], reduction: _Reduction, keep_alive: Any, results: Sequence[Any] | None = None
-) -> list[Handle]:
+) -> HandleGroup:
     """Submits operations of which none runs before all are ready on all ranks, each under `<name>_<i>of<n>`."""
+
+_EnqueueInPlace = Callable[[_Call, Any, _Reduction, bool], Handle | None]
+_EnqueueGroupInPlace = Callable[[_Call, list[Any], _Reduction], HandleGroup | None]
+
+def in_place_calls(classes: tuple[type, ...]) -> tuple[_EnqueueInPlace, _EnqueueGroupInPlace] | None:
+    """enqueue() and enqueue_group() for tensors of these classes, which they read themselves; results are the tensors.
+
+    They give None, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is not
+    in CPU memory, has gaps, is negated lazily, or has a type that not all reductions take. In place of both, None if
+    the first class does not offer DLPack's C functions (`__dlpack_c_exchange_api__`; torch does from 2.10 on).
+    """
 
 def new_output(shape: Sequence[int], dtype: int) -> Any:
     """A DLPack capsule over memory of the core for a result; large ones reuse pages, which then need no page faults.

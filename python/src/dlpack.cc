@@ -7,25 +7,6 @@ namespace hvd::python {
 
 namespace {
 
-// The C structures of DLPack's ABI (unversioned form).
-struct DLDevice {
-  std::int32_t device_type;  // 1 = CPU, 2 = CUDA
-  std::int32_t device_id;
-};
-struct DLDataType {
-  std::uint8_t code;  // 0 int, 1 uint, 2 float, 4 bfloat, 6 bool
-  std::uint8_t bits;
-  std::uint16_t lanes;
-};
-struct DLTensor {
-  void* data;
-  DLDevice device;
-  std::int32_t ndim;
-  DLDataType dtype;
-  std::int64_t* shape;
-  std::int64_t* strides;
-  std::uint64_t byte_offset;
-};
 struct DLManagedTensor {
   DLTensor dl_tensor;
   void* manager_ctx;

@@ -1,5 +1,6 @@
 #include "python/src/handle.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "python/src/error_map.h"
@@ -96,6 +97,10 @@ std::vector<std::int64_t> PyHandle::received_splits() const {
 std::int64_t PyHandle::value() const {
   require_done();
   return handle_->value();
+}
+
+bool PyHandleGroup::done() const {
+  return std::all_of(handles_.begin(), handles_.end(), [](const PyHandle& each) { return each.done(); });
 }
 
 void PyHandle::require_done() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "horovod/session.h"
@@ -68,6 +69,20 @@ class PyHandle {
   pybind11::object result_;
   pybind11::object current_stream_;
   ForkMark submitted_;
+};
+
+// The handles of a group, in its order. As long as nobody asks for one of them, it is one object instead of many.
+class PyHandleGroup {
+ public:
+  explicit PyHandleGroup(std::vector<PyHandle> handles) : handles_(std::move(handles)) {}
+
+  bool done() const;
+  // As PyHandle::wait_all().
+  std::vector<pybind11::object> wait() const { return PyHandle::wait_all(handles_); }
+  const std::vector<PyHandle>& handles() const { return handles_; }
+
+ private:
+  std::vector<PyHandle> handles_;
 };
 
 }  // namespace hvd::python

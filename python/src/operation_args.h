@@ -31,6 +31,9 @@ struct CallArgs {
   std::vector<std::int64_t> splits;
 };
 
+// Of the tuple that _core.pyi calls a call; as the other two below, TypeError or ValueError for another object.
+CallArgs call_from(PyObject* object);
+
 // Where a tensor lies.
 struct Place {
   int device = kCpuDevice;
@@ -39,7 +42,7 @@ struct Place {
   // None: who waits does so until the GPU has made it.
   pybind11::object current_stream = pybind11::none();
 };
-// -1 for the CPU, or the tuple (ordinal of the GPU, stream, current_stream).
+// Of -1 for the CPU, or the tuple (ordinal of the GPU, stream, current_stream).
 Place place_of(PyObject* object);
 
 // One tensor of a submission.
@@ -51,7 +54,6 @@ struct TensorArgs {
   Place place{};
 };
 
-// Of the tuple that _core.pyi calls a tensor.
 TensorArgs tensor_from(PyObject* object);
 
 // How a submission puts elements together, and among whom.
@@ -61,6 +63,8 @@ struct ReductionArgs {
   double postscale;
   std::int32_t process_set;
 };
+
+ReductionArgs reduction_from(PyObject* object);
 
 // Where the core puts the memory of a result, or null when the caller gave memory.
 std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor);

@@ -1,6 +1,7 @@
 #include "runtime/negotiation/coordinator_cache.h"
 
 #include <functional>
+#include <utility>
 
 #include "runtime/base/check.h"
 
@@ -32,8 +33,7 @@ bool CoordinatorCache::make_room(const std::string& name, Inserted& result) {
   if (entries_.size() < capacity_) return true;
   result.full = true;
   const std::optional<std::uint64_t> last_use = history_.take(name);
-  auto victim = order_.begin();
-  while (victim != order_.end() && victim->pinned) ++victim;
+  const auto victim = order_.begin();
   if (victim == order_.end() || (last_use && victim->used > *last_use)) return false;
   const CacheBit old = victim->response.bit;
   history_.put(victim->response.name, victim->used);
@@ -68,15 +68,17 @@ const wire::Response* CoordinatorCache::find(CacheBit bit) const {
   return at == entries_.end() ? nullptr : &at->second->response;
 }
 
-void CoordinatorCache::touch(CacheBit bit) {
-  if (const auto at = entries_.find(value(bit)); at != entries_.end()) {
-    at->second->used = ++uses_;
-    order_.splice(order_.end(), order_, at->second);
-  }
+void CoordinatorCache::pin(CacheBit bit) {
+  const auto at = entries_.find(value(bit));
+  if (at == entries_.end() || std::exchange(at->second->pinned, true)) return;
+  pinned_.splice(pinned_.end(), order_, at->second);
 }
 
-void CoordinatorCache::set_pinned(CacheBit bit, bool pinned) {
-  if (const auto at = entries_.find(value(bit)); at != entries_.end()) at->second->pinned = pinned;
+void CoordinatorCache::touch(CacheBit bit) {
+  const auto at = entries_.find(value(bit));
+  if (at == entries_.end()) return;
+  at->second->used = ++uses_;
+  order_.splice(order_.end(), std::exchange(at->second->pinned, false) ? pinned_ : order_, at->second);
 }
 
 bool CoordinatorCache::erase(CacheBit bit) {

@@ -46,14 +46,14 @@ class CoordinatorCache {
   Inserted insert(const wire::Response& response);
 
   const wire::Response* find(wire::CacheBit bit) const;
-  void touch(wire::CacheBit bit);  // now the most recently used
-  void set_pinned(wire::CacheBit bit, bool pinned);
+  void pin(wire::CacheBit bit);
+  void touch(wire::CacheBit bit);  // now the most recently used, and not pinned
   // True when the bit was removed; a pinned bit stays.
   bool erase(wire::CacheBit bit);
 
   std::size_t size() const { return entries_.size(); }
   std::size_t capacity() const { return capacity_; }
-  std::vector<wire::CacheBit> bits() const;  // least recently used first
+  std::vector<wire::CacheBit> bits() const;  // but those that are pinned; least recently used first
 
  private:
   struct Entry {
@@ -66,7 +66,8 @@ class CoordinatorCache {
   bool make_room(const std::string& name, Inserted& result);
 
   std::size_t capacity_;
-  Order order_;  // least recently used first
+  Order order_;   // least recently used first
+  Order pinned_;  // apart, so that nobody who looks for a victim passes them: a step may pin all there are
   std::unordered_map<std::uint64_t, Order::iterator> entries_;
   std::unordered_map<std::string, wire::CacheBit> by_name_;
   std::uint64_t uses_ = 0;  // counts them: the clock

@@ -144,7 +144,7 @@ bool SetNegotiation::add_ready(wire::CacheHit hit, TimePoint now) {
   const Response* cached = cache_.find(hit.bit);
   HVD_CHECK(cached != nullptr, "a complete bit is a live bit");
   if (joins_.any() && !works_with_joined_ranks(cached->op)) return false;
-  cache_.set_pinned(hit.bit, true);
+  cache_.pin(hit.bit);
   push_through_group(cached->group_key, cached->group_size, std::move(hit), now);
   return true;
 }

@@ -83,7 +83,6 @@ void SetNegotiation::emit(Response response, std::uint64_t& next_bit, std::vecto
 }
 
 void SetNegotiation::emit(wire::CacheHit hit, std::vector<wire::DecisionItem>& items) {
-  cache_.set_pinned(hit.bit, false);
   cache_.touch(hit.bit);
   items.emplace_back(std::move(hit));
 }

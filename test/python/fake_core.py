@@ -17,7 +17,7 @@ from torch.utils.dlpack import to_dlpack
 
 import fake_checks
 from fake_checks import DTYPES, NOT_INITIALIZED, OPS, REDUCTIONS, Call, internal_error
-from fake_handles import CallTuple, Handle, ReductionTuple, RepeatedAllreduce, TensorTuple, wait_all
+from fake_handles import CallTuple, Handle, HandleGroup, ReductionTuple, RepeatedAllreduce, TensorTuple, wait_all
 
 
 @dataclass
@@ -250,7 +250,7 @@ class FakeCore:
         reduction: ReductionTuple,
         keep_alive: Any,
         results: Sequence[Any] | None = None,
-    ) -> list[Handle]:
+    ) -> HandleGroup:
         """All of them or none."""
         self._require_running()
         count = len(tensors)
@@ -263,10 +263,15 @@ class FakeCore:
         if submitted[0].kind in ("barrier", "join"):
             first = submitted[0]
             raise ValueError(f'{first.kind} "{first.name}": only operations on tensors can be a group')
-        return [
-            self._submit(one, keep_alive, result)
-            for one, result in zip(submitted, results or [None] * count, strict=True)
-        ]
+        return HandleGroup(
+            [
+                self._submit(one, keep_alive, result)
+                for one, result in zip(submitted, results or [None] * count, strict=True)
+            ]
+        )
+
+    def in_place_calls(self, classes: tuple[type, ...]) -> None:
+        """None, as with a torch whose tensors the core cannot read itself: so what Python says of them is seen."""
 
     @property
     def names(self) -> list[str]:
@@ -282,11 +287,11 @@ def make_module(core: FakeCore) -> ModuleType:
     methods = (
         "init shutdown announce_failure announce_exit leave_job may_leave_later is_initialized is_child_of_rank rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
-        "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group"
+        "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group in_place_calls"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})
-    classes = {"Handle": Handle, "RepeatedAllreduce": repeated}
+    classes = {"Handle": Handle, "HandleGroup": HandleGroup, "RepeatedAllreduce": repeated}
     functions["wait_all"] = wait_all
     vars(module).update(constants, **functions, **classes, __version__="0.29.0", __file__="fake_core.so")
     return module

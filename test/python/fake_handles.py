@@ -128,3 +128,19 @@ def wait_all(submitted: Sequence[Handle | RepeatedAllreduce]) -> list[Any]:
     if error is not None:
         raise error
     return results
+
+
+class HandleGroup:
+    """The handles of a group."""
+
+    def __init__(self, members: Sequence[Handle] = ()) -> None:
+        self._members = list(members)
+
+    def done(self) -> bool:
+        return all(member.done() for member in self._members)
+
+    def wait(self) -> list[Any]:
+        return wait_all(self._members)
+
+    def handles(self) -> list[Handle]:
+        return self._members

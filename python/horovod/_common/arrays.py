@@ -170,10 +170,12 @@ class ArrayCollectives:
             for name, arrays in groups.items()
         }
         call, reduction = Call(core.OP_ALLREDUCE, "grouped_allreduce"), (op, prescale, postscale, process_set_id)
-        _run(
-            core.enqueue_group(call.named(f"grouped_allreduce.{name}"), tensors[name], reduction, list(arrays))
-            for name, arrays in groups.items()
-        )
+
+        def start(name: str) -> list[Handle]:
+            named = call.named(f"grouped_allreduce.{name}")
+            return core.enqueue_group(named, tensors[name], reduction, list(groups[name])).handles()
+
+        _run(map(start, groups))
 
     def broadcast_(
         self, arrays: Sequence[Array], names: Sequence[str | None], root_rank: int, process_set_id: int = 0

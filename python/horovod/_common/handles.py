@@ -6,13 +6,11 @@ holds the GIL. Neither keeps a lock: every step is one dictionary operation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from horovod._common.native import core
-
 if TYPE_CHECKING:
-    from horovod._core import Handle
+    from horovod._core import Handle, HandleGroup
 
 __all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup"]
 
@@ -20,7 +18,7 @@ __all__ = ["HandleTable", "Pending", "PendingCall", "PendingGroup"]
 class Pending(Protocol):
     """An operation in flight: done() says whether it has ended; wait() returns its result or raises its error.
 
-    Most are a native Handle, whose result is the tensor that it wrote.
+    Most are a native Handle, whose result is the tensor that it wrote, or a HandleGroup.
     """
 
     def done(self) -> bool: ...
@@ -45,23 +43,23 @@ class PendingCall:
 
 
 class PendingGroup:
-    """Several operations with a list of results; if `finish` is given, it makes each from its native handle.
+    """A group with a list of results, each of which `finish` makes from its native handle.
 
     All have ended when wait() returns or raises the first error. After KeyboardInterrupt it may be called again.
     """
 
     __slots__ = ("_finish", "_natives")
 
-    def __init__(self, natives: Sequence[Handle], finish: Callable[[Handle], Any] | None = None) -> None:
+    def __init__(self, natives: HandleGroup, finish: Callable[[Handle], Any]) -> None:
         self._natives = natives
         self._finish = finish
 
     def done(self) -> bool:
-        return all(native.done() for native in self._natives)
+        return self._natives.done()
 
     def wait(self) -> list[Any]:
-        results = core.wait_all(self._natives)
-        return results if self._finish is None else [self._finish(native) for native in self._natives]
+        self._natives.wait()
+        return [self._finish(native) for native in self._natives.handles()]
 
 
 class HandleTable:

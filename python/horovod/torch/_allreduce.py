@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from horovod._common.calls import Call, Reduction
-from horovod._common.handles import PendingGroup
 from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
@@ -47,13 +46,6 @@ def reduce_now(tensor: torch.Tensor, name: str | None, reduction: Reduction) -> 
 def reduce_gradients(grads: Sequence[torch.Tensor], reduction: Reduction, together: bool) -> list[torch.Tensor]:
     """Reduces the gradients of a call's results in its backward pass: each alone, or all together."""
     return _reduce(_GROUP if together else _ONE, None, reduction, [grad.contiguous() for grad in grads])
-
-
-def _start_group(
-    tensors: Sequence[torch.Tensor], name: str | None, reduction: Reduction, in_place: bool
-) -> tuple[int, PendingGroup]:
-    number, natives = submit_group(_GROUP, name, reduction, tensors, in_place)
-    return number, PendingGroup(natives)
 
 
 def allreduce(
@@ -200,7 +192,7 @@ def grouped_allreduce_async(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return register_handle(_start_group(tensors, name, reduction, in_place=False))
+    return register_handle(submit_group(_GROUP, name, reduction, tensors))
 
 
 def grouped_allreduce_(
@@ -218,7 +210,7 @@ def grouped_allreduce_(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return _start_group(tensors, name, reduction, in_place=True)[1].wait()
+    return submit_group(_GROUP, name, reduction, tensors, in_place=True)[1].wait()
 
 
 def grouped_allreduce_async_(
@@ -237,4 +229,4 @@ def grouped_allreduce_async_(
     """
     op = handle_average_backwards_compatibility(op, average)
     reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return register_handle(_start_group(tensors, name, reduction, in_place=True))
+    return register_handle(submit_group(_GROUP, name, reduction, tensors, in_place=True))

@@ -164,7 +164,7 @@ class Sender:
         sent_tensors = [gradient.sent for gradient in group.members]
         call = (core.OP_ALLREDUCE, f"grouped_{group.members[0].wire_name}", -1, ())
         natives = core.enqueue_group(call, entries, self._reduction, sent_tensors)
-        for gradient, native in zip(group.members, natives, strict=True):
+        for gradient, native in zip(group.members, natives.handles(), strict=True):
             gradient.pending = native
 
     def _prepare(self, gradient: Gradient) -> torch.Tensor:

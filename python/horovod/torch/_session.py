@@ -8,16 +8,26 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.graph import increment_version
 
-from horovod._common.calls import CPU, Call, Reduction, set_id
+from horovod._common.calls import Call, Reduction, set_id
 from horovod._common.handles import HandleTable, Pending, PendingGroup
 from horovod._common.names import AutomaticNames
 from horovod._common.native import core
 from horovod._common.session import basics
 from horovod.common.process_sets import _on_removal
-from horovod.torch._tensors import SHAPE_KEEPING, check, check_one_device, new_result, place_of
+from horovod.torch._tensors import (
+    SHAPE_KEEPING,
+    check,
+    check_one_device,
+    enqueue_group_in_place,
+    enqueue_in_place,
+    mark_written,
+    new_result,
+    place_of,
+)
 
 if TYPE_CHECKING:
-    from horovod._core import Handle
+    from horovod._core import Handle, HandleGroup
+    from horovod._core import _Tensor as CoreTensor
 
 __all__ = [
     "basics",
@@ -51,7 +61,7 @@ def _after_shutdown() -> None:
 basics._add_hooks(_after_init, _after_shutdown)
 _on_removal(names.forget)
 
-_enqueue = core.enqueue
+_ADASUM = core.REDUCE_ADASUM
 
 
 def session_number() -> int:
@@ -82,23 +92,19 @@ def submit(
     memory of the core if only the core knows the shape. Autograd notices writes in place: a backward pass that needs
     the old values raises. Takes a few microseconds, most of them in the core.
     """
-    dtype = check(call, reduction, tensor)
-    if output is None and call.kind in SHAPE_KEEPING:
-        output = new_result(tensor, dtype)
-    data = tensor.data_ptr()
-    target = data if output is tensor else 0 if output is None else output.data_ptr()
+    is_read_by_core = output is tensor and reduction.op != _ADASUM
+    described = None if is_read_by_core else _described(call, reduction, tensor, output)
     process_set_id = set_id(reduction.process_set)
     number = handles.next_number()
     wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, process_set_id)
+    core_call = (call.kind, wire_name, call.root_rank, call.splits)
+    core_reduction = (reduction.op, reduction.prescale, reduction.postscale, process_set_id)
     try:
-        native = _enqueue(
-            (call.kind, wire_name, call.root_rank, call.splits),
-            (data, target, tensor.shape, dtype, CPU if tensor.is_cpu else place_of(tensor)),
-            (reduction.op, reduction.prescale, reduction.postscale, process_set_id),
-            tensor if output is tensor else (tensor, output),
-            output,
-            is_awaited,
-        )
+        native = enqueue_in_place(core_call, tensor, core_reduction, is_awaited) if is_read_by_core else None
+        if native is None:
+            core_tensor, output = described or _described(call, reduction, tensor, output)
+            keep = tensor if output is tensor else (tensor, output)
+            native = core.enqueue(core_call, core_tensor, core_reduction, keep, output, is_awaited)
     except BaseException:
         _release_numbers(name, process_set_id, number)
         raise
@@ -107,35 +113,51 @@ def submit(
     return number, native
 
 
+def _described(
+    call: Call, reduction: Reduction, tensor: torch.Tensor, output: torch.Tensor | None
+) -> tuple[CoreTensor, torch.Tensor | None]:
+    """The tensor as the core takes it, and the output: a new one if none was given and its shape is known."""
+    dtype = check(call, reduction, tensor)
+    if output is None and call.kind in SHAPE_KEEPING:
+        output = new_result(tensor, dtype)
+    data = tensor.data_ptr()
+    target = data if output is tensor else 0 if output is None else output.data_ptr()
+    return (data, target, tensor.shape, dtype, place_of(tensor)), output
+
+
 def submit_group(
     call: Call, name: str | None, reduction: Reduction, tensors: Sequence[torch.Tensor], in_place: bool = False
-) -> tuple[int, list[Handle]]:
-    """Submits tensors that are negotiated together, all of them or none."""
+) -> tuple[int, HandleGroup]:
+    """Submits tensors that are negotiated together, all of them or none; returns the group's number and its handles."""
     tensors = list(tensors)
-    check_one_device(tensors, call.prefix)
-    dtypes = [check(call, reduction, tensor) for tensor in tensors]
-    outputs: Sequence[torch.Tensor | None] = tensors if in_place else [None] * len(tensors)
-    if not in_place and call.kind in SHAPE_KEEPING:
-        outputs = list(map(new_result, tensors, dtypes))
-    entries = [
-        (tensor.data_ptr(), 0 if output is None else output.data_ptr(), tensor.shape, dtype, place_of(tensor))
-        for tensor, output, dtype in zip(tensors, outputs, dtypes, strict=True)
-    ]
+    is_read_by_core = in_place and reduction.op != _ADASUM
+    described = None if is_read_by_core else _group_described(call, reduction, tensors, in_place)
     core_reduction = reduction.for_core()
     *_, process_set_id = core_reduction
     number = handles.next_number()
     if not tensors:
-        return number, []
+        return number, core.HandleGroup()
     wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, process_set_id)
+    core_call = call.named(wire_name)
     try:
-        natives = core.enqueue_group(call.named(wire_name), entries, core_reduction, (tensors, outputs), outputs)
+        natives = enqueue_group_in_place(core_call, tensors, core_reduction) if is_read_by_core else None
+        if natives is None:
+            entries, outputs = described or _group_described(call, reduction, tensors, in_place)
+            natives = core.enqueue_group(core_call, entries, core_reduction, (tensors, outputs), outputs)
     except BaseException:
         _release_numbers(name, process_set_id, number)
         raise
     if in_place:
-        for tensor in tensors:
-            increment_version(tensor)
+        mark_written(tensors)
     return number, natives
+
+
+def _group_described(
+    call: Call, reduction: Reduction, tensors: list[torch.Tensor], in_place: bool
+) -> tuple[list[CoreTensor], list[torch.Tensor | None]]:
+    check_one_device(tensors, call.prefix)
+    described = [_described(call, reduction, tensor, tensor if in_place else None) for tensor in tensors]
+    return [entry for entry, _ in described], [output for _, output in described]
 
 
 def _release_numbers(name: str | None, process_set_id: int, number: int) -> None:
@@ -153,7 +175,8 @@ def run(
     `finish` makes a result from the native handle if the core has allocated its memory.
     """
     if call.is_group:
-        return PendingGroup(submit_group(call, name, reduction, tensors)[1], finish).wait()
+        natives = submit_group(call, name, reduction, tensors)[1]
+        return natives.wait() if finish is None else PendingGroup(natives, finish).wait()
     native = submit(call, name, reduction, tensors[0], is_awaited=True)[1]
     result = native.wait()
     return [result if finish is None else finish(native)]

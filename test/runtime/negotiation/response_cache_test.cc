@@ -39,14 +39,15 @@ TEST_CASE("CoordinatorCache never evicts what is pinned", "[unit][response_cache
   CoordinatorCache cache(2);
   REQUIRE(cache.insert(response(1, "a")).stored);
   REQUIRE(cache.insert(response(2, "b")).stored);
-  cache.set_pinned(CacheBit{1}, true);
+  cache.pin(CacheBit{1});
   CHECK(numbers(cache.insert(response(3, "c")).evicted) == Numbers{2});
   CHECK_FALSE(cache.erase(CacheBit{1}));
-  cache.set_pinned(CacheBit{3}, true);
+  cache.pin(CacheBit{3});
   const auto refused = cache.insert(response(4, "d"));
   CHECK_FALSE(refused.stored);
   CHECK(refused.evicted.empty());
-  cache.set_pinned(CacheBit{1}, false);
+  cache.touch(CacheBit{1});
+  CHECK(numbers(cache.bits()) == Numbers{1});
   CHECK(cache.erase(CacheBit{1}));
   CHECK_FALSE(cache.erase(CacheBit{1}));
   CHECK(cache.size() == 1);

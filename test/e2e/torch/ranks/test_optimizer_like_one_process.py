@@ -127,13 +127,19 @@ def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(self.name)
             super().start(*arguments)
 
-    def enqueue(call: Any, *rest: Any) -> Any:
-        names.append(call[1])
-        return core.enqueue(call, *rest)
+    def noted(submit: Any) -> Any:
+        def noting(call: Any, *rest: Any) -> Any:
+            handle = submit(call, *rest)
+            if handle is not None:
+                names.append(call[1])
+            return handle
+
+        return noting
 
     for module in (_gradient, _presence):
         monkeypatch.setattr(module, "RepeatedAllreduce", Noted)
-    monkeypatch.setattr(_session, "_enqueue", enqueue)
+    monkeypatch.setattr(core, "enqueue", noted(core.enqueue))
+    monkeypatch.setattr(_session, "enqueue_in_place", noted(_session.enqueue_in_place))
     return names
 
 

@@ -1,0 +1,48 @@
+#include "python/src/group.h"
+
+#include <utility>
+
+#include "python/src/error_map.h"
+#include "python/src/gil.h"
+#include "python/src/session_slot.h"
+
+namespace py = pybind11;
+
+namespace hvd::python {
+
+Group::Group(CallArgs call, const ReductionArgs& reduction, std::size_t count, py::object keep)
+    : call_(std::move(call)), reduction_(reduction), count_(count), kept_(keep_alive(std::move(keep))) {
+  operations_.reserve(count);
+  members_.reserve(count);
+}
+
+void Group::add(TensorArgs tensor, py::object result) {
+  CallArgs call = call_;
+  call.name += "_" + std::to_string(operations_.size() + 1) + "of" + std::to_string(count_);
+  Member member{slot_for(call, tensor), {}, std::move(result), tensor.place.current_stream};
+  Operation operation = make_operation(std::move(call), std::move(tensor), reduction_, member.slot);
+  operation.keep_alive = kept_;
+  member.dtype = operation.input.dtype;
+  operations_.push_back(std::move(operation));
+  members_.push_back(std::move(member));
+}
+
+PyHandleGroup Group::submit() {
+  release_dropped_objects();
+  const auto session = session_slot().require_running();
+  auto handles = [&] {
+    py::gil_scoped_release release;
+    return session->enqueue_group(std::move(operations_));
+  }();
+  raise_if_error(handles.status());
+  std::vector<PyHandle> submitted;
+  submitted.reserve(members_.size());
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Member& member = members_[i];
+    submitted.emplace_back(std::move(handles.value()[i]), std::move(member.slot), member.dtype,
+                           std::move(member.result), std::move(member.current_stream));
+  }
+  return PyHandleGroup(std::move(submitted));
+}
+
+}  // namespace hvd::python

@@ -1,0 +1,77 @@
+"""Which tensors the core reads itself, without asking Python. Operations on them are tested on ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from horovod._common.native import core
+from horovod.common.exceptions import HorovodInternalError
+
+CLASSES = (torch.Tensor, torch.nn.Parameter)
+CALL = (core.OP_ALLREDUCE, "allreduce.x", -1, ())
+SUM = (core.REDUCE_SUM, 1.0, 1.0, 0)
+HAS_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+
+
+class OwnTensor(torch.Tensor):
+    pass
+
+
+READ: dict[str, Callable[[], torch.Tensor]] = {
+    "parameter": lambda: torch.nn.Parameter(torch.ones(3)),
+    "scalar": lambda: torch.tensor(1.0),
+    "empty": lambda: torch.empty(0, 3),
+    "rows of a matrix": lambda: torch.ones(4, 3)[1:],
+    "one column": lambda: torch.ones(4, 1).t(),
+    **{
+        str(dtype): lambda dtype=dtype: torch.ones(3, dtype=dtype)
+        for dtype in (
+            *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+            *(torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        )
+    },
+}
+NEEDS_A_LOOK: dict[str, Callable[[], Any]] = {
+    "no tensor": lambda: [1.0],
+    "a subclass": lambda: torch.ones(3).as_subclass(OwnTensor),
+    "transposed": lambda: torch.ones(4, 3).t(),
+    "expanded": lambda: torch.ones(1).expand(3),
+    "negated lazily": lambda: torch._neg_view(torch.ones(3)),
+    "sparse": lambda: torch.ones(3).to_sparse(),
+    "on no device": lambda: torch.empty(3, device="meta"),
+    "bool": lambda: torch.ones(3, dtype=torch.bool),
+    "complex": lambda: torch.ones(3, dtype=torch.complex64),
+    "uint16": lambda: torch.ones(3).to(torch.uint16),
+}
+
+
+def test_a_class_without_the_table_has_no_calls() -> None:
+    assert core.in_place_calls((int,)) is None
+    assert (core.in_place_calls(CLASSES) is not None) == HAS_TABLE
+
+
+if HAS_TABLE:
+    enqueue, enqueue_group = core.in_place_calls(CLASSES)
+
+    @pytest.mark.parametrize("make", READ.values(), ids=READ.keys())
+    def test_what_is_read_is_submitted(make: Callable[[], torch.Tensor]) -> None:
+        """There is no session that would take it."""
+        with pytest.raises(HorovodInternalError, match="not been initialized"):
+            enqueue(CALL, make(), SUM, False)
+        with pytest.raises(HorovodInternalError, match="not been initialized"):
+            enqueue_group(CALL, [make()], SUM)
+
+    @pytest.mark.parametrize("make", NEEDS_A_LOOK.values(), ids=NEEDS_A_LOOK.keys())
+    def test_what_needs_a_look_is_left_to_the_caller(make: Callable[[], Any]) -> None:
+        assert enqueue(CALL, make(), SUM, False) is None
+        assert enqueue_group(CALL, [torch.ones(3), make()], SUM) is None
+
+    def test_wrong_arguments_are_told() -> None:
+        with pytest.raises(TypeError, match=r"enqueue_in_place\(\) takes 4 arguments by position, not 2"):
+            enqueue(CALL, torch.ones(3))
+        with pytest.raises(TypeError, match="a tuple of 4 as call"):
+            enqueue(CALL[:2], torch.ones(3), SUM, False)
