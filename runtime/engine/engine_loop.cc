@@ -57,6 +57,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, OperationTable& table, Smal
       executor_(options.worker.rank, table, recorder, std::move(backend_factory), executor_events()),
       recorder_(recorder),
       watch_(options.worker.rank, options.coordinator.stall),
+      root_watch_(plan_, options.worker.rank, options.coordinator.stall),
       loop_("hvd-engine") {
   if (is_root()) {
     coordinator_.emplace(options_.coordinator);

@@ -14,6 +14,7 @@
 #include "runtime/engine/executor.h"
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/progress_watch.h"
+#include "runtime/engine/root_watch.h"
 #include "runtime/engine/set_changes.h"
 #include "runtime/engine/small_exchange.h"
 #include "runtime/loop/loop.h"
@@ -106,6 +107,7 @@ class EngineLoop final : public transport::ControlHandler {
   void start_watch();
   void watch();
   void watch_end();
+  void handle(WaitFindings found);
   void report_waits(std::vector<wire::Wait> waits);
   void give_up(wire::Wait wait);
   std::string history() const;
@@ -123,6 +125,7 @@ class EngineLoop final : public transport::ControlHandler {
   Executor executor_;
   const recorder::FlightRecorder& recorder_;
   ProgressWatch watch_;
+  RootWatch root_watch_;
   RunClock clock_;
   std::unique_ptr<transport::ControlLinks> links_;
   struct {

@@ -19,15 +19,20 @@ void EngineLoop::watch() {
   if (!attached_) return;
   pump();  // what a thread has added is reported before it is reported that the thread waits
   if (stop_reason_) return;
-  const auto blocked = table_.blocked(SteadyClock::now() - ProgressWatch::kBlockedFor);
-  ProgressWatch::Findings found = watch_.look(executor_.running(), blocked, worker_.last_sequence(), run_time());
+  const TimePoint then = SteadyClock::now() - ProgressWatch::kBlockedFor;
+  const std::uint64_t seen = worker_.last_sequence();
+  handle(watch_.look(executor_.running(), table_.blocked(then), seen, run_time()));
+  if (!stop_reason_) handle(root_watch_.look(table_.oldest(then), seen, run_time()));
+  if (!stop_reason_ && !table_.empty()) start_watch();
+}
+
+void EngineLoop::handle(WaitFindings found) {
   for (wire::Wait& wait : found.unanswered) {
     wait.history = history();
     HVD_LOG(kWarning, "Stalled: " + negotiation::stuck_text(wait));
   }
   if (found.given_up && !is_root()) return give_up(std::move(*found.given_up));
   if (!found.waits.empty()) report_waits(std::move(found.waits));
-  if (!stop_reason_ && !table_.empty()) start_watch();
 }
 
 void EngineLoop::watch_end() {

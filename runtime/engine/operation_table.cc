@@ -194,17 +194,28 @@ PendingOperationPtr OperationTable::start(negotiation::OperationId id) {
   return at->second;
 }
 
-std::optional<BlockedOn> OperationTable::blocked(TimePoint then) const {
-  const MutexLock lock(mutex_);
+template <typename Counts>
+std::optional<BlockedOn> OperationTable::oldest_of(TimePoint then, Counts&& counts) const {
   PendingOperation* oldest = nullptr;
   for (const auto& [id, pending] : pending_) {
-    if (pending->running || pending->submitted > then) continue;
-    if (pending->handle.state().waiters.load(std::memory_order_relaxed) == 0) continue;
+    if (pending->running || pending->submitted > then || !counts(*pending)) continue;
     if (oldest == nullptr || pending->id < oldest->id) oldest = pending.get();
   }
   if (oldest == nullptr) return std::nullopt;
   const Operation& operation = oldest->operation;
   return BlockedOn{operation.process_set, operation.op, operation.name};
+}
+
+std::optional<BlockedOn> OperationTable::oldest(TimePoint then) const {
+  const MutexLock lock(mutex_);
+  return oldest_of(then, [](PendingOperation&) { return true; });
+}
+
+std::optional<BlockedOn> OperationTable::blocked(TimePoint then) const {
+  const MutexLock lock(mutex_);
+  return oldest_of(then, [](PendingOperation& pending) {
+    return pending.handle.state().waiters.load(std::memory_order_relaxed) > 0;
+  });
 }
 
 bool OperationTable::empty() const {

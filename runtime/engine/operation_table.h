@@ -66,7 +66,9 @@ class OperationTable {
                  const std::shared_ptr<collectives::cuda::Event>& end) HVD_EXCLUDES(mutex_);
   void complete(const std::vector<PendingOperationPtr>& operations, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::OperationId id, const Status& status) HVD_EXCLUDES(mutex_);
-  // The oldest operation that a thread waits for, that no lane runs, and that was added before `then`.
+  // The oldest operation that no lane runs and that was added before `then`.
+  std::optional<BlockedOn> oldest(TimePoint then) const HVD_EXCLUDES(mutex_);
+  // The same, of those that a thread waits for.
   std::optional<BlockedOn> blocked(TimePoint then) const HVD_EXCLUDES(mutex_);
   bool empty() const HVD_EXCLUDES(mutex_);
 
@@ -95,6 +97,8 @@ class OperationTable {
   static void leave(OpenSet& open, const Operation& operation);
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
   HandlePtr store(PendingOperationPtr pending) HVD_REQUIRES(mutex_);
+  template <typename Counts>
+  std::optional<BlockedOn> oldest_of(TimePoint then, Counts&& counts) const HVD_REQUIRES(mutex_);
   void submit(const PendingOperation& pending, wire::Request request, bool renew = false) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);

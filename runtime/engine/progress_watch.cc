@@ -1,7 +1,6 @@
 #include "runtime/engine/progress_watch.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 #include <utility>
 
@@ -11,21 +10,10 @@ namespace hvd::engine {
 
 using wire::Wait;
 
-namespace {
-
-// As a message holds it: seven weeks at most, which a limit may exceed.
-std::uint32_t millis_of(Millis span) {
-  constexpr Millis::rep kMost = std::numeric_limits<std::uint32_t>::max();
-  return static_cast<std::uint32_t>(std::clamp<Millis::rep>(span.count(), 0, kMost));
-}
-
-}  // namespace
-
-ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& running,
-                                            const std::optional<BlockedOn>& blocked, std::uint64_t seen,
-                                            TimePoint now) {
+WaitFindings ProgressWatch::look(const std::vector<RunningBatch>& running, const std::optional<BlockedOn>& blocked,
+                                 std::uint64_t seen, TimePoint now) {
   HVD_DCHECK(thread_.is_current(), "the watch is confined to hvd-engine");
-  Findings findings;
+  WaitFindings findings;
   std::erase_if(tracks_, [&](const auto& entry) {
     const std::uint64_t context_id = entry.first;
     const Track& track = entry.second;
@@ -57,7 +45,7 @@ ProgressWatch::Findings ProgressWatch::look(const std::vector<RunningBatch>& run
 // moving -> stuck (no change for the limit, reported) -> overdue (reported again), and back as soon as anything moves.
 // Each report is a question to the root; one that stays without an answer for kAnswerLimit means that the root is cut
 // off or stuck itself: then this rank warns alone, and gives up if it is overdue.
-void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const {
+void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint now, WaitFindings& findings) const {
   if (batch.turn != track.turn || batch.progress != track.progress || batch.progress.waits_for.empty()) {
     return look_at_moving(batch, track, now, findings);
   }
@@ -80,7 +68,8 @@ void ProgressWatch::look_at(const RunningBatch& batch, Track& track, TimePoint n
 }
 
 // It moved, or computes without waiting for peers. The latter alone is not reported, because it may last for ever.
-void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const {
+void ProgressWatch::look_at_moving(const RunningBatch& batch, Track& track, TimePoint now,
+                                   WaitFindings& findings) const {
   track.has_moved |= batch.turn != track.turn || batch.progress != track.progress;
   track.process_set = batch.process_set;
   track.turn = batch.turn;
@@ -108,7 +97,7 @@ Wait ProgressWatch::moving(std::uint64_t context_id, std::int32_t process_set) c
   wait.context_id = context_id;
   // It may go on moving until the next such report is due, and stop for as long as it takes to report that it is stuck.
   const Millis stands = std::max(limits_.moving_every, RunClock::kPeriod) + limits_.says_stuck_after();
-  wait.millis = millis_of(stands);
+  wait.millis = Wait::millis_of(stands);
   wait.ranks = {rank_};
   return wait;
 }
@@ -122,7 +111,7 @@ Wait ProgressWatch::wait_of(const RunningBatch& batch, Wait::Kind kind, Millis s
   wait.name = batch.name;
   wait.fused = batch.fused;
   wait.turn = batch.turn;
-  wait.millis = millis_of(stuck);
+  wait.millis = Wait::millis_of(stuck);
   wait.ranks = {rank_};
   wait.peers = batch.progress.waits_for;
   return wait;

@@ -32,6 +32,13 @@ class RunClock {
   SteadyClock::duration stood_still_{0};
 };
 
+// What a rank finds when it looks at its waiting. All without `history`.
+struct WaitFindings {
+  std::vector<wire::Wait> waits;       // to report
+  std::vector<wire::Wait> unanswered;  // the root would warn of them and does not; each once
+  std::optional<wire::Wait> given_up;  // unanswered and overdue
+};
+
 // What this rank reports about its waiting (wire::Wait), found by looking every RunClock::kPeriod, as long as it has
 // operations. Owned by the engine loop; pure; its time is the RunClock's. A batch is stuck while it waits for peers and
 // two looks at its progress are equal. Every report that one is stuck is a question, which the root answers: others
@@ -43,19 +50,12 @@ class ProgressWatch {
   // An answer that takes so long does not come: what does not move may be the root, or what leads to it.
   static constexpr Millis kAnswerLimit{3000};
 
-  // All without `history`.
-  struct Findings {
-    std::vector<wire::Wait> waits;       // to report
-    std::vector<wire::Wait> unanswered;  // the root would warn of them and does not; each once
-    std::optional<wire::Wait> given_up;  // unanswered and overdue
-  };
-
   ProgressWatch(int rank, const negotiation::StallOptions& options)
       : rank_(rank), limits_(negotiation::progress_limits(options)), proves_deadlocks_(options.enabled) {}
 
   // `seen`: the last decision that this rank has applied.
-  Findings look(const std::vector<RunningBatch>& running, const std::optional<BlockedOn>& blocked, std::uint64_t seen,
-                TimePoint now);
+  WaitFindings look(const std::vector<RunningBatch>& running, const std::optional<BlockedOn>& blocked,
+                    std::uint64_t seen, TimePoint now);
   // The root has judged what this rank has reported of the batches of the context.
   void answered(std::uint64_t context_id);
   const negotiation::ProgressLimits& limits() const { return limits_; }
@@ -76,8 +76,8 @@ class ProgressWatch {
     };
     std::optional<Stuck> stuck;  // reported
   };
-  void look_at(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const;
-  void look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, Findings& findings) const;
+  void look_at(const RunningBatch& batch, Track& track, TimePoint now, WaitFindings& findings) const;
+  void look_at_moving(const RunningBatch& batch, Track& track, TimePoint now, WaitFindings& findings) const;
   wire::Wait moving(std::uint64_t context_id, std::int32_t process_set) const;
   wire::Wait wait_of(const RunningBatch& batch, wire::Wait::Kind kind, Millis stuck) const;
 

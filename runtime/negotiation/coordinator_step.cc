@@ -1,5 +1,7 @@
 // The half of Coordinator that decides: what each step releases, changes and warns of, and in which order.
+#include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "runtime/base/check.h"
 #include "runtime/negotiation/coordinator_impl.h"
@@ -117,6 +119,8 @@ std::optional<wire::Decision> Coordinator::Impl::step(TimePoint now) {
     apply_set_changes(now, room, decision);
   }
   reschedule();
+  const auto answers = [](const wire::DecisionItem& item) { return std::holds_alternative<wire::WaitAnswer>(item); };
+  if (std::ranges::all_of(decision.items, answers) && !decision.items.empty()) board.only_answers(next_sequence);
   const bool drained = evicted.empty() && ready.empty();
   if (stop_wanted && drained) decision.stop = std::move(stop_wanted);
   if (decision.items.empty() && !decision.stop) return std::nullopt;

@@ -42,11 +42,25 @@ std::vector<int> silent_ranks(const Wait& wait) {
   return silent;
 }
 
+std::string history_text(const Wait& wait) {
+  return wait.history.empty() ? "" : ". Last operations of " + wait.history;
+}
+
+std::string undecided_text(const Wait& wait) {
+  return collective_text(wait) + " has not begun for " + std::to_string(wait.millis / 1000) +
+         " s: " + list_of(wait.ranks) + " waits for " + list_of(wait.peers) +
+         (wait.peers.size() == 1
+              ? ", which decides what runs and does not answer (is its process or host stopped?)"
+              : ", which decide what runs, or pass it on, and do not answer (are their processes or hosts stopped?)") +
+         history_text(wait);
+}
+
 }  // namespace
 
 std::string stuck_text(const Wait& wait) {
   const std::vector<int> silent = silent_ranks(wait);
   const bool one = wait.ranks.size() == 1;
+  if (wait.kind == Wait::Kind::kUndecided) return undecided_text(wait);
   std::string text =
       collective_text(wait) + " has not moved for " + std::to_string(wait.millis / 1000) + " s: " + list_of(wait.ranks);
   if (silent.empty()) {
@@ -56,8 +70,7 @@ std::string stuck_text(const Wait& wait) {
             (silent.size() == 1 ? ", which does not move (is its process or host stopped?)"
                                 : ", which do not move (are their processes or hosts stopped?)");
   }
-  if (!wait.history.empty()) text += ". Last operations of " + wait.history;
-  return text;
+  return text + history_text(wait);
 }
 
 wire::Decision make_stall(const Wait& wait, const ProgressLimits& limits) {
@@ -74,6 +87,10 @@ WaitBoard::WaitBoard(int world_size, const StallOptions& options)
 void WaitBoard::add(const Wait& wait, TimePoint now) {
   if (wait.kind == Wait::Kind::kSubmitted) return add_blocked(wait);
   if (wait.kind == Wait::Kind::kMoving) return add_moving(wait, now);
+  if (wait.kind == Wait::Kind::kUndecided) {  // that any decision comes is the answer
+    if (answers_.empty() || answers_.back() != Wait::kNoContext) answers_.push_back(Wait::kNoContext);
+    return;
+  }
   SetStuck& set = sets_[wait.context_id];
   forget_old(set, now);
   for (const int rank : wait.ranks) set.moves_until.erase(rank);

@@ -37,6 +37,10 @@ class WaitBoard {
   bool every_rank_waits(std::uint64_t sequence) const {
     return enabled_ && blocked_.full() && blocked_at_ == sequence && warned_at_ != sequence;
   }
+  // Decision `sequence` answers questions and does nothing else: what was said of the one before it still holds.
+  void only_answers(std::uint64_t sequence) {
+    if (warned_at_ && *warned_at_ + 1 == sequence) warned_at_ = sequence;
+  }
   // What to log then. Requires: every_rank_waits().
   std::string deadlock();
 

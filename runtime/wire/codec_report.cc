@@ -62,7 +62,7 @@ void put_wait(ByteWriter& out, const Wait& wait) {
 
 Wait get_wait(ByteReader& in) {
   Wait wait;
-  wait.kind = get_enum<Wait::Kind>(in, static_cast<int>(Wait::Kind::kMoving), "kind of wait");
+  wait.kind = get_enum<Wait::Kind>(in, static_cast<int>(Wait::Kind::kUndecided), "kind of wait");
   wait.process_set = get_process_set(in);
   wait.context_id = in.get<std::uint64_t>();
   wait.op = get_enum<OpType>(in, kOpTypeCount - 1, "operation");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -69,6 +70,11 @@ void add_ranks(std::vector<int>& ranks, const std::vector<int>& more) {
 }
 
 }  // namespace
+
+std::uint32_t Wait::millis_of(std::chrono::milliseconds span) {
+  constexpr std::chrono::milliseconds::rep kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::clamp<std::chrono::milliseconds::rep>(span.count(), 0, kMost));
+}
 
 void Wait::merge(const Wait& other) {
   add_ranks(ranks, other.ranks);

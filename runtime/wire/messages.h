@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -118,10 +119,12 @@ struct Wait {
     kOverdue = 2,    // the same, for so long that the session has to end
     kMoving = 3,  // a released collective of this set has moved. Given are set, context, `ranks`, and in `millis` for
                   // how long that stands: a rank that then neither moves nor says that it is stuck has stopped
+    kUndecided = 4,  // an operation waits, and no decision has come for the stall check time: a question to the root
   };
   Kind kind = Kind::kSubmitted;
   std::int32_t process_set = kGlobalProcessSet;
-  std::uint64_t context_id = 0;  // running: the set's, which outlives the set's id
+  static constexpr std::uint64_t kNoContext = ~std::uint64_t{0};
+  std::uint64_t context_id = 0;  // running: the set's, which outlives the set's id; undecided: none
   OpType op = OpType::kAllreduce;
   std::string name;
   std::uint32_t fused = 0;  // running: so many more tensors are part of the collective
@@ -132,6 +135,8 @@ struct Wait {
   std::vector<int> peers;    // running: without whom it does not go on; ascending
   std::string history;       // running: the last operations of one of `ranks`, which it names
 
+  // As a message holds it: seven weeks at most, which a limit may exceed.
+  static std::uint32_t millis_of(std::chrono::milliseconds span);
   bool says_stuck() const { return kind == Kind::kRunning || kind == Kind::kOverdue; }
   bool same_wait(const Wait& other) const {
     return kind == other.kind && process_set == other.process_set && context_id == other.context_id &&

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "runtime/engine/root_watch.h"
+
 namespace hvd::engine {
 namespace {
 
@@ -119,6 +121,60 @@ TEST_CASE("A blocked rank says what it waits for once per decision", "[engine]")
   CHECK(job.said(Millis(3000)) == "blocked:z@2 ");
   job.blocked.reset();
   CHECK(job.said(Millis(3000)) == "");
+}
+
+// Looks every half second; the root answers a question with a decision.
+struct Undecided {
+  RootWatch watch;
+  bool answers = true;
+  std::optional<BlockedOn> waits_for = BlockedOn{0, OpType::kAllreduce, "y"};
+  std::uint64_t seen = 1;
+  TimePoint now{std::chrono::hours(1)};
+
+  explicit Undecided(const negotiation::StallOptions& options, int rank = 9)
+      : watch(topology::TreePlan(20), rank, options) {}
+  std::string said(Millis span) {
+    std::string text;
+    for (const TimePoint end = now + span; now < end;) {
+      now += RunClock::kPeriod;
+      const WaitFindings found = watch.look(waits_for, seen, now);
+      for (const Wait& wait : found.waits) {
+        CHECK(wait.kind == Wait::Kind::kUndecided);
+        CHECK(wait.ranks == std::vector<int>{9});
+        CHECK(wait.peers == std::vector<int>{0, 1});
+        text += "asks:" + wait.name + "@" + std::to_string(wait.turn) + " ";
+        if (answers) ++seen;
+      }
+      for (const Wait& wait : found.unanswered) text += "alone:" + std::to_string(wait.millis / 1000) + " ";
+      if (found.given_up) text += "forsaken ";
+    }
+    return text;
+  }
+};
+
+TEST_CASE("A rank to which no decision comes asks whether the root is there, once per check time", "[engine]") {
+  Undecided rank({.check_time = Millis(2000), .shutdown_time = Millis(6000)});
+  CHECK(rank.said(Millis(2000)) == "");
+  CHECK(rank.said(Millis(500)) == "asks:y@1 ");
+  CHECK(rank.said(Millis(5000)) == "asks:y@2 asks:y@3 ");
+  ++rank.seen;  // some decision is as good as an answer
+  CHECK(rank.said(Millis(2000)) == "");
+  rank.waits_for.reset();
+  CHECK(rank.said(Millis(60000)) == "");
+}
+
+TEST_CASE("A rank that the root does not answer warns, and ends by itself when that has lasted", "[engine]") {
+  Undecided rank({.check_time = Millis(2000), .shutdown_time = Millis(7000)});
+  rank.answers = false;
+  CHECK(rank.said(Millis(7000)) == "asks:y@1 asks:y@1 alone:5 asks:y@1 ");
+  CHECK(rank.said(Millis(500)) == "forsaken ");
+  Undecided unlimited({.check_time = Millis(2000), .no_progress = Millis(0)});
+  unlimited.answers = false;
+  CHECK(unlimited.said(Millis(6000)) == "asks:y@1 asks:y@1 alone:5 ");
+  Undecided unchecked({.enabled = false, .no_progress = Millis(0)});
+  CHECK(unchecked.said(Millis(60000)) == "");
+  Undecided root({.check_time = Millis(2000)}, 0);
+  CHECK(root.said(Millis(60000)) == "");
 }
 
 }  // namespace

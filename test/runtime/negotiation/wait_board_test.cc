@@ -50,5 +50,48 @@ TEST_CASE("A context that does not move is kept as long as its ranks repeat that
   CHECK(board.contexts() == 0);
 }
 
+TEST_CASE("The board answers at once whoever asks whether the root is there", "[unit][negotiation]") {
+  WaitBoard board(4, {});
+  board.add(wait(Wait::Kind::kUndecided, Wait::kNoContext, 2, {0}), kReported);
+  board.add(wait(Wait::Kind::kUndecided, Wait::kNoContext, 3, {0}), kReported);
+  CHECK(board.take_answers() == std::vector<std::uint64_t>{Wait::kNoContext});
+  CHECK(board.take_answers().empty());
+  CHECK(board.contexts() == 0);
+}
+
+TEST_CASE("A deadlock is told once, also after answers", "[unit][negotiation]") {
+  WaitBoard board(2, {});
+  const auto all_wait_at = [&](std::uint64_t sequence) {
+    for (const int rank : {0, 1}) {
+      Wait blocked = wait(Wait::Kind::kSubmitted, 0, rank);
+      blocked.turn = sequence;
+      board.add(blocked, kReported);
+    }
+    return board.every_rank_waits(sequence);
+  };
+  REQUIRE(all_wait_at(1));
+  CHECK(board.deadlock().starts_with("Deadlock: "));
+  board.only_answers(2);
+  CHECK_FALSE(all_wait_at(2));
+  board.only_answers(3);
+  CHECK_FALSE(all_wait_at(3));
+  CHECK(all_wait_at(4));  // something else was decided
+  board.only_answers(5);  // nobody was told of it at 4
+  CHECK(all_wait_at(5));
+}
+
+TEST_CASE("Who waits in vain for a decision is told for whom", "[unit][negotiation]") {
+  Wait undecided = wait(Wait::Kind::kUndecided, Wait::kNoContext, 9, {0});
+  CHECK(stuck_text(undecided) ==
+        "allreduce \"x\" has not begun for 20 s: rank 9 waits for rank 0, which decides what runs and does not answer "
+        "(is its process or host stopped?)");
+  undecided.peers = {0, 1};
+  undecided.history = "rank 9: none";
+  CHECK(
+      stuck_text(undecided) ==
+      "allreduce \"x\" has not begun for 20 s: rank 9 waits for ranks 0, 1, which decide what runs, or pass it on, and "
+      "do not answer (are their processes or hosts stopped?). Last operations of rank 9: none");
+}
+
 }  // namespace
 }  // namespace hvd::negotiation
