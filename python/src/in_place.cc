@@ -1,5 +1,4 @@
-#include "python/src/in_place.h"
-
+// in_place_calls() of _core.pyi: functions that submit tensors in place without asking Python for anything of them.
 #include <string>
 #include <utility>
 
@@ -7,6 +6,7 @@
 #include "python/src/gil.h"
 #include "python/src/group.h"
 #include "python/src/operation_args.h"
+#include "python/src/registration.h"
 #include "python/src/tensor_reader.h"
 
 namespace py = pybind11;
@@ -59,8 +59,6 @@ PyMethodDef fast_method(const char* name, PyObject* (*function)(PyObject*, PyObj
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)), METH_FASTCALL, text};
 }
 
-}  // namespace
-
 py::object in_place_calls(py::tuple classes) {
   static PyMethodDef one = fast_method("enqueue_in_place", &enqueue_in_place, "enqueue() in place; None: not here.");
   static PyMethodDef many =
@@ -73,5 +71,9 @@ py::object in_place_calls(py::tuple classes) {
   return py::make_tuple(py::reinterpret_steal<py::object>(PyCFunction_New(&one, self.ptr())),
                         py::reinterpret_steal<py::object>(PyCFunction_New(&many, self.ptr())));
 }
+
+}  // namespace
+
+void register_in_place(py::module_& module) { module.def("in_place_calls", &in_place_calls, py::arg("classes")); }
 
 }  // namespace hvd::python

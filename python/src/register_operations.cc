@@ -8,7 +8,6 @@
 #include "python/src/enqueue.h"
 #include "python/src/group.h"
 #include "python/src/handle.h"
-#include "python/src/in_place.h"
 #include "python/src/operation_args.h"
 #include "python/src/registration.h"
 #include "python/src/session_slot.h"
@@ -73,7 +72,6 @@ void register_operations(py::module_& module) {
   module.def("new_shared", &new_shared, py::arg("shape"), py::arg("dtype"));
   module.def("enqueue_group", &enqueue_group, py::arg("call"), py::arg("tensors"), py::arg("reduction"),
              py::arg("keep_alive"), py::arg("results") = py::none());
-  module.def("in_place_calls", &in_place_calls, py::arg("classes"));
 }
 
 }  // namespace hvd::python
