@@ -53,9 +53,28 @@ Status Rounds::wait(Mark mark, int member, std::uint64_t round) { return wait_un
 
 Status Rounds::wait_for_all(Mark mark, std::uint64_t round) { return wait_until(mark, kAll, round); }
 
+// Who marks looks at who has left after that, and who leaves looks at the marks after it has said so: in the one order
+// of these four, either the first sees that the other has left, or the other sees the mark, and then its caller writes
+// after all that was read. What comes of a member that has left is an abort.
+Status Rounds::wait_for_all_here(Mark mark, std::uint64_t round) {
+  HVD_RETURN_IF_ERROR(wait_for_all(mark, round));
+  for (int member = 0; member < size(); ++member) {
+    if (line(member).has_left.load(std::memory_order_seq_cst) != 0) return wait_until(mark, member, kNever);
+  }
+  return Status::ok();
+}
+
+void Rounds::leave() {
+  line(own_).has_left.store(1, std::memory_order_seq_cst);
+  for (int member = 0; member < size(); ++member) {
+    for (const auto& mark : line(member).marks) (void)mark.load(std::memory_order_seq_cst);
+  }
+}
+
 // Never 0: rounds count from 1.
 std::uint64_t Rounds::Awaited::pack() const {
   static_assert(kAll == -1 && ShmSegment::kMaxMembers < (1 << 12) && ShmLine::kMarks <= 4);
+  static_assert(kNever << 14 >> 14 == kNever);
   return round << 14 | static_cast<std::uint64_t>(mark) << 12 | static_cast<std::uint64_t>(member + 1);
 }
 

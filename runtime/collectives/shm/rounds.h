@@ -50,6 +50,11 @@ class Rounds {
   // What the member wrote before its mark can be read then.
   Status wait(Mark mark, int member, std::uint64_t round);
   Status wait_for_all(Mark mark, std::uint64_t round);
+  // The same for a mark after which members no longer touch each other's tensors. Does not end well where a member has
+  // left before: what was read of its tensors then may be anything.
+  Status wait_for_all_here(Mark mark, std::uint64_t round);
+  // To be called before the caller of a call that failed has its tensors back.
+  void leave();
 
   // All waits, now and later, fail with the first reason.
   void abort(const Status& why);
@@ -58,6 +63,7 @@ class Rounds {
 
  private:
   static constexpr int kAll = -1;
+  static constexpr std::uint64_t kNever = (std::uint64_t{1} << 50) - 1;  // no such round comes
 
   // What a member sleeps for, in one word of its line.
   struct Awaited {

@@ -45,6 +45,12 @@ std::vector<Segment> tensors_of(const CollectiveCall& call) {
 }
 
 Status ShmCollectives::run(const CollectiveCall& call) {
+  Status status = start(call);
+  if (!status.is_ok()) rounds_.leave();
+  return status;
+}
+
+Status ShmCollectives::start(const CollectiveCall& call) {
   HVD_RETURN_IF_ERROR(check_counts(call, size()));
   HVD_RETURN_IF_ERROR(rounds_.failure());
   HVD_FAILPOINT_RETURN("shm.begin");

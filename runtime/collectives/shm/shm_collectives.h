@@ -35,6 +35,7 @@ class ShmCollectives {
   std::string_view path() const { return path_; }
 
  private:
+  Status start(const CollectiveCall& call);
   Status allreduce(const CollectiveCall& call);
   Status allreduce_small(const CollectiveCall& call, const shm::TensorStream& data);
   Status allreduce_large(const CollectiveCall& call, const shm::TensorStream& data);

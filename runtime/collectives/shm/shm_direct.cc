@@ -73,7 +73,8 @@ Status ShmCollectives::reduce_direct(const CollectiveCall& call, std::uint64_t r
     begin += bytes;
   }
   rounds_.mark(Rounds::kReduced, round);
-  HVD_RETURN_IF_ERROR(rounds_.wait_for_all(Rounds::kReduced, round));  // others write this member's memory until then
+  // Others read and write this member's memory until then.
+  HVD_RETURN_IF_ERROR(rounds_.wait_for_all_here(Rounds::kReduced, round));
   rounds_.mark(Rounds::kDone, round);
   return Status::ok();
 }

@@ -1,15 +1,18 @@
 // How waits in shared memory end.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <future>
 
 #include "runtime/base/deadline.h"
+#include "runtime/collectives/shm/rounds.h"
 #include "test/runtime/collectives/shm/shm_ranks.h"
 
 namespace hvd::collectives {
 namespace {
 
 constexpr std::chrono::seconds kLongest{20};
+constexpr std::int64_t kDirect = 5000;  // elements, more than every member reduces by itself
 
 CollectiveCall sum_of(std::vector<float>& data) {
   return {.op = OpType::kAllreduce, .output = data.data(), .count = static_cast<std::int64_t>(data.size())};
@@ -75,6 +78,46 @@ TEST_CASE("Aborts that come at any moment of running calls end them", "[multi][c
     }
     CHECK(ended == 2);
   }
+}
+
+// Rank 1 of two, driven by hand through a direct allreduce: what it has left in shared memory.
+class ByHand {
+ public:
+  explicit ByHand(const ShmRanks& ranks) : segment_(ranks.segment()), region_(segment_.region(0)) {}
+  void announce() {
+    const std::uint64_t place = segment_.offset_of(segment_.arena(1).data(), 4 * kDirect).value();
+    std::memcpy(region_.slot(1, 1), &place, sizeof(place));
+    line().announced = 1;
+    line().marks[Rounds::kStaged] = 1;
+  }
+  void leave() { line().has_left = 1; }
+  void mark_reduced() { line().marks[Rounds::kReduced] = 1; }
+  bool has_other_left() const { return region_.lines[0].has_left == 1; }
+
+ private:
+  ShmLine& line() const { return region_.lines[1]; }
+  const ShmSegment& segment_;
+  const ShmRegion region_;
+};
+
+TEST_CASE("No direct allreduce ends well that may have read tensors of a rank whose call failed",
+          "[multi][collectives]") {
+  const ShmRanks ranks(2, 1U << 20);
+  const auto backend = ranks.backend(ranks.all(), 0);
+  const auto shared = ranks.arena(0).take(4 * kDirect);
+  ByHand other(ranks);
+  other.announce();
+  other.leave();
+  other.mark_reduced();
+  auto call = std::async(std::launch::async, [&] {
+    return run_call(*backend, {.op = OpType::kAllreduce, .output = shared.get(), .count = kDirect});
+  });
+  CHECK(wait_of(*backend).waits_for == std::vector<int>{1});
+  CHECK_FALSE(other.has_other_left());
+  backend->abort(Status::peer_lost("rank 1 is gone"));
+  REQUIRE(call.wait_for(kLongest) == std::future_status::ready);
+  CHECK(call.get().message() == "rank 1 is gone");
+  CHECK(other.has_other_left());
 }
 
 TEST_CASE("Late members are slept for, and rung awake", "[multi][collectives]") {
