@@ -1,10 +1,7 @@
 #include "test/support/fake_gpu/fake_communicator.h"
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <deque>
-#include <thread>
 #include <type_traits>
 
 #include "test/runtime/collectives/kernels/reference.h"
@@ -40,16 +37,6 @@ std::shared_ptr<Comm> comm_of(void* handle, const char* caller) {
   if (found != world().comms.end()) return found->second;
   world().breaches += std::string(caller) + " on a communicator that is not there\n";
   return nullptr;
-}
-
-bool is_ready(const Comm& comm) {
-  const std::lock_guard lock(comm.group->mutex);
-  if (!comm.group->aborted.empty()) return true;
-  const int mine = comm.group->windows.contains(comm.rank) ? comm.group->windows.at(comm.rank) : 0;
-  for (int rank = 0; rank < comm.group->size && mine > 0; ++rank) {
-    if (!comm.group->windows.contains(rank) || comm.group->windows.at(rank) < mine) return false;
-  }
-  return comm.group->arrived == comm.group->size && !comm.group->fails;
 }
 
 namespace {
@@ -95,19 +82,18 @@ void reduce_as(const std::vector<const void*>& inputs, void* output, std::size_t
   if (work.reduction >= kFirstOwnReduction) std::memcpy(&factor, work.factor.data(), sizeof factor);
   if (scales_average) factor = scalar_in<T>(1.0 / static_cast<double>(inputs.size()));
   const bool scales = scales_average || work.reduction >= kFirstOwnReduction;
-  std::vector<T> result(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t r = 0; r < inputs.size(); ++r) {
-      T value{};
-      std::memcpy(&value, static_cast<const char*>(inputs[r]) + i * sizeof(T), sizeof value);
-      if (scales) value = of_two(kProduct, value, factor);
+  auto* const result = static_cast<T*>(output);
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    const auto* const input = static_cast<const T*>(inputs[r]);
+    for (std::size_t i = 0; i < n; ++i) {
+      const T value = scales ? of_two(kProduct, input[i], factor) : input[i];
       result[i] = r == 0 ? value : of_two(work.reduction, result[i], value);
     }
-    if constexpr (kIsInteger<T>) {
-      if (work.reduction == kAverage) result[i] = static_cast<T>(result[i] / static_cast<T>(inputs.size()));
-    }
   }
-  std::memcpy(output, result.data(), n * sizeof(T));
+  if constexpr (kIsInteger<T>) {
+    const T divisor = work.reduction == kAverage ? static_cast<T>(inputs.size()) : T{1};
+    for (std::size_t i = 0; i < n; ++i) result[i] = static_cast<T>(result[i] / divisor);
+  }
 }
 
 void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n, const Work& work) {
@@ -126,120 +112,64 @@ void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n,
   }
 }
 
-const char* at(const void* memory, std::size_t bytes) { return static_cast<const char*>(memory) + bytes; }
+std::string name_of(const Work& work) { return work.kind; }
+const void* at(const void* memory, std::size_t bytes) { return static_cast<const char*>(memory) + bytes; }
+void* at(void* memory, std::size_t bytes) { return static_cast<char*>(memory) + bytes; }
 
-// One piece of work of all members, by rank.
-void move_one(const std::vector<Work>& work) {
+// One piece of work that all members make together: what `rank` gets of it.
+void move_one(const std::vector<Work>& work, std::size_t rank) {
   const Work& first = work.front();
+  const Work& own = work[rank];
   const std::size_t bytes = first.count * size_of(first.type);
   std::vector<const void*> inputs;
   for (const Work& one : work) {
-    if (!(one == first)) breach("members make different calls: " + one.kind + " and " + first.kind);
+    if (!(one == first)) return breach("members make different calls: " + name_of(one) + " and " + name_of(first));
     inputs.push_back(one.input);
   }
-  if (first.kind == "broadcast") {
-    const std::vector<char> sent(at(inputs[static_cast<std::size_t>(first.root)], 0),
-                                 at(inputs[static_cast<std::size_t>(first.root)], bytes));
-    for (const Work& one : work) std::memcpy(one.output, sent.data(), bytes);
-  } else if (first.kind == "all_gather") {
-    std::vector<char> all;
-    for (const void* input : inputs) all.insert(all.end(), at(input, 0), at(input, bytes));
-    for (const Work& one : work) std::memcpy(one.output, all.data(), all.size());
-  } else if (first.kind == "reduce") {
-    reduce(inputs, work[static_cast<std::size_t>(first.root)].output, first.count, first);
-  } else if (first.kind == "reduce_scatter") {
-    std::vector<char> all(bytes * work.size());
-    reduce(inputs, all.data(), first.count * work.size(), first);
-    for (std::size_t r = 0; r < work.size(); ++r) std::memcpy(work[r].output, all.data() + r * bytes, bytes);
-  } else {
-    std::vector<char> all(bytes);
-    reduce(inputs, all.data(), first.count, first);
-    for (const Work& one : work) std::memcpy(one.output, all.data(), bytes);
+  if (own.is("broadcast")) {
+    std::memcpy(own.output, inputs[static_cast<std::size_t>(own.root)], bytes);
+  } else if (own.is("all_gather")) {
+    for (std::size_t r = 0; r < inputs.size(); ++r) std::memcpy(at(own.output, r * bytes), inputs[r], bytes);
+  } else if (!own.is("reduce") || static_cast<std::size_t>(own.root) == rank) {
+    for (const void*& input : inputs) input = at(input, own.is("reduce_scatter") ? rank * bytes : 0);
+    reduce(inputs, own.output, own.count, own);
   }
 }
 
 }  // namespace
 
-void Group::move_bytes() {
-  std::map<std::pair<int, int>, std::deque<Work>> sends;
-  std::size_t together = 0;  // pieces that all members make
-  for (const auto& [rank, call] : calls) {
-    std::size_t own = 0;
-    for (const Work& one : call) {
-      if (one.kind == "send") sends[{rank, one.root}].push_back(one);
-      if (one.kind != "send" && one.kind != "receive") ++own;
-    }
-    if (rank > 0 && own != together) breach("members make different numbers of calls in a group");
-    together = own;
-  }
-  for (std::size_t i = 0; i < together; ++i) {
-    std::vector<Work> piece;
-    for (const auto& [rank, call] : calls) piece.push_back(call[i]);
-    move_one(piece);
-  }
-  for (const auto& [rank, call] : calls) {
-    for (const Work& one : call) {
-      if (one.kind != "receive") continue;
-      auto& from = sends[{one.root, rank}];
-      if (from.empty() || from.front().count != one.count) {
-        breach("a receive without its send");
-      } else {
-        std::memcpy(one.output, from.front().input, one.count);
-        from.pop_front();
+void carry_out(const std::vector<Call>& calls, int rank) {
+  std::map<int, std::deque<Work>> sends;     // to this member, by who sends
+  std::vector<Call> together(calls.size());  // pieces that all members make
+  for (std::size_t r = 0; r < calls.size(); ++r) {
+    for (const Work& one : calls[r]) {
+      if (!one.is("send") && !one.is("receive")) {
+        together[r].push_back(one);
+      } else if (one.is("send") && one.root == rank) {
+        sends[static_cast<int>(r)].push_back(one);
       }
     }
+    if (together[r].size() != together[0].size()) return breach("members make different numbers of calls in a group");
   }
-  for (const auto& [pair, left] : sends) {
+  const auto own = static_cast<std::size_t>(rank);
+  for (std::size_t i = 0; i < together[own].size(); ++i) {
+    std::vector<Work> piece;
+    for (const Call& call : together) piece.push_back(call[i]);
+    move_one(piece, own);
+  }
+  for (const Work& one : calls[own]) {
+    if (!one.is("receive")) continue;
+    auto& from = sends[one.root];
+    if (from.empty() || from.front().count != one.count) {
+      breach("a receive without its send");
+    } else {
+      std::memcpy(one.output, from.front().input, one.count);
+      from.pop_front();
+    }
+  }
+  for (const auto& [peer, left] : sends) {
     if (!left.empty()) breach("a send without its receive");
   }
-}
-
-// As on a GPU whose multiprocessors are taken: until something ends there, or the own communicator is aborted.
-void Group::take_room(int rank, int device) {
-  for (;;) {
-    {
-      const std::scoped_lock lock(mutex, world().mutex);
-      int& running = world().running[device];
-      if (world().room == 0 || running < world().room || aborted.contains(rank)) {
-        ++running;
-        return;
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-}
-
-// In a stream: waits there for the others.
-void Group::run(int rank, int device, const Call& call) {
-  struct Room {
-    int device;
-    ~Room() {
-      const std::lock_guard lock(world().mutex);
-      --world().running[device];
-    }
-  };
-  {
-    const std::lock_guard lock(mutex);
-    for (const Work& work : aborted.contains(rank) ? Call() : call) {
-      if (work.reads > 0 && fake_cuda_owns(device, work.input, work.reads) == 0)
-        breach(work.kind + " reads memory that was given back");
-      if (work.writes > 0 && fake_cuda_owns(device, work.output, work.writes) == 0)
-        breach(work.kind + " writes memory that was given back");
-    }
-  }
-  take_room(rank, device);
-  const Room room{device};
-  std::unique_lock lock(mutex);
-  const std::uint64_t mine = round;
-  calls[rank] = call;
-  if (static_cast<int>(calls.size()) == size && aborted.empty()) {
-    move_bytes();
-    calls.clear();
-    ++round;
-    changed.notify_all();
-    return;
-  }
-  changed.wait(lock, [&] { return aborted.contains(rank) || round != mine; });
 }
 
 }  // namespace fake_nccl

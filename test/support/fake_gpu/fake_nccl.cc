@@ -10,7 +10,6 @@ namespace {
 
 struct Launch {
   std::shared_ptr<Group> group;
-  int rank;
   int device;
   Call call;
 };
@@ -31,12 +30,12 @@ int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
   if (call.empty()) return kSuccess;
   const std::lock_guard lock(comm->group->mutex);
   comm->polled = false;
-  comm->launch = [stream, work = Launch{comm->group, comm->rank, comm->device, std::move(call)}] {
+  comm->launch = [stream, work = Launch{comm->group, comm->device, std::move(call)}] {
     fake_cuda_enqueue(
         stream,
         [](void* argument) {
           const std::unique_ptr<Launch> one(static_cast<Launch*>(argument));
-          one->group->run(one->rank, one->device, one->call);
+          one->group->run(one->device, one->call);
         },
         new Launch(work));
   };
@@ -45,20 +44,20 @@ int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
 
 int issue(const char* name, Work work, void* handle, void* stream) {
   if (const int code = enter(name); code != kSuccess) return code;
-  const bool reduces = work.kind.find("reduce") != std::string::npos;
+  const bool reduces = std::strstr(work.kind, "reduce") != nullptr;
   if (work.type >= 10 && (world().version < 22400 || (reduces && fake_cuda_capability() < 90))) return kInvalidArgument;
   const auto comm = comm_of(handle, name);
   if (comm == nullptr) return kInvalidArgument;
-  if (!is_ready(*comm) || !comm->polled || comm->launch)
+  if (!comm->group->is_ready() || !comm->polled || comm->launch)
     breach(std::string(name) + " on a communicator that is in progress");
   if (comm->finalized) breach(std::string(name) + " on a communicator that was finalized");
   if (fake_cuda_device_of(stream) != comm->device) breach(std::string(name) + " in a stream of another GPU");
   const std::size_t bytes = work.count * size_of(work.type);
   const std::size_t n = static_cast<std::size_t>(comm->group->size);
-  const std::size_t in = work.kind == "reduce_scatter" ? bytes * n : bytes;
-  const std::size_t out = work.kind == "all_gather" ? bytes * n : bytes;
-  const bool reads = work.kind != "receive" && (work.kind != "broadcast" || work.root == comm->rank);
-  const bool writes = work.kind != "send" && (work.kind != "reduce" || work.root == comm->rank);
+  const std::size_t in = work.is("reduce_scatter") ? bytes * n : bytes;
+  const std::size_t out = work.is("all_gather") ? bytes * n : bytes;
+  const bool reads = !work.is("receive") && (!work.is("broadcast") || work.root == comm->rank);
+  const bool writes = !work.is("send") && (!work.is("reduce") || work.root == comm->rank);
   work.reads = reads ? in : 0;
   work.writes = writes ? out : 0;
   if (reads && fake_cuda_owns(comm->device, work.input, in) == 0) breach(std::string(name) + " reads beyond its GPU");

@@ -2,7 +2,7 @@
 
 #include "test/support/fake_gpu/fake_driver.h"
 
-// What the tests ask of the fake NCCL besides NCCL's own functions. Its ranks are threads of one process, its
+// What the tests ask of the fake NCCL besides NCCL's own functions. Its ranks are threads or processes of one host, its
 // communicators non-blocking; collectives run in the streams of the fake driver and wait there for all members. It is
 // strict: whatever NCCL leaves undefined is written down.
 // The `after`+1st call from now on of NCCL's function `name` fails with `code`, once; 0: none does any more.

@@ -1,6 +1,7 @@
 // The life of communicators and their memory.
 #include <cstdlib>
 #include <cstring>
+#include <random>
 
 #include "test/support/fake_gpu/fake_communicator.h"
 #include "test/support/fake_gpu/fake_nccl.h"
@@ -9,15 +10,12 @@ using namespace fake_nccl;
 
 namespace {
 
-// Whether two members are on one GPU, which NCCL refuses unless it is told not to. It knows GPUs by their places on the
-// bus, and so takes slices of one for one, whatever its version (github.com/NVIDIA/nccl/issues/1716 has that
-// of 2.31.2).
-bool shares_gpu(const Group& group) {
-  std::set<int> distinct;
-  for (const int device : group.devices) distinct.insert(fake_cuda_bus(device));
+// Two members on one GPU are refused by NCCL unless it is told not to. It knows GPUs by their places on the bus, and so
+// takes slices of one for one, whatever its version (github.com/NVIDIA/nccl/issues/1716 has that of 2.31.2).
+bool refuses_gpus(const Group& group) {
   const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   const bool may = world().version >= 23003 && allowed != nullptr && std::strcmp(allowed, "1") == 0;
-  return distinct.size() != group.devices.size() && !may;
+  return group.shares_gpu() && !may;
 }
 
 // NCCL's abort waits for other ranks, and sometimes for good.
@@ -49,28 +47,17 @@ int join(void** handle, int size, const std::vector<std::string>& ids, int rank,
   std::memcpy(&head, config, sizeof head);
   if (head.magic != 0xcafebeef || head.blocking != 0 || head.version < 21400)
     breach("a configuration that NCCL refuses");
+  if (size < 1 || size > kMostMembers || rank < 0 || rank >= size || !ids.front().starts_with(kIdBegins))
+    return kInvalidArgument;
   auto comm = std::make_shared<Comm>();
   comm->rank = rank;
-  {
-    World& w = world();
-    const std::lock_guard lock(w.mutex);
-    auto& group = w.groups[ids.front()];
-    if (group == nullptr) group = std::make_shared<Group>();
-    if (group->ids.empty()) group->ids = ids;
-    if (group->ids != ids) w.breaches += "members bring different ids\n";
-    comm->group = group;
-    *handle = comm.get();
-    w.comms[*handle] = comm;
-  }
   comm->device = fake_cuda_current();
   if (comm->device < 0) breach("a communicator without a current GPU");
-  const std::lock_guard lock(comm->group->mutex);
-  if (comm->group->size != 0 && comm->group->size != size) breach("members name different sizes");
-  comm->group->size = size;
-  comm->group->devices.push_back(comm->device);
-  ++comm->group->arrived;
   comm->failure = enter(kLateFailure);
-  comm->group->fails = comm->group->fails || comm->failure != kSuccess;
+  comm->group = std::make_shared<Group>(ids, size, rank, fake_cuda_bus(comm->device), comm->failure != kSuccess);
+  const std::lock_guard lock(world().mutex);
+  *handle = comm.get();
+  world().comms[*handle] = comm;
   return kInProgress;
 }
 
@@ -87,9 +74,10 @@ HVD_FAKE const char* ncclGetErrorString(int code) {
 HVD_FAKE const char* ncclGetLastError(void*) { return world().last_error.c_str(); }
 HVD_FAKE int ncclGetUniqueId(Id* id) {
   HVD_ENTER("ncclGetUniqueId");
-  const std::lock_guard lock(world().mutex);
   std::memset(id, 0, sizeof *id);
-  const std::string text = "id " + std::to_string(++world().ids);
+  std::random_device random;  // other processes make ids, too
+  std::string text = kIdBegins;
+  for (int i = 0; i < 4; ++i) text += std::to_string(random()) + ".";
   std::memcpy(id->bytes, text.data(), text.size());
   return kSuccess;
 }
@@ -133,7 +121,7 @@ HVD_FAKE int ncclCommRegister(void* handle, void* memory, std::size_t bytes, voi
   if (const int code = enter("ncclCommRegister", 21900); code != kSuccess) return code;
   const auto comm = comm_of(handle, "ncclCommRegister");
   if (comm == nullptr) return kInvalidArgument;
-  if (!is_ready(*comm) || !comm->polled) breach("ncclCommRegister on a communicator that is in progress");
+  if (!comm->group->is_ready() || !comm->polled) breach("ncclCommRegister on a communicator that is in progress");
   if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("ncclCommRegister of memory that is not its GPU's");
   const std::lock_guard lock(world().mutex);
   *registration = reinterpret_cast<void*>(++world().handles);
@@ -156,15 +144,12 @@ HVD_FAKE int ncclCommWindowRegister(void* handle, void* memory, std::size_t byte
   if (comm == nullptr) return kInvalidArgument;
   *window = nullptr;
   if (!world().windows) return kSuccess;
-  if (!is_ready(*comm) || !comm->polled) breach("ncclCommWindowRegister on a communicator that is in progress");
+  if (!comm->group->is_ready() || !comm->polled) breach("ncclCommWindowRegister on a communicator that is in progress");
   if (flags != 1 || reinterpret_cast<std::uintptr_t>(memory) % 4096 != 0 || !world().memory.contains(memory))
     breach("a window that NCCL refuses");
   if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("a window of memory that is not its GPU's");
+  comm->group->ask_for_window(bytes);
   const std::lock_guard lock(comm->group->mutex);
-  const auto number = static_cast<std::size_t>(comm->group->windows[comm->rank]++);
-  auto& sizes = comm->group->window_bytes;
-  if (sizes.size() <= number) sizes.push_back(bytes);
-  if (sizes[number] != bytes) breach("members make windows of different sizes");
   comm->window = window;
   comm->window_memory = memory;
   return kInProgress;
@@ -202,13 +187,12 @@ HVD_FAKE int ncclCommAbort(void* handle) {
   if (comm == nullptr) return kInvalidArgument;
   {
     const std::lock_guard lock(comm->group->mutex);
-    comm->group->aborted.insert(comm->rank);
+    comm->group->abort();
     comm->launch = nullptr;
     const std::lock_guard world_lock(world().mutex);
     comm->reductions.clear();
     comm->registered.clear();
   }
-  comm->group->changed.notify_all();
   const int ended = end_comm(handle, "ncclCommAbort");
   return code != kSuccess ? code : ended;
 }
@@ -217,14 +201,14 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   const auto comm = comm_of(handle, "ncclCommGetAsyncError");
   if (comm == nullptr) return kInvalidArgument;
   const bool first = !std::exchange(comm->polled, true);
-  const bool ready = !first && is_ready(*comm);
+  const bool ready = !first && comm->group->is_ready();
   const std::lock_guard group_lock(comm->group->mutex);
   if (ready && comm->launch) std::exchange(comm->launch, nullptr)();
   const std::lock_guard lock(world().mutex);
-  *state = comm->failure != kSuccess  ? comm->failure
-           : !ready                   ? kInProgress
-           : shares_gpu(*comm->group) ? kInvalidUsage
-                                      : world().async_error;
+  *state = comm->failure != kSuccess    ? comm->failure
+           : !ready                     ? kInProgress
+           : refuses_gpus(*comm->group) ? kInvalidUsage
+                                        : world().async_error;
   if (ready && comm->window != nullptr) {
     void** const window = std::exchange(comm->window, nullptr);
     *window = reinterpret_cast<void*>(++world().handles);
