@@ -9,17 +9,11 @@ import pytest
 import torch
 
 import horovod.torch as hvd
+from fake_gpu import load_driver, put, values_at, values_of
 from horovod._common.native import core
 from horovod.torch._tensors import current_stream, place_of, transferable
 
-fake = ctypes.CDLL(sys.argv[1])
-for name in ("fake_cuda_memory", "fake_cuda_stream"):
-    getattr(fake, name).restype = ctypes.c_void_p
-fake.fake_cuda_memory.argtypes = [ctypes.c_int, ctypes.c_size_t]
-fake.fake_cuda_breaches.restype = ctypes.c_char_p
-for name in ("fake_cuda_synchronize", "fake_cuda_end_stream"):
-    getattr(fake, name).argtypes = [ctypes.c_void_p]
-fake.fake_cuda_set_capturing.argtypes = [ctypes.c_void_p, ctypes.c_int]
+fake = load_driver(sys.argv[1])
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
@@ -28,13 +22,7 @@ stream, side = fake.fake_cuda_stream(gpu), fake.fake_cuda_stream(gpu)
 
 
 def on_gpu(values: list[float]) -> int:
-    address = fake.fake_cuda_memory(gpu, 4 * len(values))
-    ctypes.memmove(address, (ctypes.c_float * len(values))(*values), 4 * len(values))
-    return int(address)
-
-
-def values_at(address: int, count: int) -> list[float]:
-    return list((ctypes.c_float * count).from_address(address))
+    return put(fake, gpu, torch.tensor(values))
 
 
 # What stands for a CUDA tensor on a torch that knows none: the stream that is current goes along.
@@ -60,24 +48,10 @@ for expected in (6.0, 12.0):
 
 rows = [on_gpu([float(rank)] * (rank + 1)) for _ in range(2)]
 entries = [(address, 0, (rank + 1,), core.DTYPE_FLOAT32, place) for address in rows]
-handles = core.enqueue_group((core.OP_ALLGATHER, "rows", -1, ()), entries, SUM, None)
+handles = core.enqueue_group((core.OP_ALLGATHER, "rows", -1, ()), entries, SUM, None).handles()
 core.wait_all(handles)
-
-
-class Capsule(ctypes.Structure):
-    """The beginning of a DLManagedTensor."""
-
-    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32)]
-
-
-get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 for handle in handles:
-    capsule = handle.output_dlpack()
-    result = Capsule.from_address(get_pointer(capsule, b"dltensor"))
-    assert (result.device_type, result.device) == (2, gpu)
-    assert values_at(result.data, 3) == [0.0, 1.0, 1.0]
-    del capsule, result
+    assert values_of(handle, gpu, 3) == [0.0, 1.0, 1.0]
 
 with pytest.raises(ValueError, match="there is no GPU 7"):
     core.enqueue((core.OP_ALLREDUCE, "bad", -1, ()), (data, data, (3,), core.DTYPE_FLOAT32, (7, 0, None)), SUM, None)
@@ -91,7 +65,7 @@ for step in range(1, 4):
     entries = [(address, address, (1,), core.DTYPE_FLOAT32, place) for address in (data, rows[0])]
     group = core.enqueue_group((core.OP_ALLREDUCE, "group", -1, ()), entries, SUM, None, ["a", "b"])
     repeated.start(rows[1], (1,), None, place)
-    assert core.wait_all([*group, repeated])[:2] == ["a", "b"]
+    assert core.wait_all([*group.handles(), repeated])[:2] == ["a", "b"]
     fake.fake_cuda_synchronize(side)
     assert values_at(data, 3) == [2.0, 2.0, step]
     assert values_at(rows[0], 1) == [2.0 * step]

@@ -1,30 +1,47 @@
-"""CUDA tensors from Python to the core and back, with the fake driver. No GPU has run this."""
+"""CUDA tensors from Python to the core and back, with the fake driver and NCCL. No GPU has run this."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent.parent
+import pytest
+
+from fake_gpu import ROOT, build_driver, build_nccl
 
 
-def build_fake_driver(folder: Path) -> Path:
-    library = folder / "libfake_cuda.so"
-    sources = [ROOT / "test/support/fake_gpu" / f"fake_{part}.cc" for part in ("driver", "driver_memory", "machine")]
-    subprocess.run(
-        ["c++", "-std=c++20", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", f"-I{ROOT}",
-         f"-I{ROOT}/runtime/include", "-o", library, *sources],
-        check=True, timeout=120,
-    )  # fmt: skip
-    return library
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build_driver(tmp_path_factory.mktemp("fakes"))
 
 
-def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, tmp_path: Path) -> None:
-    driver = str(build_fake_driver(tmp_path))
+@pytest.fixture(scope="module")
+def nccl(driver: str) -> str:
+    return build_nccl(Path(driver).parent)
+
+
+def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, driver: str) -> None:
     script = ROOT / "test/e2e/torch/gpu_tensors_worker.py"
     job = horovodrun(
         2, str(script), driver, env={"HOROVOD_CUDA_DRIVER": driver, "HOROVOD_ENABLE_ASYNC_COMPLETION": "1"}
     )
     assert job.code == 0, job.text
     assert job.out.count("gpu tensors ok") == 2, job.text
+
+
+# What happens, and who comes to a good end.
+@pytest.mark.parametrize(("case", "good"), [("nothing", 2), ("a member dies", 1), ("a member does not start", 2)])
+def test_processes_reduce_over_nccl(
+    case: str, good: int, horovodrun: Any, driver: str, nccl: str, tmp_path: Path
+) -> None:
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    env = {"HOROVOD_CUDA_DRIVER": driver, "HOROVOD_NCCL_LIBRARY": nccl, "TMPDIR": str(meeting)}
+    if case == "a member does not start":
+        env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "10"  # for so long the other waits
+    command = [str(ROOT / "test/e2e/torch/gpu_nccl_worker.py"), driver, nccl, case, str(tmp_path / "inside")]
+    job = horovodrun(2, *command, flags=("--kill-grace", "60"), env=env, deadline_s=120)
+    assert job.code == (0 if good == 2 else 137), job.text
+    assert job.out.count("nccl ok") == good, job.text
+    assert job.out.count("heard of the loss") == (1 if case == "a member dies" else 0), job.text
+    assert not list(meeting.glob("fake_nccl.*"))
