@@ -48,8 +48,8 @@ def _needs_a_look(*_: Any) -> None:
     """In the place of functions that this torch does not make possible."""
 
 
-# Submit what lies in CPU memory without asking Python for anything of it: a third of the time. Nearly all tensors do;
-# for others, and for those that cannot be sent at all, they give None.
+# Submit what lies in CPU memory without asking Python for anything of it, in three quarters of the time, and half of it
+# for groups. Nearly all tensors do; for others, and for those that cannot be sent at all, they give None.
 enqueue_in_place, enqueue_group_in_place = core.in_place_calls(_BASE_CLASSES) or (_needs_a_look, _needs_a_look)
 
 
