@@ -127,17 +127,17 @@ Status Agent::handle(const Frame& frame) {
     }
     case FrameType::kAskStacks: ask_stacks(); return Status::ok();
     case FrameType::kOpenBelow: {
-      HVD_ASSIGN_OR_RETURN(OpenBelowMessage message, decode_open_below(frame.payload));
-      return open_below(std::move(message));
+      HVD_ASSIGN_OR_RETURN(const OpenBelowMessage message, decode_open_below(frame.payload));
+      return open_below(message);
     }
     default:
       return Status::invalid_argument("an agent got a frame of type " + std::to_string(static_cast<int>(frame.type)));
   }
 }
 
-Status Agent::open_below(OpenBelowMessage message) {
+Status Agent::open_below(const OpenBelowMessage& message) {
   if (!leased_ || sweeper_.active()) return Status::ok();
-  return relay_.open(std::move(message));
+  return relay_.open(message);
 }
 
 Status Agent::start(StartMessage message) {

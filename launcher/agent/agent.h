@@ -38,7 +38,7 @@ class Agent : private ProcessEvents {
   // From the launcher.
   void received(ByteSpan bytes);
   Status handle(const Frame& frame);
-  Status open_below(OpenBelowMessage message);
+  Status open_below(const OpenBelowMessage& message);
   Status launch(LaunchMessage message);
   void probed(const Result<std::string>& address);
   void open_slots(const std::string& address);

@@ -25,15 +25,15 @@ Relay::Relay(MainLoop& loop, Callbacks callbacks)
           },
           static_cast<AgentFleetEvents&>(*this)) {}
 
-Status Relay::open(OpenBelowMessage message) {
+Status Relay::open(const OpenBelowMessage& message) {
   HVD_FAILPOINT_RETURN("relay.open");
   const int agent = message.agent;
-  if (!told_.try_emplace(agent, std::move(message)).second) {
+  if (!told_.try_emplace(agent, message).second) {
     return Status::precondition("an agent was told twice to start agent " + std::to_string(agent));
   }
   present_.insert(agent);
   to_launch_.insert(agent);
-  raise_descriptor_limit(3 * told_.size() + 6 * kMaxSlotsPerAgent);  // its pipes; and see Slots::open
+  raise_descriptor_limit(3 * told_.size() + std::size_t{6} * kMaxSlotsPerAgent);  // its pipes; and see Slots::open
   fleet_.start(agent);
   return Status::ok();
 }

@@ -29,7 +29,7 @@ class Relay : private AgentFleetEvents {
 
   Relay(MainLoop& loop, Callbacks callbacks);
 
-  Status open(OpenBelowMessage message);
+  Status open(const OpenBelowMessage& message);
   // A frame for another agent than ours; an error for one that we were not told to start.
   Status pass(const Frame& frame);
   // What we were launched with: those below get the same, but for what is theirs alone.

@@ -23,7 +23,7 @@ std::vector<HostSlots> ElasticJob::usable_places() const {
       if (!is_out_of_use && (index < spec.slots || lives(index))) host.slots.push_back(index);
     }
     if (const auto most = static_cast<std::size_t>(spec.slots); host.slots.size() > most) {
-      std::ranges::stable_partition(host.slots, lives);
+      std::stable_partition(host.slots.begin(), host.slots.end(), lives);
       host.slots.resize(most);
       std::ranges::sort(host.slots);
     }

@@ -81,6 +81,7 @@ void ElasticDriver::discovery_failed(const std::string& why) {
 
 std::vector<ResolvedHost> ElasticDriver::resolved(const std::vector<HostSpec>& hosts) const {
   std::vector<ResolvedHost> resolved;
+  resolved.reserve(hosts.size());
   for (const HostSpec& host : hosts) resolved.push_back(addresses_.at(host.name));
   return resolved;
 }

@@ -59,6 +59,7 @@ std::vector<Incarnation> Job::finished() const {
     if (has_finished(process)) by_rank[slot.placement.rank] = process;
   }
   std::vector<Incarnation> processes;
+  processes.reserve(by_rank.size());
   for (const auto& [rank, process] : by_rank) processes.push_back(process);
   return processes;
 }

@@ -57,6 +57,7 @@ int run_gathered_job(LaunchConfig config, const config::EnvReader& env) {
   if (!status.is_ok()) return fail(status);
   std::vector<JoinedHost> joined = gathering.value()->take();
   std::vector<std::string> names;
+  names.reserve(joined.size());
   for (const JoinedHost& host : joined) names.push_back(host.name);
   config.hosts = share_ranks(names, config.num_proc);
   auto plan = make_job_plan(std::move(config), env);

@@ -54,7 +54,7 @@ class Joiner {
     const Deadline deadline = Deadline::after(config_.start_timeout);
     TimePoint next_notice = SteadyClock::now() + kNotice;
     for (;;) {
-      const Status status = try_once(deadline);
+      Status status = try_once(deadline);
       if (status.is_ok() || status.code() != StatusCode::kPeerLost) return status;
       if (deadline.expired()) {
         return Status::timeout("nobody waits for hosts at " + where() + ", for " +
