@@ -17,20 +17,6 @@ Result<Pipe> make_pipe() {
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
-namespace {
-
-Status change_flag(int fd, int get, int set, int flag, bool on) {
-  const int old = ::fcntl(fd, get);
-  if (old < 0) return Status::from_errno("fcntl", errno);
-  if (::fcntl(fd, set, on ? old | flag : old & ~flag) < 0) return Status::from_errno("fcntl", errno);
-  return Status::ok();
-}
-
-}  // namespace
-
-Status set_nonblocking(int fd, bool on) { return change_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on); }
-Status set_cloexec(int fd, bool on) { return change_flag(fd, F_GETFD, F_SETFD, FD_CLOEXEC, on); }
-
 Status write_all(int fd, const void* data, std::size_t size) {
   const char* at = static_cast<const char*>(data);
   while (size > 0) {

@@ -40,8 +40,6 @@ struct Pipe {
 
 // A pipe with both ends CLOEXEC.
 Result<Pipe> make_pipe();
-Status set_nonblocking(int fd, bool on);
-Status set_cloexec(int fd, bool on);
 // Writes all of it, retrying EINTR and short writes. For blocking descriptors.
 Status write_all(int fd, const void* data, std::size_t size);
 // Reads exactly `size` bytes; an early end of file is an error. For blocking descriptors.

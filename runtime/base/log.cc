@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
-#include <cctype>
 #include <memory>
 
 namespace hvd {
@@ -49,16 +48,6 @@ ProcessLog& process_log() {
 }
 
 }  // namespace
-
-LogLevel parse_log_level(std::string_view text) {
-  static constexpr std::string_view kNames[] = {"trace", "debug", "info", "warning", "error", "fatal"};
-  std::string lower;
-  for (const char c : text) lower.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
-  for (int i = 0; i < 6; ++i) {
-    if (lower == kNames[i]) return static_cast<LogLevel>(i);
-  }
-  return LogLevel::kWarning;
-}
 
 void configure_log(const LogOptions& options) { process_log().configure(options); }
 bool log_enabled(LogLevel level) { return process_log().enabled(level); }

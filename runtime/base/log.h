@@ -8,9 +8,6 @@ namespace hvd {
 
 enum class LogLevel { kTrace, kDebug, kInfo, kWarning, kError, kFatal };
 
-// HOROVOD_LOG_LEVEL in any case; an unknown word means warning.
-LogLevel parse_log_level(std::string_view text);
-
 struct LogOptions {
   LogLevel level = LogLevel::kWarning;
   bool hide_time = false;

@@ -123,7 +123,6 @@ std::vector<Note> Coordinator::take_notes() { return std::exchange(impl_->notes,
 std::optional<TimePoint> Coordinator::next_deadline() const { return impl_->next_deadline(); }
 const topology::ProcessSets& Coordinator::sets() const { return impl_->registry.sets(); }
 bool Coordinator::has_ready() const { return !impl_->ready.empty(); }
-bool Coordinator::stopped() const { return impl_->stopped; }
 
 wire::Decision make_abort(int lost_rank, std::string why) {
   std::string message = lost_rank == wire::LostRank::kNobody

@@ -73,7 +73,6 @@ class Coordinator {
 
   // As decided so far.
   const topology::ProcessSets& sets() const;
-  bool stopped() const;
 
  private:
   struct Impl;

@@ -90,10 +90,4 @@ bool CoordinatorCache::erase(CacheBit bit) {
   return true;
 }
 
-std::vector<CacheBit> CoordinatorCache::bits() const {
-  std::vector<CacheBit> found;
-  for (const Entry& entry : order_) found.push_back(entry.response.bit);
-  return found;
-}
-
 }  // namespace hvd::negotiation

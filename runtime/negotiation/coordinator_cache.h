@@ -53,7 +53,6 @@ class CoordinatorCache {
 
   std::size_t size() const { return entries_.size(); }
   std::size_t capacity() const { return capacity_; }
-  std::vector<wire::CacheBit> bits() const;  // but those that are pinned; least recently used first
 
  private:
   struct Entry {

@@ -9,8 +9,6 @@ namespace hvd::topology {
 
 namespace {
 
-constexpr std::size_t kMaxListed = 8;  // hosts in a text
-
 // `hosts` hosts from `first_host` on, each with `ranks` ranks in a row.
 struct Block {
   std::uint32_t first_host = 0;
@@ -79,15 +77,6 @@ bool HostMap::is_homogeneous() const {
 }
 
 bool HostMap::is_host_by_host() const { return std::is_sorted(host_of_.begin(), host_of_.end()); }
-
-std::string HostMap::to_string() const {
-  std::string text = std::to_string(hosts()) + (hosts() == 1 ? " host with " : " hosts with ");
-  for (int host = 0; host < hosts(); ++host) {
-    if (host == static_cast<int>(kMaxListed)) return text + ", ... ranks";
-    text += (host > 0 ? ", " : "") + std::to_string(ranks_on(host).size());
-  }
-  return text + " ranks";
-}
 
 Bytes HostMap::encode() const {
   const std::vector<Block> blocks = blocks_of(host_of_);

@@ -32,7 +32,6 @@ class HostMap {
   bool is_homogeneous() const;
   // Ranks are numbered host by host: those of each host are in a row.
   bool is_host_by_host() const;
-  std::string to_string() const;  // "3 hosts with 4, 3, 1 ranks"
 
   // A few bytes where hosts are equal, whatever their number (docs/design/job-bootstrap.md).
   Bytes encode() const;

@@ -36,10 +36,6 @@ std::string_view refusal_text(Refusal refusal) {
 
 }  // namespace
 
-std::string_view connection_kind_name(ConnectionKind kind) {
-  return kind == ConnectionKind::kControl ? "control" : "data";
-}
-
 Nonce random_nonce() {
   Nonce nonce;
   crypto::random_bytes(nonce);

@@ -26,7 +26,6 @@ namespace hvd::transport {
 enum class ConnectionKind : std::uint8_t { kControl = 1, kData = 2 };
 // Data connections of one pair of ranks.
 inline constexpr int kMaxSockets = 8;
-std::string_view connection_kind_name(ConnectionKind kind);
 
 inline constexpr std::size_t kNonceSize = 32;
 using Nonce = std::array<std::uint8_t, kNonceSize>;

@@ -1,6 +1,7 @@
 #include "launcher/join/host_gathering.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
@@ -23,7 +24,7 @@ Fd connect_to(const std::string& address) {
   place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   place.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
   REQUIRE(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&place), sizeof(place)) == 0);
-  REQUIRE(set_nonblocking(fd.get(), true).is_ok());
+  REQUIRE(::fcntl(fd.get(), F_SETFL, O_NONBLOCK) == 0);
   return fd;
 }
 
