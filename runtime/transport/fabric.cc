@@ -135,8 +135,8 @@ Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options,
 }
 
 Result<std::unique_ptr<Fabric>> Fabric::create(const FabricOptions& options) {
-  HVD_ASSIGN_OR_RETURN(auto sockets, listen_for_ranks(options.listen));
-  return create(options, std::move(sockets));
+  HVD_ASSIGN_OR_RETURN(const auto sockets, listen_for_ranks(options.listen));
+  return create(options, sockets);
 }
 
 FabricImpl::FabricImpl(const FabricOptions& options, AddressRow row, std::vector<ForkFd> listening)
