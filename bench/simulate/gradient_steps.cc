@@ -42,7 +42,7 @@ std::vector<std::uint64_t> resnet50_gradients() {
     }
     width *= 2;
   }
-  elements.push_back(2048 * 1000);
+  elements.push_back(std::uint64_t{2048} * 1000);
   elements.push_back(1000);
   for (std::uint64_t& count : elements) count *= sizeof(float);
   std::reverse(elements.begin(), elements.end());

@@ -15,6 +15,7 @@ struct Incarnation {
   std::int32_t slot = -1;
   std::uint32_t number = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): it means the 0 that the compiler itself compares with
   auto operator<=>(const Incarnation&) const = default;
 };
 

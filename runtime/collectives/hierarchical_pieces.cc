@@ -70,7 +70,7 @@ std::int64_t HierarchicalBackend::pieces_of(std::uint64_t bytes, std::size_t sha
 
 Status HierarchicalBackend::in_pieces(std::size_t pieces, const Steps& steps) {
   std::deque<Across> across(pieces);
-  const Status result = result_of([&] { return run_steps(steps, across); });
+  Status result = result_of([&] { return run_steps(steps, across); });
   for (Across& piece : across) {
     if (piece.is_beside) piece.has_ended.wait();
   }

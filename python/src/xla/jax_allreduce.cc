@@ -166,7 +166,7 @@ StepFailure reduce(const XlaCall& call, const Place& place) {
 
 Status reduce_and_remember(const XlaCall& call, const Place& place) {
   StepFailure failure = reduce(call, place);
-  const Status status = failure.status;
+  Status status = failure.status;
   last_failure().set(status.is_ok() ? std::nullopt : std::optional(std::move(failure)));
   return status;
 }

@@ -33,8 +33,9 @@ ExchangeAllreduce::ExchangeAllreduce(std::shared_ptr<gloo::Context> context, Mil
   const int size = context_->size;
   const bool is_direct = size <= kDirectRanks;
   const std::size_t block_bytes = largest != 0 ? largest : max_bytes(size);
+  const auto ranks = static_cast<std::size_t>(size);
   // Of the doubling: as many blocks as there are steps, the fold's among them.
-  in_.resize(static_cast<std::size_t>(is_direct ? size : std::bit_width(static_cast<unsigned>(size))));
+  in_.resize(is_direct ? ranks : static_cast<std::size_t>(std::bit_width(ranks)));
   memory_.resize(block_bytes * (in_.size() + 1));
   std::uint8_t* block = memory_.data();
   out_ = context_->createUnboundBuffer(block, block_bytes);

@@ -28,7 +28,7 @@ std::string first_refusal(std::span<const MemberFacts> members, std::span<const 
     const MemberFacts& member = members[i];
     if (member.can != 0) continue;
     const std::string why(member.why_not.data(), ::strnlen(member.why_not.data(), MemberFacts::kMostText));
-    const std::string text = "rank " + std::to_string(ranks[i]) + ": " + why;
+    std::string text = "rank " + std::to_string(ranks[i]) + ": " + why;
     if (member.waited == 0) return text;
     if (waited.empty()) waited = text;
   }
@@ -53,8 +53,8 @@ std::string why_no_communicator(std::span<const MemberFacts> members, std::span<
     const auto [other, is_alone] = rank_on.emplace(member.gpu, ranks[i]);
     const auto [beside, is_whole] = rank_at.emplace(std::pair(hosts[i], member.bus), ranks[i]);
     if (is_alone && is_whole) continue;
-    const std::string pair = "rank " + std::to_string(is_alone ? beside->second : other->second) + " and " + rank +
-                             (is_alone ? " have slices (MIG) of one GPU" : " share a GPU");
+    std::string pair = "rank " + std::to_string(is_alone ? beside->second : other->second) + " and " + rank +
+                       (is_alone ? " have slices (MIG) of one GPU" : " share a GPU");
     if (member.version < kTakesRanksOnOneGpu) return pair;
     if (!all_share) return pair + ", and not every rank has NCCL_MULTI_RANK_GPU_ENABLE=1";
   }
