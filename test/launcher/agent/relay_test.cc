@@ -3,7 +3,6 @@
 
 #include <catch2/catch.hpp>
 #include <map>
-#include <utility>
 
 #include "launcher/process/main_loop.h"
 #include "launcher/protocol/cookie.h"

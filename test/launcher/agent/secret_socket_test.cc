@@ -10,7 +10,6 @@
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <future>
 #include <set>
 

@@ -18,7 +18,7 @@ struct Case {
 };
 
 // Every row of the table that exports a variable, with both sides of a toggle.
-const Case kCases[] = {
+const Case kFlagCases[] = {
     {{"--fusion-threshold-mb", "32"}, {{"HOROVOD_FUSION_THRESHOLD", "33554432"}}},
     {{"--fusion-threshold-mb", "0"}, {{"HOROVOD_FUSION_THRESHOLD", "0"}}},
     {{"--cycle-time-ms", "20"}, {{"HOROVOD_CYCLE_TIME", "20.0"}}},
@@ -74,7 +74,7 @@ const Case kCases[] = {
 }  // namespace
 
 TEST_CASE("Flags set the variables that Horovod maps them to", "[unit][cli][compat]") {
-  for (const Case& entry : kCases) {
+  for (const Case& entry : kFlagCases) {
     INFO(Catch::Detail::stringify(entry.flags));
     REQUIRE(parse_job(entry.flags).flag_variables == entry.env);
   }
@@ -82,7 +82,7 @@ TEST_CASE("Flags set the variables that Horovod maps them to", "[unit][cli][comp
 
 TEST_CASE("Every exporting row of the table is covered by a case", "[unit][cli]") {
   std::set<std::string> covered;
-  for (const Case& entry : kCases) {
+  for (const Case& entry : kFlagCases) {
     for (const auto& [name, value] : entry.env) covered.insert(name);
   }
   for (const FlagRow& row : flag_table()) {
@@ -92,7 +92,7 @@ TEST_CASE("Every exporting row of the table is covered by a case", "[unit][cli]"
 }
 
 TEST_CASE("What flags export is accepted by the ranks", "[unit][cli]") {
-  for (const Case& entry : kCases) {
+  for (const Case& entry : kFlagCases) {
     INFO(Catch::Detail::stringify(entry.flags));
     config::MapEnv::Map env;
     for (const auto& [name, value] : entry.env) env[name] = value;

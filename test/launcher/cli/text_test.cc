@@ -1,7 +1,5 @@
 #include <catch2/catch.hpp>
 
-#include <algorithm>
-
 #include "launcher/cli/flag_table.h"
 #include "launcher/cli/texts.h"
 #include "test/launcher/cli/parse_helper.h"

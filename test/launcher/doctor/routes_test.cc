@@ -77,7 +77,8 @@ TEST_CASE("Hosts that all reach each other are a matrix of round trips", "[unit]
 TEST_CASE("A pair that no address reaches fails, one way or both, and is named with what helps", "[unit][job]") {
   const Routes routes = read_routes(
       hosts(3),
-      lines_of(3, [](int from, int to, Json one) { return from == 0 && to == 2 ? a_try(2, "no answer") : one; }), "");
+      lines_of(3, [](int from, int to, const Json& one) { return from == 0 && to == 2 ? a_try(2, "no answer") : one; }),
+      "");
   CHECK(count_of(routes).failures == 1);
   const Route& lost = routes.pairs[1];
   CHECK(lost.level() == Level::kFail);
@@ -115,7 +116,9 @@ TEST_CASE("Where only some addresses answer, a warning names the others", "[unit
 TEST_CASE("Above 16 hosts only what does not work is listed, and JSON has every pair", "[unit][job]") {
   const Routes routes = read_routes(
       hosts(20),
-      lines_of(20, [](int from, int to, Json one) { return from == 7 && to > 7 ? a_try(to, "no answer") : one; }), "");
+      lines_of(20,
+               [](int from, int to, const Json& one) { return from == 7 && to > 7 ? a_try(to, "no answer") : one; }),
+      "");
   const std::string text = routes_text(routes);
   CHECK_THAT(text, Catch::Matchers::StartsWith(
                        "routes: 368 of 380 pairs of hosts are well, round trips take 0.12 ms at most\n"));

@@ -1,7 +1,7 @@
 // Whole lives of elastic jobs in a world that hosts and processes leave and come back to in any order. Each is the
 // result of one number, its seed, which is named when a rule is broken.
 #include <catch2/catch.hpp>
-#include <deque>
+#include <cstdint>
 #include <random>
 #include <set>
 
@@ -118,7 +118,7 @@ class World {
     if (process.has_to_leave) return end(slot, false);
     process.life = Life::kWaiting;
     log_ += "w" + std::to_string(slot) + " ";
-    apply(job_.process_waiting({slot, process.number}, process.progress, now_));
+    apply(job_.process_waiting({slot, process.number}, static_cast<std::uint64_t>(process.progress), now_));
   }
 
   // All who run synchronise, then they commit. Who is disturbed before has nothing of it.

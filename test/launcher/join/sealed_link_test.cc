@@ -122,9 +122,9 @@ TEST_CASE("what is no greeting, and what was recorded, ends a connection", "[uni
         REQUIRE(::write(to.get(), chunk, static_cast<std::size_t>(size)) == size);
       };
       bool asked = false;
-      REQUIRE(run_until(loop, [&] {
-        carry(tap_of_host, tap_of_launcher, &recording);
-        carry(tap_of_launcher, tap_of_host, nullptr);
+      REQUIRE(run_until(loop, [&, &of_host = tap_of_host, &of_launcher = tap_of_launcher] {
+        carry(of_host, of_launcher, &recording);
+        carry(of_launcher, of_host, nullptr);
         if (host.proven == 1 && !std::exchange(asked, true)) host.link->write(as_bytes("let me in"));
         return launcher.text == "let me in";
       }));

@@ -20,7 +20,7 @@ Status returns() {
   return Status::ok();
 }
 int calls() { return HVD_FAILPOINT_CALL("net.accept", 7); }
-std::size_t takes(std::size_t size) { return static_cast<std::size_t>(HVD_FAILPOINT_IO("data.send", size, size)); }
+ssize_t takes(std::size_t size) { return HVD_FAILPOINT_IO("data.send", size, static_cast<ssize_t>(size)); }
 
 struct Disarm {
   ~Disarm() { CHECK(failpoint::arm("").is_ok()); }

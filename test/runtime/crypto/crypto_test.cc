@@ -76,7 +76,8 @@ TEST_CASE("Core files leave out the pages of a secret, its copies and the keys d
   const Secret copy = root;
   CHECK(copy.bytes().data() == root.bytes().data());
   std::vector<Secret> all = {root, Secret::from_bytes(Bytes(32)).value()};
-  for (int i = 0; i < 300; ++i) all.push_back(i % 2 == 0 ? root.derive("data", i) : root.derive({as_bytes("x")}));
+  for (std::uint64_t i = 0; i < 300; ++i)
+    all.push_back(i % 2 == 0 ? root.derive("data", i) : root.derive({as_bytes("x")}));
   std::set<const std::uint8_t*> places;
   std::set<std::uintptr_t> pages;
   for (const Secret& secret : all) {

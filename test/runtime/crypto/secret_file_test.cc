@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/fd.h"

@@ -11,8 +11,8 @@ using namespace hvd::test;
 // What is simulated for many thousands of ranks is what sessions do: on each rank as many messages and bytes.
 namespace {
 
-constexpr std::size_t kTensors = 5;
-constexpr std::size_t kElements = 1000;
+constexpr std::size_t kTrafficTensors = 5;
+constexpr std::size_t kTrafficElements = 1000;
 // Two ranks are nobody's parents' parents up to here: no relay waits for somebody for a time.
 constexpr int kMostWithoutRelays = 9;
 // A relay that waits for a rank for longer than RequestMerger::kHold, on a busy machine, sends a message more.
@@ -52,11 +52,11 @@ struct Round {
   bool last_is_late = false;
   bool joins = false;
 };
-constexpr Round kRounds[] = {{.name = "first", .has_new_names = true},
-                             {.name = "cached"},
-                             {.name = "one new name", .has_one_new_name = true},
-                             {.name = "one rank is late", .last_is_late = true},
-                             {.name = "joins", .joins = true}};
+constexpr Round kTrafficRounds[] = {{.name = "first", .has_new_names = true},
+                                    {.name = "cached"},
+                                    {.name = "one new name", .has_one_new_name = true},
+                                    {.name = "one rank is late", .last_is_late = true},
+                                    {.name = "joins", .joins = true}};
 
 // A job and its simulation, side by side.
 class Comparison {
@@ -113,9 +113,9 @@ class Comparison {
   void submit(Session& session, const Round& round) {
     const bool is_last = session.topology().rank == size_ - 1;
     if (round.last_is_late && is_last) meet();
-    std::vector<std::vector<float>> data(kTensors, std::vector<float>(kElements, 1.0F));
+    std::vector<std::vector<float>> data(kTrafficTensors, std::vector<float>(kTrafficElements, 1.0F));
     std::vector<Operation> group;
-    for (std::size_t i = 0; i < kTensors; ++i) group.push_back(allreduce(name_of(i), data[i]));
+    for (std::size_t i = 0; i < kTrafficTensors; ++i) group.push_back(allreduce(name_of(i), data[i]));
     std::vector<HandlePtr> handles;
     if (!(round.joins && is_last)) handles = session.enqueue_group(std::move(group)).value();
     if (round.last_is_late && !is_last) meet();
@@ -126,10 +126,10 @@ class Comparison {
   void simulate(const Round& round) {
     simulated_.begin_round();
     std::vector<wire::Request> group;
-    for (std::size_t i = 0; i < kTensors; ++i) {
+    for (std::size_t i = 0; i < kTrafficTensors; ++i) {
       wire::Request request;
       request.name = name_of(i);
-      request.shape = {static_cast<std::int64_t>(kElements)};
+      request.shape = {static_cast<std::int64_t>(kTrafficElements)};
       group.push_back(std::move(request));
     }
     wire::make_group(group);
@@ -183,7 +183,7 @@ TEST_CASE("Sessions exchange the messages and bytes that are simulated", "[multi
   JobFixture job(size);
   Comparison comparison(size);
   job.run([&](Session& session) {
-    for (const Round& round : kRounds) {
+    for (const Round& round : kTrafficRounds) {
       // Relays wait for others' joins for so short a time that the number of their messages is left to chance.
       if (!round.joins || size <= kMostWithoutRelays) comparison.run(session, round);
     }

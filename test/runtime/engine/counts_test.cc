@@ -39,6 +39,7 @@ void* operator new(std::size_t size) {
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker gives these names (--wrap)
 extern "C" {
 void* __real_memcpy(void* to, const void* from, std::size_t size);
 void* __real_memmove(void* to, const void* from, std::size_t size);
@@ -77,6 +78,7 @@ long __wrap_syscall(long number, ...) {
   return __real_syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace hvd::test {
 namespace {

@@ -180,7 +180,8 @@ TEST_CASE("A place outside of shared memory is an error that ends the session", 
 TEST_CASE("What a removed set has cached is nothing of the set that has its id next", "[unit][engine]") {
   const auto sets_with = [](std::uint64_t context, std::vector<int> ranks) {
     topology::ProcessSetTable sets = *topology::initial_sets(3);
-    REQUIRE(sets.insert({1, context, std::move(ranks)}).is_ok());
+    const bool is_added = sets.insert({1, context, std::move(ranks)}).is_ok();
+    REQUIRE(is_added);
     return std::make_shared<const topology::ProcessSetTable>(std::move(sets));
   };
   const auto before = sets_with(1, {0, 1});

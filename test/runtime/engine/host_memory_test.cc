@@ -1,7 +1,6 @@
 // Which ranks share memory, and that all of them come to the same.
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <memory>
 
 #include "runtime/base/log.h"
 #include "test/runtime/engine/session_support.h"
@@ -23,7 +22,8 @@ void use(Session& session, std::int32_t set, int size, Problems& problems) {
     std::vector<float> all;
     problems.expect_ok(wait(session.enqueue(allreduce("sum", data, ReduceOp::kSum, set))), who + "allreduce");
     problems.expect_ok(wait(session.enqueue(allgather("all", mine, all, set))), who + "allgather");
-    const auto expected = static_cast<float>(size * (size + 1) / 2);
+    const int sum = size * (size + 1) / 2;
+    const auto expected = static_cast<float>(sum);
     problems.expect(std::count(data.begin(), data.end(), expected) == std::ssize(data), who + "a wrong sum");
     problems.expect(std::ssize(all) == size && all.back() == static_cast<float>(size - 1), who + "a wrong allgather");
   }

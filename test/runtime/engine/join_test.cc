@@ -1,6 +1,5 @@
 #include <array>
 #include <catch2/catch.hpp>
-#include <thread>
 
 #include "horovod/session.h"
 #include "runtime/base/event.h"

@@ -1,6 +1,5 @@
 // A peer that has joined and never connects: who waits for it hears from the launcher that it is gone.
 #include <catch2/catch.hpp>
-#include <chrono>
 
 #include "rendezvous/protocol/bodies.h"
 #include "runtime/engine/network.h"

@@ -1,6 +1,5 @@
 #include <array>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <limits>
 
 #include "test/runtime/engine/session_support.h"

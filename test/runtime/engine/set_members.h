@@ -81,7 +81,7 @@ class Member {
                     return set.size() > 1 ? make_list(strict) : collectives::local_backends();
                   },
                   {[](std::int32_t, std::uint64_t) {}, [](std::uint64_t) {},
-                   [this](const Status& why, std::vector<PendingOperationPtr> operations) {
+                   [this](const Status& why, const std::vector<PendingOperationPtr>& operations) {
                      table_.complete(operations, why);
                    }}) {}
   ~Member() {

@@ -34,7 +34,7 @@ Status sum_ones(Session& session, Problems& problems, const std::string& name, s
   Values data(elements, 1.0F);
   Operation operation = allreduce(name, data, ReduceOp::kSum, set);
   operation.is_awaited = true;
-  const Status status = wait(session.enqueue(operation));
+  Status status = wait(session.enqueue(operation));
   const auto expected = static_cast<float>(session.process_set_size(set));
   problems.expect(!status.is_ok() || data == Values(elements, expected), name + ": a wrong sum");
   return status;
@@ -257,7 +257,7 @@ TEST_CASE("What a rank joins beside, and what a set has that is removed, goes th
 }
 
 TEST_CASE("After a rank was late a tensor is exchanged in shared memory again", "[multi][engine]") {
-  const std::size_t elements = GENERATE(3, 300, 30000);
+  const std::size_t elements = GENERATE(3U, 300U, 30000U);
   JobFixture job(2);
   Problems problems;
   std::barrier all(2);

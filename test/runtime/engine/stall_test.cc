@@ -1,5 +1,4 @@
 // Sessions in which something does not move.
-#include <array>
 #include <catch2/catch.hpp>
 
 #include "runtime/base/event.h"

@@ -36,7 +36,7 @@ class EveryCall {
       if (go({to_core(OpType::kAllgather, mine, all)}))
         expect(all.values() == Values(rows == 2 && all.count == 4 ? 4 : 3, 1.0F), "allgather");
     }
-    for (const std::size_t rows : {4, 5}) {
+    for (const std::size_t rows : {4U, 5U}) {
       GpuTensor whole(stream_, Values(rows, 1.0F));
       CoreOutput part;
       if (go({to_core(OpType::kReducescatter, whole, part)}))

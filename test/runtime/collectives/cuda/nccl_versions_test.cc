@@ -65,7 +65,7 @@ TEST_CASE("Without memory for it on one rank lists are packed in other memory on
   fake_nccl_fail("ncclMemAlloc", 1, 1);
   const CallsOf windows("ncclCommWindowRegister");
   run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
-    for (const std::size_t count : {100, 10}) sum_list(session, problems, session.topology().rank, count);
+    for (const std::size_t count : {100U, 10U}) sum_list(session, problems, session.topology().rank, count);
   });
   CHECK(windows.now() == 0);
 }
@@ -82,7 +82,7 @@ TEST_CASE("Where NCCL refuses memory of one rank, all begin anew without", "[mul
     FrameworkStream stream(rank);
     GpuTensor before(stream, Values(3, 1.0F));
     const auto still_runs = session.enqueue(on_gpu(OpType::kAllreduce, "before", before, before.data()));
-    for (const std::size_t count : {100, 5000}) sum_list(session, problems, rank, count);
+    for (const std::size_t count : {100U, 5000U}) sum_list(session, problems, rank, count);
     problems.expect_ok(wait(still_runs), "before");
     problems.expect(before.values() == Values(3, 2.0F), "what was under way");
   });
@@ -97,7 +97,7 @@ TEST_CASE("Where one rank is told not to register memory, none does", "[multi][g
     config.nccl_register = config.rank == 0;
   };
   run_on_gpus(2, configure, [&](Session& session, Problems& problems) {
-    for (const std::size_t count : {10, 100}) sum_list(session, problems, session.topology().rank, count);
+    for (const std::size_t count : {10U, 100U}) sum_list(session, problems, session.topology().rank, count);
   });
   CHECK(memory.now() == 0);
 }

@@ -17,7 +17,8 @@ namespace {
 
 // The last rank, which connects to all others.
 struct Connecting : test::ClosedFabrics {
-  explicit Connecting(int size, transport::FabricOptions options = {}) : ClosedFabrics(size, options), last(size - 1) {
+  explicit Connecting(int size, const transport::FabricOptions& options = {})
+      : ClosedFabrics(size, options), last(size - 1) {
     open(last);
     for (int peer = 0; peer < last; ++peer) messages.push_back({peer, 1});
   }

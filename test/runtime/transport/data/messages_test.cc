@@ -226,7 +226,8 @@ TEST_CASE("Who exchanges messages with everybody asks the store seldom", "[trans
   std::vector<std::function<void()>> bodies;
   int expected = 0;
   for (int rank = 0; rank < kSize; ++rank) {
-    if (rank > 0) expected += 1 + std::bit_width(static_cast<unsigned>(rank - 1));  // of 1, 1, 2, 4, ... rows
+    if (rank > 0)
+      expected += 1 + static_cast<int>(std::bit_width(static_cast<unsigned>(rank - 1)));  // of 1, 1, 2, ... rows
     bodies.emplace_back([&, rank] {
       const auto context = group.fabrics[static_cast<std::size_t>(rank)]->make_context(1, all).value();
       std::vector<int> in(kSize);
