@@ -22,7 +22,7 @@ from fake_handles import CallTuple, Handle, HandleGroup, ReductionTuple, Repeate
 
 @dataclass
 class FakeCore:
-    """What the module object below delegates to. Tests read `calls`, `awaited`, `announced` and `exits`, and set the rest.
+    """What the module object below delegates to. Tests read `calls`, `awaited` and `announced`, and set the rest.
 
     `failing`: what the wait for an operation raises, by name. `refusing`: what its submission raises.
     """
@@ -35,7 +35,6 @@ class FakeCore:
     failing: dict[str, BaseException] = field(default_factory=dict)
     refusing: dict[str, Exception] = field(default_factory=dict)
     announced: list[str] = field(default_factory=list)
-    exits: int = 0
     in_flight: dict[tuple[int, str], Handle] = field(default_factory=dict)
     joins_so_far: int = 0
     sessions: int = 0
@@ -79,7 +78,7 @@ class FakeCore:
             self.announced.append(why)
 
     def announce_exit(self) -> None:
-        self.exits += self.initialized
+        """Nothing: nobody else is there to be told."""
 
     def leave_job(self) -> None:
         """Nothing: nobody began this world."""
