@@ -330,7 +330,7 @@ TEST_CASE("Cluster: joins of many ranks travel together, one alone waits for a m
   join(39);  // three levels down
   cluster.settle();
   CHECK(cluster.messages() - before == 1);  // what it heads, which is itself alone, has joined
-  for (const std::size_t messages : {2, 3, 3}) {
+  for (const std::size_t messages : {2U, 3U, 3U}) {
     cluster.advance(Relay::kJoinHold);
     cluster.settle();
     CHECK(cluster.messages() - before == messages);

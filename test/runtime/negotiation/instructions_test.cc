@@ -97,7 +97,7 @@ class Job {
 };
 
 // What valgrind counts in this program with so many steps; 0: it did not.
-std::uint64_t instructions_of(int steps) {
+[[maybe_unused]] std::uint64_t instructions_of(int steps) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string command = std::string(kStepsVariable) + "=" + std::to_string(steps) +
                               " valgrind --tool=callgrind --callgrind-out-file=/dev/null '" + self +

@@ -35,7 +35,7 @@ class ShmWorld final : public World {
 // Over loopback.
 class GlooWorld final : public World {
  public:
-  explicit GlooWorld(int size, GlooBackendOptions options = {}) : options_(std::move(options)) {
+  explicit GlooWorld(int size, const GlooBackendOptions& options = {}) : options_(options) {
     for (int rank = 0; rank < size; ++rank) sources_.emplace_back(rank, size, store_);
   }
   std::unique_ptr<CollectiveBackend> backend(const std::vector<int>& members, int rank, std::uint64_t set) override {
