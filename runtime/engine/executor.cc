@@ -103,7 +103,6 @@ void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vect
   responses.reserve(ops.size());
   for (const auto& op : ops) responses.push_back(op.response.get());
   LaneJob job;
-  job.released = SteadyClock::now();
   for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set->size()))) {
     Batch batch;
     batch.offsets = planned.offsets;

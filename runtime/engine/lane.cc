@@ -58,10 +58,7 @@ void Lane::run() {
 }
 
 void Lane::receive(LaneJob job) {
-  for (Batch& batch : job.batches) {
-    waiting_.push_back(make_task(std::move(batch)));
-    waiting_.back().released = job.released;
-  }
+  for (Batch& batch : job.batches) waiting_.push_back(make_task(std::move(batch)));
   waiting_.back().ends_job = true;
 }
 
@@ -211,7 +208,7 @@ void Lane::publish_running() {
   const Task& task = started_.front();
   const wire::Response& first = *task.batch.items.front().response;
   running_.emplace(RunningBatch{set_->id, set_->context_id, task.turn, first.op, first.name,
-                                static_cast<std::uint32_t>(task.batch.items.size() - 1), task.released});
+                                static_cast<std::uint32_t>(task.batch.items.size() - 1)});
 }
 
 }  // namespace hvd::engine

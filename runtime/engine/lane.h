@@ -26,7 +26,6 @@ namespace hvd::engine {
 // What one decision asks of one process set, in order. At least one batch.
 struct LaneJob {
   std::vector<Batch> batches;
-  TimePoint released;
 };
 
 // The batch that a lane is running.
@@ -37,7 +36,6 @@ struct RunningBatch {
   OpType op = OpType::kAllreduce;
   std::string name;         // of its first tensor
   std::uint32_t fused = 0;  // so many more tensors
-  TimePoint released;
   collectives::PeerProgress progress{};
 };
 
@@ -91,7 +89,6 @@ class Lane {
   };
   struct Task {
     Batch batch;
-    TimePoint released;
     bool ends_job = false;
     Route* route = nullptr;  // null: no backend takes it
     std::uint64_t turn = 0;  // from here on: once it has started

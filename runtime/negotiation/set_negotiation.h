@@ -61,7 +61,6 @@ class GroupTable {
     groups_.erase(key);
     return all;
   }
-  std::size_t groups() const { return groups_.size(); }
 
  private:
   std::unordered_map<std::uint64_t, std::vector<Item>> groups_;

@@ -94,7 +94,7 @@ void WaitBoard::add(const Wait& wait, TimePoint now) {
   SetStuck& set = sets_[wait.context_id];
   forget_old(set, now);
   for (const int rank : wait.ranks) set.moves_until.erase(rank);
-  const auto [at, fresh] = set.turns.try_emplace(wait.turn, Stuck{wait, now, now});
+  const auto [at, fresh] = set.turns.try_emplace(wait.turn, Stuck{wait, now});
   if (!fresh) at->second.wait.merge(wait);
   at->second.reported_at = now;
   if (!set.look_at) set.look_at = now + kGather;

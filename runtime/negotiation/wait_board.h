@@ -48,7 +48,6 @@ class WaitBoard {
   // The reports of one batch.
   struct Stuck {
     wire::Wait wait;
-    TimePoint since;        // of the first report
     TimePoint reported_at;  // of the last report
   };
   // The batches of one set: ranks that are done with one wait in the next.
