@@ -2,6 +2,7 @@
 
 #include <array>
 #include <map>
+#include <string>
 #include <utility>
 
 namespace hvd::collectives::cuda {
@@ -9,7 +10,6 @@ namespace hvd::collectives::cuda {
 namespace {
 
 constexpr std::size_t kMostIdleEvents = 1024;
-constexpr std::size_t kNameSize = 256;
 constexpr int kCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kCapabilityMinor = 76;
 constexpr std::array kPlaceOnBus = {50, 33, 34};  // CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, _BUS_ID, _DEVICE_ID
@@ -40,10 +40,6 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
 Status Device::retain() {
   const DriverCalls& calls = driver_->calls();
   HVD_RETURN_IF_ERROR(driver_->check(calls.device(&device_, ordinal_), "cuDeviceGet"));
-  std::array<char, kNameSize> name{};
-  HVD_RETURN_IF_ERROR(
-      driver_->check(calls.device_name(name.data(), static_cast<int>(name.size()) - 1, device_), "cuDeviceGetName"));
-  name_ = name.data();
   HVD_RETURN_IF_ERROR(driver_->check(calls.device_uuid(&uuid_, device_), "cuDeviceGetUuid"));
   given_up_ = given_up_on(uuid_);
   int minor = 0;

@@ -2,10 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "runtime/base/mutex.h"
@@ -28,8 +26,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Device& operator=(const Device&) = delete;
 
   int ordinal() const { return ordinal_; }
-  const std::string& name() const { return name_; }  // "NVIDIA H200"
-  int capability() const { return capability_; }     // 90: compute capability 9.0
+  int capability() const { return capability_; }  // 90: compute capability 9.0
   const Uuid& uuid() const { return uuid_; }
   std::int64_t bus() const { return bus_; }  // its place on the host's PCI bus: the same for all slices (MIG) of a GPU
   const Driver& driver() const { return *driver_; }
@@ -87,7 +84,6 @@ class Device : public std::enable_shared_from_this<Device> {
   const std::shared_ptr<const Driver> driver_;
   const int ordinal_;
   int device_ = 0;  // the driver's number for it
-  std::string name_;
   int capability_ = 0;
   Uuid uuid_{};
   std::int64_t bus_ = 0;

@@ -22,7 +22,6 @@ std::string fill(DriverCalls& calls, const DynamicLibrary& library) {
   table.take(calls.error_text, "cuGetErrorString", 6000);
   table.take(calls.device_count, "cuDeviceGetCount", 2000);
   table.take(calls.device, "cuDeviceGet", 2000);
-  table.take(calls.device_name, "cuDeviceGetName", 2000);
   table.take(calls.device_attribute, "cuDeviceGetAttribute", 2000);
   // Of a slice of a GPU (MIG), where the driver knows how: two ranks on two slices share none.
   calls.device_uuid = library.function<int(Uuid*, int)>("cuDeviceGetUuid_v2");
@@ -78,9 +77,9 @@ Result<std::shared_ptr<const Driver>> Driver::load(const std::string& file) {
   const std::string missing = fill(driver->calls_, library.value());
   const DriverCalls& calls = driver->calls_;
   // How old it is explains best why something is missing.
-  if (calls.driver_version != nullptr && calls.driver_version(&driver->version_) == kSuccess &&
-      driver->version_ < kOldest) {
-    return Status::precondition("the CUDA driver is of version " + version_text(driver->version_) + ", expected " +
+  int version = 0;
+  if (calls.driver_version != nullptr && calls.driver_version(&version) == kSuccess && version < kOldest) {
+    return Status::precondition("the CUDA driver is of version " + version_text(version) + ", expected " +
                                 version_text(kOldest) + " or later");
   }
   if (!missing.empty()) return Status::precondition("the CUDA driver in " + file + " has no function " + missing);

@@ -14,7 +14,6 @@ namespace hvd::collectives::cuda {
 // links it. Handles (CUstream, CUevent, CUcontext) are pointers, CUdeviceptr is a 64-bit number, CUresult an int.
 // https://docs.nvidia.com/cuda/cuda-driver-api/
 inline constexpr int kSuccess = 0;
-inline constexpr int kOutOfMemory = 2;
 inline constexpr int kNotReady = 600;
 inline constexpr unsigned kNonBlockingStream = 1;
 inline constexpr unsigned kEventWithoutTiming = 2;
@@ -36,7 +35,6 @@ struct DriverCalls {
   int (*error_text)(int code, const char** text) = nullptr;
   int (*device_count)(int* count) = nullptr;
   int (*device)(int* device, int ordinal) = nullptr;
-  int (*device_name)(char* name, int size, int device) = nullptr;
   int (*device_attribute)(int* value, int attribute, int device) = nullptr;
   int (*device_uuid)(Uuid* uuid, int device) = nullptr;
   int (*retain_context)(void** context, int device) = nullptr;
@@ -76,7 +74,6 @@ class Driver {
   static Result<std::shared_ptr<const Driver>> load(const std::string& file);
 
   const DriverCalls& calls() const { return calls_; }
-  int version() const { return version_; }  // 13000 is CUDA 13.0
   int devices() const { return devices_; }
   // OK for kSuccess, else "<what>: <name of the error> (<its text>)".
   Status check(int code, const std::string& what) const;
@@ -85,7 +82,6 @@ class Driver {
   Driver() = default;
 
   DriverCalls calls_;
-  int version_ = 0;
   int devices_ = 0;
 };
 

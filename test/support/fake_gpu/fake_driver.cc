@@ -44,12 +44,6 @@ HVD_FAKE int cuDeviceGet(int* device, int ordinal) {
   *device = ordinal;
   return ordinal < world().devices ? kSuccess : kInvalidValue;
 }
-HVD_FAKE int cuDeviceGetName(char* name, int size, int device) {
-  HVD_ENTER_ALONE("cuDeviceGetName");
-  const std::string text = "Fake GPU " + std::to_string(device);
-  std::strncpy(name, text.c_str(), static_cast<std::size_t>(size));
-  return kSuccess;
-}
 HVD_FAKE int cuDeviceGetAttribute(int* value, int attribute, int device) {
   HVD_ENTER_ALONE("cuDeviceGetAttribute");
   switch (attribute) {
