@@ -205,7 +205,6 @@ TEST_CASE("A collective whose end the driver does not record fails in its words 
     // Behind the tensor, before the collective and behind it; or behind the tensor and behind the copy in.
     fake_cuda_fail_times("cuEventRecord", on_nccl ? 2 : 1, 719, (for_good ? 2 : 1) + (on_nccl ? 0 : 1));
     const auto handle = session->enqueue(std::move(operation));
-    operation.keep_alive.reset();
     const Status status = wait(handle);
     CHECK(has(status.message(), "cuEventRecord: error 719"));
     CHECK_FALSE(kept.expired());

@@ -105,7 +105,8 @@ inline void run_all_operations(Session& session, Problems& problems) {
   const int size = session.topology().size;
   FrameworkStream stream(rank);
   const auto mine = static_cast<float>(rank + 1);
-  const auto all = static_cast<float>(size * (size + 1) / 2);
+  const int total = size * (size + 1) / 2;
+  const auto all = static_cast<float>(total);
 
   GpuTensor sum(stream, Values(5, mine));
   GpuTensor average(stream, Values(3, mine));

@@ -1,7 +1,4 @@
-#include <atomic>
 #include <barrier>
-#include <cstring>
-#include <thread>
 
 #include "test/runtime/collectives/cuda/gpu_sessions.h"
 

@@ -27,9 +27,9 @@ Values numbers(std::size_t count, int rank) {
 // Of numbers() on all ranks, each times `factor`.
 Values sum_of(std::size_t count, int size, float factor) {
   Values values(count);
+  const int ranks = size * (size + 1) / 2;  // 1 + 2 + ...
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] =
-        factor * (static_cast<float>(size * (size + 1) / 2) + static_cast<float>(size) * static_cast<float>(i % 7));
+    values[i] = factor * (static_cast<float>(ranks) + static_cast<float>(size) * static_cast<float>(i % 7));
   }
   return values;
 }
@@ -39,7 +39,9 @@ void reduce_all_ways(Session& session, Problems& problems, const std::vector<std
   const int rank = session.topology().rank;
   const int size = session.topology().size;
   FrameworkStream stream(rank);
-  const auto run = [&](Operation operation) { problems.expect_ok(wait(session.enqueue(operation)), operation.name); };
+  const auto run = [&](const Operation& operation) {
+    problems.expect_ok(wait(session.enqueue(operation)), operation.name);
+  };
   for (const std::size_t count : counts) {
     GpuTensor tensor(stream, numbers(count, rank));
     GpuTensor out(stream, count);

@@ -1,9 +1,7 @@
 #include "python/src/xla/jax_allreduce.h"
 
 #include <barrier>
-#include <cstring>
 #include <future>
-#include <thread>
 
 #include "python/src/published_session.h"
 #include "runtime/collectives/cuda/event_watch.h"

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <thread>
 #include <utility>
 #include <vector>
 

@@ -16,7 +16,7 @@ namespace {
 Status sum_once(Session& session, Problems& problems, int gpu, const std::string& name = "x") {
   FrameworkStream stream(gpu);
   GpuTensor tensor(stream, Values(10, 1.0F));
-  const Status status = wait(session.enqueue(on_gpu(OpType::kAllreduce, name, tensor, tensor.data())));
+  Status status = wait(session.enqueue(on_gpu(OpType::kAllreduce, name, tensor, tensor.data())));
   const auto size = static_cast<float>(session.topology().size);
   problems.expect(!status.is_ok() || tensor.values() == Values(10, size), "a wrong sum");
   return status;
