@@ -25,7 +25,6 @@ class Console {
 
   void write(std::string_view text);
   std::size_t queued() const { return queue_.size() - at_; }
-  bool broken() const { return broken_; }
   // What could not be written to a file.
   std::uint64_t lost_bytes() const { return lost_bytes_; }
 

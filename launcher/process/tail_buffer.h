@@ -17,7 +17,6 @@ class TailBuffer {
   // The last complete or unterminated lines, oldest first, without their ends and without empty ones; control
   // characters other than tab are replaced, since the text goes into our own messages.
   std::vector<std::string> last_lines(std::size_t max_lines) const;
-  bool empty() const { return bytes_.empty(); }
 
  private:
   std::string bytes_;

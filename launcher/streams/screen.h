@@ -20,7 +20,6 @@ class Screen {
 
   bool is_terminal() const { return is_terminal_; }
   bool at_line_start() const { return at_line_start_; }
-  Console& console() { return console_; }
   const Console& console() const { return console_; }
 
   // Above the bars. Requires: not empty.

@@ -55,7 +55,6 @@ class Parts {
     }
   }
   const Part& operator[](int member) const { return parts_[static_cast<std::size_t>(member)]; }
-  std::size_t largest() const { return largest_but(-1); }
   // Of all members but one.
   std::size_t largest_but(int member) const {
     std::size_t most = 0;
