@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <utility>
 
 #include "launcher/agent/sweeper.h"

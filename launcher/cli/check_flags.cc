@@ -1,6 +1,5 @@
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "launcher/cli/job_flags.h"

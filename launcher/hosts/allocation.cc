@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <sstream>
 
 #include "launcher/hosts/host_grammar.h"

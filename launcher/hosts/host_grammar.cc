@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 
-#include <cctype>
 #include <string>
 
 #include "launcher/hosts/host_list.h"

@@ -1,7 +1,6 @@
 // What the end of a rank and its last words mean, for who has never seen them.
 #include <signal.h>
 
-#include <array>
 #include <string_view>
 
 #include "launcher/job/failures.h"

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <string_view>
 
 namespace hvd::launcher {
 

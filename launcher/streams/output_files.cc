@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <utility>
 
 namespace hvd::launcher {
 namespace {

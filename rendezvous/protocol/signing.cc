@@ -1,6 +1,5 @@
 #include "rendezvous/protocol/signing.h"
 
-#include <algorithm>
 #include <charconv>
 
 namespace hvd::rendezvous {

@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "runtime/base/fd.h"
 #include "runtime/base/mutex.h"

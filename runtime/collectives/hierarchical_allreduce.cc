@@ -1,7 +1,6 @@
 // Allreduces and broadcasts host by host: of tensors that may be cut anywhere.
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 #include "runtime/collectives/hierarchical_backend.h"
 #include "runtime/collectives/kernels/kernels.h"

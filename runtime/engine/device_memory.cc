@@ -1,7 +1,5 @@
 #include "runtime/engine/device_memory.h"
 
-#include <utility>
-
 namespace hvd::engine {
 
 namespace {

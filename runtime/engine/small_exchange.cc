@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <span>
 
 #include "runtime/base/log.h"
 #include "runtime/base/spinner.h"

@@ -1,6 +1,5 @@
 #include "runtime/fusion/fusion_planner.h"
 
-#include <algorithm>
 #include <bit>
 #include <list>
 

@@ -1,7 +1,5 @@
 #include "runtime/recorder/flight_recorder.h"
 
-#include <algorithm>
-
 #include "runtime/base/log.h"
 
 namespace hvd::recorder {

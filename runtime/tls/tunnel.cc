@@ -6,7 +6,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "runtime/base/mutex.h"
 #include "runtime/base/socket_io.h"

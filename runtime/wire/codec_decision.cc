@@ -1,5 +1,4 @@
 #include <span>
-#include <type_traits>
 
 #include "runtime/base/check.h"
 #include "runtime/wire/codec.h"

@@ -1,6 +1,5 @@
 #include "runtime/wire/codec_fields.h"
 
-#include <algorithm>
 #include <limits>
 
 #include "runtime/wire/codec.h"

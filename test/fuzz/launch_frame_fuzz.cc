@@ -2,7 +2,6 @@
 // decodes encodes to the same bytes.
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "launcher/protocol/frame.h"

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <string>
 
 #include "runtime/base/fd.h"
 #include "starters/meeting.h"

@@ -1,7 +1,6 @@
 #include "runtime/collectives/cuda/stream.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 namespace hvd::collectives::cuda {

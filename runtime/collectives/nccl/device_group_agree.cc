@@ -1,6 +1,5 @@
 // What the members of a group agree on before their first call, and again where their communicator is of no use.
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "runtime/base/log.h"

@@ -7,7 +7,6 @@
 
 #include <catch2/catch.hpp>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <tuple>

@@ -1,7 +1,6 @@
 #include "runtime/fusion/fusion_buffer.h"
 
 #include <catch2/catch.hpp>
-#include <new>
 #include <vector>
 
 namespace hvd::fusion {

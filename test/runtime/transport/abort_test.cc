@@ -1,7 +1,6 @@
 // Waits that end because a rank gives a context up, or closes.
 #include <gloo/transport/unbound_buffer.h>
 
-#include <algorithm>
 #include <future>
 #include <latch>
 

@@ -4,9 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <array>
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "runtime/transport/control/control_links.h"
 #include "runtime/transport/data/peer_link.h"

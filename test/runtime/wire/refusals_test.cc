@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
-#include <cmath>
 
 #include "test/runtime/wire/full_messages.h"
 

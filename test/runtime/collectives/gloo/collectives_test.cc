@@ -1,7 +1,6 @@
 #include <catch2/catch.hpp>
 
 #include <atomic>
-#include <cstring>
 
 #include "test/runtime/collectives/gloo/rank_threads.h"
 

@@ -1,6 +1,5 @@
 #include <catch2/catch.hpp>
 
-#include <cstring>
 #include <random>
 
 #include "test/runtime/collectives/gloo/rank_threads.h"

@@ -1,7 +1,6 @@
 #include "runtime/collectives/kernels/adasum.h"
 
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "runtime/base/fd.h"
 
