@@ -73,7 +73,7 @@ std::string vm_flags(const void* address) {
 
 TEST_CASE("Core files leave out the pages of a secret, its copies and the keys derived from it", "[unit][crypto]") {
   const Secret root = Secret::random();
-  const Secret copy = root;
+  const Secret copy = root;  // NOLINT(performance-unnecessary-copy-initialization): copies are the subject
   CHECK(copy.bytes().data() == root.bytes().data());
   std::vector<Secret> all = {root, Secret::from_bytes(Bytes(32)).value()};
   for (std::uint64_t i = 0; i < 300; ++i)

@@ -12,7 +12,7 @@ TEST_CASE("FusionBuffer takes its memory when first needed, grows by replacing i
   FusionBuffer buffer([&](std::size_t bytes) {
     CHECK(first.expired());  // what there was is given back before more is taken
     allocated.push_back(bytes);
-    const std::shared_ptr<void> memory(::operator new(bytes), [](void* taken) { ::operator delete(taken); });
+    std::shared_ptr<void> memory(::operator new(bytes), [](void* taken) { ::operator delete(taken); });
     first = memory;
     return memory;
   });

@@ -24,7 +24,7 @@ Status PendingOperations::add(std::vector<OwnRequest> group) {
   for (const OwnRequest& own : group) requests.push_back(own.request);
   wire::make_group(requests);
   for (std::size_t i = 0; i < group.size(); ++i) {
-    const Status entered = enter({requests[i], group[i].operation, group[i].input});
+    Status entered = enter({requests[i], group[i].operation, group[i].input});
     if (entered.is_ok()) continue;
     for (; i > 0; --i, fresh_.pop_back()) complete(group[i - 1].operation);
     return entered;

@@ -38,6 +38,7 @@ class PendingOperations {
     std::uint64_t context_id = 0;
     bool is_join = false;
     std::string name;
+    // NOLINTNEXTLINE(modernize-use-nullptr): it means the 0 that the compiler itself compares with
     auto operator<=>(const Name&) const = default;
   };
   Status enter(OwnRequest own);

@@ -71,7 +71,7 @@ std::string run_adasum(ShmBackend& backend, int rank, DataType dtype, Way way, L
   if (way == Way::kAlone) {
     for (std::vector<T>& layer : results) {
       Layers<T> one{layer};
-      if (const std::string problem = run_packed(backend, dtype, one); problem != "") return problem;
+      if (std::string problem = run_packed(backend, dtype, one); problem != "") return problem;
       layer = one.front();
     }
     return "";

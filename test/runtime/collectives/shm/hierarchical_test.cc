@@ -266,7 +266,7 @@ Status run_alone(Steps& steps, const Shape& shape, int pieces, int size) {
       return Status::timeout("nothing goes on beside piece " + std::to_string(number));
     }
     steps.across_on.push_back(std::this_thread::get_id());
-    const Status status = steps.add("across " + std::to_string(number));
+    Status status = steps.add("across " + std::to_string(number));
     steps.is_across = false;
     return status;
   };
@@ -280,7 +280,7 @@ Status run_alone(Steps& steps, const Shape& shape, int pieces, int size) {
   CollectiveCall call{.op = shape.op, .input = data.data(), .output = data.data(), .root = shape.root};
   call.count = static_cast<std::int64_t>(size) * 64;  // elements of any type that pieces are cut at
   call.rank_counts.assign(members, call.count);
-  const Status status = run_call(backend, call);
+  Status status = run_call(backend, call);
   CHECK_FALSE(steps.is_across);
   return status;
 }
