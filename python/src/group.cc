@@ -11,7 +11,7 @@ namespace py = pybind11;
 namespace hvd::python {
 
 Group::Group(CallArgs call, const ReductionArgs& reduction, std::size_t count, py::object keep)
-    : call_(std::move(call)), reduction_(reduction), count_(count), kept_(keep_alive(std::move(keep))) {
+    : call_(std::move(call)), reduction_(reduction), count_(count), keep_(std::move(keep)) {
   operations_.reserve(count);
   members_.reserve(count);
 }
@@ -21,7 +21,6 @@ void Group::add(TensorArgs tensor, py::object result) {
   call.name += "_" + std::to_string(operations_.size() + 1) + "of" + std::to_string(count_);
   Member member{slot_for(call, tensor), {}, std::move(result), tensor.place.current_stream};
   Operation operation = make_operation(std::move(call), std::move(tensor), reduction_, member.slot);
-  operation.keep_alive = kept_;
   member.dtype = operation.input.dtype;
   operations_.push_back(std::move(operation));
   members_.push_back(std::move(member));
@@ -30,6 +29,8 @@ void Group::add(TensorArgs tensor, py::object result) {
 PyHandleGroup Group::submit() {
   release_dropped_objects();
   const auto session = session_slot().require_running();
+  const auto kept = keep_alive(std::move(keep_));
+  for (Operation& operation : operations_) operation.keep_alive = kept;
   auto handles = [&] {
     py::gil_scoped_release release;
     return session->enqueue_group(std::move(operations_));

@@ -20,7 +20,7 @@ class Group {
 
   // The next member. `result`: what the wait for it gives.
   void add(TensorArgs tensor, pybind11::object result);
-  // Gives the GIL up meanwhile. Raises what the core refuses.
+  // Once. Gives the GIL up meanwhile. Raises what the core refuses.
   PyHandleGroup submit();
 
  private:
@@ -35,7 +35,7 @@ class Group {
   const CallArgs call_;
   const ReductionArgs reduction_;
   const std::size_t count_;
-  const std::shared_ptr<void> kept_;
+  pybind11::object keep_;
   std::vector<Operation> operations_;
   std::vector<Member> members_;
 };

@@ -50,7 +50,7 @@ constexpr OptionRow kRows[] = {
      "(docs/benchmarks.md)", 1, 8},
     {O::kGlooTimeoutSeconds, "HOROVOD_GLOO_TIMEOUT_SECONDS", "30", K::kInteger, &C::gloo_timeout,
      "how long a rank waits for the others to join or connect, and, if set (else 600 s), how long a running collective may "
-     "make no progress; 0 stands for the default", 0, kMaxSeconds},
+     "make no progress, and rank 0 be silent while an operation waits; 0 stands for the default", 0, kMaxSeconds},
     {O::kStartTimeout, "HOROVOD_START_TIMEOUT", "", K::kInteger, &C::start_timeout,
      "seconds until every host must have answered the launcher (unset: 30), and that ranks wait for each other in "
      "init() (unset: HOROVOD_GLOO_TIMEOUT_SECONDS when that is set, else 600); a smaller number is the time of hosts alone: "

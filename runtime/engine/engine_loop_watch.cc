@@ -19,10 +19,10 @@ void EngineLoop::watch() {
   if (!attached_) return;
   pump();  // what a thread has added is reported before it is reported that the thread waits
   if (stop_reason_) return;
-  const TimePoint then = SteadyClock::now() - ProgressWatch::kBlockedFor;
+  const OperationTable::Oldest oldest = table_.oldest(SteadyClock::now() - ProgressWatch::kBlockedFor);
   const std::uint64_t seen = worker_.last_sequence();
-  handle(watch_.look(executor_.running(), table_.blocked(then), seen, run_time()));
-  if (!stop_reason_) handle(root_watch_.look(table_.oldest(then), seen, run_time()));
+  handle(watch_.look(executor_.running(), oldest.waited_for, seen, run_time()));
+  if (!stop_reason_) handle(root_watch_.look(oldest.of_all, seen, run_time()));
   if (!stop_reason_ && !table_.empty()) start_watch();
 }
 

@@ -194,28 +194,25 @@ PendingOperationPtr OperationTable::start(negotiation::OperationId id) {
   return at->second;
 }
 
-template <typename Counts>
-std::optional<BlockedOn> OperationTable::oldest_of(TimePoint then, Counts&& counts) const {
-  PendingOperation* oldest = nullptr;
+OperationTable::Oldest OperationTable::oldest(TimePoint then) const {
+  const MutexLock lock(mutex_);
+  PendingOperation* of_all = nullptr;
+  PendingOperation* waited_for = nullptr;
+  const auto take_older = [](PendingOperation*& oldest, PendingOperation* other) {
+    if (oldest == nullptr || other->id < oldest->id) oldest = other;
+  };
   for (const auto& [id, pending] : pending_) {
-    if (pending->running || pending->submitted > then || !counts(*pending)) continue;
-    if (oldest == nullptr || pending->id < oldest->id) oldest = pending.get();
+    if (pending->running || pending->submitted > then) continue;
+    take_older(of_all, pending.get());
+    const bool is_waited_for = pending->handle.state().waiters.load(std::memory_order_relaxed) > 0;
+    if (is_waited_for) take_older(waited_for, pending.get());
   }
-  if (oldest == nullptr) return std::nullopt;
-  const Operation& operation = oldest->operation;
-  return BlockedOn{operation.process_set, operation.op, operation.name};
-}
-
-std::optional<BlockedOn> OperationTable::oldest(TimePoint then) const {
-  const MutexLock lock(mutex_);
-  return oldest_of(then, [](PendingOperation&) { return true; });
-}
-
-std::optional<BlockedOn> OperationTable::blocked(TimePoint then) const {
-  const MutexLock lock(mutex_);
-  return oldest_of(then, [](PendingOperation& pending) {
-    return pending.handle.state().waiters.load(std::memory_order_relaxed) > 0;
-  });
+  const auto about = [](const PendingOperation* pending) -> std::optional<BlockedOn> {
+    if (pending == nullptr) return std::nullopt;
+    const Operation& operation = pending->operation;
+    return BlockedOn{operation.process_set, operation.op, operation.name};
+  };
+  return {about(of_all), about(waited_for)};
 }
 
 bool OperationTable::empty() const {

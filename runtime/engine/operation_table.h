@@ -66,10 +66,13 @@ class OperationTable {
                  const std::shared_ptr<collectives::cuda::Event>& end) HVD_EXCLUDES(mutex_);
   void complete(const std::vector<PendingOperationPtr>& operations, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::OperationId id, const Status& status) HVD_EXCLUDES(mutex_);
-  // The oldest operation that no lane runs and that was added before `then`.
-  std::optional<BlockedOn> oldest(TimePoint then) const HVD_EXCLUDES(mutex_);
-  // The same, of those that a thread waits for.
-  std::optional<BlockedOn> blocked(TimePoint then) const HVD_EXCLUDES(mutex_);
+  // The oldest operations that no lane runs and that were added before `then`: of all, and of those that a thread waits
+  // for.
+  struct Oldest {
+    std::optional<BlockedOn> of_all;
+    std::optional<BlockedOn> waited_for;
+  };
+  Oldest oldest(TimePoint then) const HVD_EXCLUDES(mutex_);
   bool empty() const HVD_EXCLUDES(mutex_);
 
   // Refuses everything from now on with `why` (the first reason stays) and completes what no lane is running. With a
@@ -97,8 +100,6 @@ class OperationTable {
   static void leave(OpenSet& open, const Operation& operation);
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
   HandlePtr store(PendingOperationPtr pending) HVD_REQUIRES(mutex_);
-  template <typename Counts>
-  std::optional<BlockedOn> oldest_of(TimePoint then, Counts&& counts) const HVD_REQUIRES(mutex_);
   void submit(const PendingOperation& pending, wire::Request request, bool renew = false) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);

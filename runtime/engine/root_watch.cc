@@ -22,8 +22,7 @@ WaitFindings RootWatch::look(const std::optional<BlockedOn>& waits_for, std::uin
   }
   if (!silence_ || silence_->seen != seen) silence_ = Silence{seen, now, {}, {}, false};
   const auto silent = std::chrono::duration_cast<Millis>(now - silence_->since);
-  const bool overdue = limits_.end && silent >= *limits_.end;
-  if (!overdue && !(limits_.warn && silent >= *limits_.warn)) return findings;
+  if (limits_.stuck_every.count() == 0 || silent < limits_.stuck_every) return findings;
 
   wire::Wait wait;
   wait.kind = wire::Wait::Kind::kUndecided;
@@ -42,7 +41,7 @@ WaitFindings RootWatch::look(const std::optional<BlockedOn>& waits_for, std::uin
   }
   if (now - *silence_->asked_at < ProgressWatch::kAnswerLimit) return findings;
   if (limits_.warn && !std::exchange(silence_->warned, true)) findings.unanswered.push_back(wait);
-  if (overdue) findings.given_up = std::move(wait);
+  if (limits_.end && silent >= *limits_.end) findings.given_up = std::move(wait);
   return findings;
 }
 

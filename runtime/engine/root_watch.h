@@ -14,10 +14,10 @@
 namespace hvd::engine {
 
 // Finds out that the root, which decides what runs and looks for stalls, is stopped itself, or a relay on the way to
-// it: an operation waits, and no decision comes. After the stall check time this rank asks whether the root is there,
-// again once per check time; it answers at once, with a decision. Where none comes in kAnswerLimit this rank warns
-// alone, and gives up when that has lasted for the limit of a collective that does not move. Owned by the engine loop;
-// pure; its time is the RunClock's.
+// it: an operation waits, and no decision comes. After the stall check time, or half of the limit of a collective that
+// does not move if that is shorter, this rank asks whether the root is there, and again as often; it answers at once,
+// with a decision. Where none comes in kAnswerLimit this rank warns alone. It gives up at the limit: then the root has
+// left a question without an answer for half of it. Owned by the engine loop; pure; its time is the RunClock's.
 class RootWatch {
  public:
   RootWatch(const topology::TreePlan& plan, int rank, const negotiation::StallOptions& options);

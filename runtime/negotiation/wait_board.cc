@@ -58,9 +58,9 @@ std::string undecided_text(const Wait& wait) {
 }  // namespace
 
 std::string stuck_text(const Wait& wait) {
+  if (wait.kind == Wait::Kind::kUndecided) return undecided_text(wait);
   const std::vector<int> silent = silent_ranks(wait);
   const bool one = wait.ranks.size() == 1;
-  if (wait.kind == Wait::Kind::kUndecided) return undecided_text(wait);
   std::string text =
       collective_text(wait) + " has not moved for " + std::to_string(wait.millis / 1000) + " s: " + list_of(wait.ranks);
   if (silent.empty()) {
@@ -88,7 +88,7 @@ void WaitBoard::add(const Wait& wait, TimePoint now) {
   if (wait.kind == Wait::Kind::kSubmitted) return add_blocked(wait);
   if (wait.kind == Wait::Kind::kMoving) return add_moving(wait, now);
   if (wait.kind == Wait::Kind::kUndecided) {  // that any decision comes is the answer
-    if (answers_.empty() || answers_.back() != Wait::kNoContext) answers_.push_back(Wait::kNoContext);
+    if (std::ranges::find(answers_, Wait::kNoContext) == answers_.end()) answers_.push_back(Wait::kNoContext);
     return;
   }
   SetStuck& set = sets_[wait.context_id];

@@ -113,6 +113,7 @@ struct LostRank {
 
 // Ranks that have waited for a while, and what for. Equal waits are one on the way up, with the ranks of all.
 struct Wait {
+  static constexpr std::uint64_t kNoContext = ~std::uint64_t{0};
   enum class Kind : std::uint8_t {
     kSubmitted = 0,  // a thread of each rank waits for a tensor that no decision has released
     kRunning = 1,    // a released collective has made no progress for the stall check time
@@ -123,17 +124,16 @@ struct Wait {
   };
   Kind kind = Kind::kSubmitted;
   std::int32_t process_set = kGlobalProcessSet;
-  static constexpr std::uint64_t kNoContext = ~std::uint64_t{0};
-  std::uint64_t context_id = 0;  // running: the set's, which outlives the set's id; undecided: none
+  std::uint64_t context_id = 0;  // running: the set's, which outlives the set's id; undecided: kNoContext
   OpType op = OpType::kAllreduce;
   std::string name;
   std::uint32_t fused = 0;  // running: so many more tensors are part of the collective
-  std::uint64_t turn =
-      0;  // submitted: the last decision that the ranks have seen; running: the batch's number in its set
-  std::uint32_t millis = 0;  // running: the longest time without progress
+  // Submitted, undecided: the last decision that the ranks have seen. Running: the batch's number in its set.
+  std::uint64_t turn = 0;
+  std::uint32_t millis = 0;  // running: the longest time without progress; undecided: without a decision
   std::vector<int> ranks;    // who waits; ascending, not empty
-  std::vector<int> peers;    // running: without whom it does not go on; ascending
-  std::string history;       // running: the last operations of one of `ranks`, which it names
+  std::vector<int> peers;  // without whom it does not go on; undecided: the root and who passes its word on; ascending
+  std::string history;     // running: the last operations of one of `ranks`, which it names
 
   // As a message holds it: seven weeks at most, which a limit may exceed.
   static std::uint32_t millis_of(std::chrono::milliseconds span);

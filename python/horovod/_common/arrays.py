@@ -141,7 +141,7 @@ class ArrayCollectives:
             return core.enqueue(call.named(wire_name), tensor, reduction, array, None, is_awaited)
         except BaseException:
             if not name:
-                self.names.release(process_set_id)
+                self.names.release(process_set_id, wire_name)
             raise
 
     def allreduce_(

@@ -43,9 +43,14 @@ class AutomaticNames:
         counts[key] = count
         return f"{prefix}.noname.join{joins}.{count}" if joins else f"{prefix}.noname.{count}"
 
-    def release(self, process_set_id: int) -> None:
-        """After a refused operation: the next one gets its number, as on ranks that did not try it."""
-        self._counts[_key(process_set_id)] -= 1
+    def release(self, process_set_id: int, name: str) -> None:
+        """After a refused operation: the next one gets its name, as on ranks that did not try it.
+
+        Unless another thread has taken the next one since: no two operations have one name.
+        """
+        key = _key(process_set_id)
+        if name.endswith(f".{self._counts.get(key)}"):
+            self._counts[key] -= 1
 
     def forget(self, process_set_id: int) -> None:
         """After the removal of a process set: a new set with the same id counts from 1 on all its members."""

@@ -106,7 +106,7 @@ def submit(
             keep = tensor if output is tensor else (tensor, output)
             native = core.enqueue(core_call, core_tensor, core_reduction, keep, output, is_awaited)
     except BaseException:
-        _release_numbers(name, process_set_id, number)
+        _release_numbers(name, wire_name, process_set_id, number)
         raise
     if output is tensor:
         increment_version(tensor)
@@ -145,7 +145,7 @@ def submit_group(
             entries, outputs = described or _group_described(call, reduction, tensors, in_place)
             natives = core.enqueue_group(core_call, entries, core_reduction, (tensors, outputs), outputs)
     except BaseException:
-        _release_numbers(name, process_set_id, number)
+        _release_numbers(name, wire_name, process_set_id, number)
         raise
     if in_place:
         mark_written(tensors)
@@ -160,10 +160,10 @@ def _group_described(
     return [entry for entry, _ in described], [output for _, output in described]
 
 
-def _release_numbers(name: str | None, process_set_id: int, number: int) -> None:
+def _release_numbers(name: str | None, wire_name: str, process_set_id: int, number: int) -> None:
     """After a refused call: the next one gets its name and its number, as on ranks that did not try it."""
     if not name:
-        names.release(process_set_id)
+        names.release(process_set_id, wire_name)
     handles.release(number)
 
 

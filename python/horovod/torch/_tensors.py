@@ -57,7 +57,7 @@ def _marks_many() -> bool:
     """Whether increment_version() takes several tensors, as in newer versions of torch."""
     try:
         increment_version(())
-    except TypeError:
+    except (TypeError, RuntimeError):
         return False
     return True
 

@@ -118,6 +118,8 @@ def start_without_a_member() -> None:
 
 {"nothing": run_all, "a member dies": lose_a_peer, "a member does not start": start_without_a_member}[sys.argv[3]]()
 hvd.shutdown()
+if sys.argv[3] == "a member does not start":
+    assert calls("ncclCommAbort") == 1 - rank, "who had no communicator has none to abort"
 assert nccl.fake_nccl_alive(b"communicator") == 0
 assert nccl.fake_nccl_alive(b"memory") == 0
 assert nccl.fake_nccl_breaches() == b""

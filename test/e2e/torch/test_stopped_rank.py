@@ -111,6 +111,9 @@ def test_a_rank_that_is_stopped_where_others_wait_in_shared_memory_ends_the_job(
     assert len(heard) == 1, job.text
     for part in ("Stalled", f"rank {stopped}", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"):
         assert part in heard[0], job.text
+    if program == EXCHANGED and stopped == 0:
+        assert 'allreduce "allreduce.exchanged" has not begun for' in heard[0], job.text
+        assert "which decides what runs and does not answer" in heard[0], job.text
 
 
 WAITS_ITS_TURN = """

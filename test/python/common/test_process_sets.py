@@ -155,8 +155,11 @@ def test_the_global_set_counts_anew_after_each_join(three_ranks: Any) -> None:
 def test_names_restart_and_are_given_back() -> None:
     names = AutomaticNames()
     assert [names.make("x", 0), names.make("y", 0), names.make("x", 5)] == ["x.noname.1", "y.noname.2", "x.noname.1"]
-    names.release(0)
+    names.release(0, "y.noname.2")
     assert names.make("z", 0) == "z.noname.2"
+    refused, later = names.make("x", 0), names.make("x", 0)
+    names.release(0, refused)  # a thread was refused its third when another had the fourth
+    assert names.make("x", 0) not in (refused, later)
     names.forget(5)
     names.forget(6)
     assert names.make("x", 5) == "x.noname.1"

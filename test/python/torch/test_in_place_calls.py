@@ -14,7 +14,7 @@ from horovod.common.exceptions import HorovodInternalError
 CLASSES = (torch.Tensor, torch.nn.Parameter)
 CALL = (core.OP_ALLREDUCE, "allreduce.x", -1, ())
 SUM = (core.REDUCE_SUM, 1.0, 1.0, 0)
-HAS_TABLE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+HAS_TABLE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 10)
 
 
 class OwnTensor(torch.Tensor):
@@ -75,3 +75,22 @@ if HAS_TABLE:
             enqueue(CALL, torch.ones(3))
         with pytest.raises(TypeError, match="a tuple of 4 as call"):
             enqueue(CALL[:2], torch.ones(3), SUM, False)
+
+
+def test_a_torch_that_marks_one_tensor_at_a_time(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch did at first: what is no tensor is a RuntimeError."""
+    from horovod.torch import _tensors
+
+    marked: list[torch.Tensor] = []
+
+    def increment_version(tensor: object) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            raise RuntimeError("increment_version expect a Tensor as input")
+        marked.append(tensor)
+
+    monkeypatch.setattr(_tensors, "increment_version", increment_version)
+    assert not _tensors._marks_many()
+    monkeypatch.setattr(_tensors, "_MARKS_MANY", False)
+    tensors = [torch.ones(3), torch.ones(2)]
+    fake.hvd.grouped_allreduce_(tensors)
+    assert [id(tensor) for tensor in marked] == [id(tensor) for tensor in tensors]

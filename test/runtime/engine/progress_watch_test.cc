@@ -168,6 +168,10 @@ TEST_CASE("A rank that the root does not answer warns, and ends by itself when t
   rank.answers = false;
   CHECK(rank.said(Millis(7000)) == "asks:y@1 asks:y@1 alone:5 asks:y@1 ");
   CHECK(rank.said(Millis(500)) == "forsaken ");
+  Undecided short_limit({.check_time = Millis(60000), .no_progress = Millis(20000)});
+  short_limit.answers = false;
+  CHECK(short_limit.said(Millis(19500)) == "asks:y@1 alone:13 ");  // not at its end for the first time
+  CHECK(short_limit.said(Millis(1000)) == "asks:y@1 forsaken ");
   Undecided unlimited({.check_time = Millis(2000), .no_progress = Millis(0)});
   unlimited.answers = false;
   CHECK(unlimited.said(Millis(6000)) == "asks:y@1 asks:y@1 alone:5 ");
