@@ -78,6 +78,11 @@ class ComputeService:
 
     def _run(self) -> None:
         self._loop.run_forever()
+        left = asyncio.all_tasks(self._loop)  # of connections made at the end, or cancelled late
+        for handler in left:
+            handler.cancel()
+        if left:
+            self._loop.run_until_complete(asyncio.wait(left, timeout=_wire.REQUEST_DEADLINE_S))
         self._loop.close()
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
