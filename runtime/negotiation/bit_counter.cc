@@ -49,7 +49,7 @@ Status BitCounter::add_bit(const wire::Response& response) {
   }
   BitState& bit = bits_[value(response.bit)];
   bit.process_set = response.process_set;
-  bit.tensor = SmallTensor(response);
+  bit.tensors.add(response);
   return Status::ok();
 }
 
@@ -132,9 +132,9 @@ Result<bool> BitCounter::report(wire::ReadyTensor tensor, int unit) {
   const auto at = bits_.find(value(tensor.bit));
   if (at == bits_.end()) return false;
   BitState& bit = at->second;
-  if (tensor.elements.size() != bit.tensor.bytes) {
+  if (tensor.elements.size() != bit.tensors.bytes()) {
     return Status::internal(std::to_string(tensor.elements.size()) + " bytes of elements for bit " +
-                            std::to_string(value(tensor.bit)) + ", expected " + std::to_string(bit.tensor.bytes));
+                            std::to_string(value(tensor.bit)) + ", expected " + std::to_string(bit.tensors.bytes()));
   }
   bit.elements.resize(children_.size() + 1);
   bit.elements[static_cast<std::size_t>(unit)] = std::move(tensor.elements);
@@ -150,7 +150,7 @@ std::string BitCounter::take_elements(CacheBit bit) {
     if (all.empty()) {
       all = std::move(unit);
     } else if (!unit.empty()) {
-      state.tensor.reduce(all, unit);
+      state.tensors.reduce(all, unit);
     }
     unit.clear();
   }

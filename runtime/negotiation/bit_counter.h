@@ -63,7 +63,7 @@ class BitCounter {
     std::int32_t process_set = 0;
     Mask reported = 0;
     bool complete = false;  // reported once per use
-    SmallTensor tensor;
+    SmallTensors tensors;
     Mask with_elements = 0;             // units that have reported theirs
     std::vector<std::string> elements;  // per unit; empty until the first
   };

@@ -35,37 +35,45 @@ bool CoordinatorCache::make_room(const std::string& name, Inserted& result) {
   const std::optional<std::uint64_t> last_use = history_.take(name);
   const auto victim = order_.begin();
   if (victim == order_.end() || (last_use && victim->used > *last_use)) return false;
-  const CacheBit old = victim->response.bit;
-  history_.put(victim->response.name, victim->used);
+  const CacheBit old = victim->cached.bit;
+  history_.put(victim->cached.names.front(), victim->used);
   erase(old);
   result.evicted.push_back(old);
   return true;
 }
 
-CoordinatorCache::Inserted CoordinatorCache::insert(const wire::Response& response) {
-  HVD_CHECK(response.bit != CacheBit::kNone && !entries_.contains(value(response.bit)),
-            "a cached response needs a new bit");
-  Inserted result;
-  if (const auto same = by_name_.find(response.name); same != by_name_.end()) {
+bool CoordinatorCache::evict_names(const std::vector<std::string>& names, std::size_t most_evicted, Inserted& result) {
+  for (const std::string& name : names) {
+    const auto same = by_name_.find(name);
+    if (same == by_name_.end()) continue;
     const CacheBit old = same->second;
-    if (!erase(old)) return result;
+    if (result.evicted.size() == most_evicted || !erase(old)) return false;
     result.evicted.push_back(old);
   }
+  return true;
+}
+
+CoordinatorCache::Inserted CoordinatorCache::insert(Cached cached, std::size_t most_evicted) {
+  HVD_CHECK(cached.bit != CacheBit::kNone && !entries_.contains(value(cached.bit)) && !cached.names.empty(),
+            "what is cached needs a new bit and a name");
+  Inserted result;
+  if (!evict_names(cached.names, most_evicted, result)) return result;
   ++uses_;
-  if (!make_room(response.name, result)) {
-    if (capacity_ > 0) history_.put(response.name, uses_);
+  if (!make_room(cached.names.front(), result)) {
+    if (capacity_ > 0) history_.put(cached.names.front(), uses_);
     return result;
   }
-  order_.push_back({response, uses_, false});
-  entries_.emplace(value(response.bit), std::prev(order_.end()));
-  by_name_[response.name] = response.bit;
+  for (const std::string& name : cached.names) by_name_[name] = cached.bit;
+  const std::uint64_t bit = value(cached.bit);
+  order_.push_back({std::move(cached), uses_, false});
+  entries_.emplace(bit, std::prev(order_.end()));
   result.stored = true;
   return result;
 }
 
-const wire::Response* CoordinatorCache::find(CacheBit bit) const {
+const CoordinatorCache::Cached* CoordinatorCache::find(CacheBit bit) const {
   const auto at = entries_.find(value(bit));
-  return at == entries_.end() ? nullptr : &at->second->response;
+  return at == entries_.end() ? nullptr : &at->second->cached;
 }
 
 void CoordinatorCache::pin(CacheBit bit) {
@@ -84,7 +92,7 @@ void CoordinatorCache::touch(CacheBit bit) {
 bool CoordinatorCache::erase(CacheBit bit) {
   const auto at = entries_.find(value(bit));
   if (at == entries_.end() || at->second->pinned) return false;
-  by_name_.erase(at->second->response.name);
+  for (const std::string& name : at->second->cached.names) by_name_.erase(name);
   order_.erase(at->second);
   entries_.erase(at);
   return true;

@@ -28,8 +28,8 @@ class UseHistory {
   std::unordered_map<std::size_t, std::uint64_t> last_;
 };
 
-// The coordinator's cache of one process set: which responses have a bit, least recently used first. It decides what is
-// evicted; every rank follows (WorkerCache). Pure, externally synchronised.
+// The coordinator's cache of one process set: what has a bit, least recently used first: a tensor, or all of a group.
+// It decides what is evicted; every rank follows (WorkerCache). Pure, externally synchronised.
 // A name that comes back evicts the least recently used entry only if that has not been used since the name was: a step
 // with more names than there is room for then keeps most of them, where plain LRU would evict each right before its
 // use. Invariant: size() <= capacity. Entries that are pinned (ready, not emitted yet) are never evicted.
@@ -37,15 +37,22 @@ class CoordinatorCache {
  public:
   explicit CoordinatorCache(std::size_t capacity) : capacity_(capacity) {}
 
+  // What a bit stands for: names of one kind of operation.
+  struct Cached {
+    wire::CacheBit bit = wire::CacheBit::kNone;
+    OpType op = OpType::kAllreduce;
+    std::vector<std::string> names;  // not empty
+  };
   struct Inserted {
     bool stored = false;                  // false: capacity 0, or everything is pinned or in more use than the newcomer
     bool full = false;                    // there was no free room
     std::vector<wire::CacheBit> evicted;  // to announce before the response
   };
-  // Stores `response` under response.bit as the most recently used. An entry of the same name is evicted.
-  Inserted insert(const wire::Response& response);
+  // Stores it as the most recently used. Entries with one of its names are evicted; where those are more than
+  // `most_evicted` or pinned, it is not stored.
+  Inserted insert(Cached cached, std::size_t most_evicted);
 
-  const wire::Response* find(wire::CacheBit bit) const;
+  const Cached* find(wire::CacheBit bit) const;
   void pin(wire::CacheBit bit);
   void touch(wire::CacheBit bit);  // now the most recently used, and not pinned
   // True when the bit was removed; a pinned bit stays.
@@ -56,12 +63,14 @@ class CoordinatorCache {
 
  private:
   struct Entry {
-    wire::Response response;
+    Cached cached;
     std::uint64_t used = 0;
     bool pinned = false;
   };
   using Order = std::list<Entry>;
-  // Frees room for `name`; false when there is nothing to evict.
+  // Evicts what has one of the names. False when there is one left.
+  bool evict_names(const std::vector<std::string>& names, std::size_t most_evicted, Inserted& result);
+  // Frees room for `name`, the newcomer's first; false when there is nothing to evict.
   bool make_room(const std::string& name, Inserted& result);
 
   std::size_t capacity_;

@@ -87,12 +87,12 @@ void SetNegotiation::finish(std::list<Pending>::iterator pending, TimePoint now)
   }
   // The ranks disagree on the group, so the error leaves alone, and every group that was claimed goes on without it.
   std::vector<std::uint64_t> released_keys{0};
-  push_ready(std::move(response), now);
+  push_ready(InFull{{std::move(response)}}, now);
   for (const RequestClass& c : classes) {
     const std::uint64_t key = c.representative.group_key;
     if (std::find(released_keys.begin(), released_keys.end(), key) != released_keys.end()) continue;
     released_keys.push_back(key);
-    push_through_group(key, c.representative.group_size, Tombstone{}, now);
+    push_through_group(key, c.representative.group_size, std::nullopt, now);
   }
 }
 
@@ -129,23 +129,27 @@ Response SetNegotiation::make_response(Pending& pending) const {
   return response;
 }
 
-void SetNegotiation::push_through_group(std::uint64_t key, std::uint32_t size, Ready item, TimePoint now) {
-  if (key == 0) return push_ready(std::move(item), now);
-  for (Ready& member : groups_.add(key, size, std::move(item))) push_ready(std::move(member), now);
+void SetNegotiation::push_through_group(std::uint64_t key, std::uint32_t size, std::optional<Response> member,
+                                        TimePoint now) {
+  if (key == 0) return push_ready(InFull{{std::move(*member)}}, now);
+  InFull group;
+  for (std::optional<Response>& each : groups_.add(key, size, std::move(member))) {
+    if (each) group.responses.push_back(std::move(*each));
+  }
+  if (!group.responses.empty()) push_ready(std::move(group), now);
 }
 
 void SetNegotiation::push_ready(Ready item, TimePoint now) {
-  if (std::holds_alternative<Tombstone>(item)) return;
   if (ready_.empty()) ready_since_ = now;
   ready_.push_back(std::move(item));
 }
 
 bool SetNegotiation::add_ready(wire::CacheHit hit, TimePoint now) {
-  const Response* cached = cache_.find(hit.bit);
+  const CoordinatorCache::Cached* cached = cache_.find(hit.bit);
   HVD_CHECK(cached != nullptr, "a complete bit is a live bit");
   if (joins_.any() && !works_with_joined_ranks(cached->op)) return false;
   cache_.pin(hit.bit);
-  push_through_group(cached->group_key, cached->group_size, std::move(hit), now);
+  push_ready(std::move(hit), now);
   return true;
 }
 
@@ -166,7 +170,7 @@ Status SetNegotiation::add_join(int rank, TimePoint now) {
   response.op = OpType::kJoin;
   response.name = wire::kJoinName;
   response.root_rank = set_->global_rank(topology::SetRank{joins_.last()});
-  push_ready(std::move(response), now);
+  push_ready(InFull{{std::move(response)}}, now);
   return Status::ok();
 }
 

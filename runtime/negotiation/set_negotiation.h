@@ -47,12 +47,12 @@ class JoinTracker {
 };
 
 // Holds back the members of groups at the coordinator until the last one is ready on all ranks, for one process set.
-// `Item` is whatever the coordinator emits for a member. Loop-confined.
+// `Item` is what is held of a member. Loop-confined.
 // Invariant: for each key, members held < group size.
 template <typename Item>
 class GroupTable {
  public:
-  // The members to emit now, in the order in which they became ready: all of them when this was the last, else none.
+  // The members to release now, in the order in which they became ready: all of them when this was the last, else none.
   std::vector<Item> add(std::uint64_t key, std::uint32_t size, Item item) {
     auto& held = groups_[key];
     held.push_back(std::move(item));
@@ -68,7 +68,8 @@ class GroupTable {
 
 // The coordinator's state of one process set: tensors that some members have reported, tensors that all have and that
 // wait to be released, groups, joins, cached bits. Part of the Coordinator and private to it.
-// A tensor's way: pending (in full, or as a bit in BitCounter) -> ready -> [held by its group] -> released.
+// A tensor's way: pending -> ready -> [held by its group] -> released; of a bit: pending in BitCounter -> ready ->
+// released.
 class SetNegotiation {
  public:
   SetNegotiation(topology::ProcessSetPtr set, const CoordinatorOptions& options);
@@ -104,28 +105,34 @@ class SetNegotiation {
     std::vector<std::int64_t> first_dims;  // allgather: by set rank
     std::uint64_t devices_key = 0;
   };
-  // Something to release: a response in full or a bit. Tombstones stand in a group for a member that left early.
-  struct Tombstone {};
-  using Ready = std::variant<wire::Response, wire::CacheHit, Tombstone>;
+  // What becomes ready at once, and has one bit: a tensor, or all of a group.
+  struct InFull {
+    std::vector<wire::Response> responses;
+    std::size_t released = 0;                    // of them: a message may not hold all
+    wire::CacheBit bit = wire::CacheBit::kNone;  // from the first on
+  };
+  using Ready = std::variant<InFull, wire::CacheHit>;
 
   // Enters the ranks of a merged request. Not ok when one is not a member or has reported the tensor before.
   Status enter_ranks(Pending& pending, const wire::MergedRequest& merged);
   bool is_ready(const Pending& pending) const;
   void finish(std::list<Pending>::iterator pending, TimePoint now);
   wire::Response make_response(Pending& pending) const;
-  void push_through_group(std::uint64_t key, std::uint32_t size, Ready item, TimePoint now);
+  // `member` is empty for one that left early.
+  void push_through_group(std::uint64_t key, std::uint32_t size, std::optional<wire::Response> member, TimePoint now);
   void push_ready(Ready item, TimePoint now);
   bool may_release(TimePoint now) const;
   std::size_t size_of(const Ready& item) const;
-  void emit(wire::Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items);
-  void emit(wire::CacheHit hit, std::vector<wire::DecisionItem>& items);
+  // Releases the next response of the first that is ready, or its bit. Whether there is something to run.
+  bool release_one(std::uint64_t& next_bit, std::size_t& room, std::vector<wire::DecisionItem>& items);
+  void give_bit(InFull& ready, std::uint64_t& next_bit, std::size_t& room, std::vector<wire::DecisionItem>& items);
 
   const topology::ProcessSetPtr set_;
   int max_in_flight_;  // 0: no limit
   std::chrono::microseconds delay_;
   std::list<Pending> pending_;  // in order of the first report
   std::unordered_map<std::string, std::list<Pending>::iterator> by_name_;
-  GroupTable<Ready> groups_;
+  GroupTable<std::optional<wire::Response>> groups_;
   JoinTracker joins_;
   bool join_ready_ = false;  // all have joined; the join's response is among ready_
   CoordinatorCache cache_;

@@ -18,6 +18,11 @@ bool is_cached_kind(OpType op) {
   return op == OpType::kAllreduce || op == OpType::kAllgather || op == OpType::kAdasum || op == OpType::kAlltoall;
 }
 
+// Whether every member that may run it again says so with the same request.
+bool can_be_cached(const Response& response) {
+  return is_cached_kind(response.op) && !response.is_error() && response.joined.empty();
+}
+
 }  // namespace
 
 void SetNegotiation::on_batch_done() {
@@ -35,9 +40,9 @@ std::optional<TimePoint> SetNegotiation::release_deadline() const {
 }
 
 std::size_t SetNegotiation::size_of(const Ready& item) const {
-  const auto* response = std::get_if<Response>(&item);
   if (const auto* hit = std::get_if<wire::CacheHit>(&item)) return kBitPartBytes + hit->elements.size();
-  return response == nullptr ? kBitPartBytes : wire::encoded_size_bound(*response) + 2 * kBitPartBytes;
+  const auto& full = std::get<InFull>(item);
+  return wire::encoded_size_bound(full.responses[full.released]) + 2 * kBitPartBytes;
 }
 
 void SetNegotiation::release(TimePoint now, bool flush, std::uint64_t& next_bit, std::size_t& room,
@@ -49,42 +54,48 @@ void SetNegotiation::release(TimePoint now, bool flush, std::uint64_t& next_bit,
     const std::size_t size = size_of(ready_.front());
     if (room < size && !items.empty()) break;  // a single large response may exceed the budget
     room -= std::min(room, size);
-    Ready item = std::move(ready_.front());
-    ready_.pop_front();
-    if (auto* response = std::get_if<Response>(&item)) {
-      is_run = true;
-      emit(std::move(*response), next_bit, items);
-    } else {
-      auto& hit = std::get<wire::CacheHit>(item);
-      is_run |= hit.elements.empty();
-      emit(std::move(hit), items);
-    }
+    is_run |= release_one(next_bit, room, items);
   }
   if (is_run) ++in_flight_;
 }
 
-void SetNegotiation::emit(Response response, std::uint64_t& next_bit, std::vector<wire::DecisionItem>& items) {
+bool SetNegotiation::release_one(std::uint64_t& next_bit, std::size_t& room, std::vector<wire::DecisionItem>& items) {
+  if (auto* hit = std::get_if<wire::CacheHit>(&ready_.front())) {
+    const bool is_run = hit->elements.empty();
+    cache_.touch(hit->bit);
+    items.emplace_back(std::move(*hit));
+    ready_.pop_front();
+    return is_run;
+  }
+  auto& full = std::get<InFull>(ready_.front());
+  if (full.released == 0) give_bit(full, next_bit, room, items);
+  Response response = std::move(full.responses[full.released++]);
+  // Who knew the first of a group in the decision before may have called its bit stale since.
+  if (cache_.find(full.bit) != nullptr) response.bit = full.bit;
   if (response.op == OpType::kJoin) {
     joins_.reset();
     join_ready_ = false;
   }
-  if (is_cached_kind(response.op) && !response.is_error() && response.joined.empty() && cache_.capacity() > 0) {
-    response.bit = CacheBit{next_bit};
-    const auto inserted = cache_.insert(response);
-    cache_was_full_ |= inserted.full;
-    for (const CacheBit old : inserted.evicted) items.emplace_back(wire::Evict{old});
-    if (inserted.stored) {
-      ++next_bit;
-    } else {
-      response.bit = CacheBit::kNone;
-    }
-  }
+  if (full.released == full.responses.size()) ready_.pop_front();
   items.emplace_back(std::move(response));
+  return true;
 }
 
-void SetNegotiation::emit(wire::CacheHit hit, std::vector<wire::DecisionItem>& items) {
-  cache_.touch(hit.bit);
-  items.emplace_back(std::move(hit));
+// One for all of them: a group whose members do not all run well and alike has none.
+void SetNegotiation::give_bit(InFull& ready, std::uint64_t& next_bit, std::size_t& room,
+                              std::vector<wire::DecisionItem>& items) {
+  const Response& first = ready.responses.front();
+  const std::size_t size = std::max<std::size_t>(first.group_size, 1);
+  if (ready.responses.size() != size || cache_.capacity() == 0 || !std::ranges::all_of(ready.responses, can_be_cached))
+    return;
+  CoordinatorCache::Cached cached{CacheBit{next_bit}, first.op, {}};
+  cached.names.reserve(size);
+  for (const Response& each : ready.responses) cached.names.push_back(each.name);
+  const auto inserted = cache_.insert(std::move(cached), wire::kMaxItems - items.size() - 2);
+  cache_was_full_ |= inserted.full;
+  for (const CacheBit old : inserted.evicted) items.emplace_back(wire::Evict{old});
+  room -= std::min(room, inserted.evicted.size() * kBitPartBytes);
+  if (inserted.stored) ready.bit = CacheBit{next_bit++};
 }
 
 bool SetNegotiation::take_cache_full() {

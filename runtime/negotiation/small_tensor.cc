@@ -5,8 +5,6 @@
 
 namespace hvd::negotiation {
 
-std::size_t elements_bytes(const wire::Response& response) { return SmallTensor(response).bytes; }
-
 SmallTensor::SmallTensor(const wire::Response& response)
     : dtype(response.dtype), reduce_op(response.reduce_op == ReduceOp::kAverage ? ReduceOp::kSum : response.reduce_op) {
   if (response.op != OpType::kAllreduce || response.on_gpu || !kernels::can_reduce(dtype, reduce_op)) return;
@@ -19,15 +17,31 @@ SmallTensor::SmallTensor(const wire::Response& response)
   bytes = size;
 }
 
-void SmallTensor::reduce(std::string& into, const std::string& other) const {
-  const auto count = static_cast<std::int64_t>(bytes / element_size(dtype));
-  kernels::reduce(dtype, reduce_op, into.data(), into.data(), other.data(), count);
+void SmallTensors::add(const wire::Response& response) {
+  if (!is_small_) return;
+  const SmallTensor tensor(response);
+  bytes_ += tensor.bytes;
+  is_small_ = tensor.bytes > 0 && bytes_ <= wire::kMaxElementsBytes;
+  if (is_small_) {
+    tensors_.push_back(tensor);
+  } else {
+    tensors_ = {};
+  }
 }
 
-std::string read_elements(const wire::Response& response, const void* input) {
-  std::string elements(elements_bytes(response), '\0');
-  kernels::scale_copy(response.dtype, elements.data(), input, num_elements(response.shape), response.prescale);
-  return elements;
+void SmallTensors::reduce(std::string& into, const std::string& other) const {
+  std::size_t at = 0;
+  for (const SmallTensor& tensor : tensors_) {
+    const auto count = static_cast<std::int64_t>(tensor.bytes / element_size(tensor.dtype));
+    kernels::reduce(tensor.dtype, tensor.reduce_op, into.data() + at, into.data() + at, other.data() + at, count);
+    at += tensor.bytes;
+  }
+}
+
+void read_elements(const wire::Response& response, const void* input, std::string& elements) {
+  const std::size_t at = elements.size();
+  elements.resize(at + SmallTensor(response).bytes);
+  kernels::scale_copy(response.dtype, elements.data() + at, input, num_elements(response.shape), response.prescale);
 }
 
 }  // namespace hvd::negotiation

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "runtime/wire/messages.h"
 
@@ -9,22 +10,35 @@
 // subtree gave, and the decision carries the result down. Pure.
 namespace hvd::negotiation {
 
-// The bytes of a tensor that may; else 0. Such is an allreduce of at most wire::kMaxElementsBytes in host memory.
-std::size_t elements_bytes(const wire::Response& response);
-
 // How the elements of a cached tensor are reduced.
 struct SmallTensor {
   std::size_t bytes = 0;  // 0: it does not travel
   DataType dtype = DataType::kFloat32;
   ReduceOp reduce_op = ReduceOp::kSum;  // an average is a sum that is divided afterwards
 
-  SmallTensor() = default;
+  // Such is an allreduce of at most wire::kMaxElementsBytes in host memory.
   explicit SmallTensor(const wire::Response& response);
-  // into = op(into, other). Requires: both have `bytes` bytes.
-  void reduce(std::string& into, const std::string& other) const;
 };
 
-// This rank's elements, with the prescale factor applied. Requires: elements_bytes(response) > 0.
-std::string read_elements(const wire::Response& response, const void* input);
+// What travels with one bit: a tensor, or those of a group, one behind the other. All of them, or nothing.
+class SmallTensors {
+ public:
+  // In the order in which they are released.
+  void add(const wire::Response& response);
+
+  // Of all; 0: they do not travel.
+  std::size_t bytes() const { return is_small_ ? bytes_ : 0; }
+  std::size_t bytes_of(std::size_t tensor) const { return tensors_[tensor].bytes; }
+  // into = op(into, other). Requires: both have bytes().
+  void reduce(std::string& into, const std::string& other) const;
+
+ private:
+  std::vector<SmallTensor> tensors_;
+  std::size_t bytes_ = 0;
+  bool is_small_ = true;  // as long as all are
+};
+
+// Appends this rank's elements of one tensor, with the prescale factor applied. Requires: it travels.
+void read_elements(const wire::Response& response, const void* input, std::string& elements);
 
 }  // namespace hvd::negotiation

@@ -1,5 +1,7 @@
 #include "runtime/negotiation/worker.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -10,7 +12,6 @@ namespace hvd::negotiation {
 
 using wire::CacheBit;
 using wire::value;
-using Outcome = WorkerCache::Outcome;
 
 namespace {
 constexpr std::size_t kBitBytes = 12;  // a run of its own, at worst
@@ -29,32 +30,35 @@ Worker::Worker(const WorkerOptions& options, topology::ProcessSets sets) : optio
 
 std::vector<FailedOperation> Worker::submit(std::vector<OwnRequest> requests) {
   std::vector<FailedOperation> failed;
-  for (OwnRequest& own : requests) {
-    const std::int32_t id = own.request.process_set;
-    const auto at = states_.find(id);
-    if (stopped_) {
-      failed.push_back({own.operation, *stopped_});
-    } else if (at == states_.end()) {
-      failed.push_back({own.operation, removed_status(id, own.request.name)});
-    } else if (at->second.join != OperationId::kNone) {
-      at->second.held.push_back(std::move(own));
+  for (auto at = requests.begin(); at != requests.end();) {
+    const std::size_t size = std::max<std::size_t>(at->request.group_size, 1);
+    HVD_CHECK(size <= static_cast<std::size_t>(requests.end() - at), "a group is submitted whole");
+    const auto end = at + static_cast<std::ptrdiff_t>(size);
+    const std::int32_t id = at->request.process_set;
+    const auto state = states_.find(id);
+    if (stopped_ || state == states_.end()) {
+      for (; at != end; ++at)
+        failed.push_back({at->operation, stopped_ ? *stopped_ : removed_status(id, at->request.name)});
+      continue;
+    }
+    Submission own = size == 1 ? Submission(std::move(*at))
+                               : Submission({std::make_move_iterator(at), std::make_move_iterator(end)});
+    at = end;
+    if (state->second.join != OperationId::kNone) {
+      state->second.held.push_back(std::move(own));
     } else {
-      accept(at->second, std::move(own));
+      accept(state->second, std::move(own));
     }
   }
   return failed;
 }
 
-void Worker::accept(SetState& set, OwnRequest own) {
-  if (own.request.op == OpType::kJoin) {
-    set.join = own.operation;
-    return;
+void Worker::accept(SetState& set, Submission own) {
+  if (own.first().request.op == OpType::kJoin) {
+    set.join = own.first().operation;
+  } else {
+    set.queue.push_back(std::move(own));
   }
-  std::string name = own.request.name;
-  const auto [at, fresh] = set.pending.try_emplace(std::move(name));
-  HVD_CHECK(fresh, "the table of operations let a pending name pass twice");
-  at->second.own = std::move(own);
-  set.queue.push_back(&at->second);
 }
 
 Status Worker::check_set_change(const wire::SetChange& change) {
@@ -87,11 +91,11 @@ Status Worker::request_set_change(wire::SetChange change) {
 void Worker::request_shutdown() { shutdown_wanted_ = true; }
 
 bool Worker::must_flush(const SetState& set) {
-  return (set.join != OperationId::kNone || set.leaving) && set.sent_bits > 0 && !set.sent_bits_flushed;
+  return (set.join != OperationId::kNone || set.leaving) && !set.sent_bits.empty() && !set.sent_bits_flushed;
 }
 
 bool Worker::can_send_join(const SetState& set) {
-  return set.join != OperationId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits == 0;
+  return set.join != OperationId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits.empty();
 }
 
 // A removal must not overtake the operations of its set.
@@ -99,13 +103,11 @@ bool Worker::can_send_change() const {
   if (set_changes_.empty()) return false;
   if (set_changes_.front().kind != wire::SetChange::Kind::kRemove) return true;
   const auto at = states_.find(set_changes_.front().set_id);
-  return at == states_.end() || (at->second.queue.empty() && at->second.sent_bits == 0);
+  return at == states_.end() || (at->second.queue.empty() && at->second.sent_bits.empty());
 }
 
 void Worker::flush_sent_bits(SetState& set, wire::Report& report) {
-  for (const auto& [name, pending] : set.pending) {
-    if (pending.state == State::kSentBit) report.stale_bits.push_back(pending.bit);
-  }
+  for (const auto& [bit, sent] : set.sent_bits) report.stale_bits.push_back(CacheBit{bit});
   set.sent_bits_flushed = true;
 }
 
@@ -151,49 +153,62 @@ wire::Report Worker::take_report(TimePoint now) {
   return report;
 }
 
+// Queued -> sent as a bit when the cache has the same requests, else in full. A rank that has joined or leaves the set
+// sends everything in full: its bits have to be settled before its join or removal is sent.
 bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
   while (!set.queue.empty()) {
-    Pending& pending = *set.queue.front();
-    const std::size_t most = wire::encoded_size_bound(pending.own.request) + wire::kMaxElementsBytes;
-    if (room < most) return false;
-    report_one(set, pending, now, room, report);
+    const Submission& own = set.queue.front();
+    const WorkerCache::Entry* const cached = set.reported > 0 ? nullptr : set.cache.find(own.members());
+    if (cached != nullptr && !own.first().renew && set.join == OperationId::kNone && !set.leaving) {
+      if (room < kBitBytes + wire::kMaxElementsBytes) return false;
+      report_bit(set, *cached, now, room, report);
+    } else if (!report_in_full(set, room, report)) {
+      return false;
+    }
     set.queue.pop_front();
   }
   return true;
 }
 
-// kQueued -> kSentBit when the cache has the same request, else kSentFull. A rank that has joined or leaves the set
-// sends everything in full: its bits have to be settled before its join or removal is sent.
-void Worker::report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report) {
-  const wire::Request& request = pending.own.request;
-  const auto [outcome, bit, cached] = set.cache.look_up(request);
-  if (outcome == Outcome::kHit && !pending.own.renew && set.join == OperationId::kNone && !set.leaving) {
-    ++set.sent_bits;
-    pending.state = State::kSentBit;
-    pending.bit = bit;
-    pending.wait = waiting_.insert(waiting_.end(), {now, bit});
-    report_ready(pending, *cached, room, report);
-    return;
+// With its elements, if they are known and small.
+void Worker::report_bit(SetState& set, const WorkerCache::Entry& cached, TimePoint now, std::size_t& room,
+                        wire::Report& report) {
+  Submission own = std::move(set.queue.front());
+  const auto wait = waiting_.insert(waiting_.end(), {now, cached.bit});
+  room -= kBitBytes;
+  const std::size_t bytes = cached.small.bytes();
+  const std::size_t sent = wire::kMessageByteBudget - room;  // at least as much as the elements before
+  const bool is_read = std::ranges::all_of(own.members(), [](const OwnRequest& each) { return each.input != nullptr; });
+  if (bytes == 0 || !is_read || sent + bytes > wire::kMaxReportElements ||
+      sets_->find(cached.responses.front()->process_set)->size() > options_.max_members_in_tree) {
+    report.ready_bits.push_back(cached.bit);
+  } else {
+    wire::ReadyTensor& ready = report.ready_tensors.emplace_back(wire::ReadyTensor{cached.bit, {}});
+    for (std::size_t i = 0; i < cached.responses.size(); ++i) {
+      read_elements(*cached.responses[i], own.members()[cached.places[i]].input, ready.elements);
+    }
+    room -= bytes;
   }
-  if (outcome != Outcome::kMiss) report.stale_bits.push_back(bit);
-  pending.state = State::kSentFull;
-  report.requests.push_back(request);
-  room -= wire::encoded_size_bound(request);
+  set.sent_bits.emplace(value(cached.bit), SentBit{std::move(own), wait});
 }
 
-// With its elements, if they are known and small.
-void Worker::report_ready(const Pending& pending, const wire::Response& cached, std::size_t& room,
-                          wire::Report& report) {
-  room -= kBitBytes;
-  const std::size_t bytes = pending.own.input == nullptr ? 0 : elements_bytes(cached);
-  const std::size_t sent = wire::kMessageByteBudget - room;  // at least as much as the elements before
-  if (bytes == 0 || sent + bytes > wire::kMaxReportElements ||
-      sets_->find(cached.process_set)->size() > options_.max_members_in_tree) {
-    report.ready_bits.push_back(pending.bit);
-    return;
+// The first of the queue, from where the last report had no room.
+bool Worker::report_in_full(SetState& set, std::size_t& room, wire::Report& report) {
+  const std::span<OwnRequest> members = set.queue.front().members();
+  for (; set.reported < members.size(); ++set.reported) {
+    OwnRequest& own = members[set.reported];
+    const std::size_t most = wire::encoded_size_bound(own.request);
+    if (room < most) return false;
+    room -= most;
+    if (set.reported == 0) set.cache.add_bits_of(members, report.stale_bits);
+    report.requests.push_back(own.request);
+    std::string name = own.request.name;
+    const SentFull sent{std::move(own), static_cast<std::uint32_t>(set.reported)};
+    const bool is_new = set.sent_full.try_emplace(std::move(name), sent).second;
+    HVD_CHECK(is_new, "the table of operations let a pending name pass twice");
   }
-  report.ready_tensors.push_back({pending.bit, read_elements(cached, pending.own.input)});
-  room -= bytes;
+  set.reported = 0;
+  return true;
 }
 
 void Worker::report_long_waits(TimePoint now, wire::Report& report) {
@@ -202,19 +217,23 @@ void Worker::report_long_waits(TimePoint now, wire::Report& report) {
     const CacheBit bit = waiting_.front().bit;
     report.stale_bits.push_back(bit);
     SetState& set = states_.at(set_of_bit_.at(value(bit)));
-    stop_waiting(set.pending.at(set.cache.find(bit)->name));
+    stop_waiting(set.sent_bits.at(value(bit)));
   }
 }
 
-void Worker::stop_waiting(Pending& pending) {
-  if (!pending.wait) return;
-  waiting_.erase(*pending.wait);
-  pending.wait.reset();
+void Worker::stop_waiting(SentBit& sent) {
+  if (!sent.wait) return;
+  waiting_.erase(*sent.wait);
+  sent.wait.reset();
 }
 
-void Worker::leave_bit(SetState& set, Pending& pending) {
-  stop_waiting(pending);
-  --set.sent_bits;
+std::optional<Submission> Worker::take_sent(SetState& set, CacheBit bit) {
+  const auto at = set.sent_bits.find(value(bit));
+  if (at == set.sent_bits.end()) return std::nullopt;
+  stop_waiting(at->second);
+  std::optional<Submission> own = std::move(at->second.own);
+  set.sent_bits.erase(at);
+  return own;
 }
 
 std::vector<FailedOperation> Worker::fail_all(const Status& why) {
@@ -226,11 +245,18 @@ std::vector<FailedOperation> Worker::fail_all(const Status& why) {
 }
 
 void Worker::drop_set(SetState& set, const Reason& why, std::vector<FailedOperation>& failed) {
-  for (auto& [name, pending] : set.pending) {
-    stop_waiting(pending);
-    failed.push_back({pending.own.operation, why(name)});
+  const auto fail = [&](const Submission& own, std::size_t from = 0) {
+    for (const OwnRequest& each : own.members().subspan(from)) {
+      failed.push_back({each.operation, why(each.request.name)});
+    }
+  };
+  for (const auto& [name, sent] : set.sent_full) failed.push_back({sent.own.operation, why(name)});
+  for (auto& [bit, sent] : set.sent_bits) {
+    stop_waiting(sent);
+    fail(sent.own);
   }
-  for (const OwnRequest& own : set.held) failed.push_back({own.operation, why(own.request.name)});
+  for (const Submission& own : set.queue) fail(own, std::exchange(set.reported, 0));
+  for (const Submission& own : set.held) fail(own);
   if (set.join != OperationId::kNone) failed.push_back({set.join, why(wire::kJoinName)});
   set = SetState{};
 }

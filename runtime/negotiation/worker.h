@@ -14,6 +14,7 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
+#include "runtime/negotiation/own_request.h"
 #include "runtime/negotiation/worker_cache.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
@@ -28,20 +29,6 @@ struct WorkerOptions {
   // Sets of at most so many members reduce small tensors in the tree, where the order differs from a backend's: which
   // of the two takes a tensor depends on what happens (HOROVOD_DETERMINISTIC: 2, whose order shows in no bit).
   int max_members_in_tree = std::numeric_limits<int>::max();
-};
-
-// The engine's name for one operation that a user of this rank has enqueued. Chosen by the engine; never 0, never
-// reused.
-enum class OperationId : std::uint64_t { kNone = 0 };
-
-// What this rank asks for with one of its operations.
-struct OwnRequest {
-  wire::Request request;
-  OperationId operation = OperationId::kNone;
-  // An allreduce's elements in host memory: read when they are reported, at the latest when the operation is released
-  // or failed. Null: unknown.
-  const void* input = nullptr;
-  bool renew = false;  // its bit is stale, if it has one: all get another one
 };
 
 // One collective that this rank executes now, or one error that it delivers.
@@ -78,8 +65,8 @@ struct WorkerOutput {
 
 // The negotiation of one rank: turns its pending operations into reports, and decisions into what to run. Every rank
 // has one, the root too. Owned by the engine, confined to its thread; no I/O, no clock. It knows nothing of the tree.
-// States of a pending operation: held (this rank has joined its set) -> queued -> sent in full | sent as a bit ->
-// released or failed. Eviction of its bit takes "sent as a bit" back to "queued".
+// States of a pending submission: held (this rank has joined its set) -> queued -> sent in full, each of its operations
+// for itself | sent as a bit -> released or failed. Eviction of its bit takes "sent as a bit" back to "queued".
 class Worker {
  public:
   Worker(const WorkerOptions& options, topology::ProcessSets sets);
@@ -88,8 +75,8 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Operations and joins in the order of submission; at most one pending per set and name. After a stop they are all
-  // returned as failed.
+  // Operations and joins in the order of submission, the members of a group one behind the other; at most one pending
+  // per set and name. After a stop they are all returned as failed.
   std::vector<FailedOperation> submit(std::vector<OwnRequest> requests);
   // kInvalidArgument when there are more lists or ranks in it than a message may hold.
   static Status check_set_change(const wire::SetChange& change);
@@ -119,42 +106,44 @@ class Worker {
   std::uint64_t last_sequence() const { return last_sequence_; }
 
  private:
-  enum class State { kQueued, kSentFull, kSentBit };
   struct BitWait {
     TimePoint since;
     wire::CacheBit bit;
   };
-  struct Pending {
-    OwnRequest own;
-    State state = State::kQueued;
-    wire::CacheBit bit = wire::CacheBit::kNone;        // while kSentBit
-    std::optional<std::list<BitWait>::iterator> wait;  // its place in waiting_: kSentBit, and not reported as stale yet
+  struct SentBit {
+    Submission own;
+    std::optional<std::list<BitWait>::iterator> wait;  // its place in waiting_, while it is not reported as stale
   };
-  using PendingTable = std::unordered_map<std::string, Pending>;
+  struct SentFull {
+    OwnRequest own;
+    std::uint32_t place = 0;  // among the members of its group
+  };
   struct SetState {
     WorkerCache cache;
-    PendingTable pending;
-    std::deque<Pending*> queue;   // those in state kQueued, oldest first; they stay in `pending` until sent
-    std::deque<OwnRequest> held;  // submitted after the join
+    std::deque<Submission> queue;  // oldest first
+    std::size_t reported = 0;      // of the members of the first in it, which goes in full: those that are sent
+    std::unordered_map<std::string, SentFull> sent_full;   // by name
+    std::unordered_map<std::uint64_t, SentBit> sent_bits;  // by bit
+    std::deque<Submission> held;                           // submitted after the join
     // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
     // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them. The same
     // holds for the request to remove the set: what it has must be with the coordinator before.
     OperationId join = OperationId::kNone;  // pending join
     bool join_sent = false;
-    bool leaving = false;       // the removal of the set was asked for: nothing new comes
-    std::size_t sent_bits = 0;  // operations in state kSentBit
+    bool leaving = false;  // the removal of the set was asked for: nothing new comes
     bool sent_bits_flushed = false;
   };
 
   static bool must_flush(const SetState& set);
   static bool can_send_join(const SetState& set);
   bool can_send_change() const;
-  void accept(SetState& set, OwnRequest own);
+  static void accept(SetState& set, Submission own);
   // False when the report is full.
   bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
-  void flush_sent_bits(SetState& set, wire::Report& report);
-  void report_one(SetState& set, Pending& pending, TimePoint now, std::size_t& room, wire::Report& report);
-  void report_ready(const Pending& pending, const wire::Response& cached, std::size_t& room, wire::Report& report);
+  static void flush_sent_bits(SetState& set, wire::Report& report);
+  void report_bit(SetState& set, const WorkerCache::Entry& cached, TimePoint now, std::size_t& room,
+                  wire::Report& report);
+  static bool report_in_full(SetState& set, std::size_t& room, wire::Report& report);
   void report_long_waits(TimePoint now, wire::Report& report);
 
   Status apply(const wire::Response& response, WorkerOutput& out);
@@ -164,8 +153,9 @@ class Worker {
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
   Status remove_set(std::int32_t id, topology::ProcessSetTable& table, WorkerOutput& out);
   Status apply(const wire::WaitAnswer& answer, WorkerOutput& out);
-  void stop_waiting(Pending& pending);
-  void leave_bit(SetState& set, Pending& pending);
+  void stop_waiting(SentBit& sent);
+  // What was sent as the bit, which is no more; nullopt: nothing was.
+  std::optional<Submission> take_sent(SetState& set, wire::CacheBit bit);
   // `why` gets the name of what fails.
   using Reason = std::function<Status(const std::string& name)>;
   void drop_set(SetState& set, const Reason& why, std::vector<FailedOperation>& failed);

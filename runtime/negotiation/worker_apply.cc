@@ -3,7 +3,6 @@
 #include <utility>
 #include <variant>
 
-#include "runtime/negotiation/small_tensor.h"
 #include "runtime/negotiation/worker.h"
 
 namespace hvd::negotiation {
@@ -69,13 +68,18 @@ Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
     if (!response.is_error()) out.ready.push_back({std::move(shared), OperationId::kNone});
     return Status::ok();
   }
-  const auto pending = set.pending.find(response.name);
-  if (pending == set.pending.end() || pending->second.state != State::kSentFull) {
+  const auto sent = set.sent_full.find(response.name);
+  if (sent == set.sent_full.end()) {
     return disagree(options_.rank, "\"" + response.name + "\" is to run, but was not reported");
   }
-  if (response.bit != CacheBit::kNone) set.cache.insert(shared, std::move(pending->second.own.request));
-  out.ready.push_back({std::move(shared), pending->second.own.operation});
-  set.pending.erase(pending);
+  SentFull& full = sent->second;
+  out.ready.push_back({shared, full.own.operation});
+  const bool is_cached = response.bit != CacheBit::kNone;
+  if (is_cached && !set.cache.insert(std::move(shared), std::move(full.own.request), full.place)) {
+    return disagree(options_.rank,
+                    "bit " + std::to_string(value(response.bit)) + " is not that of \"" + response.name + "\"");
+  }
+  set.sent_full.erase(sent);
   return Status::ok();
 }
 
@@ -85,10 +89,11 @@ Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerO
   set.join = OperationId::kNone;
   set.join_sent = false;
   set.sent_bits_flushed = false;
-  std::deque<OwnRequest> held = std::exchange(set.held, {});
-  for (OwnRequest& own : held) {
+  std::deque<Submission> held = std::exchange(set.held, {});
+  for (Submission& own : held) {
     if (set.leaving) {
-      out.failed.push_back({own.operation, removed_status(response.process_set, own.request.name)});
+      for (const OwnRequest& each : own.members())
+        out.failed.push_back({each.operation, removed_status(response.process_set, each.request.name)});
     } else if (set.join == OperationId::kNone) {
       accept(set, std::move(own));
     } else {
@@ -107,22 +112,24 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   if (at == states_.end()) return Status::ok();  // not a member
   if (hit.elements.empty()) mark_released(out, owner->second);
   SetState& set = at->second;
-  std::shared_ptr<const wire::Response> response = set.cache.find(hit.bit);
-  if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
-  if (!hit.elements.empty() && hit.elements.size() != elements_bytes(*response)) {
-    return disagree(options_.rank, "\"" + response->name + "\" has a result of " + std::to_string(hit.elements.size()) +
-                                       " bytes, expected " + std::to_string(elements_bytes(*response)));
+  const WorkerCache::Entry* const cached = set.cache.find(hit.bit);
+  if (cached == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
+  const std::string& name = cached->responses.front()->name;
+  if (!hit.elements.empty() && hit.elements.size() != cached->small.bytes()) {
+    return disagree(options_.rank, "\"" + name + "\" has a result of " + std::to_string(hit.elements.size()) +
+                                       " bytes, expected " + std::to_string(cached->small.bytes()));
   }
-  const auto pending = set.pending.find(response->name);
-  if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == hit.bit) {
-    leave_bit(set, pending->second);
-    out.ready.push_back({std::move(response), pending->second.own.operation, hit.elements});
-    set.pending.erase(pending);
-    return Status::ok();
+  const std::optional<Submission> own = take_sent(set, hit.bit);
+  if (!own && (!set.join_sent || !hit.elements.empty()))
+    return disagree(options_.rank, "\"" + name + "\" is to run, but was not reported");
+  std::size_t at_element = 0;
+  for (std::size_t i = 0; i < cached->responses.size(); ++i) {
+    OwnResponse& ready = out.ready.emplace_back(OwnResponse{cached->responses[i]});
+    if (own) ready.operation = own->members()[cached->places[i]].operation;
+    if (hit.elements.empty()) continue;
+    ready.elements = hit.elements.substr(at_element, cached->small.bytes_of(i));
+    at_element += cached->small.bytes_of(i);
   }
-  if (!set.join_sent || !hit.elements.empty())
-    return disagree(options_.rank, "\"" + response->name + "\" is to run, but was not reported");
-  out.ready.push_back({std::move(response), OperationId::kNone});
   return Status::ok();
 }
 
@@ -137,15 +144,9 @@ Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
   set_of_bit_.erase(owner);
   if (at == states_.end()) return Status::ok();  // not a member
   SetState& set = at->second;
-  const std::shared_ptr<const wire::Response> response = set.cache.find(evict.bit);
-  if (response == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(evict.bit)) + " is not cached");
-  const auto pending = set.pending.find(response->name);
-  if (pending != set.pending.end() && pending->second.state == State::kSentBit && pending->second.bit == evict.bit) {
-    leave_bit(set, pending->second);
-    pending->second.state = State::kQueued;
-    set.queue.push_back(&pending->second);
-  }
-  set.cache.erase(evict.bit);
+  if (!set.cache.erase(evict.bit))
+    return disagree(options_.rank, "bit " + std::to_string(value(evict.bit)) + " is not cached");
+  if (std::optional<Submission> own = take_sent(set, evict.bit)) set.queue.push_back(std::move(*own));
   return Status::ok();
 }
 

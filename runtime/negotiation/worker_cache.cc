@@ -1,5 +1,8 @@
 #include "runtime/negotiation/worker_cache.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "runtime/base/check.h"
 
 namespace hvd::negotiation {
@@ -7,30 +10,64 @@ namespace hvd::negotiation {
 using wire::CacheBit;
 using wire::value;
 
-WorkerCache::Lookup WorkerCache::look_up(const wire::Request& request) const {
-  const auto named = by_name_.find(request.name);
-  if (named == by_name_.end()) return {};
-  const Entry& entry = by_bit_.at(value(named->second));
-  return {entry.own_request == request ? Outcome::kHit : Outcome::kChanged, named->second, entry.response.get()};
+const WorkerCache::Entry* WorkerCache::find(std::span<const OwnRequest> requests) const {
+  const wire::Request& first = requests.front().request;
+  const Entry* entry = nullptr;
+  if (first.group_size > 0) {
+    const auto at = by_group_key_.find(first.group_key);
+    if (at != by_group_key_.end()) entry = at->second;
+  } else {
+    const auto at = by_name_.find(first.name);
+    if (at != by_name_.end()) entry = at->second;
+  }
+  if (entry == nullptr || !entry->is_complete()) return nullptr;
+  const auto is_same = [](const OwnRequest& own, const wire::Request& cached) { return own.request == cached; };
+  return std::ranges::equal(requests, entry->requests, is_same) ? entry : nullptr;
 }
 
-void WorkerCache::insert(std::shared_ptr<const wire::Response> response, wire::Request own_request) {
-  const CacheBit bit = response->bit;
-  HVD_CHECK(bit != CacheBit::kNone, "a cached response needs a bit");
-  if (const auto same = by_name_.find(response->name); same != by_name_.end()) by_bit_.erase(value(same->second));
-  by_name_[response->name] = bit;
-  by_bit_[value(bit)] = {std::move(response), std::move(own_request)};
-}
-
-std::shared_ptr<const wire::Response> WorkerCache::find(CacheBit bit) const {
+const WorkerCache::Entry* WorkerCache::find(CacheBit bit) const {
   const auto at = by_bit_.find(value(bit));
-  return at == by_bit_.end() ? nullptr : at->second.response;
+  return at == by_bit_.end() ? nullptr : &at->second;
+}
+
+void WorkerCache::add_bits_of(std::span<const OwnRequest> requests, std::vector<CacheBit>& bits) const {
+  for (const OwnRequest& own : requests) {
+    const auto at = by_name_.find(own.request.name);
+    if (at == by_name_.end()) continue;
+    if (bits.empty() || bits.back() != at->second->bit) bits.push_back(at->second->bit);
+  }
+}
+
+bool WorkerCache::insert(std::shared_ptr<const wire::Response> response, wire::Request own_request,
+                         std::uint32_t place) {
+  HVD_CHECK(response->bit != CacheBit::kNone, "a cached response needs a bit");
+  if (response->group_key != own_request.group_key || response->group_size != own_request.group_size) return false;
+  const auto same = by_name_.find(response->name);
+  if (same != by_name_.end() && same->second->bit != response->bit) erase(same->second->bit);
+  Entry& entry = by_bit_[value(response->bit)];
+  if (entry.requests.empty()) {
+    entry.bit = response->bit;
+    entry.requests.resize(std::max<std::size_t>(response->group_size, 1));
+    if (response->group_size > 0) by_group_key_[response->group_key] = &entry;
+  } else if (entry.is_complete() || entry.responses.front()->group_key != response->group_key) {
+    return false;
+  }
+  by_name_[response->name] = &entry;
+  entry.small.add(*response);
+  entry.places.push_back(place);
+  entry.requests[place] = std::move(own_request);
+  entry.responses.push_back(std::move(response));
+  return true;
 }
 
 bool WorkerCache::erase(CacheBit bit) {
   const auto at = by_bit_.find(value(bit));
   if (at == by_bit_.end()) return false;
-  by_name_.erase(at->second.response->name);
+  const Entry& entry = at->second;
+  for (const auto& response : entry.responses) {
+    by_name_.erase(response->name);
+    if (response->group_size > 0) by_group_key_.erase(response->group_key);
+  }
   by_bit_.erase(at);
   return true;
 }

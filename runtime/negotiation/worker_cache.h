@@ -1,46 +1,53 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
+#include "runtime/negotiation/own_request.h"
+#include "runtime/negotiation/small_tensor.h"
 #include "runtime/wire/messages.h"
 
 namespace hvd::negotiation {
 
-// One rank's copy of the cached responses of one process set, with its own request that led to each. It holds exactly
+// One rank's copy of the cached responses of one process set, with its own requests that led to each. It holds exactly
 // the bits that the coordinator has announced and not evicted, so its size is bounded by the coordinator's capacity.
 // Pure, externally synchronised.
 class WorkerCache {
  public:
-  enum class Outcome {
-    kMiss,     // nothing cached under this name
-    kHit,      // the bit replaces the request
-    kChanged,  // cached under `bit`, but with other parameters: the bit is stale
-  };
-  struct Lookup {
-    Outcome outcome = Outcome::kMiss;
+  // Of one bit: a tensor, or all of a group.
+  struct Entry {
     wire::CacheBit bit = wire::CacheBit::kNone;
-    const wire::Response* response = nullptr;  // that of the bit
-  };
-  // Compares every field of the request (rank included: it is always this rank's).
-  Lookup look_up(const wire::Request& request) const;
+    std::vector<std::shared_ptr<const wire::Response>> responses;  // in the order in which they are released
+    std::vector<std::uint32_t> places;                             // of their requests among this rank's
+    std::vector<wire::Request> requests;                           // this rank's, in the order of submission
+    SmallTensors small;
 
-  // Requires: response->bit is not none.
-  void insert(std::shared_ptr<const wire::Response> response, wire::Request own_request);
+    // The bit stands for a group from when its last member was announced.
+    bool is_complete() const { return responses.size() == requests.size(); }
+  };
+
+  // The entry that stands for the same requests, compared in every field (rank included: it is always this rank's).
+  // Null: there is none.
+  const Entry* find(std::span<const OwnRequest> requests) const;
   // Null when unknown.
-  std::shared_ptr<const wire::Response> find(wire::CacheBit bit) const;
+  const Entry* find(wire::CacheBit bit) const;
+  // Adds the bits under which the names are cached, that of names that follow each other once.
+  void add_bits_of(std::span<const OwnRequest> requests, std::vector<wire::CacheBit>& bits) const;
+
+  // `place`: of the request among those of its group. False when the bit does not stand for the request: it is another
+  // group's, or something else has it. Requires: response->bit is not none.
+  bool insert(std::shared_ptr<const wire::Response> response, wire::Request own_request, std::uint32_t place = 0);
   bool erase(wire::CacheBit bit);
   std::size_t size() const { return by_bit_.size(); }
 
  private:
-  struct Entry {
-    std::shared_ptr<const wire::Response> response;
-    wire::Request own_request;
-  };
   std::unordered_map<std::uint64_t, Entry> by_bit_;
-  std::unordered_map<std::string, wire::CacheBit> by_name_;
+  std::unordered_map<std::string, const Entry*> by_name_;  // also of each member of a group
+  std::unordered_map<std::uint64_t, const Entry*> by_group_key_;
 };
 
 }  // namespace hvd::negotiation
