@@ -49,6 +49,7 @@ void SetNegotiation::release(TimePoint now, bool flush, std::uint64_t& next_bit,
                              std::vector<wire::DecisionItem>& items) {
   if (flush ? ready_.empty() : !may_release(now)) return;
   bool is_run = false;  // what has its result already takes no time, and so no turn
+  items.reserve(std::min(items.size() + ready_.size(), wire::kMaxItems));
   // A response may bring two evictions along.
   while (!ready_.empty() && items.size() + 3 <= wire::kMaxItems) {
     const std::size_t size = size_of(ready_.front());

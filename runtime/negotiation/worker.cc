@@ -53,7 +53,7 @@ std::vector<FailedOperation> Worker::submit(std::vector<OwnRequest> requests) {
   return failed;
 }
 
-void Worker::accept(SetState& set, Submission own) {
+void Worker::accept(SetState& set, Submission&& own) {
   if (own.first().request.op == OpType::kJoin) {
     set.join = own.first().operation;
   } else {
@@ -91,11 +91,11 @@ Status Worker::request_set_change(wire::SetChange change) {
 void Worker::request_shutdown() { shutdown_wanted_ = true; }
 
 bool Worker::must_flush(const SetState& set) {
-  return (set.join != OperationId::kNone || set.leaving) && !set.sent_bits.empty() && !set.sent_bits_flushed;
+  return (set.join != OperationId::kNone || set.leaving) && set.sent_bits > 0 && !set.sent_bits_flushed;
 }
 
 bool Worker::can_send_join(const SetState& set) {
-  return set.join != OperationId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits.empty();
+  return set.join != OperationId::kNone && !set.join_sent && set.queue.empty() && set.sent_bits == 0;
 }
 
 // A removal must not overtake the operations of its set.
@@ -103,11 +103,13 @@ bool Worker::can_send_change() const {
   if (set_changes_.empty()) return false;
   if (set_changes_.front().kind != wire::SetChange::Kind::kRemove) return true;
   const auto at = states_.find(set_changes_.front().set_id);
-  return at == states_.end() || (at->second.queue.empty() && at->second.sent_bits.empty());
+  return at == states_.end() || (at->second.queue.empty() && at->second.sent_bits == 0);
 }
 
 void Worker::flush_sent_bits(SetState& set, wire::Report& report) {
-  for (const auto& [bit, sent] : set.sent_bits) report.stale_bits.push_back(CacheBit{bit});
+  for (const auto& [bit, entry] : set.cache.entries()) {
+    if (entry.sent) report.stale_bits.push_back(entry.bit);
+  }
   set.sent_bits_flushed = true;
 }
 
@@ -158,7 +160,7 @@ wire::Report Worker::take_report(TimePoint now) {
 bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
   while (!set.queue.empty()) {
     const Submission& own = set.queue.front();
-    const WorkerCache::Entry* const cached = set.reported > 0 ? nullptr : set.cache.find(own.members());
+    WorkerCache::Entry* const cached = set.reported > 0 ? nullptr : set.cache.find(own.members());
     if (cached != nullptr && !own.first().renew && set.join == OperationId::kNone && !set.leaving) {
       if (room < kBitBytes + wire::kMaxElementsBytes) return false;
       report_bit(set, *cached, now, room, report);
@@ -171,10 +173,11 @@ bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, 
 }
 
 // With its elements, if they are known and small.
-void Worker::report_bit(SetState& set, const WorkerCache::Entry& cached, TimePoint now, std::size_t& room,
+void Worker::report_bit(SetState& set, WorkerCache::Entry& cached, TimePoint now, std::size_t& room,
                         wire::Report& report) {
-  Submission own = std::move(set.queue.front());
-  const auto wait = waiting_.insert(waiting_.end(), {now, cached.bit});
+  const Submission& own = cached.sent.emplace(std::move(set.queue.front()));
+  ++set.sent_bits;
+  start_waiting(cached, now);
   room -= kBitBytes;
   const std::size_t bytes = cached.small.bytes();
   const std::size_t sent = wire::kMessageByteBudget - room;  // at least as much as the elements before
@@ -189,7 +192,6 @@ void Worker::report_bit(SetState& set, const WorkerCache::Entry& cached, TimePoi
     }
     room -= bytes;
   }
-  set.sent_bits.emplace(value(cached.bit), SentBit{std::move(own), wait});
 }
 
 // The first of the queue, from where the last report had no room.
@@ -217,23 +219,28 @@ void Worker::report_long_waits(TimePoint now, wire::Report& report) {
     const CacheBit bit = waiting_.front().bit;
     report.stale_bits.push_back(bit);
     SetState& set = states_.at(set_of_bit_.at(value(bit)));
-    stop_waiting(set.sent_bits.at(value(bit)));
+    stop_waiting(*set.cache.find(bit));
   }
 }
 
-void Worker::stop_waiting(SentBit& sent) {
+void Worker::start_waiting(WorkerCache::Entry& sent, TimePoint now) {
+  if (unused_waits_.empty()) unused_waits_.emplace_back();
+  waiting_.splice(waiting_.end(), unused_waits_, unused_waits_.begin());
+  waiting_.back() = {now, sent.bit};
+  sent.wait = std::prev(waiting_.end());
+}
+
+void Worker::stop_waiting(WorkerCache::Entry& sent) {
   if (!sent.wait) return;
-  waiting_.erase(*sent.wait);
+  unused_waits_.splice(unused_waits_.end(), waiting_, *sent.wait);
   sent.wait.reset();
 }
 
-std::optional<Submission> Worker::take_sent(SetState& set, CacheBit bit) {
-  const auto at = set.sent_bits.find(value(bit));
-  if (at == set.sent_bits.end()) return std::nullopt;
-  stop_waiting(at->second);
-  std::optional<Submission> own = std::move(at->second.own);
-  set.sent_bits.erase(at);
-  return own;
+std::optional<Submission> Worker::take_sent(SetState& set, WorkerCache::Entry& sent) {
+  if (!sent.sent) return std::nullopt;
+  stop_waiting(sent);
+  --set.sent_bits;
+  return std::exchange(sent.sent, std::nullopt);
 }
 
 std::vector<FailedOperation> Worker::fail_all(const Status& why) {
@@ -251,9 +258,8 @@ void Worker::drop_set(SetState& set, const Reason& why, std::vector<FailedOperat
     }
   };
   for (const auto& [name, sent] : set.sent_full) failed.push_back({sent.own.operation, why(name)});
-  for (auto& [bit, sent] : set.sent_bits) {
-    stop_waiting(sent);
-    fail(sent.own);
+  for (auto& [bit, entry] : set.cache.entries()) {
+    if (const auto sent = take_sent(set, entry)) fail(*sent);
   }
   for (const Submission& own : set.queue) fail(own, std::exchange(set.reported, 0));
   for (const Submission& own : set.held) fail(own);

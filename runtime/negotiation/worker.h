@@ -106,14 +106,6 @@ class Worker {
   std::uint64_t last_sequence() const { return last_sequence_; }
 
  private:
-  struct BitWait {
-    TimePoint since;
-    wire::CacheBit bit;
-  };
-  struct SentBit {
-    Submission own;
-    std::optional<std::list<BitWait>::iterator> wait;  // its place in waiting_, while it is not reported as stale
-  };
   struct SentFull {
     OwnRequest own;
     std::uint32_t place = 0;  // among the members of its group
@@ -122,9 +114,9 @@ class Worker {
     WorkerCache cache;
     std::deque<Submission> queue;  // oldest first
     std::size_t reported = 0;      // of the members of the first in it, which goes in full: those that are sent
-    std::unordered_map<std::string, SentFull> sent_full;   // by name
-    std::unordered_map<std::uint64_t, SentBit> sent_bits;  // by bit
-    std::deque<Submission> held;                           // submitted after the join
+    std::unordered_map<std::string, SentFull> sent_full;  // by name
+    std::size_t sent_bits = 0;                            // entries of the cache that are outstanding
+    std::deque<Submission> held;                          // submitted after the join
     // A join is sent when nothing is outstanding as a bit: an eviction after it would make it unclear whether this rank
     // takes part with its tensor or with zeros. Asking for the eviction of those bits settles each of them. The same
     // holds for the request to remove the set: what it has must be with the coordinator before.
@@ -137,12 +129,11 @@ class Worker {
   static bool must_flush(const SetState& set);
   static bool can_send_join(const SetState& set);
   bool can_send_change() const;
-  static void accept(SetState& set, Submission own);
+  static void accept(SetState& set, Submission&& own);
   // False when the report is full.
   bool report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report);
   static void flush_sent_bits(SetState& set, wire::Report& report);
-  void report_bit(SetState& set, const WorkerCache::Entry& cached, TimePoint now, std::size_t& room,
-                  wire::Report& report);
+  void report_bit(SetState& set, WorkerCache::Entry& cached, TimePoint now, std::size_t& room, wire::Report& report);
   static bool report_in_full(SetState& set, std::size_t& room, wire::Report& report);
   void report_long_waits(TimePoint now, wire::Report& report);
 
@@ -153,9 +144,10 @@ class Worker {
   Status apply(const wire::SetDecision& decision, WorkerOutput& out);
   Status remove_set(std::int32_t id, topology::ProcessSetTable& table, WorkerOutput& out);
   Status apply(const wire::WaitAnswer& answer, WorkerOutput& out);
-  void stop_waiting(SentBit& sent);
-  // What was sent as the bit, which is no more; nullopt: nothing was.
-  std::optional<Submission> take_sent(SetState& set, wire::CacheBit bit);
+  void start_waiting(WorkerCache::Entry& sent, TimePoint now);
+  void stop_waiting(WorkerCache::Entry& sent);
+  // What was sent as the bit, which is not outstanding any more; nullopt: nothing was.
+  std::optional<Submission> take_sent(SetState& set, WorkerCache::Entry& sent);
   // `why` gets the name of what fails.
   using Reason = std::function<Status(const std::string& name)>;
   void drop_set(SetState& set, const Reason& why, std::vector<FailedOperation>& failed);
@@ -165,6 +157,7 @@ class Worker {
   std::map<std::int32_t, SetState> states_;                     // the sets that this rank is a member of
   std::unordered_map<std::uint64_t, std::int32_t> set_of_bit_;  // every live bit, also of other sets
   std::list<BitWait> waiting_;                                  // oldest first
+  std::list<BitWait> unused_waits_;                             // so that a step allocates none
   std::deque<wire::SetChange> set_changes_;
   std::deque<std::vector<std::vector<int>>> static_lists_;  // of the kStatic changes that are not decided yet
   bool shutdown_wanted_ = false;

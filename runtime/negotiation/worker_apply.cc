@@ -40,6 +40,7 @@ Result<WorkerOutput> Worker::on_decision(const wire::Decision& decision) {
     }
     last_sequence_ = decision.sequence;
   }
+  out.ready.reserve(decision.items.size());
   for (const wire::DecisionItem& item : decision.items) {
     const Status applied = std::visit([&](const auto& it) { return apply(it, out); }, item);
     if (!applied.is_ok()) return applied;
@@ -112,14 +113,14 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   if (at == states_.end()) return Status::ok();  // not a member
   if (hit.elements.empty()) mark_released(out, owner->second);
   SetState& set = at->second;
-  const WorkerCache::Entry* const cached = set.cache.find(hit.bit);
+  WorkerCache::Entry* const cached = set.cache.find(hit.bit);
   if (cached == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(hit.bit)) + " is not cached");
   const std::string& name = cached->responses.front()->name;
   if (!hit.elements.empty() && hit.elements.size() != cached->small.bytes()) {
     return disagree(options_.rank, "\"" + name + "\" has a result of " + std::to_string(hit.elements.size()) +
                                        " bytes, expected " + std::to_string(cached->small.bytes()));
   }
-  const std::optional<Submission> own = take_sent(set, hit.bit);
+  const std::optional<Submission> own = take_sent(set, *cached);
   if (!own && (!set.join_sent || !hit.elements.empty()))
     return disagree(options_.rank, "\"" + name + "\" is to run, but was not reported");
   std::size_t at_element = 0;
@@ -144,9 +145,10 @@ Status Worker::apply(const wire::Evict& evict, WorkerOutput&) {
   set_of_bit_.erase(owner);
   if (at == states_.end()) return Status::ok();  // not a member
   SetState& set = at->second;
-  if (!set.cache.erase(evict.bit))
-    return disagree(options_.rank, "bit " + std::to_string(value(evict.bit)) + " is not cached");
-  if (std::optional<Submission> own = take_sent(set, evict.bit)) set.queue.push_back(std::move(*own));
+  WorkerCache::Entry* const cached = set.cache.find(evict.bit);
+  if (cached == nullptr) return disagree(options_.rank, "bit " + std::to_string(value(evict.bit)) + " is not cached");
+  if (std::optional<Submission> own = take_sent(set, *cached)) set.queue.push_back(std::move(*own));
+  set.cache.erase(evict.bit);
   return Status::ok();
 }
 

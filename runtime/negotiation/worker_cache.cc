@@ -10,9 +10,9 @@ namespace hvd::negotiation {
 using wire::CacheBit;
 using wire::value;
 
-const WorkerCache::Entry* WorkerCache::find(std::span<const OwnRequest> requests) const {
+WorkerCache::Entry* WorkerCache::find(std::span<const OwnRequest> requests) {
   const wire::Request& first = requests.front().request;
-  const Entry* entry = nullptr;
+  Entry* entry = nullptr;
   if (first.group_size > 0) {
     const auto at = by_group_key_.find(first.group_key);
     if (at != by_group_key_.end()) entry = at->second;
@@ -25,7 +25,7 @@ const WorkerCache::Entry* WorkerCache::find(std::span<const OwnRequest> requests
   return std::ranges::equal(requests, entry->requests, is_same) ? entry : nullptr;
 }
 
-const WorkerCache::Entry* WorkerCache::find(CacheBit bit) const {
+WorkerCache::Entry* WorkerCache::find(CacheBit bit) {
   const auto at = by_bit_.find(value(bit));
   return at == by_bit_.end() ? nullptr : &at->second;
 }
@@ -43,7 +43,7 @@ bool WorkerCache::insert(std::shared_ptr<const wire::Response> response, wire::R
   HVD_CHECK(response->bit != CacheBit::kNone, "a cached response needs a bit");
   if (response->group_key != own_request.group_key || response->group_size != own_request.group_size) return false;
   const auto same = by_name_.find(response->name);
-  if (same != by_name_.end() && same->second->bit != response->bit) erase(same->second->bit);
+  if (same != by_name_.end() && same->second->bit != response->bit) return false;  // that is evicted first
   Entry& entry = by_bit_[value(response->bit)];
   if (entry.requests.empty()) {
     entry.bit = response->bit;

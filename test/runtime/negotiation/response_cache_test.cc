@@ -224,6 +224,7 @@ TEST_CASE("WorkerCache refuses a response that its bit does not stand for", "[un
   CHECK_FALSE(cache.insert(response(7, alone), alone));
   REQUIRE(cache.insert(response(7, group[1].request), group[1].request, 1));
   CHECK_FALSE(cache.insert(response(7, group[1].request), group[1].request, 1));
+  CHECK_FALSE(cache.insert(response(8, group[1].request), group[1].request, 1));
 }
 
 TEST_CASE("WorkerCache forgets an evicted bit and its name", "[unit][response_cache]") {
