@@ -35,22 +35,27 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
 
 // What needs no data is completed here, in the order of the decision; the rest goes to the lanes, a job for each set.
 // Sets are retired last, because the decision may have released operations of a set before it removed it.
-void Executor::execute(const negotiation::WorkerOutput& output) {
+void Executor::execute(negotiation::WorkerOutput& output) {
   check_thread();
   // The ready operations of one decision by process set, in the order of the decision.
   std::map<std::int32_t, std::vector<negotiation::OwnResponse>> by_set;
   // Also sets with nothing to move: their job is done at once.
   for (const std::int32_t id : output.released) by_set[id];
-  complete_small(output);
-  for (const negotiation::OwnResponse& op : output.ready) {
-    if (op.elements.empty() && !complete_without_data(op)) by_set[op.response->process_set].push_back(op);
+  std::vector<negotiation::OwnResponse> small;
+  for (negotiation::OwnResponse& op : std::exchange(output.ready, {})) {
+    if (!op.elements.empty()) {
+      small.push_back(std::move(op));
+    } else if (!complete_without_data(op)) {
+      by_set[op.response->process_set].push_back(std::move(op));
+    }
   }
-  for (const auto& [id, ops] : by_set) {
+  complete_small(small);
+  for (auto& [id, ops] : by_set) {
     const topology::ProcessSetPtr set = set_of_release(id, output);
     if (ops.empty()) {
       events_.job_done(id, set->context_id);
     } else {
-      queue_on_lane(set, ops, output.limits);
+      queue_on_lane(set, std::move(ops), output.limits);
     }
   }
   for (const topology::ProcessSetPtr& set : output.removed_sets) retire(set->id);
@@ -70,20 +75,18 @@ void Executor::reap(std::uint64_t context_id) {
   backends_.erase(context_id);
 }
 
-void Executor::complete_small(const negotiation::WorkerOutput& output) {
-  std::vector<PendingOperationPtr> done;
-  for (const negotiation::OwnResponse& op : output.ready) {
-    if (op.elements.empty()) continue;
-    const wire::Response& response = *op.response;
-    PendingOperationPtr pending = table_.start(op.operation);
-    HVD_CHECK(pending != nullptr, "what was read for the report is still pending");
+void Executor::complete_small(const std::vector<negotiation::OwnResponse>& ops) {
+  if (ops.empty()) return;
+  const std::vector<PendingOperationPtr> done = table_.start(ops);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const wire::Response& response = *ops[i].response;
+    HVD_CHECK(done[i] != nullptr, "what was read for the report is still pending");
     recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name);
-    collectives::host_memory().scale_result(response.dtype, pending->operation.output, op.elements.data(),
-                                            num_elements(response.shape), scaling_of(response, pending->set->size()));
-    pending->handle.state().output_shape = response.shape;
-    done.push_back(std::move(pending));
+    collectives::host_memory().scale_result(response.dtype, done[i]->operation.output, ops[i].elements.data(),
+                                            num_elements(response.shape), scaling_of(response, done[i]->set->size()));
+    done[i]->handle.state().output_shape = response.shape;
   }
-  if (!done.empty()) table_.complete(done, Status::ok());
+  table_.complete(done, Status::ok());
 }
 
 bool Executor::complete_without_data(const negotiation::OwnResponse& op) {
@@ -97,21 +100,22 @@ bool Executor::complete_without_data(const negotiation::OwnResponse& op) {
   return true;
 }
 
-void Executor::queue_on_lane(const topology::ProcessSetPtr& set, const std::vector<negotiation::OwnResponse>& ops,
+void Executor::queue_on_lane(const topology::ProcessSetPtr& set, std::vector<negotiation::OwnResponse> ops,
                              const wire::FusionLimits& limits) {
+  std::vector<PendingOperationPtr> pending = table_.start(ops);
   std::vector<const wire::Response*> responses;
   responses.reserve(ops.size());
   for (const auto& op : ops) responses.push_back(op.response.get());
   LaneJob job;
   for (const fusion::Batch& planned : fusion::plan(responses, limits, fusion::alone_bytes(set->size()))) {
     Batch batch;
+    batch.items.reserve(planned.items.size());
     batch.offsets = planned.offsets;
     batch.bytes = planned.bytes;
     for (const std::size_t index : planned.items) {
       const bool has_joined = ops[index].operation == negotiation::OperationId::kNone;
-      PendingOperationPtr pending = has_joined ? nullptr : table_.start(ops[index].operation);
-      HVD_CHECK(has_joined || pending != nullptr, "this rank would take part with zeros in its own operation");
-      batch.items.push_back({ops[index].response, std::move(pending)});
+      HVD_CHECK(has_joined || pending[index] != nullptr, "this rank would take part with zeros in its own operation");
+      batch.items.push_back({std::move(ops[index].response), std::move(pending[index])});
     }
     job.batches.push_back(std::move(batch));
   }

@@ -29,8 +29,8 @@ class Executor {
            Events events);
 
   // Completes errors, barriers and joins at once, plans the rest into batches and queues them on their lanes. The
-  // lane of a set that the decision removes runs what is queued, then ends.
-  void execute(const negotiation::WorkerOutput& output);
+  // lane of a set that the decision removes runs what is queued, then ends. Takes what is ready out of `output`.
+  void execute(negotiation::WorkerOutput& output);
   // All backends of all lanes. Whatever waits for peers fails with `why`.
   void abort(const Status& why);
   // What the lanes are running now.
@@ -53,8 +53,8 @@ class Executor {
   // True when the operation needs no data to be moved; it is complete then.
   bool complete_without_data(const negotiation::OwnResponse& op);
   // Small tensors that the control tree has reduced.
-  void complete_small(const negotiation::WorkerOutput& output);
-  void queue_on_lane(const topology::ProcessSetPtr& set, const std::vector<negotiation::OwnResponse>& ops,
+  void complete_small(const std::vector<negotiation::OwnResponse>& ops);
+  void queue_on_lane(const topology::ProcessSetPtr& set, std::vector<negotiation::OwnResponse> ops,
                      const wire::FusionLimits& limits);
 
   void check_thread() const { HVD_DCHECK(thread_.is_current(), "the executor is confined to hvd-engine"); }

@@ -185,13 +185,17 @@ PendingOperationPtr OperationTable::find(negotiation::OperationId id) const {
   return at == pending_.end() ? nullptr : at->second;
 }
 
-PendingOperationPtr OperationTable::start(negotiation::OperationId id) {
+std::vector<PendingOperationPtr> OperationTable::start(std::span<const negotiation::OwnResponse> released) {
   check_engine();
+  std::vector<PendingOperationPtr> started;
+  started.reserve(released.size());
   const MutexLock lock(mutex_);
-  const auto at = pending_.find(key_of(id));
-  if (at == pending_.end()) return nullptr;
-  at->second->running = true;
-  return at->second;
+  for (const negotiation::OwnResponse& each : released) {
+    const auto at = pending_.find(key_of(each.operation));
+    started.push_back(at == pending_.end() ? nullptr : at->second);
+    if (started.back() != nullptr) started.back()->running = true;
+  }
+  return started;
 }
 
 OperationTable::Oldest OperationTable::oldest(TimePoint then) const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -57,8 +58,8 @@ class OperationTable {
   std::vector<negotiation::OwnRequest> fetch() HVD_EXCLUDES(mutex_);
   // Null when there is no such operation.
   PendingOperationPtr find(negotiation::OperationId id) const HVD_EXCLUDES(mutex_);
-  // The same, and from now on the operation is on a lane: close() leaves it to that lane.
-  PendingOperationPtr start(negotiation::OperationId id) HVD_EXCLUDES(mutex_);
+  // The same for each, and from now on they are on a lane: close() leaves them to that lane.
+  std::vector<PendingOperationPtr> start(std::span<const negotiation::OwnResponse> released) HVD_EXCLUDES(mutex_);
 
   // Their handles are done, and they have left the table; what they use they keep until they are completed as well.
   // That may be with an error, which Handle::order() tells. `end` is when the GPU has made the results.

@@ -1,7 +1,7 @@
 #include "runtime/fusion/fusion_planner.h"
 
 #include <bit>
-#include <list>
+#include <vector>
 
 #include "horovod/types.h"
 
@@ -35,11 +35,6 @@ std::uint64_t fused_bytes(const Response& response, std::uint32_t padding) {
   return total;
 }
 
-bool can_fuse(const Response& r, const FusionLimits& limits, std::uint64_t alone_bytes) {
-  if (r.is_error() || limits.threshold == 0) return false;
-  return (is_reduction(r.op) || r.op == OpType::kAllgather) && fused_bytes(r, limits.padding) < alone_bytes;
-}
-
 bool same_bits(double a, double b) { return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b); }
 
 // Whether one collective can serve both: what differs per batch must be equal. Requires: both can_fuse.
@@ -53,23 +48,24 @@ bool fit_together(const Response& a, const Response& b, const FusionLimits& limi
   return a.reduce_op == b.reduce_op && same_bits(a.prescale, b.prescale) && same_bits(a.postscale, b.postscale);
 }
 
-// What the response counts when it is part of a batch or skipped.
-std::uint64_t moved_bytes(const Response& r, const FusionLimits& limits) {
-  const bool sized = is_reduction(r.op) || r.op == OpType::kAllgather || r.op == OpType::kBroadcast;
-  return sized && !r.is_error() ? fused_bytes(r, limits.padding) : 0;
-}
-
-// A response waiting for its batch.
+// A response waiting for its batch, and the one after it.
 struct Candidate {
-  std::size_t index = 0;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0;  // what it counts when it is part of a batch or skipped
   bool fuses = false;
+  std::size_t next = 0;
 };
 
-void add(Batch& batch, const Candidate& candidate, bool with_offsets) {
-  batch.items.push_back(candidate.index);
+Candidate make_candidate(const Response& r, const FusionLimits& limits, std::uint64_t alone_bytes, std::size_t next) {
+  const bool is_fused_kind = is_reduction(r.op) || r.op == OpType::kAllgather;
+  if (r.is_error() || !(is_fused_kind || r.op == OpType::kBroadcast)) return {0, false, next};
+  const std::uint64_t bytes = fused_bytes(r, limits.padding);
+  return {bytes, is_fused_kind && limits.threshold > 0 && bytes < alone_bytes, next};
+}
+
+void add(Batch& batch, std::size_t index, std::uint64_t bytes, bool with_offsets) {
+  batch.items.push_back(index);
   if (with_offsets) batch.offsets.push_back(batch.bytes);
-  batch.bytes += candidate.bytes;
+  batch.bytes += bytes;
 }
 
 }  // namespace
@@ -78,28 +74,28 @@ std::uint64_t alone_bytes(int members) { return static_cast<std::uint64_t>(membe
 
 std::vector<Batch> plan(std::span<const Response* const> responses, const FusionLimits& limits,
                         std::uint64_t alone_bytes) {
-  std::list<Candidate> waiting;
-  for (std::size_t i = 0; i < responses.size(); ++i) {
-    waiting.push_back({i, moved_bytes(*responses[i], limits), can_fuse(*responses[i], limits, alone_bytes)});
-  }
+  const std::size_t end = responses.size();
+  std::vector<Candidate> waiting;
+  waiting.reserve(end);
+  for (std::size_t i = 0; i < end; ++i) waiting.push_back(make_candidate(*responses[i], limits, alone_bytes, i + 1));
   std::vector<Batch> batches;
-  while (!waiting.empty()) {
-    const Candidate first = waiting.front();
-    waiting.pop_front();
-    const Response& head = *responses[first.index];
+  for (std::size_t oldest = 0; oldest != end;) {
+    const std::size_t first = oldest;
+    oldest = waiting[first].next;
+    const Response& head = *responses[first];
     Batch& batch = batches.emplace_back();
-    add(batch, first, is_reduction(head.op));
-    if (!first.fuses) continue;
+    add(batch, first, waiting[first].bytes, is_reduction(head.op));
+    if (!waiting[first].fuses) continue;
     std::uint64_t skipped = 0;
-    for (auto next = waiting.begin(); next != waiting.end();) {
-      if (next->fuses && batch.bytes + next->bytes <= limits.threshold &&
-          fit_together(head, *responses[next->index], limits)) {
-        add(batch, *next, is_reduction(head.op));
-        next = waiting.erase(next);
+    for (std::size_t* link = &oldest; *link != end;) {
+      Candidate& next = waiting[*link];
+      if (next.fuses && batch.bytes + next.bytes <= limits.threshold && fit_together(head, *responses[*link], limits)) {
+        add(batch, *link, next.bytes, is_reduction(head.op));
+        *link = next.next;
       } else {
-        skipped += next->bytes;
+        skipped += next.bytes;
         if (batch.bytes + skipped > limits.threshold) break;
-        ++next;
+        link = &next.next;
       }
     }
   }
