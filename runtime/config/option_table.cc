@@ -81,7 +81,7 @@ constexpr OptionRow kRows[] = {
     {O::kCycleTime, "HOROVOD_CYCLE_TIME", "", K::kReal, &C::cycle_time,
      "longest delay in ms that may be spent on collecting a larger batch; unset: none", 0, 3'600'000},
     {O::kCacheCapacity, "HOROVOD_CACHE_CAPACITY", "1024", K::kInteger, &C::cache_capacity,
-     "entries of the response cache; 0 disables it", 0, kMaxEntries},
+     "entries of the response cache, of which a group takes one; 0 disables it", 0, kMaxEntries},
     {O::kDisableGroupFusion, "HOROVOD_DISABLE_GROUP_FUSION", "0", K::kBool, &C::disable_group_fusion,
      "never fuse tensors of a group with others"},
     {O::kDynamicProcessSets, "HOROVOD_DYNAMIC_PROCESS_SETS", "0", K::kBool, kNoField,

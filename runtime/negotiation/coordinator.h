@@ -19,7 +19,7 @@ namespace hvd::negotiation {
 struct CoordinatorOptions {
   int size = 1;
   int radix = topology::TreePlan::kDefaultRadix;
-  std::size_t cache_capacity = 1024;  // per process set; 0: no cache
+  std::size_t cache_capacity = 1024;  // tensors and groups of a process set; 0: no cache
   wire::FusionLimits limits;
   // At most so many releases of one process set are on their way at once; what becomes ready meanwhile leaves together
   // with the next one, and fuses. >= 1.
