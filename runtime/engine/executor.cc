@@ -72,12 +72,13 @@ void Executor::reap(std::uint64_t context_id) {
 
 void Executor::complete_small(const negotiation::WorkerOutput& output) {
   std::vector<PendingOperationPtr> done;
+  const TimePoint now = SteadyClock::now();
   for (const negotiation::OwnResponse& op : output.ready) {
     if (op.elements.empty()) continue;
     const wire::Response& response = *op.response;
     PendingOperationPtr pending = table_.start(op.operation);
     HVD_CHECK(pending != nullptr, "what was read for the report is still pending");
-    recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name);
+    recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name, now);
     collectives::host_memory().scale_result(response.dtype, pending->operation.output, op.elements.data(),
                                             num_elements(response.shape), scaling_of(response, pending->set->size()));
     pending->handle.state().output_shape = response.shape;
