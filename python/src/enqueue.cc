@@ -44,7 +44,7 @@ PyObject* enqueue(PyObject*, PyObject* const* args, Py_ssize_t count) {
 PyMethodDef kEnqueueMethod = {"enqueue", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enqueue)),
                               METH_FASTCALL, "Submits one operation; never blocks on the network."};
 
-PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, py::object result, py::object current_stream) {
+PyHandle submit(Operation&& operation, std::shared_ptr<OutputSlot> slot, py::object result, py::object current_stream) {
   release_dropped_objects();
   const auto session = session_slot().require_running();
   const DataType dtype = operation.input.dtype;

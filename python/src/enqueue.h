@@ -9,7 +9,7 @@ namespace hvd::python {
 
 // Submits one operation. Keeps the GIL: the core's only lock on this way is held for moments, while giving the GIL up
 // could cost a switching interval for every tensor of a burst. Raises what the core refuses.
-PyHandle submit(Operation operation, std::shared_ptr<OutputSlot> slot, pybind11::object result,
+PyHandle submit(Operation&& operation, std::shared_ptr<OutputSlot> slot, pybind11::object result,
                 pybind11::object current_stream);
 
 // What `make` returns, or null with the error in Python.

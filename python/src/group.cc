@@ -1,5 +1,6 @@
 #include "python/src/group.h"
 
+#include <string>
 #include <utility>
 
 #include "python/src/error_map.h"
@@ -11,19 +12,22 @@ namespace py = pybind11;
 namespace hvd::python {
 
 Group::Group(CallArgs call, const ReductionArgs& reduction, std::size_t count, py::object keep)
-    : call_(std::move(call)), reduction_(reduction), count_(count), keep_(std::move(keep)) {
+    : call_(std::move(call)), reduction_(reduction), ending_("of" + std::to_string(count)), keep_(std::move(keep)) {
   operations_.reserve(count);
   members_.reserve(count);
 }
 
-void Group::add(TensorArgs tensor, py::object result) {
-  CallArgs call = call_;
-  call.name += "_" + std::to_string(operations_.size() + 1) + "of" + std::to_string(count_);
-  Member member{slot_for(call, tensor), {}, std::move(result), tensor.place.current_stream};
-  Operation operation = make_operation(std::move(call), std::move(tensor), reduction_, member.slot);
+void Group::add(TensorArgs&& tensor, py::object result) {
+  const std::string number = std::to_string(operations_.size() + 1);
+  Operation& operation = operations_.emplace_back();
+  operation.name.reserve(call_.name.size() + 1 + number.size() + ending_.size());
+  operation.name.append(call_.name).append("_").append(number).append(ending_);
+  Member& member = members_.emplace_back();
+  member.slot = slot_for(call_, tensor);
+  member.result = std::move(result);
+  member.current_stream = tensor.place.current_stream;
+  fill_operation(operation, call_, std::move(tensor), reduction_, member.slot);
   member.dtype = operation.input.dtype;
-  operations_.push_back(std::move(operation));
-  members_.push_back(std::move(member));
 }
 
 PyHandleGroup Group::submit() {

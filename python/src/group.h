@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "horovod/session.h"
@@ -19,7 +20,7 @@ class Group {
   Group(CallArgs call, const ReductionArgs& reduction, std::size_t count, pybind11::object keep);
 
   // The next member. `result`: what the wait for it gives.
-  void add(TensorArgs tensor, pybind11::object result);
+  void add(TensorArgs&& tensor, pybind11::object result);
   // Once. Gives the GIL up meanwhile. Raises what the core refuses.
   PyHandleGroup submit();
 
@@ -27,14 +28,14 @@ class Group {
   // What a member's handle is made of, beside the core's.
   struct Member {
     std::shared_ptr<OutputSlot> slot;
-    DataType dtype;
+    DataType dtype{};
     pybind11::object result;
     pybind11::object current_stream;
   };
 
   const CallArgs call_;
   const ReductionArgs reduction_;
-  const std::size_t count_;
+  const std::string ending_;  // of names
   pybind11::object keep_;
   std::vector<Operation> operations_;
   std::vector<Member> members_;

@@ -30,15 +30,15 @@ std::function<Result<void*>(const Shape&)> allocation_on_gpu(Session& session, s
 
 }  // namespace
 
-Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& reduction,
-                         const std::shared_ptr<OutputSlot>& slot) {
-  Operation operation;
+void fill_operation(Operation& operation, const CallArgs& call, TensorArgs&& tensor, const ReductionArgs& reduction,
+                    const std::shared_ptr<OutputSlot>& slot) {
   operation.op = checked<OpType>(call.kind, kOpTypeCount, "kind");
-  operation.name = std::move(call.name);
   operation.root_rank = call.root_rank;
-  operation.splits = std::move(call.splits);
-  operation.input = {reinterpret_cast<void*>(tensor.data), std::move(tensor.shape),
-                     checked<DataType>(tensor.dtype, kDataTypeCount, "dtype"), tensor.place.device};
+  operation.splits = call.splits;
+  operation.input.data = reinterpret_cast<void*>(tensor.data);
+  operation.input.shape = std::move(tensor.shape);
+  operation.input.dtype = checked<DataType>(tensor.dtype, kDataTypeCount, "dtype");
+  operation.input.device = tensor.place.device;
   operation.stream = reinterpret_cast<void*>(tensor.place.stream);
   operation.may_precede_gpu = !tensor.place.current_stream.is_none();
   operation.output = reinterpret_cast<void*>(tensor.output);
@@ -57,6 +57,13 @@ Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& 
       return slot->memory.get();
     };
   }
+}
+
+Operation make_operation(CallArgs&& call, TensorArgs&& tensor, const ReductionArgs& reduction,
+                         const std::shared_ptr<OutputSlot>& slot) {
+  Operation operation;
+  fill_operation(operation, call, std::move(tensor), reduction, slot);
+  operation.name = std::move(call.name);
   return operation;
 }
 

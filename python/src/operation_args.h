@@ -69,8 +69,11 @@ ReductionArgs reduction_from(PyObject* object);
 // Where the core puts the memory of a result, or null when the caller gave memory.
 std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor);
 
-// `slot` is what slot_for() gave for them. Without `keep_alive`.
-Operation make_operation(CallArgs call, TensorArgs tensor, const ReductionArgs& reduction,
+// `slot` is what slot_for() gave for them. Without name and `keep_alive`.
+void fill_operation(Operation& operation, const CallArgs& call, TensorArgs&& tensor, const ReductionArgs& reduction,
+                    const std::shared_ptr<OutputSlot>& slot);
+// With the call's name.
+Operation make_operation(CallArgs&& call, TensorArgs&& tensor, const ReductionArgs& reduction,
                          const std::shared_ptr<OutputSlot>& slot);
 
 }  // namespace hvd::python

@@ -78,10 +78,11 @@ void Executor::reap(std::uint64_t context_id) {
 void Executor::complete_small(const std::vector<negotiation::OwnResponse>& ops) {
   if (ops.empty()) return;
   const std::vector<PendingOperationPtr> done = table_.start(ops);
+  const TimePoint now = SteadyClock::now();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const wire::Response& response = *ops[i].response;
     HVD_CHECK(done[i] != nullptr, "what was read for the report is still pending");
-    recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name);
+    recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name, now);
     collectives::host_memory().scale_result(response.dtype, done[i]->operation.output, ops[i].elements.data(),
                                             num_elements(response.shape), scaling_of(response, done[i]->set->size()));
     done[i]->handle.state().output_shape = response.shape;

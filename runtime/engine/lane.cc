@@ -118,7 +118,7 @@ void Lane::start_next() {
   task.turn = ++turns_;
   if (started_.size() == 1) publish_running();
   const wire::Response& first = *task.batch.items.front().response;
-  recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name);
+  recorder_.record(recorder::Phase::kStarted, first.op, first.process_set, first.name, SteadyClock::now());
   if (task.route != nullptr && failure_) settle(task, *failure_);
   if (!task.result) {
     // Turns of started batches are consecutive, so no two of them share a buffer.

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <limits>
-#include <unordered_set>
 
 #include "runtime/collectives/kernels/adasum.h"
 #include "runtime/collectives/kernels/kernels.h"
@@ -133,7 +132,6 @@ Status check_group(const std::vector<Operation>& operations) {
   if (!has_tensor(first.op)) {
     return Status::invalid_argument(about(first) + ": only operations on tensors can be a group");
   }
-  std::unordered_set<std::string_view> names;
   for (const Operation& other : operations) {
     if (other.op != first.op) {
       return Status::invalid_argument("the members of a group are different operations: " + about(first) + " and " +
@@ -142,9 +140,6 @@ Status check_group(const std::vector<Operation>& operations) {
     if (other.process_set != first.process_set) {
       return Status::invalid_argument("the members of a group are in different process sets: " +
                                       std::to_string(first.process_set) + " and " + std::to_string(other.process_set));
-    }
-    if (!names.insert(other.name).second) {
-      return Status::invalid_argument("the name \"" + other.name + "\" occurs twice in a group");
     }
   }
   return Status::ok();
@@ -201,6 +196,10 @@ Status pending_already(const Operation& operation) {
       " is pending already; wait for it, or give each pending operation a name of its own (two wrapped models or "
       "optimizers whose parameters have the same names: put a prefix before those of one, "
       "[(\"second.\" + name, parameter) for name, parameter in model.named_parameters()])");
+}
+
+Status twice_in_group(const Operation& operation) {
+  return Status::invalid_argument("the name \"" + operation.name + "\" occurs twice in a group");
 }
 
 }  // namespace hvd::engine

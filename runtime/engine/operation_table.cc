@@ -26,12 +26,6 @@ wire::Request make_request(const Operation& operation, int rank) {
   return request;
 }
 
-PendingOperationPtr make_pending(Operation operation) {
-  auto pending = std::make_shared<PendingOperation>();
-  pending->operation = std::move(operation);
-  return pending;
-}
-
 }  // namespace
 
 OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::FlightRecorder& recorder)
@@ -40,16 +34,17 @@ OperationTable::OperationTable(int rank, topology::ProcessSets sets, recorder::F
   engine_.release();  // its thread has yet to come
 }
 
-Result<HandlePtr> OperationTable::add(Operation operation, const Take& take) {
+Result<HandlePtr> OperationTable::add(Operation&& operation, const Take& take) {
   HVD_RETURN_IF_ERROR(prepare(operation));
-  const PendingOperationPtr pending = make_pending(std::move(operation));
+  const auto pending = std::make_shared<PendingOperation>(std::move(operation));
+  const TimePoint now = SteadyClock::now();
   HandlePtr handle;
   {
     const MutexLock lock(mutex_);
     if (closed_) return *closed_;
     HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(pending->operation));
     HVD_RETURN_IF_ERROR(enter(*open, *pending));
-    handle = store(pending);
+    handle = store(pending, now);
   }
   if (!take || !take(pending)) submit(pending, false);
   return handle;
@@ -61,36 +56,36 @@ void OperationTable::submit(const PendingOperationPtr& pending, bool renew) {
   submit(*pending, std::move(request), renew);
 }
 
-void OperationTable::submit(const PendingOperation& pending, wire::Request request, bool renew) {
+void OperationTable::submit(const PendingOperation& pending, wire::Request&& request, bool renew) {
   const Operation& operation = pending.operation;
   const bool is_read = operation.op == OpType::kAllreduce && operation.input.device == kCpuDevice;
   fresh_.push_back({std::move(request), pending.id, is_read ? operation.input.data : nullptr, renew});
 }
 
-Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation> operations) {
+Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation>&& operations) {
   for (Operation& operation : operations) HVD_RETURN_IF_ERROR(prepare(operation));
   HVD_RETURN_IF_ERROR(check_group(operations));
-  std::vector<PendingOperationPtr> members;
+  const std::size_t count = operations.size();
+  const auto group = std::make_shared<std::vector<PendingOperation>>(count);
   std::vector<wire::Request> requests;
-  for (Operation& operation : operations) {
-    requests.push_back(make_request(operation, rank_));
-    members.push_back(make_pending(std::move(operation)));
+  requests.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    requests.push_back(make_request(operations[i], rank_));
+    (*group)[i].operation = std::move(operations[i]);
   }
   wire::make_group(requests);
+  std::vector<HandlePtr> handles;
+  handles.reserve(count);
+  const TimePoint now = SteadyClock::now();
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(members.front()->operation));
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const Status entered = enter(*open, *members[i]);
-    if (entered.is_ok()) continue;
-    while (i-- > 0) leave(*open, members[i]->operation);
-    return entered;
-  }
-  std::vector<HandlePtr> handles;
-  handles.reserve(members.size());
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    handles.push_back(store(members[i]));
-    submit(*members[i], std::move(requests[i]));
+  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(group->front().operation));
+  HVD_RETURN_IF_ERROR(enter_all(*open, *group));
+  if (fresh_.empty()) fresh_.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    PendingOperation& member = (*group)[i];
+    handles.push_back(store({group, &member}, now));
+    submit(member, std::move(requests[i]));
   }
   return handles;
 }
@@ -125,6 +120,19 @@ Status OperationTable::enter(OpenSet& open, PendingOperation& pending) {
   return Status::ok();
 }
 
+Status OperationTable::enter_all(OpenSet& open, std::span<PendingOperation> group) {
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const Status entered = enter(open, group[i]);
+    if (entered.is_ok()) continue;
+    for (const PendingOperation& before : group.first(i)) leave(open, before.operation);
+    for (const PendingOperation& before : group.first(i)) {
+      if (before.operation.name == group[i].operation.name) return twice_in_group(before.operation);
+    }
+    return entered;
+  }
+  return Status::ok();
+}
+
 void OperationTable::leave(OpenSet& open, const Operation& operation) {
   if (operation.op == OpType::kJoin) {
     open.join_pending = false;
@@ -133,11 +141,11 @@ void OperationTable::leave(OpenSet& open, const Operation& operation) {
   }
 }
 
-HandlePtr OperationTable::store(PendingOperationPtr pending) {
+HandlePtr OperationTable::store(PendingOperationPtr pending, TimePoint now) {
   const Operation& operation = pending->operation;
   pending->id = static_cast<negotiation::OperationId>(next_id_++);
-  pending->submitted = SteadyClock::now();
-  recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name);
+  pending->submitted = now;
+  recorder_.record(recorder::Phase::kSubmitted, operation.op, operation.process_set, operation.name, now);
   const std::uint64_t key = key_of(pending->id);
   HandlePtr handle(pending, &pending->handle);
   pending_.emplace(key, std::move(pending));
@@ -167,8 +175,7 @@ void OperationTable::publish(topology::ProcessSets sets) {
   // An id may have gone from one set to another in one decision.
   std::erase_if(open_, [&](const auto& open) { return sets->find(open.first) != open.second.set.get(); });
   for (const topology::ProcessSetPtr& set : sets->sets()) {
-    OpenSet& open = open_[set->id];
-    if (open.set == nullptr) open.set = set;
+    open_.try_emplace(set->id, set, nodes_);
   }
   sets_ = std::move(sets);
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,11 +40,11 @@ class OperationTable {
   // The caller's mistakes that one rank can see alone (class A), or the sticky error. `take` (may be empty) is asked
   // whether the operation is taken care of elsewhere; else it is submitted.
   using Take = std::function<bool(const PendingOperationPtr&)>;
-  Result<HandlePtr> add(Operation operation, const Take& take = {}) HVD_EXCLUDES(mutex_);
+  Result<HandlePtr> add(Operation&& operation, const Take& take = {}) HVD_EXCLUDES(mutex_);
   // For the engine to fetch, what was taken care of elsewhere until now. `renew`: see negotiation::OwnRequest.
   void submit(const PendingOperationPtr& pending, bool renew) HVD_EXCLUDES(mutex_);
   // The same for a group: all or none.
-  Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
+  Result<std::vector<HandlePtr>> add_group(std::vector<Operation>&& operations) HVD_EXCLUDES(mutex_);
 
   // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no
   // such set, or when it is the global one; the sticky error.
@@ -65,7 +66,7 @@ class OperationTable {
   // That may be with an error, which Handle::order() tells. `end` is when the GPU has made the results.
   void hand_over(const std::vector<PendingOperationPtr>& operations,
                  const std::shared_ptr<collectives::cuda::Event>& end) HVD_EXCLUDES(mutex_);
-  void complete(const std::vector<PendingOperationPtr>& operations, const Status& status) HVD_EXCLUDES(mutex_);
+  void complete(std::span<const PendingOperationPtr> operations, const Status& status) HVD_EXCLUDES(mutex_);
   void complete(negotiation::OperationId id, const Status& status) HVD_EXCLUDES(mutex_);
   // The oldest operations that no lane runs and that were added before `then`: of all, and of those that a thread waits
   // for.
@@ -89,22 +90,26 @@ class OperationTable {
  private:
   // A process set that takes operations, and what is pending in it.
   struct OpenSet {
+    OpenSet(topology::ProcessSetPtr of, std::pmr::memory_resource& nodes) : set(std::move(of)), names(&nodes) {}
+
     topology::ProcessSetPtr set;
     bool closed = false;  // its removal was asked for
     bool join_pending = false;
-    std::unordered_set<std::string_view> names;  // of operations in pending_
+    std::pmr::unordered_set<std::string_view> names;  // of operations in pending_
   };
   // The set of an operation, if this rank may submit to it.
   Result<OpenSet*> open_set_of(const Operation& operation) HVD_REQUIRES(mutex_);
   // Takes the operation's name in its set and finishes what depends on the set.
   Status enter(OpenSet& open, PendingOperation& pending) HVD_REQUIRES(mutex_);
+  // The same for all of a group, or for none.
+  Status enter_all(OpenSet& open, std::span<PendingOperation> group) HVD_REQUIRES(mutex_);
   static void leave(OpenSet& open, const Operation& operation);
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
-  HandlePtr store(PendingOperationPtr pending) HVD_REQUIRES(mutex_);
-  void submit(const PendingOperation& pending, wire::Request request, bool renew = false) HVD_REQUIRES(mutex_);
+  HandlePtr store(PendingOperationPtr pending, TimePoint now) HVD_REQUIRES(mutex_);
+  void submit(const PendingOperation& pending, wire::Request&& request, bool renew = false) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);
-  void finish(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
+  void finish(PendingOperation& pending, const Status& status, TimePoint now) HVD_EXCLUDES(mutex_);
   void finish_later(PendingOperation& pending, const Status& status) HVD_EXCLUDES(mutex_);
 
   void check_engine() const { HVD_DCHECK(engine_.is_current(), "only hvd-engine drains the table of operations"); }
@@ -114,8 +119,11 @@ class OperationTable {
   const int rank_;
   mutable Mutex mutex_;
   topology::ProcessSets sets_ HVD_GUARDED_BY(mutex_);
+  // Of the two tables below. One thread adds and another takes out: memory of the heap would go from the one's arena to
+  // the other's, and back by locks.
+  std::pmr::unsynchronized_pool_resource nodes_ HVD_GUARDED_BY(mutex_);
   std::map<std::int32_t, OpenSet> open_ HVD_GUARDED_BY(mutex_);  // those of sets_
-  std::unordered_map<std::uint64_t, PendingOperationPtr> pending_ HVD_GUARDED_BY(mutex_);
+  std::pmr::unordered_map<std::uint64_t, PendingOperationPtr> pending_ HVD_GUARDED_BY(mutex_){&nodes_};
   std::vector<negotiation::OwnRequest> fresh_ HVD_GUARDED_BY(mutex_);  // not fetched yet
   std::uint64_t next_id_ HVD_GUARDED_BY(mutex_) = 1;
   std::atomic<std::uint64_t> joins_{0};
@@ -129,7 +137,7 @@ class OperationTable {
 // does not have, devices that are not built. An allreduce with Adasum becomes the operation adasum.
 Status prepare(Operation& operation);
 
-// What the members of a group must have in common. Requires: each was prepared.
+// What the members of a group must have in common, but for their names. Requires: each was prepared.
 Status check_group(const std::vector<Operation>& operations);
 
 // A broadcast's root and an alltoall's splits, which get equal shares of dimension 0 when there are none. A tensor
@@ -137,7 +145,8 @@ Status check_group(const std::vector<Operation>& operations);
 // set.
 Status prepare_in_set(Operation& operation, const topology::ProcessSet& set);
 
-// The error of an operation whose name is in use.
+// The errors of an operation whose name is in use, and of a group with two of one name.
 Status pending_already(const Operation& operation);
+Status twice_in_group(const Operation& operation);
 
 }  // namespace hvd::engine

@@ -1,4 +1,5 @@
 // How operations leave the table: one by one as they complete, or all at once when the session ends.
+#include <span>
 #include <utility>
 
 #include "runtime/engine/operation_table.h"
@@ -15,16 +16,16 @@ bool OperationTable::forget(const PendingOperation& pending) {
   return true;
 }
 
-void OperationTable::finish(PendingOperation& pending, const Status& status) {
+void OperationTable::finish(PendingOperation& pending, const Status& status, TimePoint now) {
   Operation& operation = pending.operation;
   recorder_.record(status.is_ok() ? recorder::Phase::kDone : recorder::Phase::kFailed, operation.op,
-                   operation.process_set, operation.name);
+                   operation.process_set, operation.name, now);
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
   if (pending.handle.state().end == nullptr) operation.keep_alive.reset();
   operation.ready.reset();
   if (operation.op == OpType::kJoin && operation.process_set == kGlobalProcessSet && status.is_ok()) ++joins_;
-  const auto on_done = std::exchange(operation.on_done, nullptr);
+  const auto on_done = operation.on_done ? std::exchange(operation.on_done, nullptr) : nullptr;
   pending.handle.state().finish(status);
   if (on_done) on_done(pending.handle);
 }
@@ -34,7 +35,7 @@ void OperationTable::finish_later(PendingOperation& pending, const Status& statu
   Operation& operation = pending.operation;
   operation.keep_alive.reset();
   if (status.is_ok()) return;
-  recorder_.record(recorder::Phase::kFailed, operation.op, operation.process_set, operation.name);
+  recorder_.record(recorder::Phase::kFailed, operation.op, operation.process_set, operation.name, SteadyClock::now());
   Handle::State& state = pending.handle.state();
   state.late_failure = status;
   state.failed_later.store(true, std::memory_order_release);
@@ -51,13 +52,14 @@ void OperationTable::hand_over(const std::vector<PendingOperationPtr>& operation
       mine.push_back(pending.get());
     }
   }
+  const TimePoint now = SteadyClock::now();
   for (PendingOperation* pending : mine) {
     pending->handle.state().end = end;
-    finish(*pending, Status::ok());
+    finish(*pending, Status::ok(), now);
   }
 }
 
-void OperationTable::complete(const std::vector<PendingOperationPtr>& operations, const Status& status) {
+void OperationTable::complete(std::span<const PendingOperationPtr> operations, const Status& status) {
   std::vector<PendingOperation*> mine;
   std::vector<PendingOperation*> handed_over;
   mine.reserve(operations.size());
@@ -71,12 +73,13 @@ void OperationTable::complete(const std::vector<PendingOperationPtr>& operations
       }
     }
   }
-  for (PendingOperation* pending : mine) finish(*pending, status);
+  const TimePoint now = SteadyClock::now();
+  for (PendingOperation* pending : mine) finish(*pending, status, now);
   for (PendingOperation* pending : handed_over) finish_later(*pending, status);
 }
 
 void OperationTable::complete(negotiation::OperationId id, const Status& status) {
-  if (PendingOperationPtr pending = find(id)) complete({std::move(pending)}, status);
+  if (const PendingOperationPtr pending = find(id)) complete({&pending, 1}, status);
 }
 
 void OperationTable::close(const Status& why, const std::string& hint) {
@@ -91,8 +94,8 @@ void OperationTable::close(const Status& why, const std::string& hint) {
   if (hint.empty()) return complete(orphans, why);
   for (const PendingOperationPtr& pending : orphans) {
     const Operation& operation = pending->operation;
-    complete({pending}, Status(why.code(), why.message() + " " + std::string(op_type_name(operation.op)) + " \"" +
-                                               operation.name + "\" was waiting for it. " + hint));
+    complete({&pending, 1}, Status(why.code(), why.message() + " " + std::string(op_type_name(operation.op)) + " \"" +
+                                                   operation.name + "\" was waiting for it. " + hint));
   }
 }
 

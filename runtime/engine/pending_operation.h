@@ -43,12 +43,22 @@ struct Handle::State {
 
 namespace hvd::engine {
 
-// One operation of a user from enqueue to completion. Made by OperationTable; read by the engine and by one lane at a
-// time.
+// A handle and its state, of something that is no operation.
+struct OwnHandle {
+  Handle::State state;
+  Handle handle{state};
+};
+
+// One operation of a user from enqueue to completion. Made by OperationTable, those of a group in one piece of memory;
+// read by the engine and by one lane at a time.
 struct PendingOperation {
+  PendingOperation() = default;
+  explicit PendingOperation(Operation&& asked) : operation(std::move(asked)) {}
+
   negotiation::OperationId id = negotiation::OperationId::kNone;
   Operation operation;
-  Handle handle;  // what the user has shares its memory
+  Handle::State state;
+  Handle handle{state};  // what the user has shares its memory
   TimePoint submitted;
   topology::ProcessSetPtr set;  // its id may belong to another set when this completes
   bool running = false;         // on a lane; OperationTable's, under its mutex

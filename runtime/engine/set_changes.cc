@@ -41,7 +41,8 @@ Result<HandlePtr> SetChanges::add(wire::SetChange change) {
   HVD_RETURN_IF_ERROR(negotiation::Worker::check_set_change(change));
   const MutexLock lock(mutex_);
   if (closed_) return *closed_;
-  auto handle = std::make_shared<Handle>();
+  const auto own = std::make_shared<OwnHandle>();
+  HandlePtr handle(own, &own->handle);
   waiting_.push_back(handle);
   fresh_.push_back(std::move(change));
   return handle;

@@ -38,19 +38,24 @@ std::size_t SmallExchange::most_bytes(int members) {
 SmallExchange::SmallExchange(int rank, OperationTable& table, SlotsFactory factory, Engine engine)
     : rank_(rank), table_(table), factory_(std::move(factory)), engine_(std::move(engine)) {}
 
-Result<HandlePtr> SmallExchange::add(Operation operation) {
+Result<HandlePtr> SmallExchange::add(Operation&& operation) {
   const MutexLock lock(mutex_);
-  finish_last_use(operation);
+  const Found found = find(operation);
+  finish_last_use(found);
   bool is_taken = false;
-  const auto take = [&](const PendingOperationPtr& added) HVD_REQUIRES(mutex_) { return is_taken = start(added); };
+  const auto take = [&](const PendingOperationPtr& added)
+                        HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
   HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation), take));
   if (!is_taken) engine_.notify();
   return handle;
 }
 
-Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation> operations) {
+Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation>&& operations) {
   const MutexLock lock(mutex_);
-  for (const Operation& operation : operations) finish_last_use(operation);
+  for (const Operation& operation : operations) {
+    const auto set = sets_.find(operation.process_set);
+    if (set != sets_.end() && set->second.open_uses > 0) finish_last_use(find(operation));
+  }
   HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations)));
   engine_.notify();
   return handles;
@@ -66,15 +71,17 @@ SmallExchange::Set* SmallExchange::set_of(const topology::ProcessSetPtr& of) {
   return &at->second;
 }
 
-void SmallExchange::finish_last_use(const Operation& operation) {
+SmallExchange::Found SmallExchange::find(const Operation& operation) {
   const auto set = sets_.find(operation.process_set);
-  if (set == sets_.end()) return;
-  const auto found = set->second.tensors.find(operation.name);
-  if (found == set->second.tensors.end() || found->second.open == nullptr) return;
-  Tensor& tensor = found->second;
-  if (tensor.data.look() == State::kComplete) {
-    end(set->second, tensor, State::kComplete, false);
-  }
+  if (set == sets_.end()) return {};
+  const auto tensor = set->second.tensors.find(operation.name);
+  if (tensor == set->second.tensors.end()) return {};
+  return {&set->second, &tensor->second};
+}
+
+void SmallExchange::finish_last_use(const Found& found) {
+  if (found.tensor == nullptr || found.tensor->open == nullptr) return;
+  if (found.tensor->data.look() == State::kComplete) end(*found.set, *found.tensor, State::kComplete, false);
 }
 
 // Whoever completes an operation with a callback is to be the engine or a lane: those go the ordinary way.
@@ -84,19 +91,16 @@ bool SmallExchange::can_exchange(const Set& set, const Tensor& tensor, const Ope
   return bytes <= kMostAtOnce || (operation.is_awaited && bytes <= most_bytes(set.slots->members()));
 }
 
-bool SmallExchange::start(const PendingOperationPtr& pending) {
+bool SmallExchange::start(const PendingOperationPtr& pending, const Found& found) {
   const Operation& operation = pending->operation;
   if (is_closed_) return false;
   if (operation.op == OpType::kJoin) {
     begin_join(pending->set);
     return false;
   }
-  const auto at = sets_.find(operation.process_set);
-  if (at == sets_.end() || at->second.set->context_id != pending->set->context_id) return false;
-  Set& set = at->second;
-  const auto found = set.tensors.find(operation.name);
-  if (found == set.tensors.end()) return false;
-  Tensor& tensor = found->second;
+  if (found.tensor == nullptr || found.set->set->context_id != pending->set->context_id) return false;
+  Set& set = *found.set;
+  Tensor& tensor = *found.tensor;
   const bool fits = can_exchange(set, tensor, operation);
   if (!tensor.is_sealed && !fits) seal(set, tensor);
   if (tensor.is_sealed) {
@@ -117,7 +121,8 @@ bool SmallExchange::start(const PendingOperationPtr& pending) {
       return true;
     }
   }
-  tensor.open = std::make_shared<SmallUse>(shared_from_this(), set.slots, tensor.data.use(), comes, pending);
+  tensor.open = std::make_shared<SmallUse>(shared_from_this(), set.slots, tensor.data.use(), comes, pending, found);
+  ++set.open_uses;
   pending->handle.state().small_use = tensor.open;
   return true;
 }
@@ -133,13 +138,14 @@ void SmallExchange::finish(Set& set, Tensor& tensor, const PendingOperationPtr& 
             log_field("backend", "shm"), log_field("path", "exchanged"));
   }
   pending->handle.state().output_shape = response.shape;
-  table_.complete({pending}, reduced);
+  table_.complete({&pending, 1}, reduced);
   if (!reduced.is_ok()) engine_.fail(reduced.message());
 }
 
 void SmallExchange::end(Set& set, Tensor& tensor, State state, bool renew) {
   const std::shared_ptr<SmallUse> use = std::exchange(tensor.open, nullptr);
   if (use == nullptr) return;
+  --set.open_uses;
   const PendingOperationPtr pending = std::exchange(use->pending_, nullptr);
   if (state == State::kComplete) {
     finish(set, tensor, pending);
@@ -192,12 +198,14 @@ void SmallExchange::close() {
 }
 
 SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<ExchangeSlots> slots,
-                   const ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending)
+                   const ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending,
+                   const SmallExchange::Found& of)
     : exchange_(std::move(exchange)),
       slots_(std::move(slots)),
       use_(use),
       has_come_(has_come),
-      pending_(std::move(pending)) {}
+      pending_(std::move(pending)),
+      of_(of) {}
 
 // A forked child does not have the memory.
 bool SmallUse::look() {
@@ -205,8 +213,8 @@ bool SmallUse::look() {
   if (!owner_.same_process() || (has_come_.load() && slots_->look(use_) == State::kOpen)) return false;
   const MutexLock lock(exchange_->mutex_);
   if (pending_ == nullptr) return true;
-  SmallExchange::Set& set = exchange_->sets_.at(pending_->operation.process_set);
-  SmallExchange::Tensor& tensor = set.tensors.at(pending_->operation.name);
+  SmallExchange::Set& set = *of_.set;
+  SmallExchange::Tensor& tensor = *of_.tensor;
   const bool comes = !has_come_.exchange(true);
   const State state = comes ? tensor.data.come(pending_->operation.input.data) : tensor.data.look();
   if (state == State::kOpen) return false;

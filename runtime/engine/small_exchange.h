@@ -46,9 +46,9 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // Adds an operation to the table, and submits it there unless it is exchanged here. Both in one, so that a removal of
   // its set (leave()) finds it added and submitted, or not at all. A join ends the exchange of its set until it is
   // over.
-  Result<HandlePtr> add(Operation operation) HVD_EXCLUDES(mutex_);
+  Result<HandlePtr> add(Operation&& operation) HVD_EXCLUDES(mutex_);
   // Groups are not exchanged.
-  Result<std::vector<HandlePtr>> add_group(std::vector<Operation> operations) HVD_EXCLUDES(mutex_);
+  Result<std::vector<HandlePtr>> add_group(std::vector<Operation>&& operations) HVD_EXCLUDES(mutex_);
   // No more exchange in a set that this rank wants to be removed, and whose operations the table takes no more.
   void leave(std::int32_t process_set) HVD_EXCLUDES(mutex_);
 
@@ -80,7 +80,13 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     bool has_joined = false;
     bool leaves = false;
     bool is_shown = false;  // that callers exchange its tensors
+    int open_uses = 0;      // tensors with one
     std::unordered_map<std::string, Tensor> tensors;
+  };
+  // What is exchanged under a name, as long as its set is there; nulls: nothing.
+  struct Found {
+    Set* set = nullptr;
+    Tensor* tensor = nullptr;
   };
 
   struct Cached {
@@ -92,10 +98,11 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // Null where nothing is ever exchanged.
   Set* set_of(const topology::ProcessSetPtr& of) HVD_REQUIRES(mutex_);
   static bool can_exchange(const Set& set, const Tensor& tensor, const Operation& operation);
-  // False: it goes the ordinary way, and so does this use of its name on all members.
-  bool start(const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
+  Found find(const Operation& operation) HVD_REQUIRES(mutex_);
+  // False: it goes the ordinary way, and so does this use of its name on all members. `found`: under its name.
+  bool start(const PendingOperationPtr& pending, const Found& found) HVD_REQUIRES(mutex_);
   // A name is free again when all have come, whether or not somebody has looked.
-  void finish_last_use(const Operation& operation) HVD_REQUIRES(mutex_);
+  void finish_last_use(const Found& found) HVD_REQUIRES(mutex_);
   void add(const wire::Response& response, const topology::ProcessSetTable& sets) HVD_REQUIRES(mutex_);
   void use(wire::CacheBit bit) HVD_REQUIRES(mutex_);
   void evict(wire::CacheBit bit) HVD_REQUIRES(mutex_);
@@ -127,7 +134,8 @@ class SmallUse {
 
   // `has_come`: else the thread that waits brings the elements.
   SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<collectives::ExchangeSlots> slots,
-           const collectives::ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending);
+           const collectives::ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending,
+           const SmallExchange::Found& of);
 
   // True when the handle is done, or the engine's or the table's to finish.
   bool look();
@@ -144,7 +152,9 @@ class SmallUse {
   const TimePoint since_ = SteadyClock::now();
   const ForkMark owner_;
   std::atomic<bool> is_open_{true};  // read before a thread sleeps: in one order with the bells
-  PendingOperationPtr pending_;      // while it is open; the exchange's, under its lock
+  // While it is open; the exchange's, under its lock.
+  PendingOperationPtr pending_;
+  const SmallExchange::Found of_;
 };
 
 }  // namespace hvd::engine

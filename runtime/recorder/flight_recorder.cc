@@ -20,9 +20,8 @@ std::string_view phase_name(Phase phase) {
 
 }  // namespace
 
-void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, std::string_view name) {
+void FlightRecorder::record(Phase phase, OpType op, std::int32_t process_set, std::string_view name, TimePoint now) {
   HVD_LOG(kTrace, phase_name(phase), " ", op_type_name(op), " \"", name, "\"", log_field("set", process_set));
-  const TimePoint now = SteadyClock::now();
   const MutexLock lock(mutex_);
   Record& slot = ring_[next_ % kCapacity];
   slot.sequence = ++next_;

@@ -27,7 +27,7 @@ struct Record {
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 256;
-  void record(Phase phase, OpType op, std::int32_t process_set, std::string_view name);
+  void record(Phase phase, OpType op, std::int32_t process_set, std::string_view name, TimePoint now);
   // Oldest first.
   std::vector<Record> snapshot() const;
   // The last few, newest first, for an error message.

@@ -61,11 +61,14 @@ struct Operation {
   std::function<void(const Handle&)> on_done{};
 };
 
-// The future of one operation. Thread-safe; shared by the caller and the core.
+// The future of one operation. Thread-safe; shared by the caller and the core. Made by the core alone, in one piece of
+// memory with its state.
 class Handle {
  public:
-  Handle();
-  ~Handle();
+  struct State;
+  explicit Handle(State& state) : state_(state) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
 
   // Does what is left to do of a tensor that callers exchange, once all of it is there.
   bool done() const;
@@ -89,11 +92,10 @@ class Handle {
   // The GPU makes both results in one go: to order one of them is to order both.
   bool ends_with(const Handle& other) const;
 
-  struct State;
-  State& state() { return *state_; }
+  State& state() { return state_; }
 
  private:
-  std::unique_ptr<State> state_;
+  State& state_;
 };
 using HandlePtr = std::shared_ptr<Handle>;
 

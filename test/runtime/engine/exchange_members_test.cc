@@ -140,7 +140,7 @@ TEST_CASE("Large tensors leave half of the slots to small ones", "[unit][engine]
     Values data(static_cast<std::size_t>(elements), 1.0F);
     Operation operation = allreduce(name, data);
     operation.is_awaited = true;
-    ranks.a.small->add(operation).value();
+    ranks.a.small->add(std::move(operation)).value();
     return ranks.a.table.fetch().empty();
   };
   for (std::size_t i = 0; i < ranks.a.slots->slots() / 2; ++i) ranks.learn("large" + std::to_string(i), bit++, 5000);
