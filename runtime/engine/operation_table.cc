@@ -46,47 +46,46 @@ Result<HandlePtr> OperationTable::add(Operation&& operation, const Take& take) {
     HVD_RETURN_IF_ERROR(enter(*open, *pending));
     handle = store(pending, now);
   }
-  if (!take || !take(pending)) submit(pending, false);
+  if (!take || !take({&pending, 1})) submit({&pending, 1}, false);
   return handle;
 }
 
-void OperationTable::submit(const PendingOperationPtr& pending, bool renew) {
-  wire::Request request = make_request(pending->operation, rank_);
+void OperationTable::submit(std::span<const PendingOperationPtr> pending, bool renew) {
+  std::vector<wire::Request> requests;
+  requests.reserve(pending.size());
+  for (const PendingOperationPtr& each : pending) requests.push_back(make_request(each->operation, rank_));
+  wire::make_group(requests);
   const MutexLock lock(mutex_);
-  submit(*pending, std::move(request), renew);
+  if (fresh_.empty()) fresh_.reserve(pending.size());
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    const Operation& operation = pending[i]->operation;
+    const bool is_read = operation.op == OpType::kAllreduce && operation.input.device == kCpuDevice;
+    fresh_.push_back({std::move(requests[i]), pending[i]->id, is_read ? operation.input.data : nullptr, renew});
+  }
 }
 
-void OperationTable::submit(const PendingOperation& pending, wire::Request&& request, bool renew) {
-  const Operation& operation = pending.operation;
-  const bool is_read = operation.op == OpType::kAllreduce && operation.input.device == kCpuDevice;
-  fresh_.push_back({std::move(request), pending.id, is_read ? operation.input.data : nullptr, renew});
-}
-
-Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation>&& operations) {
+Result<std::vector<HandlePtr>> OperationTable::add_group(std::vector<Operation>&& operations, const Take& take) {
   for (Operation& operation : operations) HVD_RETURN_IF_ERROR(prepare(operation));
   HVD_RETURN_IF_ERROR(check_group(operations));
   const std::size_t count = operations.size();
   const auto group = std::make_shared<std::vector<PendingOperation>>(count);
-  std::vector<wire::Request> requests;
-  requests.reserve(count);
+  std::vector<PendingOperationPtr> members;
+  members.reserve(count);
   for (std::size_t i = 0; i < count; ++i) {
-    requests.push_back(make_request(operations[i], rank_));
     (*group)[i].operation = std::move(operations[i]);
+    members.emplace_back(group, &(*group)[i]);
   }
-  wire::make_group(requests);
   std::vector<HandlePtr> handles;
   handles.reserve(count);
   const TimePoint now = SteadyClock::now();
-  const MutexLock lock(mutex_);
-  if (closed_) return *closed_;
-  HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(group->front().operation));
-  HVD_RETURN_IF_ERROR(enter_all(*open, *group));
-  if (fresh_.empty()) fresh_.reserve(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    PendingOperation& member = (*group)[i];
-    handles.push_back(store({group, &member}, now));
-    submit(member, std::move(requests[i]));
+  {
+    const MutexLock lock(mutex_);
+    if (closed_) return *closed_;
+    HVD_ASSIGN_OR_RETURN(OpenSet* const open, open_set_of(group->front().operation));
+    HVD_RETURN_IF_ERROR(enter_all(*open, *group));
+    for (const PendingOperationPtr& member : members) handles.push_back(store(member, now));
   }
+  if (!take || !take(members)) submit(members, false);
   return handles;
 }
 

@@ -39,12 +39,14 @@ class OperationTable {
 
   // The caller's mistakes that one rank can see alone (class A), or the sticky error. `take` (may be empty) is asked
   // whether the operation is taken care of elsewhere; else it is submitted.
-  using Take = std::function<bool(const PendingOperationPtr&)>;
+  using Take = std::function<bool(std::span<const PendingOperationPtr>)>;
   Result<HandlePtr> add(Operation&& operation, const Take& take = {}) HVD_EXCLUDES(mutex_);
-  // For the engine to fetch, what was taken care of elsewhere until now. `renew`: see negotiation::OwnRequest.
-  void submit(const PendingOperationPtr& pending, bool renew) HVD_EXCLUDES(mutex_);
   // The same for a group: all or none.
-  Result<std::vector<HandlePtr>> add_group(std::vector<Operation>&& operations) HVD_EXCLUDES(mutex_);
+  Result<std::vector<HandlePtr>> add_group(std::vector<Operation>&& operations, const Take& take = {})
+      HVD_EXCLUDES(mutex_);
+  // For the engine to fetch, an operation, or those of a group, which was taken care of elsewhere until now. `renew`:
+  // see negotiation::OwnRequest.
+  void submit(std::span<const PendingOperationPtr> pending, bool renew) HVD_EXCLUDES(mutex_);
 
   // No more operations for this process set: its removal is about to be asked for. kInvalidArgument when there is no
   // such set, or when it is the global one; the sticky error.
@@ -106,7 +108,6 @@ class OperationTable {
   static void leave(OpenSet& open, const Operation& operation);
   static std::uint64_t key_of(negotiation::OperationId id) { return static_cast<std::uint64_t>(id); }
   HandlePtr store(PendingOperationPtr pending, TimePoint now) HVD_REQUIRES(mutex_);
-  void submit(const PendingOperation& pending, wire::Request&& request, bool renew = false) HVD_REQUIRES(mutex_);
   // operation_table_end.cc. False when it was completed before.
   bool forget(const PendingOperation& pending) HVD_REQUIRES(mutex_);
   void finish(PendingOperation& pending, const Status& status, TimePoint now) HVD_EXCLUDES(mutex_);

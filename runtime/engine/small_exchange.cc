@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 
 #include "runtime/base/log.h"
 #include "runtime/base/spinner.h"
@@ -17,10 +19,11 @@ using State = ExchangeSlots::State;
 namespace {
 
 // Whether the cached tensor is what the operation asks for.
-bool is_same(const Operation& operation, const wire::Response& cached) {
+bool is_same_tensor(const Operation& operation, const wire::Response& cached) {
   return operation.op == cached.op && operation.input.dtype == cached.dtype && operation.input.device == kCpuDevice &&
          operation.reduce_op == cached.reduce_op && operation.prescale == cached.prescale &&
-         operation.postscale == cached.postscale && operation.input.shape == cached.shape;
+         operation.postscale == cached.postscale && operation.input.shape == cached.shape &&
+         operation.name == cached.name;
 }
 
 }  // namespace
@@ -42,9 +45,9 @@ Result<HandlePtr> SmallExchange::add(Operation&& operation) {
   const MutexLock lock(mutex_);
   const Found found = find(operation);
   finish_last_use(found);
+  if (found.tensor == nullptr) finish_last_uses_of_groups(operation.process_set);
   bool is_taken = false;
-  const auto take = [&](const PendingOperationPtr& added)
-                        HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
+  const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
   HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation), take));
   if (!is_taken) engine_.notify();
   return handle;
@@ -52,12 +55,16 @@ Result<HandlePtr> SmallExchange::add(Operation&& operation) {
 
 Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation>&& operations) {
   const MutexLock lock(mutex_);
+  const Found found = find_group(operations);
+  finish_last_use(found);
   for (const Operation& operation : operations) {
     const auto set = sets_.find(operation.process_set);
     if (set != sets_.end() && set->second.open_uses > 0) finish_last_use(find(operation));
   }
-  HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations)));
-  engine_.notify();
+  bool is_taken = false;
+  const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
+  HVD_ASSIGN_OR_RETURN(auto handles, table_.add_group(std::move(operations), take));
+  if (!is_taken) engine_.notify();
   return handles;
 }
 
@@ -79,29 +86,64 @@ SmallExchange::Found SmallExchange::find(const Operation& operation) {
   return {&set->second, &tensor->second};
 }
 
+SmallExchange::Found SmallExchange::find_group(std::span<const Operation> operations) {
+  if (operations.empty()) return {};
+  if (operations.size() == 1) return find(operations.front());
+  const auto set = sets_.find(operations.front().process_set);
+  if (set == sets_.end() || set->second.groups.empty()) return {};
+  wire::GroupKey key;
+  for (const Operation& operation : operations) key.add(operation.name);
+  const auto group = set->second.groups.find(key.value());
+  if (group == set->second.groups.end()) return {};
+  return {&set->second, &group->second};
+}
+
 void SmallExchange::finish_last_use(const Found& found) {
   if (found.tensor == nullptr || found.tensor->open == nullptr) return;
   if (found.tensor->data.look() == State::kComplete) end(*found.set, *found.tensor, State::kComplete, false);
 }
 
-// Whoever completes an operation with a callback is to be the engine or a lane: those go the ordinary way.
-bool SmallExchange::can_exchange(const Set& set, const Tensor& tensor, const Operation& operation) {
-  if (operation.on_done || !is_same(operation, *tensor.response)) return false;
-  const std::size_t bytes = tensor.data.bytes();
-  return bytes <= kMostAtOnce || (operation.is_awaited && bytes <= most_bytes(set.slots->members()));
+void SmallExchange::finish_last_uses_of_groups(std::int32_t process_set) {
+  const auto set = sets_.find(process_set);
+  if (set == sets_.end() || set->second.open_uses == 0) return;
+  for (auto& [key, group] : set->second.groups) finish_last_use({&set->second, &group});
 }
 
-bool SmallExchange::start(const PendingOperationPtr& pending, const Found& found) {
-  const Operation& operation = pending->operation;
+bool SmallExchange::is_same(Tensor& tensor, Pending pending) {
+  if (pending.size() != tensor.responses.size()) return false;
+  if (tensor.places.empty()) {
+    std::unordered_map<std::string_view, std::size_t> places;
+    for (std::size_t i = 0; i < pending.size(); ++i) places.emplace(pending[i]->operation.name, i);
+    for (const auto& response : tensor.responses) {
+      const auto at = places.find(response->name);
+      tensor.places.push_back(at == places.end() ? 0 : at->second);
+    }
+  }
+  for (std::size_t i = 0; i < pending.size(); ++i) {
+    if (!is_same_tensor(pending[tensor.places[i]]->operation, *tensor.responses[i])) return false;
+  }
+  return true;
+}
+
+// Whoever completes an operation with a callback is to be the engine or a lane: those go the ordinary way.
+bool SmallExchange::can_exchange(const Set& set, Tensor& tensor, Pending pending) {
+  if (!is_same(tensor, pending)) return false;
+  if (std::ranges::any_of(pending, [](const auto& each) { return each->operation.on_done != nullptr; })) return false;
+  const std::size_t bytes = tensor.data.bytes();
+  return bytes <= kMostAtOnce || (pending.front()->operation.is_awaited && bytes <= most_bytes(set.slots->members()));
+}
+
+bool SmallExchange::start(Pending pending, const Found& found) {
   if (is_closed_) return false;
-  if (operation.op == OpType::kJoin) {
-    begin_join(pending->set);
+  const PendingOperation& first = *pending.front();
+  if (first.operation.op == OpType::kJoin) {
+    begin_join(first.set);
     return false;
   }
-  if (found.tensor == nullptr || found.set->set->context_id != pending->set->context_id) return false;
+  if (found.tensor == nullptr || found.set->set->context_id != first.set->context_id) return false;
   Set& set = *found.set;
   Tensor& tensor = *found.tensor;
-  const bool fits = can_exchange(set, tensor, operation);
+  const bool fits = can_exchange(set, tensor, pending);
   if (!tensor.is_sealed && !fits) seal(set, tensor);
   if (tensor.is_sealed) {
     if (!fits || set.has_joined || !std::exchange(tensor.has_met_join, false)) return false;
@@ -112,7 +154,7 @@ bool SmallExchange::start(const PendingOperationPtr& pending, const Found& found
   tensor.data.begin_use();
   const bool comes = tensor.data.bytes() <= kMostAtOnce;
   if (comes) {
-    const State state = tensor.data.come(operation.input.data);
+    const State state = come(tensor, pending);
     tensor.is_sealed = state == State::kSealed;
     if (state == State::kSealed) return false;
     if (state == State::kComplete) {
@@ -123,22 +165,51 @@ bool SmallExchange::start(const PendingOperationPtr& pending, const Found& found
   }
   tensor.open = std::make_shared<SmallUse>(shared_from_this(), set.slots, tensor.data.use(), comes, pending, found);
   ++set.open_uses;
-  pending->handle.state().small_use = tensor.open;
+  for (const PendingOperationPtr& each : pending) each->handle.state().small_use = tensor.open;
   return true;
 }
 
-void SmallExchange::finish(Set& set, Tensor& tensor, const PendingOperationPtr& pending) {
-  const wire::Response& response = *tensor.response;
-  const Operation& operation = pending->operation;
-  const Status reduced =
-      tensor.data.reduce(response.dtype, reduction_of(response), scaling_of(response, set.set->size()),
-                         operation.input.data, operation.output);
-  if (!std::exchange(set.is_shown, true)) {  // as lanes do for what they run
-    HVD_LOG(kDebug, "data path", log_field("process_set", set.set->id), log_field("op", op_type_name(response.op)),
-            log_field("backend", "shm"), log_field("path", "exchanged"));
+State SmallExchange::come(Tensor& tensor, Pending pending) {
+  if (pending.size() == 1) return tensor.data.come(pending.front()->operation.input.data);
+  tensor.group.resize(tensor.data.bytes());
+  std::byte* to = tensor.group.data();
+  for (const std::size_t place : tensor.places) {
+    const TensorRef& input = pending[place]->operation.input;
+    if (const std::size_t bytes = input.byte_size(); bytes > 0) {
+      std::memcpy(to, input.data, bytes);
+      to += bytes;
+    }
   }
-  pending->handle.state().output_shape = response.shape;
-  table_.complete({&pending, 1}, reduced);
+  return tensor.data.come(tensor.group.data());
+}
+
+Status SmallExchange::reduce(const Set& set, Tensor& tensor, Pending pending) {
+  const wire::Response& response = *tensor.responses.front();
+  const Operation& first = pending.front()->operation;
+  const bool is_group = pending.size() > 1;
+  std::byte* const group = tensor.group.data();
+  HVD_RETURN_IF_ERROR(tensor.data.reduce(response.dtype, reduction_of(response), scaling_of(response, set.set->size()),
+                                         is_group ? group : first.input.data, is_group ? group : first.output));
+  const std::byte* from = group;
+  for (std::size_t i = 0; is_group && i < pending.size(); ++i) {
+    const Operation& operation = pending[tensor.places[i]]->operation;
+    if (const std::size_t bytes = operation.input.byte_size(); bytes > 0) {
+      std::memcpy(operation.output, from, bytes);
+      from += bytes;
+    }
+  }
+  return Status::ok();
+}
+
+void SmallExchange::finish(Set& set, Tensor& tensor, Pending pending) {
+  const Status reduced = reduce(set, tensor, pending);
+  if (!std::exchange(set.is_shown, true)) {  // as lanes do for what they run
+    HVD_LOG(kDebug, "data path", log_field("process_set", set.set->id),
+            log_field("op", op_type_name(tensor.responses.front()->op)), log_field("backend", "shm"),
+            log_field("path", "exchanged"));
+  }
+  for (const PendingOperationPtr& each : pending) each->handle.state().output_shape = each->operation.input.shape;
+  table_.complete(pending, reduced);
   if (!reduced.is_ok()) engine_.fail(reduced.message());
 }
 
@@ -146,7 +217,7 @@ void SmallExchange::end(Set& set, Tensor& tensor, State state, bool renew) {
   const std::shared_ptr<SmallUse> use = std::exchange(tensor.open, nullptr);
   if (use == nullptr) return;
   --set.open_uses;
-  const PendingOperationPtr pending = std::exchange(use->pending_, nullptr);
+  const std::vector<PendingOperationPtr> pending = std::exchange(use->pending_, {});
   if (state == State::kComplete) {
     finish(set, tensor, pending);
   } else {
@@ -163,18 +234,19 @@ void SmallExchange::seal(Set& set, Tensor& tensor, bool renew) {
 }
 
 void SmallExchange::seal_all(Set& set) {
-  for (auto& [name, tensor] : set.tensors) {
+  for_each_tensor(set, [&](Tensor& tensor) HVD_REQUIRES(mutex_) {
     if (!tensor.is_sealed) seal(set, tensor);
-  }
+  });
 }
 
 void SmallExchange::give_up(TimePoint then) {
   const MutexLock lock(mutex_);
   if (is_closed_) return;
   for (auto& [id, set] : sets_) {
-    for (auto& [name, tensor] : set.tensors) {
-      if (tensor.open != nullptr && tensor.open->since_ < then) seal(set, tensor, true);
-    }
+    Set& of = set;
+    for_each_tensor(of, [&](Tensor& tensor) HVD_REQUIRES(mutex_) {
+      if (tensor.open != nullptr && tensor.open->since_ < then) seal(of, tensor, true);
+    });
   }
 }
 
@@ -183,14 +255,15 @@ void SmallExchange::close() {
   const MutexLock lock(mutex_);
   is_closed_ = true;
   for (auto& [id, set] : sets_) {
-    for (auto& [name, tensor] : set.tensors) {
-      if (tensor.is_sealed) continue;
-      if (tensor.data.seal() == State::kComplete) end(set, tensor, State::kComplete, false);
-      if (tensor.open == nullptr) continue;
-      tensor.open->pending_ = nullptr;  // the table completes it
+    Set& of = set;
+    for_each_tensor(of, [&](Tensor& tensor) HVD_REQUIRES(mutex_) {
+      if (tensor.is_sealed) return;
+      if (tensor.data.seal() == State::kComplete) end(of, tensor, State::kComplete, false);
+      if (tensor.open == nullptr) return;
+      tensor.open->pending_.clear();  // the table completes it
       tensor.open->is_open_.store(false);
       tensor.open = nullptr;
-    }
+    });
     if (set.slots != nullptr) set.slots->ring_own();
   }
   sets_.clear();
@@ -198,13 +271,13 @@ void SmallExchange::close() {
 }
 
 SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<ExchangeSlots> slots,
-                   const ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending,
+                   const ExchangeSlots::Use& use, bool has_come, SmallExchange::Pending pending,
                    const SmallExchange::Found& of)
     : exchange_(std::move(exchange)),
       slots_(std::move(slots)),
       use_(use),
       has_come_(has_come),
-      pending_(std::move(pending)),
+      pending_(pending.begin(), pending.end()),
       of_(of) {}
 
 // A forked child does not have the memory.
@@ -212,11 +285,11 @@ bool SmallUse::look() {
   if (!is_open_.load()) return true;
   if (!owner_.same_process() || (has_come_.load() && slots_->look(use_) == State::kOpen)) return false;
   const MutexLock lock(exchange_->mutex_);
-  if (pending_ == nullptr) return true;
+  if (pending_.empty()) return true;
   SmallExchange::Set& set = *of_.set;
   SmallExchange::Tensor& tensor = *of_.tensor;
   const bool comes = !has_come_.exchange(true);
-  const State state = comes ? tensor.data.come(pending_->operation.input.data) : tensor.data.look();
+  const State state = comes ? SmallExchange::come(tensor, pending_) : tensor.data.look();
   if (state == State::kOpen) return false;
   if (comes) set.slots->ring_others();
   tensor.is_sealed = state == State::kSealed;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -23,10 +25,11 @@ namespace hvd::engine {
 using SlotsFactory = std::function<std::shared_ptr<collectives::ExchangeSlots>(const topology::ProcessSet&)>;
 
 // Allreduces without negotiation: once one is cached, the members of a set that share memory exchange its elements
-// there (ExchangeSlots), on the threads that submit it and wait for it. The engine only tells what is cached. All
-// members give a tensor the same slot, because they learn of cached tensors in the same order, and use it for each
-// operation of that name until somebody seals it; then they report its bit, as every other cached tensor's. When it is
-// cached anew, it has its slot again (docs/design/wire.md, "Tensors that callers exchange").
+// there (ExchangeSlots), on the threads that submit it and wait for it. A small group is exchanged as one tensor. The
+// engine only tells what is cached. All members give a tensor the same slot, because they learn of cached tensors in
+// the same order, and use it for each operation of that name until somebody seals it; then they report its bit, as
+// every other cached tensor's. When it is cached anew, it has its slot again (docs/design/wire.md, "Tensors that
+// callers exchange").
 //
 // Thread-safe; outlives the session with the handles of its operations. Its lock comes before the table's.
 class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
@@ -47,7 +50,6 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   // its set (leave()) finds it added and submitted, or not at all. A join ends the exchange of its set until it is
   // over.
   Result<HandlePtr> add(Operation&& operation) HVD_EXCLUDES(mutex_);
-  // Groups are not exchanged.
   Result<std::vector<HandlePtr>> add_group(std::vector<Operation>&& operations) HVD_EXCLUDES(mutex_);
   // No more exchange in a set that this rank wants to be removed, and whose operations the table takes no more.
   void leave(std::int32_t process_set) HVD_EXCLUDES(mutex_);
@@ -66,8 +68,13 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
 
  private:
   friend class SmallUse;
+  using Responses = std::vector<std::shared_ptr<const wire::Response>>;
+  using Pending = std::span<const PendingOperationPtr>;
+  // A tensor, or those of a group, which lie one behind the other.
   struct Tensor {
-    std::shared_ptr<const wire::Response> response;
+    Responses responses;
+    std::vector<std::size_t> places;  // of them among the operations of a group; found out by the first of its uses
+    std::vector<std::byte> group{};   // the elements of a group
     collectives::ExchangedTensor data;
     bool is_sealed = true;
     bool has_met_join = false;       // and was sealed because of it: when that is over, the next use renews it
@@ -82,8 +89,9 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     bool is_shown = false;  // that callers exchange its tensors
     int open_uses = 0;      // tensors with one
     std::unordered_map<std::string, Tensor> tensors;
+    std::unordered_map<std::uint64_t, Tensor> groups;  // by their keys
   };
-  // What is exchanged under a name, as long as its set is there; nulls: nothing.
+  // What is exchanged under a name or as a group, as long as its set is there; nulls: nothing.
   struct Found {
     Set* set = nullptr;
     Tensor* tensor = nullptr;
@@ -91,30 +99,44 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
 
   struct Cached {
     std::int32_t process_set = 0;
-    std::shared_ptr<const wire::Response> response;
+    Responses responses;    // of a group not all yet, as long as it is being announced
     bool was_used = false;  // since it was cached, or its name has a slot
   };
 
   // Null where nothing is ever exchanged.
   Set* set_of(const topology::ProcessSetPtr& of) HVD_REQUIRES(mutex_);
-  static bool can_exchange(const Set& set, const Tensor& tensor, const Operation& operation);
+  // The bytes of what members may exchange; else 0.
+  static std::size_t bytes_to_exchange(const Responses& responses);
+  static Tensor* find(Set& set, const wire::Response& response);
   Found find(const Operation& operation) HVD_REQUIRES(mutex_);
+  Found find_group(std::span<const Operation> operations) HVD_REQUIRES(mutex_);
+  // Finds out `places`. Whether these are the operations that are cached.
+  static bool is_same(Tensor& tensor, Pending pending);
+  static bool can_exchange(const Set& set, Tensor& tensor, Pending pending);
   // False: it goes the ordinary way, and so does this use of its name on all members. `found`: under its name.
-  bool start(const PendingOperationPtr& pending, const Found& found) HVD_REQUIRES(mutex_);
+  bool start(Pending pending, const Found& found) HVD_REQUIRES(mutex_);
+  static collectives::ExchangeSlots::State come(Tensor& tensor, Pending pending);
+  static Status reduce(const Set& set, Tensor& tensor, Pending pending);
   // A name is free again when all have come, whether or not somebody has looked.
   void finish_last_use(const Found& found) HVD_REQUIRES(mutex_);
+  void finish_last_uses_of_groups(std::int32_t process_set) HVD_REQUIRES(mutex_);
   void add(const wire::Response& response, const topology::ProcessSetTable& sets) HVD_REQUIRES(mutex_);
   void use(wire::CacheBit bit) HVD_REQUIRES(mutex_);
   void evict(wire::CacheBit bit) HVD_REQUIRES(mutex_);
   // A new generation of the tensor's slot.
-  void open(Set& set, Tensor& tensor, const std::shared_ptr<const wire::Response>& cached) HVD_REQUIRES(mutex_);
+  void open(Set& set, Tensor& tensor, const Responses& cached) HVD_REQUIRES(mutex_);
   void begin_join(const topology::ProcessSetPtr& of) HVD_REQUIRES(mutex_);
   // `renew`: the tensor gets a new bit, and so a new generation of its slot.
   void seal(Set& set, Tensor& tensor, bool renew = false) HVD_REQUIRES(mutex_);
   void seal_all(Set& set) HVD_REQUIRES(mutex_);
   // Ends the open use, if there is one, by what came of it.
   void end(Set& set, Tensor& tensor, collectives::ExchangeSlots::State state, bool renew) HVD_REQUIRES(mutex_);
-  void finish(Set& set, Tensor& tensor, const PendingOperationPtr& pending) HVD_REQUIRES(mutex_);
+  void finish(Set& set, Tensor& tensor, Pending pending) HVD_REQUIRES(mutex_);
+  template <typename Action>
+  static void for_each_tensor(Set& set, Action&& action) {
+    for (auto& [name, tensor] : set.tensors) action(tensor);
+    for (auto& [key, group] : set.groups) action(group);
+  }
 
   const int rank_;
   OperationTable& table_;
@@ -126,7 +148,8 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   std::unordered_map<std::uint64_t, Cached> by_bit_ HVD_GUARDED_BY(mutex_);  // what may be exchanged
 };
 
-// One operation that waits in shared memory for the other members. Belongs to its handle's state.
+// One operation, or those of a group, that wait in shared memory for the other members. Belongs to their handles'
+// states.
 class SmallUse {
  public:
   // A thread that waits for longer lets the operation go the ordinary way.
@@ -134,10 +157,10 @@ class SmallUse {
 
   // `has_come`: else the thread that waits brings the elements.
   SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<collectives::ExchangeSlots> slots,
-           const collectives::ExchangeSlots::Use& use, bool has_come, PendingOperationPtr pending,
+           const collectives::ExchangeSlots::Use& use, bool has_come, SmallExchange::Pending pending,
            const SmallExchange::Found& of);
 
-  // True when the handle is done, or the engine's or the table's to finish.
+  // True when the handles are done, or the engine's or the table's to finish.
   bool look();
   // Waits for that, for `limit` at most. May return early, as Handle::wait_for() may.
   void wait(Millis limit);
@@ -151,9 +174,8 @@ class SmallUse {
   std::atomic<bool> has_come_;
   const TimePoint since_ = SteadyClock::now();
   const ForkMark owner_;
-  std::atomic<bool> is_open_{true};  // read before a thread sleeps: in one order with the bells
-  // While it is open; the exchange's, under its lock.
-  PendingOperationPtr pending_;
+  std::atomic<bool> is_open_{true};           // read before a thread sleeps: in one order with the bells
+  std::vector<PendingOperationPtr> pending_;  // empty when it is not open; the exchange's, under its lock
   const SmallExchange::Found of_;
 };
 

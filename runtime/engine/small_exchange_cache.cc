@@ -7,18 +7,25 @@
 
 namespace hvd::engine {
 
-namespace {
-
-// The bytes of a tensor that members may exchange; else 0.
-std::size_t bytes_to_exchange(const wire::Response& response) {
-  const ReduceOp op = SmallExchange::reduction_of(response);
-  if (response.op != OpType::kAllreduce || response.on_gpu || !kernels::can_reduce(response.dtype, op)) return 0;
-  const auto most = static_cast<std::int64_t>(SmallExchange::kMostBytes / element_size(response.dtype));
-  const std::int64_t count = num_elements(response.shape);
-  return count > most ? 0 : static_cast<std::size_t>(count) * element_size(response.dtype);
+// Groups are exchanged where they are small, and by whoever submits them: a larger one takes the lane, which copies no
+// lists. Their elements are reduced in one go.
+std::size_t SmallExchange::bytes_to_exchange(const Responses& responses) {
+  const wire::Response& first = *responses.front();
+  if (first.op != OpType::kAllreduce || first.on_gpu || !kernels::can_reduce(first.dtype, reduction_of(first)))
+    return 0;
+  const std::size_t element = element_size(first.dtype);
+  std::size_t left = (responses.size() > 1 ? kMostAtOnce : kMostBytes) / element;
+  std::size_t count = 0;
+  for (const auto& each : responses) {
+    const auto elements = static_cast<std::size_t>(num_elements(each->shape));
+    if (elements > left || each->on_gpu || each->dtype != first.dtype || each->reduce_op != first.reduce_op ||
+        each->prescale != first.prescale || each->postscale != first.postscale)
+      return 0;
+    left -= elements;
+    count += elements;
+  }
+  return count * element;
 }
-
-}  // namespace
 
 ReduceOp SmallExchange::reduction_of(const wire::Response& response) {
   return response.reduce_op == ReduceOp::kAverage ? ReduceOp::kSum : response.reduce_op;
@@ -62,13 +69,28 @@ void SmallExchange::add(const wire::Response& response, const topology::ProcessS
   Set* const set = set_of(sets.share(response.process_set));
   if (set == nullptr) return;
   if (response.op == OpType::kJoin) set->has_joined = false;
-  if (response.bit == wire::CacheBit::kNone || response.group_size > 0) return;
-  if (set->slots == nullptr || bytes_to_exchange(response) == 0) return;
-  const auto cached = std::make_shared<const wire::Response>(response);
-  const auto tensor = set->tensors.find(response.name);
-  const bool has_slot = tensor != set->tensors.end();
-  by_bit_[wire::value(response.bit)] = {set->set->id, cached, has_slot};
-  if (has_slot) open(*set, tensor->second, cached);
+  if (response.bit == wire::CacheBit::kNone || set->slots == nullptr) return;
+  const std::uint64_t bit = wire::value(response.bit);
+  Cached& cached = by_bit_[bit];
+  cached.process_set = set->set->id;
+  cached.responses.push_back(std::make_shared<const wire::Response>(response));
+  if (cached.responses.size() < response.group_size) return;
+  if (bytes_to_exchange(cached.responses) == 0) {
+    by_bit_.erase(bit);
+    return;
+  }
+  Tensor* const tensor = find(*set, response);
+  cached.was_used = tensor != nullptr;
+  if (tensor != nullptr) open(*set, *tensor, cached.responses);
+}
+
+SmallExchange::Tensor* SmallExchange::find(Set& set, const wire::Response& response) {
+  if (response.group_size > 0) {
+    const auto group = set.groups.find(response.group_key);
+    return group == set.groups.end() ? nullptr : &group->second;
+  }
+  const auto tensor = set.tensors.find(response.name);
+  return tensor == set.tensors.end() ? nullptr : &tensor->second;
 }
 
 // Slots are given out in the order in which all members learn that cached tensors are used again, and stay their
@@ -76,18 +98,20 @@ void SmallExchange::add(const wire::Response& response, const topology::ProcessS
 void SmallExchange::use(wire::CacheBit bit) {
   const auto of = by_bit_.find(wire::value(bit));
   if (of == by_bit_.end() || std::exchange(of->second.was_used, true)) return;
-  const auto& cached = of->second.response;
+  const Responses& cached = of->second.responses;
+  const wire::Response& first = *cached.front();
   Set& set = sets_.at(of->second.process_set);
-  const std::size_t most = bytes_to_exchange(*cached) > kMostAtOnce ? set.slots->slots() / 2 : set.slots->slots();
+  const std::size_t most = bytes_to_exchange(cached) > kMostAtOnce ? set.slots->slots() / 2 : set.slots->slots();
   if (set.next_slot >= most) return;
-  Tensor& tensor = set.tensors[cached->name];
+  Tensor& tensor = first.group_size > 0 ? set.groups[first.group_key] : set.tensors[first.name];
   tensor.data = collectives::ExchangedTensor(set.slots, set.next_slot++);
   open(set, tensor, cached);
 }
 
-void SmallExchange::open(Set& set, Tensor& tensor, const std::shared_ptr<const wire::Response>& cached) {
-  if (!tensor.data.renew(bytes_to_exchange(*cached))) return;
-  tensor.response = cached;
+void SmallExchange::open(Set& set, Tensor& tensor, const Responses& cached) {
+  if (!tensor.data.renew(bytes_to_exchange(cached))) return;
+  tensor.responses = cached;
+  tensor.places.clear();
   tensor.is_sealed = false;
   tensor.has_met_join = set.has_joined;
   if (set.has_joined || set.leaves) seal(set, tensor);
@@ -98,8 +122,8 @@ void SmallExchange::evict(wire::CacheBit bit) {
   const auto of = by_bit_.find(wire::value(bit));
   if (of == by_bit_.end()) return;
   Set& set = sets_.at(of->second.process_set);
-  const auto tensor = set.tensors.find(of->second.response->name);
-  if (tensor != set.tensors.end()) seal(set, tensor->second);
+  Tensor* const tensor = find(set, *of->second.responses.front());
+  if (tensor != nullptr) seal(set, *tensor);
   by_bit_.erase(of);
 }
 
@@ -108,9 +132,9 @@ void SmallExchange::begin_join(const topology::ProcessSetPtr& of) {
   Set* const set = set_of(of);
   if (set == nullptr) return;
   set->has_joined = true;
-  for (auto& [name, tensor] : set->tensors) {
+  for_each_tensor(*set, [](Tensor& tensor) {
     if (!tensor.is_sealed) tensor.has_met_join = true;
-  }
+  });
   seal_all(*set);
 }
 

@@ -82,25 +82,19 @@ void Wait::merge(const Wait& other) {
   millis = std::max(millis, other.millis);
 }
 
-std::uint64_t group_key(std::span<const std::string> names) {
-  // FNV-1a; a length before each name keeps {"ab"} and {"a", "b"} apart.
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto mix = [&hash](std::uint64_t byte) { hash = (hash ^ (byte & 0xff)) * 0x100000001b3u; };
-  for (const std::string& name : names) {
-    for (int shift = 0; shift < 32; shift += 8) mix(name.size() >> shift);
-    for (const char c : name) mix(static_cast<unsigned char>(c));
-  }
-  return hash == 0 ? 1 : hash;
+void GroupKey::add(const std::string& name) {
+  const auto mix = [this](std::uint64_t byte) { hash_ = (hash_ ^ (byte & 0xff)) * 0x100000001b3u; };
+  // A length before each name keeps {"ab"} and {"a", "b"} apart.
+  for (int shift = 0; shift < 32; shift += 8) mix(name.size() >> shift);
+  for (const char c : name) mix(static_cast<unsigned char>(c));
 }
 
 void make_group(std::vector<Request>& requests) {
   if (requests.size() < 2) return;
-  std::vector<std::string> names;
-  names.reserve(requests.size());
-  for (const Request& request : requests) names.push_back(request.name);
-  const std::uint64_t key = group_key(names);
+  GroupKey key;
+  for (const Request& request : requests) key.add(request.name);
   for (Request& request : requests) {
-    request.group_key = key;
+    request.group_key = key.value();
     request.group_size = static_cast<std::uint32_t>(requests.size());
   }
 }

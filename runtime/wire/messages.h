@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -90,7 +89,14 @@ struct SetChange {
 std::uint64_t digest_of(const std::vector<int>& ranks);
 
 // The key of a group: the same on every rank that groups the same names in the same order; never 0.
-std::uint64_t group_key(std::span<const std::string> names);
+class GroupKey {
+ public:
+  void add(const std::string& name);
+  std::uint64_t value() const { return hash_ == 0 ? 1 : hash_; }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325u;  // FNV-1a
+};
 // Makes a group of the requests when there are several.
 void make_group(std::vector<Request>& requests);
 

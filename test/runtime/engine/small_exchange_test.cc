@@ -75,7 +75,7 @@ std::uint64_t fewest_messages(const Session& session, std::barrier<>& all, const
 
 }  // namespace
 
-TEST_CASE("A small tensor that is cached costs no message, in sets too", "[multi][engine]") {
+TEST_CASE("A small tensor or group that is cached costs no message, in sets too", "[multi][engine]") {
   const int size = GENERATE(3, 4);
   JobFixture job(size);
   Problems problems;
@@ -86,8 +86,17 @@ TEST_CASE("A small tensor that is cached costs no message, in sets too", "[multi
     const std::int32_t id = static_cast<std::int32_t>(set.value()->value());
     const bool is_member = session.topology().rank < 2;
     const std::uint64_t cold = messages(session);
+    const auto sum_group = [&] {
+      Values left(2, 1.0F);
+      Values right(7, 1.0F);
+      const auto handles = session.enqueue_group({allreduce("left", left), allreduce("right", right)}).value();
+      for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "a group");
+      const auto sum = static_cast<float>(size);
+      problems.expect(left == Values(2, sum) && right == Values(7, sum), "a wrong sum of a group");
+    };
     const auto sum_both = [&] {
       sum_often(session, problems, "x", 200);
+      for (int i = 0; i < 100; ++i) sum_group();
       if (is_member) sum_often(session, problems, "x", 100, 64, id);
     };
     sum_both();

@@ -40,7 +40,9 @@ wire::Request make_request(const GoldenCommand& c) {
   r.prescale = c.real("prescale", 1.0);
   r.postscale = c.real("postscale", 1.0);
   if (const auto group = split(c.text("group", ""), ','); !group.empty()) {
-    r.group_key = wire::group_key(group);
+    wire::GroupKey key;
+    for (const std::string& name : group) key.add(name);
+    r.group_key = key.value();
     r.group_size = static_cast<std::uint32_t>(group.size());
   }
   return r;
