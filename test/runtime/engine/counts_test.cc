@@ -15,6 +15,7 @@
 #include <latch>
 #include <new>
 
+#include "runtime/engine/operation_table.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
 
@@ -236,6 +237,35 @@ TEST_CASE("What a repeated allreduce allocates, copies and sends is bounded", "[
     CHECK(each.reads >= 0.9);
     CHECK(each.sent >= (most.shared_memory ? 4.0 : 4.0 * static_cast<double>(most.elements)));
   }
+}
+
+// Where one thread allocates what another frees, that costs more than all else of a submission.
+TEST_CASE("What submitting a group allocates for each member is bounded", "[engine]") {
+  constexpr std::size_t kMembers = 1000;
+  recorder::FlightRecorder recorder;
+  engine::OperationTable table(0, topology::initial_sets(2), recorder);
+  std::vector<float> data(1, 1.0F);
+  const auto group = [&] {
+    std::vector<Operation> operations;
+    for (std::size_t i = 0; i < kMembers; ++i) {
+      operations.push_back(allreduce("a name that is no part of its string object." + std::to_string(i), data));
+    }
+    return operations;
+  };
+  const auto submit = [&] {
+    std::vector<Operation> operations = group();
+    const std::int64_t before = allocations;
+    const auto handles = table.add_group(std::move(operations));
+    const double each = static_cast<double>(allocations - before) / kMembers;
+    REQUIRE(handles.is_ok());
+    for (const auto& own : table.fetch()) table.complete(own.operation, Status::ok());
+    return each;
+  };
+  submit();
+  const double each = submit();
+  INFO(each << " allocations for each member");
+  CHECK(each <= 3.1);  // the negotiation's copies of name and shape, and the key's of the name
+  CHECK(each >= 1.5);
 }
 
 }  // namespace hvd::test
