@@ -73,6 +73,12 @@ if HAS_TABLE:
         assert enqueue(make()) is None
         assert enqueue_group(CALL, [torch.ones(3), make()], SUM) is None
 
+    @pytest.mark.parametrize("output", [torch.ones(4), torch.ones(3).double(), torch.ones(3, 2).t()[0], [1.0]])
+    def test_an_output_of_another_form_is_left_to_the_caller(output: Any) -> None:
+        assert enqueue(torch.ones(3), output) is None
+        with pytest.raises(HorovodInternalError, match="not been initialized"):
+            enqueue(torch.ones(3), torch.ones(3))
+
     def test_wrong_arguments_are_told() -> None:
         with pytest.raises(TypeError, match=r"enqueue_tensor\(\) takes 10 arguments by position, not 2"):
             enqueue_tensor(CALL, torch.ones(3))
@@ -80,6 +86,13 @@ if HAS_TABLE:
             enqueue_group(CALL[:2], [torch.ones(3)], SUM)
         with pytest.raises(TypeError):
             enqueue_tensor("allreduce", *CALL[1:3], torch.ones(3), torch.ones(3), *SUM, False)
+
+
+def test_only_the_core_makes_handles() -> None:
+    with pytest.raises(TypeError, match="Handle"):
+        core.Handle()
+    with pytest.raises(TypeError, match="expected a Handle, not 1"):
+        core.wait_all([1])
 
 
 def test_a_torch_that_marks_one_tensor_at_a_time(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
