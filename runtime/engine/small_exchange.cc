@@ -204,6 +204,7 @@ SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<Exch
       slots_(std::move(slots)),
       use_(use),
       has_come_(has_come),
+      since_(pending->submitted),
       pending_(std::move(pending)),
       of_(of) {}
 

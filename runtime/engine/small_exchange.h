@@ -149,7 +149,7 @@ class SmallUse {
   const std::shared_ptr<collectives::ExchangeSlots> slots_;
   const collectives::ExchangeSlots::Use use_;
   std::atomic<bool> has_come_;
-  const TimePoint since_ = SteadyClock::now();
+  const TimePoint since_;
   const ForkMark owner_;
   std::atomic<bool> is_open_{true};  // read before a thread sleeps: in one order with the bells
   // While it is open; the exchange's, under its lock.
