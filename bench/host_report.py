@@ -39,12 +39,12 @@ def per_ms(entry: dict[str, Any], how: str) -> float:
 
 
 def negotiation_table(result: dict[str, Any]) -> str:
-    header = ["cached tensors of 4 B", "capacity", "grouped ms", "k/s", "single ms", "k/s"]
+    header = ["cached tensors of 4 B", "capacity", "grouped ms", "to submit", "k/s", "single ms", "to submit", "k/s"]
     rows = []
     for capacity, entry in result.items():
         row = [str(entry["tensors"]), capacity]
         for how in ("grouped", "single"):
-            row += [f"{entry[how]['ms']:.1f}", f"{per_ms(entry, how):.0f}"]
+            row += [f"{entry[how]['ms']:.1f}", f"{entry[how]['submit_ms']:.1f}", f"{per_ms(entry, how):.0f}"]
         rows.append(row)
     return table(header, rows)
 

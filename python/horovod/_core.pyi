@@ -183,12 +183,14 @@ def enqueue_group(
 ) -> HandleGroup:
     """Submits operations of which none runs before all are ready on all ranks, each under `<name>_<i>of<n>`."""
 
-_EnqueueInPlace = Callable[[_Call, Any, _Reduction, bool], Handle | None]
-_EnqueueGroupInPlace = Callable[[_Call, list[Any], _Reduction], HandleGroup | None]
+# (kind, name, root_rank, tensor, output, op, prescale, postscale, id of the process set, is_awaited)
+_EnqueueTensor = Callable[[int, str, int, Any, Any, int, float, float, int, bool], Handle | None]
+_EnqueueTensors = Callable[[_Call, list[Any], _Reduction], HandleGroup | None]
 
-def in_place_calls(classes: tuple[type, ...]) -> tuple[_EnqueueInPlace, _EnqueueGroupInPlace] | None:
-    """enqueue() and enqueue_group() for tensors of these classes, which they read themselves; results are the tensors.
+def tensor_calls(classes: tuple[type, ...]) -> tuple[_EnqueueTensor, _EnqueueTensors] | None:
+    """enqueue() and enqueue_group() for tensors of these classes, which they read themselves.
 
+    The first writes to `output`, which may be the tensor itself, and gives it as its result; the second works in place.
     They give None, and submit nothing, where a tensor wants a closer look: it is of another class or a subclass, is not
     in CPU memory, has gaps, is negated lazily, or has a type that not all reductions take. In place of both, None if
     the first class does not offer DLPack's C functions (`__dlpack_c_exchange_api__`; torch does from 2.10 on).

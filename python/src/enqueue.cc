@@ -5,6 +5,7 @@
 
 #include "python/src/error_map.h"
 #include "python/src/gil.h"
+#include "python/src/handle_type.h"
 #include "python/src/operation_args.h"
 #include "python/src/session_slot.h"
 
@@ -24,7 +25,7 @@ py::object enqueue_from(PyObject* const* args, PyObject* result, bool is_awaited
   Operation operation = make_operation(std::move(call), std::move(tensor), reduction_from(args[2]), slot);
   operation.keep_alive = keep_alive(py::reinterpret_borrow<py::object>(args[3]));
   operation.is_awaited = is_awaited;
-  return py::cast(
+  return to_python(
       submit(std::move(operation), slot, py::reinterpret_borrow<py::object>(result), std::move(current_stream)));
 }
 

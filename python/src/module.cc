@@ -5,7 +5,7 @@ PYBIND11_MODULE(_core, module) {
   hvd::python::register_constants(module);
   hvd::python::register_session(module);
   hvd::python::register_operations(module);
-  hvd::python::register_in_place(module);
+  hvd::python::register_tensor_calls(module);
   hvd::python::register_gradients(module);
   hvd::python::register_interrupts(module);
   hvd::python::register_jax(module);

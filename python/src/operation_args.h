@@ -33,6 +33,8 @@ struct CallArgs {
 
 // Of the tuple that _core.pyi calls a call; as the other two below, TypeError or ValueError for another object.
 CallArgs call_from(PyObject* object);
+// Of its first three items: a call without splits.
+CallArgs call_of(PyObject* const* items);
 
 // Where a tensor lies.
 struct Place {
@@ -65,6 +67,8 @@ struct ReductionArgs {
 };
 
 ReductionArgs reduction_from(PyObject* object);
+// Of its four items.
+ReductionArgs reduction_of(PyObject* const* items);
 
 // Where the core puts the memory of a result, or null when the caller gave memory.
 std::shared_ptr<OutputSlot> slot_for(const CallArgs& call, const TensorArgs& tensor);

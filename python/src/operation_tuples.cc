@@ -61,18 +61,21 @@ PyObject* const* items_of(PyObject* tuple, Py_ssize_t count, const char* what) {
 
 }  // namespace
 
+CallArgs call_of(PyObject* const* items) { return {int_of(items[0]), text_of(items[1]), int_of(items[2]), {}}; }
+
 CallArgs call_from(PyObject* object) {
   PyObject* const* const items = items_of(object, 4, "call");
-  CallArgs call{int_of(items[0]), text_of(items[1]), int_of(items[2]), {}};
+  CallArgs call = call_of(items);
   const bool has_splits = !PyTuple_Check(items[3]) || PyTuple_GET_SIZE(items[3]) > 0;
   if (has_splits) call.splits = py::handle(items[3]).cast<std::vector<std::int64_t>>();
   return call;
 }
 
-ReductionArgs reduction_from(PyObject* object) {
-  PyObject* const* const items = items_of(object, 4, "reduction");
+ReductionArgs reduction_of(PyObject* const* items) {
   return {int_of(items[0]), double_of(items[1]), double_of(items[2]), int_of(items[3])};
 }
+
+ReductionArgs reduction_from(PyObject* object) { return reduction_of(items_of(object, 4, "reduction")); }
 
 Place place_of(PyObject* object) {
   if (!PyTuple_Check(object)) return {int_of(object)};

@@ -9,6 +9,7 @@
 #include "horovod/session.h"
 #include "python/src/enqueue.h"
 #include "python/src/gil.h"
+#include "python/src/handle_type.h"
 #include "python/src/operation_args.h"
 #include "python/src/registration.h"
 
@@ -70,7 +71,7 @@ std::vector<py::object> wait_all(const std::vector<py::object>& submitted) {
   handles.reserve(submitted.size());
   for (const py::object& each : submitted) {
     const bool is_repeated = py::isinstance<RepeatedAllreduce>(each);
-    handles.push_back(is_repeated ? each.cast<const RepeatedAllreduce&>().submitted() : each.cast<const PyHandle&>());
+    handles.push_back(is_repeated ? each.cast<const RepeatedAllreduce&>().submitted() : handle_in(each));
   }
   return PyHandle::wait_all(handles);
 }

@@ -8,6 +8,7 @@
 #include "python/src/enqueue.h"
 #include "python/src/group.h"
 #include "python/src/handle.h"
+#include "python/src/handle_type.h"
 #include "python/src/operation_args.h"
 #include "python/src/registration.h"
 #include "python/src/session_slot.h"
@@ -51,22 +52,21 @@ PyHandleGroup enqueue_group(const py::object& call, const std::vector<py::object
   return group.submit();
 }
 
+py::list handles_of(const PyHandleGroup& group) {
+  py::list handles;
+  for (const PyHandle& each : group.handles()) handles.append(to_python(each));
+  return handles;
+}
+
 }  // namespace
 
 void register_operations(py::module_& module) {
-  py::class_<PyHandle>(module, "Handle")
-      .def("done", &PyHandle::done)
-      .def("wait", &PyHandle::wait)
-      .def("wait_in_callback", &PyHandle::wait_in_callback)
-      .def("output_dlpack", &PyHandle::output_dlpack)
-      .def_property_readonly("dtype", &PyHandle::dtype)
-      .def("received_splits", &PyHandle::received_splits)
-      .def("value", &PyHandle::value);
+  module.add_object("Handle", handle_class());
   py::class_<PyHandleGroup>(module, "HandleGroup")
       .def(py::init([] { return PyHandleGroup({}); }))
       .def("done", &PyHandleGroup::done)
       .def("wait", &PyHandleGroup::wait)
-      .def("handles", &PyHandleGroup::handles);
+      .def("handles", &handles_of);
   module.add_object("enqueue", py::reinterpret_steal<py::object>(PyCFunction_New(&kEnqueueMethod, nullptr)));
   module.def("new_output", &new_output, py::arg("shape"), py::arg("dtype"));
   module.def("new_shared", &new_shared, py::arg("shape"), py::arg("dtype"));

@@ -8,7 +8,7 @@ namespace hvd::python {
 void register_constants(pybind11::module_& module);
 void register_session(pybind11::module_& module);
 void register_operations(pybind11::module_& module);
-void register_in_place(pybind11::module_& module);
+void register_tensor_calls(pybind11::module_& module);
 void register_gradients(pybind11::module_& module);
 void register_interrupts(pybind11::module_& module);
 void register_jax(pybind11::module_& module);

@@ -65,7 +65,7 @@ std::optional<TensorReader> TensorReader::of(py::tuple classes) {
 }
 
 TensorReader::TensorReader(ReadFunction function, py::tuple classes)
-    : function_(function), classes_(std::move(classes)) {}
+    : function_(function), classes_(std::move(classes)), is_neg_(classes_[0].attr("is_neg")) {}
 
 bool TensorReader::is_of_class(PyObject* tensor) const {
   for (const py::handle each : classes_) {
@@ -83,7 +83,7 @@ std::optional<TensorArgs> TensorReader::read(PyObject* tensor) const {
   }
   const int code = code_of(found.dtype);
   if (found.device.device_type != 1 || code < 0 || !is_contiguous(found)) return std::nullopt;
-  const auto is_negated = py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(tensor, is_neg_.ptr()));
+  const auto is_negated = py::reinterpret_steal<py::object>(PyObject_CallOneArg(is_neg_.ptr(), tensor));
   if (is_negated.ptr() != Py_False) {
     PyErr_Clear();
     return std::nullopt;

@@ -16,9 +16,9 @@ class TensorReader {
   // Of tensors of exactly these classes, the first of which has the table. nullopt: it has none that is known here.
   static std::optional<TensorReader> of(pybind11::tuple classes);
 
-  // For an operation in place. nullopt, without an error, for what needs a closer look: another class, memory that is
-  // not the CPU's or has gaps, a value that the memory does not show (torch negates lazily), bool, a type of 8-bit
-  // floats or one that the core does not have.
+  // With its own memory for the output. nullopt, without an error, for what needs a closer look: another class, memory
+  // that is not the CPU's or has gaps, a value that the memory does not show (torch negates lazily), bool, a type of
+  // 8-bit floats or one that the core does not have.
   std::optional<TensorArgs> read(PyObject* tensor) const;
 
  private:
@@ -29,7 +29,7 @@ class TensorReader {
 
   ReadFunction function_;
   pybind11::tuple classes_;
-  pybind11::str is_neg_{"is_neg"};
+  pybind11::object is_neg_;  // of the first of them
 };
 
 }  // namespace hvd::python

@@ -217,7 +217,8 @@ void SmallExchange::end(Set& set, Tensor& tensor, State state, bool renew) {
   const std::shared_ptr<SmallUse> use = std::exchange(tensor.open, nullptr);
   if (use == nullptr) return;
   --set.open_uses;
-  const std::vector<PendingOperationPtr> pending = std::exchange(use->pending_, {});
+  const auto ended = std::exchange(use->pending_, std::nullopt);
+  const Pending pending = ended->all();
   if (state == State::kComplete) {
     finish(set, tensor, pending);
   } else {
@@ -260,7 +261,7 @@ void SmallExchange::close() {
       if (tensor.is_sealed) return;
       if (tensor.data.seal() == State::kComplete) end(of, tensor, State::kComplete, false);
       if (tensor.open == nullptr) return;
-      tensor.open->pending_.clear();  // the table completes it
+      tensor.open->pending_.reset();  // the table completes it
       tensor.open->is_open_.store(false);
       tensor.open = nullptr;
     });
@@ -277,7 +278,8 @@ SmallUse::SmallUse(std::shared_ptr<SmallExchange> exchange, std::shared_ptr<Exch
       slots_(std::move(slots)),
       use_(use),
       has_come_(has_come),
-      pending_(pending.begin(), pending.end()),
+      since_(pending.front()->submitted),
+      pending_(OneOrMany<PendingOperationPtr>(pending)),
       of_(of) {}
 
 // A forked child does not have the memory.
@@ -285,11 +287,11 @@ bool SmallUse::look() {
   if (!is_open_.load()) return true;
   if (!owner_.same_process() || (has_come_.load() && slots_->look(use_) == State::kOpen)) return false;
   const MutexLock lock(exchange_->mutex_);
-  if (pending_.empty()) return true;
+  if (!pending_) return true;
   SmallExchange::Set& set = *of_.set;
   SmallExchange::Tensor& tensor = *of_.tensor;
   const bool comes = !has_come_.exchange(true);
-  const State state = comes ? SmallExchange::come(tensor, pending_) : tensor.data.look();
+  const State state = comes ? SmallExchange::come(tensor, pending_->all()) : tensor.data.look();
   if (state == State::kOpen) return false;
   if (comes) set.slots->ring_others();
   tensor.is_sealed = state == State::kSealed;

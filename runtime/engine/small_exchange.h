@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 
 #include "runtime/base/fork_mark.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/one_or_many.h"
 #include "runtime/collectives/shm/exchanged_tensor.h"
 #include "runtime/engine/operation_table.h"
 #include "runtime/engine/pending_operation.h"
@@ -172,10 +174,10 @@ class SmallUse {
   const std::shared_ptr<collectives::ExchangeSlots> slots_;
   const collectives::ExchangeSlots::Use use_;
   std::atomic<bool> has_come_;
-  const TimePoint since_ = SteadyClock::now();
+  const TimePoint since_;
   const ForkMark owner_;
-  std::atomic<bool> is_open_{true};           // read before a thread sleeps: in one order with the bells
-  std::vector<PendingOperationPtr> pending_;  // empty when it is not open; the exchange's, under its lock
+  std::atomic<bool> is_open_{true};                        // read before a thread sleeps: in one order with the bells
+  std::optional<OneOrMany<PendingOperationPtr>> pending_;  // while it is open; the exchange's, under its lock
   const SmallExchange::Found of_;
 };
 

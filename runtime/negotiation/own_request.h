@@ -1,11 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <utility>
-#include <variant>
-#include <vector>
 
+#include "runtime/base/one_or_many.h"
 #include "runtime/wire/messages.h"
 
 namespace hvd::negotiation {
@@ -24,26 +21,7 @@ struct OwnRequest {
   bool renew = false;  // its bit is stale, if it has one: all get another one
 };
 
-// What is negotiated as one, and cached under one bit: an operation, or those of a group.
-class Submission {
- public:
-  explicit Submission(OwnRequest one) : requests_(std::move(one)) {}
-  // Requires: not empty.
-  explicit Submission(std::vector<OwnRequest> group) : requests_(std::move(group)) {}
-
-  // In the order of submission.
-  std::span<OwnRequest> members() {
-    if (auto* const one = std::get_if<OwnRequest>(&requests_)) return {one, 1};
-    return std::get<std::vector<OwnRequest>>(requests_);
-  }
-  std::span<const OwnRequest> members() const {
-    if (const auto* const one = std::get_if<OwnRequest>(&requests_)) return {one, 1};
-    return std::get<std::vector<OwnRequest>>(requests_);
-  }
-  const OwnRequest& first() const { return members().front(); }
-
- private:
-  std::variant<OwnRequest, std::vector<OwnRequest>> requests_;
-};
+// What is negotiated as one, and cached under one bit: an operation, or those of a group in the order of submission.
+using Submission = OneOrMany<OwnRequest>;
 
 }  // namespace hvd::negotiation

@@ -41,8 +41,9 @@ std::vector<FailedOperation> Worker::submit(std::vector<OwnRequest> requests) {
         failed.push_back({at->operation, stopped_ ? *stopped_ : removed_status(id, at->request.name)});
       continue;
     }
+    using Members = std::vector<OwnRequest>;
     Submission own = size == 1 ? Submission(std::move(*at))
-                               : Submission({std::make_move_iterator(at), std::make_move_iterator(end)});
+                               : Submission(Members(std::make_move_iterator(at), std::make_move_iterator(end)));
     at = end;
     if (state->second.join != OperationId::kNone) {
       state->second.held.push_back(std::move(own));
@@ -54,8 +55,8 @@ std::vector<FailedOperation> Worker::submit(std::vector<OwnRequest> requests) {
 }
 
 void Worker::accept(SetState& set, Submission&& own) {
-  if (own.first().request.op == OpType::kJoin) {
-    set.join = own.first().operation;
+  if (own.all().front().request.op == OpType::kJoin) {
+    set.join = own.all().front().operation;
   } else {
     set.queue.push_back(std::move(own));
   }
@@ -160,8 +161,8 @@ wire::Report Worker::take_report(TimePoint now) {
 bool Worker::report_operations(SetState& set, TimePoint now, std::size_t& room, wire::Report& report) {
   while (!set.queue.empty()) {
     const Submission& own = set.queue.front();
-    WorkerCache::Entry* const cached = set.reported > 0 ? nullptr : set.cache.find(own.members());
-    if (cached != nullptr && !own.first().renew && set.join == OperationId::kNone && !set.leaving) {
+    WorkerCache::Entry* const cached = set.reported > 0 ? nullptr : set.cache.find(own.all());
+    if (cached != nullptr && !own.all().front().renew && set.join == OperationId::kNone && !set.leaving) {
       if (room < kBitBytes + wire::kMaxElementsBytes) return false;
       report_bit(set, *cached, now, room, report);
     } else if (!report_in_full(set, room, report)) {
@@ -181,14 +182,14 @@ void Worker::report_bit(SetState& set, WorkerCache::Entry& cached, TimePoint now
   room -= kBitBytes;
   const std::size_t bytes = cached.small.bytes();
   const std::size_t sent = wire::kMessageByteBudget - room;  // at least as much as the elements before
-  const bool is_read = std::ranges::all_of(own.members(), [](const OwnRequest& each) { return each.input != nullptr; });
+  const bool is_read = std::ranges::all_of(own.all(), [](const OwnRequest& each) { return each.input != nullptr; });
   if (bytes == 0 || !is_read || sent + bytes > wire::kMaxReportElements ||
       sets_->find(cached.responses.front()->process_set)->size() > options_.max_members_in_tree) {
     report.ready_bits.push_back(cached.bit);
   } else {
     wire::ReadyTensor& ready = report.ready_tensors.emplace_back(wire::ReadyTensor{cached.bit, {}});
     for (std::size_t i = 0; i < cached.responses.size(); ++i) {
-      read_elements(*cached.responses[i], own.members()[cached.places[i]].input, ready.elements);
+      read_elements(*cached.responses[i], own.all()[cached.places[i]].input, ready.elements);
     }
     room -= bytes;
   }
@@ -196,7 +197,7 @@ void Worker::report_bit(SetState& set, WorkerCache::Entry& cached, TimePoint now
 
 // The first of the queue, from where the last report had no room.
 bool Worker::report_in_full(SetState& set, std::size_t& room, wire::Report& report) {
-  const std::span<OwnRequest> members = set.queue.front().members();
+  const std::span<OwnRequest> members = set.queue.front().all();
   for (; set.reported < members.size(); ++set.reported) {
     OwnRequest& own = members[set.reported];
     const std::size_t most = wire::encoded_size_bound(own.request);
@@ -253,7 +254,7 @@ std::vector<FailedOperation> Worker::fail_all(const Status& why) {
 
 void Worker::drop_set(SetState& set, const Reason& why, std::vector<FailedOperation>& failed) {
   const auto fail = [&](const Submission& own, std::size_t from = 0) {
-    for (const OwnRequest& each : own.members().subspan(from)) {
+    for (const OwnRequest& each : own.all().subspan(from)) {
       failed.push_back({each.operation, why(each.request.name)});
     }
   };

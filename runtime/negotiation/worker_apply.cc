@@ -93,7 +93,7 @@ Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerO
   std::deque<Submission> held = std::exchange(set.held, {});
   for (Submission& own : held) {
     if (set.leaving) {
-      for (const OwnRequest& each : own.members())
+      for (const OwnRequest& each : own.all())
         out.failed.push_back({each.operation, removed_status(response.process_set, each.request.name)});
     } else if (set.join == OperationId::kNone) {
       accept(set, std::move(own));
@@ -126,7 +126,7 @@ Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   std::size_t at_element = 0;
   for (std::size_t i = 0; i < cached->responses.size(); ++i) {
     OwnResponse& ready = out.ready.emplace_back(OwnResponse{cached->responses[i]});
-    if (own) ready.operation = own->members()[cached->places[i]].operation;
+    if (own) ready.operation = own->all()[cached->places[i]].operation;
     if (hit.elements.empty()) continue;
     ready.elements = hit.elements.substr(at_element, cached->small.bytes_of(i));
     at_element += cached->small.bytes_of(i);

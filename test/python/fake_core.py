@@ -269,7 +269,7 @@ class FakeCore:
             ]
         )
 
-    def in_place_calls(self, classes: tuple[type, ...]) -> None:
+    def tensor_calls(self, classes: tuple[type, ...]) -> None:
         """None, as with a torch whose tensors the core cannot read itself: so what Python says of them is seen."""
 
     @property
@@ -286,7 +286,7 @@ def make_module(core: FakeCore) -> ModuleType:
     methods = (
         "init shutdown announce_failure announce_exit leave_job may_leave_later is_initialized is_child_of_rank rank size local_rank local_size cross_rank cross_size "
         "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
-        "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group in_place_calls"
+        "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group tensor_calls"
     )
     functions = {name: getattr(core, name) for name in methods.split()}
     repeated = type("RepeatedAllreduce", (RepeatedAllreduce,), {"core": core})

@@ -11,7 +11,7 @@ from horovod._common.calls import Call, Reduction
 from horovod._common.native import core
 from horovod._common.session import handle_average_backwards_compatibility
 from horovod.common.process_sets import ProcessSet, global_process_set
-from horovod.torch._session import in_autograd, register_handle, run, submit, submit_group
+from horovod.torch._session import in_autograd, register_handle, run, submit, submit_group, submit_reduced
 from horovod.torch.compression import Compression, Compressor
 
 _ONE = Call(core.OP_ALLREDUCE, "allreduce")
@@ -99,8 +99,7 @@ def allreduce_async(
     allreduce(); synchronize() raises what fails between ranks.
     """
     op = handle_average_backwards_compatibility(op, average)
-    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return register_handle(submit(_ONE, name, reduction, tensor))
+    return register_handle(submit_reduced(_ONE, name, op, prescale_factor, postscale_factor, process_set, tensor))
 
 
 def allreduce_(
@@ -138,8 +137,9 @@ def allreduce_async_(
     as for allreduce_(); synchronize() raises what fails between ranks.
     """
     op = handle_average_backwards_compatibility(op, average)
-    reduction = Reduction(op, prescale_factor, postscale_factor, process_set)
-    return register_handle(submit(_ONE, name, reduction, tensor, tensor))
+    return register_handle(
+        submit_reduced(_ONE, name, op, prescale_factor, postscale_factor, process_set, tensor, tensor)
+    )
 
 
 def grouped_allreduce(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
 import torch
 from torch.autograd import Variable
+from torch.autograd.graph import increment_version
 from torch.nn.modules.batchnorm import _BatchNorm
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "skip_package",
     "missing",
     "require_end_of_backward",
+    "version_counter",
     "when_backward_ends",
 ]
 
@@ -68,6 +70,26 @@ def current_node() -> Any:
 def when_backward_ends(function: Callable[[], None]) -> None:
     """Calls the function at the end of the backward pass that calls the current hook."""
     Variable._execution_engine.queue_callback(function)
+
+
+def _count_each(tensors: Sequence[torch.Tensor]) -> None:
+    for tensor in tensors:
+        increment_version(tensor)
+
+
+def version_counter() -> Callable[[Sequence[torch.Tensor]], None]:
+    """What increments the versions of tensors.
+
+    Newer versions of torch have one for several tensors at once, below a function that looks what it was given.
+    """
+    count: Callable[[Sequence[torch.Tensor]], None] | None = getattr(torch._C, "_increment_version", None)
+    try:
+        if count is not None:
+            count(())
+            return count
+    except (TypeError, RuntimeError):
+        pass  # for one tensor
+    return _count_each
 
 
 def skip_package(rules: ModuleType, package: str) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.graph import increment_version
 from torch.utils.dlpack import from_dlpack
 
 from horovod._common.calls import CPU, Call, Reduction
 from horovod._common.native import core
 from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import _private
 
 _CODES: dict[torch.dtype, int] = {
     torch.uint8: core.DTYPE_UINT8,
@@ -34,6 +34,7 @@ _VIEWED: dict[int, torch.dtype] = {
 _CODES.update({dtype: code for code, dtype in _VIEWED.items()})
 _LARGE = 1 << 20  # bytes; the core recycles nothing smaller
 _BASE_CLASSES = (torch.Tensor, torch.nn.Parameter)  # other classes may want results of their own
+_STRIDED = torch.strided
 _BOOL = core.DTYPE_BOOL
 _ADASUM = core.REDUCE_ADASUM
 _ALLREDUCE = core.OP_ALLREDUCE
@@ -50,28 +51,10 @@ def _needs_a_look(*_: Any) -> None:
 
 # Submit what lies in CPU memory without asking Python for anything of it, in three quarters of the time, and half of it
 # for groups. Nearly all tensors do; for others, and for those that cannot be sent at all, they give None.
-enqueue_in_place, enqueue_group_in_place = core.in_place_calls(_BASE_CLASSES) or (_needs_a_look, _needs_a_look)
+enqueue_tensor, enqueue_tensors = core.tensor_calls(_BASE_CLASSES) or (_needs_a_look, _needs_a_look)
 
-
-def _marks_many() -> bool:
-    """Whether increment_version() takes several tensors, as in newer versions of torch."""
-    try:
-        increment_version(())
-    except (TypeError, RuntimeError):
-        return False
-    return True
-
-
-_MARKS_MANY = _marks_many()
-
-
-def mark_written(tensors: list[torch.Tensor]) -> None:
-    """Tells autograd: a backward pass that needs the old values raises."""
-    if _MARKS_MANY:
-        increment_version(tensors)
-        return
-    for tensor in tensors:
-        increment_version(tensor)
+# Tells autograd that a tuple or list of tensors was written to: a backward pass that needs the old values raises.
+mark_written = _private.version_counter()
 
 
 def code_of(dtype: torch.dtype) -> int:
@@ -157,6 +140,13 @@ def reducible(tensor: torch.Tensor, op: int, operation: str) -> int:
 def sparse_tensor(indices: torch.Tensor, values: torch.Tensor, shape: torch.Size) -> torch.Tensor:
     """A sparse COO tensor where its values are, whatever device a program has set for new tensors."""
     return torch.sparse_coo_tensor(indices, values, shape, device=values.device, check_invariants=False)
+
+
+def small_result(tensor: Any) -> torch.Tensor | None:
+    """Memory for a result of a small tensor on the CPU, of its shape and type; None for any other."""
+    if type(tensor) in _BASE_CLASSES and tensor.is_cpu and tensor.layout is _STRIDED and tensor.nbytes < _LARGE:
+        return torch.empty_like(tensor)
+    return None
 
 
 def new_result(tensor: torch.Tensor, code: int) -> torch.Tensor:

@@ -54,6 +54,24 @@ TEST_CASE("A group may have a name that is free because all have come", "[unit][
   CHECK(first->done());
 }
 
+TEST_CASE("A group may have such a name also when another one was seen to be free", "[unit][engine]") {
+  Two ranks;
+  ranks.learn("x", 1);
+  ranks.learn("z", 2);
+  Values x(3, 1.0F);
+  Values z(3, 1.0F);
+  Values others_x(3, 1.0F);
+  Values others_z(3, 1.0F);
+  ranks.a.add("x", x);
+  const HandlePtr seen = ranks.a.add("z", z);
+  ranks.b.add("x", others_x);
+  ranks.b.add("z", others_z);
+  CHECK(seen->done());
+  Values again(3, 1.0F);
+  CHECK(ranks.a.small->add_group({allreduce("x", again)}).status().to_string() == "ok");
+  CHECK(x == Values(3, 2.0F));
+}
+
 TEST_CASE("Names that are used once take no slot", "[unit][engine]") {
   Two ranks;
   std::uint64_t bit = 1;

@@ -114,6 +114,27 @@ TEST_CASE_METHOD(Fixture, "A group is taken whole or not at all, and keyed by it
   CHECK(fetched[2].request.group_size == 0);
 }
 
+TEST_CASE_METHOD(Fixture, "Each member of a group gives back what it uses when it completes", "[engine]") {
+  const auto member = [&](const std::string& name, const std::shared_ptr<int>& memory) {
+    Operation op = operation(name);
+    op.keep_alive = memory;
+    return op;
+  };
+  auto first = std::make_shared<int>();
+  auto second = std::make_shared<int>();
+  REQUIRE_FALSE(table.add_group({member("a", first), member("a", second)}).is_ok());
+  CHECK((first.use_count() == 1 && second.use_count() == 1));
+  std::vector<HandlePtr> handles = table.add_group({member("a", first), member("b", second)}).value();
+  const auto fetched = table.fetch();
+  table.complete(fetched.at(0).operation, Status::ok());
+  CHECK((first.use_count() == 1 && second.use_count() == 2));
+  CHECK((handles[0]->done() && !handles[1]->done()));
+  table.complete(fetched.at(1).operation, Status::aborted("it is over"));
+  CHECK(second.use_count() == 1);
+  handles.erase(handles.begin());  // the other one holds by itself
+  CHECK(handles[0]->status().message() == "it is over");
+}
+
 TEST_CASE_METHOD(Fixture, "One join is pending in a set at a time, apart from tensors named join", "[engine]") {
   CHECK(table.add(operation("join")).is_ok());
   CHECK(table.add(join()).is_ok());

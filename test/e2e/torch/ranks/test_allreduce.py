@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import horovod.torch as hvd
+from horovod._common.native import core
 from world import (
     FAILURES,
     FLOATS,
@@ -24,6 +25,8 @@ from world import (
     scaled,
     total,
 )
+
+READS = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")  # whether the core can read its tensors
 
 
 def blocking(tensor: torch.Tensor, **arguments: Any) -> torch.Tensor:
@@ -179,6 +182,24 @@ def test_a_name_can_change_its_shape_type_and_reduction() -> None:
 @pytest.mark.parametrize("name", ["long " * 100, "größe/層 1", "a.b/c:d"])
 def test_unusual_names(name: str) -> None:
     assert hvd.allreduce(torch.ones(1), name=name, op=hvd.Sum).item() == hvd.size()
+
+
+@pytest.mark.skipif(not READS, reason="this torch does not let the core read tensors")
+def test_the_core_reads_small_tensors_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_asked(*_: object) -> None:
+        raise AssertionError("Python was asked for the tensor")
+
+    monkeypatch.setattr(core, "enqueue", not_asked)
+    monkeypatch.setattr(core, "enqueue_group", not_asked)
+    x = torch.full((3,), 2.0)
+    expected = torch.full((3,), 2.0 * hvd.size())
+    assert_same(hvd.allreduce(x, op=hvd.Sum), expected)
+    assert_same(hvd.synchronize(hvd.allreduce_async(x, op=hvd.Sum)), expected)
+    assert_same(hvd.broadcast(x, 0), x)
+    assert torch.equal(x, torch.full((3,), 2.0))
+    hvd.grouped_allreduce_([x], op=hvd.Sum)
+    hvd.allreduce_(x, op=hvd.Sum, prescale_factor=1 / hvd.size(), process_set=hvd.global_process_set)
+    assert_same(x, expected)
 
 
 def test_large_tensors() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
 import threading
 import time
+import weakref
 
 import pytest
 import torch
 
 import horovod.torch as hvd
+from horovod._common.native import core
 from world import assert_same, assert_usable
 
 
@@ -88,6 +91,36 @@ def test_tensors_live_as_long_as_their_operation() -> None:
     gc.collect()
     for i, handle in enumerate(handles):
         assert_same(hvd.synchronize(handle), torch.full((1000,), float(i * hvd.size())))
+
+
+@pytest.mark.usefixtures("several_ranks")
+def test_only_the_core_keeps_an_input_while_its_operation_is_pending() -> None:
+    if hvd.rank() > 0:
+        hvd.barrier()
+    tensor = torch.full((3,), 2.0)
+    kept = weakref.ref(tensor)
+    handle = hvd.allreduce_async(tensor, name="kept", op=hvd.Sum)
+    if hvd.rank() == 0:
+        del tensor
+        gc.collect()
+        assert kept() is not None
+        hvd.barrier()
+    assert_same(hvd.synchronize(handle), torch.full((3,), 2.0 * hvd.size()))
+    tensor = torch.ones(1)
+    assert_usable()  # which frees what other threads have dropped
+    assert kept() is None
+
+
+def test_handles_that_are_gone_leave_no_references() -> None:
+    def references() -> int:
+        gc.collect()
+        return sys.getrefcount(core.Handle)
+
+    before = references()
+    for i in range(20):
+        hvd.allreduce_(torch.ones(1), name=f"gone{i}")
+        hvd.synchronize(hvd.grouped_allreduce_async([torch.ones(1), torch.ones(2)], name=f"gone together{i}"))
+    assert references() == before
 
 
 def test_handles_may_be_dropped() -> None:

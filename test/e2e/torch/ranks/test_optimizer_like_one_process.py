@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -127,19 +127,19 @@ def submissions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             names.append(self.name)
             super().start(*arguments)
 
-    def noted(submit: Any) -> Any:
-        def noting(call: Any, *rest: Any) -> Any:
-            handle = submit(call, *rest)
+    def noted(submit: Any, name_of: Callable[[Any], str]) -> Any:
+        def noting(*arguments: Any) -> Any:
+            handle = submit(*arguments)
             if handle is not None:
-                names.append(call[1])
+                names.append(name_of(arguments))
             return handle
 
         return noting
 
     for module in (_gradient, _presence):
         monkeypatch.setattr(module, "RepeatedAllreduce", Noted)
-    monkeypatch.setattr(core, "enqueue", noted(core.enqueue))
-    monkeypatch.setattr(_session, "enqueue_in_place", noted(_session.enqueue_in_place))
+    monkeypatch.setattr(core, "enqueue", noted(core.enqueue, lambda arguments: arguments[0][1]))
+    monkeypatch.setattr(_session, "enqueue_tensor", noted(_session.enqueue_tensor, lambda arguments: arguments[1]))
     return names
 
 

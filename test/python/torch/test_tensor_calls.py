@@ -50,36 +50,54 @@ NEEDS_A_LOOK: dict[str, Callable[[], Any]] = {
 
 
 def test_a_class_without_the_table_has_no_calls() -> None:
-    assert core.in_place_calls((int,)) is None
-    assert (core.in_place_calls(CLASSES) is not None) == HAS_TABLE
+    assert core.tensor_calls((int,)) is None
+    assert (core.tensor_calls(CLASSES) is not None) == HAS_TABLE
 
 
 if HAS_TABLE:
-    enqueue, enqueue_group = core.in_place_calls(CLASSES)
+    enqueue_tensor, enqueue_group = core.tensor_calls(CLASSES)
+
+    def enqueue(tensor: Any, output: Any = None) -> Any:
+        return enqueue_tensor(*CALL[:3], tensor, tensor if output is None else output, *SUM, False)
 
     @pytest.mark.parametrize("make", READ.values(), ids=READ.keys())
     def test_what_is_read_is_submitted(make: Callable[[], torch.Tensor]) -> None:
         """There is no session that would take it."""
         with pytest.raises(HorovodInternalError, match="not been initialized"):
-            enqueue(CALL, make(), SUM, False)
+            enqueue(make())
         with pytest.raises(HorovodInternalError, match="not been initialized"):
             enqueue_group(CALL, [make()], SUM)
 
     @pytest.mark.parametrize("make", NEEDS_A_LOOK.values(), ids=NEEDS_A_LOOK.keys())
     def test_what_needs_a_look_is_left_to_the_caller(make: Callable[[], Any]) -> None:
-        assert enqueue(CALL, make(), SUM, False) is None
+        assert enqueue(make()) is None
         assert enqueue_group(CALL, [torch.ones(3), make()], SUM) is None
 
+    @pytest.mark.parametrize("output", [torch.ones(4), torch.ones(3).double(), torch.ones(3, 2).t()[0], [1.0]])
+    def test_an_output_of_another_form_is_left_to_the_caller(output: Any) -> None:
+        assert enqueue(torch.ones(3), output) is None
+        with pytest.raises(HorovodInternalError, match="not been initialized"):
+            enqueue(torch.ones(3), torch.ones(3))
+
     def test_wrong_arguments_are_told() -> None:
-        with pytest.raises(TypeError, match=r"enqueue_in_place\(\) takes 4 arguments by position, not 2"):
-            enqueue(CALL, torch.ones(3))
+        with pytest.raises(TypeError, match=r"enqueue_tensor\(\) takes 10 arguments by position, not 2"):
+            enqueue_tensor(CALL, torch.ones(3))
         with pytest.raises(TypeError, match="a tuple of 4 as call"):
-            enqueue(CALL[:2], torch.ones(3), SUM, False)
+            enqueue_group(CALL[:2], [torch.ones(3)], SUM)
+        with pytest.raises(TypeError):
+            enqueue_tensor("allreduce", *CALL[1:3], torch.ones(3), torch.ones(3), *SUM, False)
+
+
+def test_only_the_core_makes_handles() -> None:
+    with pytest.raises(TypeError, match="Handle"):
+        core.Handle()
+    with pytest.raises(TypeError, match="expected a Handle, not 1"):
+        core.wait_all([1])
 
 
 def test_a_torch_that_marks_one_tensor_at_a_time(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As torch did at first: what is no tensor is a RuntimeError."""
-    from horovod.torch import _tensors
+    from horovod.torch import _private, _session
 
     marked: list[torch.Tensor] = []
 
@@ -88,9 +106,9 @@ def test_a_torch_that_marks_one_tensor_at_a_time(fake: Any, monkeypatch: pytest.
             raise RuntimeError("increment_version expect a Tensor as input")
         marked.append(tensor)
 
-    monkeypatch.setattr(_tensors, "increment_version", increment_version)
-    assert not _tensors._marks_many()
-    monkeypatch.setattr(_tensors, "_MARKS_MANY", False)
+    monkeypatch.setattr(torch._C, "_increment_version", increment_version)
+    monkeypatch.setattr(_private, "increment_version", increment_version)
+    monkeypatch.setattr(_session, "mark_written", _private.version_counter())
     tensors = [torch.ones(3), torch.ones(2)]
     fake.hvd.grouped_allreduce_(tensors)
     assert [id(tensor) for tensor in marked] == [id(tensor) for tensor in tensors]
