@@ -34,7 +34,7 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 struct ShmRegion {
   static constexpr std::size_t kSlots = 3;
   static constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
-  static constexpr std::size_t kExchangeBytes = std::size_t{2} << 20;
+  static constexpr std::size_t kExchangeBytes = std::size_t{8} << 20;
 
   ShmLine* lines = nullptr;
   std::byte* memory = nullptr;
