@@ -108,7 +108,7 @@ def submit_reduced(
     output: torch.Tensor | None = None,
     is_awaited: bool = False,
 ) -> tuple[int, Handle]:
-    """The same for callers that have not made a Reduction, which takes as long as half of the rest."""
+    """The same without a Reduction, for what programs call in bursts: to make one takes a fifth of a call's Python."""
     process_set_id = process_set.process_set_id
     if process_set_id is None:
         process_set_id = set_id(process_set)
