@@ -121,7 +121,7 @@ class OperationTable {
   mutable Mutex mutex_;
   topology::ProcessSets sets_ HVD_GUARDED_BY(mutex_);
   // Of the two tables below. One thread adds and another takes out: memory of the heap would go from the one's arena to
-  // the other's, and back by locks.
+  // the other's, and back by locks. Freed with the table: no more than what was pending at the most.
   std::pmr::unsynchronized_pool_resource nodes_ HVD_GUARDED_BY(mutex_);
   std::map<std::int32_t, OpenSet> open_ HVD_GUARDED_BY(mutex_);  // those of sets_
   std::pmr::unordered_map<std::uint64_t, PendingOperationPtr> pending_ HVD_GUARDED_BY(mutex_){&nodes_};

@@ -108,9 +108,10 @@ def submit_reduced(
     output: torch.Tensor | None = None,
     is_awaited: bool = False,
 ) -> tuple[int, Handle]:
-    """The same for callers that have not made a Reduction, which takes as long as half of the rest."""
+    """The same without a Reduction, for what programs call in bursts: to make one takes a fifth of a call's Python."""
     process_set_id = process_set.process_set_id
     if process_set_id is None:
+        check(call, Reduction(op, prescale, postscale, process_set), tensor)  # the tensor's error is told first
         process_set_id = set_id(process_set)
     number = handles.next_number()
     wire_name = f"{call.prefix}.{name}" if name else names.make(call.prefix, process_set_id)
