@@ -1,5 +1,6 @@
 #include "runtime/engine/executor.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -33,7 +34,8 @@ Executor::Executor(int global_rank, OperationTable& table, recorder::FlightRecor
       backend_factory_(std::move(backend_factory)),
       events_(std::move(events)) {}
 
-// What needs no data is completed here, in the order of the decision; the rest goes to the lanes, a job for each set.
+// What needs no data is completed here: small tensors that the tree has reduced, then the rest in the order of the
+// decision; what is left goes to the lanes, a job for each set.
 // Sets are retired last, because the decision may have released operations of a set before it removed it.
 void Executor::execute(negotiation::WorkerOutput& output) {
   check_thread();
@@ -41,15 +43,13 @@ void Executor::execute(negotiation::WorkerOutput& output) {
   std::map<std::int32_t, std::vector<negotiation::OwnResponse>> by_set;
   // Also sets with nothing to move: their job is done at once.
   for (const std::int32_t id : output.released) by_set[id];
-  std::vector<negotiation::OwnResponse> small;
-  for (negotiation::OwnResponse& op : std::exchange(output.ready, {})) {
-    if (!op.elements.empty()) {
-      small.push_back(std::move(op));
-    } else if (!complete_without_data(op)) {
-      by_set[op.response->process_set].push_back(std::move(op));
-    }
-  }
+  std::vector<negotiation::OwnResponse> ready = std::exchange(output.ready, {});
+  const auto small =
+      std::ranges::stable_partition(ready, [](const negotiation::OwnResponse& op) { return op.elements.empty(); });
   complete_small(small);
+  for (negotiation::OwnResponse& op : std::span(ready.begin(), small.begin())) {
+    if (!complete_without_data(op)) by_set[op.response->process_set].push_back(std::move(op));
+  }
   for (auto& [id, ops] : by_set) {
     const topology::ProcessSetPtr set = set_of_release(id, output);
     if (ops.empty()) {
@@ -75,7 +75,7 @@ void Executor::reap(std::uint64_t context_id) {
   backends_.erase(context_id);
 }
 
-void Executor::complete_small(const std::vector<negotiation::OwnResponse>& ops) {
+void Executor::complete_small(std::span<const negotiation::OwnResponse> ops) {
   if (ops.empty()) return;
   const std::vector<PendingOperationPtr> done = table_.start(ops);
   const TimePoint now = SteadyClock::now();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/base/check.h"
@@ -53,7 +54,7 @@ class Executor {
   // True when the operation needs no data to be moved; it is complete then.
   bool complete_without_data(const negotiation::OwnResponse& op);
   // Small tensors that the control tree has reduced.
-  void complete_small(const std::vector<negotiation::OwnResponse>& ops);
+  void complete_small(std::span<const negotiation::OwnResponse> ops);
   void queue_on_lane(const topology::ProcessSetPtr& set, std::vector<negotiation::OwnResponse> ops,
                      const wire::FusionLimits& limits);
 

@@ -45,7 +45,7 @@ Result<HandlePtr> SmallExchange::add(Operation&& operation) {
   const MutexLock lock(mutex_);
   const Found found = find(operation);
   finish_last_use(found);
-  if (found.tensor == nullptr) finish_last_uses_of_groups(operation.process_set);
+  finish_last_uses_of_groups(operation);
   bool is_taken = false;
   const auto take = [&](Pending added) HVD_REQUIRES(mutex_) { return is_taken = start(added, found); };
   HVD_ASSIGN_OR_RETURN(auto handle, table_.add(std::move(operation), take));
@@ -57,6 +57,7 @@ Result<std::vector<HandlePtr>> SmallExchange::add_group(std::vector<Operation>&&
   const MutexLock lock(mutex_);
   const Found found = find_group(operations);
   finish_last_use(found);
+  if (!operations.empty()) finish_last_uses_of_groups(operations.front());
   for (const Operation& operation : operations) {
     const auto set = sets_.find(operation.process_set);
     if (set != sets_.end() && set->second.open_uses > 0) finish_last_use(find(operation));
@@ -103,9 +104,9 @@ void SmallExchange::finish_last_use(const Found& found) {
   if (found.tensor->data.look() == State::kComplete) end(*found.set, *found.tensor, State::kComplete, false);
 }
 
-void SmallExchange::finish_last_uses_of_groups(std::int32_t process_set) {
-  const auto set = sets_.find(process_set);
-  if (set == sets_.end() || set->second.open_uses == 0) return;
+void SmallExchange::finish_last_uses_of_groups(const Operation& operation) {
+  const auto set = sets_.find(operation.process_set);
+  if (set == sets_.end() || set->second.open_groups == 0) return;
   for (auto& [key, group] : set->second.groups) finish_last_use({&set->second, &group});
 }
 
@@ -165,6 +166,7 @@ bool SmallExchange::start(Pending pending, const Found& found) {
   }
   tensor.open = std::make_shared<SmallUse>(shared_from_this(), set.slots, tensor.data.use(), comes, pending, found);
   ++set.open_uses;
+  if (pending.size() > 1) ++set.open_groups;
   for (const PendingOperationPtr& each : pending) each->handle.state().small_use = tensor.open;
   return true;
 }
@@ -219,6 +221,7 @@ void SmallExchange::end(Set& set, Tensor& tensor, State state, bool renew) {
   --set.open_uses;
   const auto ended = std::exchange(use->pending_, std::nullopt);
   const Pending pending = ended->all();
+  if (pending.size() > 1) --set.open_groups;
   if (state == State::kComplete) {
     finish(set, tensor, pending);
   } else {
@@ -232,6 +235,7 @@ void SmallExchange::end(Set& set, Tensor& tensor, State state, bool renew) {
 void SmallExchange::seal(Set& set, Tensor& tensor, bool renew) {
   tensor.is_sealed = true;
   end(set, tensor, tensor.data.seal(), renew);
+  tensor.group = {};
 }
 
 void SmallExchange::seal_all(Set& set) {

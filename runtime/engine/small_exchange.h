@@ -90,6 +90,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     bool leaves = false;
     bool is_shown = false;  // that callers exchange its tensors
     int open_uses = 0;      // tensors with one
+    int open_groups = 0;    // groups among them
     std::unordered_map<std::string, Tensor> tensors;
     std::unordered_map<std::uint64_t, Tensor> groups;  // by their keys
   };
@@ -121,7 +122,8 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
   static Status reduce(const Set& set, Tensor& tensor, Pending pending);
   // A name is free again when all have come, whether or not somebody has looked.
   void finish_last_use(const Found& found) HVD_REQUIRES(mutex_);
-  void finish_last_uses_of_groups(std::int32_t process_set) HVD_REQUIRES(mutex_);
+  // Of the groups that may have a name of the operation.
+  void finish_last_uses_of_groups(const Operation& operation) HVD_REQUIRES(mutex_);
   void add(const wire::Response& response, const topology::ProcessSetTable& sets) HVD_REQUIRES(mutex_);
   void use(wire::CacheBit bit) HVD_REQUIRES(mutex_);
   void evict(wire::CacheBit bit) HVD_REQUIRES(mutex_);

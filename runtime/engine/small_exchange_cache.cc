@@ -18,7 +18,7 @@ std::size_t SmallExchange::bytes_to_exchange(const Responses& responses) {
   std::size_t count = 0;
   for (const auto& each : responses) {
     const auto elements = static_cast<std::size_t>(num_elements(each->shape));
-    if (elements > left || each->on_gpu || each->dtype != first.dtype || each->reduce_op != first.reduce_op ||
+    if (elements > left || each->dtype != first.dtype || each->reduce_op != first.reduce_op ||
         each->prescale != first.prescale || each->postscale != first.postscale)
       return 0;
     left -= elements;
@@ -70,6 +70,7 @@ void SmallExchange::add(const wire::Response& response, const topology::ProcessS
   if (set == nullptr) return;
   if (response.op == OpType::kJoin) set->has_joined = false;
   if (response.bit == wire::CacheBit::kNone || set->slots == nullptr) return;
+  if (response.op != OpType::kAllreduce || response.on_gpu) return;
   const std::uint64_t bit = wire::value(response.bit);
   Cached& cached = by_bit_[bit];
   cached.process_set = set->set->id;

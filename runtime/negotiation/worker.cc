@@ -206,8 +206,8 @@ bool Worker::report_in_full(SetState& set, std::size_t& room, wire::Report& repo
     if (set.reported == 0) set.cache.add_bits_of(members, report.stale_bits);
     report.requests.push_back(own.request);
     std::string name = own.request.name;
-    const SentFull sent{std::move(own), static_cast<std::uint32_t>(set.reported)};
-    const bool is_new = set.sent_full.try_emplace(std::move(name), sent).second;
+    SentFull sent{std::move(own), static_cast<std::uint32_t>(set.reported)};
+    const bool is_new = set.sent_full.try_emplace(std::move(name), std::move(sent)).second;
     HVD_CHECK(is_new, "the table of operations let a pending name pass twice");
   }
   set.reported = 0;

@@ -58,7 +58,14 @@ Status Worker::apply(const wire::Response& response, WorkerOutput& out) {
   if (sets_->find(response.process_set) == nullptr) {
     return disagree(options_.rank, "unknown process set " + std::to_string(response.process_set));
   }
-  if (response.bit != CacheBit::kNone) set_of_bit_[value(response.bit)] = response.process_set;
+  if (response.bit != CacheBit::kNone) {
+    const auto owner = set_of_bit_.try_emplace(value(response.bit), response.process_set).first;
+    if (owner->second != response.process_set) {
+      return disagree(options_.rank, "bit " + std::to_string(value(response.bit)) + " is of process set " +
+                                         std::to_string(owner->second) + " and of process set " +
+                                         std::to_string(response.process_set));
+    }
+  }
   const auto at = states_.find(response.process_set);
   if (at == states_.end()) return Status::ok();  // not a member
   mark_released(out, response.process_set);

@@ -49,7 +49,8 @@ bool WorkerCache::insert(std::shared_ptr<const wire::Response> response, wire::R
     entry.bit = response->bit;
     entry.requests.resize(std::max<std::size_t>(response->group_size, 1));
     if (response->group_size > 0) by_group_key_[response->group_key] = &entry;
-  } else if (entry.is_complete() || entry.responses.front()->group_key != response->group_key) {
+  } else if (entry.is_complete() || entry.responses.front()->group_key != response->group_key ||
+             entry.responses.front()->group_size != response->group_size) {
     return false;
   }
   by_name_[response->name] = &entry;

@@ -161,19 +161,25 @@ TEST_CASE("What is large or mixed of groups is not exchanged", "[unit][engine]")
   }));
 }
 
-TEST_CASE("A name of a group is free again when all have come, for the group and alone", "[unit][engine]") {
-  const bool is_alone = GENERATE(true, false);
+TEST_CASE("A name of a group is free again when all have come, for the group, another one and alone",
+          "[unit][engine]") {
+  const std::string next_is = GENERATE("the group", "alone", "alone, with a slot", "another group");
+  INFO(next_is);
   Two ranks;
   learn(ranks, responses_of(abc(0), 1));
+  if (next_is == "alone, with a slot") ranks.learn("b", 2, 1);
   auto left = abc(1);
   auto right = abc(2);
   auto next = abc(1);  // used to the end
   const auto first = add(ranks.a, left);
   add(ranks.b, right);
-  if (is_alone) {
-    CHECK(ranks.a.small->add(allreduce("b", next[1].data)).status().to_string() == "ok");
-  } else {
+  if (next_is == "the group") {
     add(ranks.a, next);
+  } else if (next_is == "another group") {
+    std::swap(next[0], next[1]);
+    add(ranks.a, next);
+  } else {
+    CHECK(ranks.a.small->add(allreduce("b", next[1].data)).status().to_string() == "ok");
   }
   CHECK(left[1].data == Values(1, 30));
   CHECK(first[1]->is_known_done());

@@ -117,6 +117,23 @@ TEST_CASE("Simulation: small tensors that the tree reduces are right on all rank
   }
 }
 
+TEST_CASE("Simulation: groups in sets, small ones too, of ranks that join", "[unit][negotiation]") {
+  for (const std::size_t capacity : {1u, 3u, 1024u}) {
+    for (const bool joins : {false, true}) {
+      SimulationPlan plan;
+      plan.size = 7;
+      plan.cache_capacity = capacity;
+      plan.sets = {{0, 3, 5}, {1, 2, 6}, {4}};
+      plan.group_size = 2;
+      plan.joins = joins;
+      plan.small_percent = 95;
+      plan.mismatch_percent = joins ? 0 : 15;
+      plan.shape_period = 3;
+      simulate(plan, 1000, seeds());
+    }
+  }
+}
+
 TEST_CASE("Simulation: a batching delay and one release in flight only change the batches", "[unit][negotiation]") {
   SimulationPlan plan;
   plan.size = 4;

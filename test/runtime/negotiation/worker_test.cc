@@ -264,6 +264,21 @@ TEST_CASE("Worker asks for a removal only when nothing of the set is outstanding
   CHECK(worker.sets()->find(1) == nullptr);
 }
 
+TEST_CASE("Worker refuses a bit of two sets, and one that does not stand for what this rank reported",
+          "[unit][negotiation]") {
+  Worker worker = worker_in_set_1();
+  REQUIRE(worker.submit({submitted("b", 2)}).empty());
+  REQUIRE(worker.take_report(kStart).requests.size() == 1);
+  CHECK_THAT(worker.on_decision(decision(3, {response_to(submitted("b", 2), 1)})).status().message(),
+             Contains("bit 1 is of process set 1 and of process set 0"));
+
+  Worker other = worker_with_cached_a();
+  REQUIRE(other.submit({submitted("b", 2)}).empty());
+  REQUIRE(other.take_report(kStart).requests.size() == 1);
+  CHECK_THAT(other.on_decision(decision(2, {response_to(submitted("b", 2), 1)})).status().message(),
+             Contains("bit 1 is not that of \"b\""));
+}
+
 TEST_CASE("Worker asks for a shutdown once", "[unit][negotiation]") {
   Worker worker(WorkerOptions{}, topology::initial_sets(2));
   worker.request_shutdown();
