@@ -14,7 +14,6 @@
 
 #include "runtime/base/deadline.h"
 #include "runtime/base/status.h"
-#include "runtime/negotiation/own_request.h"
 #include "runtime/negotiation/worker_cache.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
