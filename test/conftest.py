@@ -15,9 +15,12 @@ from jobs import DEADLINE_S, Job, run_to_end
 
 
 def pytest_configure() -> None:
-    """Shells ignore interrupts for what they start in the background, and jobs would inherit that."""
+    """Shells ignore interrupts for what they start in the background, nohup hangups: jobs would inherit that."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        # A handler is not inherited by what is started, and these tests still outlive the hangup.
+        signal.signal(signal.SIGHUP, lambda _number, _frame: None)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,16 +24,6 @@ def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.
         time.sleep(0.01)
 
 
-@contextmanager
-def default_hangup() -> Iterator[None]:
-    """What is started within ends by SIGHUP, also where the tests run under nohup, which their programs would inherit."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 class RunningJob:
     """A launcher that was started, and everything that it has started: found by a marker in their environment."""
 
@@ -45,7 +34,7 @@ class RunningJob:
         self.marker = uuid.uuid4().hex
         self.out_path = folder / f"{self.marker}.out"
         self.err_path = folder / f"{self.marker}.err"
-        with self.out_path.open("wb") as out, self.err_path.open("wb") as err, default_hangup():
+        with self.out_path.open("wb") as out, self.err_path.open("wb") as err:
             self.process = subprocess.Popen(
                 command,
                 cwd=cwd,
