@@ -223,13 +223,11 @@ constexpr FlagRow kRows[] = {
              "at the latest after this time; default: 0, at once", .metavar = "SECONDS", .min = 0, .max = 86400},
 
     {.dest = "timeline_filename", .on = "--timeline-filename", .kind = K::kText, .section = S::kTimeline,
-     .help = "write a timeline of the operations to FILE", .metavar = "FILE", .option = O::kTimeline,
-     .export_as = E::kPlain, .yaml = "timeline.filename", .needs = "timeline_filename",
-     .feature = Feature::kTimeline},
+     .help = "rank 0 writes a timeline of the operations to FILE", .metavar = "FILE", .option = O::kTimeline,
+     .export_as = E::kPlain, .yaml = "timeline.filename", .needs = "timeline_filename"},
     {.dest = "timeline_mark_cycles", .on = "--timeline-mark-cycles", .kind = K::kToggle, .section = S::kTimeline,
-     .help = "mark cycles in the timeline", .off = "--no-timeline-mark-cycles", .option = O::kTimelineMarkCycles,
-     .export_as = E::kBit, .yaml = "timeline.mark_cycles", .needs = "timeline_filename",
-     .feature = Feature::kTimeline},
+     .help = "mark in the timeline when rank 0 decides what runs", .off = "--no-timeline-mark-cycles", .option = O::kTimelineMarkCycles,
+     .export_as = E::kBit, .yaml = "timeline.mark_cycles", .needs = "timeline_filename"},
 
     {.dest = "no_stall_check", .on = "--no-stall-check", .kind = K::kToggle, .section = S::kStall,
      .help = "no warning about tensors that some ranks do not submit", .off = "--stall-check",

@@ -156,6 +156,14 @@ def take_host_updates() -> list[tuple[int, int]]:
 def epoch() -> int:
     """Number of the session, of no other session of any job; the next one's is higher (0: a world of size 1)."""
 
+def start_timeline(file: str, mark_cycles: bool) -> None:
+    """Rank 0 writes a timeline to `file` from now on; one that cannot be written is an error in the log. ValueError
+    before init().
+    """
+
+def stop_timeline() -> None:
+    """Ends it; the file is complete then. ValueError before init()."""
+
 def joins() -> int:
     """How often all ranks have joined in this session; 0 without one."""
 

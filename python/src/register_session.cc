@@ -118,6 +118,19 @@ std::int64_t add_process_set(std::vector<int> ranks) {
 
 void remove_process_set(std::int32_t id) { wait_for_change(session_slot().require_topology()->remove_process_set(id)); }
 
+// Both wait for the disk.
+void start_timeline(const std::string& file, bool mark_cycles) {
+  const std::shared_ptr<Session> session = session_slot().require_topology();
+  const pybind11::gil_scoped_release release;
+  session->start_timeline(file, mark_cycles);
+}
+
+void stop_timeline() {
+  const std::shared_ptr<Session> session = session_slot().require_topology();
+  const pybind11::gil_scoped_release release;
+  session->stop_timeline();
+}
+
 void announce_failure(const std::string& why) {
   const std::shared_ptr<Session> session = session_slot().get();
   if (session == nullptr) return;
@@ -193,6 +206,8 @@ void register_session(pybind11::module_& module) {
   module.def("init", &init, pybind11::arg("environment") = pybind11::none(),
              pybind11::arg("process_sets") = RankLists(), pybind11::arg("progress") = 0);
   module.def("shutdown", &shutdown);
+  module.def("start_timeline", &start_timeline, pybind11::arg("file"), pybind11::arg("mark_cycles"));
+  module.def("stop_timeline", &stop_timeline);
   module.def("announce_failure", &announce_failure, pybind11::arg("why"));
   module.def("announce_exit", &announce_exit);
   module.def("leave_job", &leave_job);

@@ -73,6 +73,8 @@ struct RuntimeConfig {
   std::chrono::seconds stall_shutdown_time{0};  // 0: never; otherwise >= stall_check_time
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
+  std::string timeline;  // "": none; "DYNAMIC": a call starts it
+  bool timeline_mark_cycles = false;
 
   std::string nccl_library;  // "": searched for
   bool nccl_register = true;

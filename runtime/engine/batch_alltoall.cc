@@ -52,6 +52,7 @@ class AlltoallRun final : public BatchRun {
       call_.receive_counts[r] = heard_[r].to_you * row;
       call_.most_sent = std::max(call_.most_sent, heard_[r].to_all * row);
     }
+    trace(context_.timeline, batch_, "ALLOCATE_OUTPUT");
     HVD_ASSIGN_OR_RETURN(call_.output, operation().allocate_output(shape));
     const collectives::CallTraits traits = traits_of(batch_);
     call_.dtype = traits.dtype;

@@ -16,6 +16,7 @@ class GatherRun final : public SingleCollective {
 
  private:
   Result<bool> pack() override {
+    trace("ALLOCATE_OUTPUT");
     for (const BatchItem& item : batch_.items) HVD_RETURN_IF_ERROR(allocate(item));
     std::int64_t total = 0;
     for (const collectives::Segment& tensor : tensors_) {
@@ -36,6 +37,7 @@ class GatherRun final : public SingleCollective {
 
   void unpack() override {
     if (!must_pack()) return;
+    trace("MEMCPY_OUT_FUSION_BUFFER");
     std::vector<std::byte*> ends;
     for (const collectives::Segment& tensor : tensors_) ends.push_back(static_cast<std::byte*>(tensor.output));
     const std::byte* from = packed_.data();
@@ -74,6 +76,7 @@ class GatherRun final : public SingleCollective {
   }
 
   Result<bool> pack_all(std::int64_t total) {
+    trace("MEMCPY_IN_FUSION_BUFFER");
     HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(static_cast<std::size_t>(total) * element()));
     call_.rank_counts.assign(ranks(), 0);
     for (const collectives::Segment& tensor : tensors_) {

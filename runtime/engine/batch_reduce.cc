@@ -23,6 +23,7 @@ class ReduceRun final : public SingleCollective {
 
   void unpack() override {
     if (!must_pack()) return;
+    trace("MEMCPY_OUT_FUSION_BUFFER");
     for (std::size_t i = 0; i < batch_.items.size(); ++i) {
       const BatchItem& item = batch_.items[i];
       if (item.pending == nullptr) continue;
@@ -66,6 +67,7 @@ class ReduceRun final : public SingleCollective {
   }
 
   Result<bool> pack_all() {
+    trace("MEMCPY_IN_FUSION_BUFFER");
     HVD_ASSIGN_OR_RETURN(packed_, context_.staging.reserve(batch_.bytes));
     std::size_t filled = 0;
     for (std::size_t i = 0; i < batch_.items.size(); ++i) {

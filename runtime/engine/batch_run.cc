@@ -50,6 +50,14 @@ collectives::CallTraits traits_of(const Batch& batch) {
   return {first.op, first.dtype, op, memory, batch.bytes};
 }
 
+void trace(recorder::Timeline& timeline, const Batch& batch, std::string_view activity) {
+  if (!timeline.is_active()) return;
+  for (const BatchItem& item : batch.items) {
+    const wire::Response& response = *item.response;
+    if (item.pending != nullptr) timeline.activity(response.op, response.process_set, response.name, activity);
+  }
+}
+
 collectives::DeviceUse device_use(const Batch& batch, const BatchContext& context) {
   collectives::DeviceUse use;
   use.enqueued = context.enqueued;

@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "runtime/collectives/backend.h"
 #include "runtime/engine/pending_operation.h"
 #include "runtime/fusion/fusion_buffer.h"
+#include "runtime/recorder/timeline.h"
 #include "runtime/topology/process_set.h"
 #include "runtime/wire/messages.h"
 
@@ -39,7 +41,11 @@ struct BatchContext {
   fusion::FusionBuffer& staging;            // of no other batch that is under way
   // For tensors on a GPU: nothing is left to be started; DeviceUse::enqueued.
   std::function<void(const std::shared_ptr<collectives::cuda::Event>& end)> enqueued;
+  recorder::Timeline& timeline;
 };
+
+// The work on these operations of this rank goes on to that, for the timeline.
+void trace(recorder::Timeline& timeline, const Batch& batch, std::string_view activity);
 
 // Where its tensors lie when they are in device memory, and when they are ready.
 collectives::DeviceUse device_use(const Batch& batch, const BatchContext& context);
@@ -78,6 +84,7 @@ class SingleCollective : public BatchRun {
 
   const wire::Response& first() const { return *batch_.items.front().response; }
   std::size_t element() const { return element_size(first().dtype); }
+  void trace(std::string_view activity) const { engine::trace(context_.timeline, batch_, activity); }
   const collectives::Memory& memory() const { return context_.backend.memory(call_.memory); }
   kernels::Scaling scaling() const { return scaling_of(first(), context_.set.size()); }
   // Several tensors, for a backend that does not take lists.

@@ -22,6 +22,7 @@ class ScatterRun final : public SingleCollective {
 
  private:
   Result<bool> pack() override {
+    trace("ALLOCATE_OUTPUT");
     for (const BatchItem& item : batch_.items) HVD_RETURN_IF_ERROR(allocate(item));
     std::int64_t total = 0;
     for (const collectives::Segment& tensor : tensors_) {
@@ -42,6 +43,7 @@ class ScatterRun final : public SingleCollective {
 
   void unpack() override {
     if (!must_pack()) return;
+    trace("MEMCPY_OUT_FUSION_BUFFER");
     const auto* result = static_cast<const std::byte*>(call_.output);
     for (const collectives::Segment& tensor : tensors_) {
       const std::int64_t n = tensor.rank_counts[own()];
@@ -69,6 +71,7 @@ class ScatterRun final : public SingleCollective {
   }
 
   Result<bool> pack_all(std::int64_t total) {
+    trace("MEMCPY_IN_FUSION_BUFFER");
     HVD_ASSIGN_OR_RETURN(const std::span<std::byte> packed,
                          context_.staging.reserve(static_cast<std::size_t>(total) * element()));
     std::vector<const std::byte*> sources;

@@ -179,6 +179,7 @@ ControlTraffic EngineLoop::traffic() const {
 }
 
 bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
+  trace_report(own_rank(), report);
   const Status added = is_root() ? coordinator_->add_report(own_rank(), report, now)
                                  : relay_->add_report(own_rank(), std::move(report), now);
   if (!added.is_ok()) report_lost(own_rank(), added.message());
@@ -223,6 +224,7 @@ void EngineLoop::deliver(wire::Decision decision) {
   small_.learn(decision, *sets_before, *output.value().sets);
   for (const std::uint64_t context : output.value().answered_contexts) watch_.answered(context);
   if (!output.value().set_decisions.empty()) table_.publish(output.value().sets);
+  trace_decision(output.value());
   executor_.execute(output.value());
   if (output.value().stop) stop(*output.value().stop);
   for (const auto& failed : output.value().failed) table_.complete(failed.operation, failed.status);
@@ -250,6 +252,7 @@ void EngineLoop::handle_report(int from_rank, ByteSpan message) {
   HVD_FAILPOINT("engine.gather");
   auto report = wire::decode_report(message);
   if (!report.is_ok()) return report_lost(from_rank, report.status().message());
+  trace_report(from_rank, report.value());
   const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), run_time())
                                  : relay_->add_report(from_rank, std::move(report).value(), run_time());
   if (!added.is_ok()) report_lost(from_rank, added.message());

@@ -102,6 +102,10 @@ class EngineLoop final : public transport::ControlHandler {
   void lane_grace_over();
   void arm_timer();
 
+  // engine_loop_timeline.cc: what rank 0 sees of negotiation.
+  void trace_report(int from_rank, const wire::Report& report);
+  void trace_decision(const negotiation::WorkerOutput& output);
+
   // engine_loop_watch.cc: finds out that nothing moves.
   TimePoint run_time() { return clock_.read(SteadyClock::now()); }  // negotiation's time
   void start_watch();
@@ -123,7 +127,7 @@ class EngineLoop final : public transport::ControlHandler {
   std::optional<negotiation::Relay> relay_;              // all others
   negotiation::DecisionRouter router_;
   Executor executor_;
-  const recorder::FlightRecorder& recorder_;
+  recorder::FlightRecorder& recorder_;
   ProgressWatch watch_;
   RootWatch root_watch_;
   RunClock clock_;

@@ -83,6 +83,7 @@ void Executor::complete_small(std::span<const negotiation::OwnResponse> ops) {
     const wire::Response& response = *ops[i].response;
     HVD_CHECK(done[i] != nullptr, "what was read for the report is still pending");
     recorder_.record(recorder::Phase::kStarted, response.op, response.process_set, response.name, now);
+    recorder_.timeline().activity(response.op, response.process_set, response.name, "TREE_ALLREDUCE");
     collectives::host_memory().scale_result(response.dtype, done[i]->operation.output, ops[i].elements.data(),
                                             num_elements(response.shape), scaling_of(response, done[i]->set->size()));
     done[i]->handle.state().output_shape = response.shape;

@@ -18,6 +18,14 @@ std::string refusal(const collectives::CallTraits& call, std::int32_t set, const
   return text + topology::of_set(set) + ": " + declined;
 }
 
+// As Horovod calls it; of backends that it does not have, by their names in the same way.
+std::string activity_of(const collectives::CollectiveBackend& backend, OpType op) {
+  const std::string_view name = backend.name();
+  const bool is_gloos_alltoall = name == "gloo" && op == OpType::kAlltoall;  // Horovod's is called MPI's
+  const std::string_view what = op == OpType::kBroadcast ? "bcast" : op_type_name(op);
+  return recorder::in_capitals(std::string(is_gloos_alltoall ? "mpi" : name) + "_" + std::string(what));
+}
+
 }  // namespace
 
 Lane::Lane(topology::ProcessSetPtr set, int global_rank, std::shared_ptr<collectives::BackendList> backends,
@@ -58,7 +66,10 @@ void Lane::run() {
 }
 
 void Lane::receive(LaneJob job) {
-  for (Batch& batch : job.batches) waiting_.push_back(make_task(std::move(batch)));
+  for (Batch& batch : job.batches) {
+    trace(recorder_.timeline(), batch, "QUEUE");
+    waiting_.push_back(make_task(std::move(batch)));
+  }
   waiting_.back().ends_job = true;
 }
 
@@ -124,7 +135,7 @@ void Lane::start_next() {
     // Turns of started batches are consecutive, so no two of them share a buffer.
     fusion::FusionBuffer& staging = task.route->staging[task.turn % task.route->staging.size()];
     task.run = make_run(task.batch, {*set_, set_rank_, *task.route->backend, staging,
-                                     [this, &task](const auto& end) { hand_over(task, end); }});
+                                     [this, &task](const auto& end) { hand_over(task, end); }, recorder_.timeline()});
     advance(task);
   }
   finish_ready();
@@ -134,6 +145,9 @@ void Lane::advance(Task& task) {
   check_thread();
   const Result<const collectives::CollectiveCall*> call = task.run->next();
   if (!call.is_ok() || call.value() == nullptr) return settle(task, call.is_ok() ? Status::ok() : call.status());
+  if (recorder_.timeline().is_active()) {
+    trace(recorder_.timeline(), task.batch, activity_of(*task.route->backend, call.value()->op));
+  }
   task.route->backend->start(*call.value(), [inbox = inbox_, turn = task.turn](Status status) {
     inbox->push(CollectiveEnd{turn, std::move(status)});
   });

@@ -86,6 +86,9 @@ class OperationTable {
   // Names of what is in the table, in the order of submission.
   std::vector<std::string> pending() const HVD_EXCLUDES(mutex_);
 
+  // Whether a timeline is written, which shows what is negotiated.
+  bool is_watched() const { return recorder_.timeline().is_active(); }
+
   // How many joins of the global set have completed well.
   std::uint64_t joins() const { return joins_; }
 

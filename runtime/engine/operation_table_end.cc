@@ -20,6 +20,8 @@ void OperationTable::finish(PendingOperation& pending, const Status& status, Tim
   Operation& operation = pending.operation;
   recorder_.record(status.is_ok() ? recorder::Phase::kDone : recorder::Phase::kFailed, operation.op,
                    operation.process_set, operation.name, now);
+  recorder_.timeline().ended(operation.op, operation.process_set, operation.name, operation.input.dtype,
+                             pending.handle.state().output_shape, status);
   // Before the handle is done: a waiter may look for its tensor's references right after.
   operation.allocate_output = nullptr;
   if (pending.handle.state().end == nullptr) operation.keep_alive.reset();

@@ -192,6 +192,11 @@ class SessionImpl final : public Session {
     return network_ == nullptr ? std::vector<HostUpdate>() : network_->take_host_updates();
   }
 
+  void start_timeline(const std::string& file, bool mark_cycles) override {
+    if (membership_.rank() == 0) recorder_.timeline().start(file, mark_cycles);
+  }
+  void stop_timeline() override { recorder_.timeline().stop(); }
+
   void announce_failure(const std::string& why) override {
     std::lock_guard lock(shutdown_mutex_);
     if (!is_alone_in_leaving()) return;
@@ -227,6 +232,7 @@ class SessionImpl final : public Session {
       if (network_ != nullptr) network_->abort(Status::timeout("the session was shut down"));
     });
     network_.reset();
+    recorder_.timeline().stop();
     pages_->close();
   }
 
@@ -302,6 +308,9 @@ bool may_begin_anew(const config::RuntimeConfig& config, const Status& failed, c
          (code == StatusCode::kPeerLost || code == StatusCode::kTimeout || code == StatusCode::kAborted);
 }
 
+// HOROVOD_TIMELINE: not now.
+constexpr std::string_view kStartedByCall = "DYNAMIC";
+
 // With the network of one epoch.
 Result<std::unique_ptr<Session>> begin(const config::RuntimeConfig& config, std::unique_ptr<engine::Network> network,
                                        const std::stop_token& stop, std::vector<std::vector<int>> process_sets) {
@@ -309,6 +318,9 @@ Result<std::unique_ptr<Session>> begin(const config::RuntimeConfig& config, std:
   auto session = std::make_unique<SessionImpl>(config, std::move(network));
   const JobTopology& own = session->topology();
   configure_log({config.log_level, config.log_hide_time, own.size > 1 ? own.rank : -1});
+  if (!config.timeline.empty() && config.timeline != kStartedByCall) {
+    session->start_timeline(config.timeline, config.timeline_mark_cycles);
+  }
   HVD_RETURN_IF_ERROR(session->connect(deadline, stop));
   HVD_RETURN_IF_ERROR(session->register_static(std::move(process_sets), deadline, stop));
   HVD_FAILPOINT_RETURN("session.begun");

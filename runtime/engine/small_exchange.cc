@@ -112,9 +112,13 @@ bool SmallExchange::start(Pending pending, const Found& found) {
   Set& set = *found.set;
   Tensor& tensor = *found.tensor;
   const bool fits = can_exchange(set, tensor, pending);
-  if (!tensor.is_sealed && !fits) seal(set, tensor);
+  const bool is_watched = table_.is_watched();
+  if (!tensor.is_sealed && (!fits || is_watched)) {
+    tensor.renews = tensor.renews || fits;
+    seal(set, tensor);
+  }
   if (tensor.is_sealed) {
-    if (!fits || set.has_joined || !std::exchange(tensor.has_met_join, false)) return false;
+    if (!fits || is_watched || set.has_joined || !std::exchange(tensor.renews, false)) return false;
     table_.submit(pending, true);
     engine_.notify();
     return true;

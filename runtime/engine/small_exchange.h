@@ -50,7 +50,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
 
   // Adds an operation to the table, and submits it there unless it is exchanged here. Both in one, so that a removal of
   // its set (leave()) finds it added and submitted, or not at all. A join ends the exchange of its set until it is
-  // over.
+  // over, a timeline that this rank writes that of all.
   Result<HandlePtr> add(Operation&& operation) HVD_EXCLUDES(mutex_);
   Result<std::vector<HandlePtr>> add_group(std::vector<Operation>&& operations) HVD_EXCLUDES(mutex_);
   // No more exchange in a set that this rank wants to be removed, and whose operations the table takes no more.
@@ -79,7 +79,7 @@ class SmallExchange : public std::enable_shared_from_this<SmallExchange> {
     std::vector<std::byte> group{};   // the elements of a group
     collectives::ExchangedTensor data;
     bool is_sealed = true;
-    bool has_met_join = false;       // and was sealed because of it: when that is over, the next use renews it
+    bool renews = false;             // it was sealed by a join or a timeline: when that is over, the next use renews it
     std::shared_ptr<SmallUse> open;  // the last use that this rank has begun, while it is not complete
   };
   struct Set {

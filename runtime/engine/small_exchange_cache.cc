@@ -114,7 +114,7 @@ void SmallExchange::open(Set& set, Tensor& tensor, const Responses& cached) {
   tensor.responses = cached;
   tensor.places.clear();
   tensor.is_sealed = false;
-  tensor.has_met_join = set.has_joined;
+  tensor.renews = set.has_joined;
   if (set.has_joined || set.leaves) seal(set, tensor);
 }
 
@@ -134,7 +134,7 @@ void SmallExchange::begin_join(const topology::ProcessSetPtr& of) {
   if (set == nullptr) return;
   set->has_joined = true;
   for_each_tensor(*set, [](Tensor& tensor) {
-    if (!tensor.is_sealed) tensor.has_met_join = true;
+    if (!tensor.is_sealed) tensor.renews = true;
   });
   seal_all(*set);
 }

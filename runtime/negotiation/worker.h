@@ -100,6 +100,8 @@ class Worker {
 
   // In force after the last decision.
   const topology::ProcessSets& sets() const { return sets_; }
+  // What a bit stands for on this rank; null: it is unknown, or of a set that this rank is not in.
+  const WorkerCache::Entry* cached(wire::CacheBit bit);
   bool stopped() const { return stopped_.has_value(); }
   // The number of the last decision that was applied.
   std::uint64_t last_sequence() const { return last_sequence_; }

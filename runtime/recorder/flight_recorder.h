@@ -8,6 +8,7 @@
 #include "horovod/types.h"
 #include "runtime/base/deadline.h"
 #include "runtime/base/mutex.h"
+#include "runtime/recorder/timeline.h"
 
 namespace hvd::recorder {
 
@@ -32,11 +33,14 @@ class FlightRecorder {
   std::vector<Record> snapshot() const;
   // The last few, newest first, for an error message.
   std::string history(TimePoint now) const;
+  // What is written down of operations where somebody asks for it.
+  Timeline& timeline() { return timeline_; }
 
  private:
   mutable Mutex mutex_;
   std::array<Record, kCapacity> ring_ HVD_GUARDED_BY(mutex_);
   std::uint64_t next_ HVD_GUARDED_BY(mutex_) = 0;
+  Timeline timeline_;
 };
 
 }  // namespace hvd::recorder

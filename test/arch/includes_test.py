@@ -99,7 +99,7 @@ CONFINED = {
     r"#include <spdlog/": ["runtime/base/log.cc"],
     r"#include <hwloc": ["launcher/agent"],
     r"#include <yaml-cpp/": ["launcher/cli"],
-    r"#include <nlohmann/": ["launcher/doctor", "launcher/job"],
+    r"#include <nlohmann/": ["launcher/doctor", "launcher/job", "runtime/recorder"],
     r"#include <pybind11/": ["python/src"],
 }
 

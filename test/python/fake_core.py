@@ -40,6 +40,7 @@ class FakeCore:
     sessions: int = 0
     sets: dict[int, list[int]] = field(default_factory=dict)
     seals: int = 0
+    timeline: tuple[str, bool] | None = None
     host_updates: list[tuple[int, int]] = field(default_factory=list)
     opened: set[bytes] = field(default_factory=set)
 
@@ -124,6 +125,12 @@ class FakeCore:
     def epoch(self) -> int:
         """0 in a world of one, as there without a launcher."""
         return self._topology(self.sessions if self.world > 1 else 0)
+
+    def start_timeline(self, file: str, mark_cycles: bool) -> None:
+        self.timeline = (file, mark_cycles)
+
+    def stop_timeline(self) -> None:
+        self.timeline = None
 
     def joins(self) -> int:
         return self.joins_so_far if self.initialized else 0
@@ -285,7 +292,7 @@ def make_module(core: FakeCore) -> ModuleType:
     constants |= {f"DTYPE_{name.upper()}": number for number, name in enumerate(DTYPES)}
     methods = (
         "init shutdown announce_failure announce_exit leave_job may_leave_later is_initialized is_child_of_rank rank size local_rank local_size cross_rank cross_size "
-        "is_homogeneous epoch joins seal_payload open_payload process_sets process_set_size pending_operations new_output "
+        "is_homogeneous epoch joins start_timeline stop_timeline seal_payload open_payload process_sets process_set_size pending_operations new_output "
         "add_process_set remove_process_set built_with nccl_version gloo_library enqueue enqueue_group tensor_calls"
     )
     functions = {name: getattr(core, name) for name in methods.split()}

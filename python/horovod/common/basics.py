@@ -158,24 +158,29 @@ class HorovodBasics(BuildInformation):
     # Timeline
 
     def start_timeline(self, file_path: str, mark_cycles: bool = False) -> None:
-        """Writes a timeline to `file_path` from now on, with `mark_cycles` also each cycle. Not built yet.
+        """Rank 0 writes a timeline to `file_path` from now on: docs/timeline.md says what is in it.
 
-        ValueError before init(), and unless HOROVOD_TIMELINE is set; else NotImplementedError.
+        With `mark_cycles` also when rank 0 decides what runs. The file is made anew; what was written elsewhere ends. A
+        path that is written to already changes nothing, and one that cannot be written is an error in the log. Nothing
+        on other ranks. ValueError before init(), and unless HOROVOD_TIMELINE was set then (to DYNAMIC, or to a file).
         """
         self._check_timeline_allowed("start_timeline")
-        raise NotImplementedError(f"start_timeline({file_path!r}, {mark_cycles}): the timeline is not built yet")
+        core.start_timeline(os.fspath(file_path), bool(mark_cycles))
 
     def stop_timeline(self) -> None:
-        """Closes the timeline that start_timeline() opened; does nothing without one. ValueError before init()."""
+        """Ends the timeline that is written, also HOROVOD_TIMELINE's; the file is complete then. Nothing without one.
+        ValueError before init().
+        """
         if not core.is_initialized():
             raise ValueError("stop_timeline: Horovod is not initialised; call init() first")
+        core.stop_timeline()
 
     def _check_timeline_allowed(self, caller: str) -> None:
         if not core.is_initialized():
             raise ValueError(f"{caller}: Horovod is not initialised; call init() first")
         if _env.get("HOROVOD_TIMELINE") is None:
             raise ValueError(
-                f"{caller}: HOROVOD_TIMELINE=DYNAMIC was not set before init(), nor is the timeline built yet"
+                f"{caller}: HOROVOD_TIMELINE was not set before init(); set it to DYNAMIC, or to a file"
             )
 
     # Process sets, as the Python classes use them

@@ -191,6 +191,13 @@ class Session {
   // where the ranks share no memory, or it is used up. May outlive the session; a forked child does not have it.
   virtual std::shared_ptr<void> allocate_shared(std::size_t bytes) = 0;
 
+  // Rank 0 writes what it sees of operations to `file` from now on (recorder::Timeline), which is there when the call
+  // returns; with `mark_cycles` also when it decided something. A file that cannot be written is an error in the log.
+  // Nothing on other ranks.
+  virtual void start_timeline(const std::string& file, bool mark_cycles) = 0;
+  // The file holds what was seen before the call when it returns. Nothing where none is written.
+  virtual void stop_timeline() = 0;
+
   // Tells all ranks, fails what is pending, waits for running collectives, joins all threads. Idempotent.
   virtual void shutdown() = 0;
 

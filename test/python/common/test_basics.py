@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,9 +100,14 @@ def test_build_information(fake: Any) -> None:
 
 def test_start_timeline_needs_the_variable(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOROVOD_TIMELINE", raising=False)
-    with pytest.raises(ValueError, match=r"HOROVOD_TIMELINE=DYNAMIC was not set .* nor is the timeline built"):
+    with pytest.raises(ValueError, match=r"HOROVOD_TIMELINE was not set before init.*DYNAMIC"):
         fake.hvd.start_timeline("t.json")
     fake.hvd.stop_timeline()
+    monkeypatch.setenv("HOROVOD_TIMELINE", "DYNAMIC")
+    fake.hvd.start_timeline(Path("t.json"), mark_cycles=True)
+    assert fake.core.timeline == ("t.json", True)
+    fake.hvd.stop_timeline()
+    assert fake.core.timeline is None
 
 
 def test_init_refuses_communicators_and_bad_ranks(fake_uninitialized: Any) -> None:
