@@ -11,6 +11,7 @@
 #include "runtime/engine/small_exchange.h"
 #include "test/runtime/engine/session_support.h"
 #include "test/support/job_fixture.h"
+#include "test/support/trace_reader.h"
 
 using namespace hvd;
 using namespace hvd::test;
@@ -440,19 +441,25 @@ TEST_CASE("A tensor that comes while its set is removed fails, and no other set 
 }
 
 // Ranks submit the same operations, each in an order and at a pace of its own, from two threads; shapes change now and
-// then, sometimes on one rank alone.
+// then, sometimes on one rank alone. With one seed rank 0 starts and stops a timeline, too.
 TEST_CASE("Small tensors in random company come out right on every rank", "[multi][engine]") {
   const int size = GENERATE(2, 3, 4);
   const unsigned seed = GENERATE(1U, 2U, 3U);
   INFO("seed " << seed);
+  const TraceFolder folder;
   JobFixture job(size);
   Problems problems;
   run(job, problems, [&](Session& session) {
     const int rank = session.topology().rank;
+    const auto watch = [&](std::uint_fast32_t random) {
+      if (random % 12 == 0) session.start_timeline(folder / "t.json", true);
+      if (random % 12 == 1) session.stop_timeline();
+    };
     const auto program = [&](int thread) {
       std::mt19937 all(seed * 10 + static_cast<unsigned>(thread));  // the same on all ranks
       std::mt19937 own(seed * 1000 + static_cast<unsigned>(10 * rank + thread));
       for (int step = 0; step < 60; ++step) {
+        if (seed == 3 && rank == 0) watch(own());
         const std::size_t tensors = 1 + all() % 6;
         const std::size_t elements = std::array<std::size_t, 5>{4, 4, 1 + all() % 80, 1000, 5000}[all() % 5];
         const int odd_one = all() % 15 == 0 ? static_cast<int>(all() % static_cast<unsigned>(size)) : -1;
