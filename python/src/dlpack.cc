@@ -28,14 +28,14 @@ DLDataType dl_type(DataType dtype) {
     case DataType::kInt32:
     case DataType::kInt64: return {0, bits, 1};
     case DataType::kUint8:
-    case DataType::kUint16:
-    case DataType::kFloat8E4m3fn:  // bytes, which their reader takes for what they are
+    case DataType::kUint16: return {1, bits, 1};
+    case DataType::kBool:  // bytes, which their reader takes for what they are; torch 2.1 refuses the type
+    case DataType::kFloat8E4m3fn:
     case DataType::kFloat8E5m2: return {1, bits, 1};
     case DataType::kFloat16:
     case DataType::kFloat32:
     case DataType::kFloat64: return {2, bits, 1};
     case DataType::kBfloat16: return {4, bits, 1};
-    case DataType::kBool: return {6, bits, 1};
   }
   return {1, bits, 1};
 }

@@ -13,11 +13,19 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils.dlpack import to_dlpack
 
 import fake_checks
 from fake_checks import DTYPES, NOT_INITIALIZED, OPS, REDUCTIONS, Call, internal_error
-from fake_handles import CallTuple, Handle, HandleGroup, ReductionTuple, RepeatedAllreduce, TensorTuple, wait_all
+from fake_handles import (
+    CallTuple,
+    Handle,
+    HandleGroup,
+    ReductionTuple,
+    RepeatedAllreduce,
+    TensorTuple,
+    exported,
+    wait_all,
+)
 
 
 @dataclass
@@ -149,7 +157,7 @@ class FakeCore:
     def new_output(self, shape: Sequence[int], dtype: int) -> Any:
         fake_checks.check_code("dtype", dtype, DTYPES)
         self._require_running()
-        return to_dlpack(torch.empty(tuple(shape), dtype=list(DTYPES.values())[dtype]))
+        return exported(torch.empty(tuple(shape), dtype=list(DTYPES.values())[dtype]))
 
     def add_process_set(self, ranks: Sequence[int]) -> int:
         sets = self.process_sets()

@@ -20,6 +20,11 @@ TensorTuple = tuple[int, int, Sequence[int], int, int]
 ReductionTuple = tuple[int, float, float, int]
 
 
+def exported(tensor: torch.Tensor) -> Any:
+    """A capsule of DLPack's, as the core makes them: bools and 8-bit floats are bytes."""
+    return to_dlpack(tensor.view(torch.uint8) if tensor.itemsize == 1 and tensor.dtype != torch.int8 else tensor)
+
+
 class Handle:
     """An operation that is in flight until somebody waits for it: the latest time at which a real one may end."""
 
@@ -81,7 +86,7 @@ class Handle:
         if self._output is None:
             raise ValueError("this operation has no output of its own: it wrote to the given memory")
         output, self._output = self._output, None
-        return to_dlpack(output)
+        return exported(output)
 
     def received_splits(self) -> list[int]:
         """The other ranks of the fake send nothing."""

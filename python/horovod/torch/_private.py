@@ -74,7 +74,8 @@ def when_backward_ends(function: Callable[[], None]) -> None:
 
 def _count_each(tensors: Sequence[torch.Tensor]) -> None:
     for tensor in tensors:
-        increment_version(tensor)
+        if not tensor.is_inference():  # which has no version
+            increment_version(tensor)
 
 
 def version_counter() -> Callable[[Sequence[torch.Tensor]], None]:

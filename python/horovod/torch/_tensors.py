@@ -28,7 +28,7 @@ _CODES: dict[torch.dtype, int] = {
 # Types that not every torch has, nor takes by DLPack: their bytes are given another view.
 _VIEWED: dict[int, torch.dtype] = {
     getattr(core, f"DTYPE_{name.upper()}"): getattr(torch, name)
-    for name in ("float8_e4m3fn", "float8_e5m2")
+    for name in ("bool", "float8_e4m3fn", "float8_e5m2")
     if hasattr(torch, name)
 }
 _CODES.update({dtype: code for code, dtype in _VIEWED.items()})

@@ -37,6 +37,7 @@ def mark_stepped(optimizer: Optimizer | None) -> None:
     """Marks a step as taken, for schedulers of the wrapped optimizer, which warn if theirs comes first."""
     if optimizer is not None:
         optimizer._opt_called = True  # type: ignore[attr-defined]
+        optimizer._step_count = getattr(optimizer, "_step_count", 0) + 1  # type: ignore[attr-defined]  # torch < 2.4
 
 
 @contextmanager

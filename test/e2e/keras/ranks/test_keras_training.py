@@ -104,7 +104,7 @@ def test_gradients_may_be_reduced_in_groups(groups: int) -> None:
     assert_like_one_rank(optimizer)
 
 
-@pytest.mark.usefixtures("on_jax")
+@pytest.mark.usefixtures("on_jax", "several_ranks")
 def test_groups_are_all_submitted_before_one_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from horovod._common import arrays
 

@@ -174,6 +174,7 @@ def test_a_commit_interrupts_all_ranks_when_rank_0_hears_of_hosts() -> None:
     assert interrupt.value.skip_sync
 
 
+@pytest.mark.usefixtures("cpu_scaler")
 def test_schedulers_and_scalers_stay_this_ranks_own() -> None:
     """Unpickled copies of them would drive unpickled copies of the optimizer."""
     model = model_of(3)

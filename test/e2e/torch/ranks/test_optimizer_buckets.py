@@ -61,6 +61,7 @@ def test_passes_and_scripts_that_keep_their_gradients() -> None:
     assert_all_ranks_hold(model)
 
 
+@pytest.mark.usefixtures("cpu_scaler")
 def test_a_gradient_scaler_and_a_copies_of_gradients() -> None:
     model, optimizer, _, _ = pair(torch.float32)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)

@@ -39,6 +39,7 @@ def test_synchronising_twice_warns_once_and_keeps_an_average() -> None:
     torch.testing.assert_close(model[0].weight.grad, once)
 
 
+@pytest.mark.usefixtures("cpu_scaler")
 def test_a_gradient_scaler() -> None:
     model = net(torch.float32)
     optimizer = wrap(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -188,6 +189,7 @@ def test_parameters_without_any_gradient_stay() -> None:
     assert_all_ranks_hold(model)
 
 
+@pytest.mark.usefixtures("cpu_scaler")
 def test_a_scaler_skips_the_same_steps_everywhere() -> None:
     """An overflow on one rank is one on all ranks, after the reduction."""
     model = net(torch.float32)

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import horovod.torch as hvd
+from training import halves
 from world import assert_usable
 
 ORDINARY = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
@@ -95,7 +96,7 @@ def test_large_means_lose_no_digits() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("dtype", halves())
 def test_half_precision_inputs_keep_their_type(dtype: torch.dtype) -> None:
     synced, ordinary = hvd.SyncBatchNorm(CHANNELS), nn.BatchNorm1d(CHANNELS)
     whole = torch.cat([batch(rank, (), 6, dtype) for rank in range(hvd.size())])

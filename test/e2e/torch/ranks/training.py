@@ -10,6 +10,16 @@ from torch import nn
 import horovod.torch as hvd
 
 
+def halves() -> list[torch.dtype]:
+    """The 16-bit types that this torch computes with on a CPU: before 2.2 without float16."""
+    try:
+        nn.Linear(1, 1).half()(torch.ones(1, 1, dtype=torch.float16))
+        nn.BatchNorm1d(1)(torch.ones(2, 1, dtype=torch.float16))
+    except RuntimeError:
+        return [torch.bfloat16]
+    return [torch.bfloat16, torch.float16]
+
+
 def net(dtype: torch.dtype = torch.float64) -> nn.Module:
     torch.manual_seed(11)
     return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype)
