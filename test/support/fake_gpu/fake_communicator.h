@@ -43,14 +43,14 @@ struct Comm {
     Scalar factor;
   };
   std::map<int, Reduction> reductions;
-  struct Registered {
+  struct Registration {
     const void* memory;
     std::size_t bytes;
-    bool is_window;
+    int window;  // its number, 0: none
   };
-  std::map<void*, Registered> registered;
+  std::map<void*, Registration> registered;
   void** window = nullptr;  // where the one goes that is being made
-  const void* window_memory = nullptr;
+  Registration next_window{};
   int next_reduction = kFirstOwnReduction;
 };
 

@@ -16,6 +16,7 @@ HVD_FAKE void fake_nccl_set_version(int version);
 HVD_FAKE int fake_nccl_alive(const char* kind);
 HVD_FAKE int fake_nccl_calls(const char* name);
 HVD_FAKE const char* fake_nccl_breaches();
+HVD_FAKE void fake_nccl_forget_breaches();
 // GPUs that do not reach each other's memory: no windows, and no error.
 HVD_FAKE void fake_nccl_set_windows(int has_windows);
 // So many collectives run beside each other on a GPU; more wait there for one to end. 0: as many as there are.

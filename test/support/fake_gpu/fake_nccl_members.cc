@@ -125,7 +125,7 @@ HVD_FAKE int ncclCommRegister(void* handle, void* memory, std::size_t bytes, voi
   if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("ncclCommRegister of memory that is not its GPU's");
   const std::lock_guard lock(world().mutex);
   *registration = reinterpret_cast<void*>(++world().handles);
-  comm->registered[*registration] = {memory, bytes, false};
+  comm->registered[*registration] = {memory, bytes, 0};
   return kSuccess;
 }
 HVD_FAKE int ncclCommDeregister(void* handle, void* registration) {
@@ -148,10 +148,10 @@ HVD_FAKE int ncclCommWindowRegister(void* handle, void* memory, std::size_t byte
   if (flags != 1 || reinterpret_cast<std::uintptr_t>(memory) % 4096 != 0 || !world().memory.contains(memory))
     breach("a window that NCCL refuses");
   if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("a window of memory that is not its GPU's");
-  comm->group->ask_for_window(bytes);
+  const int number = comm->group->ask_for_window(bytes);
   const std::lock_guard lock(comm->group->mutex);
   comm->window = window;
-  comm->window_memory = memory;
+  comm->next_window = {memory, bytes, number};
   return kInProgress;
 }
 HVD_FAKE int ncclCommWindowDeregister(void* handle, void* window) {
@@ -212,7 +212,7 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   if (ready && comm->window != nullptr) {
     void** const window = std::exchange(comm->window, nullptr);
     *window = reinterpret_cast<void*>(++world().handles);
-    comm->registered[*window] = {comm->window_memory, 0, true};
+    comm->registered[*window] = comm->next_window;
   }
   return kSuccess;
 }
