@@ -63,7 +63,9 @@ struct World {
   std::map<int, int> running;  // collectives, by GPU
   bool holds_aborts = false;
   int held_aborts = 0;
-  std::condition_variable aborts_released;
+  int holds_joins_on = -1;  // a GPU
+  int held_joins = 0;
+  std::condition_variable released;
   std::string last_error = kUsualWords;
   std::uintptr_t handles = 0;
   std::set<void*> memory;

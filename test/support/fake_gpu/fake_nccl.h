@@ -25,6 +25,10 @@ HVD_FAKE void fake_nccl_set_room(int collectives);
 HVD_FAKE int fake_nccl_running(int device);
 // Every communicator reports it from now on; 0: none does.
 HVD_FAKE void fake_nccl_set_async_error(int code);
+// While it is held, a member on this GPU comes into no communicator: its call to join one does not come back. -1: none.
+HVD_FAKE void fake_nccl_hold_joins(int device);
+// Of these, how many have been called and have not come back.
+HVD_FAKE int fake_nccl_held_joins();
 // While they are held, ncclCommAbort does not come back, and ends nothing.
 HVD_FAKE void fake_nccl_hold_aborts(int are_held);
 // Of these, how many have been called and have not come back.

@@ -63,12 +63,23 @@ HVD_FAKE int fake_nccl_running(int device) {
   const std::lock_guard lock(world().mutex);
   return world().running[device];
 }
+HVD_FAKE void fake_nccl_hold_joins(int device) {
+  {
+    const std::lock_guard lock(world().mutex);
+    world().holds_joins_on = device;
+  }
+  world().released.notify_all();
+}
+HVD_FAKE int fake_nccl_held_joins() {
+  const std::lock_guard lock(world().mutex);
+  return world().held_joins;
+}
 HVD_FAKE void fake_nccl_hold_aborts(int are_held) {
   {
     const std::lock_guard lock(world().mutex);
     world().holds_aborts = are_held != 0;
   }
-  world().aborts_released.notify_all();
+  world().released.notify_all();
 }
 HVD_FAKE int fake_nccl_held_aborts() {
   const std::lock_guard lock(world().mutex);

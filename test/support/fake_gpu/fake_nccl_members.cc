@@ -23,8 +23,18 @@ void wait_while_held() {
   World& w = world();
   std::unique_lock lock(w.mutex);
   ++w.held_aborts;
-  w.aborts_released.wait(lock, [&] { return !w.holds_aborts; });
+  w.released.wait(lock, [&] { return !w.holds_aborts; });
   --w.held_aborts;
+}
+
+// The others see nothing of a member that is held here.
+void wait_while_join_is_held() {
+  World& w = world();
+  const int device = fake_cuda_current();
+  std::unique_lock lock(w.mutex);
+  ++w.held_joins;
+  w.released.wait(lock, [&] { return w.holds_joins_on < 0 || w.holds_joins_on != device; });
+  --w.held_joins;
 }
 
 int end_comm(void* handle, const char* caller) {
@@ -49,6 +59,7 @@ int join(void** handle, int size, const std::vector<std::string>& ids, int rank,
     breach("a configuration that NCCL refuses");
   if (size < 1 || size > kMostMembers || rank < 0 || rank >= size || !ids.front().starts_with(kIdBegins))
     return kInvalidArgument;
+  wait_while_join_is_held();
   auto comm = std::make_shared<Comm>();
   comm->rank = rank;
   comm->device = fake_cuda_current();
