@@ -31,7 +31,7 @@ def build_driver(folder: Path) -> str:
 def build_nccl(folder: Path) -> str:
     """Finds the driver in the same folder."""
     flags = (f"-L{folder}", "-lfake_cuda", f"-Wl,-rpath,{folder}")
-    return build(folder, "fake_nccl", "communicator group nccl nccl_controls nccl_members", *flags)
+    return build(folder, "fake_nccl", "agreement communicator group nccl nccl_controls nccl_members", *flags)
 
 
 def load_driver(file: str) -> Any:

@@ -105,6 +105,29 @@ def lose_a_peer() -> None:
     print("heard of the loss", flush=True)
 
 
+def lose_who_has_not_come() -> None:
+    """Rank 1 dies before it joins the communicator, in which rank 0 waits for it."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher, 1 s after the loss
+    inside = Path(sys.argv[4])
+    if rank == 1:
+        nccl.fake_nccl_hold_joins(gpu)
+    data = put(fake, gpu, torch.ones(3))
+    handle = core.enqueue((core.OP_ALLREDUCE, "lost", -1, ()), (data, data, (3,), F32, place), SUM, None)
+    if rank == 1:
+        wait_until(lambda: nccl.fake_nccl_held_joins() == 1 and inside.exists(), "rank 0 does not wait in NCCL")
+        os.kill(os.getpid(), signal.SIGKILL)
+    wait_until(lambda: nccl.fake_nccl_alive(b"communicator") == 1, "no communicator is being made")
+    lost = time.monotonic()
+    inside.touch()
+    with pytest.raises(hvd.HorovodInternalError, match="rank 1"):
+        handle.wait()
+    assert time.monotonic() - lost < 30, "it waited for NCCL"
+    wait_until(lambda: nccl.fake_nccl_alive(b"communicator") == 0, "the communicator is still there")
+    assert calls("ncclCommAbort") == 1
+    assert calls("ncclAllReduce") == 0
+    print("heard of the loss", flush=True)
+
+
 def start_without_a_member() -> None:
     """Rank 0 waits in vain for rank 1, whose NCCL does not start: both go through the host."""
     if rank == 1:
@@ -116,12 +139,18 @@ def start_without_a_member() -> None:
     assert fake.fake_cuda_calls(b"cuMemHostAlloc") > 0
 
 
-{"nothing": run_all, "a member dies": lose_a_peer, "a member does not start": start_without_a_member}[sys.argv[3]]()
+cases = {
+    "nothing": run_all,
+    "a member dies": lose_a_peer,
+    "a member dies before it joins": lose_who_has_not_come,
+    "a member does not start": start_without_a_member,
+}
+cases[sys.argv[3]]()
 hvd.shutdown()
 if sys.argv[3] == "a member does not start":
     assert calls("ncclCommAbort") == 1 - rank, "who had no communicator has none to abort"
 assert nccl.fake_nccl_alive(b"communicator") == 0
 assert nccl.fake_nccl_alive(b"memory") == 0
-assert nccl.fake_nccl_breaches() == b""
-assert fake.fake_cuda_breaches() == b""
+for breaches in (nccl.fake_nccl_breaches(), fake.fake_cuda_breaches()):
+    assert breaches == b"", breaches
 print("nccl ok", flush=True)

@@ -30,18 +30,24 @@ def test_gpu_tensors_are_handed_over_with_their_stream(horovodrun: Any, driver: 
 
 
 # What happens, and who comes to a good end.
-@pytest.mark.parametrize(("case", "good"), [("nothing", 2), ("a member dies", 1), ("a member does not start", 2)])
+@pytest.mark.parametrize(
+    ("case", "good"),
+    [("nothing", 2), ("a member dies", 1), ("a member dies before it joins", 1), ("a member does not start", 2)],
+)
 def test_processes_reduce_over_nccl(
     case: str, good: int, horovodrun: Any, driver: str, nccl: str, tmp_path: Path
 ) -> None:
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     env = {"HOROVOD_CUDA_DRIVER": driver, "HOROVOD_NCCL_LIBRARY": nccl, "TMPDIR": str(meeting)}
+    # For so long a member waits for another one's NCCL, unless it hears of its loss.
     if case == "a member does not start":
-        env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "10"  # for so long the other waits
+        env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "10"
+    if case == "a member dies before it joins":
+        env["HOROVOD_GLOO_TIMEOUT_SECONDS"] = "100"
     command = [str(ROOT / "test/e2e/torch/gpu_nccl_worker.py"), driver, nccl, case, str(tmp_path / "inside")]
     job = horovodrun(2, *command, flags=("--kill-grace", "60"), env=env, deadline_s=120)
     assert job.code == (0 if good == 2 else 137), job.text
     assert job.out.count("nccl ok") == good, job.text
-    assert job.out.count("heard of the loss") == (1 if case == "a member dies" else 0), job.text
+    assert job.out.count("heard of the loss") == (1 if "dies" in case else 0), job.text
     assert not list(meeting.glob("fake_nccl.*"))

@@ -112,20 +112,15 @@ void reduce(const std::vector<const void*>& inputs, void* output, std::size_t n,
   }
 }
 
-std::string name_of(const Work& work) { return work.kind; }
 const void* at(const void* memory, std::size_t bytes) { return static_cast<const char*>(memory) + bytes; }
 void* at(void* memory, std::size_t bytes) { return static_cast<char*>(memory) + bytes; }
 
 // One piece of work that all members make together: what `rank` gets of it.
 void move_one(const std::vector<Work>& work, std::size_t rank) {
-  const Work& first = work.front();
   const Work& own = work[rank];
-  const std::size_t bytes = first.count * size_of(first.type);
+  const std::size_t bytes = own.count * size_of(own.type);
   std::vector<const void*> inputs;
-  for (const Work& one : work) {
-    if (!(one == first)) return breach("members make different calls: " + name_of(one) + " and " + name_of(first));
-    inputs.push_back(one.input);
-  }
+  for (const Work& one : work) inputs.push_back(one.input);
   if (own.is("broadcast")) {
     std::memcpy(own.output, inputs[static_cast<std::size_t>(own.root)], bytes);
   } else if (own.is("all_gather")) {
@@ -139,17 +134,17 @@ void move_one(const std::vector<Work>& work, std::size_t rank) {
 }  // namespace
 
 void carry_out(const std::vector<Call>& calls, int rank) {
+  if (const std::string why = why_calls_differ(calls); !why.empty()) return breach(why);
   std::map<int, std::deque<Work>> sends;     // to this member, by who sends
   std::vector<Call> together(calls.size());  // pieces that all members make
   for (std::size_t r = 0; r < calls.size(); ++r) {
     for (const Work& one : calls[r]) {
-      if (!one.is("send") && !one.is("receive")) {
+      if (one.is_collective()) {
         together[r].push_back(one);
       } else if (one.is("send") && one.root == rank) {
         sends[static_cast<int>(r)].push_back(one);
       }
     }
-    if (together[r].size() != together[0].size()) return breach("members make different numbers of calls in a group");
   }
   const auto own = static_cast<std::size_t>(rank);
   for (std::size_t i = 0; i < together[own].size(); ++i) {
@@ -160,15 +155,8 @@ void carry_out(const std::vector<Call>& calls, int rank) {
   for (const Work& one : calls[own]) {
     if (!one.is("receive")) continue;
     auto& from = sends[one.root];
-    if (from.empty() || from.front().count != one.count) {
-      breach("a receive without its send");
-    } else {
-      std::memcpy(one.output, from.front().input, one.count);
-      from.pop_front();
-    }
-  }
-  for (const auto& [peer, left] : sends) {
-    if (!left.empty()) breach("a send without its receive");
+    std::memcpy(one.output, from.front().input, one.writes);
+    from.pop_front();
   }
 }
 

@@ -43,14 +43,14 @@ struct Comm {
     Scalar factor;
   };
   std::map<int, Reduction> reductions;
-  struct Registered {
+  struct Registration {
     const void* memory;
     std::size_t bytes;
-    bool is_window;
+    int window;  // its number, 0: none
   };
-  std::map<void*, Registered> registered;
+  std::map<void*, Registration> registered;
   void** window = nullptr;  // where the one goes that is being made
-  const void* window_memory = nullptr;
+  Registration next_window{};
   int next_reduction = kFirstOwnReduction;
 };
 
@@ -63,7 +63,9 @@ struct World {
   std::map<int, int> running;  // collectives, by GPU
   bool holds_aborts = false;
   int held_aborts = 0;
-  std::condition_variable aborts_released;
+  int holds_joins_on = -1;  // a GPU
+  int held_joins = 0;
+  std::condition_variable released;
   std::string last_error = kUsualWords;
   std::uintptr_t handles = 0;
   std::set<void*> memory;

@@ -49,14 +49,17 @@ Group::Group(const std::vector<std::string>& ids, int of_size, int rank, int bus
   void* const memory = mmap(nullptr, kSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("members cannot meet in " + name_);
   slots_ = static_cast<Slot*>(memory);
-  if (own().size != 0) breach("two members have one rank");
+  if (own().size != 0) breach("two members have the rank " + std::to_string(rank_));
   own().bus = bus;
   own().ids = std::hash<std::string>()(std::accumulate(ids.begin(), ids.end(), std::string()));
   own().fails = fails;
   own().size = size;
-  for (const Slot& slot : std::span(slots_, kMostMembers)) {  // of any two, the later one sees the other
-    if (slot.size != 0 && slot.size != size) breach("members name different sizes");
-    if (slot.size != 0 && slot.ids != own().ids) breach("members bring different ids");
+  for (int other = 0; other < kMostMembers; ++other) {  // of any two, the later one sees the other
+    const Slot& slot = slots_[other];
+    const std::string two = "member " + std::to_string(rank_) + " and member " + std::to_string(other);
+    if (slot.size != 0 && slot.size != size)
+      breach(two + " name different sizes: " + std::to_string(size) + " and " + std::to_string(slot.size));
+    if (slot.size != 0 && slot.ids != own().ids) breach(two + " bring different ids");
   }
   if (std::ranges::all_of(members(), [](const Slot& slot) { return slot.size != 0; })) unlink(name_.c_str());
 }
@@ -81,14 +84,21 @@ bool Group::shares_gpu() const {
                              [&](const Slot& slot) { return slot.size != 0 && !seen.insert(slot.bus).second; });
 }
 
-void Group::ask_for_window(std::size_t bytes) {
+int Group::ask_for_window(std::size_t bytes) {
   const std::size_t number = own().windows;
-  if (number == kMostWindows) return breach("more windows than the fake knows");
+  if (number == kMostWindows) {
+    breach("more windows than the fake knows");
+    return 0;
+  }
   own().window_bytes[number] = bytes;
   ++own().windows;
-  for (const Slot& slot : members()) {
-    if (slot.windows > number && slot.window_bytes[number] != bytes) breach("members make windows of different sizes");
+  for (int other = 0; other < size; ++other) {
+    const Slot& slot = slots_[other];
+    if (slot.windows > number && slot.window_bytes[number] != bytes)
+      breach("member " + std::to_string(rank_) + " makes a window of " + std::to_string(bytes) + " bytes, member " +
+             std::to_string(other) + " one of " + std::to_string(slot.window_bytes[number]));
   }
+  return static_cast<int>(number) + 1;
 }
 
 // As on a GPU whose multiprocessors are taken: until something ends there, or the own communicator is aborted.

@@ -18,6 +18,13 @@ constexpr std::size_t kMostWindows = 32;
 
 using Scalar = std::array<std::byte, 8>;  // in the type of the elements
 
+// Where a tensor lies in memory that the communicator knows.
+struct Registered {
+  bool is_registered = false;
+  int window = 0;  // which one; 0: the member registered it alone
+  std::size_t offset = 0;
+};
+
 struct Work {  // goes to other processes as it is
   char kind[16];
   const void* input;
@@ -29,10 +36,12 @@ struct Work {  // goes to other processes as it is
   Scalar factor{};        // of a reduction that the caller made
   std::size_t reads = 0;  // bytes
   std::size_t writes = 0;
+  Registered input_in{};
+  Registered output_in{};
   bool is(std::string_view name) const { return name == kind; }
-  bool operator==(const Work& o) const {
-    return o.is(kind) && count == o.count && type == o.type && root == o.root && factor == o.factor;
-  }
+  bool reduces() const { return is("all_reduce") || is("reduce") || is("reduce_scatter"); }
+  bool has_root() const { return is("broadcast") || is("reduce"); }
+  bool is_collective() const { return !is("send") && !is("receive"); }
 };
 using Call = std::vector<Work>;  // one, or those of a group
 
@@ -68,7 +77,8 @@ class Group {
   bool is_ready() const;
   // Whether two members are on one GPU, which has a place on the bus.
   bool shares_gpu() const;
-  void ask_for_window(std::size_t bytes);
+  // Its number, from 1 on.
+  int ask_for_window(std::size_t bytes);
   // Requires: `mutex`. From then on nothing touches the tensors.
   void abort() { own().aborted = true; }
   // In a stream: waits there for the others.
@@ -90,7 +100,10 @@ class Group {
   Slot* slots_;
 };
 
-// What member `rank` gets in a round, with the calls of all; their inputs are copies.
+// Empty where NCCL would do what these calls say, one of each member; else who differs, in words.
+std::string why_calls_differ(const std::vector<Call>& calls);
+// What member `rank` gets in a round, with the calls of all; their inputs are copies. Where they differ nobody gets
+// anything.
 void carry_out(const std::vector<Call>& calls, int rank);
 
 }  // namespace fake_nccl

@@ -42,12 +42,27 @@ int launch(const std::shared_ptr<Comm>& comm, Call call, void* stream) {
   return kInProgress;  // as a non-blocking communicator may
 }
 
+// Whether NCCL looks at the arguments at all.
+bool takes(const Work& work, const Comm& comm) {
+  if (work.type < 0 || work.type > 11 || work.root < 0 || work.root >= comm.group->size || work.reduction < 0)
+    return false;
+  return work.type < 10 || (world().version >= 22400 && (!work.reduces() || fake_cuda_capability() >= 90));
+}
+
+Registered place_in(const Comm& comm, const void* memory, std::size_t bytes) {
+  const std::lock_guard lock(world().mutex);
+  for (const auto& [handle, one] : comm.registered) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(one.memory);
+    const auto at = reinterpret_cast<std::uintptr_t>(memory);
+    if (at >= begin && at + bytes <= begin + one.bytes) return {true, one.window, at - begin};
+  }
+  return {};
+}
+
 int issue(const char* name, Work work, void* handle, void* stream) {
   if (const int code = enter(name); code != kSuccess) return code;
-  const bool reduces = std::strstr(work.kind, "reduce") != nullptr;
-  if (work.type >= 10 && (world().version < 22400 || (reduces && fake_cuda_capability() < 90))) return kInvalidArgument;
   const auto comm = comm_of(handle, name);
-  if (comm == nullptr) return kInvalidArgument;
+  if (comm == nullptr || !takes(work, *comm)) return kInvalidArgument;
   if (!comm->group->is_ready() || !comm->polled || comm->launch)
     breach(std::string(name) + " on a communicator that is in progress");
   if (comm->finalized) breach(std::string(name) + " on a communicator that was finalized");
@@ -60,6 +75,8 @@ int issue(const char* name, Work work, void* handle, void* stream) {
   const bool writes = !work.is("send") && (!work.is("reduce") || work.root == comm->rank);
   work.reads = reads ? in : 0;
   work.writes = writes ? out : 0;
+  if (reads) work.input_in = place_in(*comm, work.input, in);
+  if (writes) work.output_in = place_in(*comm, work.output, out);
   if (reads && fake_cuda_owns(comm->device, work.input, in) == 0) breach(std::string(name) + " reads beyond its GPU");
   if (writes && fake_cuda_owns(comm->device, work.output, out) == 0)
     breach(std::string(name) + " writes beyond its GPU");

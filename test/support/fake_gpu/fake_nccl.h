@@ -16,6 +16,7 @@ HVD_FAKE void fake_nccl_set_version(int version);
 HVD_FAKE int fake_nccl_alive(const char* kind);
 HVD_FAKE int fake_nccl_calls(const char* name);
 HVD_FAKE const char* fake_nccl_breaches();
+HVD_FAKE void fake_nccl_forget_breaches();
 // GPUs that do not reach each other's memory: no windows, and no error.
 HVD_FAKE void fake_nccl_set_windows(int has_windows);
 // So many collectives run beside each other on a GPU; more wait there for one to end. 0: as many as there are.
@@ -24,6 +25,10 @@ HVD_FAKE void fake_nccl_set_room(int collectives);
 HVD_FAKE int fake_nccl_running(int device);
 // Every communicator reports it from now on; 0: none does.
 HVD_FAKE void fake_nccl_set_async_error(int code);
+// While it is held, a member on this GPU comes into no communicator: its call to join one does not come back. -1: none.
+HVD_FAKE void fake_nccl_hold_joins(int device);
+// Of these, how many have been called and have not come back.
+HVD_FAKE int fake_nccl_held_joins();
 // While they are held, ncclCommAbort does not come back, and ends nothing.
 HVD_FAKE void fake_nccl_hold_aborts(int are_held);
 // Of these, how many have been called and have not come back.

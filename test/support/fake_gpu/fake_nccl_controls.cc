@@ -29,7 +29,7 @@ HVD_FAKE int fake_nccl_alive(const char* kind) {
   int registrations = 0;
   for (const auto& [handle, comm] : world().comms) {
     reductions += static_cast<int>(comm->reductions.size());
-    for (const auto& [key, one] : comm->registered) ++(one.is_window ? windows : registrations);
+    for (const auto& [key, one] : comm->registered) ++(one.window > 0 ? windows : registrations);
   }
   if (std::strcmp(kind, "window") == 0) return windows;
   return std::strcmp(kind, "registration") == 0 ? registrations : reductions;
@@ -42,6 +42,10 @@ HVD_FAKE const char* fake_nccl_breaches() {
   const std::lock_guard lock(world().mutex);
   world().breaches_text = world().breaches;
   return world().breaches_text.c_str();
+}
+HVD_FAKE void fake_nccl_forget_breaches() {
+  const std::lock_guard lock(world().mutex);
+  world().breaches.clear();
 }
 HVD_FAKE void fake_nccl_set_windows(int has_windows) {
   const std::lock_guard lock(world().mutex);
@@ -59,12 +63,23 @@ HVD_FAKE int fake_nccl_running(int device) {
   const std::lock_guard lock(world().mutex);
   return world().running[device];
 }
+HVD_FAKE void fake_nccl_hold_joins(int device) {
+  {
+    const std::lock_guard lock(world().mutex);
+    world().holds_joins_on = device;
+  }
+  world().released.notify_all();
+}
+HVD_FAKE int fake_nccl_held_joins() {
+  const std::lock_guard lock(world().mutex);
+  return world().held_joins;
+}
 HVD_FAKE void fake_nccl_hold_aborts(int are_held) {
   {
     const std::lock_guard lock(world().mutex);
     world().holds_aborts = are_held != 0;
   }
-  world().aborts_released.notify_all();
+  world().released.notify_all();
 }
 HVD_FAKE int fake_nccl_held_aborts() {
   const std::lock_guard lock(world().mutex);

@@ -23,8 +23,18 @@ void wait_while_held() {
   World& w = world();
   std::unique_lock lock(w.mutex);
   ++w.held_aborts;
-  w.aborts_released.wait(lock, [&] { return !w.holds_aborts; });
+  w.released.wait(lock, [&] { return !w.holds_aborts; });
   --w.held_aborts;
+}
+
+// The others see nothing of a member that is held here.
+void wait_while_join_is_held() {
+  World& w = world();
+  const int device = fake_cuda_current();
+  std::unique_lock lock(w.mutex);
+  ++w.held_joins;
+  w.released.wait(lock, [&] { return w.holds_joins_on < 0 || w.holds_joins_on != device; });
+  --w.held_joins;
 }
 
 int end_comm(void* handle, const char* caller) {
@@ -49,6 +59,7 @@ int join(void** handle, int size, const std::vector<std::string>& ids, int rank,
     breach("a configuration that NCCL refuses");
   if (size < 1 || size > kMostMembers || rank < 0 || rank >= size || !ids.front().starts_with(kIdBegins))
     return kInvalidArgument;
+  wait_while_join_is_held();
   auto comm = std::make_shared<Comm>();
   comm->rank = rank;
   comm->device = fake_cuda_current();
@@ -125,7 +136,7 @@ HVD_FAKE int ncclCommRegister(void* handle, void* memory, std::size_t bytes, voi
   if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("ncclCommRegister of memory that is not its GPU's");
   const std::lock_guard lock(world().mutex);
   *registration = reinterpret_cast<void*>(++world().handles);
-  comm->registered[*registration] = {memory, bytes, false};
+  comm->registered[*registration] = {memory, bytes, 0};
   return kSuccess;
 }
 HVD_FAKE int ncclCommDeregister(void* handle, void* registration) {
@@ -148,10 +159,10 @@ HVD_FAKE int ncclCommWindowRegister(void* handle, void* memory, std::size_t byte
   if (flags != 1 || reinterpret_cast<std::uintptr_t>(memory) % 4096 != 0 || !world().memory.contains(memory))
     breach("a window that NCCL refuses");
   if (fake_cuda_owns(comm->device, memory, bytes) == 0) breach("a window of memory that is not its GPU's");
-  comm->group->ask_for_window(bytes);
+  const int number = comm->group->ask_for_window(bytes);
   const std::lock_guard lock(comm->group->mutex);
   comm->window = window;
-  comm->window_memory = memory;
+  comm->next_window = {memory, bytes, number};
   return kInProgress;
 }
 HVD_FAKE int ncclCommWindowDeregister(void* handle, void* window) {
@@ -212,7 +223,7 @@ HVD_FAKE int ncclCommGetAsyncError(void* handle, int* state) {
   if (ready && comm->window != nullptr) {
     void** const window = std::exchange(comm->window, nullptr);
     *window = reinterpret_cast<void*>(++world().handles);
-    comm->registered[*window] = {comm->window_memory, 0, true};
+    comm->registered[*window] = comm->next_window;
   }
   return kSuccess;
 }

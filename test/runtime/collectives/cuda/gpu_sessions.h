@@ -1,6 +1,7 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -71,6 +72,12 @@ void run_on_gpus(int size, const Configure& configure, const Body& body) {
   }
   expect_nothing_left();
 }
+
+// How long survivors took to raise after a loss, and then the sessions to end.
+struct LossTimes {
+  std::chrono::steady_clock::duration to_raise{};
+  std::chrono::steady_clock::duration to_end{};
+};
 
 // Calls of a function of NCCL while this lives.
 struct CallsOf {

@@ -68,16 +68,10 @@ void use_nccl_and_log(config::RuntimeConfig& config) {
   config.log_level = LogLevel::kWarning;
 }
 
-// How long the survivors took to raise after the loss, and their sessions to end.
-struct Times {
-  steady_clock::duration to_raise{};
-  steady_clock::duration to_end{};
-};
-
 // Rank 2 is lost while ranks 0 and 1 wait for it in NCCL. Their other set has memory on the same GPUs.
 // `late`: a stream of rank 2 that runs nothing.
-Times lose_a_peer(Problems& problems, FrameworkStream& late) {
-  Times times;
+LossTimes lose_a_peer(Problems& problems, FrameworkStream& late) {
+  LossTimes times;
   steady_clock::time_point lost;
   std::array<steady_clock::time_point, 2> raised;
   {
@@ -141,7 +135,7 @@ TEST_CASE("An abort of NCCL that does not come back holds up no survivor, no end
       fake_cuda_hold(late.back()->get());
       return lose_a_peer(problems, *late.back());
     };
-    Times times = lose();
+    LossTimes times = lose();
     CHECK(fake_nccl_held_aborts() > 0);
     constexpr std::chrono::seconds kMost{1};  // the best of three, as other programs may have the cores
     for (int again = 0; again < 2 && times.to_raise > kMost; ++again) times = lose();
