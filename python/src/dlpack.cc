@@ -28,9 +28,9 @@ DLDataType dl_type(DataType dtype) {
     case DataType::kInt32:
     case DataType::kInt64: return {0, bits, 1};
     case DataType::kUint8:
-    case DataType::kUint16: return {1, bits, 1};
-    case DataType::kBool:  // bytes, which their reader takes for what they are; torch 2.1 refuses the type
-    case DataType::kFloat8E4m3fn:
+    case DataType::kUint16:
+    case DataType::kBool:          // as bytes, which their reader takes for what they are: torch 2.1 refuses the type
+    case DataType::kFloat8E4m3fn:  // the same
     case DataType::kFloat8E5m2: return {1, bits, 1};
     case DataType::kFloat16:
     case DataType::kFloat32:
