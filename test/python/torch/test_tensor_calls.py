@@ -96,7 +96,7 @@ def test_only_the_core_makes_handles() -> None:
 
 
 def test_a_torch_that_marks_one_tensor_at_a_time(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torch did at first: what is no tensor is a RuntimeError."""
+    """As torch did at first: what is no tensor, or one without a version, is a RuntimeError."""
     from horovod.torch import _private, _session
 
     marked: list[torch.Tensor] = []
@@ -104,11 +104,15 @@ def test_a_torch_that_marks_one_tensor_at_a_time(fake: Any, monkeypatch: pytest.
     def increment_version(tensor: object) -> None:
         if not isinstance(tensor, torch.Tensor):
             raise RuntimeError("increment_version expect a Tensor as input")
+        if tensor.is_inference():
+            raise RuntimeError("Inplace update to inference tensor outside InferenceMode is not allowed")
         marked.append(tensor)
 
     monkeypatch.setattr(torch._C, "_increment_version", increment_version)
     monkeypatch.setattr(_private, "increment_version", increment_version)
     monkeypatch.setattr(_session, "mark_written", _private.version_counter())
     tensors = [torch.ones(3), torch.ones(2)]
-    fake.hvd.grouped_allreduce_(tensors)
+    with torch.inference_mode():
+        without_version = torch.ones(3)
+    fake.hvd.grouped_allreduce_([*tensors, without_version])
     assert [id(tensor) for tensor in marked] == [id(tensor) for tensor in tensors]

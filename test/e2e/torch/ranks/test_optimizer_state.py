@@ -46,7 +46,9 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> Non
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
-@pytest.mark.parametrize(("name", "root_options", "options"), [one for one in OPTIMIZERS if hasattr(torch.optim, one[0])])
+@pytest.mark.parametrize(
+    ("name", "root_options", "options"), [one for one in OPTIMIZERS if hasattr(torch.optim, one[0])]
+)
 def test_the_roots_state_and_options_win(name: str, root_options: Options, options: Options, wrapped: bool) -> None:
     """Ranks begin with other parameters, options and amounts of training, and end with the same."""
     is_root = hvd.rank() == 0
