@@ -111,14 +111,14 @@ Status Worker::apply_join(const wire::Response& response, SetState& set, WorkerO
   return Status::ok();
 }
 
-// A member without an operation of its own takes part with zeros if it has joined; otherwise the root has counted a
-// rank that did not report, and the session cannot go on.
 const WorkerCache::Entry* Worker::cached(wire::CacheBit bit) {
   const auto owner = set_of_bit_.find(value(bit));
   const auto at = owner == set_of_bit_.end() ? states_.end() : states_.find(owner->second);
   return at == states_.end() ? nullptr : at->second.cache.find(bit);
 }
 
+// A member without an operation of its own takes part with zeros if it has joined; otherwise the root has counted a
+// rank that did not report, and the session cannot go on.
 Status Worker::apply(const wire::CacheHit& hit, WorkerOutput& out) {
   const auto owner = set_of_bit_.find(value(hit.bit));
   if (owner == set_of_bit_.end()) return disagree(options_.rank, "unknown bit " + std::to_string(value(hit.bit)));

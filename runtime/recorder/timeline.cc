@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -30,8 +31,9 @@ class TraceFile {
     const std::string text = objects + kEnd;
     for (std::size_t done = 0; done < text.size();) {
       const ::ssize_t n = ::pwrite(fd_.get(), text.data() + done, text.size() - done, size_ + static_cast<off_t>(done));
-      if (n < 0 && errno != EINTR) return Status::from_errno("the timeline ends here", errno);
-      if (n > 0) done += static_cast<std::size_t>(n);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return end_after(Status::from_errno("the timeline ends here", n < 0 ? errno : ENOSPC));
+      done += static_cast<std::size_t>(n);
     }
     size_ += static_cast<off_t>(objects.size());
     return Status::ok();
@@ -40,6 +42,14 @@ class TraceFile {
  private:
   static constexpr const char* kEnd = "\n]\n";
   explicit TraceFile(Fd fd) : fd_(std::move(fd)) {}
+
+  // Without what was written of the last objects: the end has its place where it was before them.
+  Status end_after(Status failed) {
+    const std::size_t end = size_ > 0 ? std::strlen(kEnd) : 0;
+    const bool is_whole = ::pwrite(fd_.get(), kEnd, end, size_) == static_cast<ssize_t>(end) &&
+                          ::ftruncate(fd_.get(), size_ + static_cast<off_t>(end)) == 0;
+    return is_whole ? failed : failed.annotate("the file is no complete JSON");
+  }
 
   Fd fd_;
   off_t size_ = 0;  // without the end
@@ -78,7 +88,9 @@ void Timeline::start(const std::string& file, bool mark_cycles) {
       const Status written = out.append(text);
       if (written.is_ok()) continue;
       HVD_LOG(kError, written.message());
-      return close();
+      close();
+      take();  // what nobody will write
+      return;
     }
   };
   // std::function wants copyable captures; the file crosses in a shared holder.
@@ -111,7 +123,6 @@ void Timeline::close() {
 }
 
 void Timeline::add(TraceEvent event) {
-  event.when = SteadyClock::now();
   if (event.op == OpType::kJoin) event.name = kJoin;  // negotiation calls it otherwise than who submits it
   bool wakes = false;
   {
@@ -122,6 +133,7 @@ void Timeline::add(TraceEvent event) {
       return;
     }
     wakes = waiting_.empty();
+    event.when = SteadyClock::now();  // under the lock, as viewers go by times, not by the order in the file
     waiting_.push_back(std::move(event));
   }
   if (wakes) changed_.notify_one();

@@ -1,5 +1,8 @@
 #include "runtime/recorder/timeline.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <thread>
 
@@ -19,6 +22,24 @@ void run_once(Timeline& timeline, const std::string& name) {
   timeline.ended(OpType::kAllreduce, 0, name, DataType::kFloat32, {3}, Status::ok());
   timeline.cycle();
 }
+
+// Files of this process end at so many bytes, as on a disk that is full, while it lives.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) : on_signal_(::signal(SIGXFSZ, SIG_IGN)) {
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    const rlimit now{bytes, before_.rlim_max};
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &now) == 0);
+  }
+  ~FileLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    ::signal(SIGXFSZ, on_signal_);
+  }
+
+ private:
+  sighandler_t on_signal_;
+  rlimit before_{};
+};
 
 // False also where the file is looked at in the middle of a write.
 bool has(const std::string& file, const std::string& name) {
@@ -96,6 +117,51 @@ TEST_CASE("The file is complete JSON while it is written", "[unit][recorder]") {
     run_once(timeline, name);
     while (!has(folder / "a", name)) REQUIRE(std::chrono::steady_clock::now() < end);
   }
+}
+
+TEST_CASE("On a disk that is full the timeline ends as complete JSON", "[unit][recorder]") {
+  const TraceFolder folder;
+  Timeline timeline;
+  CapturedLog log;
+  {
+    const FileLimit limit(4096 + GENERATE(0, 1, 17, 50));
+    timeline.start(folder / "a", false);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (timeline.is_active() && std::chrono::steady_clock::now() < end) run_once(timeline, "x");
+    CHECK_FALSE(timeline.is_active());
+  }
+  timeline.stop();
+  CHECK(log.text().find("the timeline ends here") != std::string::npos);
+  CHECK(TraceReader::of_file(folder / "a").events().size() >= 2);
+  timeline.start(folder / "b", false);
+  run_once(timeline, "x");
+  timeline.stop();
+  CHECK(TraceReader::of_file(folder / "b").pid_of("x") == 1);
+}
+
+TEST_CASE("Events are in the order of their times, whichever threads see them", "[unit][recorder]") {
+  const TraceFolder folder;
+  Timeline timeline;
+  timeline.start(folder / "a", false);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([&, name = "t" + std::to_string(i)] {
+      for (int k = 0; k < 5000; ++k) run_once(timeline, name);
+    });
+  }
+  threads.clear();
+  timeline.stop();
+  std::int64_t last = 0;
+  int earlier = 0;
+  const TraceReader trace = TraceReader::of_file(folder / "a");
+  for (const auto& event : trace.events()) {
+    if (!event.contains("ts")) continue;
+    const std::int64_t at = event.at("ts");
+    if (at < last) ++earlier;
+    last = at;
+  }
+  CHECK(last > 0);
+  CHECK(earlier == 0);
 }
 
 TEST_CASE("Events that nobody writes down in time are counted in the file", "[unit][recorder]") {
