@@ -85,6 +85,29 @@ TEST_CASE("A timeline shows each use of a tensor, cached or not, with every rank
   }
 }
 
+TEST_CASE("A timeline shows the ranks for which others speak, of cached tensors and of others", "[multi][engine]") {
+  constexpr int kSize = 12;  // more than the root has children
+  const TraceFolder folder;
+  JobFixture job(kSize);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        sum(session, problems, "small", 4);
+        sum(session, problems, "large", 4, 1000);  // too large for the tree
+        for (int i = 0; i < 3; ++i) sum(session, problems, "once." + std::to_string(i));
+      },
+      [&](config::RuntimeConfig& config) { config.timeline = folder / "t.json"; });
+  const TraceReader trace = TraceReader::of_file(folder / "t.json");
+  CHECK(trace.open().empty());
+  std::set<std::string> everybody;
+  for (int rank = 0; rank < kSize; ++rank) everybody.insert(std::to_string(rank));
+  std::vector<std::set<std::string>> ranks;
+  for (const char* const name : {"small", "large"}) CHECK(uses(trace.line(name), ranks).size() == 4);
+  for (int i = 0; i < 3; ++i) CHECK(uses(trace.line("once." + std::to_string(i)), ranks).size() == 1);
+  for (const auto& each : ranks) CHECK(each == everybody);
+}
+
 TEST_CASE("A timeline shows every kind of operation, and what a group is packed into", "[multi][engine]") {
   const bool has_shm = GENERATE(false, true);
   const TraceFolder folder;
