@@ -179,10 +179,13 @@ ControlTraffic EngineLoop::traffic() const {
 }
 
 bool EngineLoop::add_own_report(wire::Report report, TimePoint now) {
-  trace_report(own_rank(), report);
   const Status added = is_root() ? coordinator_->add_report(own_rank(), report, now)
                                  : relay_->add_report(own_rank(), std::move(report), now);
-  if (!added.is_ok()) report_lost(own_rank(), added.message());
+  if (!added.is_ok()) {
+    report_lost(own_rank(), added.message());
+  } else if (is_root()) {
+    trace_report(own_rank(), report);
+  }
   return added.is_ok();
 }
 
@@ -252,10 +255,10 @@ void EngineLoop::handle_report(int from_rank, ByteSpan message) {
   HVD_FAILPOINT("engine.gather");
   auto report = wire::decode_report(message);
   if (!report.is_ok()) return report_lost(from_rank, report.status().message());
-  trace_report(from_rank, report.value());
   const Status added = is_root() ? coordinator_->add_report(from_rank, report.value(), run_time())
                                  : relay_->add_report(from_rank, std::move(report).value(), run_time());
-  if (!added.is_ok()) report_lost(from_rank, added.message());
+  if (!added.is_ok()) return report_lost(from_rank, added.message());
+  if (is_root()) trace_report(from_rank, report.value());
 }
 
 void EngineLoop::handle_decision(ByteSpan message) {

@@ -29,7 +29,7 @@ std::vector<int> ranks_below(const topology::TreePlan& plan, int from_rank, cons
 
 void EngineLoop::trace_report(int from_rank, const wire::Report& report) {
   recorder::Timeline& timeline = recorder_.timeline();
-  if (!is_root() || !timeline.is_active()) return;
+  if (!timeline.is_active()) return;
   const topology::ProcessSetTable& sets = *worker_.sets();
   for (const wire::MergedRequest& merged : report.requests) {
     const wire::Request& request = merged.request;
@@ -60,9 +60,11 @@ void EngineLoop::trace_decision(const negotiation::WorkerOutput& output) {
   if (!is_root() || !timeline.is_active()) return;
   timeline.cycle();
   for (const negotiation::OwnResponse& ready : output.ready) {
-    if (ready.operation == negotiation::OperationId::kNone) continue;
     const wire::Response& response = *ready.response;
     timeline.released(response.op, response.process_set, response.name);
+    if (ready.operation != negotiation::OperationId::kNone) continue;
+    // This rank has joined: it takes part with zeros, in nothing that the table of operations completes.
+    timeline.ended(response.op, response.process_set, response.name, response.dtype, response.shape, response.status());
   }
 }
 

@@ -193,7 +193,8 @@ class SessionImpl final : public Session {
   }
 
   void start_timeline(const std::string& file, bool mark_cycles) override {
-    if (membership_.rank() == 0) recorder_.timeline().start(file, mark_cycles);
+    std::lock_guard lock(shutdown_mutex_);
+    if (membership_.rank() == 0 && !shut_down_) recorder_.timeline().start(file, mark_cycles);
   }
   void stop_timeline() override { recorder_.timeline().stop(); }
 

@@ -92,6 +92,9 @@ void Timeline::start(const std::string& file, bool mark_cycles) {
       take();  // what nobody will write
       return;
     }
+    std::string last;
+    trace.finish(SteadyClock::now(), last);
+    if (const Status written = out.append(last); !written.is_ok()) HVD_LOG(kError, written.message());
   };
   // std::function wants copyable captures; the file crosses in a shared holder.
   auto holder = std::make_shared<decltype(write)>(std::move(write));

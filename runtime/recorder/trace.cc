@@ -53,6 +53,15 @@ Trace::Tensor& Trace::tensor_of(const TraceEvent& event, std::string& out) {
   return tensor;
 }
 
+void Trace::finish(TimePoint when, std::string& out) {
+  TraceEvent event;
+  event.when = when;
+  for (auto& [key, tensor] : tensors_) {
+    tensor.reported.clear();
+    end(tensor, event, out);
+  }
+}
+
 void Trace::put_begin(const Tensor& tensor, const TraceEvent& event, const std::string& name, std::string& out) const {
   put({{"ph", "B"}, {"name", name}, {"ts", micros(event.when)}, {"pid", tensor.pid}}, out);
 }

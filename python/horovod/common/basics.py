@@ -162,7 +162,7 @@ class HorovodBasics(BuildInformation):
 
         With `mark_cycles` also when rank 0 decides what runs. The file is made anew; what was written elsewhere ends. A
         path that is written to already changes nothing, and one that cannot be written is an error in the log. Nothing
-        on other ranks. ValueError before init(), and unless HOROVOD_TIMELINE was set then (to DYNAMIC, or to a file).
+        on other ranks. ValueError before init(), and unless HOROVOD_TIMELINE is set (to DYNAMIC, or to a file).
         """
         self._check_timeline_allowed("start_timeline")
         core.start_timeline(os.fspath(file_path), bool(mark_cycles))
@@ -180,7 +180,7 @@ class HorovodBasics(BuildInformation):
             raise ValueError(f"{caller}: Horovod is not initialised; call init() first")
         if _env.get("HOROVOD_TIMELINE") is None:
             raise ValueError(
-                f"{caller}: HOROVOD_TIMELINE was not set before init(); set it to DYNAMIC, or to a file"
+                f"{caller}: HOROVOD_TIMELINE is not set; set it to DYNAMIC, or to a file, before init()"
             )
 
     # Process sets, as the Python classes use them

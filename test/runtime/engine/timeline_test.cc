@@ -170,6 +170,27 @@ TEST_CASE("A timeline shows every kind of operation, and what a group is packed 
   CHECK(trace.results("unlike").at(0).at("error").get<std::string>().find("shape") != std::string::npos);
 }
 
+TEST_CASE("What others run when rank 0 has joined begins and ends", "[multi][engine]") {
+  const TraceFolder folder;
+  JobFixture job(2);
+  Problems problems;
+  run(
+      job, problems,
+      [&](Session& session) {
+        const bool is_first = session.topology().rank == 0;
+        for (int i = 0; i < 3 && !is_first; ++i) {
+          Values data(3, 1.0F);
+          problems.expect_ok(wait(session.enqueue(allreduce("x", data))), "x");
+        }
+        problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
+      },
+      [&](config::RuntimeConfig& config) { config.timeline = folder / "t.json"; });
+  const TraceReader trace = TraceReader::of_file(folder / "t.json");
+  std::vector<std::set<std::string>> ranks;
+  CHECK(uses(trace.line("x"), ranks) == std::vector(3, Line{"NEGOTIATE_ALLREDUCE", "/", "ALLREDUCE", "/"}));
+  CHECK(trace.results("x").size() == 3);
+}
+
 TEST_CASE("Only rank 0 writes, and of the sets that it is in", "[multi][engine]") {
   const TraceFolder folder;
   JobFixture job(3);

@@ -35,10 +35,11 @@ TraceEvent activity(const std::string& name, const std::string& what, int micros
   return event;
 }
 
-TraceReader read(const std::vector<TraceEvent>& events) {
+TraceReader read(const std::vector<TraceEvent>& events, bool finish = false) {
   Trace trace(kStart, std::chrono::microseconds(1'700'000'000'000'000));
   std::string text = trace.begin();
   for (const TraceEvent& event : events) trace.add(event, text);
+  if (finish) trace.finish(kStart + std::chrono::seconds(1), text);
   return TraceReader(text + "]");
 }
 
@@ -115,8 +116,5 @@ TEST_CASE("Whatever is missing among the events, what begins also ends, and noth
     event.activity = "SOMETHING";
     events.push_back(event);
   }
-  for (const char* const name : {"t0", "t1", "t2"}) {  // ends also what a rank had reported early
-    for (int i = 0; i < 2; ++i) events.push_back(event_of(Kind::kEnded, name, 200));
-  }
-  CHECK(read(events).open().empty());
+  CHECK(read(events, true).open().empty());
 }
