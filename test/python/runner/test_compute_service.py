@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -311,3 +312,23 @@ def test_a_reply_to_another_request_is_not_believed() -> None:
     assert _wire.open_sealed(KEY, _wire.reply_context(first), reply)[0] == {"result": None}
     with pytest.raises(_wire.BadMessage):
         _wire.open_sealed(KEY, _wire.reply_context(second), reply)
+
+
+def test_what_runs_late_has_ended_before_its_loop_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+    cancelled = []
+
+    async def converse(_self: ComputeService, _reader: Any, _writer: Any) -> None:
+        begun.set()
+        for when in ("when it is late", "at the end"):  # still busy after the first time, as one that closes late is
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(when)
+
+    monkeypatch.setattr(ComputeService, "_converse", converse)
+    monkeypatch.setattr(_wire, "REQUEST_DEADLINE_S", 0.1)
+    service = ComputeService(1, 1, KEY, nics=["lo"])
+    with ended(service), socket.create_connection(service.addresses()["lo"][0], timeout=20):
+        assert begun.wait(20)
+    assert cancelled == ["when it is late", "at the end"]
