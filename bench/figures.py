@@ -121,11 +121,13 @@ def draw_panel(axes: Axes, panel: Panel, data: Data) -> None:
         draw_lines(axes, data)
     else:
         draw_bars(axes, data)
+    shown = [reading for readings in (data.series | data.marks).values() for reading in readings if reading]
+    highest = max(reading.high for reading in shown)
     if panel.logarithmic:
         axes.set_yscale("log")
+        axes.set_ylim(top=1.7 * highest)  # room for the highest one's label
     else:
-        shown = [reading for readings in (data.series | data.marks).values() for reading in readings if reading]
-        axes.set_ylim(0, 1.1 * max(reading.high for reading in shown))
+        axes.set_ylim(0, 1.1 * highest)
     if panel.equal:
         axes.axhline(1, color="#777777", linewidth=0.9, label=f"1: {panel.equal}")
     axes.set_ylabel(panel.axis, fontsize=8)
