@@ -46,6 +46,7 @@ Lane::~Lane() {
 // On the engine's thread, which has decisions in their order.
 void Lane::push(LaneJob job) {
   for (Batch& batch : job.batches) {
+    trace(recorder_.timeline(), batch, "QUEUE");
     if (traits_of(batch).memory == collectives::MemoryKind::kDevice) batch.turn = backends_->next_turn();
   }
   inbox_->push(std::move(job));
@@ -66,10 +67,7 @@ void Lane::run() {
 }
 
 void Lane::receive(LaneJob job) {
-  for (Batch& batch : job.batches) {
-    trace(recorder_.timeline(), batch, "QUEUE");
-    waiting_.push_back(make_task(std::move(batch)));
-  }
+  for (Batch& batch : job.batches) waiting_.push_back(make_task(std::move(batch)));
   waiting_.back().ends_job = true;
 }
 

@@ -17,7 +17,7 @@ namespace hvd::recorder {
 
 // HOROVOD_TIMELINE: what rank 0 sees of operations, in a file for chrome://tracing. Events cost one branch while there
 // is none; else whoever sees one puts it into a queue, and the thread hvd-timeline writes. The file is valid JSON after
-// every write, whatever becomes of the process. Thread-safe; owned by the FlightRecorder.
+// every write. Thread-safe; owned by the FlightRecorder.
 class Timeline {
  public:
   // So many events wait for the disk at most, of about 200 bytes; more are lost, which the file says.

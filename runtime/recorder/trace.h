@@ -42,8 +42,8 @@ std::string in_capitals(std::string_view text);
 
 // Horovod's timeline: events of Chrome's trace format (chrome://tracing, ui.perfetto.dev), an array of objects. Each
 // tensor is a "process" of its own; on it NEGOTIATE_<OP> with a mark for each rank, then <OP> with the activities that
-// follow each other in it. What begins also ends, at the latest in
-// finish(), whatever is missing among the events. Pure.
+// follow each other in it. What begins also ends, at the latest in finish(), whatever is missing among the events.
+// Pure.
 class Trace {
  public:
   // `start` is the time 0 of the trace, `since_epoch` what the clock on the wall said then.

@@ -34,8 +34,7 @@ struct Request {
   double postscale = 1.0;
   Shape shape;
   std::string name;
-  // Members of a group carry the same key on every rank (GroupKey) and the number of members; 0, 0:
-  // none.
+  // Members of a group carry the same key on every rank (GroupKey) and the number of members; 0, 0: none.
   std::uint64_t group_key = 0;
   std::uint32_t group_size = 0;
 

@@ -85,14 +85,19 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.001)
 
 
+def sum_that_is_lost() -> Any:
+    """The launcher's SIGTERM, 1 s after the loss, does not end this rank."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    data = put(fake, gpu, torch.ones(3))
+    return core.enqueue((core.OP_ALLREDUCE, "lost", -1, ()), (data, data, (3,), F32, place), SUM, None)
+
+
 def lose_a_peer() -> None:
     """Rank 1 holds its stream and dies when rank 0 waits for it in a collective, in NCCL."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher, 1 s after the loss
     inside = Path(sys.argv[4])
     if rank == 1:
         fake.fake_cuda_hold(stream)
-    data = put(fake, gpu, torch.ones(3))
-    handle = core.enqueue((core.OP_ALLREDUCE, "lost", -1, ()), (data, data, (3,), F32, place), SUM, None)
+    handle = sum_that_is_lost()
     if rank == 1:
         wait_until(lambda: calls("ncclAllReduce") == 1 and inside.exists(), "rank 0 is not in the collective")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -107,12 +112,10 @@ def lose_a_peer() -> None:
 
 def lose_who_has_not_come() -> None:
     """Rank 1 dies before it joins the communicator, in which rank 0 waits for it."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # of the launcher, 1 s after the loss
     inside = Path(sys.argv[4])
     if rank == 1:
         nccl.fake_nccl_hold_joins(gpu)
-    data = put(fake, gpu, torch.ones(3))
-    handle = core.enqueue((core.OP_ALLREDUCE, "lost", -1, ()), (data, data, (3,), F32, place), SUM, None)
+    handle = sum_that_is_lost()
     if rank == 1:
         wait_until(lambda: nccl.fake_nccl_held_joins() == 1 and inside.exists(), "rank 0 does not wait in NCCL")
         os.kill(os.getpid(), signal.SIGKILL)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 TRAINING = """
-import os, signal, sys
+import os, signal, sys, time
 import torch
 import horovod.torch as hvd
 
@@ -19,7 +19,10 @@ for step in range(20):
     hvd.allgather(torch.ones(2, 3), name="gathered")
 if sys.argv[1:] == ["killed"]:
     hvd.barrier()
-    if hvd.rank() == 0:
+    if hvd.rank() == 0:  # when it has been written, which a thread of its own does
+        end = time.monotonic() + 60
+        while '"BARRIER"' not in open(os.environ["HOROVOD_TIMELINE"]).read() and time.monotonic() < end:
+            time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGKILL)
 """
 CALLS = """

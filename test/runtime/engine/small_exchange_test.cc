@@ -9,8 +9,7 @@
 #include <thread>
 
 #include "runtime/engine/small_exchange.h"
-#include "test/runtime/engine/session_support.h"
-#include "test/support/job_fixture.h"
+#include "test/runtime/engine/job_support.h"
 #include "test/support/trace_reader.h"
 
 using namespace hvd;
@@ -20,14 +19,6 @@ using namespace hvd::test;
 namespace {
 
 using Values = std::vector<float>;
-
-void run(
-    JobFixture& job, Problems& problems, const std::function<void(Session&)>& body,
-    const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {}) {
-  job.run(body, edit);
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
-}
 
 // One allreduce of `elements` ones.
 Status sum_ones(Session& session, Problems& problems, const std::string& name, std::size_t elements = 3,
@@ -51,11 +42,6 @@ void sum_ones_alone(Session& session, Problems& problems, const std::string& nam
   Values data(3, 1.0F);
   problems.expect_ok(wait(session.enqueue(allreduce(name, data))), name);
   problems.expect(data == Values(3, 1.0F), name + ": a wrong sum");
-}
-
-std::uint64_t messages(const Session& session) {
-  const ControlTraffic traffic = session.control_traffic();
-  return traffic.messages_sent + traffic.messages_received;
 }
 
 // Of the quietest of three times that all ranks do this, since a thread that the machine keeps waiting for long goes

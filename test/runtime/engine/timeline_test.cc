@@ -3,8 +3,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "test/runtime/engine/session_support.h"
-#include "test/support/job_fixture.h"
+#include "test/runtime/engine/job_support.h"
 #include "test/support/trace_reader.h"
 
 using namespace hvd;
@@ -14,14 +13,6 @@ using Line = std::vector<std::string>;
 namespace {
 
 using Values = std::vector<float>;
-
-void run(
-    JobFixture& job, Problems& problems, const std::function<void(Session&)>& body,
-    const std::function<void(config::RuntimeConfig&)>& edit = [](config::RuntimeConfig&) {}) {
-  job.run(body, edit);
-  for (const std::string& error : job.errors()) CHECK(error == "");
-  CHECK(problems.text() == "");
-}
 
 void sum(Session& session, Problems& problems, const std::string& name, int times = 1, std::size_t elements = 3) {
   for (int i = 0; i < times; ++i) {
@@ -48,11 +39,6 @@ std::vector<Line> uses(const Line& line, std::vector<std::set<std::string>>& ran
     }
   }
   return found;
-}
-
-std::uint64_t messages(const Session& session) {
-  const ControlTraffic traffic = session.control_traffic();
-  return traffic.messages_sent + traffic.messages_received;
 }
 
 }  // namespace
@@ -136,6 +122,15 @@ TEST_CASE("A timeline shows every kind of operation, and what a group is packed 
         Operation scatter = allgather("scatter", a, gathered);
         scatter.op = OpType::kReducescatter;
         problems.expect_ok(wait(session.enqueue(scatter)), "reducescatter");
+        Values parts[4];
+        for (const OpType op : {OpType::kAllgather, OpType::kReducescatter}) {
+          const bool is_gather = op == OpType::kAllgather;
+          std::vector<Operation> together = {allgather(is_gather ? "g1" : "s1", a, parts[is_gather ? 0 : 2]),
+                                             allgather(is_gather ? "g2" : "s2", b, parts[is_gather ? 1 : 3])};
+          for (Operation& operation : together) operation.op = op;
+          const auto handles = session.enqueue_group(std::move(together)).value();
+          for (const HandlePtr& handle : handles) problems.expect_ok(wait(handle), "a group of results");
+        }
         problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kBarrier))), "barrier");
         problems.expect_ok(wait(session.enqueue(without_tensor(OpType::kJoin))), "join");
         Operation unlike = allreduce("unlike", session.topology().rank == 0 ? a : b);
@@ -155,6 +150,11 @@ TEST_CASE("A timeline shows every kind of operation, and what a group is packed 
   if (!has_shm) {
     CHECK(only("a") == Line{"NEGOTIATE_ALLREDUCE", "/", "ALLREDUCE", "QUEUE", "/", "MEMCPY_IN_FUSION_BUFFER", "/",
                             "GLOO_ALLREDUCE", "/", "MEMCPY_OUT_FUSION_BUFFER", "/", "/"});
+    for (const auto& [name, op] : {std::pair("g2", "ALLGATHER"), std::pair("s2", "REDUCESCATTER")}) {
+      CHECK(only(name) == Line{std::string("NEGOTIATE_") + op, "/", op, "QUEUE", "/", "ALLOCATE_OUTPUT", "/",
+                               "MEMCPY_IN_FUSION_BUFFER", "/", std::string("GLOO_") + op, "/",
+                               "MEMCPY_OUT_FUSION_BUFFER", "/", "/"});
+    }
   }
   CHECK(only("gather") == Line{"NEGOTIATE_ALLGATHER", "/", "ALLGATHER", "QUEUE", "/", "ALLOCATE_OUTPUT", "/",
                                backend + "ALLGATHER", "/", "/"});
@@ -189,6 +189,21 @@ TEST_CASE("What others run when rank 0 has joined begins and ends", "[multi][eng
   std::vector<std::set<std::string>> ranks;
   CHECK(uses(trace.line("x"), ranks) == std::vector(3, Line{"NEGOTIATE_ALLREDUCE", "/", "ALLREDUCE", "/"}));
   CHECK(trace.results("x").size() == 3);
+}
+
+TEST_CASE("A timeline names what goes host by host", "[multi][engine]") {
+  const TraceFolder folder;
+  JobFixture job(4);
+  Problems problems;
+  run(
+      job, problems, [&](Session& session) { sum(session, problems, "x", 2, 100'000); },
+      [&](config::RuntimeConfig& config) {
+        config.hostname = config.rank < 2 ? "a" : "b";
+        config.timeline = folder / "t.json";
+      });
+  std::vector<std::set<std::string>> ranks;
+  const Line expected{"NEGOTIATE_ALLREDUCE", "/", "ALLREDUCE", "QUEUE", "/", "HIERARCHICAL_ALLREDUCE", "/", "/"};
+  CHECK(uses(TraceReader::of_file(folder / "t.json").line("x"), ranks) == std::vector(2, expected));
 }
 
 TEST_CASE("Only rank 0 writes, and of the sets that it is in", "[multi][engine]") {
