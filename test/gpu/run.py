@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import keras_jax
+
 HERE = Path(__file__).resolve().parent
 CARRIED = HERE.parent.parent / "build" / "gpu"
 RANK = HERE / "rank.py"
@@ -28,7 +30,7 @@ MODES = ("default", "async completion")  # of horovod.bench.gpu, which rank.py b
 # By the modes that they run in; horovod.bench measures both itself.
 SUITES = {"operations": 1, "lists": 1, "streams": 2, "capture": 2, "training": 2, "figures": 2, "ratios": 2, "bench": 1}
 NEED_GPU = ("capture",)
-ON_NCCL = ("lists", "streams", "training", "devices", "lost")  # have nothing that NCCL and our kernels do not do
+ON_NCCL = ("lists", "streams", "training", "devices", "lost", "jax")  # have nothing that NCCL and our kernels do not do
 LIMIT_S = 300
 # Memory in the order of streams: who uses it before it is there, or after it was given back, is named.
 SANITIZER = "--tool memcheck --track-stream-ordered-races all --report-api-errors no --error-exitcode 9".split()
@@ -147,10 +149,23 @@ def run_all(runs: Runs, rank_counts: list[int]) -> None:
                 ours = bench if suite == "bench" else rank(suite, device, mode)
                 done = runs.run(suite, ranks, [*horovodrun(ranks), *ours], mode if modes > 1 else "")
                 nccl = done["figures"].get("nccl", nccl)
+    run_jax(runs, rank_counts)
     if device == "cpu" or runs.gpus > 1:
         runs.run("lost", 2, [*horovodrun(2), *rank("lost", device)])
     if device == "cuda":
         run_on_gpus(runs, nccl)
+
+
+def run_jax(runs: Runs, rank_counts: list[int]) -> None:
+    """Keras on JAX, which not every Python has beside torch."""
+    why_not = keras_jax.why_not(runs.device)
+    for ranks in rank_counts:
+        for mode in MODES:
+            if why_not:
+                runs.leave_out(f"jax, {mode}", ranks, why_not)
+                continue
+            command = [*horovodrun(ranks), *keras_jax.rank(runs.device, mode, runs.gpus)]
+            runs.run("jax", ranks, command, mode, **keras_jax.environment(runs.device))
 
 
 def run_on_gpus(runs: Runs, nccl: int) -> None:
