@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import keras_jax
+
 HERE = Path(__file__).resolve().parent
 CARRIED = HERE.parent.parent / "build" / "gpu"
 RANK = HERE / "rank.py"
@@ -34,7 +36,7 @@ NEED_GPU = ("capture",)
 TOGETHER = ("operations", "lists", "streams", "training", "lost", "memory", "figures")
 EXPECTED = {"together memory": "lists on GPUs are cut into shorter ones"}  # on stderr
 # They have nothing that NCCL and our kernels do not do.
-ON_NCCL = ("lists", "streams", "training", "devices", "lost", "memory", "figures")
+ON_NCCL = ("lists", "streams", "training", "devices", "lost", "memory", "figures", "jax")
 LIMIT_S = 300
 # Memory in the order of streams: who uses it before it is there, or after it was given back, is named.
 SANITIZER = "--tool memcheck --track-stream-ordered-races all --report-api-errors no --error-exitcode 9".split()
@@ -161,6 +163,8 @@ def run_all(runs: Runs, rank_counts: list[int], nccl_file: Path | None) -> None:
     """What is right first, then what it costs."""
     device = runs.device
     run_suites(runs, SUITES, rank_counts)
+    if runs.wants("jax"):
+        run_jax(runs, rank_counts)
     if device == "cpu" or runs.gpus > 1:
         runs.run("lost", 2, [*horovodrun(2), *rank("lost", device)])
     if device == "cuda":
@@ -179,6 +183,18 @@ def run_suites(runs: Runs, suites: dict[str, int], rank_counts: list[int]) -> No
             for mode in MODES[:modes]:
                 ours = bench if suite == "bench" else rank(suite, runs.device, mode)
                 runs.run(suite, ranks, [*horovodrun(ranks), *ours], mode if modes > 1 else "")
+
+
+def run_jax(runs: Runs, rank_counts: list[int]) -> None:
+    """Keras on JAX, which not every Python has beside torch."""
+    why_not = keras_jax.why_not(runs.device)
+    for ranks in rank_counts:
+        for mode in MODES:
+            if why_not:
+                runs.leave_out(f"jax, {mode}", ranks, why_not)
+                continue
+            command = [*horovodrun(ranks), *keras_jax.rank(runs.device, mode, runs.gpus)]
+            runs.run("jax", ranks, command, mode, **keras_jax.environment(runs.device))
 
 
 def run_on_gpus(runs: Runs, nccl_file: Path | None) -> None:

@@ -13,7 +13,8 @@
 #endif
 
 // What our kernels do, thread by thread: compiled by nvcc for GPUs (kernels.cu), and for the host by the tests' driver.
-// A block does a piece of one copy, so that a list of large and small tensors keeps all multiprocessors busy to its end.
+// A block does a piece of one copy, so that a list of large and small tensors keeps all multiprocessors busy to its
+// end.
 namespace hvd::collectives::cuda {
 
 // From tensors into staging memory or back: what lies apart on one side lies side by side on the other.

@@ -67,8 +67,8 @@ Status Kernels::launch(void* function, const char* name, void* stream, std::span
     take_first(copies, batch);
     if (batch.count == 0) continue;
     void* arguments[] = {&batch};
-    const int code = device_.driver().calls().launch(function, batch.block_end[batch.count - 1], 1, 1, kThreads, 1, 1, 0,
-                                                     stream, arguments, nullptr);
+    const int code = device_.driver().calls().launch(function, batch.block_end[batch.count - 1], 1, 1, kThreads, 1, 1,
+                                                     0, stream, arguments, nullptr);
     HVD_RETURN_IF_ERROR(device_.driver().check(code, std::string("cuLaunchKernel of ") + name));
   }
   return Status::ok();

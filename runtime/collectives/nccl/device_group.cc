@@ -112,8 +112,8 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
 }
 
 // In an allreduce all members need the same size, and find what they reduce at the same offset: NCCL may reach it
-// directly. It is given plain sums there: averages fail in NCCL 2.32.3, and the kernels that registered memory is for are
-// for sums alone.
+// directly. It is given plain sums there: averages fail in NCCL 2.32.3, and the kernels that registered memory is for
+// are for sums alone.
 bool DeviceGroup::may_register(const CollectiveCall& call) const {
   const bool is_plain = all_have_kernels_ || !call.scaling.changes_anything();
   return all_register_ && is_plain && call.op == OpType::kAllreduce && options_.set_size() > 1 && of_host_ == nullptr;

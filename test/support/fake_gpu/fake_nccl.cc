@@ -59,8 +59,8 @@ Registered place_in(const Comm& comm, const void* memory, std::size_t bytes) {
   return {};
 }
 
-// As 2.32.3 on an H100 ("unknown red op 4", "invalid device function"): it takes its symmetric kernels for these, and has
-// none. Earlier ones that fail likewise are not known.
+// As 2.32.3 on an H100 ("unknown red op 4", "invalid device function"): it takes its symmetric kernels for these, and
+// has none. Earlier ones that fail likewise are not known.
 bool fails_in_window(const Work& work) {
   return world().version >= 23203 && work.is("all_reduce") && work.reduction == kAverage && work.input_in.window > 0 &&
          work.output_in.window > 0;
