@@ -1,5 +1,6 @@
 #include "runtime/fusion/fusion_planner.h"
 
+#include <algorithm>
 #include <bit>
 #include <vector>
 
@@ -14,6 +15,9 @@ using wire::Response;
 // One round of messages costs about as much as copying half a MiB into the buffer and out of it again, and a collective
 // has rounds in proportion to its members.
 constexpr std::uint64_t kAloneBytesPerMember = std::uint64_t{512} * 1024;
+// On a GPU it costs as much as copying tens of MiB, as memory there is a hundred times as fast, and a collective of its
+// own has to be launched on top.
+constexpr std::uint64_t kAloneBytesOnGpu = std::uint64_t{16} << 20;
 
 std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -59,6 +63,7 @@ Candidate make_candidate(const Response& r, const FusionLimits& limits, std::uin
   const bool is_fused_kind = is_reduction(r.op) || r.op == OpType::kAllgather;
   if (r.is_error() || !(is_fused_kind || r.op == OpType::kBroadcast)) return {0, false, next};
   const std::uint64_t bytes = fused_bytes(r, limits.padding);
+  if (r.devices_key != 0) alone_bytes = std::max(alone_bytes, kAloneBytesOnGpu);
   return {bytes, is_fused_kind && limits.threshold > 0 && bytes < alone_bytes, next};
 }
 

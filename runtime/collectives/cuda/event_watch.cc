@@ -50,6 +50,7 @@ void EventWatch::watch(const void* owner, Wait wait) {
   {
     const std::lock_guard lock(mutex_);
     items_.push_back({owner, std::move(wait)});
+    has_new_ = true;
   }
   changed_.notify_all();
 }
@@ -137,6 +138,7 @@ void EventWatch::run(const std::stop_token& stop) {
       const TimePoint now = SteadyClock::now();
       const bool ask = now - asked >= kTroublePause;
       if (ask) asked = now;
+      if (std::exchange(has_new_, false)) last = now;
       if (look(items_, ask)) {
         ended = take_ended();
         last = now;

@@ -18,8 +18,8 @@ namespace hvd::collectives::cuda {
 void leave_for_good(std::shared_ptr<const void> kept);
 
 // The thread hvd-gpu: looks whether events have come and tells those who wait. One for all GPUs and sets of a session.
-// It looks without pause for a moment after something has come, then every kPause: a sleeping GPU costs no core.
-// Thread-safe.
+// It looks without pause for a moment after something is new or has come, then every kPause: a sleeping GPU costs no
+// core. Thread-safe.
 class EventWatch {
  public:
   using Done = std::function<void(Status)>;
@@ -76,6 +76,7 @@ class EventWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Item> items_;  // in the order of watch()
+  bool has_new_ = false;     // since they were looked at
   std::vector<Kept> kept_;
   Deadline last_grace_ = Deadline::at(TimePoint::max());  // from the end of this object on
   std::jthread thread_;                                   // last: it uses everything above

@@ -91,18 +91,22 @@ class DeviceGroup {
   Status scatter_piece(const CollectiveCall& call, HostPiece& piece, std::byte* pinned);
   Status finish_piece(const CollectiveCall& call, const HostPiece& piece, std::byte* pinned);
 
-  // One piece of device memory.
-  Status run(const CollectiveCall& call);
+  // device_group_lists.cc
+  Status enqueue_list(const CollectiveCall& call);
+  bool needs_no_peer(const CollectiveCall& call) const;
+  Status enqueue_alone(const CollectiveCall& call);
+  Status enqueue_packed(const CollectiveCall& call);
   bool may_register(const CollectiveCall& call) const;
   // Empty when all members have memory to pack the call's tensors in; else who has not. The same on all.
   Result<std::string> who_has_no_room(const CollectiveCall& call);
   Status grow_registered(std::size_t bytes);
   Result<bool> all_can(const Status& own);
   Status start_anew();
+
+  // One piece of device memory.
+  Status run(const CollectiveCall& call);
   // The event comes when the tensors are ready.
   Result<cuda::EventPtr> enqueue(const CollectiveCall& call);
-  Status enqueue_list(const CollectiveCall& call);
-  Status enqueue_packed(const CollectiveCall& call);
   Status enqueue_scaled(const CollectiveCall& call);
   Status copy(std::span<const cuda::Copy> copies, const cuda::ElementScaling& scaling);
 
