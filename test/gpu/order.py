@@ -115,4 +115,44 @@ def lost(device: torch.device) -> dict[str, float]:
         raise AssertionError("a rank has ended in a collective, and nobody was told")
     assert seconds < 10, seconds
     check(torch.ones(3, device=device).sum(), torch.tensor(3.0), "the GPU afterwards")
+    begin_alone()
+    check(hvd.allreduce(x, op=hvd.Sum, name="x"), x.cpu(), "a new session")
     return {"seconds": round(seconds, 3)}
+
+
+def begin_alone() -> None:
+    """A new session in this process, of this rank alone."""
+    hvd.shutdown()
+    for name in [name for name in os.environ if name.startswith("HOROVOD_") and name != "HOROVOD_NCCL_LIBRARY"]:
+        del os.environ[name]
+    hvd.init()
+    assert hvd.size() == 1, hvd.size()
+
+
+def memory(device: torch.device) -> dict[str, float]:
+    """Lists for which the last rank has no memory to pack them in; NCCL has what it needs before that."""
+    count, elements = 40, 1 << 20
+    tensors = [torch.full((elements,), float(i + hvd.rank()), device=device) for i in range(count)]
+    large = torch.ones(count * elements, device=device)
+    hvd.allreduce_(large, op=hvd.Sum, name="large")
+    hvd.barrier()
+    filling = fill(device) if hvd.rank() == hvd.size() - 1 else []
+    hvd.grouped_allreduce_(tensors, op=hvd.Sum, name="list")
+    filled = sum(each.nbytes for each in filling)
+    del filling
+    n = hvd.size()
+    for i, tensor in enumerate(tensors):
+        check(tensor, torch.full((elements,), float(n * i + n * (n - 1) // 2)), f"tensor {i}")
+    return {"filled_MiB": filled >> 20}
+
+
+def fill(device: torch.device) -> list[torch.Tensor]:
+    """All memory of the GPU but the last 4 MiB."""
+    taken = []
+    size = 1 << 34
+    while size > 1 << 21:
+        try:
+            taken.append(torch.empty(size, dtype=torch.uint8, device=device))
+        except torch.OutOfMemoryError:
+            size //= 2
+    return taken

@@ -16,6 +16,7 @@ import horovod.torch as hvd
 
 Timed = Callable[[torch.device, Callable[[], None], int], float]
 MIB = 1 << 20
+TURNS = 21  # of each kind of step, an odd number for the median
 
 
 def host_time(device: torch.device, run: Callable[[], Any], rounds: int = 300) -> float:
@@ -31,16 +32,20 @@ def host_time(device: torch.device, run: Callable[[], Any], rounds: int = 300) -
 
 
 def bare_nccl(device: torch.device, tensor: torch.Tensor) -> Callable[[], None]:
-    """A call of ncclAllReduce on a communicator of one rank, from the NCCL that torch has loaded; ctypes adds to it."""
+    """A call of ncclAllReduce on a communicator of one rank, from the NCCL that torch has loaded; ctypes adds to it.
+
+    To other memory: in place NCCL launches nothing for one rank.
+    """
     nccl = ctypes.CDLL("libnccl.so.2")
     comm = ctypes.c_void_p()
     device_number = ctypes.c_int(device.index)
     assert nccl.ncclCommInitAll(ctypes.byref(comm), 1, ctypes.byref(device_number)) == 0
-    data, stream = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
-    count = ctypes.c_size_t(tensor.numel())
+    other = torch.empty_like(tensor)
+    data, result = ctypes.c_void_p(tensor.data_ptr()), ctypes.c_void_p(other.data_ptr())
+    stream, count = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream), ctypes.c_size_t(other.numel())
 
     def call() -> None:
-        assert nccl.ncclAllReduce(data, data, count, 7, 0, comm, stream) == 0  # float32, sum
+        assert nccl.ncclAllReduce(data, result, count, 7, 0, comm, stream) == 0  # float32, sum
 
     return call
 
@@ -104,8 +109,11 @@ def steps(device: torch.device, timed: Timed) -> dict[str, float]:
     for _ in range(3):
         for run in runs.values():
             run()
-    samples = {name: [timed(device, run, 10) for _ in range(3)] for name, run in runs.items()}
-    figures = {f"step_{name}_us": sorted(times)[1] for name, times in samples.items()}
+    samples: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(TURNS):
+        for name, run in runs.items():
+            samples[name].append(timed(device, run, 5))
+    figures = {f"step_{name}_us": sorted(times)[TURNS // 2] for name, times in samples.items()}
     torch.distributed.destroy_process_group()
     more, peer = (figures[f"step_{name}_us"] - figures["step_local_us"] for name in ("horovod", "ddp"))
     return {**figures, "step_more_us": more, "step_more_of_ddp_us": peer}

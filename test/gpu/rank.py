@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
 
 import peers
 import torch
-from order import capture, check, devices, lost, streams
+from order import capture, check, devices, lost, memory, streams
 
 import horovod.torch as hvd
 from horovod.bench import gpu
@@ -141,8 +143,17 @@ def timed(device: torch.device, run: Callable[[], None], rounds: int) -> float:
     return sorted(times)[rounds // 2] * 1e6
 
 
+def device_times(run: Callable[[], object], rounds: int = 5) -> dict[str, float]:
+    """What a call keeps the GPU busy with, in µs, by kernel or copy: as torch's profiler sees all of the process."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(rounds):
+            run()
+        torch.cuda.synchronize()
+    return {each.key: each.self_device_time_total / rounds for each in profile.key_averages()}
+
+
 def figures(device: torch.device) -> dict[str, float]:
-    """Times of calls; `copy_102MB_us` is the bound: as many bytes read and written once."""
+    """Times of calls; `copy_102MB_us` is the bound: as many bytes read and written once. On the GPU alone: `device`."""
     small = torch.zeros(1, device=device)
     large = torch.zeros(16 << 20, device=device)
     gradients = [torch.zeros(n, device=device) for n in RESNET_50]
@@ -159,6 +170,12 @@ def figures(device: torch.device) -> dict[str, float]:
         call()
         result[name] = round(timed(device, call, rounds), 1)  # type: ignore[arg-type]
     result["resnet50_of_copy"] = round(result["resnet50_us"] / result["copy_102MB_us"], 2)
+    if device.type == "cuda":
+        busy = {name: device_times(calls[f"{name}_us"][0]) for name in ("resnet50", "copy_102MB")}
+        ours, bound = (sum(times.values()) for times in busy.values())
+        result |= {"resnet50_device_us": round(ours, 1), "copy_102MB_device_us": round(bound, 1)}
+        result["resnet50_device_of_copy"] = round(ours / bound, 2)
+        result["packing_device_us"] = round(sum(t for name, t in busy["resnet50"].items() if "hvd_" in name), 1)
     return result
 
 
@@ -167,11 +184,13 @@ def ratios(device: torch.device) -> dict[str, float]:
     return peers.ratios(device, timed)
 
 
-SUITES = (operations, lists, streams, capture, devices, lost, training, figures, ratios)
+SUITES = (operations, lists, streams, capture, devices, lost, memory, training, figures, ratios)
 
 
 def main() -> None:
     suite, kind, mode = sys.argv[1:]
+    if limit := os.environ.get("HVD_GPU_SUITE_LIMIT"):
+        faulthandler.dump_traceback_later(float(limit))
     gpu.begin(hvd, mode, process_sets="dynamic")
     device = torch.device("cpu")
     if kind == "cuda":

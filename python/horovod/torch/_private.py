@@ -21,6 +21,7 @@ __all__ = [
     "skip_package",
     "missing",
     "require_end_of_backward",
+    "stream_getter",
     "version_counter",
     "when_backward_ends",
 ]
@@ -91,6 +92,16 @@ def version_counter() -> Callable[[Sequence[torch.Tensor]], None]:
     except (TypeError, RuntimeError):
         pass  # for one tensor
     return _count_each
+
+
+def _address_of_current_stream(device: int) -> int:
+    return int(torch.cuda.current_stream(device).cuda_stream)
+
+
+def stream_getter() -> Callable[[int], int]:
+    """What gives the address of the stream that is current on a GPU; where torch has that, without making an object."""
+    getter: Callable[[int], int] | None = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return _address_of_current_stream if getter is None else getter
 
 
 def skip_package(rules: ModuleType, package: str) -> None:

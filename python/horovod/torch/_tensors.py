@@ -53,6 +53,9 @@ def _needs_a_look(*_: Any) -> None:
 # for groups. Nearly all tensors do; for others, and for those that cannot be sent at all, they give None.
 enqueue_tensor, enqueue_tensors = core.tensor_calls(_BASE_CLASSES) or (_needs_a_look, _needs_a_look)
 
+# The address of the stream that is current on a GPU.
+current_stream = _private.stream_getter()
+
 # Tells autograd that a tuple or list of tensors was written to: a backward pass that needs the old values raises.
 mark_written = _private.version_counter()
 
@@ -60,11 +63,6 @@ mark_written = _private.version_counter()
 def code_of(dtype: torch.dtype) -> int:
     """The core's code of a type; -1 for one that it does not know."""
     return _CODES.get(dtype, -1)
-
-
-def current_stream(device: int) -> int:
-    """The address of the stream that is current on a GPU."""
-    return torch.cuda.current_stream(device).cuda_stream
 
 
 def place_of(tensor: torch.Tensor) -> int | tuple[int, int, Callable[[int], int]]:

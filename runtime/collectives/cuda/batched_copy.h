@@ -1,17 +1,20 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "horovod/types.h"
 
 #ifdef __CUDACC__
 #define HVD_ON_GPU __host__ __device__
-#define HVD_ROLLED _Pragma("unroll 1")  // eight types, each a loop: code that hardly ever runs stays small
+#define HVD_UNROLLED _Pragma("unroll")
 #else
-#define HVD_ROLLED
+#define HVD_UNROLLED
 #endif
 
 // What our kernels do, thread by thread: compiled by nvcc for GPUs (kernels.cu), and for the host by the tests' driver.
+// A block does a piece of one copy, so that a list of large and small tensors keeps all multiprocessors busy to its
+// end.
 namespace hvd::collectives::cuda {
 
 // From tensors into staging memory or back: what lies apart on one side lies side by side on the other.
@@ -23,8 +26,10 @@ struct Copy {
 
 // The argument of a launch, which may have 4 KiB.
 struct CopyBatch {
-  static constexpr unsigned kMost = 160;
+  static constexpr unsigned kMost = 144;
+  static constexpr std::uint64_t kBytesPerBlock = 32768;
   Copy copies[kMost];
+  std::uint32_t block_end[kMost];  // of each copy: what is behind its last block
   // For hvd_scaled_copy: each element times `factor`, then divided by `divisor` as integers are, as kernels::Scaling.
   double factor = 1.0;
   std::int32_t divisor = 1;
@@ -41,6 +46,25 @@ struct alignas(16) SixteenBytes {
   std::uint64_t low;
   std::uint64_t high;
 };
+
+// What block `block` of the launch does of it.
+HVD_ON_GPU inline Copy part_of(const CopyBatch& batch, std::uint32_t block) {
+  std::uint32_t low = 0;
+  for (std::uint32_t high = batch.count - 1; low < high;) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (batch.block_end[middle] > block) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  const Copy& copy = batch.copies[low];
+  const std::uint64_t begin = (block - (low > 0 ? batch.block_end[low - 1] : 0)) * CopyBatch::kBytesPerBlock;
+  const auto* const from = static_cast<const std::uint8_t*>(copy.from);
+  const std::uint64_t rest = copy.bytes - begin;
+  return {from != nullptr ? from + begin : nullptr, static_cast<std::uint8_t*>(copy.to) + begin,
+          rest < CopyBatch::kBytesPerBlock ? rest : CopyBatch::kBytesPerBlock};
+}
 
 // Thread `thread` of `threads` of a copy. Four words are under way at a time.
 template <typename Word>
@@ -67,10 +91,13 @@ HVD_ON_GPU inline void copy_words(const Copy& copy, std::uint64_t thread, std::u
   }
 }
 
+HVD_ON_GPU inline std::uint64_t places_of(const Copy& copy) {
+  return reinterpret_cast<std::uintptr_t>(copy.from) | reinterpret_cast<std::uintptr_t>(copy.to);
+}
+
 HVD_ON_GPU inline void copy_part(const Copy& copy, std::uint64_t thread, std::uint64_t threads) {
-  const std::uint64_t places = reinterpret_cast<std::uintptr_t>(copy.from) | reinterpret_cast<std::uintptr_t>(copy.to);
-  if (places % 16 == 0) return copy_words<SixteenBytes>(copy, thread, threads);
-  if (places % 4 == 0) return copy_words<std::uint32_t>(copy, thread, threads);
+  if (places_of(copy) % 16 == 0) return copy_words<SixteenBytes>(copy, thread, threads);
+  if (places_of(copy) % 4 == 0) return copy_words<std::uint32_t>(copy, thread, threads);
   copy_words<std::uint8_t>(copy, thread, threads);
 }
 
@@ -101,15 +128,45 @@ using ScaledBfloat16 = ScaledNarrow<std::uint16_t, widen_bfloat16, narrow_bfloat
 using ScaledE4m3fn = ScaledNarrow<std::uint8_t, widen_e4m3fn, narrow_e4m3fn>;
 using ScaledE5m2 = ScaledNarrow<std::uint8_t, widen_e5m2, narrow_e5m2>;
 
+// All elements of a word.
+template <typename Scaled>
+HVD_ON_GPU inline SixteenBytes scaled_word(const SixteenBytes& word, const CopyBatch& batch) {
+  using Bits = typename Scaled::Bits;
+  constexpr std::size_t kCount = sizeof(SixteenBytes) / sizeof(Bits);
+  Bits elements[kCount];
+  std::memcpy(elements, &word, sizeof word);
+  HVD_UNROLLED
+  for (std::size_t i = 0; i < kCount; ++i) elements[i] = Scaled::of(elements[i], batch);
+  SixteenBytes result;
+  std::memcpy(&result, elements, sizeof result);
+  return result;
+}
+
+// Two words are under way at a time: four would take too many registers.
 template <typename Scaled>
 HVD_ON_GPU inline void scale_elements(const CopyBatch& batch, const Copy& copy, std::uint64_t thread,
                                       std::uint64_t threads) {
   using Bits = typename Scaled::Bits;
+  std::uint64_t words = 0;
+  if (copy.from != nullptr && places_of(copy) % 16 == 0) {
+    words = copy.bytes / sizeof(SixteenBytes);
+    const auto* const from = static_cast<const SixteenBytes*>(copy.from);
+    auto* const to = static_cast<SixteenBytes*>(copy.to);
+    std::uint64_t i = thread;
+    for (; i + threads < words; i += 2 * threads) {
+      const SixteenBytes a = from[i];
+      const SixteenBytes b = from[i + threads];
+      to[i] = scaled_word<Scaled>(a, batch);
+      to[i + threads] = scaled_word<Scaled>(b, batch);
+    }
+    if (i < words) to[i] = scaled_word<Scaled>(from[i], batch);
+  }
   const auto* const from = static_cast<const Bits*>(copy.from);
   auto* const to = static_cast<Bits*>(copy.to);
   const std::uint64_t n = copy.bytes / sizeof(Bits);
-  HVD_ROLLED
-  for (std::uint64_t i = thread; i < n; i += threads) to[i] = from != nullptr ? Scaled::of(from[i], batch) : Bits{};
+  for (std::uint64_t i = words * sizeof(SixteenBytes) / sizeof(Bits) + thread; i < n; i += threads) {
+    to[i] = from != nullptr ? Scaled::of(from[i], batch) : Bits{};
+  }
 }
 
 // Requires: kernels::can_scale() and NCCL knows the type. `from` may be `to`.

@@ -1,6 +1,5 @@
 #include "runtime/collectives/cuda/kernels.h"
 
-#include <algorithm>
 #include <string>
 
 #include "runtime/collectives/cuda/device.h"
@@ -10,9 +9,19 @@ namespace hvd::collectives::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr std::uint64_t kBytesPerBlock =
-    std::uint64_t{kThreads} * 4 * sizeof(std::uint64_t) * 2;  // four words for each thread
-constexpr std::uint64_t kMostBlocks = 512;                    // of one copy
+
+// Takes the first copies into a launch, as many as it can have; all of them may be empty.
+void take_first(std::span<const Copy>& copies, CopyBatch& batch) {
+  std::uint32_t blocks = 0;
+  batch.count = 0;
+  for (; !copies.empty() && batch.count < CopyBatch::kMost; copies = copies.subspan(1)) {
+    const Copy& copy = copies.front();
+    if (copy.bytes == 0) continue;
+    blocks += static_cast<std::uint32_t>((copy.bytes - 1) / CopyBatch::kBytesPerBlock + 1);
+    batch.copies[batch.count] = copy;
+    batch.block_end[batch.count++] = blocks;
+  }
+}
 
 }  // namespace
 
@@ -55,15 +64,11 @@ Status Kernels::launch(void* function, const char* name, void* stream, std::span
                        CopyBatch& batch) const {
   const Device::Scope scope(device_);
   while (!copies.empty()) {
-    const auto some = copies.first(std::min<std::size_t>(copies.size(), CopyBatch::kMost));
-    copies = copies.subspan(some.size());
-    std::ranges::copy(some, batch.copies);
-    batch.count = static_cast<std::uint32_t>(some.size());
-    const std::uint64_t most = std::ranges::max_element(some, {}, &Copy::bytes)->bytes;
-    const std::uint64_t blocks = std::clamp<std::uint64_t>(most / kBytesPerBlock, 1, kMostBlocks);
+    take_first(copies, batch);
+    if (batch.count == 0) continue;
     void* arguments[] = {&batch};
-    const int code = device_.driver().calls().launch(function, static_cast<unsigned>(blocks), batch.count, 1, kThreads,
-                                                     1, 1, 0, stream, arguments, nullptr);
+    const int code = device_.driver().calls().launch(function, batch.block_end[batch.count - 1], 1, 1, kThreads, 1, 1,
+                                                     0, stream, arguments, nullptr);
     HVD_RETURN_IF_ERROR(device_.driver().check(code, std::string("cuLaunchKernel of ") + name));
   }
   return Status::ok();

@@ -41,6 +41,7 @@ struct Scaling {
   int divisor = 1;      // and divided by this, truncating, which is for integers alone
 
   bool changes_result() const { return after != 1.0 || divisor != 1; }
+  bool changes_anything() const { return before != 1.0 || changes_result(); }
 };
 
 // dst[i] = what `scaling` makes of the result src[i]; dst may be src, otherwise the ranges don't overlap.

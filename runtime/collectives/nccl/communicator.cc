@@ -47,8 +47,6 @@ Reduction base_reduction(ReduceOp op) {
   }
 }
 
-bool is_scaled(const kernels::Scaling& scaling) { return scaling.before != 1.0 || scaling.changes_result(); }
-
 bool all_equal(const std::vector<std::int64_t>& counts) {
   return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) == counts.end();
 }
@@ -73,7 +71,7 @@ std::array<std::byte, 8> scalar_of(DataType dtype, double factor) {
 }  // namespace
 
 bool scales(const CollectiveCall& call) {
-  return !is_scaled(call.scaling) || (call.reduce_op == ReduceOp::kSum && takes_factors(call.dtype));
+  return !call.scaling.changes_anything() || (call.reduce_op == ReduceOp::kSum && takes_factors(call.dtype));
 }
 
 std::string why_not(const CollectiveCall& call, bool can_scale) {
@@ -197,7 +195,7 @@ int Communicator::issue(const CollectiveCall& call) {
 // A factor before and one after a sum are one factor before it.
 int Communicator::reduction_of(const CollectiveCall& call, int& reduction) {
   reduction = static_cast<int>(base_reduction(call.reduce_op));
-  if (!is_scaled(call.scaling)) return kSuccess;
+  if (!call.scaling.changes_anything()) return kSuccess;
   const double factor = call.scaling.before * call.scaling.after / call.scaling.divisor;
   if (factor == 1.0 / place_.size) {
     reduction = static_cast<int>(Reduction::kAverage);

@@ -86,7 +86,11 @@ std::size_t bytes_of_all(const CollectiveCall& call) {
   return static_cast<std::size_t>(elements) * element_size(call.dtype);
 }
 
-// Scaled by our kernels before and after, where NCCL does not scale.
+// What NCCL would make of them before a sum.
+double one_factor(const kernels::Scaling& scaling) { return scaling.before * scaling.after / scaling.divisor; }
+
+// Scaled by our kernels: all in one factor before, on the way into the staging memory, where NCCL scales likewise; else
+// before and after.
 Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   const cuda::PackPlan plan = cuda::plan_packing(call, options_.set_size(), options_.set_rank);
   auto* base = static_cast<std::byte*>(registered_);
@@ -95,7 +99,9 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   }
   CollectiveCall packed = plan.at(base);
   kernels::Scaling scaling;
-  if (!scales(call)) scaling = std::exchange(packed.scaling, {});
+  const bool in_one = scales(call);
+  if (!in_one || (all_have_kernels_ && !goes_by_host(call))) scaling = std::exchange(packed.scaling, {});
+  if (in_one) scaling = {.before = one_factor(scaling)};
   std::vector<cuda::Copy> copies;
   for (const cuda::PackPlan::Copy& copy : plan.in) copies.push_back({copy.tensor, base + copy.offset, copy.bytes});
   HVD_RETURN_IF_ERROR(copy(copies, {call.dtype, scaling.before}));
@@ -106,9 +112,11 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
 }
 
 // In an allreduce all members need the same size, and find what they reduce at the same offset: NCCL may reach it
-// directly.
+// directly. It is given plain sums there: averages fail in NCCL 2.32.3, and the kernels that registered memory is for
+// are for sums alone.
 bool DeviceGroup::may_register(const CollectiveCall& call) const {
-  return all_register_ && call.op == OpType::kAllreduce && options_.set_size() > 1 && of_host_ == nullptr;
+  const bool is_plain = all_have_kernels_ || !call.scaling.changes_anything();
+  return all_register_ && is_plain && call.op == OpType::kAllreduce && options_.set_size() > 1 && of_host_ == nullptr;
 }
 
 Result<std::string> DeviceGroup::who_has_no_room(const CollectiveCall& call) {

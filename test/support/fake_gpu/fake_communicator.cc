@@ -47,7 +47,6 @@ using namespace hvd::kernels::reference;
 constexpr int kProduct = 1;
 constexpr int kMax = 2;
 constexpr int kMin = 3;
-constexpr int kAverage = 4;
 
 template <typename T>
 constexpr bool kIsInteger = std::is_integral_v<T>;

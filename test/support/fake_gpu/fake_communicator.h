@@ -17,9 +17,11 @@
 namespace fake_nccl {
 
 constexpr int kSuccess = 0;
+constexpr int kCudaError = 1;
 constexpr int kInvalidArgument = 4;
 constexpr int kInvalidUsage = 5;
 constexpr int kInProgress = 7;
+constexpr int kAverage = 4;
 constexpr int kFirstOwnReduction = 5;
 
 constexpr const char* kLateFailure = "a communicator, later";

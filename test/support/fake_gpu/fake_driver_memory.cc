@@ -9,7 +9,7 @@ using namespace fake_cuda;
 
 namespace {
 
-// A kernel of the product: thread `thread` of the `threads` of a copy.
+// A kernel of the product: thread `thread` of the `threads` of a block, whose part is `copy`.
 using hvd::collectives::cuda::Copy;
 using hvd::collectives::cuda::CopyBatch;
 struct Kernel {
@@ -103,17 +103,16 @@ HVD_FAKE int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, 
   const auto in = stream_of(stream, "cuLaunchKernel");
   if (in == nullptr) return kInvalidHandle;
   const CopyBatch batch = *static_cast<const CopyBatch*>(arguments[0]);  // the driver copies arguments
-  if (x == 0 || y == 0 || z != 1 || threads > 1024 || threads_y * threads_z != 1) return kInvalidValue;
+  if (x == 0 || y * z != 1 || threads > 1024 || threads_y * threads_z != 1) return kInvalidValue;
   if (in->device != contexts().back()) breach("a kernel is launched in a stream of another GPU");
-  if (y > CopyBatch::kMost) breach("a launch for more copies than there are");
-  in->push([batch, x, y, threads, kernel = *static_cast<const Kernel*>(function)] {
-    for (unsigned i = 0; i < y; ++i) {
-      const Copy& copy = batch.copies[i];
+  if (batch.count > CopyBatch::kMost) breach("a launch for more copies than there are");
+  in->push([batch, x, threads, kernel = *static_cast<const Kernel*>(function)] {
+    for (unsigned block = 0; block < x; ++block) {
+      const Copy copy = hvd::collectives::cuda::part_of(batch, block);
       const auto reads = reinterpret_cast<std::uintptr_t>(copy.from);
       if (copy.from != nullptr && !is_there(reads, copy.bytes, "a kernel reads")) continue;
       if (!is_there(reinterpret_cast<std::uintptr_t>(copy.to), copy.bytes, "a kernel writes")) continue;
-      const std::uint64_t all = std::uint64_t{x} * threads;
-      for (std::uint64_t thread = 0; thread < all; ++thread) kernel.run(batch, copy, thread, all);
+      for (std::uint64_t thread = 0; thread < threads; ++thread) kernel.run(batch, copy, thread, threads);
     }
   });
   return kSuccess;

@@ -88,21 +88,22 @@ struct CallsOf {
 };
 
 // Reduces a list of `tensors` and checks it.
-inline void sum_list(Session& session, Problems& problems, int gpu, std::size_t count, std::size_t tensors = 2) {
+inline void sum_list(Session& session, Problems& problems, int gpu, std::size_t count, std::size_t tensors = 2,
+                     ReduceOp op = ReduceOp::kSum) {
   FrameworkStream stream(gpu);
   std::vector<std::unique_ptr<GpuTensor>> list;
   std::vector<Operation> operations;
   for (std::size_t i = 0; i < tensors; ++i) {
     list.push_back(std::make_unique<GpuTensor>(stream, Values(count + i, static_cast<float>(i))));
-    operations.push_back(on_gpu(OpType::kAllreduce, "list", *list.back(), list.back()->data()));
+    operations.push_back(on_gpu(OpType::kAllreduce, "list", *list.back(), list.back()->data(), op));
     operations.back().name += std::to_string(i);
   }
   const auto handles = session.enqueue_group(std::move(operations));
   problems.expect_ok(handles.status(), "group");
   for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "group");
-  const auto size = static_cast<float>(session.topology().size);
+  const auto times = op == ReduceOp::kAverage ? 1.0F : static_cast<float>(session.topology().size);
   for (std::size_t i = 0; i < tensors; ++i) {
-    problems.expect(list[i]->values() == Values(count + i, size * static_cast<float>(i)), "sums");
+    problems.expect(list[i]->values() == Values(count + i, times * static_cast<float>(i)), "sums");
   }
 }
 

@@ -66,7 +66,7 @@ TEST_CASE("The embedded kernels are there for each target of the build, and as P
   CHECK(ptx == "sm_75");
 }
 
-TEST_CASE("Copies of any size and place, and zeros, take one launch for 160 of them", "[unit][gpu]") {
+TEST_CASE("Copies of any size and place, and zeros, take one launch for 144 of them", "[unit][gpu]") {
   if (has_no_kernels()) return;
   {
     const auto stream = stream_on(0);

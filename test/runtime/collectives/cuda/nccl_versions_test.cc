@@ -61,6 +61,20 @@ TEST_CASE("Lists are packed in memory that NCCL reaches directly, as its version
   CHECK(windows.now() == now.windows);
 }
 
+TEST_CASE("Lists of averages are sums in memory that NCCL reaches directly, and elsewhere without our kernels",
+          "[multi][gpu]") {
+  constexpr int kUnsupportedPtx = 222;
+  const bool has_kernels = GENERATE(true, false) && !collectives::cuda::kernel_image().empty();
+  if (!has_kernels) fake_cuda_fail_times("cuModuleLoadData", 0, kUnsupportedPtx, 2);
+  const CallsOf windows("ncclCommWindowRegister");
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    for (const std::size_t count : {100U, 10U})
+      sum_list(session, problems, session.topology().rank, count, 2, ReduceOp::kAverage);
+  });
+  fake_cuda_fail_times("cuModuleLoadData", 0, kUnsupportedPtx, 0);  // a build without kernels loads none
+  CHECK(windows.now() == (has_kernels ? 2 : 0));
+}
+
 TEST_CASE("Without memory for it on one rank lists are packed in other memory on all", "[multi][gpu]") {
   fake_nccl_fail("ncclMemAlloc", 1, 1);
   const CallsOf windows("ncclCommWindowRegister");
