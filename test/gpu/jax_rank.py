@@ -6,9 +6,11 @@ nothing to reduce and makes no call; here it does, so that the call is tried whe
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import importlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -204,6 +206,8 @@ def refusal(kind: str, calls: Calls) -> dict[str, Any]:
 
 def main() -> None:
     kind, mode, gpus = sys.argv[1:]
+    if limit := os.environ.get("HVD_GPU_SUITE_LIMIT"):
+        faulthandler.dump_traceback_later(float(limit))
     gpu.begin(hvd, mode)
     if kind == "cuda":
         jax.config.update("jax_cuda_visible_devices", str(hvd.local_rank() % int(gpus)))
