@@ -6,9 +6,11 @@ nothing to reduce and makes no call; here it does, so that the call is tried whe
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import importlib
 import json
+import os
 import sys
 import tempfile
 import time
@@ -58,7 +60,12 @@ class Calls:
 def reduce_in_step(name: str, groups: list[int], count: int, **options: Any) -> Callable[..., Any]:
     """A compiled function that makes one call: twice the sum of what it is given."""
     names = [f"{name}.{i}" for i in range(count)]
-    return jax.jit(lambda *given: jax_call.allreduce(given, names, groups, (hvd.Sum, 2.0, 1.0, WORLD)), **options)
+
+    def reduce(*given: Any) -> list[Any]:
+        return jax_call.allreduce(given, names, groups, (hvd.Sum, 2.0, 1.0, WORLD))
+
+    compiled: Callable[..., Any] = jax.jit(reduce, **options)
+    return compiled
 
 
 def call(kind: str, calls: Calls) -> dict[str, Any]:
@@ -137,12 +144,12 @@ def training(kind: str, calls: Calls) -> dict[str, Any]:
     """fit() ends with the weights of one process that was given the rows of all ranks, without Horovod."""
     steps = 20
     model = make_model(hvd.DistributedOptimizer(sgd()), 32, 2)
-    begin = model.get_weights()
+    begin, traced = model.get_weights(), calls.traced
     reference = make_model(sgd(), 32, 2)
     with jax.default_matmul_precision("highest"):  # else a GPU rounds what it multiplies
         fit(model, own_rows(steps), ROWS)
         fit(reference, rows_of(range(hvd.size()), steps), ROWS * hvd.size())
-    assert calls.traced > 0, "the step was traced without the custom call"
+    assert calls.traced > traced, "the step was traced without the custom call"
     assert calls.on_host == 0, f"{calls.on_host} calls came to the host"
     check_equal_everywhere(model)
     for own, expected in zip(model.get_weights(), reference.get_weights(), strict=True):
@@ -178,10 +185,12 @@ def events(kind: str, calls: Calls) -> dict[str, Any]:
     lines = {e["pid"] for e in seen if e.get("name") == "process_name" and ".grad_" in e["args"].get("name", "")}
     began = [event["name"] for event in seen if event["ph"] == "B" and event.get("pid") in lines]
     assert began.count("ALLREDUCE") == steps * gradients, sorted(set(began))
+    ways = {name for name in began if name.endswith("_ALLREDUCE")} - {"NEGOTIATE_ALLREDUCE"}
     if kind == "cuda":
-        assert began.count("GPU_ALLREDUCE") == steps * gradients, sorted(set(began))
+        assert ways == {"GPU_ALLREDUCE"}, ways
+        assert began.count("GPU_ALLREDUCE") >= steps * gradients, began.count("GPU_ALLREDUCE")
     assert calls.on_host == 0, f"{calls.on_host} calls came to the host"
-    return {"reduced": began.count("ALLREDUCE")}
+    return {"reduced": began.count("ALLREDUCE"), "ways": sorted(ways)}
 
 
 def refusal(kind: str, calls: Calls) -> dict[str, Any]:
@@ -199,6 +208,8 @@ def refusal(kind: str, calls: Calls) -> dict[str, Any]:
 
 def main() -> None:
     kind, mode, gpus = sys.argv[1:]
+    if limit := os.environ.get("HVD_GPU_SUITE_LIMIT"):
+        faulthandler.dump_traceback_later(float(limit))
     gpu.begin(hvd, mode)
     if kind == "cuda":
         jax.config.update("jax_cuda_visible_devices", str(hvd.local_rank() % int(gpus)))

@@ -33,7 +33,7 @@ SUITES = {"operations": 1, "lists": 1, "streams": 2, "capture": 2, "training": 2
 TIMES = {"figures": 2, "ratios": 2, "bench": 1}
 NEED_GPU = ("capture",)
 # With two ranks on a GPU by NCCL.
-TOGETHER = ("operations", "lists", "streams", "training", "lost", "memory", "figures")
+TOGETHER = ("operations", "lists", "streams", "training", "lost", "memory", "jax", "figures")
 EXPECTED = {"together memory": "lists on GPUs are cut into shorter ones"}  # on stderr
 # They have nothing that NCCL and our kernels do not do.
 ON_NCCL = ("lists", "streams", "training", "devices", "lost", "memory", "figures", "jax")
@@ -163,8 +163,9 @@ def run_all(runs: Runs, rank_counts: list[int], nccl_file: Path | None) -> None:
     """What is right first, then what it costs."""
     device = runs.device
     run_suites(runs, SUITES, rank_counts)
-    if runs.wants("jax"):
-        run_jax(runs, rank_counts)
+    for ranks in rank_counts:
+        for mode in MODES:
+            keras_jax.run(runs, "jax", ranks, horovodrun(ranks), mode)
     if device == "cpu" or runs.gpus > 1:
         runs.run("lost", 2, [*horovodrun(2), *rank("lost", device)])
     if device == "cuda":
@@ -185,18 +186,6 @@ def run_suites(runs: Runs, suites: dict[str, int], rank_counts: list[int]) -> No
                 runs.run(suite, ranks, [*horovodrun(ranks), *ours], mode if modes > 1 else "")
 
 
-def run_jax(runs: Runs, rank_counts: list[int]) -> None:
-    """Keras on JAX, which not every Python has beside torch."""
-    why_not = keras_jax.why_not(runs.device)
-    for ranks in rank_counts:
-        for mode in MODES:
-            if why_not:
-                runs.leave_out(f"jax, {mode}", ranks, why_not)
-                continue
-            command = [*horovodrun(ranks), *keras_jax.rank(runs.device, mode, runs.gpus)]
-            runs.run("jax", ranks, command, mode, **keras_jax.environment(runs.device))
-
-
 def run_on_gpus(runs: Runs, nccl_file: Path | None) -> None:
     """What there is nothing like on a CPU."""
     runs.run("example", 1, [*horovodrun(1), sys.executable, str(EXAMPLE), "--fp16", "--num-iters", "3"])
@@ -210,11 +199,12 @@ def run_on_gpus(runs: Runs, nccl_file: Path | None) -> None:
         environment["HOROVOD_NCCL_LIBRARY"] = str(nccl_file.resolve())
     nccl = nccl_version(environment)
     for suite in TOGETHER:
-        if nccl >= 23003:
-            together = [*horovodrun(2), *rank(suite, "cuda")]
-            runs.run(f"together {suite}", 2, together, **environment)
-        else:
+        if nccl < 23003:
             runs.leave_out(f"together {suite}", 2, f"NCCL is {nccl}, expected 23003 or later (--nccl FILE)")
+        elif suite == "jax":
+            keras_jax.run(runs, f"together {suite}", 2, horovodrun(2), **environment)
+        else:
+            runs.run(f"together {suite}", 2, [*horovodrun(2), *rank(suite, "cuda")], **environment)
     for mode in MODES:
         if sanitizer := shutil.which("compute-sanitizer"):
             watched = [sanitizer, *SANITIZER, *rank("streams", "cuda", mode)]

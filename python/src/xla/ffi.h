@@ -5,8 +5,8 @@
 
 // XLA's FFI C ABI as far as we use it, declared by us: building needs no XLA, and one library serves TensorFlow 2.18
 // to 2.21, and JAX. The original: xla/ffi/api/c_api.h, version 0.1, which later 0.x extend at the ends of these
-// structures only. Every structure that crosses carries its size, and a list of extensions, which is empty but for the
-// question of Metadata.
+// structures only, but for RegisterArgs, in whose middle 0.4 has a longer Bundle; JAX registers handlers itself. Every
+// structure that crosses carries its size, and a list of extensions, which is empty but for the question of Metadata.
 namespace hvd::xla::ffi {
 
 inline constexpr int kMajor = 0;
