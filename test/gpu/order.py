@@ -31,6 +31,28 @@ def streams(device: torch.device) -> dict[str, float]:
     return {"rounds": rounds}
 
 
+def results(device: torch.device) -> dict[str, float]:
+    """Results that are let go of while a stream is still to read them hold what they did, until it has."""
+    rounds = 150  # more than are put aside before they are used again
+    side = torch.cuda.Stream(device) if device.type == "cuda" else None
+    for elements in (100, 1 << 20):
+        seen = []
+        for i in range(rounds):
+            rows = hvd.allgather(torch.full((elements,), float(i + hvd.rank()), device=device), name="results")
+            if side is not None:
+                side.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(side):
+                if side is not None:
+                    torch.cuda._sleep(1 << 18)  # cycles: 0.1 ms and more
+                seen.append(rows[elements - 1 :: elements].clone())
+            del rows
+        if side is not None:
+            side.synchronize()
+        for i, one in enumerate(seen):
+            check(one, torch.arange(float(i), i + hvd.size()), f"result {i} of {elements}")
+    return {"results": 2 * rounds}
+
+
 def capture(device: torch.device) -> dict[str, float]:
     """A call in the capture of a CUDA graph is refused. Captures work after it, also beside a call of another thread."""
     x = torch.arange(8.0, device=device)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import peers
 import torch
-from order import capture, check, devices, lost, memory, streams
+from order import capture, check, devices, lost, memory, results, streams
 
 import horovod.torch as hvd
 from horovod.bench import gpu
@@ -184,7 +184,7 @@ def ratios(device: torch.device) -> dict[str, float]:
     return peers.ratios(device, timed)
 
 
-SUITES = (operations, lists, streams, capture, devices, lost, memory, training, figures, ratios)
+SUITES = (operations, lists, streams, results, capture, devices, lost, memory, training, figures, ratios)
 
 
 def main() -> None:

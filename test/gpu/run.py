@@ -29,14 +29,14 @@ RANK = HERE / "rank.py"
 EXAMPLE = HERE.parent.parent / "examples" / "pytorch_synthetic_benchmark.py"
 MODES = ("default", "async completion")  # of horovod.bench.gpu, which rank.py begins its session in
 # By the modes that they run in; horovod.bench measures both itself.
-SUITES = {"operations": 1, "lists": 1, "streams": 2, "capture": 2, "training": 2}
+SUITES = {"operations": 1, "lists": 1, "streams": 2, "results": 2, "capture": 2, "training": 2}
 TIMES = {"figures": 2, "ratios": 2, "bench": 1}
 NEED_GPU = ("capture",)
 # With two ranks on a GPU by NCCL.
-TOGETHER = ("operations", "lists", "streams", "training", "lost", "memory", "jax", "figures")
+TOGETHER = ("operations", "lists", "streams", "results", "training", "lost", "memory", "jax", "figures")
 EXPECTED = {"together memory": "lists on GPUs are cut into shorter ones"}  # on stderr
 # They have nothing that NCCL and our kernels do not do.
-ON_NCCL = ("lists", "streams", "training", "devices", "lost", "memory", "figures", "jax")
+ON_NCCL = ("lists", "streams", "results", "training", "devices", "lost", "memory", "figures", "jax")
 LIMIT_S = 300
 # Memory in the order of streams: who uses it before it is there, or after it was given back, is named.
 SANITIZER = "--tool memcheck --track-stream-ordered-races all --report-api-errors no --error-exitcode 9".split()
@@ -88,7 +88,7 @@ class Runs:
         })  # fmt: skip
 
     def wants(self, suite: str) -> bool:
-        return self.suites is None or suite.split(maxsplit=1)[0] in self.suites
+        return self.suites is None or suite in self.suites or suite.split(maxsplit=1)[0] in self.suites
 
     def keep(self, result: dict[str, Any]) -> None:
         self.results.append(result)
@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=Path("gpu-results.json"))
     parser.add_argument("--seconds", type=float, default=3600, help="what has not begun by then is left out")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for a suite")
-    parser.add_argument("--suites", default="", help="a list of suites, such as lists,together; default: all")
+    parser.add_argument("--suites", default="", help="such as lists,together,'together jax'; default: all")
     parser.add_argument("--nccl", type=Path, help="another NCCL, 2.30.3 or later, for two ranks on one GPU")
     arguments = parser.parse_args()
     if CARRIED.is_dir():
