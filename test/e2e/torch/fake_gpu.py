@@ -1,4 +1,4 @@
-"""The fake CUDA driver's GPUs and the fake NCCL (test/support/fake_gpu) from Python. No GPU has run this."""
+"""The fake CUDA driver's GPUs and the fake NCCL (test/support/fake_gpu) from Python. A GPU runs test/gpu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CUDA tensors from Python to the core and back, with the fake driver and NCCL. No GPU has run this."""
+"""CUDA tensors from Python to the core and back, with the fake driver and NCCL. A GPU runs test/gpu."""
 
 from __future__ import annotations
 
