@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,3 +25,12 @@ def test_this_version_has_all_that_is_used_beyond_the_public_api(fake: Any, monk
         wrap(fake.hvd, net(), synchronize_in_backward=True)
     with pytest.warns(UserWarning, match=rf"{VERSION} has no torch\._dynamo\.trace_rules\.add"):
         private.skip_package(ModuleType("rules"), "horovod")
+
+
+def test_the_current_stream_needs_no_object_of_torch(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    private = importlib.import_module("horovod.torch._private")
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 7000 + device, raising=False)
+    assert private.stream_getter()(3) == 7003
+    monkeypatch.delattr(torch._C, "_cuda_getCurrentRawStream")
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=9000 + device))
+    assert private.stream_getter()(3) == 9003
