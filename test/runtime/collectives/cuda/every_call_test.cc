@@ -24,11 +24,12 @@ class EveryCall {
     Operation also = on_gpu(OpType::kAllreduce, "also", b, b.data());
     also.prescale = 3.0;
     if (go({scaled, also})) expect(a.values() == Values(100, 6.0F) && b.values() == Values(50, 12.0F), "a list");
-    for (const double factor : {0.25, 4.0, 0.125}) {  // by NCCL, where a list is scaled on its way
-      const float value = b.values().front();
+    float value = 12.0F;
+    for (const float factor : {0.25F, 4.0F, 0.125F}) {  // by NCCL, where a list is scaled on its way
       Operation alone = on_gpu(OpType::kAllreduce, "alone", b, b.data());
       alone.prescale = factor;
-      if (go({alone})) expect(b.values() == Values(50, 2 * value * static_cast<float>(factor)), "one that is scaled");
+      value *= 2 * factor;
+      if (go({alone})) expect(b.values() == Values(50, value), "one that is scaled");
     }
     Operation largest = on_gpu(OpType::kAllreduce, "largest", a, a.data(), ReduceOp::kMax);
     largest.postscale = 2.0;
