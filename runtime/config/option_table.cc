@@ -130,7 +130,7 @@ constexpr OptionRow kRows[] = {
     {O::kNumNcclStreams, "HOROVOD_NUM_NCCL_STREAMS", "1", K::kInteger, kNoField,
      "streams of NCCL: each process set has one on a GPU", 0, 256},
     {O::kBatchD2dMemcopies, "HOROVOD_BATCH_D2D_MEMCOPIES", "1", K::kBool, &C::batch_copies,
-     "copy the tensors of a list on a GPU with one kernel"},
+     "copy the tensors of a list on a GPU with one kernel; those with factors go so in any case"},
     {O::kEnableAsyncCompletion, "HOROVOD_ENABLE_ASYNC_COMPLETION", "0", K::kBool, &C::async_completion,
      "PyTorch on GPUs: `synchronize` does not wait for the GPU, the current stream does (docs/gpu.md says what a lost peer means then)"},
     {O::kCudaDriver, "HOROVOD_CUDA_DRIVER", "libcuda.so.1", K::kText, &C::cuda_driver,

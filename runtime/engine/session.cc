@@ -176,7 +176,7 @@ class SessionImpl final : public Session {
 
   Result<std::shared_ptr<void>> allocate_on_gpu(int device, std::size_t bytes) override {
     HVD_ASSIGN_OR_RETURN(const auto gpu, devices_->get(device));
-    return gpu->allocate_result(bytes);
+    return gpu->allocate(std::max(bytes, std::size_t{1}));
   }
 
   std::vector<std::uint8_t> seal_payload(std::string_view purpose, std::span<const std::uint8_t> payload) override {

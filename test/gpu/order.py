@@ -33,7 +33,7 @@ def streams(device: torch.device) -> dict[str, float]:
 
 def results(device: torch.device) -> dict[str, float]:
     """Results that are let go of while a stream is still to read them hold what they did, until it has."""
-    rounds = 150  # more than are put aside before they are used again
+    rounds = 40
     side = torch.cuda.Stream(device) if device.type == "cuda" else None
     for elements in (100, 1 << 20):
         seen = []
@@ -43,7 +43,7 @@ def results(device: torch.device) -> dict[str, float]:
                 side.wait_stream(torch.cuda.current_stream(device))
             with torch.cuda.stream(side):
                 if side is not None:
-                    torch.cuda._sleep(1 << 18)  # cycles: 0.1 ms and more
+                    torch.cuda._sleep(1 << 24)  # cycles: some 10 ms, which a call does not take
                 seen.append(rows[elements - 1 :: elements].clone())
             del rows
         if side is not None:

@@ -126,7 +126,10 @@ def run_for(limit: float, command: list[str], environment: dict[str, str]) -> tu
             out, err = run.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
             os.killpg(run.pid, signal.SIGKILL)  # horovodrun's ranks end with it
-            out, err = run.communicate()
+            try:
+                out, err = run.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                return 124, "", f"not done after {limit:.0f} s, and 20 s later something still has its output"
             return 124, out, f"{err}\nnot done after {limit:.0f} s"
     return run.returncode, out, err
 

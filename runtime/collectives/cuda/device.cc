@@ -60,7 +60,6 @@ Device::~Device() {
   if (context_ == nullptr) return;
   const DriverCalls& calls = driver_->calls();
   kernels_.reset();
-  free_results();
   {
     const Scope scope(*this);
     for (void* const event : idle_events_) calls.destroy_event(event);
@@ -114,12 +113,11 @@ std::vector<Device::Block> Device::take_unfreed(std::vector<Block> more) {
   return more;
 }
 
-bool Device::free(Block block) {
+void Device::free(Block block) {
   const std::vector<Block> all = take_unfreed({block});
-  if (all.empty()) return false;
+  if (all.empty()) return;
   const Scope scope(*this);
   for (const Block& one : all) free_now(one);
-  return true;
 }
 
 void Device::free_now(const Block& block) const {

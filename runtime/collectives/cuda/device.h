@@ -36,9 +36,6 @@ class Device : public std::enable_shared_from_this<Device> {
   // by any session of this process, the memory stays until that has ended and other memory goes back.
   Result<std::shared_ptr<void>> allocate(std::size_t bytes);
   Result<std::shared_ptr<void>> allocate_pinned(std::size_t bytes);
-  // Memory on the GPU for a result, whose last user is not known: that of earlier ones, which is used again once the
-  // GPU has been waited for. That happens for many of them at a time, or for one that is large.
-  Result<std::shared_ptr<void>> allocate_result(std::size_t bytes) HVD_EXCLUDES(mutex_);
 
   // An event that comes when all has run that is in `stream` now.
   Result<EventPtr> record(void* stream);
@@ -79,18 +76,10 @@ class Device : public std::enable_shared_from_this<Device> {
     std::vector<Block> unfreed HVD_GUARDED_BY(mutex);
   };
   static std::shared_ptr<GivenUp> given_up_on(const Uuid& uuid);
-  bool free(Block block);  // false: it may still be used, and stays for now
+  void free(Block block);
   // Takes what may be freed now: everything, or nothing while something may still run.
   std::vector<Block> take_unfreed(std::vector<Block> more);
   void free_now(const Block& block) const;
-  // device_results.cc
-  struct OldResult {
-    void* memory;
-    std::size_t bytes;
-  };
-  Result<std::uint64_t> take_result_memory(std::size_t bytes) HVD_EXCLUDES(mutex_);
-  void keep_result(OldResult result) HVD_EXCLUDES(mutex_);
-  void free_results() HVD_EXCLUDES(mutex_);
 
   const std::shared_ptr<const Driver> driver_;
   const int ordinal_;
@@ -102,9 +91,6 @@ class Device : public std::enable_shared_from_this<Device> {
   Mutex mutex_;
   std::optional<Result<std::unique_ptr<const Kernels>>> kernels_ HVD_GUARDED_BY(mutex_);
   std::vector<void*> idle_events_ HVD_GUARDED_BY(mutex_);
-  std::vector<OldResult> old_results_ HVD_GUARDED_BY(mutex_);  // the GPU may still use them
-  std::size_t old_bytes_ HVD_GUARDED_BY(mutex_) = 0;
-  std::vector<OldResult> idle_results_ HVD_GUARDED_BY(mutex_);  // nobody uses them
   std::shared_ptr<GivenUp> given_up_;
 };
 

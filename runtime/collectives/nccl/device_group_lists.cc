@@ -21,8 +21,23 @@ std::size_t bytes_of_all(const CollectiveCall& call) {
   return static_cast<std::size_t>(elements) * element_size(call.dtype);
 }
 
-// What NCCL would make of them before a sum.
-double one_factor(const kernels::Scaling& scaling) { return scaling.before * scaling.after / scaling.divisor; }
+// What NCCL would multiply the elements of a sum with before, with the bits that it has there: in the elements' type.
+// So a tensor comes out as it does alone.
+double one_factor(const CollectiveCall& call) {
+  const double factor = call.scaling.before * call.scaling.after / call.scaling.divisor;
+  const auto narrow = static_cast<float>(factor);
+  if (call.dtype == DataType::kFloat16) return cuda::widen_float16(cuda::narrow_float16(narrow));
+  if (call.dtype == DataType::kBfloat16) return cuda::widen_bfloat16(cuda::narrow_bfloat16(narrow));
+  return factor;
+}
+
+// No tensor is there twice.
+bool are_apart(const std::vector<Segment>& tensors) {
+  std::vector<void*> outputs;
+  for (const Segment& tensor : tensors) outputs.push_back(tensor.output);
+  std::ranges::sort(outputs);
+  return std::ranges::adjacent_find(outputs) == outputs.end();
+}
 
 }  // namespace
 
@@ -38,7 +53,7 @@ Status DeviceGroup::enqueue_packed(const CollectiveCall& call) {
   kernels::Scaling scaling;
   const bool in_one = scales(call);
   if (!in_one || (all_have_kernels_ && !goes_by_host(call))) scaling = std::exchange(packed.scaling, {});
-  if (in_one) scaling = {.before = one_factor(scaling)};
+  if (in_one && scaling.changes_anything()) scaling = {.before = one_factor(call)};
   std::vector<cuda::Copy> copies;
   for (const cuda::PackPlan::Copy& copy : plan.in) copies.push_back({copy.tensor, base + copy.offset, copy.bytes});
   HVD_RETURN_IF_ERROR(copy(copies, {call.dtype, scaling.before}));
@@ -82,7 +97,7 @@ Result<std::string> DeviceGroup::who_has_no_room(const CollectiveCall& call) {
 // A set of one rank, whose tensors are copied, or scaled, where they lie.
 bool DeviceGroup::needs_no_peer(const CollectiveCall& call) const {
   if (options_.set_size() > 1 || call.op != OpType::kAllreduce) return false;
-  return !call.scaling.changes_anything() || (scales(call) && all_have_kernels_);
+  return !call.scaling.changes_anything() || (scales(call) && all_have_kernels_ && are_apart(call.segments));
 }
 
 Status DeviceGroup::enqueue_alone(const CollectiveCall& call) {
@@ -92,7 +107,7 @@ Status DeviceGroup::enqueue_alone(const CollectiveCall& call) {
     if (input == tensor.output && !call.scaling.changes_anything()) continue;
     copies.push_back({input, tensor.output, static_cast<std::uint64_t>(tensor.count) * element_size(call.dtype)});
   }
-  return copy(copies, {call.dtype, one_factor(call.scaling)});
+  return copy(copies, {call.dtype, one_factor(call)});
 }
 
 // A list for which there is no memory is two shorter ones.

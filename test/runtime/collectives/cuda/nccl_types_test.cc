@@ -88,7 +88,44 @@ void reduce_on_both(Session& session, Problems& problems, DataType dtype, const 
   problems.expect(differ == 0, device.name + ": " + std::to_string(differ) + " numbers are not the host's");
 }
 
+// What is fused shows in no bit, though NCCL scales a tensor that is alone, and our kernels those of a list.
+template <typename T>
+void reduce_alone_and_in_list(Session& session, Problems& problems, DataType dtype) {
+  constexpr Reduction kThird{"third", ReduceOp::kSum, 1.0 / 3};
+  const int rank = session.topology().rank;
+  FrameworkStream stream(rank);
+  const std::vector<T> own = numbers<T>(rank);
+  const auto one = [&](const std::string& where) {
+    const std::shared_ptr<void> memory = stream.memory(own.size() * sizeof(T));
+    std::memcpy(memory.get(), own.data(), own.size() * sizeof(T));
+    Operation operation = reduction(kThird, dtype, memory.get(), own.size(), where);
+    operation.input.device = rank;
+    operation.stream = stream.get();
+    operation.keep_alive = memory;
+    return operation;
+  };
+  const Operation alone = one(" alone");
+  problems.expect_ok(wait(session.enqueue(alone)), alone.name);
+  const std::vector<Operation> list = {one(" first"), one(" second")};
+  const auto handles = session.enqueue_group(list);
+  problems.expect_ok(handles.status(), "a list");
+  for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "a list");
+  for (const Operation& each : list) {
+    problems.expect(std::memcmp(each.output, alone.output, own.size() * sizeof(T)) == 0, each.name);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("A scaled tensor has the same bits alone and in a list", "[multi][gpu]") {
+  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
+    reference::for_each_type([&]<typename T>(T, DataType dtype) {
+      if constexpr (reference::kIsHalf<T> || std::is_floating_point_v<T>) {
+        if (is_claimed(dtype)) reduce_alone_and_in_list<T>(session, problems, dtype);
+      }
+    });
+  });
+}
 
 TEST_CASE("NCCL reduces every type that it has in every way as the host does", "[multi][gpu]") {
   const CallsOf on_nccl("ncclAllReduce");

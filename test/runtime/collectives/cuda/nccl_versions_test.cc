@@ -61,44 +61,6 @@ TEST_CASE("Lists are packed in memory that NCCL reaches directly, as its version
   CHECK(windows.now() == now.windows);
 }
 
-TEST_CASE("Lists of averages are sums in memory that NCCL reaches directly, and elsewhere without our kernels",
-          "[multi][gpu]") {
-  constexpr int kUnsupportedPtx = 222;
-  const bool has_kernels = GENERATE(true, false) && !collectives::cuda::kernel_image().empty();
-  if (!has_kernels) fake_cuda_fail_times("cuModuleLoadData", 0, kUnsupportedPtx, 2);
-  const CallsOf windows("ncclCommWindowRegister");
-  run_on_gpus(2, use_fake_nccl, [&](Session& session, Problems& problems) {
-    for (const std::size_t count : {100U, 10U})
-      sum_list(session, problems, session.topology().rank, count, 2, ReduceOp::kAverage);
-  });
-  fake_cuda_fail_times("cuModuleLoadData", 0, kUnsupportedPtx, 0);  // a build without kernels loads none
-  CHECK(windows.now() == (has_kernels ? 2 : 0));
-}
-
-TEST_CASE("A rank that is alone copies and scales the tensors of a list where they lie", "[multi][gpu]") {
-  const CallsOf reductions("ncclAllReduce");
-  const int launches = fake_cuda_calls("cuLaunchKernel");
-  const bool has_kernels = !collectives::cuda::kernel_image().empty();
-  run_on_gpus(1, use_fake_nccl, [&](Session& session, Problems& problems) {
-    sum_list(session, problems, 0, 100);
-    CHECK(fake_cuda_calls("cuLaunchKernel") == launches);  // there is nothing to do
-    FrameworkStream stream(0);
-    GpuTensor input(stream, Values(5, 2.0F));
-    GpuTensor output(stream, 5);
-    GpuTensor other(stream, Values(70000, 4.0F));
-    std::vector<Operation> list{on_gpu(OpType::kAllreduce, "apart", input, output.data()),
-                                on_gpu(OpType::kAllreduce, "in place", other, other.data())};
-    for (Operation& each : list) each.postscale = 0.5;
-    const auto handles = session.enqueue_group(std::move(list));
-    problems.expect_ok(handles.status(), "scaled");
-    for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "scaled");
-    problems.expect(output.values() == Values(5, 1.0F) && input.values() == Values(5, 2.0F), "apart");
-    problems.expect(other.values() == Values(70000, 2.0F), "in place");
-  });
-  CHECK(fake_cuda_calls("cuLaunchKernel") == launches + (has_kernels ? 1 : 2));
-  CHECK(reductions.now() == (has_kernels ? 0 : 1));
-}
-
 TEST_CASE("Without memory for it on one rank lists are packed in other memory on all", "[multi][gpu]") {
   fake_nccl_fail("ncclMemAlloc", 1, 1);
   const CallsOf windows("ncclCommWindowRegister");
