@@ -31,14 +31,6 @@ double one_factor(const CollectiveCall& call) {
   return factor;
 }
 
-// No tensor is there twice.
-bool are_apart(const std::vector<Segment>& tensors) {
-  std::vector<void*> outputs;
-  for (const Segment& tensor : tensors) outputs.push_back(tensor.output);
-  std::ranges::sort(outputs);
-  return std::ranges::adjacent_find(outputs) == outputs.end();
-}
-
 }  // namespace
 
 // Scaled by our kernels: all in one factor before, on the way into the staging memory, where NCCL scales likewise; else
@@ -94,20 +86,19 @@ Result<std::string> DeviceGroup::who_has_no_room(const CollectiveCall& call) {
   return no_room_text_;
 }
 
-// A set of one rank, whose tensors are copied, or scaled, where they lie.
+// On a rank that is alone a sum is what it was given.
 bool DeviceGroup::needs_no_peer(const CollectiveCall& call) const {
-  if (options_.set_size() > 1 || call.op != OpType::kAllreduce) return false;
-  return !call.scaling.changes_anything() || (scales(call) && all_have_kernels_ && are_apart(call.segments));
+  return options_.set_size() == 1 && call.op == OpType::kAllreduce && !call.scaling.changes_anything();
 }
 
 Status DeviceGroup::enqueue_alone(const CollectiveCall& call) {
   std::vector<cuda::Copy> copies;
   for (const Segment& tensor : call.segments) {
-    const void* const input = tensor.input != nullptr ? tensor.input : tensor.output;
-    if (input == tensor.output && !call.scaling.changes_anything()) continue;
-    copies.push_back({input, tensor.output, static_cast<std::uint64_t>(tensor.count) * element_size(call.dtype)});
+    if (tensor.input == nullptr || tensor.input == tensor.output) continue;
+    copies.push_back(
+        {tensor.input, tensor.output, static_cast<std::uint64_t>(tensor.count) * element_size(call.dtype)});
   }
-  return copy(copies, {call.dtype, one_factor(call)});
+  return copy(copies, {call.dtype});
 }
 
 // A list for which there is no memory is two shorter ones.

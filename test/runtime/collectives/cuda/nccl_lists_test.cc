@@ -44,26 +44,34 @@ TEST_CASE("Lists of averages are sums in memory that NCCL reaches directly, and 
   CHECK(windows.now() == (has_kernels ? 2 : 0));
 }
 
-TEST_CASE("A rank that is alone copies and scales the tensors of a list where they lie", "[multi][gpu]") {
+TEST_CASE("A rank that is alone packs nothing that is not scaled", "[multi][gpu]") {
   const CallsOf reductions("ncclAllReduce");
   const int launches = fake_cuda_calls("cuLaunchKernel");
+  const int copies = fake_cuda_calls("cuMemcpyAsync");
   const bool has_kernels = !collectives::cuda::kernel_image().empty();
   run_on_gpus(1, use_fake_nccl, [&](Session& session, Problems& problems) {
     sum_list(session, problems, 0, 100);
-    CHECK(fake_cuda_calls("cuLaunchKernel") == launches);  // there is nothing to do
+    CHECK(fake_cuda_calls("cuLaunchKernel") + fake_cuda_calls("cuMemcpyAsync") == launches + copies);
     FrameworkStream stream(0);
     GpuTensor input(stream, Values(5, 2.0F));
-    GpuTensor output(stream, 5);
     GpuTensor other(stream, Values(70000, 4.0F));
-    std::vector<Operation> list{on_gpu(OpType::kAllreduce, "apart", input, output.data()),
-                                on_gpu(OpType::kAllreduce, "in place", other, other.data())};
-    for (Operation& each : list) each.postscale = 0.5;
-    const auto handles = session.enqueue_group(std::move(list));
-    problems.expect_ok(handles.status(), "scaled");
-    for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "scaled");
-    problems.expect(output.values() == Values(5, 1.0F) && input.values() == Values(5, 2.0F), "apart");
-    problems.expect(other.values() == Values(70000, 2.0F), "in place");
+    GpuTensor output(stream, 5);
+    GpuTensor large(stream, 70000);
+    const auto both = [&](double factor) {
+      std::vector<Operation> list{on_gpu(OpType::kAllreduce, "small", input, output.data()),
+                                  on_gpu(OpType::kAllreduce, "large", other, large.data())};
+      for (Operation& each : list) each.postscale = factor;
+      const auto handles = session.enqueue_group(std::move(list));
+      problems.expect_ok(handles.status(), "a list");
+      for (const HandlePtr& handle : handles.value()) problems.expect_ok(wait(handle), "a list");
+      const auto times = static_cast<float>(factor);
+      problems.expect(output.values() == Values(5, 2 * times) && large.values() == Values(70000, 4 * times), "results");
+      problems.expect(input.values() == Values(5, 2.0F), "an input");
+    };
+    both(1.0);
+    CHECK(reductions.now() == 0);
+    both(0.5);
+    CHECK(reductions.now() == 1);
   });
-  CHECK(fake_cuda_calls("cuLaunchKernel") == launches + (has_kernels ? 1 : 2));
-  CHECK(reductions.now() == (has_kernels ? 0 : 1));
+  CHECK(fake_cuda_calls("cuLaunchKernel") == launches + (has_kernels ? 3 : 0));
 }
