@@ -106,6 +106,8 @@ HVD_FAKE int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, 
   if (x == 0 || y * z != 1 || threads > 1024 || threads_y * threads_z != 1) return kInvalidValue;
   if (in->device != contexts().back()) breach("a kernel is launched in a stream of another GPU");
   if (batch.count > CopyBatch::kMost) breach("a launch for more copies than there are");
+  if (batch.count == 0 || x != batch.block_end[batch.count - 1])
+    breach("a launch of other blocks than its copies have");
   in->push([batch, x, threads, kernel = *static_cast<const Kernel*>(function)] {
     for (unsigned block = 0; block < x; ++block) {
       const Copy copy = hvd::collectives::cuda::part_of(batch, block);
