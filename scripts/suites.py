@@ -85,9 +85,10 @@ def cpp(preset: str, kinds: tuple[str, ...], *, label: str = "", exclude: str = 
     return Suite(name, commands, count_catch2, kinds)
 
 
-def pytest(name: str, *args: str, kinds: tuple[str, ...] = ("full",)) -> Suite:
-    command = (str(BIN / "python"), "-m", "pytest", "-ra", "--durations=20", "-p", "no:cacheprovider", *args)
-    return Suite(name, (command,), count_pytest, kinds)
+def pytest(name: str, *args: str, workers: int, kinds: tuple[str, ...] = ("full",)) -> Suite:
+    """Files run side by side, for most tests wait most of the time. A file's tests follow one another."""
+    options = ("-v", "-ra", "--durations=20", "-p", "no:cacheprovider", "-n", str(workers), "--dist", "loadfile")
+    return Suite(name, ((str(BIN / "python"), "-m", "pytest", *options, *args),), count_pytest, kinds)
 
 
 def without(*frameworks: str) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ def without(*frameworks: str) -> tuple[str, ...]:
 
 def launcher(preset: str, *kinds: str) -> Suite:
     """The launcher's end-to-end tests with a launcher that a sanitizer watches."""
-    made = pytest(f"launcher-{preset}", "test/e2e/launcher", "-m", "not slow", kinds=kinds)
+    made = pytest(f"launcher-{preset}", "test/e2e/launcher", "-m", "not slow", workers=3, kinds=kinds)
     return replace(made, env=(("HVD_HOROVODRUN", str(ROOT / "build" / preset / "launcher" / "horovodrun")),))
 
 
@@ -117,17 +118,17 @@ LINT = Suite(
 SUITES = (
     LINT,
     cpp("dev", ("full", "quick")),
-    pytest("python", "test/python", kinds=("full", "quick", "torch")),
-    pytest("torch", "test/e2e/torch", "-m", "not slow", kinds=("full", "torch")),
-    pytest("tensorflow", "test/e2e/tensorflow", "-m", "not slow", kinds=("full", "tensorflow")),
-    pytest("keras", "test/e2e/keras", "-m", "not slow", kinds=("full", "tensorflow")),
-    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras")),
+    pytest("python", "test/python", workers=2, kinds=("full", "quick", "torch")),
+    pytest("torch", "test/e2e/torch", "-m", "not slow", workers=2, kinds=("full", "torch")),
+    pytest("tensorflow", "test/e2e/tensorflow", "-m", "not slow", workers=2, kinds=("full", "tensorflow")),
+    pytest("keras", "test/e2e/keras", "-m", "not slow", workers=2, kinds=("full", "tensorflow")),
+    pytest("e2e", "test/e2e", "-m", "not slow", *without("torch", "tensorflow", "keras"), workers=3),
     cpp("asan", ("sanitizers",)),
     launcher("asan", "sanitizers"),
     cpp("tsan", ("sanitizers",)),
     launcher("tsan", "sanitizers"),
     cpp("dev", ("slow",), label="slow"),
-    pytest("e2e-slow", "test/e2e", "-m", "slow", kinds=("slow",)),
+    pytest("e2e-slow", "test/e2e", "-m", "slow", workers=1, kinds=("slow",)),
 )
 
 
