@@ -11,19 +11,6 @@ using namespace hvd::test;
 
 namespace {
 
-using Values = std::vector<float>;
-
-struct GroupMember {
-  std::string name;
-  Values data;
-};
-
-std::vector<Operation> operations_of(std::vector<GroupMember>& group) {
-  std::vector<Operation> operations;
-  for (GroupMember& member : group) operations.push_back(allreduce(member.name, member.data));
-  return operations;
-}
-
 std::vector<HandlePtr> add(Member& rank, std::vector<GroupMember>& group) {
   return rank.small->add_group(operations_of(group)).value();
 }

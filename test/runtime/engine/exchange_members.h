@@ -11,6 +11,20 @@
 // Two ranks that exchange tensors, without a session: nothing happens but what a test does.
 namespace hvd::test {
 
+using Values = std::vector<float>;
+
+// One of the tensors of a group.
+struct GroupMember {
+  std::string name;
+  Values data;
+};
+
+inline std::vector<Operation> operations_of(std::vector<GroupMember>& group) {
+  std::vector<Operation> operations;
+  for (GroupMember& member : group) operations.push_back(allreduce(member.name, member.data));
+  return operations;
+}
+
 inline wire::Response response_of(const std::string& name, std::uint64_t bit, std::int64_t elements) {
   wire::Response response;
   response.shape = {elements};
