@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from chaos_proxy import FLIP, KINDS, ChaosProxy
-from launcher_job import RunningJob
+from launcher_job import RunningJob, eventually
 from oracle import Chaos, OracleJob
 from peer_proxy import PeerProxy
 
@@ -51,6 +51,7 @@ def test_a_rank_may_die_at_any_moment(jobs: list[OracleJob], horovodrun_path: st
 
 
 def resets(jobs: list[OracleJob], horovodrun: str, folder: Path, count: int) -> None:
+    files = set(os.listdir("/dev/shm"))
     job = OracleJob(horovodrun, folder, ("-np", "2", "--min-np", "2"))
     jobs.append(job)
     job.wait_for_round(2)
@@ -64,6 +65,8 @@ def resets(jobs: list[OracleJob], horovodrun: str, folder: Path, count: int) -> 
         early, late = (next(what for r, n, what in seen if r == rank and n == number) for number in ("10", str(count)))
         assert early == late, job
     print(seen[-1])
+    left = set(os.listdir("/dev/shm")) - files  # of programs beside this test too, but theirs go when they end
+    eventually(lambda: left.isdisjoint(os.listdir("/dev/shm")), f"the job leaves none of {left} in /dev/shm", 60)
 
 
 def test_resets_leave_nothing_behind(jobs: list[OracleJob], horovodrun_path: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/wire/codec.h"
 #include "test/runtime/engine/exchange_members.h"
 #include "test/support/job_fixture.h"
 
@@ -15,6 +16,7 @@ namespace {
 // third until the first has been executed; and so small that callers exchange it once it is cached.
 constexpr std::size_t kLongGroup = 4090;
 constexpr std::size_t kNameBytes = 4090;
+static_assert(kLongGroup * kNameBytes > wire::kMessageByteBudget);
 
 struct LongGroup {
   LongGroup() {
